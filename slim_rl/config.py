@@ -1,0 +1,214 @@
+"""The one configuration, read from configs/*.yaml and validated whole before anything starts.
+
+A file holds one top-level key, ``slim_rl``, so that the same file can be given to slime's ``--custom-config-path`` (which makes
+``args.slim_rl`` of it). Every key has a default; an unknown key is an error. Paths are relative to the working directory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from slim_rl.errors import ConfigError
+
+ROOT_KEY = "slim_rl"
+
+
+class Section(BaseModel):
+    """A part of the configuration: immutable, and strict about its keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+
+class GameConfig(Section):
+    """The matching game (DialOp "optimization")."""
+
+    n: int = Field(8, ge=2, description="reviewers and papers; above 8 give `reviewers` and `papers`")
+    p_observed: float = Field(0.4, gt=0, le=1, description="chance that a player sees a cell, independently")
+    scales: bool = Field(True, description="show each player int(score * U(1,10)) instead of the score")
+    hardness: float = Field(1.25, ge=1, description="keep games whose pooled optimum is this many times either solo plan")
+    max_turns: int = Field(20, ge=1, description="valid actions of both players together")
+    max_errors: int = Field(3, ge=1, description="malformed actions in a row that end the game")
+    reviewers: tuple[str, ...] | None = Field(None, description="names; the first n of DialOp's roster if not given")
+    papers: tuple[str, ...] | None = Field(None, description="titles; a short title is what stands before the colon")
+
+
+class DataConfig(Section):
+    """The games. Files are made when missing; train and eval never share a game."""
+
+    train: Path = Path("data/games.jsonl")
+    eval: Path | None = None
+    num_train: int = Field(1000, ge=1)
+    num_eval: int = Field(100, ge=0)
+    seed: int = 0
+    seat: Literal[0, 1, "both"] = Field(0, description="the policy's seat; seat 0 speaks first")
+
+
+class PartnerConfig(Section):
+    """Who sits opposite the policy."""
+
+    kind: Literal["shy", "forthcoming", "mute", "openai", "replay", "self"] = "shy"
+    accept_fraction: float = Field(0.75, ge=0, le=1, description="scripted: accept a plan worth this share of one's own best")
+
+
+class Limits(Section):
+    """When a dialogue has had enough. Each limit ends it with its own `StopReason`. None: no limit."""
+
+    turn_tokens: int = Field(512, ge=1, description="tokens the policy may sample in one turn")
+    dialogue_tokens: int | None = Field(None, ge=1, description="tokens of the response, partner's turns included")
+    context_tokens: int | None = Field(None, ge=1, description="prompt and response together")
+    truncated_turn: Literal["end", "continue"] = Field(
+        "end", description="a turn cut at turn_tokens ends the game, or is played as far as it got"
+    )
+    seconds: float | None = Field(None, gt=0, description="wall time of one dialogue")
+
+
+class PolicyConfig(Section):
+    """The model that is trained."""
+
+    model: str = Field("data/tiny", description="a local folder or a hub name")
+    thinking: bool = Field(False, description="for templates that know `enable_thinking`")
+    temperature: float = Field(1.0, gt=0)
+    top_p: float = Field(1.0, gt=0, le=1)
+    dtype: Literal["float32", "bfloat16"] = "float32"
+
+
+class LoraSection(Section):
+    """LoRA adapters (peft)."""
+
+    r: int = Field(16, ge=1)
+    alpha: int = Field(32, ge=1)
+    dropout: float = Field(0.0, ge=0, lt=1)
+    target_modules: tuple[str, ...] | Literal["all-linear"] = "all-linear"
+
+
+class TrainConfig(Section):
+    """GRPO. One step plays `games_per_step` games, each `group_size` times."""
+
+    backend: Literal["trl", "slime", "verl"] = "trl"
+    steps: int = Field(150, ge=1)
+    games_per_step: int = Field(16, ge=1)
+    group_size: int = Field(8, ge=2)
+    learning_rate: float = Field(5e-5, gt=0)
+    lr_schedule: Literal["constant", "linear", "cosine"] = "constant"
+    warmup_steps: int = Field(0, ge=0)
+    kl_coef: float = Field(0.0, ge=0, description="KL to the starting model, in the loss")
+    clip_ratio: float = Field(0.2, gt=0)
+    max_grad_norm: float = Field(1.0, gt=0)
+    micro_batch: int = Field(128, ge=1, description="dialogues a forward and backward pass")
+    scale_rewards: bool = Field(True, description="divide a group's advantages by its standard deviation")
+    reward: Literal["game", "shuffled"] = Field("game", description="shuffled: rewards permuted within a group (control)")
+    frozen: bool = Field(False, description="play and log without any update (control)")
+    lora: LoraSection | None = None
+    save_every: int = Field(50, ge=1, description="steps between checkpoints")
+    keep_checkpoints: int = Field(2, ge=1)
+    eval_games: int = Field(200, ge=0, description="held-out games played before and after training")
+    threads: int = Field(1, ge=1, description="CPU threads of one process; 1 is steadiest")
+    report_to: tuple[Literal["tensorboard", "wandb"], ...] = ()
+    gradient_checkpointing: bool = False
+
+
+class LogConfig(Section):
+    """The dialogue log."""
+
+    dir: Path = Path("logs")
+    tokens: bool = Field(False, description="keep token ids and masks too (large)")
+
+
+class Config(Section):
+    """Everything about one run."""
+
+    name: str = "run"
+    arm: str = Field("", description="label in logs and plots; the partner's kind if empty")
+    seed: int = 0
+    output_dir: Path = Path("runs")
+    game: GameConfig = GameConfig()
+    data: DataConfig = DataConfig()
+    partner: PartnerConfig = PartnerConfig()
+    limits: Limits = Limits()
+    policy: PolicyConfig = PolicyConfig()
+    train: TrainConfig = TrainConfig()
+    log: LogConfig = LogConfig()
+
+    @model_validator(mode="after")
+    def _names_enough(self) -> Config:
+        for field in ("reviewers", "papers"):
+            names = getattr(self.game, field)
+            if names is None and self.game.n > 8:
+                raise ValueError(f"game.n is {self.game.n} but DialOp's roster has 8 names: list your own in game.{field}")
+            if names is not None and len(names) < self.game.n:
+                raise ValueError(f"game.{field} has {len(names)} names for n = {self.game.n}: list at least that many")
+        return self
+
+    @property
+    def arm_name(self) -> str:
+        return self.arm or self.partner.kind
+
+
+def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
+    """Reads a YAML file and applies overrides such as ``partner.kind=mute`` (values are YAML).
+
+    Raises:
+        ConfigError: the file cannot be read, is not a mapping, or holds a wrong key or value; the message names the key.
+    """
+    path = Path(path)
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"Cannot read the config {path}: {error.strerror}; give the path of a YAML file.") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}.") from error
+    return parse_config(data, overrides, source=str(path))
+
+
+def parse_config(data: Any, overrides: Sequence[str] = (), source: str = "the config") -> Config:
+    """Validates a mapping, with or without its `slim_rl` key. Raises ConfigError, as `load_config` does."""
+    if isinstance(data, Mapping) and set(data) == {ROOT_KEY}:
+        data = data[ROOT_KEY]
+    if data is None:
+        data = {}
+    if not isinstance(data, Mapping):
+        raise ConfigError(f"{source} must be a mapping under the key '{ROOT_KEY}', but is {type(data).__name__}.")
+    tree = _copy(data)
+    for override in overrides:
+        _apply(tree, override)
+    try:
+        return Config.model_validate(tree)
+    except ValidationError as error:
+        raise ConfigError(f"{source}: {_sentence(error)}") from error
+
+
+def _copy(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _copy(value) if isinstance(value, Mapping) else value for key, value in data.items()}
+
+
+def _apply(tree: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    if not equals or not key:
+        raise ConfigError(f"The override '{override}' is not of the form key=value, for example partner.kind=mute.")
+    *parents, last = key.removeprefix(f"{ROOT_KEY}.").split(".")
+    for parent in parents:
+        child = tree.setdefault(parent, {})
+        if not isinstance(child, dict):
+            raise ConfigError(f"The override '{override}' goes through '{parent}', which is not a section.")
+        tree = child
+    try:
+        tree[last] = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"The override '{override}' has a value that is not valid YAML.") from error
+
+
+def _sentence(error: ValidationError) -> str:
+    parts = []
+    for item in error.errors():
+        where = ".".join(str(part) for part in item["loc"])
+        if item["type"] == "extra_forbidden":
+            parts.append(f"'{where}' is not a key slim_rl knows; remove it or mend its spelling")
+        else:
+            message = item["msg"].removeprefix("Value error, ")
+            parts.append(f"{where}: {message} (got {item['input']!r})" if where else message)
+    return "; ".join(parts) + "."

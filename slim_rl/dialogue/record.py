@@ -1,0 +1,151 @@
+"""The Dialogue record. The token invariant holds for every one of them:
+
+    len(loss_mask) == len(logprobs) == len(response_ids)
+    loss_mask[i] == 1  <=>  response_ids[i] was sampled by the policy (its end-of-turn token included)
+    logprobs[i] == 0.0 where loss_mask[i] == 0
+
+It survives JSON: `Dialogue.from_dict(json.loads(json.dumps(d.to_dict())))` equals `d`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, fields
+from enum import StrEnum
+from typing import Any
+
+FORMAT = 1  # of a log line; raised when a reader of the old one would misread the new
+
+
+class StopReason(StrEnum):
+    """Why a dialogue ended. The ones under "failures" are nobody's play: such a dialogue has no reward (None)."""
+
+    # the game was played
+    AGREED = "agreed"  # a full proposal was accepted; reward is its score over the best
+    FINISHED = "finished"  # a game of another kind came to its own end
+    MAX_TURNS = "max_turns"  # no agreement within the game's turns; reward 0
+    POLICY_ERRORS = "policy_errors"  # the policy made too many malformed actions in a row; reward 0
+    TURN_TOKENS = "turn_tokens"  # a policy turn was cut at the tokens a turn may have; reward 0
+    DIALOGUE_TOKENS = "dialogue_tokens"  # the policy's tokens for the whole dialogue are used up; reward 0
+    CONTEXT_LENGTH = "context_length"  # the next turn does not fit the context; reward 0
+    # failures
+    PARTNER_ERRORS = "partner_errors"  # the partner made too many malformed actions in a row
+    PARTNER_FAILED = "partner_failed"  # the partner gave no reply at all, retries included
+    ENGINE_FAILED = "engine_failed"  # the policy's engine gave no tokens, retries included
+    DEADLINE = "deadline"  # the dialogue took longer than it may
+    BUDGET = "budget"  # the money for partner calls is spent
+    ABORTED = "aborted"  # the trainer called the dialogue off
+
+    @property
+    def is_failure(self) -> bool:
+        return self in _FAILURES
+
+
+_FAILURES = frozenset(
+    {
+        StopReason.PARTNER_ERRORS,
+        StopReason.PARTNER_FAILED,
+        StopReason.ENGINE_FAILED,
+        StopReason.DEADLINE,
+        StopReason.BUDGET,
+        StopReason.ABORTED,
+    }
+)
+
+
+@dataclass(slots=True)
+class Turn:
+    """One action tried by one seat.
+
+    Attributes:
+        seat: its author.
+        role: "policy" or "partner", as this dialogue's owner sees it.
+        text: what the game was given (a policy's thoughts taken off).
+        action: what the game made of it, or None if malformed. For the matching game ``{"kind": ..., "assignment": ...}``.
+        error: why the game refused it.
+        thought: what the policy thought before it spoke, if it thinks aloud.
+        span: [start, end) of the sampled tokens in response_ids; None for a partner.
+        seconds: time taken to produce the turn.
+        usage: tokens and cost of a partner's API calls, as far as there were any (see `partners.base.Usage`).
+        questions: labels of `questions.classify`, filled in when the dialogue is logged; None before.
+        pairs: the (reviewer, paper) indices asked about, likewise.
+    """
+
+    seat: int
+    role: str
+    text: str
+    action: dict[str, Any] | None = None
+    error: str | None = None
+    thought: str | None = None
+    span: tuple[int, int] | None = None
+    seconds: float = 0.0
+    usage: dict[str, Any] | None = None
+    questions: list[str] | None = None
+    pairs: list[tuple[int, int]] | None = None
+
+
+@dataclass(slots=True)
+class Dialogue:
+    """One dialogue as its policy seat lived it: turns, tokens, reward, and where it came from.
+
+    `prompt_ids`, `response_ids`, `loss_mask` and `logprobs` are what a trainer needs; `to_dict(tokens=False)` leaves them out,
+    which is the form of a log line.
+    """
+
+    id: str
+    game_id: str
+    seat: int
+    seed: int
+    game_state: dict[str, Any]
+    policy: dict[str, Any]
+    partner: dict[str, Any]
+    run: str = ""
+    arm: str = ""
+    step: int | None = None
+    phase: str = "train"
+    group: str = ""
+    prompt: list[dict[str, str]] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
+    reward: float | None = None
+    stop_reason: StopReason | None = None
+    failure: str | None = None
+    seconds: float = 0.0
+    prompt_ids: list[int] = field(default_factory=list)
+    response_ids: list[int] = field(default_factory=list)
+    loss_mask: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+
+    @property
+    def failed(self) -> bool:
+        return self.stop_reason is not None and self.stop_reason.is_failure
+
+    def to_dict(self, tokens: bool = True) -> dict[str, Any]:
+        """A JSON-able dict; without the four token lists if `tokens` is False."""
+        data = asdict(self)
+        data["stop_reason"] = self.stop_reason.value if self.stop_reason else None
+        data["format"] = FORMAT
+        if tokens:
+            return data
+        data["tokens"] = {"prompt": len(self.prompt_ids), "response": len(self.response_ids), "policy": sum(self.loss_mask)}
+        for name in _TOKEN_LISTS:
+            del data[name]
+        return data
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Dialogue:
+        """Reads what `to_dict` wrote; unknown keys are ignored."""
+        known = {f.name for f in fields(cls)}
+        values = {key: value for key, value in data.items() if key in known}
+        values["turns"] = [_turn(turn) for turn in data.get("turns", [])]
+        values["stop_reason"] = StopReason(data["stop_reason"]) if data.get("stop_reason") else None
+        return cls(**values)
+
+
+_TOKEN_LISTS = ("prompt_ids", "response_ids", "loss_mask", "logprobs")
+
+
+def _turn(data: dict[str, Any]) -> Turn:
+    known = {f.name for f in fields(Turn)}
+    turn = Turn(**{key: value for key, value in data.items() if key in known})
+    turn.span = tuple(turn.span) if turn.span is not None else None  # type: ignore[assignment]
+    turn.pairs = [tuple(pair) for pair in turn.pairs] if turn.pairs is not None else None  # type: ignore[misc]
+    return turn

@@ -1,0 +1,13 @@
+"""Errors a person can mend: each carries one sentence that says what is wrong, where, and how to mend it."""
+
+
+class SlimError(Exception):
+    """Base of every error that is the input's fault and not the program's; the CLI prints it without a traceback."""
+
+
+class ConfigError(SlimError):
+    """A configuration file or override that cannot be used."""
+
+
+class DataError(SlimError):
+    """A games file, log or checkpoint that cannot be used."""

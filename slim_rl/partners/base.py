@@ -1,0 +1,59 @@
+"""Who answers: the partner's protocol. A partner is given one seat's `View` and returns that seat's next action as text.
+
+A partner keeps nothing between calls that belongs to a dialogue: the view holds it all. So one partner serves every dialogue of
+a process at once, and a reply depends on the view (its seed included) alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from slim_rl.dialogue.record import StopReason
+from slim_rl.environment import View
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a partner's API calls took, from the API's own usage field.
+
+    Attributes:
+        calls: requests that were answered.
+        input_tokens, cached_tokens, output_tokens: tokens; cached ones are part of the input ones.
+        cost_usd: in US dollars, by the price table; 0.0 where no price is known.
+        retries: requests that had to be made again.
+    """
+
+    calls: int = 0
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float = 0.0
+    retries: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A partner's action as text, and what it took to get it (None for a partner that calls no API)."""
+
+    text: str
+    usage: Usage | None = None
+
+
+class PartnerFailure(Exception):
+    """The partner has no reply, whatever was tried. Ends the dialogue with `reason`, a failure; the message says why."""
+
+    def __init__(self, message: str, reason: StopReason = StopReason.PARTNER_FAILED) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class Partner(Protocol):
+    """Whoever sits opposite the policy."""
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Name, model and settings, JSON-able, without secrets: goes into every dialogue record."""
+
+    async def reply(self, view: View) -> Reply:
+        """The next action of `view.seat`. Raises PartnerFailure when there is none to be had."""
