@@ -104,6 +104,7 @@ class TrainConfig(Section):
     reward: Literal["game", "shuffled"] = Field("game", description="shuffled: rewards permuted within a group (control)")
     frozen: bool = Field(False, description="play and log without any update (control)")
     lora: LoraSection | None = None
+    stop_failures: float = Field(0.5, ge=0, le=1, description="share of failed dialogues in a step that stops the run")
     save_every: int = Field(50, ge=1, description="steps between checkpoints")
     keep_checkpoints: int = Field(2, ge=1)
     eval_games: int = Field(200, ge=0, description="held-out games played before and after training")

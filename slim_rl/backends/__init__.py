@@ -1,0 +1,1 @@
+"""Adapters to trainers, nothing else: `trl` for one machine, `slime` and `verl` for clusters."""

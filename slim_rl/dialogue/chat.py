@@ -1,0 +1,172 @@
+"""A chat template as token boundaries: text is encoded once, piece by piece, and nothing is ever decoded and encoded again.
+
+    prompt_ids(messages)              what the policy reads before its first turn
+    turn_ids(sampled, observation)    what stands between a sampled turn and the next one
+    decode(sampled)                   what the policy said
+
+so that the policy's next input is always the previous input + what it sampled + `turn_ids`. Control tokens come from the
+template alone: a message that spells ``<|im_end|>`` is encoded as those letters.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from slim_rl.errors import ConfigError
+
+Messages = Sequence[dict[str, str]]
+
+THINK_OPEN, THINK_CLOSE = "<think>", "</think>"
+
+
+class Chat:
+    """Token boundaries of one tokenizer's chat template, found by rendering it around markers.
+
+    Args:
+        tokenizer: a fast Hugging Face tokenizer with a chat template.
+        thinking: passed to the template as `enable_thinking`, for those that know it.
+
+    Attributes:
+        end_id: the token that ends an assistant turn (``<|im_end|>`` for ChatML).
+        stop_ids: tokens at which sampling stops: `end_id` and the tokenizer's eos.
+        keeps_history: whether rendering a whole conversation anew gives the tokens the policy saw. False for templates that
+            rewrite earlier turns, as Qwen3's does with thoughts; the policy still sees what it said, unrewritten.
+
+    Raises:
+        ConfigError: there is no template, or it does not keep messages whole and in order.
+    """
+
+    def __init__(self, tokenizer: Any, thinking: bool = False) -> None:
+        self.tokenizer = tokenizer
+        self.thinking = thinking
+        self._name = getattr(tokenizer, "name_or_path", "") or type(tokenizer).__name__
+        if not getattr(tokenizer, "chat_template", None):
+            raise ConfigError(f"The tokenizer {self._name} has no chat template; use an instruct model's tokenizer.")
+        if not getattr(tokenizer, "is_fast", False):
+            raise ConfigError(f"The tokenizer {self._name} is a slow one; slim_rl needs its tokenizer.json.")
+        self._controls = {str(token): index for index, token in tokenizer.added_tokens_decoder.items()}
+        longest_first = sorted(self._controls, key=len, reverse=True)
+        self._split = re.compile("(" + "|".join(map(re.escape, longest_first)) + ")")
+        self._plain = _without_added_tokens(tokenizer)
+        self._frames: dict[tuple[str, ...], list[str]] = {}
+
+        frame = self._frame(("system", "user", "assistant", "user"))
+        first, *rest = [piece for piece in self._split.split(frame[3]) if piece]
+        if first not in self._controls:
+            raise ConfigError(
+                f"The chat template of {self._name} ends an assistant turn with {first!r}, which is no token of its own; "
+                "slim_rl needs a template whose turns end in a control token."
+            )
+        self.end_id = self._controls[first]
+        self._before_observation, self._after_observation = "".join(rest), frame[4]
+        eos = tokenizer.eos_token_id
+        self.stop_ids = [self.end_id] if eos in (None, self.end_id) else [self.end_id, eos]
+        self._check()
+
+    def prompt_ids(self, messages: Messages) -> list[int]:
+        """Token ids of the opening messages, up to where the policy speaks."""
+        frame = self._frame(tuple(message["role"] for message in messages))
+        pieces: list[tuple[str, bool]] = [(frame[0], True)]
+        for message, after in zip(messages, frame[1:], strict=True):
+            pieces += [(message["content"], False), (after, True)]
+        return self._encode(pieces)
+
+    def turn_ids(self, sampled: Sequence[int], observation: str) -> list[int]:
+        """Token ids that stand between the sampled turn and the next: its end token if it has none, then the observation as
+        a user message, then the template's opening of the next assistant turn. None of them is the policy's.
+        """
+        missing_end = [] if sampled and sampled[-1] == self.end_id else [self.end_id]
+        pieces = [(self._before_observation, True), (observation, False), (self._after_observation, True)]
+        return missing_end + self._encode(pieces)
+
+    def said_ids(self, text: str) -> list[int]:
+        """A turn as the policy would have sampled it, end token included: for teaching, and for scripted policies."""
+        return [*self._plain_ids(text), self.end_id]
+
+    def decode(self, sampled: Sequence[int]) -> tuple[str, str | None]:
+        """What the policy said, and what it thought before (None if it did not). A thought that never ends leaves nothing said."""
+        text: str = self.tokenizer.decode(list(sampled), skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        thought, closed, said = text.rpartition(THINK_CLOSE)
+        if closed:
+            return said.strip(), thought.replace(THINK_OPEN, "", 1).strip()
+        opened = self._after_observation.rstrip().endswith(THINK_OPEN)
+        if opened or THINK_OPEN in text:
+            return "", text.replace(THINK_OPEN, "", 1).strip()
+        return text.strip(), None
+
+    def render(self, messages: Messages, add_generation_prompt: bool = True) -> str:
+        """The template's own rendering, as text."""
+        rendered = self.tokenizer.apply_chat_template(
+            list(messages), tokenize=False, add_generation_prompt=add_generation_prompt, enable_thinking=self.thinking
+        )
+        return str(rendered)
+
+    def _frame(self, roles: tuple[str, ...]) -> list[str]:
+        """The template's text around messages of these roles: one piece before, between and after them."""
+        if roles not in self._frames:
+            markers = [f"slimMARKER{index}mark" for index in range(len(roles))]
+            pieces, rest = [], self.render([{"role": r, "content": m} for r, m in zip(roles, markers, strict=True)])
+            for marker in markers:
+                before, found, rest = rest.partition(marker)
+                if not found or marker in rest:
+                    raise ConfigError(
+                        f"The chat template of {self._name} does not keep the messages {', '.join(roles)} once each and in "
+                        "order; slim_rl cannot find the token boundaries of its turns."
+                    )
+                pieces.append(before)
+            self._frames[roles] = [*pieces, rest]
+        return self._frames[roles]
+
+    def _encode(self, pieces: Sequence[tuple[str, bool]]) -> list[int]:
+        """Encodes (text, from_template) pieces. Only the template's control tokens become control tokens; what stands between
+        two of them is encoded as one text, as if the whole had been rendered first.
+        """
+        ids: list[int] = []
+        run: list[str] = []
+        for text, from_template in pieces:
+            if not from_template:
+                run.append(text)
+                continue
+            for part in self._split.split(text):
+                if part in self._controls:
+                    ids += self._plain_ids("".join(run))
+                    ids.append(self._controls[part])
+                    run.clear()
+                elif part:
+                    run.append(part)
+        return ids + self._plain_ids("".join(run))
+
+    def _plain_ids(self, text: str) -> list[int]:
+        # A lone surrogate has no UTF-8 form and would stop the encoder.
+        clean = text.encode("utf-8", "replace").decode("utf-8")
+        return list(self._plain.encode(clean, add_special_tokens=False).ids) if clean else []
+
+    def _check(self) -> None:
+        spelled = "".join(self._controls)
+        if set(self._plain_ids(spelled)) & set(self._controls.values()):
+            raise ConfigError(
+                f"The tokenizer {self._name} makes control tokens of plain text; a partner could then speak for the policy."
+            )
+        opening = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello: 1, 2?\nÄ 你好 🙂"}]
+        prompt = self.prompt_ids(opening)
+        if self._text(prompt) != self.render(opening):
+            raise ConfigError(f"The tokenizer {self._name} does not give back its own chat template's text.")
+        said = self.said_ids("Yes, 42.")
+        whole = [*opening, {"role": "assistant", "content": "Yes, 42."}, {"role": "user", "content": "And?"}]
+        self.keeps_history = self._text(prompt + said + self.turn_ids(said, "And?")) == self.render(whole)
+
+    def _text(self, ids: list[int]) -> str:
+        return str(self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+
+def _without_added_tokens(tokenizer: Any) -> Any:
+    """A copy of the tokenizer's model that knows no added tokens: any text is just text to it."""
+    from tokenizers import Tokenizer
+
+    data = json.loads(tokenizer.backend_tokenizer.to_str())
+    data["added_tokens"] = []
+    data["truncation"] = data["padding"] = None
+    return Tokenizer.from_str(json.dumps(data))

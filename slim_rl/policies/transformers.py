@@ -1,0 +1,201 @@
+"""The in-process policy: a transformers model that samples for all waiting dialogues at once (a wave).
+
+Invariant: the logprob of a token is the one under the distribution it was drawn from (temperature and top-p applied), and a
+wave's result does not depend on the order in which its dialogues came.
+
+A dialogue that reaches its turn waits; once no other dialogue can get further without the model, all that wait are sampled in
+one batch. With instant partners that is every live dialogue; with a slow partner, those that are ready.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    LogitsProcessor,
+    LogitsProcessorList,
+    PreTrainedModel,
+    TemperatureLogitsWarper,
+    TopPLogitsWarper,
+)
+
+from slim_rl.config import PolicyConfig
+from slim_rl.errors import ConfigError
+from slim_rl.policies.base import PolicyFailure, Sampled
+
+
+@dataclass(slots=True)
+class _Request:
+    key: str
+    input_ids: list[int]
+    max_tokens: int
+    future: asyncio.Future[Sampled]
+
+
+class TransformersPolicy:
+    """Samples from a causal language model held in this process.
+
+    Args:
+        model: the model; it is used as it is at each wave, so a trainer may change its weights between waves.
+        stop_ids: tokens that end a turn (`Chat.stop_ids`).
+        pad_id: any id; padding is masked.
+        max_batch: dialogues sampled in one forward pass; a larger wave is done in parts.
+        max_context: positions the model has; a longer input fails its dialogue, not the wave.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        stop_ids: list[int],
+        *,
+        pad_id: int = 0,
+        temperature: float = 1.0,
+        top_p: float = 1.0,
+        max_batch: int = 256,
+        name: str = "",
+    ) -> None:
+        self.model = model
+        self.stop_ids = stop_ids
+        self.pad_id = pad_id
+        self.temperature, self.top_p = temperature, top_p
+        self.max_batch = max_batch
+        self.name = name or model.config.name_or_path
+        self.max_context = int(model.config.max_position_embeddings)
+        self.tokens_sampled = 0
+        self._waiting: list[_Request] = []
+        self._flush: asyncio.Task[None] | None = None
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        return {"engine": "transformers", "model": self.name, "temperature": self.temperature, "top_p": self.top_p}
+
+    async def sample(self, input_ids: list[int], max_tokens: int, key: str) -> Sampled:
+        """See `policies.base.Policy`. Raises PolicyFailure if the input leaves no room in the model's context."""
+        room = self.max_context - len(input_ids)
+        if room <= 0:
+            raise PolicyFailure(f"the input has {len(input_ids)} tokens but the model has {self.max_context} positions")
+        future: asyncio.Future[Sampled] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Request(key, list(input_ids), min(max_tokens, room), future))
+        if self._flush is None or self._flush.done():
+            self._flush = asyncio.create_task(self._run())
+        return await future
+
+    async def _run(self) -> None:
+        while self._waiting:
+            # Everything that can run now runs first: the wave is complete when a whole pass of the loop adds nothing to it.
+            seen = -1
+            while seen != len(self._waiting):
+                seen = len(self._waiting)
+                for _ in range(3):  # a partner's answer, the game's step and the next request take a pass each
+                    await asyncio.sleep(0)
+            wave = sorted(self._waiting, key=lambda request: request.key)
+            self._waiting = []
+            for start in range(0, len(wave), self.max_batch):
+                await self._sample_batch(wave[start : start + self.max_batch])
+
+    async def _sample_batch(self, batch: list[_Request]) -> None:
+        live = [request for request in batch if not request.future.done()]
+        if not live:
+            return
+        try:
+            # In a thread, so that other dialogues' network partners are served meanwhile.
+            results = await asyncio.get_running_loop().run_in_executor(None, self._generate, live)
+        except Exception as error:
+            for request in live:
+                if not request.future.done():
+                    request.future.set_exception(PolicyFailure(f"{type(error).__name__}: {error}"))
+            return
+        for request, sampled in zip(live, results, strict=True):
+            if not request.future.done():
+                request.future.set_result(sampled)
+
+    @torch.no_grad()  # grad mode belongs to the thread, so it is set here and not by the caller
+    def _generate(self, batch: list[_Request]) -> list[Sampled]:
+        device = self.model.device
+        longest = max(len(request.input_ids) for request in batch)
+        budget = max(request.max_tokens for request in batch)
+        ids = torch.full((len(batch), longest), self.pad_id, dtype=torch.long)
+        mask = torch.zeros_like(ids)
+        for row, request in enumerate(batch):
+            ids[row, longest - len(request.input_ids) :] = torch.tensor(request.input_ids)
+            mask[row, longest - len(request.input_ids) :] = 1
+        recorder = _LogprobRecorder()
+        processors: list[LogitsProcessor] = []
+        if self.temperature != 1.0:
+            processors.append(TemperatureLogitsWarper(self.temperature))
+        if self.top_p != 1.0:
+            processors.append(TopPLogitsWarper(self.top_p))
+        was_training = self.model.training
+        self.model.eval()
+        try:
+            output = self.model.generate(
+                input_ids=ids.to(device),
+                attention_mask=mask.to(device),
+                logits_processor=LogitsProcessorList([*processors, recorder]),
+                max_new_tokens=budget,
+                eos_token_id=self.stop_ids,
+                pad_token_id=self.pad_id,
+                do_sample=True,
+                # The distribution is shaped by our own processors, before the recorder sees it.
+                temperature=1.0,
+                top_p=1.0,
+                top_k=0,
+                use_cache=True,
+            )
+        finally:
+            self.model.train(was_training)
+        sampled = output[:, longest:].cpu()
+        logprobs = recorder.logprobs(output).cpu()
+        return [self._cut(sampled[row], logprobs[row], request) for row, request in enumerate(batch)]
+
+    def _cut(self, ids: torch.Tensor, logprobs: torch.Tensor, request: _Request) -> Sampled:
+        """One row up to its first stop token, or its own token limit."""
+        row = ids.tolist()
+        end = next((index + 1 for index, token in enumerate(row) if token in self.stop_ids), None)
+        stopped = end is not None and end <= request.max_tokens
+        length = end if end is not None and stopped else min(len(row), request.max_tokens)
+        self.tokens_sampled += length
+        return Sampled(row[:length], logprobs[:length].tolist(), "stop" if stopped else "length")
+
+
+class _LogprobRecorder(LogitsProcessor):
+    """Keeps the logprob of each drawn token, holding one step's scores at a time instead of all of them."""
+
+    def __init__(self) -> None:
+        self._scores: torch.Tensor | None = None
+        self._kept: list[torch.Tensor] = []
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        self._keep(input_ids)
+        self._scores = scores
+        return scores
+
+    def _keep(self, input_ids: torch.Tensor) -> None:
+        if self._scores is not None:
+            drawn = input_ids[:, -1:]
+            scores = self._scores.float()
+            self._kept.append((scores.gather(1, drawn) - scores.logsumexp(1, keepdim=True)).squeeze(1))
+
+    def logprobs(self, output: torch.Tensor) -> torch.Tensor:
+        """Shape (batch, sampled steps)."""
+        self._keep(output)
+        return torch.stack(self._kept, dim=1)
+
+
+def load_model(config: PolicyConfig) -> tuple[PreTrainedModel, Any]:
+    """The model and tokenizer of `config.model` (a folder or hub name). Raises ConfigError if they cannot be loaded."""
+    dtype = getattr(torch, config.dtype)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(config.model)
+        model = AutoModelForCausalLM.from_pretrained(config.model, dtype=dtype)
+    except (OSError, ValueError) as error:
+        where = "folder" if Path(config.model).exists() else "folder or reachable hub name"
+        raise ConfigError(f"policy.model '{config.model}' is no {where} with a model and tokenizer: {error}") from error
+    return model.to(device), tokenizer

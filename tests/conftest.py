@@ -1,0 +1,32 @@
+"""What every room's tests share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+
+
+@pytest.fixture(scope="session")
+def dialop_human() -> Path:
+    """The folder of recorded human games, where it lies beside the project."""
+    folder = Path(__file__).parents[2] / "shared" / "dialop_human"
+    if not folder.exists():
+        pytest.skip("the recorded human games are not beside the project")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tokenizer():  # type: ignore[no-untyped-def]
+    """A small ChatML tokenizer, trained on the spot."""
+    pytest.importorskip("transformers")
+    from slim_rl.warmstart.tokenizer import train_tokenizer
+
+    corpus = ["[message] What is Ava Li on BLEU?", "[propose]\nBLEU: Ava Li", "[message] Ava Li on BLEU: 62.", "[accept]"]
+    return train_tokenizer(corpus * 4, vocab_size=400)
