@@ -35,6 +35,9 @@ class GameConfig(Section):
     max_errors: int = Field(3, ge=1, description="malformed actions in a row that end the game")
     reviewers: tuple[str, ...] | None = Field(None, description="names; the first n of DialOp's roster if not given")
     papers: tuple[str, ...] | None = Field(None, description="titles; a short title is what stands before the colon")
+    rules: Literal["full", "none"] = Field(
+        "full", description="whether the policy is told the rules; none for one that was taught them by demonstrations"
+    )
 
 
 class DataConfig(Section):
@@ -48,11 +51,68 @@ class DataConfig(Section):
     seat: Literal[0, 1, "both"] = Field(0, description="the policy's seat; seat 0 speaks first")
 
 
+class Price(Section):
+    """What a model costs, in US dollars per million tokens."""
+
+    input: float = Field(0.0, ge=0, description="prompt tokens that were not cached")
+    cached: float = Field(0.0, ge=0, description="prompt tokens the provider had cached")
+    output: float = Field(0.0, ge=0)
+
+
+_PRICES = {
+    "gpt-4.1-mini": Price(input=0.40, cached=0.10, output=1.60),
+    "gpt-4.1-nano": Price(input=0.10, cached=0.025, output=0.40),
+    "gpt-4.1": Price(input=2.00, cached=0.50, output=8.00),
+}
+
+
+class OpenAIConfig(Section):
+    """A partner behind an OpenAI-compatible endpoint. The key comes from the environment, never from here."""
+
+    model: str = Field("gpt-4.1-2025-04-14", description="a dated snapshot stays the same partner for the whole run")
+    base_url: str | None = Field(None, description="such as http://localhost:8000/v1 for a self-hosted model; None: OpenAI")
+    api_key_env: str = Field("OPENAI_API_KEY", description="environment variable with the key; optional with a base_url")
+    prompt: Path | None = Field(None, description="the partner's rules; None: partners/shy_prompt.md")
+
+    temperature: float | None = Field(0.0, ge=0, description="None: not sent")
+    top_p: float | None = Field(None, gt=0, le=1, description="None: not sent")
+    max_tokens: int | None = Field(300, ge=1, description="tokens of one reply; None: not sent")
+    send_seed: bool = Field(True, description="send a seed drawn from the dialogue's, for endpoints that know it")
+    extra: dict[str, Any] = Field({}, description="further keys of the request body, for example chat_template_kwargs")
+    malformed_retries: int = Field(2, ge=0, description="times a malformed reply is asked again, with the error")
+
+    concurrency: int = Field(64, ge=1, description="requests in flight, of all dialogues together")
+    requests_per_minute: float | None = Field(None, gt=0)
+    tokens_per_minute: float | None = Field(None, gt=0, description="input and output together")
+    request_seconds: float = Field(60.0, gt=0, description="wall time of one request")
+    turn_seconds: float = Field(300.0, gt=0, description="wall time of one turn, retries included, queueing not")
+    max_retries: int = Field(8, ge=0, description="times a failed request is made again")
+    backoff_seconds: float = Field(0.5, gt=0, description="first wait before a retry; doubles, with full jitter")
+    max_backoff_seconds: float = Field(20.0, gt=0)
+
+    outage_failures: int = Field(
+        8, ge=1, description="failures in a row, over all dialogues, that mean the endpoint is down; an outage costs no game "
+        "while this is at most max_retries"
+    )  # fmt: skip
+    outage_probe_seconds: float = Field(10.0, gt=0, description="wait between probes of an endpoint that is down")
+    outage_wait_minutes: float = Field(15.0, ge=0, description="calls wait so long for it to come back; then the run stops")
+
+    budget_usd: float | None = Field(None, gt=0, description="calls stop here; needs a price for the model")
+    budget_reserve: float = Field(0.05, ge=0, lt=1, description="share of the budget kept to finish games under way")
+    prices: dict[str, Price] = Field(_PRICES, description="by the model's name or the beginning of it; longest match")
+
+    cassette: Path | None = Field(None, description="JSONL file that keeps every exchange")
+    cassette_mode: Literal["auto", "record", "replay"] = Field(
+        "auto", description="auto: ask what it lacks; record: ask everything anew; replay: ask nothing"
+    )
+
+
 class PartnerConfig(Section):
     """Who sits opposite the policy."""
 
     kind: Literal["shy", "forthcoming", "mute", "openai", "replay", "self"] = "shy"
     accept_fraction: float = Field(0.75, ge=0, le=1, description="scripted: accept a plan worth this share of one's own best")
+    openai: OpenAIConfig = OpenAIConfig()
 
 
 class Limits(Section):
@@ -113,6 +173,34 @@ class TrainConfig(Section):
     gradient_checkpointing: bool = False
 
 
+class SlimeConfig(Section):
+    """What the slime hook does where slime leaves the choice. `train.stop_failures` stops a run of failures here too."""
+
+    warn_failures: float = Field(0.05, ge=0, le=1, description="share of failed dialogues in a rollout that is warned of")
+    min_survivors: float = Field(0.5, ge=0, le=1, description="a group with a smaller share of played games is dropped")
+    drop_equal_rewards: bool = Field(False, description="drop groups whose played games all have one reward")
+    resume: Literal["replay", "restart"] = Field(
+        "replay", description="with --partial-rollout: a game that was called off goes on, or begins anew"
+    )
+    new_weights: Literal["restart", "mask", "keep"] = Field(
+        "restart", description="a game under way when weights change: begins anew, loses its old tokens' masks, or goes on"
+    )
+    engine_patience: float = Field(60.0, ge=0, description="seconds to wait out an engine that answers with errors")
+
+
+class WarmstartConfig(Section):
+    """The tiny model that local runs start from (`slim-rl warmstart`)."""
+
+    games: int = Field(20_000, ge=1, description="demonstrations")
+    epochs: float = Field(4, gt=0)
+    batch_size: int = Field(32, ge=1)
+    learning_rate: float = Field(1e-3, gt=0)
+    hidden_size: int = Field(128, ge=32, multiple_of=32)
+    layers: int = Field(4, ge=1)
+    vocab_size: int = Field(512, ge=300)
+    tokenizer_games: int = Field(500, ge=1, description="of the demonstrations, those the tokenizer is trained on")
+
+
 class LogConfig(Section):
     """The dialogue log."""
 
@@ -127,6 +215,8 @@ class Config(Section):
     arm: str = Field("", description="label in logs and plots; the partner's kind if empty")
     seed: int = 0
     output_dir: Path = Path("runs")
+    environment: str = Field("", description="dotted path of a BaseEnvironment of your own; empty: the matching game")
+    environment_args: dict[str, Any] = Field(default_factory=dict, description="its constructor's keyword arguments")
     game: GameConfig = GameConfig()
     data: DataConfig = DataConfig()
     partner: PartnerConfig = PartnerConfig()
@@ -134,6 +224,8 @@ class Config(Section):
     policy: PolicyConfig = PolicyConfig()
     train: TrainConfig = TrainConfig()
     log: LogConfig = LogConfig()
+    warmstart: WarmstartConfig = WarmstartConfig()
+    slime: SlimeConfig = SlimeConfig()
 
     @model_validator(mode="after")
     def _names_enough(self) -> Config:

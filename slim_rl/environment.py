@@ -10,6 +10,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
+from slim_rl.errors import ConfigError
+
 
 @dataclass(frozen=True, slots=True)
 class Utterance:
@@ -56,6 +58,11 @@ class BaseEnvironment(ABC):
 
     seats: int = 1
     turn: int = 0
+
+    @classmethod
+    def sample_state(cls, seed: int) -> Any:
+        """A deal drawn from `seed`, JSON-able: what `reset` is given. A game whose deals come from files needs none."""
+        raise ConfigError(f"{cls.__name__} deals no games itself; give it a classmethod sample_state(seed).")
 
     @abstractmethod
     def reset(self, game_state: Any) -> tuple[str, dict[str, Any]]:

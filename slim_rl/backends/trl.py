@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,20 +20,18 @@ import torch
 from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 
-from slim_rl.backends.progress import StepLine
+from slim_rl.backends.callbacks import MarkWhole, StepLine, last_whole_checkpoint
 from slim_rl.config import Config
 from slim_rl.dialogue.batch import Job, play_jobs
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.errors import SlimError
+from slim_rl.games import GameSource
 from slim_rl.partners.base import Partner
 from slim_rl.policies.transformers import TransformersPolicy
 from slim_rl.questions.log import DialogueLog
 from slim_rl.questions.measures import batch_metrics
 from slim_rl.seeds import seed_of
-from slim_rl.setup import GameSource
-
-COMPLETE = "complete"  # marks a checkpoint that was written to its end
 
 
 class Rollouts:
@@ -55,7 +52,7 @@ class Rollouts:
     def __call__(self, prompts: Sequence[str], trainer: GRPOTrainer) -> dict[str, list[Any]]:
         step = trainer.state.global_step
         # Drawn from the step and not from what came before, so that a resumed run samples the same dialogues.
-        torch.manual_seed(seed_of(self.config.seed, "sampling", step, trainer.accelerator.process_index))
+        self.policy.reseed(seed_of(self.config.seed, "sampling", step, trainer.accelerator.process_index))
         dialogues = self._play(prompts, step)
         for dialogue in dialogues:
             dialogue.run, dialogue.arm, dialogue.step = self.config.name, self.config.arm_name, step
@@ -174,7 +171,7 @@ def make_trainer(config: Config, model: Any, tokenizer: Any, rollouts: Rollouts,
     )
     rollouts.policy.model = trainer.model
     trainer.add_callback(StepLine(run_dir, rollouts.policy))
-    trainer.add_callback(_MarkComplete())
+    trainer.add_callback(MarkWhole())
     return trainer
 
 
@@ -226,7 +223,3 @@ def grpo_arguments(config: Config, run_dir: Path) -> GRPOConfig:
         dataloader_pin_memory=on_gpu,
         remove_unused_columns=False,
     )
-
-
-class _MarkComplete(_callback := __import__("transformers").TrainerCallback):  # type: ignore[misc,name-defined]
-    pass

@@ -53,7 +53,7 @@ async def play_dialogue(
     """
     table = _Table(env, chat, limits, seed, _state_dict(game_state))
     identity = partner.identity if partner else {"kind": "none"}
-    table.seats[seat] = _PolicySeat(policy, f"{id}", list(prompt) if prompt else None)
+    table.seats[seat] = _PolicySeat(list(prompt) if prompt else None, policy=policy, key=id)
     if env.seats == 2:
         if partner is None:
             raise ValueError("a game for two needs a partner")
@@ -78,10 +78,34 @@ async def play_selfplay(
     """
     table = _Table(env, chat, limits, seed, _state_dict(game_state))
     for seat in (0, 1):
-        table.seats[seat] = _PolicySeat(policy, f"{id}/{seat}", None)
+        table.seats[seat] = _PolicySeat(policy=policy, key=f"{id}/{seat}")
     await table.play(game_state, None)
     first, second = (table.dialogue(seat, f"{id}/{seat}", game_id, {"kind": "self"}) for seat in (0, 1))
     return first, second
+
+
+async def demonstrate(
+    env: BaseEnvironment,
+    player: Partner,
+    partner: Partner,
+    chat: Chat,
+    limits: Limits,
+    *,
+    game_state: Any,
+    id: str,
+    game_id: str = "",
+    seat: int = 0,
+    seed: int = 0,
+    prompt: Sequence[dict[str, str]] | None = None,
+) -> Dialogue:
+    """Plays `game_state` with a scripted `player` on the policy's seat, and writes its words as if they had been sampled
+    (logprobs 0): tokens and masks to teach a model by, or to replay a policy's game by hand.
+    """
+    table = _Table(env, chat, limits, seed, _state_dict(game_state))
+    table.seats[seat] = _DemonstratorSeat(list(prompt) if prompt else None, player=player)
+    table.seats[1 - seat] = _PartnerSeat(partner)
+    await table.play(game_state, None)
+    return table.dialogue(seat, id, game_id, partner.identity)
 
 
 class _Over(Exception):
@@ -117,32 +141,16 @@ class _PartnerSeat:
 
 
 @dataclass
-class _PolicySeat:
-    """The policy's seat and its tokens. `ids` is prompt + response: the one list that every engine call is given."""
+class _TokenSeat:
+    """A seat whose tokens are kept. `ids` is prompt + response: the one list that every engine call is given."""
 
-    policy: Policy
-    key: str
-    prompt: list[dict[str, str]] | None
+    prompt: list[dict[str, str]] | None = None
     history: list[Utterance] = field(default_factory=list)
     ids: list[int] = field(default_factory=list)
     prompt_length: int = 0
     loss_mask: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     last_span: tuple[int, int] = (0, 0)
-
-    async def speak(self, table: _Table, seat: int, observation: str | None) -> _Said:
-        self.hear(table, seat, observation)
-        allowed, limit = self._allowance(table.limits)
-        try:
-            sampled = await self.policy.sample(self.ids, allowed, self.key)
-        except PolicyFailure as failure:
-            raise _Over(failure.reason, str(failure)) from failure
-        if sampled.finish == "abort":
-            # An aborted turn leaves no trace: what is recorded are whole turns, and a resumed game samples this one anew.
-            raise _Over(StopReason.ABORTED, "the engine was told to stop")
-        span = self.add_sampled(sampled.ids, sampled.logprobs)
-        text, thought = table.chat.decode(sampled.ids)
-        return _Said(text, thought, span, cut=limit if sampled.finish == "length" else None)
 
     def hear(self, table: _Table, seat: int, observation: str | None) -> None:
         """Writes what happened since the policy last spoke. The first time, that is the prompt."""
@@ -173,7 +181,7 @@ class _PolicySeat:
         self.last_span = (start, len(self.loss_mask))
         return self.last_span
 
-    def _allowance(self, limits: Limits) -> tuple[int, StopReason]:
+    def allowance(self, limits: Limits) -> tuple[int, StopReason]:
         """Tokens the next turn may have, and the limit that sets it."""
         allowed, limit = limits.turn_tokens, StopReason.TURN_TOKENS
         for reason, most in _budgets(limits, self.prompt_length):
@@ -183,6 +191,52 @@ class _PolicySeat:
             if left < allowed:
                 allowed, limit = left, reason
         return allowed, limit
+
+
+@dataclass
+class _PolicySeat(_TokenSeat):
+    """Its words are sampled."""
+
+    policy: Policy = field(kw_only=True)
+    key: str = field(kw_only=True)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        return self.policy.identity
+
+    async def speak(self, table: _Table, seat: int, observation: str | None) -> _Said:
+        self.hear(table, seat, observation)
+        allowed, limit = self.allowance(table.limits)
+        try:
+            sampled = await self.policy.sample(self.ids, allowed, self.key)
+        except PolicyFailure as failure:
+            raise _Over(failure.reason, str(failure)) from failure
+        if sampled.finish == "abort":
+            # An aborted turn leaves no trace: what is recorded are whole turns, and a resumed game samples this one anew.
+            raise _Over(StopReason.ABORTED, "the engine was told to stop")
+        span = self.add_sampled(sampled.ids, sampled.logprobs)
+        text, thought = table.chat.decode(sampled.ids)
+        return _Said(text, thought, span, cut=limit if sampled.finish == "length" else None)
+
+
+@dataclass
+class _DemonstratorSeat(_TokenSeat):
+    """Its words are a scripted player's, written as tokens."""
+
+    player: Partner = field(kw_only=True)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        return self.player.identity
+
+    async def speak(self, table: _Table, seat: int, observation: str | None) -> _Said:
+        self.hear(table, seat, observation)
+        reply = await self.player.reply(table.view(seat, self.history))
+        ids = table.chat.said_ids(reply.text)
+        allowed, limit = self.allowance(table.limits)
+        if len(ids) > allowed:
+            return _Said(reply.text, span=self.add_sampled(ids[:allowed], [0.0] * allowed), cut=limit)
+        return _Said(reply.text, span=self.add_sampled(ids, [0.0] * len(ids)))
 
 
 def _budgets(limits: Limits, prompt_length: int) -> list[tuple[StopReason, int]]:
@@ -198,11 +252,9 @@ def _budgets(limits: Limits, prompt_length: int) -> list[tuple[StopReason, int]]
 class _Table:
     """Two seats (or one), the game between them, and the record of what was said."""
 
-    def __init__(
-        self, env: BaseEnvironment, chat: Chat, limits: Limits, seed: int, game_state: dict[str, Any]
-    ) -> None:
+    def __init__(self, env: BaseEnvironment, chat: Chat, limits: Limits, seed: int, game_state: dict[str, Any]) -> None:
         self.env, self.chat, self.limits, self.seed, self.game_state = env, chat, limits, seed, game_state
-        self.seats: dict[int, _PolicySeat | _PartnerSeat] = {}
+        self.seats: dict[int, _PolicySeat | _DemonstratorSeat | _PartnerSeat] = {}
         self.turns: list[Turn] = []
         self.stop_reason: StopReason | None = None
         self.failure: str | None = None
@@ -261,7 +313,7 @@ class _Table:
             if error is None or number == author:
                 seat.history.append(Utterance(author, said.text, error))
         if done:
-            by_policy = isinstance(self.seats[author], _PolicySeat)
+            by_policy = isinstance(self.seats[author], _TokenSeat)
             errors = StopReason.POLICY_ERRORS if by_policy else StopReason.PARTNER_ERRORS
             self.stop_reason = _END.get(info.get("end", "finished"), errors)
         return observation
@@ -270,7 +322,7 @@ class _Table:
         for turn in old.turns:
             seat = self.seats[self.env.turn]
             span = None
-            if isinstance(seat, _PolicySeat):
+            if isinstance(seat, _TokenSeat):
                 if turn.span is None:
                     raise ValueError(f"{old.id}: a policy turn without its tokens cannot be resumed")
                 seat.hear(self, turn.seat, observation)
@@ -282,7 +334,7 @@ class _Table:
     def dialogue(self, seat: int, id: str, game_id: str, partner: dict[str, Any]) -> Dialogue:
         """The record as `seat` lived it."""
         own = self.seats[seat]
-        assert isinstance(own, _PolicySeat)
+        assert isinstance(own, _PolicySeat | _DemonstratorSeat)
         turns = []
         for turn in self.turns:
             mine = turn.seat == seat
@@ -295,7 +347,7 @@ class _Table:
             seat=seat,
             seed=self.seed,
             game_state=self.game_state,
-            policy=own.policy.identity,
+            policy=own.identity,
             partner=partner,
             prompt=own.prompt or [],
             turns=turns,

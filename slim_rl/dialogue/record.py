@@ -34,6 +34,7 @@ class StopReason(StrEnum):
     DEADLINE = "deadline"  # the dialogue took longer than it may
     BUDGET = "budget"  # the money for partner calls is spent
     ABORTED = "aborted"  # the trainer called the dialogue off
+    BROKEN = "broken"  # something in the program broke that should not have; the log has the traceback
 
     @property
     def is_failure(self) -> bool:
@@ -48,6 +49,7 @@ _FAILURES = frozenset(
         StopReason.DEADLINE,
         StopReason.BUDGET,
         StopReason.ABORTED,
+        StopReason.BROKEN,
     }
 )
 
@@ -125,7 +127,11 @@ class Dialogue:
         data["format"] = FORMAT
         if tokens:
             return data
-        data["tokens"] = {"prompt": len(self.prompt_ids), "response": len(self.response_ids), "policy": sum(self.loss_mask)}
+        data["tokens"] = {
+            "prompt": len(self.prompt_ids),
+            "response": len(self.response_ids),
+            "policy": sum(self.loss_mask),
+        }
         for name in _TOKEN_LISTS:
             del data[name]
         return data

@@ -75,6 +75,10 @@ class TransformersPolicy:
     def identity(self) -> dict[str, Any]:
         return {"engine": "transformers", "model": self.name, "temperature": self.temperature, "top_p": self.top_p}
 
+    def reseed(self, seed: int) -> None:
+        """Makes the waves that follow depend on `seed` alone."""
+        torch.manual_seed(seed)
+
     async def sample(self, input_ids: list[int], max_tokens: int, key: str) -> Sampled:
         """See `policies.base.Policy`. Raises PolicyFailure if the input leaves no room in the model's context."""
         room = self.max_context - len(input_ids)

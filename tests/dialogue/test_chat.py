@@ -69,7 +69,10 @@ def test_conversation_is_what_the_template_renders_where_it_keeps_history(chats,
     chat = chats[case]
     messages = [{"role": "system", "content": "Rules."}, {"role": "user", "content": "Table."}]
     ids = chat.prompt_ids(messages)
-    for said, heard in [("[message] What is Ava Li on BLEU?", "[message] 62"), ("[propose]\nBLEU: Ava", "\n[accept]\n")]:
+    for said, heard in [
+        ("[message] What is Ava Li on BLEU?", "[message] 62"),
+        ("[propose]\nBLEU: Ava", "\n[accept]\n"),
+    ]:
         sampled = chat.said_ids(said)
         ids = ids + sampled + chat.turn_ids(sampled, heard)
         messages += [{"role": "assistant", "content": said}, {"role": "user", "content": heard}]

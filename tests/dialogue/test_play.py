@@ -27,7 +27,9 @@ def chat(tokenizer: Any) -> Chat:
     return Chat(tokenizer)
 
 
-def play(chat: Chat, turns: Any, partner: Any = None, limits: Limits | None = None, **kw: Any) -> tuple[Dialogue, Script]:
+def play(
+    chat: Chat, turns: Any, partner: Any = None, limits: Limits | None = None, **kw: Any
+) -> tuple[Dialogue, Script]:
     policy = turns if hasattr(turns, "sample") else Script(chat, turns)
     env = kw.pop("env", None) or Countdown()
     dialogue = asyncio.run(

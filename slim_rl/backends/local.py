@@ -1,0 +1,135 @@
+"""One run on one machine, from held-out games before training to held-out games after, resumable at any moment.
+
+    runs/<name>/config.yaml           what is run
+    runs/<name>/checkpoints/          TRL's, marked when whole
+    runs/<name>/metrics.jsonl         one line a step
+    runs/<name>/model/                the trained model and its tokenizer
+    <log.dir>/<name>/train.jsonl      one line a dialogue
+    <log.dir>/<name>/eval-<step>.jsonl
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+
+from slim_rl.backends.callbacks import last_whole_checkpoint
+from slim_rl.backends.trl import Rollouts, make_trainer
+from slim_rl.config import ROOT_KEY, Config
+from slim_rl.dialogue.chat import Chat
+from slim_rl.dialogue.record import Dialogue
+from slim_rl.errors import ConfigError
+from slim_rl.evaluate import play_held_out
+from slim_rl.files import write_atomically
+from slim_rl.games import GameSource
+from slim_rl.partners import make_partner
+from slim_rl.policies.transformers import TransformersPolicy, load_model
+from slim_rl.questions.log import DialogueLog
+from slim_rl.seeds import seed_of
+
+
+@dataclass(frozen=True)
+class Result:
+    """Where a run's results are, and its held-out dialogues (empty if train.eval_games is 0)."""
+
+    run_dir: Path
+    log_dir: Path
+    before: list[Dialogue]
+    after: list[Dialogue]
+
+
+def train(config: Config, fresh: bool = False) -> Result:
+    """Trains by TRL, or goes on where an interrupted run of this name and configuration was.
+
+    Raises:
+        ConfigError: another configuration has run under this name.
+    """
+    torch.set_num_threads(config.train.threads)
+    run_dir, log_dir = config.output_dir / config.name, config.log.dir / config.name
+    if fresh:
+        shutil.rmtree(run_dir, ignore_errors=True)
+        shutil.rmtree(log_dir, ignore_errors=True)
+    _claim(run_dir / "config.yaml", config)
+
+    games = GameSource(config, "train")
+    model, tokenizer = load_model(config.policy)
+    chat = Chat(tokenizer, config.policy.thinking)
+    policy = TransformersPolicy(
+        model,
+        chat.stop_ids,
+        pad_id=tokenizer.pad_token_id or 0,
+        temperature=config.policy.temperature,
+        top_p=config.policy.top_p,
+        name=config.policy.model,
+    )
+    partner = None if config.partner.kind == "self" else make_partner(config.partner)
+    primary = int(os.environ.get("RANK", "0")) == 0
+
+    def held_out(step: int) -> list[Dialogue]:
+        if not config.train.eval_games or not primary:
+            return []
+        policy.reseed(seed_of(config.seed, "eval"))
+        return play_held_out(
+            config,
+            GameSource(config, "eval"),
+            policy,
+            partner,
+            chat,
+            log=log_dir / f"eval-{step:06}.jsonl",
+            num_games=config.train.eval_games,
+            step=step,
+        )
+
+    before = held_out(0)
+    if not (run_dir / "model" / "config.json").exists():
+        checkpoint = last_whole_checkpoint(run_dir / "checkpoints")
+        step = int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0
+        rank = int(os.environ.get("RANK", "0"))
+        with DialogueLog(log_dir / ("train.jsonl" if rank == 0 else f"train-{rank}.jsonl"), from_step=step) as log:
+            trainer = make_trainer(config, model, tokenizer, Rollouts(config, games, chat, policy, partner, log), run_dir)
+            trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        _save(trainer, tokenizer, run_dir / "model")
+    else:
+        policy.model = load_model(config.policy.model_copy(update={"model": str(run_dir / "model")}))[0]
+    return Result(run_dir, log_dir, before, held_out(config.train.steps))
+
+
+def _claim(path: Path, config: Config) -> None:
+    """Writes the configuration, or checks that it is the one this run began with (how long it trains may change)."""
+    data = {ROOT_KEY: json.loads(config.model_dump_json(exclude_none=True))}
+    if path.exists():
+        began = yaml.safe_load(path.read_text(encoding="utf-8"))[ROOT_KEY]
+        differ = sorted(_differences(began, data[ROOT_KEY]) - {"train.steps", "train.keep_checkpoints", "train.eval_games"})
+        if differ:
+            raise ConfigError(
+                f"The run '{config.name}' in {path.parent} began with other values of {', '.join(differ)}; give this one "
+                "another name (--set name=...) or start anew with --fresh."
+            )
+    write_atomically(path, yaml.safe_dump(data, sort_keys=False))
+
+
+def _differences(a: Any, b: Any, prefix: str = "") -> set[str]:
+    if not (isinstance(a, dict) and isinstance(b, dict)):
+        return set() if a == b else {prefix}
+    keys = a.keys() | b.keys()
+    return set().union(*(_differences(a.get(k), b.get(k), f"{prefix}.{k}" if prefix else k) for k in keys))
+
+
+def _save(trainer: Any, tokenizer: Any, folder: Path) -> None:
+    """The trained model, adapters merged, in a folder that appears whole."""
+    if not trainer.accelerator.is_main_process:
+        return
+    scratch = folder.with_name(f".{folder.name}.{os.getpid()}")
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    if hasattr(model, "merge_and_unload"):
+        model = model.merge_and_unload()
+    model.save_pretrained(scratch)
+    tokenizer.save_pretrained(scratch)
+    os.replace(scratch, folder)

@@ -1,0 +1,160 @@
+"""Makes the starting point of a local run: tokenizer, model, demonstrations, supervised training, one folder at the end.
+
+    slim-rl warmstart configs/matching_local.yaml
+
+Only the scripted player's own words are learned (labels elsewhere are -100). The demonstration games are dealt from a seed of
+their own and are in neither split of the run's data.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import random
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from transformers import DataCollatorForSeq2Seq, Qwen3Config, Qwen3ForCausalLM, Trainer, TrainingArguments
+
+from slim_rl.config import Config
+from slim_rl.dialogue.chat import Chat
+from slim_rl.dialogue.play import demonstrate
+from slim_rl.dialogue.record import Dialogue
+from slim_rl.game.generate import generate_games
+from slim_rl.game.instance import GameState
+from slim_rl.games import load_rows, make_environment
+from slim_rl.partners import make_partner
+from slim_rl.seeds import seed_of
+from slim_rl.warmstart.asker import Asker
+from slim_rl.warmstart.tokenizer import train_tokenizer
+
+
+def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
+    """Trains the model of `config.warmstart` on demonstrations of `config.game` and writes it, tokenizer included, to `output`.
+
+    The folder appears whole or not at all. Returns it.
+    """
+    settings = config.warmstart
+    torch.manual_seed(config.seed)
+    torch.set_num_threads(config.train.threads)
+    games = list(_fresh_games(config, settings.games, workers))
+    tokenizer = train_tokenizer(_texts(config, games[: settings.tokenizer_games]), settings.vocab_size)
+    chat = Chat(tokenizer)
+    rows = [_labels(dialogue) for dialogue in _demonstrations(config, games, chat)]
+    longest = max(len(row["input_ids"]) for row in rows)
+    model = tiny_qwen3(len(tokenizer), settings.hidden_size, settings.layers, tokenizer, 2 * longest)
+    scratch = output.with_name(f".{output.name}.{os.getpid()}")
+    trainer = Trainer(
+        model=model,
+        args=TrainingArguments(
+            output_dir=str(scratch / "trainer"),
+            num_train_epochs=settings.epochs,
+            per_device_train_batch_size=settings.batch_size,
+            learning_rate=settings.learning_rate,
+            lr_scheduler_type="cosine",
+            warmup_steps=100,
+            weight_decay=0.01,
+            logging_steps=50,
+            save_strategy="no",
+            report_to="none",
+            seed=config.seed,
+            use_cpu=not torch.cuda.is_available(),
+            train_sampling_strategy="group_by_length",
+            dataloader_pin_memory=False,
+        ),
+        train_dataset=Dataset.from_list(rows),
+        data_collator=DataCollatorForSeq2Seq(tokenizer, label_pad_token_id=-100),
+    )
+    trainer.train()
+    # Half the size on disk; a run loads it as float32 again.
+    model.to(torch.bfloat16).save_pretrained(scratch / "model")
+    tokenizer.save_pretrained(scratch / "model")
+    shutil.rmtree(output, ignore_errors=True)
+    os.replace(scratch / "model", output)
+    shutil.rmtree(scratch)
+    return output
+
+
+def tiny_qwen3(vocab: int, hidden: int, layers: int, tokenizer: Any, positions: int) -> Qwen3ForCausalLM:
+    """A Qwen3 of the given width and depth, randomly initialised."""
+    config = Qwen3Config(
+        vocab_size=(vocab + 63) // 64 * 64,
+        hidden_size=hidden,
+        intermediate_size=3 * hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=hidden // 32,
+        num_key_value_heads=max(1, hidden // 64),
+        head_dim=32,
+        max_position_embeddings=max(1024, positions),
+        rope_theta=10_000.0,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    return Qwen3ForCausalLM(config)
+
+
+def _fresh_games(config: Config, number: int, workers: int) -> Iterator[GameState]:
+    """Games that neither split of the run's data holds."""
+    taken = {row.game_id for row in load_rows(config, "train")}
+    if config.data.eval is not None and config.data.num_eval:
+        taken |= {row.game_id for row in load_rows(config, "eval")}
+    dealt = generate_games(number + len(taken), config.game, seed_of(config.seed, "warmstart"), workers=workers)
+    return itertools.islice((game for game in dealt if game.id not in taken), number)
+
+
+def _demonstrations(config: Config, games: Iterable[GameState], chat: Chat) -> Iterator[Dialogue]:
+    partner, asker = make_partner(config.partner), Asker()
+
+    async def play(index: int, game: GameState) -> Dialogue:
+        return await demonstrate(
+            make_environment(config),
+            asker,
+            partner,
+            chat,
+            config.limits,
+            game_state=game,
+            id=f"demonstration/{index}",
+            seed=seed_of(config.seed, "demonstration", index),
+            prompt=_prompt(config, game),
+        )
+
+    async def play_some(some: list[tuple[int, GameState]]) -> list[Dialogue]:
+        return [await play(index, game) for index, game in some]
+
+    numbered = iter(enumerate(games))
+    while some := list(itertools.islice(numbered, 1000)):
+        yield from asyncio.run(play_some(some))
+
+
+def _prompt(config: Config, game: GameState) -> list[dict[str, str]]:
+    env = make_environment(config)
+    env.reset(game)
+    return env.prompt(0)[1:] if config.game.rules == "none" else env.prompt(0)
+
+
+def _labels(dialogue: Dialogue) -> dict[str, list[int]]:
+    spoken = zip(dialogue.response_ids, dialogue.loss_mask, strict=True)
+    return {
+        "input_ids": dialogue.prompt_ids + dialogue.response_ids,
+        "labels": [-100] * len(dialogue.prompt_ids) + [token if mask else -100 for token, mask in spoken],
+        "attention_mask": [1] * (len(dialogue.prompt_ids) + len(dialogue.response_ids)),
+    }
+
+
+def _texts(config: Config, games: Iterable[GameState]) -> Iterator[str]:
+    """What the tokenizer is trained on: the games' own texts, every number a score can be, and each name."""
+    stand_in = Chat(train_tokenizer(["stand-in"], 300))
+    for dialogue in _demonstrations(config, games, stand_in):
+        yield from (message["content"] for message in dialogue.prompt)
+        yield from (turn.text for turn in dialogue.turns)
+        yield from (turn.error for turn in dialogue.turns if turn.error)
+    numbers = [str(number) for number in range(100)]
+    random.Random(0).shuffle(numbers)
+    yield from (f" {number}" for number in numbers * 50)

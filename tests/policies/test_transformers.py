@@ -1,0 +1,134 @@
+"""The in-process policy: true logprobs, waves, limits."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+torch = pytest.importorskip("torch")
+from transformers import Qwen3Config, Qwen3ForCausalLM  # noqa: E402
+
+from slim_rl.policies.base import PolicyFailure  # noqa: E402
+from slim_rl.policies.transformers import TransformersPolicy  # noqa: E402
+
+STOP = 3
+
+
+@pytest.fixture(scope="module")
+def model() -> Qwen3ForCausalLM:
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=32,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=16,
+        max_position_embeddings=128,
+        tie_word_embeddings=True,
+    )
+    return Qwen3ForCausalLM(config).eval()
+
+
+def sample_all(policy: TransformersPolicy, prompts: list[list[int]], most: int | list[int] = 12) -> list:
+    limits = [most] * len(prompts) if isinstance(most, int) else most
+
+    async def run() -> list:
+        calls = [policy.sample(ids, n, f"{i:03}") for i, (ids, n) in enumerate(zip(prompts, limits, strict=True))]
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize(("temperature", "top_p"), [(1.0, 1.0), (0.7, 1.0), (1.3, 0.8)])
+def test_logprobs_are_those_of_the_distribution_drawn_from(model, temperature, top_p) -> None:
+    policy = TransformersPolicy(model, [STOP], temperature=temperature, top_p=top_p)
+    prompts = [[5, 6, 7, 8, 9], [4, 4], [10] * 9]
+    for prompt, sampled in zip(prompts, sample_all(policy, prompts), strict=True):
+        with torch.no_grad():
+            logits = model(torch.tensor([prompt + sampled.ids])).logits[0, len(prompt) - 1 : -1] / temperature
+        expected = logits.log_softmax(-1)
+        if top_p < 1:
+            ordered, order = expected.sort(descending=True)
+            keep = ordered.exp().cumsum(-1) - ordered.exp() < top_p
+            kept = torch.full_like(expected, -torch.inf).scatter(1, order, ordered.masked_fill(~keep, -torch.inf))
+            expected = kept.log_softmax(-1)
+        chosen = expected.gather(1, torch.tensor(sampled.ids)[:, None]).squeeze(1)
+        assert torch.allclose(chosen, torch.tensor(sampled.logprobs), atol=1e-4)
+
+
+def test_a_turn_ends_at_its_stop_token_or_its_own_limit(model) -> None:
+    policy = TransformersPolicy(model, [STOP])
+    prompts = [[i % 28 + 4, 5] for i in range(60)]
+    limits = [1 + i % 9 for i in range(60)]
+    for most, sampled in zip(limits, sample_all(policy, prompts, limits), strict=True):
+        assert 0 < len(sampled.ids) == len(sampled.logprobs) <= most
+        assert STOP not in sampled.ids[:-1]
+        assert sampled.finish == ("stop" if sampled.ids[-1] == STOP else "length")
+        assert sampled.finish == "stop" or len(sampled.ids) == most
+
+
+def test_waiting_dialogues_are_sampled_in_one_wave(model) -> None:
+    batches: list[int] = []
+
+    class Counted(TransformersPolicy):
+        def _generate(self, batch):  # type: ignore[no-untyped-def]
+            batches.append(len(batch))
+            return super()._generate(batch)
+
+    policy = Counted(model, [STOP])
+
+    async def dialogue(index: int) -> None:
+        for turn in range(3):
+            await policy.sample([5 + index % 8, 6], 4, f"{index}")
+            for _ in range(index % 3):  # partners that answer at once, in a few steps of the loop
+                await asyncio.sleep(0)
+
+    async def run() -> None:
+        await asyncio.gather(*(dialogue(i) for i in range(20)))
+
+    asyncio.run(run())
+    assert batches == [20, 20, 20]
+
+
+def test_a_wave_does_not_depend_on_the_order_of_its_dialogues(model) -> None:
+    policy = TransformersPolicy(model, [STOP])
+
+    async def run(order: list[int]) -> dict[int, list[int]]:
+        results = {}
+
+        async def one(i: int) -> None:
+            results[i] = (await policy.sample([i + 4, 7], 8, f"{i:02}")).ids
+
+        torch.manual_seed(1)
+        await asyncio.gather(*(one(i) for i in order))
+        return results
+
+    assert asyncio.run(run([0, 1, 2, 3])) == asyncio.run(run([3, 1, 0, 2]))
+
+
+def test_an_input_beyond_the_context_fails_its_own_dialogue_alone(model) -> None:
+    policy = TransformersPolicy(model, [STOP])
+    good, bad = sample_all(policy, [[5, 6], [5] * 128])
+    assert good.ids and isinstance(bad, PolicyFailure) and "128" in str(bad)
+
+
+def test_a_model_that_fails_fails_its_dialogues_and_not_the_loop(model) -> None:
+    policy = TransformersPolicy(model, [STOP])
+    results = sample_all(policy, [[5, 10_000], [5, 6]])  # an id outside the vocabulary
+    assert all(isinstance(result, PolicyFailure) for result in results)
+    assert sample_all(policy, [[5, 6]])[0].ids
+
+
+def test_training_mode_is_given_back(model) -> None:
+    model.train()
+    sample_all(TransformersPolicy(model, [STOP]), [[5]])
+    assert model.training
+    model.eval()
+
+
+def test_waves_larger_than_the_batch_are_done_in_parts(model) -> None:
+    policy = TransformersPolicy(model, [STOP], max_batch=4)
+    assert len(sample_all(policy, [[5, 6]] * 11)) == 11
