@@ -30,7 +30,9 @@ class GameConfig(Section):
     n: int = Field(8, ge=2, description="reviewers and papers; above 8 give `reviewers` and `papers`")
     p_observed: float = Field(0.4, gt=0, le=1, description="chance that a player sees a cell, independently")
     scales: bool = Field(True, description="show each player int(score * U(1,10)) instead of the score")
-    hardness: float = Field(1.25, ge=1, description="keep games whose pooled optimum is this many times either solo plan")
+    hardness: float = Field(
+        1.25, ge=1, description="keep games whose pooled optimum is this many times either solo plan"
+    )
     max_turns: int = Field(20, ge=1, description="valid actions of both players together")
     max_errors: int = Field(3, ge=1, description="malformed actions in a row that end the game")
     reviewers: tuple[str, ...] | None = Field(None, description="names; the first n of DialOp's roster if not given")
@@ -70,8 +72,12 @@ class OpenAIConfig(Section):
     """A partner behind an OpenAI-compatible endpoint. The key comes from the environment, never from here."""
 
     model: str = Field("gpt-4.1-2025-04-14", description="a dated snapshot stays the same partner for the whole run")
-    base_url: str | None = Field(None, description="such as http://localhost:8000/v1 for a self-hosted model; None: OpenAI")
-    api_key_env: str = Field("OPENAI_API_KEY", description="environment variable with the key; optional with a base_url")
+    base_url: str | None = Field(
+        None, description="such as http://localhost:8000/v1 for a self-hosted model; None: OpenAI"
+    )
+    api_key_env: str = Field(
+        "OPENAI_API_KEY", description="environment variable with the key; optional with a base_url"
+    )
     prompt: Path | None = Field(None, description="the partner's rules; None: partners/shy_prompt.md")
 
     temperature: float | None = Field(0.0, ge=0, description="None: not sent")
@@ -79,6 +85,9 @@ class OpenAIConfig(Section):
     max_tokens: int | None = Field(300, ge=1, description="tokens of one reply; None: not sent")
     send_seed: bool = Field(True, description="send a seed drawn from the dialogue's, for endpoints that know it")
     extra: dict[str, Any] = Field({}, description="further keys of the request body, for example chat_template_kwargs")
+    reckon: bool = Field(
+        True, description="note under a proposal what it is worth to the partner, so that it need not add up"
+    )
     malformed_retries: int = Field(2, ge=0, description="times a malformed reply is asked again, with the error")
 
     concurrency: int = Field(64, ge=1, description="requests in flight, of all dialogues together")
@@ -91,11 +100,13 @@ class OpenAIConfig(Section):
     max_backoff_seconds: float = Field(20.0, gt=0)
 
     outage_failures: int = Field(
-        8, ge=1, description="failures in a row, over all dialogues, that mean the endpoint is down; an outage costs no game "
-        "while this is at most max_retries"
-    )  # fmt: skip
+        8, ge=1, description="failures in a row, over all games, that mean the endpoint is down, if"
+    )
+    outage_seconds: float = Field(5.0, ge=0, description="nothing was answered for so long")
     outage_probe_seconds: float = Field(10.0, gt=0, description="wait between probes of an endpoint that is down")
-    outage_wait_minutes: float = Field(15.0, ge=0, description="calls wait so long for it to come back; then the run stops")
+    outage_wait_minutes: float = Field(
+        15.0, ge=0, description="calls wait so long for it to come back; then the run stops"
+    )
 
     budget_usd: float | None = Field(None, gt=0, description="calls stop here; needs a price for the model")
     budget_reserve: float = Field(0.05, ge=0, lt=1, description="share of the budget kept to finish games under way")
@@ -111,7 +122,8 @@ class PartnerConfig(Section):
     """Who sits opposite the policy."""
 
     kind: Literal["shy", "forthcoming", "mute", "openai", "replay", "self"] = "shy"
-    accept_fraction: float = Field(0.75, ge=0, le=1, description="scripted: accept a plan worth this share of one's own best")
+    accept_fraction: float = Field(0.75, ge=0, le=1, description="accept a plan worth this share of one's own best")
+    replay: Path | None = Field(None, description="replay: the dialogue log whose partner speaks again")
     openai: OpenAIConfig = OpenAIConfig()
 
 
@@ -161,7 +173,9 @@ class TrainConfig(Section):
     max_grad_norm: float = Field(1.0, gt=0)
     micro_batch: int = Field(128, ge=1, description="dialogues a forward and backward pass")
     scale_rewards: bool = Field(True, description="divide a group's advantages by its standard deviation")
-    reward: Literal["game", "shuffled"] = Field("game", description="shuffled: rewards permuted within a group (control)")
+    reward: Literal["game", "shuffled"] = Field(
+        "game", description="shuffled: rewards permuted within a group (control)"
+    )
     frozen: bool = Field(False, description="play and log without any update (control)")
     lora: LoraSection | None = None
     stop_failures: float = Field(0.5, ge=0, le=1, description="share of failed dialogues in a step that stops the run")
@@ -176,14 +190,17 @@ class TrainConfig(Section):
 class SlimeConfig(Section):
     """What the slime hook does where slime leaves the choice. `train.stop_failures` stops a run of failures here too."""
 
-    warn_failures: float = Field(0.05, ge=0, le=1, description="share of failed dialogues in a rollout that is warned of")
+    warn_failures: float = Field(
+        0.05, ge=0, le=1, description="share of failed dialogues in a rollout that is warned of"
+    )
     min_survivors: float = Field(0.5, ge=0, le=1, description="a group with a smaller share of played games is dropped")
     drop_equal_rewards: bool = Field(False, description="drop groups whose played games all have one reward")
     resume: Literal["replay", "restart"] = Field(
         "replay", description="with --partial-rollout: a game that was called off goes on, or begins anew"
     )
     new_weights: Literal["restart", "mask", "keep"] = Field(
-        "restart", description="a game under way when weights change: begins anew, loses its old tokens' masks, or goes on"
+        "restart",
+        description="a game under way when weights change: begins anew, loses its old tokens' masks, or goes on",
     )
     engine_patience: float = Field(60.0, ge=0, description="seconds to wait out an engine that answers with errors")
 
@@ -192,6 +209,11 @@ class WarmstartConfig(Section):
     """The tiny model that local runs start from (`slim-rl warmstart`)."""
 
     games: int = Field(20_000, ge=1, description="demonstrations")
+    partners: dict[Literal["shy", "forthcoming", "mute"], float] = Field(
+        {"shy": 0.6, "forthcoming": 0.2, "mute": 0.2},
+        min_length=1,
+        description="share of each scripted partner in them",
+    )
     epochs: float = Field(4, gt=0)
     batch_size: int = Field(32, ge=1)
     learning_rate: float = Field(1e-3, gt=0)
@@ -201,11 +223,44 @@ class WarmstartConfig(Section):
     tokenizer_games: int = Field(500, ge=1, description="of the demonstrations, those the tokenizer is trained on")
 
 
+class VerlConfig(Section):
+    """verl's trainer: PPO, GRPO and the others. What stands under `overrides` is verl's own and is applied last."""
+
+    mode: Literal["multi_turn", "single_turn"] = Field(
+        "multi_turn",
+        description="the game is played out, or one answer of the policy is scored (needs a one-seat environment)",
+    )
+    engine: Literal["sglang", "vllm"] = Field("vllm", description="what samples the policy")
+    adv_estimator: str = Field("grpo", description="gae, grpo, reinforce_plus_plus, or another that verl has")
+    gamma: float = Field(1.0, ge=0, le=1, description="discount of a token's reward")
+    lam: float = Field(1.0, ge=0, le=1, description="gae's trade of bias for variance")
+    kl: Literal["loss", "reward"] = Field("loss", description="where train.kl_coef goes")
+    kl_control: Literal["fixed", "adaptive"] = Field("fixed", description="the coefficient of a KL in the reward")
+    kl_target: float = Field(0.1, gt=0, description="adaptive: KL it steers to, nats a token")
+    kl_horizon: int = Field(10_000, ge=1, description="adaptive: dialogues over which it does so")
+    critic_model: str | None = Field(None, description="where gae's critic starts; None: the policy's model")
+    critic_learning_rate: float = Field(1e-5, gt=0)
+    reference_model: str | None = Field(None, description="what the KL is taken to; None: the policy's model")
+    prompt_tokens: int = Field(2048, ge=1, description="longest prompt; games with a longer one are left out")
+    gpus: int = Field(1, ge=1, description="of one node")
+    nodes: int = Field(1, ge=1)
+    overrides: dict[str, Any] = Field(default_factory=dict, description="verl's keys by their dotted names")
+
+
 class LogConfig(Section):
     """The dialogue log."""
 
     dir: Path = Path("logs")
     tokens: bool = Field(False, description="keep token ids and masks too (large)")
+
+
+_ARMS: dict[str, dict[str, Any]] = {
+    "shy": {"partner.kind": "shy"},
+    "forthcoming": {"partner.kind": "forthcoming"},
+    "mute": {"partner.kind": "mute"},
+    "shuffled_reward": {"partner.kind": "shy", "train.reward": "shuffled"},
+    "frozen_policy": {"partner.kind": "shy", "train.frozen": True},
+}
 
 
 class Config(Section):
@@ -225,14 +280,18 @@ class Config(Section):
     train: TrainConfig = TrainConfig()
     log: LogConfig = LogConfig()
     warmstart: WarmstartConfig = WarmstartConfig()
+    arms: dict[str, dict[str, Any]] = Field(_ARMS, description="arms of an experiment: name and the keys it changes")
     slime: SlimeConfig = SlimeConfig()
+    verl: VerlConfig = VerlConfig()
 
     @model_validator(mode="after")
     def _names_enough(self) -> Config:
         for field in ("reviewers", "papers"):
             names = getattr(self.game, field)
             if names is None and self.game.n > 8:
-                raise ValueError(f"game.n is {self.game.n} but DialOp's roster has 8 names: list your own in game.{field}")
+                raise ValueError(
+                    f"game.n is {self.game.n} but DialOp's roster has 8 names: list your own in game.{field}"
+                )
             if names is not None and len(names) < self.game.n:
                 raise ValueError(f"game.{field} has {len(names)} names for n = {self.game.n}: list at least that many")
         return self

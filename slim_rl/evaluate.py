@@ -1,4 +1,4 @@
-"""Plays held-out games with a policy as it stands, and says how it did, with 95% intervals.
+"""Plays held-out games with policies as they stand, and says how they did, with 95% intervals.
 
 An evaluation is resumable: each dialogue is logged as it ends, and one that is in the log is not played again. Two policies
 evaluated with the same seed play the same games with the same partner's seeds, so that they can be compared in pairs.
@@ -7,25 +7,49 @@ evaluated with the same seed play the same games with the same partner's seeds, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import itertools
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from slim_rl.config import Config
-from slim_rl.dialogue.batch import play_jobs
+from slim_rl.dialogue.batch import Job, play_jobs
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.record import Dialogue
+from slim_rl.errors import ConfigError
+from slim_rl.game.instance import GameState
 from slim_rl.games import GameSource
 from slim_rl.partners.base import Partner
 from slim_rl.policies.base import Policy
+from slim_rl.policies.interventions import AskFirst, NeverAsk
 from slim_rl.questions.log import DialogueLog, read_log
+from slim_rl.seeds import seed_of
 
 SALT = "eval"  # in place of the run's own name in the seeds: every evaluation of a seed is dealt the same
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One policy against one partner. `mode`: "free", "forbidden" (it may not ask) or "forced:K" (K questions are asked for it)."""
+
+    checkpoint: str
+    partner: str
+    mode: str = "free"
+
+    @property
+    def name(self) -> str:
+        path = Path(self.checkpoint)
+        policy = path.parent.name if path.name == "model" else path.name
+        return "_".join((policy, self.partner, self.mode.replace(":", "")))
 
 
 def play_held_out(
     config: Config,
     games: GameSource,
-    policy: Policy,
+    policy: Policy | Callable[[Job], Policy],
     partner: Partner | None,
     chat: Chat,
     *,
@@ -36,8 +60,8 @@ def play_held_out(
 ) -> list[Dialogue]:
     """Plays the first `num_games` rows once each; returns all dialogues of `log`, those of an earlier try included."""
     prefix = f"{config.name}/eval-{step}"
-    jobs = [games.job(name, prefix, 0, salt=SALT) for name in list(games.rows)[:num_games]]
-    done = {d.id: d for d in read_log(log)} if log.exists() else {}
+    jobs = [games.job(name, prefix, 0, salt=SALT) for name in itertools.islice(games.rows, num_games)]
+    done = {d.id: d for d in map(Dialogue.from_dict, read_log(log))} if log.exists() else {}
     selfplay = config.partner.kind == "self"
     with DialogueLog(log) as writer:
 
@@ -60,3 +84,109 @@ def play_held_out(
             )
         )
     return list(done.values())
+
+
+def evaluate(config: Config, cells: Sequence[Cell], output: Path, num_games: int) -> dict[str, list[Dialogue]]:
+    """Plays every cell on the same held-out games; logs go to `output`/<cell>.jsonl. Resumable.
+
+    Raises:
+        ConfigError: two cells would share a log, or a mode is none.
+    """
+    names = [cell.name for cell in cells]
+    if len(set(names)) < len(names):
+        raise ConfigError("Two cells have the same name; give checkpoints in folders of different names.")
+    return {cell.name: _play_cell(config, cell, output / f"{cell.name}.jsonl", num_games) for cell in cells}
+
+
+def _play_cell(config: Config, cell: Cell, log: Path, num_games: int) -> list[Dialogue]:
+    from slim_rl.partners import make_partner
+    from slim_rl.policies.transformers import TransformersPolicy, load_model
+
+    config = config.model_copy(
+        update={
+            "name": cell.name,
+            "arm": cell.name,
+            "partner": config.partner.model_copy(update={"kind": cell.partner}),
+            "policy": config.policy.model_copy(update={"model": cell.checkpoint}),
+        }
+    )
+    model, tokenizer = load_model(config.policy)
+    chat = Chat(tokenizer, config.policy.thinking)
+    policy = TransformersPolicy(
+        model,
+        chat.stop_ids,
+        pad_id=tokenizer.pad_token_id or 0,
+        temperature=config.policy.temperature,
+        top_p=config.policy.top_p,
+        name=cell.checkpoint,
+    )
+    policy.reseed(seed_of(config.seed, SALT))
+    partner = None if cell.partner == "self" else make_partner(config.partner)
+    return play_held_out(
+        config,
+        GameSource(config, "eval"),
+        intervention(cell.mode, policy, chat),
+        partner,
+        chat,
+        log=log,
+        num_games=num_games,
+        step=0,
+    )
+
+
+def intervention(mode: str, policy: Policy, chat: Chat) -> Policy | Callable[[Job], Policy]:
+    """The policy of a mode. Raises ConfigError for a mode that is none."""
+    name, _, number = mode.partition(":")
+    if mode == "free":
+        return policy
+    if mode == "forbidden":
+        return lambda job: NeverAsk(policy, chat)
+    if name == "forced" and number.isdigit():
+        return partial(_ask_first, policy, chat, int(number))
+    raise ConfigError(f"The mode '{mode}' is none: use free, forbidden or forced:K, for example forced:2.")
+
+
+def _ask_first(policy: Policy, chat: Chat, number: int, job: Job) -> Policy:
+    """Asks about `number` random pairs that the policy cannot see and the partner can: the questions worth asking."""
+    state: GameState = job.game_state
+    own, other = state.mask(job.seat), state.mask(1 - job.seat)
+    cells = itertools.product(range(state.n), range(state.n))
+    informative = [(r, p) for r, p in cells if other[r][p] and not own[r][p]]
+    random.Random(job.seed).shuffle(informative)
+    roster = state.roster
+    questions = [
+        f"[message] What is {roster.reviewers[r]} on {roster.short_papers[p]}?" for r, p in informative[:number]
+    ]
+    return AskFirst(policy, chat, questions)
+
+
+def reference_rewards(states: Sequence[GameState], seat: int = 0, seed: int = 0) -> dict[str, list[float]]:
+    """What plans score without a word said: a random one, the best that `seat` knows alone, the best there is."""
+    from slim_rl.game.instance import UNSEEN_VALUE
+    from slim_rl.game.optimum import best_assignment
+
+    rng = random.Random(seed)
+    rewards: dict[str, list[float]] = {"random plan": [], "solo plan": [], "pooled optimum": []}
+    for state in states:
+        values = [
+            [value if seen else UNSEEN_VALUE for value, seen in zip(row, mask, strict=True)]
+            for row, mask in zip(state.table, state.mask(seat), strict=True)
+        ]
+        plans = {
+            "random plan": rng.sample(range(state.n), state.n),
+            "solo plan": best_assignment(values)[0],
+            "pooled optimum": state.best(),
+        }
+        for name, plan in plans.items():
+            rewards[name].append(state.score(plan) / state.best_assignment_reward)
+    return rewards
+
+
+def human_rewards(path: Path) -> list[float]:
+    """Normalised rewards of DialOp's recorded human games (its optimization.jsonl)."""
+    import orjson
+
+    from slim_rl.game import replay
+
+    games: list[dict[str, Any]] = [orjson.loads(line) for line in path.read_bytes().splitlines() if line.strip()]
+    return [replay(game).reward for game in games]

@@ -46,7 +46,14 @@ class Rollouts:
         partner: Partner | None,
         log: DialogueLog,
     ) -> None:
-        self.config, self.games, self.chat, self.policy, self.partner, self.log = config, games, chat, policy, partner, log
+        self.config, self.games, self.chat, self.policy, self.partner, self.log = (
+            config,
+            games,
+            chat,
+            policy,
+            partner,
+            log,
+        )
         self.metrics: dict[str, float] = {}
 
     def __call__(self, prompts: Sequence[str], trainer: GRPOTrainer) -> dict[str, list[Any]]:
@@ -201,7 +208,7 @@ def grpo_arguments(config: Config, run_dir: Path) -> GRPOConfig:
         max_completion_length=config.limits.dialogue_tokens or config.limits.context_tokens or 4096,
         temperature=config.policy.temperature,
         top_p=config.policy.top_p,
-        learning_rate=train.learning_rate,
+        learning_rate=0.0 if train.frozen else train.learning_rate,
         lr_scheduler_type=train.lr_schedule,
         warmup_steps=train.warmup_steps,
         weight_decay=0.0,

@@ -32,7 +32,7 @@ class Job:
 async def play_jobs(
     jobs: Sequence[Job],
     make_env: Callable[[], BaseEnvironment],
-    policy: Policy,
+    policy: Policy | Callable[[Job], Policy],
     partner: Partner | None,
     chat: Chat,
     limits: Limits,
@@ -44,6 +44,7 @@ async def play_jobs(
     """Plays every job in an environment of its own.
 
     Args:
+        policy: one for all, or a function that gives each job its own.
         selfplay: the policy takes both seats; a job then gives two dialogues instead of one.
         max_live: dialogues under way at once; all of them by default.
         done: called with each dialogue as it ends, in the order they end.
@@ -56,11 +57,12 @@ async def play_jobs(
     async def play(job: Job) -> list[Dialogue]:
         async with gate:
             env = make_env()
+            player = policy(job) if callable(policy) else policy
             if selfplay:
                 dialogues = list(
                     await play_selfplay(
                         env,
-                        policy,
+                        player,
                         chat,
                         limits,
                         game_state=job.game_state,
@@ -73,7 +75,7 @@ async def play_jobs(
                 dialogues = [
                     await play_dialogue(
                         env,
-                        policy,
+                        player,
                         partner,
                         chat,
                         limits,

@@ -108,6 +108,17 @@ async def demonstrate(
     return table.dialogue(seat, id, game_id, partner.identity)
 
 
+async def converse(
+    env: BaseEnvironment, players: Sequence[Partner], limits: Limits, *, game_state: Any, seed: int = 0
+) -> tuple[list[Turn], StopReason, float | None]:
+    """Plays `game_state` between two players by text alone, no tokens kept: turns, stop reason, reward."""
+    table = _Table(env, None, limits, seed, _state_dict(game_state))
+    table.seats.update({seat: _PartnerSeat(player) for seat, player in enumerate(players)})
+    await table.play(game_state, None)
+    assert table.stop_reason is not None
+    return table.turns, table.stop_reason, table.reward
+
+
 class _Over(Exception):
     """The dialogue ends here, for a reason that is not the game's."""
 
@@ -252,8 +263,11 @@ def _budgets(limits: Limits, prompt_length: int) -> list[tuple[StopReason, int]]
 class _Table:
     """Two seats (or one), the game between them, and the record of what was said."""
 
-    def __init__(self, env: BaseEnvironment, chat: Chat, limits: Limits, seed: int, game_state: dict[str, Any]) -> None:
-        self.env, self.chat, self.limits, self.seed, self.game_state = env, chat, limits, seed, game_state
+    def __init__(
+        self, env: BaseEnvironment, chat: Chat | None, limits: Limits, seed: int, game_state: dict[str, Any]
+    ) -> None:
+        self.env, self.limits, self.seed, self.game_state = env, limits, seed, game_state
+        self._chat = chat
         self.seats: dict[int, _PolicySeat | _DemonstratorSeat | _PartnerSeat] = {}
         self.turns: list[Turn] = []
         self.stop_reason: StopReason | None = None
@@ -261,6 +275,11 @@ class _Table:
         self.reward: float | None = None
         self.seconds = 0.0
         self._fixed: dict[int, tuple[str, str]] = {}
+
+    @property
+    def chat(self) -> Chat:
+        assert self._chat is not None, "a seat with tokens needs a chat template"
+        return self._chat
 
     def view(self, seat: int, history: list[Utterance]) -> View:
         if seat not in self._fixed:

@@ -111,7 +111,9 @@ class SGLangPolicy:
             "no_stop_trim": True,
         }
         # Patience, not a timeout, bounds a turn: a long queue is no error.
-        self._client = httpx.AsyncClient(timeout=httpx.Timeout(None, connect=10.0), limits=httpx.Limits(max_connections=None))
+        self._client = httpx.AsyncClient(
+            timeout=httpx.Timeout(None, connect=10.0), limits=httpx.Limits(max_connections=None)
+        )
 
     @property
     def identity(self) -> dict[str, Any]:

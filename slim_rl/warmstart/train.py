@@ -110,13 +110,18 @@ def _fresh_games(config: Config, number: int, workers: int) -> Iterator[GameStat
 
 
 def _demonstrations(config: Config, games: Iterable[GameState], chat: Chat) -> Iterator[Dialogue]:
-    partner, asker = make_partner(config.partner), Asker()
+    """Games with partners of every kind that `config.warmstart.partners` weighs: a control arm's partner is then no stranger
+    to the model that meets it."""
+    weights = config.warmstart.partners
+    partners = {kind: make_partner(config.partner.model_copy(update={"kind": kind})) for kind in weights}
+    asker = Asker()
 
     async def play(index: int, game: GameState) -> Dialogue:
+        kind = random.Random(index).choices(list(weights), list(weights.values()))[0]
         return await demonstrate(
             make_environment(config),
             asker,
-            partner,
+            partners[kind],
             chat,
             config.limits,
             game_state=game,
@@ -155,6 +160,6 @@ def _texts(config: Config, games: Iterable[GameState]) -> Iterator[str]:
         yield from (message["content"] for message in dialogue.prompt)
         yield from (turn.text for turn in dialogue.turns)
         yield from (turn.error for turn in dialogue.turns if turn.error)
-    numbers = [str(number) for number in range(100)]
-    random.Random(0).shuffle(numbers)
-    yield from (f" {number}" for number in numbers * 50)
+    # Every score and every role, so that each is one token.
+    yield from (f" {number}" for number in range(100) for _ in range(50))
+    yield from (role for role in ("system", "user", "assistant") for _ in range(500))

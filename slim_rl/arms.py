@@ -1,0 +1,74 @@
+"""An experiment: every arm of `config.arms` with every seed, each a run of its own, all on the same budget and held-out games.
+
+Runs are processes of their own, `jobs` at a time, one thread each. A run that is complete is not run again, and one that was
+interrupted resumes.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from slim_rl.config import load_config
+from slim_rl.errors import ConfigError, SlimError
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One arm with one seed, and the command that trains it."""
+
+    name: str
+    arm: str
+    seed: int
+    overrides: tuple[str, ...]
+
+    def command(self, config: Path) -> list[str]:
+        options = [option for override in self.overrides for option in ("--set", override)]
+        return [sys.executable, "-m", "slim_rl.cli", "train", str(config), *options]
+
+
+def plan(config: Path, arms: Sequence[str], seeds: Sequence[int], overrides: Sequence[str] = ()) -> list[Run]:
+    """The runs of an experiment, seeds first, so that every arm has a seed before any has two.
+
+    Raises ConfigError if an arm is none of the config's.
+    """
+    settings = load_config(config, overrides)
+    unknown = [arm for arm in arms if arm not in settings.arms]
+    if unknown:
+        raise ConfigError(f"{config} has no arm {', '.join(unknown)}; its arms are {', '.join(settings.arms)}.")
+    runs = []
+    for seed in seeds:
+        for arm in arms or settings.arms:
+            name = f"{settings.name}-{arm}-s{seed}"
+            changes = [f"{key}={_yaml(value)}" for key, value in settings.arms[arm].items()]
+            runs.append(Run(name, arm, seed, (*overrides, *changes, f"name={name}", f"arm={arm}", f"seed={seed}")))
+    for run in runs:
+        load_config(config, run.overrides)  # a wrong key in an arm is found before anything runs
+    return runs
+
+
+def run_all(config: Path, runs: Sequence[Run], jobs: int, log_dir: Path) -> None:
+    """Runs them all. Raises SlimError naming those that failed, once the others are through."""
+    log_dir.mkdir(parents=True, exist_ok=True)
+
+    def run(item: Run) -> int:
+        with (log_dir / f"{item.name}.out").open("ab") as out:
+            return subprocess.run(item.command(config), stdout=out, stderr=subprocess.STDOUT, check=False).returncode
+
+    with ThreadPoolExecutor(jobs) as pool:
+        codes = list(pool.map(run, runs))
+    failed = [item.name for item, code in zip(runs, codes, strict=True) if code]
+    if failed:
+        raise SlimError(
+            f"These runs failed: {', '.join(failed)}; see {log_dir}/<run>.out, then run the same command again."
+        )
+
+
+def _yaml(value: object) -> str:
+    import json
+
+    return json.dumps(value)
