@@ -61,9 +61,9 @@ def play_held_out(
     """Plays the first `num_games` rows once each; returns all dialogues of `log`, those of an earlier try included."""
     prefix = f"{config.name}/eval-{step}"
     jobs = [games.job(name, prefix, 0, salt=SALT) for name in itertools.islice(games.rows, num_games)]
-    done = {d.id: d for d in map(Dialogue.from_dict, read_log(log))} if log.exists() else {}
+    done = {d.id: d for d in read_log(log)} if log.exists() else {}
     selfplay = config.partner.kind == "self"
-    with DialogueLog(log) as writer:
+    with DialogueLog(log, tokens=config.log.tokens) as writer:
 
         def keep(dialogue: Dialogue) -> None:
             dialogue.run, dialogue.arm, dialogue.step, dialogue.phase = config.name, config.arm_name, step, "eval"
@@ -148,7 +148,7 @@ def intervention(mode: str, policy: Policy, chat: Chat) -> Policy | Callable[[Jo
 
 def _ask_first(policy: Policy, chat: Chat, number: int, job: Job) -> Policy:
     """Asks about `number` random pairs that the policy cannot see and the partner can: the questions worth asking."""
-    state: GameState = job.game_state
+    state = GameState.from_dict(job.game_state)
     own, other = state.mask(job.seat), state.mask(1 - job.seat)
     cells = itertools.product(range(state.n), range(state.n))
     informative = [(r, p) for r, p in cells if other[r][p] and not own[r][p]]

@@ -67,12 +67,12 @@ def environment_class(path: str) -> type[BaseEnvironment]:
 def make_environment(config: Config) -> BaseEnvironment:
     """A fresh environment of the run's game.
 
-    Its constructor is given `environment_args`, and those of `game.max_turns`, `game.max_errors` and `game.rules` that it takes.
+    Its constructor is given `environment_args`, and `game.max_turns` and `game.max_errors` if it takes them.
     Raises ConfigError if the arguments do not suit it.
     """
     made = environment_class(config.environment)
     takes = inspect.signature(made).parameters
-    shared = {key: getattr(config.game, key) for key in ("max_turns", "max_errors", "rules") if key in takes}
+    shared = {key: getattr(config.game, key) for key in ("max_turns", "max_errors") if key in takes}
     try:
         return made(**(shared | config.environment_args))
     except TypeError as error:
@@ -89,9 +89,9 @@ def load_rows(config: Config, split: Split = "train") -> list[Row]:
 def ensure_games(config: Config) -> None:
     """Deals the games whose files are missing. The splits are dealt from different seeds."""
     if issubclass(environment_class(config.environment), MatchingEnv):
-        from slim_rl.game import dataset
+        from slim_rl.game.command import ensure_games as ensure_matching_games
 
-        dataset.ensure_games(config)
+        ensure_matching_games(config)
         return
     data = config.data
     for split, path, count in (("train", data.train, data.num_train), ("eval", data.eval, data.num_eval)):
@@ -119,7 +119,7 @@ def write_rows(path: Path, rows: Iterable[Row]) -> None:
             metadata = {"game_state": row.game_state, "game_id": row.game_id, "seat": row.seat}
             line = {"prompt": row.prompt, "game_state": row.game_state, "game_id": row.game_id, "metadata": metadata}
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
-    os.replace(temporary, path)
+    temporary.replace(path)
 
 
 def read_rows(path: str | Path) -> Iterator[Row]:
@@ -136,7 +136,14 @@ def read_rows(path: str | Path) -> Iterator[Row]:
             row = json.loads(line)
             yield Row(str(row["game_id"]), int(row["metadata"]["seat"]), row["metadata"]["game_state"], row["prompt"])
         except (ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{path}, line {number} is no game ({error!r}); make the file with slim-rl generate.") from error
+            raise DataError(
+                f"{path}, line {number} is no game ({error!r}); make the file with slim-rl generate."
+            ) from error
+
+
+def opening(config: Config, prompt: list[dict[str, str]]) -> list[dict[str, str]]:
+    """The policy's opening messages: the game's, without the rules (the system message) where `game.rules` is none."""
+    return [message for message in prompt if config.game.rules == "full" or message["role"] != "system"]
 
 
 class GameSource:
@@ -181,6 +188,6 @@ class GameSource:
             game_state=row.game_state,
             seat=int(seat),
             seed=seed_of(self.config.seed, prefix if salt is None else salt, which, repeat),
-            prompt=None if self.selfplay else row.prompt,
+            prompt=None if self.selfplay else opening(self.config, row.prompt),
             group=f"{prefix}/{which}",
         )

@@ -118,7 +118,6 @@ async def _watch(
         id="play",
         game_id=row.game_id,
         seat=row.seat,
-        prompt=row.prompt,
     )
     for turn in dialogue.turns:
         style = "green" if turn.role == "policy" else "cyan"
@@ -130,8 +129,8 @@ async def _watch(
 
 
 def _show_table(console: Console, row: Row, seat: int) -> None:
-    if isinstance(row.game_state, GameState):
-        state = row.game_state
+    if "table" in row.game_state:
+        state = GameState.from_dict(row.game_state)
         console.print(
             score_table("your scores", state.roster.reviewers, state.roster.short_papers, state.displayed(seat))
         )
@@ -140,8 +139,9 @@ def _show_table(console: Console, row: Row, seat: int) -> None:
 def _show_result(console: Console, env: BaseEnvironment, row: Row) -> float:
     reward = env.get_normalized_reward()
     console.print(f"reward: {reward:.2f}", style="bold")
-    if isinstance(row.game_state, GameState):
-        state, best = row.game_state, row.game_state.best()
+    if "table" in row.game_state:
+        state = GameState.from_dict(row.game_state)
+        best = state.best()
         console.print(
             score_table(
                 "true scores (best plan marked)", state.roster.reviewers, state.roster.short_papers, state.table, best

@@ -1,11 +1,11 @@
 """One run on one machine, from held-out games before training to held-out games after, resumable at any moment.
 
-    runs/<name>/config.yaml           what is run
-    runs/<name>/checkpoints/          TRL's, marked when whole
-    runs/<name>/metrics.jsonl         one line a step
-    runs/<name>/model/                the trained model and its tokenizer
-    <log.dir>/<name>/train.jsonl      one line a dialogue
-    <log.dir>/<name>/eval-<step>.jsonl
+runs/<name>/config.yaml           what is run
+runs/<name>/checkpoints/          TRL's, marked when whole
+runs/<name>/metrics.jsonl         one line a step
+runs/<name>/model/                the trained model and its tokenizer
+<log.dir>/<name>/train.jsonl      one line a dialogue
+<log.dir>/<name>/eval-<step>.jsonl
 """
 
 from __future__ import annotations
@@ -92,8 +92,10 @@ def train(config: Config, fresh: bool = False) -> Result:
         checkpoint = last_whole_checkpoint(run_dir / "checkpoints")
         step = int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0
         rank = int(os.environ.get("RANK", "0"))
-        with DialogueLog(log_dir / ("train.jsonl" if rank == 0 else f"train-{rank}.jsonl"), from_step=step) as log:
-            trainer = make_trainer(config, model, tokenizer, Rollouts(config, games, chat, policy, partner, log), run_dir)
+        with DialogueLog(log_dir / ("train.jsonl" if rank == 0 else f"train-{rank}.jsonl"), from_step=step, tokens=config.log.tokens) as log:
+            trainer = make_trainer(
+                config, model, tokenizer, Rollouts(config, games, chat, policy, partner, log), run_dir
+            )
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
         _save(trainer, tokenizer, run_dir / "model")
     else:
@@ -106,7 +108,9 @@ def _claim(path: Path, config: Config) -> None:
     data = {ROOT_KEY: json.loads(config.model_dump_json(exclude_none=True))}
     if path.exists():
         began = yaml.safe_load(path.read_text(encoding="utf-8"))[ROOT_KEY]
-        differ = sorted(_differences(began, data[ROOT_KEY]) - {"train.steps", "train.keep_checkpoints", "train.eval_games"})
+        differ = sorted(
+            _differences(began, data[ROOT_KEY]) - {"train.steps", "train.keep_checkpoints", "train.eval_games"}
+        )
         if differ:
             raise ConfigError(
                 f"The run '{config.name}' in {path.parent} began with other values of {', '.join(differ)}; give this one "

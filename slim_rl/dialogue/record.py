@@ -68,8 +68,12 @@ class Turn:
         span: [start, end) of the sampled tokens in response_ids; None for a partner.
         seconds: time taken to produce the turn.
         usage: tokens and cost of a partner's API calls, as far as there were any (see `partners.base.Usage`).
-        questions: labels of `questions.classify`, filled in when the dialogue is logged; None before.
-        pairs: the (reviewer, paper) indices asked about, likewise.
+        questions: labels of `questions.classify`; filled in, like all that follows, by `questions.annotate` when the dialogue is
+            logged, and None before.
+        pairs: the (reviewer, paper) indices asked about.
+        told: those whose value this turn states.
+        answered: whether the other seat's next turn answered what was asked; None if no information was asked for.
+        value, gain, regret: what the question was worth, as shares of the best score (see `questions.value`); likewise.
     """
 
     seat: int
@@ -83,6 +87,11 @@ class Turn:
     usage: dict[str, Any] | None = None
     questions: list[str] | None = None
     pairs: list[tuple[int, int]] | None = None
+    told: list[tuple[int, int]] | None = None
+    answered: bool | None = None
+    value: float | None = None
+    gain: float | None = None
+    regret: float | None = None
 
 
 @dataclass(slots=True)
@@ -154,4 +163,5 @@ def _turn(data: dict[str, Any]) -> Turn:
     turn = Turn(**{key: value for key, value in data.items() if key in known})
     turn.span = tuple(turn.span) if turn.span is not None else None  # type: ignore[assignment]
     turn.pairs = [tuple(pair) for pair in turn.pairs] if turn.pairs is not None else None  # type: ignore[misc]
+    turn.told = [tuple(pair) for pair in turn.told] if turn.told is not None else None  # type: ignore[misc]
     return turn

@@ -22,6 +22,8 @@ class Usage:
         input_tokens, cached_tokens, output_tokens: tokens; cached ones are part of the input ones.
         cost_usd: in US dollars, by the price table; 0.0 where no price is known.
         retries: requests that had to be made again.
+        malformed: replies that were no valid action and were asked again.
+        model: the snapshot that answered, as the API names it.
     """
 
     calls: int = 0
@@ -30,6 +32,8 @@ class Usage:
     output_tokens: int = 0
     cost_usd: float = 0.0
     retries: int = 0
+    malformed: int = 0
+    model: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

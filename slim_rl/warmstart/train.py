@@ -57,7 +57,7 @@ def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
             per_device_train_batch_size=settings.batch_size,
             learning_rate=settings.learning_rate,
             lr_scheduler_type="cosine",
-            warmup_steps=100,
+            warmup_steps=0.05,  # of all steps
             weight_decay=0.01,
             logging_steps=50,
             save_strategy="no",
@@ -127,7 +127,6 @@ def _demonstrations(config: Config, games: Iterable[GameState], chat: Chat) -> I
             game_state=game,
             id=f"demonstration/{index}",
             seed=seed_of(config.seed, "demonstration", index),
-            prompt=_prompt(config, game),
         )
 
     async def play_some(some: list[tuple[int, GameState]]) -> list[Dialogue]:
@@ -136,12 +135,6 @@ def _demonstrations(config: Config, games: Iterable[GameState], chat: Chat) -> I
     numbered = iter(enumerate(games))
     while some := list(itertools.islice(numbered, 1000)):
         yield from asyncio.run(play_some(some))
-
-
-def _prompt(config: Config, game: GameState) -> list[dict[str, str]]:
-    env = make_environment(config)
-    env.reset(game)
-    return env.prompt(0)[1:] if config.game.rules == "none" else env.prompt(0)
 
 
 def _labels(dialogue: Dialogue) -> dict[str, list[int]]:

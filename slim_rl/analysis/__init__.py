@@ -1,0 +1,116 @@
+"""From dialogue logs to figures, numbers and a report: `analyze(log_dirs, output_dir)`."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from slim_rl.analysis.load import LogFile
+
+MAX_DIALOGUES = 400
+MAX_DIALOGUES_HELP = "dialogues that the report's viewer holds, at most; figures and tables count all"
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What an analysis found and wrote.
+
+    Attributes:
+        results: every number, as in summary.json (NaN where that has null).
+        report, summary: the files' paths.
+        figures: name -> path of the PNG; an SVG of the same name lies beside it.
+    """
+
+    results: dict[str, Any]
+    report: Path
+    summary: Path
+    figures: dict[str, Path]
+
+
+def analyze(
+    log_dirs: Sequence[Path],
+    output_dir: Path,
+    *,
+    seed: int = 0,
+    max_dialogues: int = MAX_DIALOGUES,
+    references: Path | None = None,
+    tokenizer: Path | None = None,
+    command: str = "slim_rl.analysis.analyze",
+) -> Summary:
+    """Reads all dialogue logs at or below `log_dirs`; writes report.html, summary.json and the figures to `output_dir`.
+
+    Args:
+        seed: of the bootstraps and of the choice of dialogues to read in the report.
+        max_dialogues: dialogues in the viewer; the figures and tables count all.
+        references: DialOp's file of human games, for a reference line.
+        tokenizer: a model folder, to show tokens as text where the log holds token ids.
+        command: how this was called, for the record.
+
+    Raises:
+        DataError: there is no dialogue to analyse, or `references` or `tokenizer` cannot be used.
+    """
+    from slim_rl import __version__
+    from slim_rl.analysis import plots, viewer
+    from slim_rl.analysis import references as lines
+    from slim_rl.analysis.load import load
+    from slim_rl.analysis.report import render
+    from slim_rl.analysis.results import MANY, summarise
+    from slim_rl.files import write_atomically
+
+    decode = viewer.token_decoder(tokenizer) if tokenizer else None
+    log = load(log_dirs)
+    games = lines.boards(log, seed)
+    results = {
+        "version": __version__,
+        "command": command,
+        "files": [_file(file) for file in log.files],
+        "warnings": log.warnings,
+        **summarise(log.frame, seed=seed),
+        "references": {**lines.plans(games), **(lines.humans(references, games) if references else {})},
+        "frontier": lines.frontier_curves(games, MANY, seed),
+    }
+    shown = viewer.collect(log, max_dialogues, seed, decode)
+    results["sampled"] = len(shown["dialogues"])
+
+    output_dir = Path(output_dir)
+    output_dir.mkdir(parents=True, exist_ok=True)
+    svgs, figures = {}, {}
+    with plots.style():
+        for name, figure in plots.draw_all(results).items():
+            figures[name] = output_dir / f"{name}.png"
+            png, svg = io.BytesIO(), io.BytesIO()
+            figure.savefig(png, format="png")
+            figure.savefig(svg, format="svg", metadata={"Date": None})
+            _write_bytes(figures[name], png.getvalue())
+            _write_bytes(output_dir / f"{name}.svg", svg.getvalue())
+            svgs[name] = svg.getvalue().decode()
+    summary, report = output_dir / "summary.json", output_dir / "report.html"
+    _write_bytes(summary, orjson.dumps(_finite(results), option=orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY))
+    write_atomically(report, render(results, svgs, shown))
+    return Summary(results, report, summary, figures)
+
+
+def _file(file: LogFile) -> dict[str, Any]:
+    return {**asdict(file), "path": str(file.path)}
+
+
+def _finite(data: Any) -> Any:
+    """The same data with None for NaN and infinities, which JSON lacks."""
+    if isinstance(data, dict):
+        return {key: _finite(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_finite(value) for value in data]
+    return None if isinstance(data, float) and not math.isfinite(data) else data
+
+
+def _write_bytes(path: Path, data: bytes) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary.write_bytes(data)
+    temporary.replace(path)

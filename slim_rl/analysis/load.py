@@ -1,0 +1,211 @@
+"""Dialogue logs as one tidy frame: one row a dialogue, flat numbers only, every line of every file accounted for.
+
+The invariant: a line is counted once, as a dialogue or as one of the reasons it is not (torn, unreadable, foreign,
+repeated), and all of these counts reach the report. A file is read as a stream; of its lines nothing is kept but a row
+of numbers and the place in the file, from where a dialogue can be read again (`read_dialogue`).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pandas as pd
+
+from slim_rl.dialogue.record import FORMAT, Dialogue
+from slim_rl.errors import DataError
+from slim_rl.questions.annotate import annotate
+from slim_rl.questions.measures import measures
+
+TRAIN = "train"
+_BATCH = 4096  # rows held as Python objects before they become columns
+_LABELS = ("arm", "run", "phase", "policy", "partner", "stop_reason", "game_id", "cluster")
+
+
+@dataclass(slots=True)
+class LogFile:
+    """What one file held.
+
+    Attributes:
+        path: where it is.
+        lines: lines in it, empty ones aside.
+        dialogues: lines that became rows.
+        torn: 1 if its last line was cut while it was being written.
+        unreadable: other lines that are not JSON.
+        foreign: JSON lines that are no dialogue, or of a format newer than this program's.
+    """
+
+    path: Path
+    lines: int = 0
+    dialogues: int = 0
+    torn: int = 0
+    unreadable: int = 0
+    foreign: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """All dialogues of some log folders.
+
+    Attributes:
+        frame: one row a dialogue. Where it comes from: file (index into `files`), offset (bytes); arm, run, phase,
+        step, game_id,
+            seat, seed, policy, partner; cluster (the game: dialogues with equal `game_id` and table, whatever their
+            run); stop_reason, failed; then the measures of `questions.measures`.
+        files: what each file held.
+        repeated: dialogues logged more than once, of which the last counts (a run resumed before its last lines).
+    """
+
+    frame: pd.DataFrame
+    files: list[LogFile]
+    repeated: int = 0
+    warnings: list[str] = field(default_factory=list)
+
+
+def load(log_dirs: Sequence[Path]) -> Log:
+    """Reads every *.jsonl at or below `log_dirs` (folders or files).
+
+    Raises:
+        DataError: a path does not exist, there is no *.jsonl file, or no line in any of them is a dialogue.
+    """
+    paths = _find(log_dirs)
+    files = [LogFile(path) for path in paths]
+    parts: list[pd.DataFrame] = []
+    rows: list[dict[str, Any]] = []
+    for index, file in enumerate(files):
+        for offset, data in _lines(file):
+            try:
+                rows.append({"file": index, "offset": offset, **_row(data, file.path)})
+            except (AttributeError, KeyError, TypeError, ValueError):  # it has a dialogue's keys, yet not its form
+                file.foreign += 1
+                continue
+            file.dialogues += 1
+            if len(rows) == _BATCH:
+                parts.append(pd.DataFrame(rows))
+                rows = []
+    parts.append(pd.DataFrame(rows))
+    frame = pd.concat([part for part in parts if len(part)] or parts, ignore_index=True)
+    if frame.empty:
+        raise DataError(
+            f"None of the {sum(f.lines for f in files)} lines in the {len(files)} *.jsonl files of {_names(log_dirs)} "
+            "is a dialogue; give the folder that a run wrote its dialogue log to."
+        )
+    same = frame.duplicated(["arm", "run", "phase", "step", "id"], keep="last")
+    frame = frame[~same].drop(columns="id").reset_index(drop=True)
+    for label in _LABELS:
+        frame[label] = frame[label].astype("category")
+    log = Log(frame, files, int(same.sum()))
+    log.warnings.extend(_warnings(log))
+    return log
+
+
+def annotated(data: dict[str, Any]) -> Dialogue:
+    """A line's dialogue; annotated here if it was logged without."""
+    dialogue = Dialogue.from_dict(data)
+    if any(turn.questions is None for turn in dialogue.turns):
+        annotate(dialogue)
+    return dialogue
+
+
+def read_dialogue(log: Log, row: Any) -> dict[str, Any]:
+    """The whole line behind a row of `log.frame` (needs its `file` and `offset`)."""
+    with log.files[int(row.file)].path.open("rb") as stream:
+        stream.seek(int(row.offset))
+        data: dict[str, Any] = orjson.loads(stream.readline())
+    return data
+
+
+def _find(log_dirs: Sequence[Path]) -> list[Path]:
+    found: dict[Path, Path] = {}
+    for place in map(Path, log_dirs):
+        if not place.exists():
+            raise DataError(f"There is no log folder {place}; give the folder that a run wrote its dialogue log to.")
+        for path in sorted(place.rglob("*.jsonl")) if place.is_dir() else [place]:
+            found.setdefault(path.resolve(), path)
+    if not found:
+        raise DataError(
+            f"There is no *.jsonl file in {_names(log_dirs)}; give the folder that a run wrote its dialogue log to."
+        )
+    return list(found.values())
+
+
+def _names(paths: Sequence[Path]) -> str:
+    return ", ".join(str(path) for path in paths)
+
+
+def _lines(file: LogFile) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The file's dialogues with the offset of their lines; counts the others."""
+    offset = 0
+    with file.path.open("rb") as stream:
+        for line in stream:
+            start, offset = offset, offset + len(line)
+            if not line.strip():
+                continue
+            file.lines += 1
+            try:
+                data = orjson.loads(line)
+            except orjson.JSONDecodeError:
+                if line.endswith(b"\n"):
+                    file.unreadable += 1
+                else:
+                    file.torn += 1
+                continue
+            if not _is_dialogue(data):
+                file.foreign += 1
+                continue
+            yield start, data
+
+
+def _is_dialogue(data: Any) -> bool:
+    return isinstance(data, dict) and {"turns", "game_id"} <= data.keys() and data.get("format", FORMAT) <= FORMAT
+
+
+def _row(data: dict[str, Any], path: Path) -> dict[str, Any]:
+    dialogue = annotated(data)
+    state = data.get("game_state") or {}
+    step = data.get("step")
+    return {
+        "arm": dialogue.arm or str(dialogue.partner.get("kind", "")) or "unnamed",
+        "run": dialogue.run or path.parent.name,
+        "phase": dialogue.phase,
+        "step": float("nan") if step is None else float(step),
+        "id": dialogue.id,
+        "game_id": dialogue.game_id,
+        "cluster": f"{dialogue.game_id}:{zlib.crc32(orjson.dumps(state.get('table'))):08x}",
+        "seat": dialogue.seat,
+        "seed": dialogue.seed,
+        "policy": _identity(dialogue.policy),
+        "partner": _identity(dialogue.partner),
+        "failed": dialogue.failed,
+        **measures(dialogue),
+    }
+
+
+def _identity(identity: Mapping[str, Any]) -> str:
+    """A short name: the kind and the model, as far as they are given."""
+    named = [str(identity[key]) for key in ("kind", "name", "model", "checkpoint") if identity.get(key)]
+    return " ".join(dict.fromkeys(named)) or "unnamed"
+
+
+def _warnings(log: Log) -> Iterator[str]:
+    torn = [f.path for f in log.files if f.torn]
+    if torn:
+        yield f"Not counted: the last line of {_names(torn)}, torn while it was being written."
+    for file in log.files:
+        if file.unreadable:
+            yield f"Not counted: {_count(file.unreadable, 'line')} of {file.path} that are not JSON."
+        if file.foreign:
+            yield f"Not counted: {_count(file.foreign, 'line')} of {file.path} that are no dialogues (format {FORMAT})."
+    if log.repeated:
+        yield f"Logged more than once (by a run that was resumed), the last counts: {_count(log.repeated, 'dialogue')}."
+    failed = int(log.frame["failed"].sum())
+    if failed:
+        yield f"Without a reward, hence among the stop reasons only: {_count(failed, 'failed dialogue')}."
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")

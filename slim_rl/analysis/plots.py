@@ -1,0 +1,340 @@
+"""Figures, drawn from the results dict alone. Each function returns one matplotlib Figure, or None where it has nothing
+to show.
+
+Colours are Okabe and Ito's, which the colour-blind tell apart; an arm has one colour in every figure and is labelled
+where it is drawn. Bands and bars are 95% intervals over games.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+from slim_rl.analysis.catalog import KINDS
+
+ARM_COLOURS = {
+    "shy": "#0072B2",
+    "forthcoming": "#D55E00",
+    "mute": "#5B5B5B",
+    "shuffled_reward": "#CC79A7",
+    "frozen_policy": "#009E73",
+}
+SPARE_COLOURS = ("#E69F00", "#56B4E9", "#8C6D31", "#882255", "#117733", "#332288")
+KIND_COLOURS = dict(zip(KINDS, ("#0072B2", "#56B4E9", "#E69F00", "#B8B8B8"), strict=True))
+STOP_COLOURS = {
+    "agreed": "#009E73",
+    "finished": "#66C2A5",
+    "max_turns": "#E69F00",
+    "policy_errors": "#D55E00",
+    "turn_tokens": "#CC79A7",
+    "dialogue_tokens": "#AA4499",
+    "context_length": "#882255",
+}
+INK, SOFT, FAINT = "#222222", "#6B6B6B", "#E4E4E4"
+STYLE: Any = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.titlepad": 10,
+    "axes.labelcolor": SOFT,
+    "axes.edgecolor": "#9A9A9A",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": FAINT,
+    "grid.linewidth": 0.8,
+    "xtick.color": SOFT,
+    "ytick.color": SOFT,
+    "text.color": INK,
+    "axes.titlecolor": INK,
+    "xtick.major.size": 0,
+    "ytick.major.size": 0,
+    "legend.frameon": False,
+    "figure.constrained_layout.use": True,
+    "savefig.dpi": 160,
+    "svg.fonttype": "path",  # the same letters on every machine
+    "svg.hashsalt": "slim_rl",  # the same file from the same numbers
+}
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """The look of all figures; draw and save inside it."""
+    with matplotlib.rc_context(STYLE):
+        yield
+
+
+def draw_all(results: dict[str, Any]) -> dict[str, Figure]:
+    """Every figure that has something to show, by file name. To be called and saved inside `style()`."""
+    drawn = {name: draw(results) for name, draw in FIGURES.items()}
+    return {name: figure for name, figure in drawn.items() if figure is not None}
+
+
+def colours(arms: Sequence[str]) -> dict[str, str]:
+    spare = iter(SPARE_COLOURS * (1 + len(arms) // len(SPARE_COLOURS)))
+    return {arm: ARM_COLOURS[arm] if arm in ARM_COLOURS else next(spare) for arm in arms}
+
+
+# -- over training -----------------------------------------------------------------------------------------------------
+
+
+def training(results: dict[str, Any]) -> Figure | None:
+    """Information-seeking questions a game, and reward."""
+    if not any(results["curves"].values()):
+        return None
+    figure = Figure(figsize=(9.6, 3.7))
+    left, right = figure.subplots(1, 2)
+    _curve(left, results, "seeking")
+    _curve(right, results, "reward")
+    _references(right, results)
+    return figure
+
+
+def measures(results: dict[str, Any]) -> Figure | None:
+    """Every other measure over training, as small multiples."""
+    names = [name for name in results["measures"] if name not in ("seeking", "reward")]
+    if not any(results["curves"].values()) or not names:
+        return None
+    columns = 3
+    lines = -(-len(names) // columns)
+    figure = Figure(figsize=(9.6, 2.5 * lines))
+    axes = figure.subplots(lines, columns, squeeze=False).ravel()
+    for ax, name in zip(axes, names, strict=False):
+        _curve(ax, results, name, labels=False)
+    for ax in axes[len(names) :]:
+        ax.axis("off")
+    _legend(figure, colours(results["arms"]))
+    return figure
+
+
+def _curve(ax: Axes, results: dict[str, Any], name: str, labels: bool = True) -> None:
+    ends = []
+    for arm, colour in colours(results["arms"]).items():
+        curve = results["curves"][arm].get("measures", {}).get(name)
+        if not curve:
+            continue
+        steps = results["curves"][arm]["steps"]
+        mean = np.array(curve["mean"], dtype=float)
+        ax.fill_between(steps, curve["low"], curve["high"], color=colour, alpha=0.16, linewidth=0)
+        if len(curve["runs"]) > 1:
+            for values in curve["runs"].values():
+                ax.plot(steps, values, color=colour, linewidth=0.6, alpha=0.35)
+        ax.plot(steps, mean, color=colour, linewidth=1.9, marker="o" if len(steps) == 1 else None)
+        known = np.flatnonzero(np.isfinite(mean))
+        if len(known):
+            ends.append((float(mean[known[-3:]].mean()), steps[known[-1]], arm, colour))
+    measure = results["measures"].get(name, {"title": name, "share": False})
+    ax.set_title(_sentence(measure["title"]))
+    ax.set_xlabel("training step")
+    if measure["share"]:
+        ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    ax.grid(False, axis="x")
+    if labels and ends:
+        _label_ends(ax, ends)
+
+
+def _label_ends(ax: Axes, ends: list[tuple[float, float, str, str]]) -> None:
+    """Names each line at its end, pushed apart where lines end close together."""
+    low, high = ax.get_ylim()
+    gap = 0.065 * (high - low)
+    ends = sorted(ends)
+    places = [y for y, *_ in ends]
+    for _ in range(100):
+        for i in range(len(places) - 1):
+            short = gap - (places[i + 1] - places[i])
+            if short > 1e-12:
+                places[i], places[i + 1] = places[i] - short / 2, places[i + 1] + short / 2
+    right = max(x for _, x, *_ in ends)
+    for place, (_, _, arm, colour) in zip(places, ends, strict=True):
+        ax.annotate(
+            _words(arm),
+            (right, place),
+            (6, 0),
+            textcoords="offset points",
+            color=colour,
+            va="center",
+            fontweight="bold",
+        )
+
+
+def kinds(results: dict[str, Any]) -> Figure | None:
+    """The share of each kind of question, stacked, one panel an arm."""
+    parts = {arm: part for arm, part in results["kinds"].items() if part and sum(part["questions"]) > 0}
+    layers = {kind: (KIND_COLOURS[kind], KINDS[kind]) for kind in KINDS}
+    return _stacked(results, parts, layers, "share of questions") if parts else None
+
+
+def stop_reasons(results: dict[str, Any]) -> Figure | None:
+    """The share of each stop reason, stacked, one panel an arm."""
+    parts = {arm: part for arm, part in results["stop_reasons"].items() if part}
+    reasons = {reason for part in parts.values() for reason in part["shares"]}
+    failures = sorted(reasons - STOP_COLOURS.keys())
+    greys = [f"#{shade:02x}{shade:02x}{shade:02x}" for shade in np.linspace(90, 200, max(1, len(failures))).astype(int)]
+    order = {**{r: c for r, c in STOP_COLOURS.items() if r in reasons}, **dict(zip(failures, greys, strict=False))}
+    layers = {reason: (colour, _words(reason)) for reason, colour in order.items()}
+    return _stacked(results, parts, layers, "share of dialogues") if parts else None
+
+
+def _stacked(results: dict[str, Any], parts: dict[str, Any], layers: dict[str, tuple[str, str]], label: str) -> Figure:
+    columns = min(3, len(parts))
+    lines = -(-len(parts) // columns)
+    figure = Figure(figsize=(3.2 * max(columns, 2), 2.5 * lines + 0.4))
+    axes = figure.subplots(lines, columns, squeeze=False, sharey=True).ravel()
+    palette = colours(results["arms"])
+    for ax, (arm, part) in zip(axes, parts.items(), strict=False):
+        steps = np.array(part["steps"])
+        shares = [np.nan_to_num(np.array(part["shares"].get(k, [0.0] * len(steps)), dtype=float)) for k in layers]
+        if len(steps) == 1:
+            steps, shares = np.array([steps[0] - 0.5, steps[0] + 0.5]), [np.repeat(s, 2) for s in shares]
+        ax.stackplot(steps, shares, colors=[colour for colour, _ in layers.values()], edgecolor="white", linewidth=0.4)
+        ax.set_title(_words(arm), color=palette[arm])
+        ax.set(xlim=(steps[0], steps[-1]), ylim=(0, 1), xlabel="training step")
+        ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        ax.grid(False)
+    for ax in axes[:: max(1, columns)]:
+        ax.set_ylabel(label)
+    for ax in axes[len(parts) :]:
+        ax.axis("off")
+    _legend(figure, {name: colour for colour, name in layers.values()})
+    return figure
+
+
+# -- questions and reward ----------------------------------------------------------------------------------------------
+
+
+def reward_by_questions(results: dict[str, Any]) -> Figure | None:
+    """Mean reward of the dialogues with so many information-seeking questions; a point's area is their number."""
+    if not any(results["reward_by_questions"].values()):
+        return None
+    figure = Figure(figsize=(7.2, 4.0))
+    ax = figure.subplots()
+    _points(ax, results, "reward_by_questions")
+    ax.set_title("Reward by information-seeking questions asked")
+    ax.set_xlabel("questions in the dialogue")
+    _references(ax, results)
+    return figure
+
+
+def frontier(results: dict[str, Any]) -> Figure | None:
+    """Reward by informative pairs asked, beside what an ideal asker and a random one would get from as many questions."""
+    curves = results.get("frontier") or {}
+    if not curves and not any(results["reward_by_pairs"].values()):
+        return None
+    figure = Figure(figsize=(7.2, 4.2))
+    ax = figure.subplots()
+    for name, label, line in (("greedy", "ideal asker", "-"), ("random", "random asker", "--")):
+        if curve := curves.get(name):
+            k = np.arange(len(curve["mean"]))
+            ax.plot(k, curve["mean"], line, color=INK, linewidth=1.4)
+            ax.fill_between(k, curve["low"], curve["high"], color=INK, alpha=0.08, linewidth=0)
+            ax.annotate(label, (k[-1], curve["mean"][-1]), (6, 0), textcoords="offset points", va="center")
+    _points(ax, results, "reward_by_pairs")
+    ax.set_title("Reward by informative pairs asked, and the frontier")
+    ax.set_xlabel("informative pairs asked in the dialogue")
+    return figure
+
+
+def _points(ax: Axes, results: dict[str, Any], key: str) -> None:
+    drawn = {arm: [p for p in results[key][arm] if p["n"] >= 10 and p["clusters"] >= 2] for arm in results["arms"]}
+    most = max((p["n"] for points in drawn.values() for p in points), default=1)
+    shown = [arm for arm in results["arms"] if drawn[arm]]
+    palette = colours(results["arms"])
+    for i, arm in enumerate(shown):
+        points = drawn[arm]
+        x = np.array([p["count"] for p in points]) + 0.09 * (i - (len(shown) - 1) / 2)
+        mean, low, high, n = (np.array([p[k] for p in points], dtype=float) for k in ("mean", "low", "high", "n"))
+        ax.plot(x, mean, color=palette[arm], linewidth=1.0, alpha=0.6)
+        ax.vlines(x, low, high, color=palette[arm], linewidth=1.3)
+        ax.scatter(x, mean, s=8 + 110 * n / most, color=palette[arm], edgecolor="white", linewidth=0.6, zorder=3)
+    top = int(max((p["count"] for points in drawn.values() for p in points), default=0))
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if top >= results["many"]:
+        ax.set_xticks(range(top + 1), [*map(str, range(top)), f"{top}+"])
+    ax.set_ylabel("mean reward")
+    ax.grid(False, axis="x")
+    handles = [ax.scatter([], [], s=36, color=palette[arm], label=_words(arm)) for arm in shown]
+    ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.01, 1), labelcolor="linecolor")
+
+
+def _references(ax: Axes, results: dict[str, Any]) -> None:
+    low, high = ax.get_ylim()
+    for name, reference in (results.get("references") or {}).items():
+        value = reference["reward"]["value"]
+        if reference["drawn"] and low - 0.12 <= value <= high + 0.12:
+            ax.axhline(value, color=SOFT, linewidth=0.9, linestyle=(0, (1, 2)), zorder=1)
+            ax.annotate(
+                f"{_words(name)} {value:.2f}", (0, value), (4, 2), xycoords=("axes fraction", "data"),
+                textcoords="offset points", color=INK, fontsize=7.5, zorder=5,
+                bbox={"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.6},
+            )  # fmt: skip
+
+
+# -- trends ------------------------------------------------------------------------------------------------------------
+
+
+def trends(results: dict[str, Any]) -> Figure | None:
+    """Slopes per 100 steps by arm: dot, thick bar (over games), thin bar (over runs), and a tick a run."""
+    rows = results["trends"]
+    names = [
+        name
+        for name, m in results["measures"].items()
+        if m["role"] == "primary" and any(r["measure"] == name for r in rows)
+    ]
+    arms = [arm for arm in results["arms"] if any(r["arm"] == arm for r in rows)]
+    if not names or not arms:
+        return None
+    figure = Figure(figsize=(2.5 * max(2, len(names)), 0.36 * len(arms) + 1.5))
+    axes = figure.subplots(1, len(names), squeeze=False, sharey=True).ravel()
+    palette = colours(results["arms"])
+    for ax, name in zip(axes, names, strict=True):
+        ax.axvline(0, color=SOFT, linewidth=0.9)
+        for row in (r for r in rows if r["measure"] == name):
+            y, colour = arms.index(row["arm"]), palette[row["arm"]]
+            ax.plot([row["runs_low"], row["runs_high"]], [y, y], color=colour, linewidth=1.0, solid_capstyle="butt")
+            ax.plot([row["low"], row["high"]], [y, y], color=colour, linewidth=4.5, alpha=0.45, solid_capstyle="butt")
+            ax.plot(row["by_run"], [y - 0.24] * len(row["by_run"]), "|", color=colour, markersize=5, alpha=0.8)
+            ax.plot(row["value"], y, "o", color=colour, markersize=5.5)
+        ax.set_title(textwrap.fill(_sentence(results["measures"][name]["title"]), 24), fontsize=8.5)
+        ax.set_xlabel("change per 100 steps", fontsize=8)
+        ax.grid(False, axis="y")
+        ax.locator_params(axis="x", nbins=4)
+    axes[0].set_yticks(range(len(arms)), [_words(arm) for arm in arms])
+    axes[0].set_ylim(len(arms) - 0.5, -0.6)
+    for label, arm in zip(axes[0].get_yticklabels(), arms, strict=True):
+        label.set(color=palette[arm], fontweight="bold")
+    return figure
+
+
+def _legend(figure: Figure, entries: dict[str, str]) -> None:
+    handles = [matplotlib.patches.Patch(color=colour, label=_words(name)) for name, colour in entries.items()]
+    figure.legend(handles=handles, loc="outside upper left", ncols=min(6, len(handles)), handlelength=1, fontsize=8.5)
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _sentence(title: str) -> str:
+    return title[:1].upper() + title[1:]
+
+
+FIGURES: dict[str, Callable[[dict[str, Any]], Figure | None]] = {
+    "training": training,
+    "trends": trends,
+    "reward_by_questions": reward_by_questions,
+    "frontier": frontier,
+    "question_kinds": kinds,
+    "stop_reasons": stop_reasons,
+    "measures": measures,
+}

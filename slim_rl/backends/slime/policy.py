@@ -1,0 +1,115 @@
+"""The policy over slime's own HTTP client. It fills the `Sample` as it goes, so that
+
+    sample.tokens is always what the engine has seen and said, up to the end of the last whole turn
+
+and all that slime keeps by turn (mask, logprobs, top-p sets, routed experts, cache and speculation statistics, weight versions)
+is written by slime's own `append_response_tokens`, at the moment it expects. A turn that was cut off by an abort leaves no trace.
+"""
+
+from __future__ import annotations
+
+import zlib
+from argparse import Namespace
+from collections.abc import Mapping
+from typing import Any
+
+from slime.observability.trace_utils import build_sglang_meta_trace_attrs, trace_span
+from slime.rollout.sglang_rollout import GenerateState
+from slime.utils.http_utils import post
+from slime.utils.types import Sample
+
+from slim_rl.config import SlimeConfig
+from slim_rl.dialogue.record import StopReason
+from slim_rl.policies.base import PolicyFailure, Sampled
+from slim_rl.policies.sglang import request, sample_turn
+
+
+class SlimePolicy:
+    """The policy of one attempt at one game.
+
+    Args:
+        sampling_params: slime's, copied; the dict given is shared by all samples of an evaluation.
+        stop_ids: tokens that end a turn besides those slime names.
+        samples: by routing key; two under self-play, else one. Each holds its dialogue so far: nothing for a new game.
+        new_weights: what to do when the engine's weights change between two turns of this attempt.
+
+    Attributes:
+        outdated: whether they have changed and the game is to begin anew.
+    """
+
+    def __init__(
+        self,
+        args: Namespace,
+        state: GenerateState,
+        sampling_params: Mapping[str, Any],
+        stop_ids: list[int],
+        config: SlimeConfig,
+        samples: Mapping[str, Sample],
+        new_weights: str,
+    ) -> None:
+        self.args, self.state, self.samples, self.new_weights = args, state, samples, new_weights
+        self.patience = config.engine_patience
+        stops = {*(sampling_params.get("stop_token_ids") or ()), *stop_ids}
+        self.sampling = {**sampling_params, "stop_token_ids": sorted(stops)}
+        self.url = f"http://{args.sglang_router_ip}:{args.sglang_router_port}/generate"
+        self.sticky = getattr(args, "router_policy", None) == "consistent_hashing"
+        self.outdated = False
+        self._weights: str | None = None
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        sampling = {name: self.sampling[name] for name in ("temperature", "top_p", "top_k") if name in self.sampling}
+        return {"engine": "slime", "model": str(self.args.hf_checkpoint), **sampling}
+
+    async def sample(self, input_ids: list[int], max_tokens: int, key: str) -> Sampled:
+        sample = self.samples[key]
+        body = request(input_ids, self._sampling(key, len(input_ids)), max_tokens)
+        if getattr(self.args, "use_rollout_routing_replay", False):
+            body["return_routed_experts"] = True
+        headers = {"X-SMG-Routing-Key": sample.session_id} if self.sticky else None
+
+        async def once(body: dict[str, Any]) -> Any:
+            with trace_span(sample, "sglang_generate", attrs={"max_new_tokens": max_tokens}) as span:
+                # slime would try 60 times at one second, whatever the error, and would not see an abort meanwhile.
+                answer = await post(self.url, body, max_retries=1, headers=headers)
+                span.update(build_sglang_meta_trace_attrs(answer["meta_info"]))
+            return answer
+
+        sampled = await sample_turn(once, body, self.patience, lambda: self.state.aborted)
+        if sampled.finish != "abort":
+            self._check_weights(sampled)
+            self._keep(sample, input_ids, sampled)
+        return sampled
+
+    def _sampling(self, key: str, position: int) -> dict[str, Any]:
+        """With deterministic inference, a seed of its own for every turn of every seat."""
+        if "sampling_seed" not in self.sampling:
+            return self.sampling
+        seat = key.rpartition("/")[2] if len(self.samples) > 1 else ""
+        seed = zlib.crc32(f"{self.sampling['sampling_seed']}/{seat}/{position}".encode()) >> 1
+        return {**self.sampling, "sampling_seed": seed}
+
+    def _check_weights(self, sampled: Sampled) -> None:
+        """SGLang aborts or finishes what it has before it takes new weights, so a turn is of one version, the one it names."""
+        weights, before = sampled.meta.get("weight_version"), self._weights
+        self._weights = weights
+        if before is None or weights == before or self.new_weights == "keep":
+            return
+        if self.new_weights == "mask":
+            for sample in self.samples.values():
+                sample.loss_mask = [0] * sample.response_length
+            return
+        self.outdated = True
+        raise PolicyFailure(f"the weights changed from {before} to {weights}", StopReason.ABORTED)
+
+    def _keep(self, sample: Sample, input_ids: list[int], sampled: Sampled) -> None:
+        if not sample.tokens:
+            sample.tokens = list(input_ids)
+        try:
+            if heard := input_ids[len(sample.tokens) :]:
+                sample.append_response_tokens(self.args, tokens=heard, trainable=False)
+            sample.append_response_tokens(
+                self.args, tokens=sampled.ids, log_probs=sampled.logprobs, trainable=True, meta_info=sampled.meta
+            )
+        except ValueError as error:  # what the engine returned besides does not fit its tokens
+            raise PolicyFailure(f"slime cannot keep the engine's answer: {error}") from error

@@ -1,0 +1,98 @@
+"""What a reward is compared with. A failed game has no say in it:
+
+    it is in no group's mean or deviation, its advantage is 0, and a group with too few played games is dropped
+"""
+
+from __future__ import annotations
+
+import math
+from argparse import Namespace
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from slime.rollout.filter_hub.base_types import DynamicFilterOutput
+from slime.utils.types import Sample
+
+from slim_rl.backends.slime.hook import RECORD
+from slim_rl.backends.slime.setup import config_of
+from slim_rl.backends.slime.tally import tally
+
+_GROUPED = ("grpo", "gspo", "cispo", "reinforce_plus_plus_baseline")  # estimators that slime compares within a group
+_SCALED = ("grpo", "gspo", "cispo")
+_SAME = 1e-6
+
+
+def failed(sample: Sample) -> bool:
+    """Whether the sample's game was not played to an end of its own."""
+    return sample.status in (Sample.Status.FAILED, Sample.Status.ABORTED)
+
+
+def normalize_rewards(args: Namespace, samples: Sequence[Sample]) -> tuple[list[float], list[float]]:
+    """slime's ``--custom-reward-post-process-path``: its own normalisation, over the played games of each group and seat.
+
+    Returns:
+        (raw, normalised) rewards, in the samples' order. The raw reward of a failed game, which slime only averages for its
+        metrics, is the mean of its group's played games, so that it moves no average; normalised it is 0.0.
+    """
+    groups: dict[Any, list[int]] = defaultdict(list)
+    for index, sample in enumerate(samples):
+        groups[sample.group_index, _seat(sample)].append(index)
+    raw = [0.0 if failed(sample) else float(sample.get_reward_value(args)) for sample in samples]
+    overall = _mean([reward for reward, sample in zip(raw, samples, strict=True) if not failed(sample)])
+    grouped = args.advantage_estimator in _GROUPED and args.rewards_normalization
+    scaled = args.advantage_estimator in _SCALED and args.grpo_std_normalization
+    normalized = list(raw)
+    for members in groups.values():
+        played = [index for index in members if not failed(samples[index])]
+        mean = _mean([raw[index] for index in played])
+        if grouped:
+            scale = _deviation([raw[index] for index in played], mean) + 1e-6 if scaled else 1.0
+            for index in played:
+                normalized[index] = (raw[index] - mean) / scale
+        for index in members:
+            if failed(samples[index]):
+                raw[index] = mean if played else overall
+    return raw, normalized
+
+
+def keep_usable_groups(args: Namespace, samples: Sequence[Any], **_: Any) -> DynamicFilterOutput:
+    """slime's ``--dynamic-sampling-filter-path``: drops a group when too few of its games were played (`slime.min_survivors`)
+    or, by config, when all of those have one reward. slime counts the drops by reason.
+
+    Raises:
+        SlimError: of a whole rollout's worth of dialogues, more than `train.stop_failures` failed. Without this, slime would
+            go on drawing games for ever while the partner is down.
+    """
+    config = config_of(args)
+    if tally.played + tally.failed >= args.rollout_batch_size * args.n_samples_per_prompt:
+        tally.check(config)
+    group = list(flat(samples))
+    rewards = [sample.get_reward_value(args) for sample in group if not failed(sample)]
+    if len(rewards) < config.slime.min_survivors * len(group):
+        return DynamicFilterOutput(keep=False, reason="too_few_played")
+    if config.slime.drop_equal_rewards and (not rewards or max(rewards) - min(rewards) < _SAME):
+        return DynamicFilterOutput(keep=False, reason="equal_rewards")
+    return DynamicFilterOutput(keep=True)
+
+
+def flat(samples: Iterable[Any]) -> Iterable[Sample]:
+    """The samples in however deep lists."""
+    for sample in samples:
+        if isinstance(sample, list):
+            yield from flat(sample)
+        else:
+            yield sample
+
+
+def _seat(sample: Sample) -> int:
+    return int(((sample.metadata or {}).get(RECORD) or {}).get("seat", 0))
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values) if values else 0.0
+
+
+def _deviation(values: Sequence[float], mean: float) -> float:
+    """Of a sample (n - 1), as slime has it; 0.0 for fewer than two."""
+    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)) if len(values) > 1 else 0.0

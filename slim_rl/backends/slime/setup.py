@@ -1,0 +1,117 @@
+"""What all dialogues of a process share. It is made on first use from ``args.slim_rl``, which slime reads from the YAML file
+given to ``--custom-config-path``, and made anew only if that changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from argparse import Namespace
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from slime.rollout.sglang_rollout import GenerateState
+
+from slim_rl.config import ROOT_KEY, Config, Limits, parse_config
+from slim_rl.dialogue.chat import Chat
+from slim_rl.environment import View
+from slim_rl.errors import ConfigError
+from slim_rl.partners import make_partner
+from slim_rl.partners.base import Partner, PartnerFailure, Reply
+from slim_rl.dialogue.record import StopReason
+
+_LOOK_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Config, token boundaries and partner (None under self-play) of one event loop."""
+
+    config: Config
+    chat: Chat
+    partner: Partner | None
+    state: GenerateState
+
+    @property
+    def selfplay(self) -> bool:
+        return self.config.partner.kind == "self"
+
+    def limits(self, args: Namespace, max_new_tokens: int, evaluation: bool) -> Limits:
+        """The config's limits, within slime's: `max_new_tokens` bounds the response, as it does in slime's own rollouts."""
+        limits = self.config.limits
+        context = getattr(args, "eval_max_context_len" if evaluation else "rollout_max_context_len", None)
+        engine = getattr(args, "sglang_context_length", None)
+        return limits.model_copy(
+            update={
+                "turn_tokens": min(limits.turn_tokens, max_new_tokens),
+                "dialogue_tokens": _least(limits.dialogue_tokens, max_new_tokens),
+                "context_tokens": _least(limits.context_tokens, context, engine),
+            }
+        )
+
+
+def _least(*limits: int | None) -> int | None:
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def config_of(args: Namespace) -> Config:
+    """The run's config. Raises ConfigError if slime was given none, or a wrong one."""
+    data = getattr(args, ROOT_KEY, None)
+    if data is None:
+        raise ConfigError(
+            f"slime was given no slim_rl config: pass --custom-config-path with a YAML file whose one key is '{ROOT_KEY}', "
+            "for example configs/matching.yaml."
+        )
+    content = json.dumps(data, sort_keys=True, default=str)
+    if content not in _configs:
+        config = parse_config(data, source=getattr(args, "custom_config_path", None) or f"args.{ROOT_KEY}")
+        if config.partner.kind == "self" and getattr(args, "partial_rollout", False):
+            raise ConfigError(
+                "Self-play (partner.kind: self) gives two samples a game, which slime's partial rollout cannot hold: drop "
+                "--partial-rollout, or choose another partner."
+            )
+        _configs[content] = config
+    return _configs[content]
+
+
+def setup(args: Namespace) -> Setup:
+    """The running event loop's setup. A partner's connections belong to the loop that opened them, and slime may use two."""
+    config = config_of(args)
+    loop = asyncio.get_running_loop()
+    here = _setups.get(loop)
+    if here is None or here.config is not config:
+        state = GenerateState(args)
+        chat = here.chat if here is not None else Chat(state.tokenizer, config.policy.thinking)
+        partner = None if config.partner.kind == "self" else Interruptible(make_partner(config.partner), state)
+        here = _setups[loop] = Setup(config, chat, partner, state)
+    return here
+
+
+_configs: dict[str, Config] = {}
+_setups: WeakKeyDictionary[asyncio.AbstractEventLoop, Setup] = WeakKeyDictionary()
+
+
+@dataclass
+class Interruptible:
+    """A partner whose pending reply is given up when slime calls the rollout off. Without it, slime would wait at the end of
+    every over-sampled rollout for the slowest reply still under way.
+    """
+
+    partner: Partner
+    state: GenerateState
+    identity: dict[str, Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.identity = self.partner.identity
+
+    async def reply(self, view: View) -> Reply:
+        reply = asyncio.ensure_future(self.partner.reply(view))
+        try:
+            # `aborted` is a plain flag that nobody can await: so it is looked at once a second.
+            while not (await asyncio.wait((reply,), timeout=_LOOK_SECONDS))[0]:
+                if self.state.aborted:
+                    raise PartnerFailure("slime called the rollout off", StopReason.ABORTED)
+            return reply.result()
+        finally:
+            reply.cancel()

@@ -1,0 +1,221 @@
+"""Which of slime's model scripts describes a checkpoint, and how many GPUs the model wants.
+
+Megatron cannot read an architecture from a checkpoint: it must be told on the command line, and slime keeps one bash array of
+such flags a model in `scripts/models/*.sh`. The script is found by shape, never by name, so that a fine-tuned or renamed
+checkpoint finds its own; what a checkpoint may set freely within a shape (rotary base, norm epsilon, vocabulary) is taken from
+its config.json, which is also what slime compares the flags with at start.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from slim_rl.errors import DataError
+
+# config.json key -> Megatron flag. These make the shape: a script that differs in one of them is another model's.
+_SHAPE = {
+    "num_hidden_layers": "--num-layers",
+    "hidden_size": "--hidden-size",
+    "intermediate_size": "--ffn-hidden-size",
+    "num_attention_heads": "--num-attention-heads",
+    "num_key_value_heads": "--num-query-groups",
+    "head_dim": "--kv-channels",
+    "num_experts": "--num-experts",
+}
+# ... and these may differ between checkpoints of one shape; the checkpoint is right.
+_FREE = {"rope_theta": "--rotary-base", "rms_norm_eps": "--norm-epsilon", "vocab_size": "--vocab-size"}
+# Two families can share a shape; what tells their attention apart.
+_FAMILY = {
+    "qwen2": {"--add-qkv-bias": True, "--qk-layernorm": False},
+    "qwen3": {"--add-qkv-bias": False, "--qk-layernorm": True},
+}
+
+Flags = dict[str, list[str]]
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A checkpoint's Megatron flags.
+
+    Attributes:
+        script: the model script of slime they come from.
+        flags: the words of the command line, corrected by config.json.
+        corrected: the flags that config.json changed, as sentences.
+    """
+
+    script: str
+    flags: list[str]
+    corrected: list[str]
+
+
+@dataclass(frozen=True)
+class Sizing:
+    """What a model of this size asks of the GPUs, by default.
+
+    Attributes:
+        parameters: their number, from the shape.
+        tensor_parallel: GPUs that share one copy of the training weights.
+        engine_gpus: GPUs of one SGLang engine.
+        offload_optimizer: keep Adam's states in host memory.
+    """
+
+    parameters: int
+    tensor_parallel: int
+    engine_gpus: int
+    offload_optimizer: bool
+
+
+def read_model_config(model: str | Path) -> dict[str, Any]:
+    """The checkpoint's config.json, a multimodal one's text part. Raises DataError if there is none to read."""
+    path = Path(model) / "config.json"
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataError(
+            f"Cannot read {path}: {error.strerror}; MODEL must be a Hugging Face checkpoint folder."
+        ) from error
+    except ValueError as error:
+        raise DataError(f"{path} is not valid JSON: {error}.") from error
+    return dict(config.get("text_config") or config)
+
+
+def find_architecture(config: Mapping[str, Any], slime_dir: str | Path) -> Architecture:
+    """The flags of the model script whose shape is that of `config` (a config.json).
+
+    Raises:
+        DataError: slime has no script of this shape, or `slime_dir` has no model scripts.
+    """
+    folder = Path(slime_dir) / "scripts" / "models"
+    scripts = sorted(folder.glob("*.sh"))
+    if not scripts:
+        raise DataError(f"{folder} holds no model scripts; set SLIME_DIR to a checkout of slime.")
+    fits = [(script, words) for script in scripts if _fits(words := _model_args(script), config)]
+    if not fits:
+        shape = ", ".join(f"{key} {config[key]}" for key in _SHAPE if config.get(key) is not None)
+        family = str(config.get("model_type", ""))[:5]
+        known = [script.stem for script in scripts if script.stem.startswith(family)] or [
+            script.stem for script in scripts
+        ]
+        raise DataError(
+            f"slime has no model script for this {config.get('model_type', 'unknown')} checkpoint ({shape}). It has "
+            f"{', '.join(known)}: take such a model, or write a script in {folder} after its nearest neighbour."
+        )
+    # the fewer flags need correcting, the nearer; a platform's variant of a script has the longer name
+    script, words = min(fits, key=lambda fit: (len(_differences(fit[1], config)), len(fit[0].name)))
+    differences = _differences(words, config)
+    for flag, value in differences.items():
+        words = _with(words, flag, value)
+    corrected = [f"{flag} {value} from config.json" for flag, value in differences.items()]
+    return Architecture(script.stem, words, corrected)
+
+
+def size_up(config: Mapping[str, Any], gpus: int) -> Sizing:
+    """Parallelism for a dense model of this shape on nodes of `gpus` GPUs with 80 GB each."""
+    parameters = count_parameters(config)
+    billions = parameters / 1e9
+    if billions < 3:
+        wanted, engine = 1, 1
+    elif billions < 10:
+        wanted, engine = 2, 1
+    elif billions < 20:
+        wanted, engine = 4, 2
+    else:
+        wanted, engine = 8, 4
+    splits = [n for n in range(1, wanted + 1) if can_split(config, n) and gpus % n == 0]
+    engines = [n for n in range(1, engine + 1) if can_split(config, n) and gpus % n == 0]
+    return Sizing(parameters, max(splits), max(engines), offload_optimizer=billions >= 20)
+
+
+def can_split(config: Mapping[str, Any], tensor_parallel: int) -> bool:
+    """Whether Megatron can split the attention over this many GPUs: query groups are the coarsest grain."""
+    heads = int(config["num_attention_heads"])
+    groups = int(config.get("num_key_value_heads") or heads)
+    return heads % tensor_parallel == 0 and groups % tensor_parallel == 0
+
+
+def count_parameters(config: Mapping[str, Any]) -> int:
+    """Parameters of a dense or mixture-of-experts transformer with gated MLPs, norms and biases left out."""
+    hidden, layers = int(config["hidden_size"]), int(config["num_hidden_layers"])
+    heads = int(config["num_attention_heads"])
+    groups = int(config.get("num_key_value_heads") or heads)
+    head = int(config.get("head_dim") or hidden // heads)
+    attention = 2 * hidden * head * (heads + groups)
+    experts = int(config.get("num_experts") or 0)
+    width = int(config["moe_intermediate_size"]) * experts if experts else int(config["intermediate_size"])
+    embeddings = int(config["vocab_size"]) * hidden * (1 if config.get("tie_word_embeddings") else 2)
+    return embeddings + layers * (attention + 3 * hidden * width)
+
+
+def _model_args(script: Path) -> list[str]:
+    """The words of the script's MODEL_ARGS, as bash reads them."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("MODEL_ARGS")}
+    done = subprocess.run(
+        ["bash", "-c", 'source "$1" >/dev/null && printf "%s\\0" "${MODEL_ARGS[@]}"', "bash", str(script)],
+        capture_output=True, text=True, env=environment, check=False,
+    )  # fmt: skip
+    return done.stdout.split("\0")[:-1] if done.returncode == 0 else []
+
+
+def parse_flags(words: Sequence[str]) -> Flags:
+    """Words of a command line as flag -> values; of a repeated flag the last."""
+    flags: Flags = {}
+    values: list[str] = []
+    for word in words:
+        if word.startswith("--"):
+            flag, equals, value = word.partition("=")
+            values = [value] if equals else []
+            flags[flag] = values
+        else:
+            values.append(word)
+    return flags
+
+
+def _value(config: Mapping[str, Any], key: str) -> Any:
+    if key == "rope_theta":  # newer config.json files keep it among the rope parameters
+        rope = config.get("rope_parameters") or {}
+        return rope.get("rope_theta", config.get("rope_theta"))
+    return config.get(key)
+
+
+def _fits(words: Sequence[str], config: Mapping[str, Any]) -> bool:
+    flags = parse_flags(words)
+    if not words or ("--num-experts" in flags) != bool(config.get("num_experts")):
+        return False
+    for key, flag in _SHAPE.items():
+        wanted = _value(config, key)
+        if wanted is not None and flag in flags and flags[flag] != [str(wanted)]:
+            return False
+    if any(flag not in flags for flag in ("--num-layers", "--hidden-size", "--num-attention-heads")):
+        return False
+    tied = config.get("tie_word_embeddings")
+    if tied is not None and tied == ("--untie-embeddings-and-output-weights" in flags):
+        return False
+    family = _FAMILY.get(str(config.get("model_type")), {})
+    return all((flag in flags) == present for flag, present in family.items())
+
+
+def _differences(words: Sequence[str], config: Mapping[str, Any]) -> dict[str, str]:
+    flags = parse_flags(words)
+    found: dict[str, str] = {}
+    for key, flag in _FREE.items():
+        wanted = _value(config, key)
+        if wanted is not None and (flag not in flags or float(flags[flag][0]) != float(wanted)):
+            found[flag] = f"{wanted:g}" if isinstance(wanted, float) and key == "rms_norm_eps" else str(int(wanted))
+    return found
+
+
+def _with(words: Sequence[str], flag: str, value: str) -> list[str]:
+    kept: list[str] = []
+    skipping = False
+    for word in words:
+        if word.startswith("--"):
+            skipping = word == flag
+        if not skipping:
+            kept.append(word)
+    return [*kept, flag, value]

@@ -1,0 +1,260 @@
+"""Starts verl's PPO trainer: one config becomes verl's command line, and nothing of the trainer is written again.
+
+    slim-rl train --backend verl --config configs/verl_ppo.yaml
+    python -m slim_rl.backends.verl.launch configs/verl_ppo.yaml [key=value …]
+
+`key=value` with a key of slim_rl's config changes that; any other goes to verl as it is, and comes last, so that every key of
+verl's can be had. POLICY_MODEL, REF_MODEL and CRITIC_MODEL in the environment say where the three models start.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from slim_rl.backends.keys import KEYS
+from slim_rl.config import ROOT_KEY, Config, load_config
+from slim_rl.errors import ConfigError, SlimError
+from slim_rl.files import write_atomically
+
+HERE = Path(__file__).parent
+RESPONSE_TOKENS = 6144  # where the config sets no limit: a long 8×8 dialogue with room to spare
+MODELS = {"POLICY_MODEL": "policy.model", "REF_MODEL": "verl.reference_model", "CRITIC_MODEL": "verl.critic_model"}
+# Set in the job's environment on every node; `plugin` reads it in the workers.
+REFERENCE_VARIABLE = "SLIM_RL_REFERENCE_MODEL"
+
+
+def train(config: Config, extra_overrides: Sequence[str] = (), dry_run: bool = False) -> int:
+    """Writes the run's files and starts `verl.trainer.main_ppo`. Returns its exit code.
+
+    Args:
+        extra_overrides: verl's own keys, the last word.
+        dry_run: check and print the command; write nothing.
+
+    Raises:
+        SlimError: the config asks for what verl cannot do, or verl refuses a key.
+    """
+    from slim_rl.backends.verl.compose import compose
+    from slim_rl.backends.verl.data import write_data
+
+    config = with_models(config, os.environ)
+    overrides = build_overrides(config, extra_overrides)
+    compose(overrides)
+    command = [sys.executable, "-m", "verl.trainer.main_ppo", *overrides]
+    if dry_run:
+        print(shlex.join(command))
+        return 0
+    text = yaml.safe_dump({ROOT_KEY: config.model_dump(mode="json")}, sort_keys=False, allow_unicode=True)
+    write_atomically(run_dir(config) / "config.yaml", text)
+    write_data(config, run_dir(config))
+    # Games of your own are imported in Ray's workers from where the run was started.
+    path = os.pathsep.join(filter(None, [str(Path.cwd()), os.environ.get("PYTHONPATH")]))
+    return subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, check=False).returncode
+
+
+def with_models(config: Config, environment: Mapping[str, str]) -> Config:
+    """The config with the models that the environment names."""
+    sections: dict[str, dict[str, str]] = {}
+    for variable, key in MODELS.items():
+        if environment.get(variable):
+            section, name = key.split(".")
+            sections.setdefault(section, {})[name] = environment[variable]
+    changed = {section: getattr(config, section).model_copy(update=values) for section, values in sections.items()}
+    return config.model_copy(update=changed)
+
+
+def run_dir(config: Config) -> Path:
+    """The run's folder, absolute: config.yaml, the games as verl reads them, logs and checkpoints."""
+    return Path.cwd() / config.output_dir / config.name
+
+
+def build_overrides(config: Config, extra: Sequence[str] = ()) -> list[str]:
+    """verl's command line for a config: its table of keys, then what a dialogue needs, then `verl.overrides`, then `extra`.
+
+    Raises:
+        ConfigError: the config asks for what verl cannot do.
+    """
+    _check(config)
+    values: dict[str, Any] = {}
+    for key in KEYS:
+        for target in key.verl:
+            values[target] = lookup(config, key.name)
+    values |= _models(config) | _data(config) | _rollout(config) | _trainer(config)
+    values |= config.verl.overrides
+    return [f"{_name(key)}={_value(value)}" for key, value in values.items()] + list(extra)
+
+
+def lookup(config: Config, name: str) -> Any:
+    """The value of a dotted key."""
+    value: Any = config
+    for part in name.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def _check(config: Config) -> None:
+    for key, usual in (("train.frozen", False), ("train.reward", "game")):
+        if lookup(config, key) != usual:
+            raise ConfigError(
+                f"{key} is {lookup(config, key)}, a control that only the trl backend plays; train it with that."
+            )
+    if config.train.lr_schedule == "linear":
+        raise ConfigError("train.lr_schedule is linear, which verl does not have; choose constant or cosine.")
+    from slim_rl.games import make_environment
+
+    seats = make_environment(config).seats
+    if config.verl.mode == "single_turn" and seats != 1:
+        raise ConfigError(
+            "verl.mode is single_turn, but the game is one for two; choose a one-seat environment, for the matching game "
+            "environment: slim_rl.game.planning.PlanningEnv."
+        )
+    if config.partner.kind == "self" and seats != 2:
+        raise ConfigError("partner.kind is self, but the environment has one seat; choose another partner.")
+
+
+def _models(config: Config) -> dict[str, Any]:
+    verl, kl = config.verl, config.train.kl_coef > 0
+    values: dict[str, Any] = {
+        "critic.model.path": verl.critic_model or config.policy.model,
+        "actor_rollout_ref.model.use_remove_padding": True,
+        "actor_rollout_ref.model.external_lib": "slim_rl.backends.verl.plugin",
+        "actor_rollout_ref.actor.use_dynamic_bsz": True,
+        "actor_rollout_ref.actor.ppo_max_token_len_per_gpu": _sequence_tokens(config),
+        "actor_rollout_ref.actor.use_kl_loss": kl and verl.kl == "loss",
+        "algorithm.use_kl_in_reward": kl and verl.kl == "reward",
+        "critic.model.use_remove_padding": True,
+        "critic.ppo_max_token_len_per_gpu": 2 * _sequence_tokens(config),
+        "data.apply_chat_template_kwargs.enable_thinking": config.policy.thinking,
+    }
+    if verl.reference_model and verl.reference_model != config.policy.model:
+        values[f"ray_kwargs.ray_init.runtime_env.env_vars.{REFERENCE_VARIABLE}"] = verl.reference_model
+    if config.train.lora is not None:
+        lora = config.train.lora
+        targets = lora.target_modules
+        values |= {
+            "actor_rollout_ref.model.lora_rank": lora.r,
+            "actor_rollout_ref.model.lora_alpha": lora.alpha,
+            "actor_rollout_ref.model.target_modules": targets if isinstance(targets, str) else list(targets),
+            "actor_rollout_ref.rollout.load_format": "safetensors",
+        }
+    return values
+
+
+def _data(config: Config) -> dict[str, Any]:
+    folder = run_dir(config) / "data"
+    held_out = config.data.eval is not None
+    return {
+        "data.train_files": str(folder / "train.parquet"),
+        "data.val_files": str(folder / ("eval.parquet" if held_out else "train.parquet")),
+        "data.max_response_length": _response_tokens(config),
+        "data.filter_overlong_prompts": True,
+        "data.dataloader_num_workers": 2,
+        "trainer.val_before_train": held_out,
+        "trainer.test_freq": config.train.save_every if held_out else -1,
+    }
+
+
+def _rollout(config: Config) -> dict[str, Any]:
+    single = config.verl.mode == "single_turn"
+    loop = (
+        "single_turn_agent" if single else "slim_rl_selfplay" if config.partner.kind == "self" else "slim_rl_dialogue"
+    )
+    rollout = "actor_rollout_ref.rollout"
+    return {
+        "slim_rl.config": str(run_dir(config) / "config.yaml"),
+        f"{rollout}.agent.agent_loop_config_path": str(HERE / "agents.yaml"),
+        f"{rollout}.agent.default_agent_loop": loop,
+        f"{rollout}.calculate_log_probs": True,
+        f"{rollout}.max_model_len": _sequence_tokens(config),
+        f"{rollout}.tensor_model_parallel_size": 1,
+        f"{rollout}.val_kwargs.temperature": config.policy.temperature,
+        f"{rollout}.val_kwargs.top_p": config.policy.top_p,
+        f"{rollout}.val_kwargs.do_sample": True,
+        "reward.num_workers": 1,
+        "reward.reward_manager.source": "importlib",
+        "reward.reward_manager.name": "matching",
+        "reward.reward_manager.module.path": "pkg://slim_rl.backends.verl.reward",
+    }
+
+
+def _trainer(config: Config) -> dict[str, Any]:
+    # Each session of self-play gives two rows to learn from; all of a step's rows make one update.
+    rows = 2 if config.partner.kind == "self" else 1
+    mini_batch = config.train.games_per_step * rows
+    return {
+        "actor_rollout_ref.actor.ppo_mini_batch_size": mini_batch,
+        "critic.ppo_mini_batch_size": mini_batch,
+        "trainer.total_epochs": config.train.steps,  # more than enough: a step is at most an epoch
+        "trainer.project_name": "slim_rl",
+        "trainer.experiment_name": config.name,
+        "trainer.default_local_dir": str(run_dir(config) / "checkpoints"),
+        "trainer.logger": ["console", *config.train.report_to],
+    }
+
+
+def _response_tokens(config: Config) -> int:
+    limits = config.limits
+    if limits.context_tokens is not None:
+        left = limits.context_tokens - config.verl.prompt_tokens
+        if left < 1:
+            raise ConfigError(
+                "limits.context_tokens leaves no room beside verl.prompt_tokens; raise it or lower those."
+            )
+        return min(limits.dialogue_tokens or RESPONSE_TOKENS, left)
+    return limits.dialogue_tokens or RESPONSE_TOKENS
+
+
+def _sequence_tokens(config: Config) -> int:
+    return config.verl.prompt_tokens + _response_tokens(config)
+
+
+# What verl's own config does not list must be added and not overridden.
+_ADDED = ("slim_rl.", "ray_kwargs.ray_init.runtime_env.env_vars.", "data.apply_chat_template_kwargs.")
+
+
+def _name(key: str) -> str:
+    return f"++{key}" if key.startswith(_ADDED) else key
+
+
+def _value(value: Any) -> str:
+    """A value as hydra's grammar reads it back."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (list, tuple)):
+        return "[" + ",".join(_value(item) for item in value) + "]"
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{key}:{_value(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, str):
+        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return str(value)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point of the scripts; an error is one sentence on stderr and exit code 1."""
+    parser = argparse.ArgumentParser(prog="python -m slim_rl.backends.verl.launch")
+    parser.add_argument("config", type=Path)
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="of slim_rl's config, or verl's")
+    parser.add_argument("--dry-run", action="store_true", help="check everything and print the command")
+    options = parser.parse_args(arguments)
+    sections = set(Config.model_fields)
+    ours = [item for item in options.overrides if item.split("=")[0].split(".")[0] in sections]
+    try:
+        config = load_config(options.config, ours)
+        return train(config, [item for item in options.overrides if item not in ours], options.dry_run)
+    except SlimError as error:
+        print(f"verl: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,56 @@
+"""The policy as verl serves it: token ids to its server manager, sampled ids and logprobs back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from slim_rl.policies.base import PolicyFailure, Sampled
+
+
+class ServerPolicy:
+    """Samples turns of one dialogue from verl's `LLMServerClient` (SGLang or vLLM behind it).
+
+    Attributes:
+        seconds: time spent sampling.
+        preempted: how often the engine put a request off; -1 if it does not say.
+        versions: the weights' steps that the turns were sampled from.
+    """
+
+    def __init__(
+        self, server: Any, sampling_params: Mapping[str, Any], stop_ids: Sequence[int], identity: Mapping[str, Any]
+    ) -> None:
+        self.server, self.stop_ids, self.identity = server, list(stop_ids), dict(identity)
+        self.params = {**sampling_params, "logprobs": True, "stop_token_ids": self.stop_ids}
+        self.seconds, self.preempted = 0.0, -1
+        self.versions: list[int] = []
+
+    async def sample(self, input_ids: list[int], max_tokens: int, key: str) -> Sampled:
+        began = time.monotonic()
+        try:
+            output = await self.server.generate(
+                request_id=key, prompt_ids=list(input_ids), sampling_params={**self.params, "max_tokens": max_tokens}
+            )
+        except (
+            Exception
+        ) as error:  # whatever a remote engine dies of; an exception out of a session fails its whole group
+            raise PolicyFailure(f"verl's server failed: {type(error).__name__}: {error}") from error
+        finally:
+            self.seconds += time.monotonic() - began
+        if output.num_preempted is not None:
+            self.preempted = max(self.preempted, 0) + output.num_preempted
+        fields = output.extra_fields
+        self.versions += [
+            fields[key] for key in ("min_global_steps", "max_global_steps") if fields.get(key) is not None
+        ]
+        ids = list(output.token_ids)
+        if output.stop_reason == "aborted":
+            return Sampled(ids, list(output.log_probs or []), "abort")
+        if output.log_probs is None:
+            raise PolicyFailure(
+                "verl's server gave no logprobs; set actor_rollout_ref.rollout.calculate_log_probs=true."
+            )
+        # verl says "completed" for a turn that was cut, too.
+        cut = len(ids) >= max_tokens and ids[-1] not in self.stop_ids
+        return Sampled(ids, list(output.log_probs), "length" if cut else "stop")

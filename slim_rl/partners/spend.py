@@ -1,0 +1,123 @@
+"""Money: what calls cost, a run's counters, its budget, and an estimate before it starts.
+
+A budget stops calls, it does not cut them off: it can be overshot by what is in flight when it is reached, at most `concurrency`
+times the price of one call (about 0.4 cents for GPT-4.1 on an 8×8 game).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from slim_rl.config import OpenAIConfig, Price
+from slim_rl.errors import ConfigError
+from slim_rl.partners.base import Usage
+
+# An 8×8 game, in tokens: the rules and the table, what one turn adds, what one reply takes (measured with o200k_base).
+OPENING_TOKENS, TURN_TOKENS, REPLY_TOKENS = 1500, 45, 40
+
+
+def price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
+    """The price of `model`: the longest name in the table that it begins with. None if there is none."""
+    names = [name for name in prices if model.startswith(name)]
+    return prices[max(names, key=len)] if names else None
+
+
+def cost_usd(price: Price | None, input_tokens: int, cached_tokens: int, output_tokens: int) -> float:
+    """US dollars; cached tokens are part of the input ones. 0.0 where no price is known."""
+    if price is None:
+        return 0.0
+    fresh = input_tokens - cached_tokens
+    return (fresh * price.input + cached_tokens * price.cached + output_tokens * price.output) / 1e6
+
+
+def add(one: Usage, other: Usage) -> Usage:
+    """The sum of two usages; the later model's name stands."""
+    sums = {name: value + getattr(other, name) for name, value in asdict(one).items() if name != "model"}
+    return Usage(**sums, model=other.model or one.model)
+
+
+@dataclass
+class Spend:
+    """What the calls of a run have taken so far, and how much they may.
+
+    Attributes:
+        total: the sum over all calls; add to it what an interrupted run had spent before (`spent_before`).
+        budget_usd: None for no limit.
+        reserve: share of the budget that only games under way may use.
+    """
+
+    budget_usd: float | None = None
+    reserve: float = 0.0
+    total: Usage = field(default_factory=Usage)
+    spent_before: float = 0.0
+
+    def add(self, usage: Usage) -> None:
+        self.total = add(self.total, usage)
+
+    def refusal(self, opening: bool) -> str | None:
+        """Why the next call may not be made, or None. `opening`: it is the first of its game."""
+        if self.budget_usd is None:
+            return None
+        spent = self.spent_before + self.total.cost_usd
+        if spent >= self.budget_usd:
+            return f"The partner's budget of ${self.budget_usd:.2f} is spent (${spent:.4f}); raise partner.openai.budget_usd."
+        if opening and spent >= self.budget_usd * (1 - self.reserve):
+            return (
+                f"${spent:.4f} of the partner's budget of ${self.budget_usd:.2f} is spent; the rest is kept for games under "
+                "way. Raise partner.openai.budget_usd to play more."
+            )
+        return None
+
+
+def estimate_cost(
+    config: OpenAIConfig,
+    num_dialogues: int,
+    partner_turns: float = 5.0,
+    opening_tokens: int = OPENING_TOKENS,
+    turn_tokens: int = TURN_TOKENS,
+    reply_tokens: int = REPLY_TOKENS,
+) -> dict[str, Any]:
+    """What a run will take, before it starts.
+
+    Args:
+        num_dialogues: games to be played.
+        partner_turns: the partner's turns a game.
+        opening_tokens: system prompt and table.
+        turn_tokens: what each turn adds to the dialogue.
+        reply_tokens: the partner's own words.
+
+    Returns:
+        ``calls``, ``input_tokens``, ``cached_tokens``, ``output_tokens``, ``usd`` (None without a price), ``usd_uncached`` (if the
+        provider caches nothing) and ``usd_per_dialogue``. Cached: every call but a game's first finds what the one before sent,
+        where that is at least 1,024 tokens (OpenAI's least).
+    """
+    price = price_of(config.model, config.prices)
+    calls = num_dialogues * partner_turns
+    # Call k (from 0) reads the opening, the k exchanges before it, and the words it answers.
+    sizes = opening_tokens + turn_tokens + (partner_turns - 1) / 2 * (turn_tokens + reply_tokens)
+    input_tokens = calls * sizes
+    cached_each = opening_tokens if opening_tokens >= 1024 else 0
+    cached_tokens = num_dialogues * max(0.0, partner_turns - 1) * cached_each
+    output_tokens = calls * reply_tokens
+    counts = [round(value) for value in (input_tokens, cached_tokens, output_tokens)]
+    usd = cost_usd(price, *counts) if price else None
+    return {
+        "model": config.model,
+        "calls": round(calls),
+        "input_tokens": counts[0],
+        "cached_tokens": counts[1],
+        "output_tokens": counts[2],
+        "usd": usd,
+        "usd_uncached": cost_usd(price, counts[0], 0, counts[2]) if price else None,
+        "usd_per_dialogue": usd / num_dialogues if usd is not None and num_dialogues else None,
+    }
+
+
+def check_budget(config: OpenAIConfig) -> None:
+    """Raises ConfigError for a budget that cannot be kept, since nobody knows the model's price."""
+    if config.budget_usd is not None and price_of(config.model, config.prices) is None:
+        raise ConfigError(
+            f"partner.openai.budget_usd is set, but partner.openai.prices has no entry for {config.model!r}: add its price."
+        )

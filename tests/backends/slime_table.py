@@ -1,0 +1,176 @@
+"""What the tests of the slime hook share: slime's arguments and samples as its rollout code hands them over, and a model that
+plays by a script of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import random
+import re
+from argparse import Namespace
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+from slim_rl.config import GameConfig
+from slim_rl.dialogue.chat import Chat
+from slim_rl.game.env import MatchingEnv
+from slim_rl.game.generate import generate_games
+from slim_rl.game.roster import Roster
+from tests.fakes.sglang_server import SGLangServer
+from tests.fakes.slime_contract import import_slime
+
+REAL = import_slime()
+
+from slime.rollout import sglang_rollout  # noqa: E402
+from slime.utils import http_utils  # noqa: E402
+from slime.utils.misc import SingletonMeta  # noqa: E402
+from slime.utils.types import Sample  # noqa: E402
+
+GAMES = list(generate_games(12, GameConfig(n=4), seed=3))
+
+
+class Talker:
+    """A model that asks `questions` times and then proposes, anew each time it is turned down."""
+
+    def __init__(self, tokenizer: Any, questions: int = 3, n: int = 4) -> None:
+        self.chat, self.questions, self.roster = Chat(tokenizer), questions, Roster.default(n)
+
+    def __call__(self, ids: list[int], rng: random.Random) -> list[int]:
+        return self.chat.said_ids(self.text(ids, rng))
+
+    def text(self, ids: list[int], rng: random.Random) -> str:
+        turns = (ids.count(self.chat.end_id) - 2) // 2
+        heard = self.chat.tokenizer.decode(ids[-200:])
+        if re.search(r"\[accept\] or \[reject\]", heard.rpartition("<|im_start|>user")[2]):
+            return "[accept]"
+        if turns < self.questions:
+            reviewer, paper = rng.choice(self.roster.reviewers), rng.choice(self.roster.short_papers)
+            return f"[message] What is {reviewer} on {paper}?"
+        order = rng.sample(self.roster.reviewers, self.roster.n)
+        lines = [f"{paper}: {reviewer}" for paper, reviewer in zip(self.roster.short_papers, order, strict=True)]
+        return "\n".join(["[propose]", *lines])
+
+
+def make_args(tokenizer_dir: Path, port: int, tmp_path: Path, slim_rl: dict[str, Any] | None = None, **more: Any) -> Namespace:
+    """slime's arguments as far as rollouts read them."""
+    config: dict[str, Any] = {
+        "name": "test",
+        "game": {"n": 4, "max_turns": 12},
+        "partner": {"kind": "shy", "accept_fraction": 0.0},
+        "limits": {"turn_tokens": 200},
+        "log": {"dir": str(tmp_path / "logs")},
+        "slime": {"engine_patience": 2.0},
+    }
+    for key, value in (slim_rl or {}).items():
+        config[key] = {**config[key], **value} if isinstance(value, dict) and key in config else value
+    values: dict[str, Any] = {
+        "hf_checkpoint": str(tokenizer_dir),
+        "slim_rl": config,
+        "sglang_router_ip": "127.0.0.1",
+        "sglang_router_port": port,
+        "router_policy": "consistent_hashing",
+        "sglang_server_concurrency": 64,
+        "sglang_dp_size": 1,
+        "rollout_num_gpus": 1,
+        "rollout_num_gpus_per_engine": 1,
+        "use_distributed_post": False,
+        "rollout_seed": 42,
+        "rollout_batch_size": 2,
+        "n_samples_per_prompt": 4,
+        "rollout_temperature": 1.0,
+        "rollout_top_p": 1.0,
+        "rollout_top_k": -1,
+        "rollout_max_response_len": 4000,
+        "rollout_max_context_len": 8000,
+        "rollout_stop": None,
+        "rollout_stop_token_ids": None,
+        "rollout_skip_special_tokens": False,
+        "partial_rollout": False,
+        "use_rollout_routing_replay": False,
+        "reward_key": None,
+        "advantage_estimator": "grpo",
+        "rewards_normalization": True,
+        "grpo_std_normalization": True,
+        "wandb_always_use_train_step": False,
+        "use_wandb": False,
+        "use_tensorboard": False,
+        "num_layers": 2,
+        "moe_router_topk": 2,
+        **more,
+    }
+    return Namespace(**values)
+
+
+def make_group(size: int = 4, game: int = 0, first: int = 0) -> list[Sample]:
+    """A group as slime's data source gives it out."""
+    env = MatchingEnv()
+    env.reset(GAMES[game])
+    metadata = {"game_state": GAMES[game].to_dict(), "game_id": f"g{game}", "seat": 0}
+    return [
+        Sample(
+            group_index=game,
+            index=first + number,
+            prompt=env.prompt(0),
+            metadata=copy.deepcopy(metadata),
+            session_id=f"session-{first + number}",
+        )
+        for number in range(size)
+    ]
+
+
+def sampling_params(args: Namespace, **more: Any) -> dict[str, Any]:
+    """What slime hands to every `generate` of a rollout."""
+    if args.rollout_top_p != 1.0:
+        more.setdefault("custom_params", {"return_top_p_token_ids": True})
+    return {
+        "temperature": args.rollout_temperature,
+        "top_p": args.rollout_top_p,
+        "top_k": args.rollout_top_k,
+        "max_new_tokens": args.rollout_max_response_len,
+        "stop": None,
+        "stop_token_ids": None,
+        "skip_special_tokens": False,
+        "no_stop_trim": True,
+        "spaces_between_special_tokens": False,
+        **more,
+    }
+
+
+def run(args: Namespace, work: Coroutine[Any, Any, Any]) -> Any:
+    """Runs `work` on an event loop of its own, with slime's process-wide state as at its start."""
+    SingletonMeta._instances.clear()
+    http_utils.__dict__["_http_client"] = None
+    _reset_client()
+    http_utils.init_http_client(args)
+    return asyncio.run(work)
+
+
+def _reset_client() -> None:
+    import tests.fakes.slime_contract as contract
+
+    contract._client = None
+
+
+def state(args: Namespace) -> Any:
+    return sglang_rollout.GenerateState(args)
+
+
+def serve(tokenizer: Any, **settings: Any) -> SGLangServer:
+    questions = settings.pop("questions", 3)
+    return SGLangServer(Talker(tokenizer, questions), **settings)
+
+
+def check_invariant(sample: Sample, masked_turns: bool = False) -> None:
+    """The token invariant, on a sample that is ready for training. `masked_turns`: turns of old weights may be masked."""
+    length = sample.response_length
+    assert len(sample.loss_mask) == len(sample.rollout_log_probs) == length > 0
+    assert len(sample.tokens) > length
+    for logprob, mask in zip(sample.rollout_log_probs, sample.loss_mask, strict=True):
+        assert mask or logprob == 0.0 or masked_turns
+
+
+def sampled_ids(server: SGLangServer, key: str) -> list[dict[str, Any]]:
+    """The requests of one dialogue, in order."""
+    return [request for request in server.requests if request["key"] == key]

@@ -1,0 +1,286 @@
+"""GRPO through the real TRL: gradients at policy tokens only, failed dialogues without a say, resumption to the bit."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("trl")
+import torch  # noqa: E402
+
+from slim_rl.backends import local  # noqa: E402
+from slim_rl.backends.callbacks import last_whole_checkpoint  # noqa: E402
+from slim_rl.backends.trl import Rollouts, grpo_arguments, loss_mask, make_trainer, shuffled  # noqa: E402
+from slim_rl.config import Config, parse_config  # noqa: E402
+from slim_rl.dialogue.chat import Chat  # noqa: E402
+from slim_rl.dialogue.record import Dialogue, StopReason  # noqa: E402
+from slim_rl.errors import ConfigError, SlimError  # noqa: E402
+from slim_rl.games import GameSource  # noqa: E402
+from slim_rl.partners import make_partner  # noqa: E402
+from slim_rl.partners.base import PartnerFailure, Reply  # noqa: E402
+from slim_rl.policies.transformers import TransformersPolicy, load_model  # noqa: E402
+from slim_rl.questions.log import DialogueLog, read_log  # noqa: E402
+from slim_rl.warmstart.train import warmstart  # noqa: E402
+
+TINY = {
+    "seed": 1,
+    "game": {"n": 2, "scales": False, "max_turns": 6, "max_errors": 2, "rules": "none", "hardness": 1.1},
+    "data": {"num_train": 40, "num_eval": 6},
+    "partner": {"kind": "shy", "accept_fraction": 0.0},
+    "limits": {"turn_tokens": 24, "dialogue_tokens": 120},
+    "train": {
+        "steps": 4,
+        "games_per_step": 2,
+        "group_size": 4,
+        "micro_batch": 4,
+        "learning_rate": 1e-3,
+        "save_every": 2,
+        "eval_games": 4,
+    },
+    "warmstart": {"games": 300, "epochs": 5, "batch_size": 16, "learning_rate": 0.01, "hidden_size": 64, "layers": 1},
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A games folder and a tiny warm-started model, made once."""
+    folder = tmp_path_factory.mktemp("trl")
+    warmstart(make_config(folder, "warm"), folder / "model")
+    return folder
+
+
+def make_config(folder: Path, name: str, *overrides: str) -> Config:
+    data = json.loads(json.dumps(TINY))
+    data["data"] |= {"train": str(folder / "train.jsonl"), "eval": str(folder / "eval.jsonl")}
+    data |= {"name": name, "output_dir": str(folder / "runs"), "log": {"dir": str(folder / "logs")}}
+    data["policy"] = {"model": str(folder / "model")}
+    return parse_config(data, overrides)
+
+
+def make_rollouts(config: Config, folder: Path, partner: Any = None) -> tuple[Any, Rollouts]:
+    model, tokenizer = load_model(config.policy)
+    chat = Chat(tokenizer)
+    policy = TransformersPolicy(model, chat.stop_ids, pad_id=tokenizer.pad_token_id)
+    log = DialogueLog(folder / f"{config.name}.jsonl")
+    games = GameSource(config, "train")
+    rollouts = Rollouts(config, games, chat, policy, partner or make_partner(config.partner), log)
+    return make_trainer(config, model, tokenizer, rollouts, folder / config.name), rollouts
+
+
+class Unreliable:
+    """A shy partner whose every third dialogue fails."""
+
+    def __init__(self, config: Config) -> None:
+        self.partner = make_partner(config.partner)
+        self.identity = self.partner.identity
+
+    async def reply(self, view: Any) -> Reply:
+        if view.seed % 3 == 0:
+            raise PartnerFailure("down")
+        return await self.partner.reply(view)
+
+
+def batch(trainer: Any) -> dict[str, Any]:
+    """The step's dialogues as TRL makes a batch of them."""
+    trainer.model.train()
+    trainer.current_gradient_accumulation_steps = trainer.args.gradient_accumulation_steps
+    rows = next(iter(trainer.get_train_dataloader()))
+    return trainer._generate_and_score_completions(rows)
+
+
+def test_gradient_at_partner_tokens_is_exactly_zero_and_would_not_be_without_the_mask(folder) -> None:
+    trainer, _ = make_rollouts(make_config(folder, "gradient"), folder)
+    inputs = batch(trainer)
+    inputs["advantages"] = torch.linspace(-1, 1, len(inputs["advantages"]))
+    partner = (inputs["completion_mask"] * (1 - inputs["tool_mask"])).bool()
+    assert partner.any() and inputs["tool_mask"].any()
+
+    def gradient(inputs: dict[str, Any]) -> torch.Tensor:
+        kept: list[torch.Tensor] = []
+        compute = trainer._get_per_token_logps_and_entropies
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            logps, *rest = compute(*args, **kwargs)
+            logps.retain_grad()
+            kept.append(logps)
+            return (logps, *rest)
+
+        trainer._get_per_token_logps_and_entropies = watched
+        try:
+            trainer._compute_loss(trainer.model, inputs).backward()
+        finally:
+            trainer._get_per_token_logps_and_entropies = compute
+        assert kept[0].grad is not None
+        return kept[0].grad
+
+    masked = gradient(inputs)
+    assert torch.all(masked[partner] == 0.0)
+    assert torch.all(masked[inputs["tool_mask"].bool() & inputs["completion_mask"].bool()] != 0.0)
+    unmasked = gradient({key: value for key, value in inputs.items() if key != "tool_mask"})
+    assert torch.any(unmasked[partner] != 0.0)
+
+
+def test_trl_gets_the_dialogues_own_tokens(folder) -> None:
+    trainer, rollouts = make_rollouts(make_config(folder, "tokens"), folder)
+    names = rollouts.games.names(0)[:2]
+    output = rollouts([name for name in names for _ in range(4)], trainer)
+    lines = list(read_log(folder / "tokens.jsonl"))
+    assert len(lines) == len(output["completion_ids"]) == 8
+    for i, line in enumerate(lines):
+        response = output["completion_ids"][i]
+        assert len(response) == len(output["env_mask"][i]) == len(output["logprobs"][i])
+        spans = [turn.span for turn in line.turns if turn.span]
+        assert sum(output["env_mask"][i]) == sum(end - start for start, end in spans)
+        assert all(output["env_mask"][i][start:end] == [1] * (end - start) for start, end in spans)
+        assert output["game_reward"][i] == line.reward
+    assert [line.game_id for line in lines] == [name.split("/")[0] for name in names for _ in range(4)]
+
+
+def test_failed_dialogues_have_no_say_and_are_counted(folder) -> None:
+    config = make_config(folder, "faults", "train.games_per_step=6", "train.stop_failures=1.0")
+    trainer, rollouts = make_rollouts(config, folder, Unreliable(config))
+    inputs = batch(trainer)
+    failed = [line.reward is None for line in read_log(folder / "faults.jsonl")]
+    assert 0 < sum(failed) < len(failed)
+    assert rollouts.metrics["failed"] == pytest.approx(sum(failed) / len(failed))
+    advantages, mask = inputs["advantages"], inputs["tool_mask"] * inputs["completion_mask"]
+    for row, bad in enumerate(failed):
+        if bad:
+            assert advantages[row] == 0.0 and mask[row].sum() == 0
+    rewards = [line.reward for line in read_log(folder / "faults.jsonl")]
+    for start in range(0, len(rewards), 4):
+        group = [r for r in rewards[start : start + 4] if r is not None]
+        for row in range(start, start + 4):
+            if not failed[row] and len(group) > 1 and len(set(group)) > 1:
+                mean, std = sum(group) / len(group), torch.tensor(group).std().item()
+                assert advantages[row].item() == pytest.approx((rewards[row] - mean) / (std + 1e-4), abs=1e-4)
+
+
+def test_too_many_failures_stop_the_run_with_the_reason(folder) -> None:
+    class Down(Unreliable):
+        async def reply(self, view: Any) -> Reply:
+            raise PartnerFailure("the endpoint is down")
+
+    config = make_config(folder, "down")
+    trainer, rollouts = make_rollouts(config, folder, Down(config))
+    with pytest.raises(SlimError, match="the endpoint is down"):
+        rollouts([name for name in rollouts.games.names(0)[:2] for _ in range(4)], trainer)
+
+
+def test_a_failed_dialogue_teaches_nothing() -> None:
+    dialogue = Dialogue("d", "g", 0, 0, {}, {}, {}, response_ids=[1, 2], loss_mask=[1, 0], logprobs=[-1.0, 0.0])
+    dialogue.stop_reason = StopReason.AGREED
+    assert loss_mask(dialogue) == [1, 0]
+    dialogue.stop_reason = StopReason.PARTNER_FAILED
+    assert loss_mask(dialogue) == [0, 0]
+    dialogue.response_ids = []
+    assert loss_mask(dialogue) == [0]
+
+
+def test_shuffling_keeps_each_groups_rewards_and_leaves_failures_alone() -> None:
+    rewards = [0.1, 0.2, None, 0.4, 0.5, 0.6, 0.7, 0.8]
+    groups = ["a"] * 4 + ["b"] * 4
+    for seed in range(20):
+        result = shuffled(rewards, groups, seed)
+        assert result[2] is None
+        assert sorted(r for r in result[:4] if r is not None) == [0.1, 0.2, 0.4]
+        assert sorted(result[4:]) == rewards[4:]
+    assert any(shuffled(rewards, groups, seed) != rewards for seed in range(5))
+
+
+def test_a_run_trains_logs_and_can_be_interrupted_at_any_step(folder, monkeypatch) -> None:
+    whole = local.train(make_config(folder, "whole"))
+    broken = make_config(folder, "broken")
+
+    class Interrupted(Exception):
+        pass
+
+    play = Rollouts.__call__
+
+    def breaks_at_step_3(self: Rollouts, prompts: Any, trainer: Any) -> Any:
+        if trainer.state.global_step == 3 and self.config.name == "broken":
+            raise Interrupted
+        return play(self, prompts, trainer)
+
+    monkeypatch.setattr(Rollouts, "__call__", breaks_at_step_3)
+    with pytest.raises(Interrupted):
+        local.train(broken)
+    monkeypatch.setattr(Rollouts, "__call__", play)
+    checkpoints = folder / "runs" / "broken" / "checkpoints"
+    (checkpoints / "checkpoint-3").mkdir()  # torn: written by nobody to its end
+    assert last_whole_checkpoint(checkpoints).name == "checkpoint-2"
+    resumed = local.train(broken)
+
+    def weights(result: local.Result) -> dict[str, torch.Tensor]:
+        from safetensors.torch import load_file
+
+        return load_file(result.run_dir / "model" / "model.safetensors")
+
+    started = load_model(make_config(folder, "whole").policy)[0].state_dict()
+    straight, again = weights(whole), weights(resumed)
+    assert straight.keys() == again.keys()
+    assert all(torch.equal(straight[name], again[name]) for name in straight)
+    assert any(not torch.equal(straight[name].float(), started[name]) for name in straight)
+
+    def lines(result: local.Result) -> list[tuple[Any, ...]]:
+        keep = ("step", "game_id", "reward", "stop_reason")
+        return [tuple(getattr(line, key) for key in keep) for line in read_log(result.log_dir / "train.jsonl")]
+
+    assert len(lines(whole)) == 4 * 8
+    assert lines(whole) == lines(resumed)
+    assert len(whole.before) == len(whole.after) == 4
+    metrics = [json.loads(line) for line in (resumed.run_dir / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in metrics] == [1, 2, 3, 4]
+    assert {"reward", "questions", "valid_proposals", "agreed", "entropy", "tokens_per_second"} <= metrics[0].keys()
+
+
+def test_another_configuration_under_the_same_name_is_refused(folder) -> None:
+    local._claim(folder / "claimed" / "config.yaml", make_config(folder, "claimed"))
+    local._claim(folder / "claimed" / "config.yaml", make_config(folder, "claimed", "train.steps=9"))
+    with pytest.raises(ConfigError, match=r"partner\.kind"):
+        local._claim(folder / "claimed" / "config.yaml", make_config(folder, "claimed", "partner.kind=mute"))
+
+
+def test_selfplay_gives_two_rows_a_game_with_one_reward(folder) -> None:
+    trainer, rollouts = make_rollouts(make_config(folder, "selfplay", "partner.kind=self"), folder, partner=object())
+    names = rollouts.games.names(0, both_seats=True)[:2]
+    output = rollouts([name for name in names for _ in range(4)], trainer)
+    assert output["game_reward"][:4] == output["game_reward"][4:]
+    assert len(set(output["group"][:4])) == len(set(output["group"][4:])) == 1
+    assert output["group"][0] != output["group"][4]
+    assert output["prompt_ids"][0] != output["prompt_ids"][4]
+    assert all(sum(mask) > 0 for mask in output["env_mask"][:4])
+
+
+def test_lora_trains_adapters_and_saves_a_whole_model(folder) -> None:
+    result = local.train(make_config(folder, "lora", "train.lora={r: 2, alpha: 4}", "train.steps=2"))
+    model, _ = load_model(make_config(folder, "lora").policy.model_copy(update={"model": str(result.run_dir / "model")}))
+    assert not any("lora" in name for name in model.state_dict())
+
+
+def test_a_batch_that_does_not_divide_is_refused(folder) -> None:
+    with pytest.raises(SlimError, match="micro_batch"):
+        grpo_arguments(make_config(folder, "uneven", "train.micro_batch=3"), folder)
+
+
+def test_frozen_policy_does_not_move(folder) -> None:
+    config = make_config(folder, "frozen", "train.frozen=true", "train.steps=1")
+    result = local.train(config)
+    before, after = (
+        load_model(config.policy.model_copy(update={"model": str(path)}))[0].state_dict()
+        for path in (folder / "model", result.run_dir / "model")
+    )
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_async_loop_is_left_clean(folder) -> None:
+    trainer, rollouts = make_rollouts(make_config(folder, "loops"), folder)
+    names = [rollouts.games.names(0)[0]] * 4
+    rollouts(names, trainer)
+    rollouts(names, trainer)  # a second event loop on the same policy and partner
+    with pytest.raises(RuntimeError):
+        asyncio.get_running_loop()

@@ -1,0 +1,302 @@
+"""An OpenAI-compatible chat-completions server on loopback that can misbehave in every way a real one does.
+
+It checks requests as the real API does (shape, key, model) and answers in its format, usage and cached tokens included. What the
+next requests meet is a script of `Step`s; after it, faults are drawn at `fault_rate`. Each draw depends on the seed, the request
+and how often it came alone, not on the order of arrival.
+
+    async with OpenAIServer(script=[Step("status", status=429, retry_after=0.1)]) as server:
+        ... server.url ...
+
+In a process of its own: ``python -m tests.fakes.openai_server --fault-rate 0.2``; it prints its URL, and serves its tallies at /tally.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import json
+import math
+import random
+import re
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+# Faults that are drawn: kind of Step -> share among them.
+FAULTS = ("429", "500", "503", "cut", "cut_midway", "junk", "html", "empty", "hang")
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one request meets.
+
+    Attributes:
+        kind: ``answer``, ``status`` (an error response), ``cut`` (the connection is reset), ``cut_midway`` (in the middle of the
+            body), ``junk`` (200 with a body that is no JSON), ``html``, ``empty`` (no choices), or ``hang`` (no answer ever).
+        seconds: waits so long first.
+        text: what to answer; None: what the server's `answer` says.
+        status, code, message: of an error response; ``{authorization}`` in the message is what the client sent.
+        retry_after: its Retry-After header, as it is sent.
+        finish_reason: of an answer.
+    """
+
+    kind: str = "answer"
+    seconds: float = 0.0
+    text: str | None = None
+    status: int = 500
+    code: str | None = None
+    message: str = "The server had an error while processing your request."
+    retry_after: float | str | None = None
+    finish_reason: str = "stop"
+
+
+def shy_answer(body: dict[str, Any]) -> str:
+    """A partner that keeps to the rules: looks the asked pair up in the table it was sent, and accepts proposals."""
+    messages = body["messages"]
+    last = messages[-1]["content"].split("\n\n")[-1]
+    if last.lstrip().startswith("[propose]"):
+        return "[accept]"
+    table = {}
+    for line in messages[1]["content"].splitlines():
+        reviewer, _, cells = line.partition(": ")
+        for paper, value in re.findall(r"([^,\s]+) (\d+|\?)", cells):
+            table[reviewer, paper] = value.replace("?", "no score")
+    asked = [(r, p) for r, p in table if r.split()[0].lower() in last.lower() and p.lower() in last.lower()]
+    if "?" in last and asked:
+        return "[message] " + " ".join(f"{r} on {p}: {table[r, p]}." for r, p in asked)
+    return "[message] Hard to say. You can ask me about one reviewer on one paper."
+
+
+@dataclass
+class OpenAIServer:
+    """See the module's docstring.
+
+    Attributes:
+        answer: request body -> reply text, for requests whose step gives none.
+        model: the one model it serves, and the snapshot it names.
+        key: the bearer token it wants; None: none.
+        latency: median seconds of an answer, drawn log-normally with `spread`.
+        requests: the bodies of all requests, if `keep`.
+        busiest: most requests at once.
+    """
+
+    answer: Callable[[dict[str, Any]], str] = shy_answer
+    script: Iterable[Step] = ()
+    model: str = "gpt-4.1-2025-04-14"
+    key: str | None = None
+    fault_rate: float = 0.0
+    faults: tuple[str, ...] = FAULTS
+    retry_after: float = 0.5
+    latency: float = 0.0
+    spread: float = 0.5
+    seed: int = 0
+    keep: bool = True
+    down: bool = False
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
+    busiest: int = 0
+    url: str = ""
+
+    def __post_init__(self) -> None:
+        self.script = deque(self.script)
+        self._now = 0
+        self._tries: Counter[str] = Counter()
+        self._seen: set[int] = set()
+        self.tally: dict[str, dict[str, Any]] = {}
+
+    async def __aenter__(self) -> OpenAIServer:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: Any) -> None:
+        await self._runner.cleanup()
+
+    async def start(self, port: int = 0) -> None:
+        app = web.Application(client_max_size=2**24)
+        app.router.add_post("/v1/chat/completions", self._completions)
+        app.router.add_get("/v1/models", self._models)
+        app.router.add_get("/tally", self._tally)
+        self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", port, backlog=1024)
+        await site.start()
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}/v1"
+
+    async def _models(self, request: web.Request) -> web.Response:
+        return web.json_response({"object": "list", "data": [{"id": self.model, "object": "model"}]})
+
+    async def _tally(self, request: web.Request) -> web.Response:
+        return web.json_response({"busiest": self.busiest, "games": self.tally})
+
+    async def _completions(self, request: web.Request) -> web.StreamResponse:
+        self._now += 1
+        self.busiest = max(self.busiest, self._now)
+        try:
+            return await self._serve(request)
+        finally:
+            self._now -= 1
+
+    async def _serve(self, request: web.Request) -> web.StreamResponse:
+        if self.down:
+            return self._reset(request)
+        raw = await request.read()
+        if self.keep:
+            self.headers.append(dict(request.headers))
+            self.times.append(time.monotonic())
+        try:
+            body = json.loads(raw)
+        except ValueError:
+            return _error(400, "We could not parse the JSON body of your request.", code=None)
+        wrong = self._refusal(request, body)
+        if wrong is not None:
+            return wrong
+        if self.keep:
+            self.requests.append(body)
+        script = self.script
+        step = script.popleft() if isinstance(script, deque) and script else self._draw(raw)
+        self._record(str(body.get("seed")), step)
+        if step.seconds:
+            await asyncio.sleep(step.seconds)
+        return await self._act(request, body, step)
+
+    def _refusal(self, request: web.Request, body: Any) -> web.Response | None:
+        bearer = request.headers.get("Authorization", "")
+        if self.key is not None and bearer != f"Bearer {self.key}":
+            # Some gateways repeat what they were given.
+            return _error(401, f"Incorrect API key provided: {bearer.removeprefix('Bearer ')}.", "invalid_api_key")
+        messages = body.get("messages") if isinstance(body, dict) else None
+        if not isinstance(messages, list) or not messages:
+            return _error(400, "Invalid type for 'messages': expected an array of objects.", "invalid_type", "messages")
+        for index, message in enumerate(messages):
+            if message.get("role") not in ("system", "user", "assistant") or not isinstance(
+                message.get("content"), str
+            ):
+                return _error(400, f"Invalid value for 'messages[{index}]'.", "invalid_value", f"messages[{index}]")
+        if body.get("model") != self.model:
+            return _error(404, f"The model `{body.get('model')}` does not exist.", "model_not_found")
+        return None
+
+    def _draw(self, raw: bytes) -> Step:
+        name = hashlib.sha256(raw).hexdigest()
+        self._tries[name] += 1
+        rng = random.Random(f"{self.seed} {name} {self._tries[name]}")
+        seconds = self.latency * math.exp(self.spread * rng.gauss(0, 1)) if self.latency else 0.0
+        if rng.random() >= self.fault_rate:
+            return Step(seconds=seconds)
+        kind = rng.choice(self.faults)
+        if kind == "429":
+            return Step(
+                "status", status=429, code="rate_limit_exceeded", message="Rate limit.", retry_after=self.retry_after
+            )
+        if kind.isdigit():
+            return Step("status", seconds=seconds, status=int(kind))
+        return Step(kind, seconds=0.0 if kind == "hang" else seconds)
+
+    def _record(self, game: str, step: Step) -> None:
+        """What the client is bound to wait for in this game, and what it meets."""
+        tally = self.tally.setdefault(game, {"seconds": 0.0, "retry_after": 0.0})
+        kind = str(step.status) if step.kind == "status" else step.kind
+        tally["seconds"] += step.seconds
+        tally["retry_after"] += float(step.retry_after or 0.0) if not isinstance(step.retry_after, str) else 0.0
+        tally[kind] = tally.get(kind, 0) + 1
+
+    async def _act(self, request: web.Request, body: dict[str, Any], step: Step) -> web.StreamResponse:
+        match step.kind:
+            case "answer":
+                text = step.text if step.text is not None else self.answer(body)
+                return web.json_response(self._completion(body, text, step.finish_reason))
+            case "status":
+                authorization = request.headers.get("Authorization", "")
+                error = _error(step.status, step.message.format(authorization=authorization), step.code)
+                if step.retry_after is not None:
+                    error.headers["Retry-After"] = str(step.retry_after)
+                return error
+            case "cut":
+                return self._reset(request)
+            case "cut_midway":
+                whole = json.dumps(self._completion(body, "[message] cut", "stop")).encode()
+                response = web.StreamResponse(
+                    headers={"Content-Type": "application/json", "Content-Length": str(len(whole))}
+                )
+                await response.prepare(request)
+                await response.write(whole[: len(whole) // 2])
+                return self._reset(request)
+            case "junk":
+                return web.Response(body=b'{"id": "chatcmpl-1", "choices": [{"mess', content_type="application/json")
+            case "html":
+                return web.Response(text="<html><body>Bad gateway</body></html>", content_type="text/html")
+            case "empty":
+                return web.json_response(self._completion(body, "", "stop") | {"choices": []})
+            case "hang":
+                await asyncio.sleep(3600)
+        raise ValueError(step.kind)
+
+    def _reset(self, request: web.Request) -> web.Response:
+        if request.transport is not None:
+            request.transport.abort()
+        return web.Response()
+
+    def _completion(self, body: dict[str, Any], text: str, finish_reason: str) -> dict[str, Any]:
+        read, cached = self._prompt_tokens(body["messages"])
+        written = len(text) // 4 + 1
+        return {
+            "id": f"chatcmpl-{len(self._seen)}",
+            "object": "chat.completion",
+            "created": int(time.time()),
+            "model": self.model,
+            "choices": [
+                {
+                    "index": 0,
+                    "message": {"role": "assistant", "content": text},
+                    "logprobs": None,
+                    "finish_reason": finish_reason,
+                }
+            ],
+            "usage": {
+                "prompt_tokens": read,
+                "completion_tokens": written,
+                "total_tokens": read + written,
+                "prompt_tokens_details": {"cached_tokens": cached, "audio_tokens": 0},
+            },
+        }
+
+    def _prompt_tokens(self, messages: list[dict[str, str]]) -> tuple[int, int]:
+        """(prompt tokens, those in the longest beginning seen before): four characters a token, cached by 128 from 1,024 on."""
+        total = cached = 0
+        prefix: tuple[str, ...] = ()
+        for message in messages:
+            prefix = (*prefix, message["role"], message["content"])
+            total += len(message["content"]) // 4 + 4
+            if hash(prefix) in self._seen:
+                cached = total
+            self._seen.add(hash(prefix))
+        return total, cached // 128 * 128 if cached >= 1024 else 0
+
+
+def _error(status: int, message: str, code: str | None = None, param: str | None = None) -> web.Response:
+    kind = "invalid_request_error" if status < 429 else "server_error"
+    return web.json_response({"error": {"message": message, "type": kind, "param": param, "code": code}}, status=status)
+
+
+async def _main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--port", type=int, default=0)
+    for name in ("fault-rate", "latency", "spread", "retry-after"):
+        parser.add_argument(f"--{name}", type=float, default=getattr(OpenAIServer, name.replace("-", "_")))
+    parser.add_argument("--seed", type=int, default=0)
+    given = vars(parser.parse_args())
+    port = given.pop("port")
+    server = OpenAIServer(**given, keep=False)
+    await server.start(port)
+    print(server.url, flush=True)
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(_main())

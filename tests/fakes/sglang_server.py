@@ -1,0 +1,226 @@
+"""SGLang's `/generate` protocol on loopback, as far as a rollout meets it, with nothing random but what a seed decides.
+
+What a real server (0.5.15) does and a policy can trip over is done here too: limits on lengths answered with 400, a prefix cache
+that counts `cached_tokens`, abort of everything under way, weight updates that change `weight_version`, replay data for top-p
+sets and routed experts. Faults are drawn per request from its own input, so that they do not depend on the order of arrival.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import random
+import struct
+import threading
+import uuid
+import zlib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+from aiohttp import web
+
+Speak = Callable[[list[int], random.Random], list[int]]  # input ids -> the turn as token ids, its end token included
+
+KNOWN = frozenset(
+    "temperature top_p top_k min_p max_new_tokens min_new_tokens stop stop_token_ids skip_special_tokens no_stop_trim "
+    "spaces_between_special_tokens repetition_penalty custom_params sampling_seed n ignore_eos".split()
+)
+
+
+@dataclass
+class Faults:
+    """Shares of requests that go wrong. A request made again is drawn anew, unless `stubborn`."""
+
+    error: float = 0.0  # status 500
+    abort: float = 0.0  # finish reason abort, a part of the turn returned
+    length: float = 0.0  # cut at max_new_tokens, whatever would have been said
+    garbage: float = 0.0  # an answer that is no turn
+    stubborn: bool = False
+
+
+@dataclass
+class SGLangServer:
+    """Use as a context manager: it serves on a port of its own, in a thread of its own.
+
+    Args:
+        speak: what the model says.
+        delay: seconds a turn takes.
+        context_length: the longest input and output together.
+
+    Attributes:
+        requests: every `/generate` body, with its routing key.
+        aborts: calls of `/abort_request`.
+    """
+
+    speak: Speak
+    delay: float | Callable[[random.Random], float] = 0.0
+    context_length: int = 16384
+    faults: Faults = field(default_factory=Faults)
+    seed: int = 0
+    layers: int = 2
+    experts: int = 2
+    prefix_cache: bool = True
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    aborts: int = 0
+    weight_version: str = "0"
+
+    def __post_init__(self) -> None:
+        self._running: dict[str, asyncio.Event] = {}
+        self._tries: Counter[int] = Counter()
+        self._cached: dict[str, list[int]] = {}
+
+    # ------------------------------------------------------------------------------------------------------- lifecycle
+    def __enter__(self) -> SGLangServer:
+        ready = threading.Event()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._serve, args=(ready,), daemon=True)
+        self._thread.start()
+        ready.wait(10)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def _serve(self, ready: threading.Event) -> None:
+        asyncio.set_event_loop(self._loop)
+        runner = web.AppRunner(self._app(), access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
+        self._loop.run_until_complete(runner.setup())
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        self._loop.run_until_complete(site.start())
+        self.port: int = runner.addresses[0][1]
+        ready.set()
+        self._loop.run_forever()
+        self._loop.run_until_complete(runner.cleanup())
+        self._loop.close()
+
+    def _app(self) -> web.Application:
+        app = web.Application(client_max_size=1 << 28)
+        app.router.add_post("/generate", self._generate)
+        app.router.add_post("/abort_request", self._abort)
+        app.router.add_post("/update_weights_from_disk", self._update_weights)
+        app.router.add_get("/workers", self._workers)
+        app.router.add_get("/v1/loads", self._loads)
+        return app
+
+    # ------------------------------------------------------------------------------------------------------- endpoints
+    async def _generate(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        ids, params = body["input_ids"], body["sampling_params"]
+        self.requests.append({**body, "input_ids": list(ids), "key": request.headers.get("X-SMG-Routing-Key")})
+        most = params.get("max_new_tokens", 128)
+        if unknown := set(params) - KNOWN:
+            return web.json_response({"error": {"message": f"unexpected sampling parameters {sorted(unknown)}"}}, status=500)
+        if len(ids) + most > self.context_length or most < 1:
+            message = f"Requested {len(ids)} input and {most} new tokens of a context of {self.context_length}."
+            return web.json_response({"error": {"message": message}}, status=400)
+
+        name = zlib.crc32(struct.pack(f"{len(ids)}i", *ids))
+        tries = self._tries[name]
+        self._tries[name] += 1
+        drawn = params.get("sampling_seed")  # with a seed, the same input is continued alike every time
+        rng = random.Random(f"{self.seed}/{name}/{tries if drawn is None else f'seed {drawn}'}")
+        lot = random.Random(f"{self.seed}/{name}/{0 if self.faults.stubborn else tries}/fault").random()
+        faults = self.faults
+        if lot < faults.error:
+            return web.json_response({"error": {"message": "CUDA error"}}, status=500)
+        if lot < faults.error + faults.garbage:
+            return web.json_response({"detail": "what?"})
+        aborted = lot < faults.error + faults.garbage + faults.abort
+        cut = not aborted and lot < faults.error + faults.garbage + faults.abort + faults.length
+
+        said = self.speak(ids, rng)
+        if cut:
+            said = [token for token in said[:-1] or said for _ in range(most)]
+        finish: dict[str, Any] = {"type": "stop", "matched": said[-1] if said else None}
+        if len(said) > most:
+            said, finish = said[:most], {"type": "length", "length": most}
+        if await self._take_time(rng) or aborted:
+            said, finish = said[: len(said) // 2], {"type": "abort", "message": "Aborted"}
+        return web.json_response(self._answer(body, said, finish, rng))
+
+    async def _take_time(self, rng: random.Random) -> bool:
+        """Whether the turn was aborted meanwhile."""
+        delay = self.delay(rng) if callable(self.delay) else self.delay
+        if not delay:
+            return False
+        name, stop = uuid.uuid4().hex, asyncio.Event()
+        self._running[name] = stop
+        try:
+            await asyncio.wait_for(stop.wait(), delay)
+            return True
+        except asyncio.TimeoutError:
+            return False
+        finally:
+            del self._running[name]
+
+    def _answer(self, body: dict[str, Any], said: list[int], finish: dict[str, Any], rng: random.Random) -> dict[str, Any]:
+        ids = body["input_ids"]
+        logprobs = [-rng.random() * 3 for _ in said]
+        meta: dict[str, Any] = {
+            "id": uuid.uuid4().hex,
+            "finish_reason": finish,
+            "prompt_tokens": len(ids),
+            "completion_tokens": len(said),
+            "cached_tokens": self._cache(ids, said) if self.prefix_cache else 0,
+            "weight_version": self.weight_version,
+            "e2e_latency": 0.0,
+            "input_token_logprobs": [],
+            "output_token_logprobs": [[lp, token, None] for lp, token in zip(logprobs, said, strict=True)],
+        }
+        if (body["sampling_params"].get("custom_params") or {}).get("return_top_p_token_ids"):
+            sets = [[token, token + 1] for token in said]
+            meta["top_p_token_ids"] = _base64(token for kept in sets for token in kept)
+            meta["top_p_token_offsets"] = _base64(range(0, 2 * len(said) + 1, 2))
+        if body.get("return_routed_experts"):
+            rows = len(ids) + len(said) - 1
+            meta["routed_experts"] = _base64(expert for _ in range(rows * self.layers) for expert in range(self.experts))
+        return {"text": "".join(f"<{token}>" for token in said), "output_ids": said, "meta_info": meta}
+
+    def _cache(self, ids: list[int], said: list[int]) -> int:
+        """Tokens of the input that were seen before. One dialogue extends one entry, found by how it begins."""
+        begins = zlib.crc32(struct.pack(f"{len(ids[:64])}i", *ids[:64]))
+        entries = [entry for name, entry in self._cached.items() if name.startswith(f"{begins}/")]
+        shared = max((_shared(entry, ids) for entry in entries), default=0)
+        self._cached[f"{begins}/{len(self._cached)}"] = [*ids, *said]
+        return min(shared, len(ids) - 1)
+
+    async def _abort(self, request: web.Request) -> web.Response:
+        self.aborts += 1
+        for stop in list(self._running.values()):
+            stop.set()
+        return web.json_response({})
+
+    async def _update_weights(self, request: web.Request) -> web.Response:
+        await self._abort(request)
+        self.weight_version = (await request.json())["weight_version"]
+        self._cached.clear()
+        return web.json_response({"success": True, "message": "", "num_paused_requests": 0})
+
+    async def _workers(self, request: web.Request) -> web.Response:
+        return web.json_response({"workers": [{"url": self.url}]})
+
+    async def _loads(self, request: web.Request) -> web.Response:
+        return web.json_response({"loads": [{"num_running_reqs": len(self._running), "num_waiting_reqs": 0}]})
+
+
+def _shared(one: Sequence[int], other: Sequence[int]) -> int:
+    length = min(len(one), len(other))
+    for index in range(length):
+        if one[index] != other[index]:
+            return index
+    return length
+
+
+def _base64(values: Any) -> str:
+    numbers = list(values)
+    return base64.b64encode(struct.pack(f"<{len(numbers)}i", *numbers)).decode()

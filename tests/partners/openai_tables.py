@@ -1,0 +1,50 @@
+"""A game in the middle of a dialogue, as the chat partner sees it, and a partner of the loopback server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from slim_rl.config import OpenAIConfig, PartnerConfig
+from slim_rl.environment import Utterance, View
+from slim_rl.game.env import MatchingEnv
+from slim_rl.game.instance import GameState
+from slim_rl.game.roster import Roster
+from slim_rl.partners.openai_chat import OpenAIPartner
+
+# Seat 1 sees Ava on BLEU (60) and Daniel on Electra (30); seat 0 sees the other two.
+GAME = GameState(
+    table=((60, 80), (20, 30)),
+    mask1=((False, True), (True, False)),
+    mask2=((True, False), (False, True)),
+    scale1=1.0,
+    scale2=1.0,
+    best_assignment_reward=100,
+    roster=Roster.default(2),
+)
+QUESTION = "[message] What do you have for Ava Li on BLEU?"
+GOOD_PLAN = "[propose]\nBLEU: Ava Li\nElectra: Daniel Nguyen"
+
+
+def view_after(*said: str, seat: int = 1, seed: int = 7) -> View:
+    """The view of `seat` once the texts of `said` were given to the game, seat 0 first."""
+    env = MatchingEnv()
+    env.reset(GAME)
+    history = []
+    for text in said:
+        author = env.turn
+        _, _, info = env.step(text)
+        if author == seat or info["error"] is None:
+            history.append(Utterance(author, text, info["error"]))
+    private = env.get_private_view(seat)
+    return View(seat, env.get_prompt_prefix(seat), env.get_state_description(seat), tuple(history), private, seed)
+
+
+def partner_config(url: str | None, **settings: Any) -> PartnerConfig:
+    """Impatient settings, for tests."""
+    quick = {"backoff_seconds": 0.01, "request_seconds": 5.0, "turn_seconds": 10.0}
+    outage = {"outage_seconds": 0.1, "outage_probe_seconds": 0.05, "outage_wait_minutes": 0.1}
+    return PartnerConfig(kind="openai", openai=OpenAIConfig(**{"base_url": url, **quick, **outage, **settings}))
+
+
+def partner_of(server: Any, **settings: Any) -> OpenAIPartner:
+    return OpenAIPartner(partner_config(server.url, **settings))

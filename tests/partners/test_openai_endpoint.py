@@ -1,0 +1,294 @@
+"""The endpoint under every fault of an API: retries, limits, outages, money, event loops."""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import gc
+import logging
+import time
+import warnings
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from slim_rl.dialogue.record import StopReason
+from slim_rl.errors import ConfigError
+from slim_rl.partners.base import PartnerFailure, Reply
+from slim_rl.partners.openai_chat import OpenAIPartner
+from tests.fakes.openai_server import OpenAIServer, Step
+from tests.partners.openai_tables import QUESTION, partner_config, partner_of, view_after
+
+ANSWER = "[message] Ava Li on BLEU: 60."
+VIEW = view_after(QUESTION)
+BUSY = Step("status", status=429, code="rate_limit_exceeded", message="Slow down.")
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[OpenAIServer]:
+    async with OpenAIServer() as running:
+        yield running
+
+
+def script(server: OpenAIServer, *steps: Step) -> None:
+    server.script.extend(steps)  # type: ignore[attr-defined]
+
+
+async def ask_many(partner: OpenAIPartner, number: int) -> list[Reply | BaseException]:
+    views = [view_after(QUESTION, seed=seed) for seed in range(number)]
+    return await asyncio.gather(*(partner.reply(view) for view in views), return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        Step("status", status=500),
+        Step("status", status=502),
+        Step("status", status=503, retry_after=0.01),
+        Step("status", status=408),
+        BUSY,
+        Step("cut"),
+        Step("cut_midway"),
+        Step("junk"),
+        Step("html"),
+        Step("empty"),
+        Step("hang"),
+    ],
+    ids=lambda step: f"{step.kind}{step.status if step.kind == 'status' else ''}",
+)
+async def test_a_passing_fault_is_tried_again(server: OpenAIServer, step: Step) -> None:
+    script(server, step)
+    reply = await partner_of(server, request_seconds=0.3).reply(VIEW)
+    assert reply.text == ANSWER
+    assert reply.usage is not None and reply.usage.retries == 1 and reply.usage.calls == 1
+
+
+@pytest.mark.parametrize("step", [Step("status", status=500), BUSY, Step("cut"), Step("junk"), Step("hang")])
+async def test_tries_are_bounded(server: OpenAIServer, step: Step) -> None:
+    script(server, *[step] * 10)
+    with pytest.raises(
+        PartnerFailure, match=r"No reply from http://127\.0\.0\.1:\d+/v1 in 3 tries; the last one: "
+    ) as failure:
+        await partner_of(server, max_retries=2, request_seconds=0.1).reply(VIEW)
+    assert failure.value.reason is StopReason.PARTNER_FAILED
+    assert failure.value.__cause__ is None and failure.value.__context__ is None
+    assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize("form", ["seconds", "date"])
+async def test_retry_after_is_honoured(server: OpenAIServer, form: str) -> None:
+    if form == "date":  # whole seconds only
+        after: float | str = email.utils.formatdate(time.time() + 2, usegmt=True)
+        least = 0.9
+    else:
+        after, least = 0.4, 0.4
+    script(server, Step("status", status=429, retry_after=after))
+    await partner_of(server, backoff_seconds=0.001).reply(VIEW)
+    first, second = server.times
+    assert second - first >= least
+
+
+@pytest.mark.parametrize(
+    ("settings", "step", "sentence"),
+    [
+        (
+            {"model": "gpt-5000"},
+            None,
+            r"HTTP 404 model_not_found: The model `gpt-5000` does not exist\. \(is the model gpt-5000 right",
+        ),
+        ({}, Step("status", status=401, message="No."), r"HTTP 401: No\. \(is the key in \$OPENAI_API_KEY right\?\)"),
+        ({}, Step("status", status=403, message="Country."), "HTTP 403: Country"),
+        ({}, Step("status", status=429, code="insufficient_quota", message="Pay."), "the account has no money left"),
+    ],
+)
+async def test_a_refusal_stops_the_run_at_once(
+    server: OpenAIServer, settings: dict[str, Any], step: Step | None, sentence: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    if step:
+        script(server, step)
+    partner = partner_of(server, concurrency=1, **settings)
+    outcomes = await ask_many(partner, 5)
+    assert all(isinstance(outcome, PartnerFailure) for outcome in outcomes)
+    assert len(server.times) == 1, "one request tells all"
+    assert partner.stopped is not None
+    with pytest.raises(PartnerFailure, match=sentence):
+        await partner.reply(VIEW)
+    assert len([r for r in caplog.records if r.levelno == logging.ERROR]) == 1
+
+
+async def test_a_refused_request_ends_its_own_game_alone(server: OpenAIServer) -> None:
+    script(server, Step("status", status=400, code="context_length_exceeded", message="Too long."))
+    partner = partner_of(server)
+    with pytest.raises(PartnerFailure, match="refuses this request: HTTP 400 context_length_exceeded: Too long"):
+        await partner.reply(VIEW)
+    assert partner.stopped is None
+    assert (await partner.reply(VIEW)).text == ANSWER
+
+
+async def test_a_turn_has_a_deadline(server: OpenAIServer) -> None:
+    script(server, *[Step("hang")] * 20)
+    with pytest.raises(PartnerFailure, match=r"in 0\.5 s; the last one: no answer within"):
+        await partner_of(server, request_seconds=0.2, turn_seconds=0.5, max_retries=50).reply(VIEW)
+    assert 2 <= len(server.requests) <= 4
+
+
+async def test_requests_in_flight_are_bounded(server: OpenAIServer) -> None:
+    server.latency = 0.02
+    outcomes = await ask_many(partner_of(server, concurrency=3), 20)
+    assert all(isinstance(outcome, Reply) for outcome in outcomes)
+    assert server.busiest == 3
+
+
+async def test_requests_a_minute_are_bounded(server: OpenAIServer) -> None:
+    await ask_many(partner_of(server, requests_per_minute=600), 16)  # ten at once, then one every 0.1 s
+    assert server.times[-1] - server.times[0] >= 0.45
+
+
+async def test_tokens_a_minute_are_bounded(server: OpenAIServer) -> None:
+    usage = (await partner_of(server).reply(VIEW)).usage
+    assert usage is not None
+    each = usage.input_tokens + usage.output_tokens
+    server.times.clear()
+    await ask_many(partner_of(server, tokens_per_minute=each * 600), 16)
+    assert server.times[-1] - server.times[0] >= 0.3
+
+
+async def test_an_outage_is_said_once_and_costs_no_game(server: OpenAIServer, caplog: pytest.LogCaptureFixture) -> None:
+    partner = partner_of(server, outage_failures=4)
+    assert (await partner.reply(VIEW)).text == ANSWER
+    server.down = True
+    asked = asyncio.create_task(ask_many(partner, 50))
+    while not partner.endpoint.breaker.is_open:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.3)
+    assert not asked.done()
+    server.down = False
+    outcomes = await asked
+    assert [outcome.text for outcome in outcomes if isinstance(outcome, Reply)] == [ANSWER] * 50
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 2
+    assert "failed" in said[0] and "Calls wait for it" in said[0] and server.url in said[0]
+    assert "answers again" in said[1]
+
+
+async def test_an_outage_that_lasts_stops_the_run(server: OpenAIServer, caplog: pytest.LogCaptureFixture) -> None:
+    server.down = True
+    partner = partner_of(server, outage_failures=4, outage_wait_minutes=0.5 / 60)
+    outcomes = await ask_many(partner, 30)
+    assert all(isinstance(outcome, PartnerFailure) for outcome in outcomes)
+    assert partner.stopped is not None and "has not answered" in partner.stopped and "resume the run" in partner.stopped
+    assert {str(outcome) for outcome in outcomes} == {partner.stopped}
+    assert len([r for r in caplog.records if r.levelno == logging.ERROR]) == 1
+    assert await _fails_fast(partner)
+
+
+async def _fails_fast(partner: OpenAIPartner) -> bool:
+    async with asyncio.timeout(0.2):
+        outcomes = await ask_many(partner, 100)
+    return all(isinstance(outcome, PartnerFailure) for outcome in outcomes)
+
+
+async def test_a_long_pause_asked_for_is_waited_out(server: OpenAIServer) -> None:
+    script(server, Step("status", status=429, message="Daily limit.", retry_after=0.6))
+    partner = partner_of(server, turn_seconds=0.5)
+    outcomes = await ask_many(partner, 1) + await ask_many(partner, 3)
+    assert all(isinstance(outcome, Reply) for outcome in outcomes)
+    assert server.times[1] - server.times[0] >= 0.6
+
+
+async def test_a_cancelled_probe_lets_another_one_through(server: OpenAIServer) -> None:
+    server.down = True
+    partner = partner_of(server, outage_failures=1, outage_seconds=0.0)
+    first = asyncio.create_task(partner.reply(VIEW))
+    while not partner.endpoint.breaker.is_open:
+        await asyncio.sleep(0.01)
+    server.down = False
+    script(server, Step("hang"))
+    while not server.requests:  # the probe hangs
+        await asyncio.sleep(0.01)
+    second = asyncio.create_task(partner.reply(VIEW))
+    first.cancel()
+    assert (await second).text == ANSWER
+
+
+async def test_the_budget_stops_new_games_first_and_then_all_calls(server: OpenAIServer) -> None:
+    cost = (await partner_of(server).reply(VIEW)).usage.cost_usd  # type: ignore[union-attr]
+    partner = partner_of(server, budget_usd=4 * cost, budget_reserve=0.5)
+    later = view_after(QUESTION, ANSWER, "[message] And Ava Li on Electra?")
+    for _ in range(2):
+        await partner.reply(VIEW)
+    with pytest.raises(PartnerFailure, match="kept for games under way") as failure:
+        await partner.reply(VIEW)
+    assert failure.value.reason is StopReason.BUDGET
+    assert partner.stopped is not None
+    for _ in range(2):
+        await partner.reply(later)
+    with pytest.raises(PartnerFailure, match=r"budget of \$0\.\d\d is spent \(\$0\.\d+\)") as failure:
+        await partner.reply(later)
+    assert failure.value.reason is StopReason.BUDGET
+
+
+async def test_a_budget_is_overshot_by_calls_in_flight_at_most(server: OpenAIServer) -> None:
+    cost = (await partner_of(server).reply(VIEW)).usage.cost_usd  # type: ignore[union-attr]
+    server.latency = 0.01
+    partner = partner_of(server, budget_usd=10 * cost, budget_reserve=0.0, concurrency=4)
+    outcomes = await ask_many(partner, 40)
+    answered = sum(isinstance(outcome, Reply) for outcome in outcomes)
+    assert 10 <= answered <= 14
+    assert {outcome.reason for outcome in outcomes if isinstance(outcome, PartnerFailure)} == {StopReason.BUDGET}
+    assert partner.usage.calls == answered
+
+
+def test_one_partner_serves_event_loops_in_sequence() -> None:
+    """A trainer that calls asyncio.run for each step; nothing may be left open behind it."""
+
+    async def step(partner: list[OpenAIPartner]) -> list[str]:
+        async with OpenAIServer() as server:
+            made = partner_config(server.url)
+            if not partner:
+                partner.append(OpenAIPartner(made))
+            partner[0].endpoint.url = server.url  # a fresh server each step: the old loop's is gone
+            return [outcome.text for outcome in await ask_many(partner[0], 5) if isinstance(outcome, Reply)]
+
+    partner: list[OpenAIPartner] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            assert asyncio.run(step(partner)) == [ANSWER] * 5
+        gc.collect()
+    assert partner[0].usage.calls == 15
+    assert not [str(w.message) for w in caught if "unclosed" in str(w.message).lower()]
+
+
+async def test_a_key_is_sent_and_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_KEY", "sk-right")
+    async with OpenAIServer(key="sk-right") as server:
+        assert (await partner_of(server, api_key_env="MY_KEY").reply(VIEW)).text == ANSWER
+        monkeypatch.setenv("MY_KEY", "sk-wrong-and-secret")
+        with pytest.raises(PartnerFailure, match=r"Incorrect API key provided: \*\*\*\.") as failure:
+            await partner_of(server, api_key_env="MY_KEY").reply(VIEW)
+    assert "sk-wrong" not in repr(failure.value)
+
+
+async def test_credentials_in_the_url_are_used_and_hidden() -> None:
+    async with OpenAIServer() as server:
+        script(server, Step("status", status=400, message="user me, password pass word"))
+        partner = OpenAIPartner(partner_config(server.url.replace("//", "//me:pass%20word@")))
+        with pytest.raises(PartnerFailure, match=r"password \*\*\*"):
+            await partner.reply(VIEW)
+    assert server.headers[0]["Authorization"] == "Basic bWU6cGFzcyB3b3Jk"
+
+
+def test_a_missing_key_is_said_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with pytest.raises(
+        ConfigError, match=r"^No key for https://api\.openai\.com/v1: set the environment variable OPENAI_API_KEY"
+    ):
+        OpenAIPartner(partner_config(None))
+    OpenAIPartner(partner_config("http://localhost:8000/v1"))
+
+
+def test_a_budget_needs_a_price() -> None:
+    with pytest.raises(ConfigError, match="no entry for 'qwen'"):
+        OpenAIPartner(partner_config("http://localhost:8000/v1", model="qwen", budget_usd=1))

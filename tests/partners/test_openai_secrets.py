@@ -1,0 +1,92 @@
+"""No secret gets out: a run that fails in every way, in a process of its own, and all that it wrote."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.fakes.openai_server import OpenAIServer, Step
+
+KEY = "sk-distinctive-5f1e0c77"
+PASSWORD = "hush-8842aa"
+BASIC = base64.b64encode(f"me:{PASSWORD}".encode()).decode()
+
+RUN = """
+import asyncio, logging, sys, traceback
+logging.basicConfig(level=logging.DEBUG)
+from slim_rl.config import PartnerConfig
+from slim_rl.dialogue.record import Dialogue
+from slim_rl.partners.openai_chat import OpenAIPartner
+from tests.partners.openai_tables import QUESTION, partner_config, view_after
+
+async def main(url, folder):
+    for name, address in (("plain", url), ("userinfo", url.replace("//", "//me:%(password)s@"))):
+        config = partner_config(address, max_retries=1, request_seconds=0.3, cassette=f"{folder}/{name}.jsonl")
+        partner = OpenAIPartner(config)
+        print(partner.identity)
+        for seed in range(9):
+            try:
+                print(await partner.reply(view_after(QUESTION, seed=seed)))
+            except Exception as failure:
+                traceback.print_exc()
+                print(repr(failure), vars(failure))
+        print(partner.stopped, partner.usage, partner.endpoint.spend, open("/proc/self/cmdline").read())
+    raise SystemExit("over")
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def test_nothing_a_failing_run_wrote_holds_a_secret(tmp_path: Path) -> None:
+    echo = "You sent {authorization}."
+    script = [
+        step
+        for _ in ("plain", "userinfo")
+        for step in (
+            Step(text="[message] fine"),
+            *[Step("status", status=500, message=echo)] * 2,
+            *[Step("status", status=429, message=echo, retry_after=0.01)] * 2,
+            *[Step("cut")] * 2,
+            *[Step("junk")] * 2,
+            *[Step("hang")] * 2,
+            Step("status", status=400, message=echo),
+            Step("status", status=401, message=echo),
+            Step("status", status=404, message=echo),
+        )
+    ]
+    program = tmp_path / "run.py"
+    program.write_text(RUN % {"password": PASSWORD})
+    out = tmp_path / "written"
+    out.mkdir()
+    async with OpenAIServer(script=script) as server:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            str(program),
+            server.url,
+            str(out),
+            cwd=out,
+            env=os.environ
+            | {
+                "OPENAI_API_KEY": KEY,
+                "OPENAI_LOG": "debug",
+                "PYTHONPATH": os.pathsep.join([str(Path.cwd()), *sys.path]),
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        stdout, stderr = await process.communicate()
+    (out / "stdout").write_bytes(stdout)
+    (out / "stderr").write_bytes(stderr)
+    assert b"over" in stderr, stderr.decode()[-2000:]
+    sent = {request["Authorization"] for request in server.headers}
+    assert f"Bearer {KEY}" in sent and any(value.startswith("Basic ") for value in sent), "it was really used"
+    everything = {path.name: path.read_text() for path in sorted(out.rglob("*")) if path.is_file()}
+    assert {"plain.jsonl", "stdout", "stderr"} <= set(everything)
+    assert "***" in everything["stdout"], "the server's echo was redacted"
+    for name, text in everything.items():
+        assert KEY not in text, name
+        assert PASSWORD not in text and BASIC not in text, name
