@@ -6,9 +6,11 @@ interrupted resumes.
 
 from __future__ import annotations
 
+import json
+import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,7 +70,27 @@ def run_all(config: Path, runs: Sequence[Run], jobs: int, log_dir: Path) -> None
         )
 
 
-def _yaml(value: object) -> str:
-    import json
+def experiment(
+    config: Path,
+    arms: Sequence[str],
+    seeds: str,
+    jobs: int,
+    overrides: Sequence[str],
+    *,
+    dry_run: bool,
+    say: Callable[[str], None],
+) -> None:
+    """`slim-rl arms`. Raises ConfigError if `seeds` are no numbers."""
+    try:
+        numbers = [int(seed) for seed in seeds.split(",")]
+    except ValueError as error:
+        raise ConfigError(f"--seeds takes whole numbers with commas between them, not '{seeds}'.") from error
+    runs = plan(config, arms, numbers, overrides)
+    for run in runs:
+        say(f"{run.name}: {shlex.join(run.command(config))}")
+    if not dry_run:
+        run_all(config, runs, jobs, load_config(config, overrides).output_dir)
 
+
+def _yaml(value: object) -> str:
     return json.dumps(value)

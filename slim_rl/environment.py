@@ -99,5 +99,5 @@ class BaseEnvironment(ABC):
         """An observation as a chat message (the convention of slime's multi-turn examples)."""
         return {"role": "user", "content": observation}
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  most games hold nothing
         """Releases what the game holds. Nothing, by default."""

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from slim_rl.config import Config
+from slim_rl.config import Config, load_config
 from slim_rl.dialogue.batch import Job, play_jobs
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.record import Dialogue
@@ -190,3 +190,51 @@ def human_rewards(path: Path) -> list[float]:
 
     games: list[dict[str, Any]] = [orjson.loads(line) for line in path.read_bytes().splitlines() if line.strip()]
     return [replay(game).reward for game in games]
+
+
+def evaluate_command(
+    path: Path,
+    overrides: Sequence[str],
+    *,
+    checkpoints: Sequence[str],
+    partners: Sequence[str],
+    modes: Sequence[str],
+    num_games: int,
+    output: Path,
+    human: Path | None,
+    dry_run: bool,
+) -> None:
+    """`slim-rl evaluate`: plays the cells and prints their table and the reference lines; the table is written too."""
+    from rich.console import Console
+
+    from slim_rl.analysis.statistics import clustered_mean
+    from slim_rl.tables import cells_table, shown
+
+    config = load_config(path, overrides)
+    cells = [
+        Cell(checkpoint, partner, mode)
+        for checkpoint in checkpoints
+        for partner in partners or [config.partner.kind]
+        for mode in modes
+    ]
+    console = Console()
+    if dry_run:
+        for cell in cells:
+            console.print(f"{cell.name}: {num_games} games", markup=False)
+        paid = sum(cell.partner == "openai" for cell in cells)
+        if paid:
+            from slim_rl.partners.openai_chat import estimate_cost
+
+            console.print(estimate_cost(config, num_games * paid))
+        return
+    played = evaluate(config, cells, output, num_games)
+    rows = list(GameSource(config, "eval").rows.values())[:num_games]
+    states = [GameState.from_dict(row.game_state) for row in rows if "table" in row.game_state]
+    with (output / "table.txt").open("w", encoding="utf-8") as file:
+        for target in (console, Console(file=file, width=200)):
+            target.print(cells_table(played, f"{num_games} held-out games"))
+            lines = dict(reference_rewards(states, config.data.seat if config.data.seat != "both" else 0))
+            if human is not None:
+                lines["people (DialOp's recorded games)"] = human_rewards(human)
+            for name, rewards in lines.items():
+                target.print(f"{name}: reward {shown(clustered_mean(rewards, range(len(rewards))))}", markup=False)

@@ -1,11 +1,11 @@
 """slim_rl for slime: the dotted paths that slime's command line names.
 
-    --custom-generate-function-path slim_rl.rollout.generate
-    --dynamic-sampling-filter-path slim_rl.rollout.keep_usable_groups
-    --custom-reward-post-process-path slim_rl.rollout.normalize_rewards
-    --custom-rollout-log-function-path slim_rl.rollout.log_rollout
-    --custom-eval-rollout-log-function-path slim_rl.rollout.log_eval_rollout
-    --custom-config-path configs/matching.yaml
+--custom-generate-function-path slim_rl.rollout.generate
+--dynamic-sampling-filter-path slim_rl.rollout.keep_usable_groups
+--custom-reward-post-process-path slim_rl.rollout.normalize_rewards
+--custom-rollout-log-function-path slim_rl.rollout.log_rollout
+--custom-eval-rollout-log-function-path slim_rl.rollout.log_eval_rollout
+--custom-config-path configs/matching.yaml
 """
 
 from slim_rl.backends.slime.hook import generate

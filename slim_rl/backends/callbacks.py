@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import time
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 from tqdm import tqdm
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from slim_rl.files import write_atomically
 from slim_rl.policies.transformers import TransformersPolicy
 
 _MARK = "COMPLETE"
@@ -104,6 +104,4 @@ def _drop_from(path: Path, step: int) -> None:
                 kept.append(line)
         except ValueError:  # a torn last line
             continue
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
-    os.replace(temporary, path)
+    write_atomically(path, "".join(f"{line}\n" for line in kept))

@@ -92,7 +92,9 @@ def train(config: Config, fresh: bool = False) -> Result:
         checkpoint = last_whole_checkpoint(run_dir / "checkpoints")
         step = int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0
         rank = int(os.environ.get("RANK", "0"))
-        with DialogueLog(log_dir / ("train.jsonl" if rank == 0 else f"train-{rank}.jsonl"), from_step=step, tokens=config.log.tokens) as log:
+        with DialogueLog(
+            log_dir / ("train.jsonl" if rank == 0 else f"train-{rank}.jsonl"), from_step=step, tokens=config.log.tokens
+        ) as log:
             trainer = make_trainer(
                 config, model, tokenizer, Rollouts(config, games, chat, policy, partner, log), run_dir
             )
@@ -136,4 +138,4 @@ def _save(trainer: Any, tokenizer: Any, folder: Path) -> None:
         model = model.merge_and_unload()
     model.save_pretrained(scratch)
     tokenizer.save_pretrained(scratch)
-    os.replace(scratch, folder)
+    scratch.replace(folder)

@@ -21,7 +21,7 @@ from datasets import Dataset
 from transformers import PrinterCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from slim_rl.backends.callbacks import MarkWhole, StepLine, last_whole_checkpoint
+from slim_rl.backends.callbacks import MarkWhole, StepLine
 from slim_rl.config import Config
 from slim_rl.dialogue.batch import Job, play_jobs
 from slim_rl.dialogue.chat import Chat
@@ -81,7 +81,7 @@ class Rollouts:
         seen: Counter[str] = Counter()
         jobs: list[Job] = []
         for name in prompts:
-            jobs.append(self.games.job(name, f"{self.config.name}/{step}", seen[name]))
+            jobs.append(self.games.job(name, f"{self.config.name}/{step}", seen[name], salt=str(step)))
             seen[name] += 1
         selfplay = self.config.partner.kind == "self"
         # Under self-play the rows of a game's two seats come together; one game fills both.

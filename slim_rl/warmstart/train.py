@@ -75,7 +75,7 @@ def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
     model.to(torch.bfloat16).save_pretrained(scratch / "model")
     tokenizer.save_pretrained(scratch / "model")
     shutil.rmtree(output, ignore_errors=True)
-    os.replace(scratch / "model", output)
+    (scratch / "model").replace(output)
     shutil.rmtree(scratch)
     return output
 

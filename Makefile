@@ -1,0 +1,53 @@
+# Two commands on a fresh machine with Python 3.11 and make: `make run` and `make test`. Each sets up what it needs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/pip install --quiet -c constraints.txt
+export OMP_NUM_THREADS ?= 1
+export TOKENIZERS_PARALLELISM ?= false
+export HF_HUB_OFFLINE ?= 1
+export TRL_EXPERIMENTAL_SILENCE ?= 1
+
+.PHONY: run test test-verl check format bench results clean
+
+## train a tiny Qwen on a CPU against the shy partner, then draw what became of its questions
+run: $(VENV)/local
+	$(BIN)/slim-rl train configs/matching_local.yaml
+	$(BIN)/slim-rl analyze --log-dir logs/matching_local --output-dir plots
+	@echo "Open plots/report.html in a browser; figures are in plots/."
+
+## all tests, style and types
+test: $(VENV)/dev check
+	$(BIN)/python -m pytest -n 2
+
+## ruff and mypy
+check: $(VENV)/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy slim_rl scripts analysis
+
+format: $(VENV)/dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+## benchmarks: each prints a ratio to a plain way of doing the same
+bench: $(VENV)/dev
+	for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+clean:
+	rm -rf $(VENV) logs/matching_local runs plots build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+# torch comes first and pinned: left to itself pip would take gigabytes of CUDA with it.
+$(VENV)/torch: constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(INSTALL) "$$(grep '^torch==' constraints.txt)"
+	@touch $@
+
+$(VENV)/local: $(VENV)/torch pyproject.toml
+	$(INSTALL) -e ".[local]"
+	@touch $@
+
+$(VENV)/dev: $(VENV)/local
+	$(INSTALL) -e ".[local,verl,dev]"
+	@touch $@
