@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from slim_rl.environment import View
 from slim_rl.game.actions import format_proposal
@@ -37,7 +37,7 @@ TELL = "I have {value} for {reviewer} on {paper}."
 class Asker:
     """Plays the policy's seat. The same view gives the same action."""
 
-    identity: dict[str, Any] = {"kind": "asker", "messages": MESSAGES, "kinds": KINDS}
+    identity: ClassVar[dict[str, Any]] = {"kind": "asker", "messages": MESSAGES, "kinds": KINDS}
 
     async def reply(self, view: View) -> Reply:
         return Reply(self.act(view))
@@ -67,7 +67,7 @@ class Asker:
             return TELL.format(value=game.table[r][p], reviewer=roster.reviewers[r], paper=roster.short_papers[p])
         if kind == "open":
             return rng.choice(ASK_OPEN).format(reviewer=roster.reviewers[reviewer], paper=roster.short_papers[paper])
-        asked = {question for question in own}
+        asked = set(own)
         unseen = [
             (r, p)
             for r, p in cells

@@ -153,6 +153,6 @@ def _texts(config: Config, games: Iterable[GameState]) -> Iterator[str]:
         yield from (message["content"] for message in dialogue.prompt)
         yield from (turn.text for turn in dialogue.turns)
         yield from (turn.error for turn in dialogue.turns if turn.error)
-    # Every score and every role, so that each is one token.
+    # Every digit and every role, so that each is one token.
     yield from (f" {number}" for number in range(100) for _ in range(50))
     yield from (role for role in ("system", "user", "assistant") for _ in range(500))

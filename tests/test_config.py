@@ -1,0 +1,64 @@
+"""The configuration: strict, with one sentence for what is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from slim_rl.config import ROOT_KEY, Config, load_config, parse_config
+from slim_rl.errors import ConfigError
+
+CONFIGS = sorted((Path(__file__).parents[1] / "configs").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
+def test_every_shipped_config_is_valid_and_stands_under_the_one_key(path) -> None:
+    assert set(yaml.safe_load(path.read_text(encoding="utf-8"))) == {ROOT_KEY}
+    assert isinstance(load_config(path), Config)
+
+
+def test_overrides_change_keys_and_are_yaml(tmp_path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text("slim_rl: {game: {n: 4}}")
+    config = load_config(path, ["partner.kind=mute", "game.scales=false", "train.lora={r: 4}", "slim_rl.seed=7"])
+    assert (config.game.n, config.partner.kind, config.game.scales, config.seed) == (4, "mute", False, 7)
+    assert config.train.lora is not None and config.train.lora.r == 4
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        ({"game": {"m": 3}}, r"'game\.m' is not a key"),
+        ({"game": {"n": 1}}, r"game\.n: .*greater than or equal to 2"),
+        ({"partner": {"kind": "loud"}}, r"partner\.kind"),
+        ({"game": {"n": 9}}, r"game\.reviewers"),
+        ({"game": {"n": 9, "reviewers": ["a"], "papers": ["b"] * 9}}, "1 names"),
+        ([1], "must be a mapping"),
+        ({"train": {"group_size": 1}}, r"train\.group_size"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_sentence(data, says) -> None:
+    with pytest.raises(ConfigError, match=says):
+        parse_config(data)
+
+
+@pytest.mark.parametrize("override", ["partner.kind", "=mute", "seed.deeper=1", "game.n=[1"])
+def test_a_wrong_override_is_named(override) -> None:
+    with pytest.raises(ConfigError, match="override"):
+        parse_config({"seed": 1}, [override])
+
+
+def test_a_missing_or_broken_file_is_named(tmp_path) -> None:
+    with pytest.raises(ConfigError, match=r"nowhere\.yaml"):
+        load_config(tmp_path / "nowhere.yaml")
+    (tmp_path / "bad.yaml").write_text("a: [1")
+    with pytest.raises(ConfigError, match=r"bad\.yaml is not valid YAML"):
+        load_config(tmp_path / "bad.yaml")
+
+
+def test_a_config_cannot_be_changed_by_accident() -> None:
+    with pytest.raises(ValidationError):
+        Config().seed = 3  # type: ignore[misc]
