@@ -1,10 +1,10 @@
-"""Instances from DialOp's distribution by exact rejection. Game i depends on (seed, i) and the config alone, never on batch size
-or number of workers: it has a random stream of its own and is that stream's first draw that is hard enough.
+"""Instances from DialOp's distribution by exact rejection. Game i depends on (seed, i) and the config alone, never on batch
+size or number of workers: it has a random stream of its own and is that stream's first draw that is hard enough.
 
-Speed comes from a filter that no keepable draw fails. At 8×8 one draw in some 2,300 is hard enough, and DialOp solves three
+Speed comes from a filter that no keepable draw fails. At 8×8 one draw in some 3,000 is hard enough, and DialOp solves three
 assignments for each. Here a whole batch is solved at once by dynamic programming over subsets of papers, which bounds each
-solo plan's true score from below and is compared with a cheap upper bound on the optimum; only what passes (about one in 200)
-meets the solver. The solver decides, ties included, just as in DialOp.
+solo plan's true score from below and is compared with a cheap upper bound on the optimum; only what passes (about one in a
+hundred) meets the solver. The solver decides, ties included, just as in DialOp.
 """
 
 from __future__ import annotations
@@ -113,9 +113,8 @@ def _generate(config: GameConfig, roster: Roster, seed: int, indices: range) -> 
     finished = 0
     for index in indices:
         while index not in made:
-            wanted = min(
-                _BLOCKS, 1 + 2 * finished
-            )  # few at first, so that a config that keeps nothing is found out soon
+            # Few at first, so that a config that keeps nothing is found out soon.
+            wanted = min(_BLOCKS, 1 + 2 * finished)
             streams += [_stream(seed, i) for i in itertools.islice(waiting, wanted - len(streams))]
             new = _advance(streams, config, roster)
             finished += len(new)
@@ -156,7 +155,7 @@ def _advance(streams: list[_Stream], config: GameConfig, roster: Roster) -> dict
 def _draw(owners: list[_Stream], first: int, config: GameConfig) -> _Draws:
     """One block a stream named in `owners`, in that order; they are numbered from `first`."""
     shape = (config.n, config.n, _BLOCK)
-    threshold = np.uint32(round(config.p_observed * 2**32) - 1)
+    threshold = np.uint32(max(1, round(config.p_observed * 2**32)) - 1)
     tables, masks = [], []
     for stream in owners:
         tables.append(stream.cells.integers(0, VALUES, shape, dtype=np.uint16))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -187,14 +188,26 @@ def test_the_config_names_the_files(tmp_path: Path) -> None:
     assert pq.read_table(path).num_rows == 3
 
 
+def run_script(*options: str) -> subprocess.CompletedProcess[str]:
+    root = SCRIPT.parents[1]
+    return subprocess.run(
+        [sys.executable, str(SCRIPT), *options],
+        cwd=root,
+        env=os.environ | {"PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
 def test_the_script(tmp_path: Path) -> None:
     path = tmp_path / "games.jsonl"
     options = ["--num_games", "3", "--output", str(path), "--n", "3", "--no-scales", "--seat", "1", "--hardness", "1.1"]
-    done = subprocess.run([sys.executable, str(SCRIPT), *options], capture_output=True, text=True, check=False)
+    done = run_script(*options)
     assert (done.returncode, done.stdout.strip()) == (0, str(path)), done.stderr
     rows = read_games(path)
     assert [(row.seat, row.state.n, row.state.scale1) for row in rows] == [(1, 3, 1.0)] * 3
-    done = subprocess.run([sys.executable, str(SCRIPT), "--n", "3"], capture_output=True, text=True, check=False)
+    done = run_script("--n", "3")
     assert done.returncode == 1
     assert done.stderr.startswith("error: ")
     assert "Traceback" not in done.stderr
