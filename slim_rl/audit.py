@@ -27,15 +27,15 @@ from slim_rl.partners.pairing import Pair
 from slim_rl.questions.classify import classify, pairs_asked
 from slim_rl.questions.log import read_log
 
-# check: (what the partner did, what it is counted in)
+# What the partner did, and what that is counted in.
 CHECKS = {
-    "false_value": ("stated a false value", "values stated"),
-    "leak": ("leaked a value nobody asked for", "messages and rejections"),
-    "refusal": ("failed to answer a direct question it could answer", "pairs asked that it sees"),
-    "not_vague": ("named or told something on a general question", "general questions"),
-    "bad_accept": ("accepted a plan worse than its own threshold", "acceptances"),
-    "malformed": ("malformed reply", "replies tried"),
-    "unread": ("number that cannot be read (no fault)", "numbers said"),
+    "false_value": "stated a false value",  # values stated
+    "leak": "told a value nobody asked for",  # messages and rejections
+    "refusal": "left a direct question open",  # pairs asked about that it sees
+    "not_vague": "told on a general question",  # general questions; a name that was not in the question counts
+    "bad_accept": "accepted below its threshold",  # acceptances
+    "malformed": "malformed reply",  # replies, those included that were asked again
+    "unread": "number not readable (no fault)",  # numbers said
 }
 FAULTS = tuple(name for name in CHECKS if name != "unread")
 EXAMPLES = 5  # findings kept for each check of a partner
@@ -152,14 +152,14 @@ class AuditReport:
         blocks = [*self.partners, *([self.overall] if len(self.partners) > 1 else [])]
         lines = []
         for audit in blocks:
-            lines += [f"{audit.name if audit.identity else 'all partners'} ({audit.dialogues} dialogues)"]
-            for name, (what, among) in CHECKS.items():
+            lines.append(f"{audit.name if audit.identity else 'all partners'}, {audit.dialogues} dialogues")
+            for name, what in CHECKS.items():
                 rate = audit.rates[name]
                 found = "no case"
                 if rate.rate is not None and rate.interval is not None:
                     low, high = rate.interval
-                    found = f"{rate.rate:7.2%}  [{low:.2%}, {high:.2%}]  {rate.faults} of {rate.cases} {among}"
-                lines.append(f"  {what:<52}{found}")
+                    found = f"{rate.rate:8.2%}  [{low:7.2%}, {high:7.2%}]  {rate.faults} of {rate.cases}"
+                lines.append(f"  {what:<32}{found}")
             lines.append("")
         if self.skipped:
             lines.append(f"{self.skipped} dialogues of other games were left out.")

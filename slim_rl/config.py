@@ -164,7 +164,7 @@ class TrainConfig(Section):
     backend: Literal["trl", "slime", "verl"] = "trl"
     steps: int = Field(150, ge=1)
     games_per_step: int = Field(16, ge=1)
-    group_size: int = Field(8, ge=2)
+    group_size: int = Field(8, ge=1, description="1 only where a critic is the baseline (verl's gae)")
     learning_rate: float = Field(5e-5, gt=0)
     lr_schedule: Literal["constant", "linear", "cosine"] = "constant"
     warmup_steps: int = Field(0, ge=0)
@@ -208,15 +208,16 @@ class SlimeConfig(Section):
 class WarmstartConfig(Section):
     """The tiny model that local runs start from (`slim-rl warmstart`)."""
 
-    games: int = Field(20_000, ge=1, description="demonstrations")
+    games: int = Field(40_000, ge=1, description="demonstrations")
+    lessons: int = Field(40_000, ge=0, description="tables proposed on at once, of which more is seen")
     partners: dict[Literal["shy", "forthcoming", "mute"], float] = Field(
         {"shy": 0.6, "forthcoming": 0.2, "mute": 0.2},
         min_length=1,
         description="share of each scripted partner in them",
     )
-    epochs: float = Field(4, gt=0)
-    batch_size: int = Field(32, ge=1)
-    learning_rate: float = Field(1e-3, gt=0)
+    epochs: float = Field(1, gt=0)
+    batch_size: int = Field(64, ge=1)
+    learning_rate: float = Field(2e-3, gt=0)
     hidden_size: int = Field(128, ge=32, multiple_of=32)
     layers: int = Field(4, ge=1)
     vocab_size: int = Field(512, ge=300)
@@ -294,6 +295,13 @@ class Config(Section):
                 )
             if names is not None and len(names) < self.game.n:
                 raise ValueError(f"game.{field} has {len(names)} names for n = {self.game.n}: list at least that many")
+        return self
+
+    @model_validator(mode="after")
+    def _compares(self) -> Config:
+        with_critic = self.train.backend == "verl" and self.verl.adv_estimator in ("gae", "reinforce_plus_plus", "remax")
+        if self.train.group_size < 2 and not with_critic:
+            raise ValueError("train.group_size is 1, but GRPO compares a game's dialogues with each other: take 2 or more")
         return self
 
     @property

@@ -67,12 +67,12 @@ def environment_class(path: str) -> type[BaseEnvironment]:
 def make_environment(config: Config) -> BaseEnvironment:
     """A fresh environment of the run's game.
 
-    Its constructor is given `environment_args`, and `game.max_turns` and `game.max_errors` if it takes them.
+    Its constructor is given `environment_args`, and those of `game.max_turns`, `max_errors` and `rules` that it takes.
     Raises ConfigError if the arguments do not suit it.
     """
     made = environment_class(config.environment)
     takes = inspect.signature(made).parameters
-    shared = {key: getattr(config.game, key) for key in ("max_turns", "max_errors") if key in takes}
+    shared = {key: getattr(config.game, key) for key in ("max_turns", "max_errors", "rules") if key in takes}
     try:
         return made(**(shared | config.environment_args))
     except TypeError as error:

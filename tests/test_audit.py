@@ -249,7 +249,8 @@ def test_a_log_is_audited_by_partner(tmp_path: Path) -> None:
     assert [audit.rates["false_value"] for audit in report.partners] == [Rate(0, 1), Rate(2, 2)]
     assert report.overall.rates["false_value"] == Rate(2, 3) and report.skipped == 1
     text = report.table()
-    assert "66.67%" in text and "2 of 3 values stated" in text and "all partners (3 dialogues)" in text
+    assert "66.67%" in text and "2 of 3" in text and "all partners, 3 dialogues" in text
+    assert max(map(len, text.splitlines())) <= 80
     assert json.loads(json.dumps(report.to_dict()))["partners"][1]["rates"]["false_value"]["faults"] == 2
 
 

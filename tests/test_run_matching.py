@@ -51,7 +51,7 @@ def launch(cluster: Cluster, *words: object, **variables: object) -> subprocess.
     environment = cluster.environment | {key: str(value) for key, value in variables.items()}
     command = ["bash", str(SCRIPT), *map(str, words)]
     return subprocess.run(
-        command, env=environment, cwd=cluster.folder, capture_output=True, text=True, timeout=60, check=False
+        command, env=environment, cwd=cluster.folder, capture_output=True, text=True, timeout=240, check=False
     )
 
 
@@ -131,6 +131,18 @@ def test_checkpoint_corrects_what_its_shape_leaves_free(cluster: Cluster, tmp_pa
     flags = flags_of(command_of(done))
     assert (flags["--rotary-base"], flags["--vocab-size"]) == (["5000000"], ["151940"])
     assert "--rotary-base 5000000 from config.json" in done.stderr
+
+
+def test_model_by_its_name_on_the_hub(cluster: Cluster, tmp_path: Path) -> None:
+    """From the hub's cache: named after the model and not after its commit, and converted outside of the cache."""
+    repository = tmp_path / "hub" / "models--Qwen--Qwen3-4B"
+    snapshot = write_model(repository / "snapshots", "Qwen3-4B").rename(repository / "snapshots" / "0a1b2c")
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("0a1b2c")
+    flags = flags_of(command_of(launch(cluster, "--dry-run", MODEL="Qwen3-4B", HF_HUB_CACHE=tmp_path / "hub")))
+    assert flags["--hf-checkpoint"] == [str(snapshot)]
+    assert flags["--ref-load"] == [str(cluster.folder / "runs" / "Qwen3-4B_torch_dist")]
+    assert flags["--save"] == [str(cluster.folder / "runs" / "matching-Qwen3-4B-openai")]
 
 
 def test_dry_run_writes_nothing(cluster: Cluster, model: Path, small: Path) -> None:
@@ -269,12 +281,12 @@ def test_interrupted_it_stops_its_job_and_its_head(
 ) -> None:
     environment = cluster.environment | {"MODEL": str(model), "CONFIG": str(small), "NUM_ROLLOUT": "60"}
     process = subprocess.Popen(["bash", str(SCRIPT)], env=environment, cwd=cluster.folder, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 50
+    deadline = time.monotonic() + 200
     while not (cluster.folder / "trained").exists():
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.05)
     process.send_signal(interruption)
-    assert process.wait(timeout=20) == 128 + interruption
+    assert process.wait(timeout=60) == 128 + interruption
     submitted = next(call for call in cluster.calls if call.startswith("job submit")).split()
     job = submitted[submitted.index("--submission-id") + 1]
     assert f"job stop {job}" in cluster.calls

@@ -8,11 +8,12 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from slim_rl.analysis.load import LogFile
+if TYPE_CHECKING:
+    from slim_rl.analysis.load import LogFile
 
 MAX_DIALOGUES = 400
 MAX_DIALOGUES_HELP = "dialogues that the report's viewer holds, at most; figures and tables count all"

@@ -63,6 +63,7 @@ STYLE: Any = {
     "legend.frameon": False,
     "figure.constrained_layout.use": True,
     "savefig.dpi": 160,
+    "text.parse_math": False,  # a name may hold a dollar
     "svg.fonttype": "path",  # the same letters on every machine
     "svg.hashsalt": "slim_rl",  # the same file from the same numbers
 }
@@ -322,7 +323,8 @@ def _legend(figure: Figure, entries: dict[str, str]) -> None:
 
 
 def _words(name: str) -> str:
-    return name.replace("_", " ")
+    text = name.replace("_", " ")
+    return text if len(text) <= 28 else text[:27] + "…"
 
 
 def _sentence(title: str) -> str:

@@ -153,7 +153,7 @@ function boards(d, board) {
 }
 
 function table(board, title, scale, cell, asked, d) {
-  const head = h("tr", {}, h("th", {}), board.papers.map((paper) => h("th", { title: paper }, paper.split(":")[0])));
+  const head = h("tr", { class: board.papers.length > 5 ? "upright" : null }, h("th", {}), board.papers.map((paper) => h("th", { title: paper }, paper.split(":")[0])));
   const rows = board.reviewers.map((reviewer, r) => h("tr", {}, h("th", { title: reviewer }, reviewer.split(" ")[0]),
     board.papers.map((paper, c) => {
       const value = cell(r, c);

@@ -84,20 +84,21 @@ def clustered_mean(y: ArrayLike, cluster: ArrayLike) -> Estimate:
 
 def clustered_means(y: ArrayLike, cluster: ArrayLike, group: ArrayLike) -> pd.DataFrame:
     """`clustered_mean` of every group at once. Returns a frame indexed by group: mean, low, high, n, clusters."""
-    frame = pd.DataFrame(
-        {"y": np.asarray(y, dtype=float), "cluster": np.asarray(cluster), "group": np.asarray(group)}
-    ).dropna()
-    cells = frame.groupby(["group", "cluster"], sort=True)["y"].agg(["sum", "size"]).reset_index()
-    groups = cells.groupby("group", sort=True)
-    table = pd.DataFrame({"n": groups["size"].sum(), "clusters": groups.size(), "mean": groups["sum"].sum()})
-    table["mean"] = table["mean"] / table["n"]
-    mean = table["mean"].reindex(cells["group"]).to_numpy()
-    cells["squared"] = (cells["sum"] - cells["size"] * mean) ** 2
-    count = table["clusters"].where(table["clusters"] > 1)
-    se = np.sqrt(count / (count - 1) * cells.groupby("group", sort=True)["squared"].sum()) / table["n"]
+    values = np.asarray(y, dtype=float)
+    ok = np.isfinite(values)
+    values = values[ok]
+    codes, groups = pd.factorize(np.asarray(group)[ok], sort=True)
+    games, names = pd.factorize(np.asarray(cluster)[ok])
+    cells, keys = pd.factorize(codes * len(names) + games)  # a cell is one game in one group
+    owner = keys // max(1, len(names))
+    n, clusters = np.bincount(codes, minlength=len(groups)), np.bincount(owner, minlength=len(groups))
+    mean = np.bincount(codes, values, len(groups)) / n
+    residuals = np.bincount(cells, values, len(keys)) - np.bincount(cells, minlength=len(keys)) * mean[owner]
+    count = np.where(clusters > 1, clusters, np.nan)
+    se = np.sqrt(count / (count - 1) * np.bincount(owner, residuals**2, len(groups))) / n
     half = se * stats.t.ppf(0.5 + LEVEL / 2, count - 1)
-    table["low"], table["high"] = table["mean"] - half, table["mean"] + half
-    return table[["mean", "low", "high", "n", "clusters"]]
+    columns = {"mean": mean, "low": mean - half, "high": mean + half, "n": n, "clusters": clusters}
+    return pd.DataFrame(columns, index=pd.Index(groups))
 
 
 def mean_over_runs(values: ArrayLike) -> Estimate:

@@ -20,7 +20,7 @@ def plain(value: float | None, share: bool = False, signed: bool = False) -> str
         return DASH
     digits = 1 if share or abs(value) >= 10 else 2 if abs(value) >= 1 else 3
     text = f"{100 * value if share else value:{'+' if signed else ''},.{digits}f}"
-    return text.replace("-", "−")
+    return text.replace("-", "−") + ("%" if share else "")
 
 
 def interval(low: float | None, high: float | None, share: bool = False) -> str:

@@ -31,12 +31,15 @@ Decode = Callable[[int], str]
 def choose(frame: pd.DataFrame, size: int, seed: int = 0) -> pd.DataFrame:
     """At most `size` rows: one of every stratum before a second of any, in reading order.
 
-    A stratum is an arm, run, phase, stop reason and tenth of the steps.
+    A stratum is an arm, run, phase and stop reason; those taken from one are spread over the steps.
     """
+    strata = ["arm", "run", "phase", "stop_reason"]
     steps = frame["step"].rank(method="dense", pct=True).fillna(0.0)
     shuffled = frame.assign(tenth=np.ceil(steps * STEP_STRATA)).sample(frac=1.0, random_state=seed)
-    turn = shuffled.groupby(["arm", "run", "phase", "stop_reason", "tenth"], observed=True).cumcount()
-    chosen = shuffled.loc[turn.sort_values(kind="stable").index[:size]]
+    lap = shuffled.groupby([*strata, "tenth"], observed=True).cumcount()  # the first of every tenth, then the second
+    spread = shuffled.loc[lap.sort_values(kind="stable").index]
+    turn = spread.groupby(strata, observed=True).cumcount()
+    chosen = spread.loc[turn.sort_values(kind="stable").index[:size]]
     chosen["arm"] = pd.Categorical(chosen["arm"], order_arms(frame["arm"].unique()))
     return chosen.sort_values(["arm", "run", "step", "phase", "game_id"], kind="stable").drop(columns="tenth")
 
@@ -176,10 +179,10 @@ def _informative(dialogue: Dialogue) -> list[int]:
     """For each turn, how many pairs it asks about that are informative, in the sense of `questions.measures`."""
     counts = []
     known: set[tuple[int, int]] = set()
-    own, theirs = (dialogue.game_state.get(f"mask{seat + 1}") for seat in (dialogue.seat, 1 - dialogue.seat))
+    own, theirs = (dialogue.game_state.get(f"mask{seat + 1}") or [] for seat in (dialogue.seat, 1 - dialogue.seat))
     for turn in dialogue.turns:
-        new = set(turn.pairs or ()) - known if turn.role == "policy" and own and theirs else set()
-        counts.append(sum(1 for r, p in new if theirs[r][p] and not own[r][p]))
+        new = set(turn.pairs or ()) - known if turn.role == "policy" and theirs else set()
+        counts.append(sum(bool(theirs[r][p]) and not own[r][p] for r, p in new))
         known |= new | set(turn.told or () if turn.role != "policy" else ())
     return counts
 

@@ -2,7 +2,7 @@
 
     python -m slim_rl.backends.slime_launch settings …   prints assignments for bash's eval; changes nothing
     python -m slim_rl.backends.slime_launch prepare …    writes the run's config.yaml and the games, if they are missing
-    python -m slim_rl.backends.slime_launch runtime FILE … writes the Ray job's environment, readable by its owner alone
+    python -m slim_rl.backends.slime_launch runtime FILE … writes the Ray job's environment into a file that is its owner's alone
 
 The config decides everything that belongs to the experiment; the script adds what belongs to the machines.
 """
@@ -23,6 +23,7 @@ import yaml
 from slim_rl.backends.slime_model import can_split, find_architecture, read_model_config, size_up
 from slim_rl.config import ROOT_KEY, Config, load_config
 from slim_rl.errors import ConfigError, SlimError
+from slim_rl.files import write_atomically
 
 # Where the config sets no limit: a long 8×8 dialogue with room to spare, and the prompt (about 1k tokens) beside it.
 RESPONSE_TOKENS, CONTEXT_TOKENS = 6144, 8192
@@ -74,6 +75,13 @@ def locate_model(model: str, download: bool) -> Path:
         ) from error
 
 
+def model_name(model: Path) -> str:
+    """What to call the checkpoint in `model`: its folder's name, or its name on the hub for one in the hub's cache."""
+    if model.parent.name == "snapshots":  # models--owner--name/snapshots/commit
+        return model.parent.parent.name.rpartition("--")[2]
+    return model.name
+
+
 def run_config(path: Path, overrides: Sequence[str], model: Path, save_dir: Path | None) -> tuple[Config, Path]:
     """The run's own config and folder: relative paths made absolute, the log beside the checkpoints, the run named.
 
@@ -89,7 +97,7 @@ def run_config(path: Path, overrides: Sequence[str], model: Path, save_dir: Path
             raise ConfigError(
                 f"{key} is {value}, a control that only the trl backend plays; run it with `slim-rl train`."
             )
-    folder = save_dir or config.output_dir / f"{config.name}-{model.name}-{config.arm_name}"
+    folder = save_dir or config.output_dir / f"{config.name}-{model_name(model)}-{config.arm_name}"
     folder = folder.absolute()
     paths = {
         "data.train": str(config.data.train.absolute()),
@@ -118,19 +126,20 @@ def settings(
     split = tensor_parallel or size.tensor_parallel
     if not can_split(shape, split):
         groups = shape.get("num_key_value_heads", shape["num_attention_heads"])
-        raise ConfigError(f"TP={split} cannot split {model.name}: it must divide its {groups} query groups.")
+        raise ConfigError(f"TP={split} cannot split {model_name(model)}: it must divide its {groups} query groups.")
     if gpus % split:
         raise ConfigError(f"TP={split} does not divide the {gpus} GPUs of a node; choose a divisor.")
     train, limits, data = config.train, config.limits, config.data
     context = limits.context_tokens or CONTEXT_TOKENS
-    hub_cached = "snapshots" in model.parts
-    converted = config.output_dir.resolve() / f"{model.parent.parent.name}_torch_dist" if hub_cached else None
+    # beside the checkpoint, as slime has it; but the hub's cache is no place of ours
+    home = config.output_dir.absolute() if model.parent.name == "snapshots" else model.parent
     return {
+        "MODEL_NAME": model_name(model),
         "MODEL_SCRIPT": architecture.script,
         "MODEL_CORRECTED": "; ".join(architecture.corrected),
         "MODEL_ARGS": architecture.flags,
         "MODEL_DIR": str(model),
-        "MODEL_TORCH_DIST": str(converted or f"{model}_torch_dist"),
+        "MODEL_TORCH_DIST": str(home / f"{model_name(model)}_torch_dist"),
         "MODEL_TP": split,
         "MODEL_ENGINE_GPUS": size.engine_gpus,
         "MODEL_OFFLOAD": int(size.offload_optimizer),
@@ -177,9 +186,8 @@ def prepare(config: Config, save_dir: Path) -> None:
     """Writes the run's config.yaml, which the hook reads, and the games that are missing."""
     from slim_rl.games import ensure_games
 
-    save_dir.mkdir(parents=True, exist_ok=True)
     text = yaml.safe_dump({ROOT_KEY: config.model_dump(mode="json")}, sort_keys=False, allow_unicode=True)
-    _write(save_dir / "config.yaml", text)
+    write_atomically(save_dir / "config.yaml", text)
     ensure_games(config)
 
 
@@ -199,14 +207,6 @@ def runtime_environment(
         "NCCL_NVLS_ENABLE": str(int(nvlink)),
     }
     return {"env_vars": variables}
-
-
-def _write(path: Path, text: str, mode: int = 0o644) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-    temporary.replace(path)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -240,7 +240,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             environment = runtime_environment(
                 repository, options.slime_dir, options.megatron_dir, options.nvlink, options.key
             )
-            _write(options.file, json.dumps(environment), mode=0o600)
+            options.file.write_text(json.dumps(environment), encoding="utf-8")
             return 0
         model = locate_model(options.model, options.download)
         config, save_dir = run_config(options.config, options.overrides, model, options.save_dir)

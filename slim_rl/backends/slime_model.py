@@ -36,6 +36,8 @@ _FAMILY = {
     "qwen3": {"--add-qkv-bias": False, "--qk-layernorm": True},
 }
 
+_NEEDED = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "vocab_size")
+
 Flags = dict[str, list[str]]
 
 
@@ -82,7 +84,11 @@ def read_model_config(model: str | Path) -> dict[str, Any]:
         ) from error
     except ValueError as error:
         raise DataError(f"{path} is not valid JSON: {error}.") from error
-    return dict(config.get("text_config") or config)
+    shape = dict(config.get("text_config") or config)
+    missing = [key for key in _NEEDED if key not in shape]
+    if missing:
+        raise DataError(f"{path} describes no language model that slime could train: it has no {', '.join(missing)}.")
+    return shape
 
 
 def find_architecture(config: Mapping[str, Any], slime_dir: str | Path) -> Architecture:

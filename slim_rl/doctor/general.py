@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import shutil
 import subprocess
@@ -11,7 +12,9 @@ import time
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
+from slim_rl.backends.slime_launch import locate_model
 from slim_rl.backends.slime_model import count_parameters, read_model_config
 from slim_rl.config import Config
 from slim_rl.doctor.base import Check, Patient, sentence
@@ -110,9 +113,12 @@ def check_partner(patient: Patient) -> Sequence[Check]:
     from slim_rl.partners.base import PartnerFailure
 
     view = _asked(config)
+    # one call now: no waiting for an endpoint that is down, and no answer from a cassette
+    patience = {"max_retries": 1, "outage_wait_minutes": 0.0, "request_seconds": 30.0, "cassette": None}
+    once = config.partner.model_copy(update={"openai": config.partner.openai.model_copy(update=patience)})
     started = time.monotonic()
     try:
-        reply = asyncio.run(make_partner(config.partner).reply(view))
+        reply = asyncio.run(make_partner(once).reply(view))
     except PartnerFailure as failure:
         mend = f"Check partner.openai.base_url, the model's name and the key in {config.partner.openai.api_key_env}."
         return [Check(name, "fail", sentence(failure), mend), *_partner_cost(config)]
@@ -229,11 +235,17 @@ def check_disk(patient: Patient) -> Check:
 
 
 def _parameters(config: Config) -> float:
-    """The policy's parameters, 0 where its config.json cannot be read (its own check says so)."""
+    """The policy's parameters, 0 where its config.json cannot be had (the tokenizer's check says so)."""
     try:
-        return count_parameters(read_model_config(config.policy.model))
+        return count_parameters(model_shape(config.policy.model))
     except (SlimError, KeyError, ValueError):
         return 0.0
+
+
+@functools.cache
+def model_shape(model: str) -> dict[str, Any]:
+    """The config.json of a folder or of a name on the hub. Raises SlimError if there is none."""
+    return read_model_config(locate_model(model, download=False))
 
 
 def _game(config: Config) -> tuple[Row, BaseEnvironment]:

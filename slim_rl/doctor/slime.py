@@ -13,9 +13,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from slim_rl.backends.slime_model import find_architecture, read_model_config, size_up
+from slim_rl.backends.slime_model import find_architecture, size_up
 from slim_rl.doctor.base import Check, Examination, Patient, sentence
-from slim_rl.doctor.general import GIB, find_gpus
+from slim_rl.doctor.general import GIB, find_gpus, model_shape
 
 CONTAINER = "Use slime's container, which holds versions that fit each other (docs/cluster.md), or set SLIME_DIR."
 TRIED = {"slime": "0.3.1", "sglang": "0.5.15", "ray": "2."}
@@ -55,7 +55,7 @@ def check_versions(patient: Patient) -> Sequence[Check]:
             sys.path.append(place)
     checks = []
     for name, tried in TRIED.items():
-        if importlib.util.find_spec(name) is None:
+        if not _installed(name):
             checks.append(Check(name, "fail", "not installed", CONTAINER))
             continue
         version = _version(name)
@@ -95,7 +95,7 @@ def check_slime_parts(patient: Patient) -> Check:
 
 def check_hooks(patient: Patient) -> Sequence[Check]:
     """Every hook path of the launch loads as slime loads it and takes what slime gives it."""
-    if importlib.util.find_spec("slime") is None:
+    if not _installed("slime"):
         return [Check("hooks", "fail", "cannot be loaded without slime", "Mend the checks above first.")]
     checks = []
     for hook in HOOKS:
@@ -135,7 +135,7 @@ def load_hook(path: str) -> Callable[..., Any]:
 def check_model(patient: Patient) -> Check:
     """slime knows the architecture, and it fits the GPUs."""
     config = patient.config
-    shape = read_model_config(config.policy.model)
+    shape = model_shape(config.policy.model)
     place = os.environ.get("SLIME_DIR") or _place("slime")
     if not place:
         return Check("model", "fail", "slime's model scripts are not found", "Set SLIME_DIR to slime's checkout.")
@@ -172,12 +172,16 @@ def _version(module: str, distribution: str | None = None) -> str:
         for line in setup.read_text(encoding="utf-8").splitlines():
             if line.strip().startswith("version="):
                 return line.split('"')[1] if '"' in line else "unknown"
-    return "unknown" if importlib.util.find_spec(module) else ""
+    return "unknown" if _installed(module) else ""
+
+
+def _installed(module: str) -> bool:
+    return module in sys.modules or importlib.util.find_spec(module) is not None
 
 
 def _place(module: str) -> str | None:
     """The folder that holds the package, if it is there."""
-    spec = importlib.util.find_spec(module)
+    spec = importlib.util.find_spec(module) if _installed(module) else None
     if spec is None or not spec.submodule_search_locations:
         return None
     return str(Path(next(iter(spec.submodule_search_locations))).parent)

@@ -1,7 +1,7 @@
 """Money: what calls cost, a run's counters, its budget, and an estimate before it starts.
 
 A budget stops calls, it does not cut them off: it can be overshot by what is in flight when it is reached, at most `concurrency`
-times the price of one call (about 0.4 cents for GPT-4.1 on an 8×8 game).
+times the price of one call (about 0.2 to 0.4 cents for GPT-4.1 on an 8×8 game).
 """
 
 from __future__ import annotations
@@ -14,8 +14,12 @@ from slim_rl.config import OpenAIConfig, Price
 from slim_rl.errors import ConfigError
 from slim_rl.partners.base import Usage
 
-# An 8×8 game, in tokens: the rules and the table, what one turn adds, what one reply takes (measured with o200k_base).
-OPENING_TOKENS, TURN_TOKENS, REPLY_TOKENS = 1500, 45, 40
+# An 8×8 game, in tokens, roughly: a token is taken for a word, a number of three digits or a mark.
+SYSTEM_TOKENS = 1200  # the rules: the same in every game, and long enough for a provider to cache (OpenAI's least is 1,024)
+TABLE_TOKENS = 350
+TURN_TOKENS = 45  # what a turn of the other seat adds
+REPLY_TOKENS = 25
+CACHEABLE = 1024
 
 
 def price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
@@ -75,7 +79,8 @@ def estimate_cost(
     config: OpenAIConfig,
     num_dialogues: int,
     partner_turns: float = 5.0,
-    opening_tokens: int = OPENING_TOKENS,
+    system_tokens: int = SYSTEM_TOKENS,
+    table_tokens: int = TABLE_TOKENS,
     turn_tokens: int = TURN_TOKENS,
     reply_tokens: int = REPLY_TOKENS,
 ) -> dict[str, Any]:
@@ -84,24 +89,27 @@ def estimate_cost(
     Args:
         num_dialogues: games to be played.
         partner_turns: the partner's turns a game.
-        opening_tokens: system prompt and table.
-        turn_tokens: what each turn adds to the dialogue.
+        system_tokens: what every request begins with.
+        table_tokens: what every request of one game goes on with.
+        turn_tokens: what each turn of the other seat adds.
         reply_tokens: the partner's own words.
 
     Returns:
-        ``calls``, ``input_tokens``, ``cached_tokens``, ``output_tokens``, ``usd`` (None without a price), ``usd_uncached`` (if the
-        provider caches nothing) and ``usd_per_dialogue``. Cached: every call but a game's first finds what the one before sent,
-        where that is at least 1,024 tokens (OpenAI's least).
+        ``model``, ``calls``, ``input_tokens``, ``cached_tokens``, ``output_tokens``, ``usd`` (None without a price),
+        ``usd_uncached`` (if the provider caches nothing) and ``usd_per_dialogue``. Cached is what an earlier request began with:
+        the system prompt, and for all but a game's first call the whole call before.
     """
     price = price_of(config.model, config.prices)
     calls = num_dialogues * partner_turns
-    # Call k (from 0) reads the opening, the k exchanges before it, and the words it answers.
-    sizes = opening_tokens + turn_tokens + (partner_turns - 1) / 2 * (turn_tokens + reply_tokens)
-    input_tokens = calls * sizes
-    cached_each = opening_tokens if opening_tokens >= 1024 else 0
-    cached_tokens = num_dialogues * max(0.0, partner_turns - 1) * cached_each
-    output_tokens = calls * reply_tokens
-    counts = [round(value) for value in (input_tokens, cached_tokens, output_tokens)]
+    # Call k of a game (from 0) reads the system prompt, the table, k exchanges, and the words it answers.
+    exchange = turn_tokens + reply_tokens
+    first = system_tokens + table_tokens + turn_tokens
+    later_calls = num_dialogues * max(0.0, partner_turns - 1)
+    input_tokens = calls * first + later_calls * partner_turns / 2 * exchange
+    cached_tokens = 0.0
+    if system_tokens >= CACHEABLE:
+        cached_tokens = num_dialogues * system_tokens + later_calls * (first + (partner_turns - 2) / 2 * exchange)
+    counts = [round(value) for value in (input_tokens, cached_tokens, calls * reply_tokens)]
     usd = cost_usd(price, *counts) if price else None
     return {
         "model": config.model,

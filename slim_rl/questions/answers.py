@@ -20,9 +20,10 @@ Answer = Literal["value", "none"]
 _NUMBER = re.compile(r"(?<![\w.#/-])\d{1,3}(?:\.\d+)?(?![\w/%]|\.\d)")
 _NAME = re.compile(r"\b([RP])(\d+)\b")
 _LACKS = re.compile(
-    r"\b(?:(?:don't|do not|didn't|did not|can't|cannot|can not|couldn't|haven't|doesn't) (?:\w+ ){0,3}?(?:have|see|know|show|got|hold|any|list)"
-    r"|not (?:visible|shown|known|listed|available|on my (?:board|table|side))|have (?:no|nothing|none)|no (?:information|score|scores|value|values|data|"
-    r"number|rating|entry|idea|clue)|unknown|blank|empty|hidden|unseen|missing|n a|nothing (?:for|on|there)|(?:is|are) not in my table|none)\b"
+    r"\b(?:(?:don't|do not|didn't|did not|can't|cannot|can not|couldn't|haven't|doesn't) (?:\w+ ){0,3}?"
+    r"(?:have|see|know|show|got|hold|any|list)|not (?:visible|shown|known|listed|available|on my (?:board|table|side))|"
+    r"have (?:no|nothing|none)|no (?:information|scores?|values?|data|number|rating|entry|idea|clue)|unknown|blank|empty|"
+    r"hidden|unseen|missing|n a|nothing (?:for|on|there)|(?:is|are) not in my table|none)\b"
 )
 
 
@@ -49,7 +50,9 @@ def told(asked: Sequence[Pair], reply: str, roster: Roster) -> list[Pair]:
     if not stated and asked:
         body = " ".join(clause.text for clause in clauses(reply, names_of(roster)))
         numbers = _NUMBER.findall(body)
-        if len(numbers) == len(asked) and all(any(_is_in(name, pair) for pair in asked) for name in _NAME.findall(body)):
+        if len(numbers) == len(asked) and all(
+            any(_is_in(name, pair) for pair in asked) for name in _NAME.findall(body)
+        ):
             stated = list(asked)
     return list(dict.fromkeys(stated))
 

@@ -62,7 +62,9 @@ class DialogueLog:
                 raise OSError(0, "the disk is full")
         except OSError as error:
             os.ftruncate(self._file, end)
-            raise DataError(f"Cannot append to the dialogue log {self.path}: {error.strerror}; make room and resume.") from error
+            raise DataError(
+                f"Cannot append to the dialogue log {self.path}: {error.strerror}; make room and resume."
+            ) from error
 
     def close(self) -> None:
         if self._file >= 0:
@@ -72,7 +74,9 @@ class DialogueLog:
     def __enter__(self) -> DialogueLog:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
 
@@ -126,13 +130,21 @@ def _lines(file: Path, warn: bool = True) -> Iterator[tuple[int, dict[str, Any]]
             except orjson.JSONDecodeError as error:
                 if not line.endswith(b"\n"):
                     if warn:
-                        warnings.warn(f"{file}, line {number}: left out, torn while it was being written.", stacklevel=3)
+                        warnings.warn(
+                            f"{file}, line {number}: left out, torn while it was being written.", stacklevel=3
+                        )
                     return
-                raise DataError(f"{file}, line {number}: not JSON ({error}); remove the line, or restore the file.") from error
+                raise DataError(
+                    f"{file}, line {number}: not JSON ({error}); remove the line, or restore the file."
+                ) from error
             if not isinstance(data, dict) or not {"id", "turns", "game_id"} <= data.keys():
-                raise DataError(f"{file}, line {number}: not a dialogue's line; keep other *.jsonl files out of the log folder.")
+                raise DataError(
+                    f"{file}, line {number}: not a dialogue's line; keep other *.jsonl files out of the log folder."
+                )
             if data.get("format", FORMAT) > FORMAT:
-                raise DataError(f"{file}, line {number}: of format {data['format']}, newer than {FORMAT}; update slim_rl.")
+                raise DataError(
+                    f"{file}, line {number}: of format {data['format']}, newer than {FORMAT}; update slim_rl."
+                )
             yield number, data
 
 
@@ -165,9 +177,11 @@ def _drop(path: Path, unwanted: Callable[[dict[str, Any]], bool]) -> None:
                     if line.strip() and unwanted(orjson.loads(line)):
                         continue
                 except orjson.JSONDecodeError as error:
-                    raise DataError(f"{path}, line {number}: not JSON ({error}); remove the line, or restore the file.") from error
+                    raise DataError(
+                        f"{path}, line {number}: not JSON ({error}); remove the line, or restore the file."
+                    ) from error
                 new.write(line)
-        os.replace(temporary, path)
+        temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
 

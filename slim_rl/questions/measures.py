@@ -32,7 +32,7 @@ def measures(dialogue: Dialogue | Mapping[str, Any]) -> dict[str, float | str]:
         answered: share of information-seeking questions that were answered.
         reward; agreed: 0 or 1; stop_reason.
         proposals: valid ones; valid_proposals: their share of those tried.
-        messages: valid messages; words: in all turns; turns: of both seats; errors: turns that the game refused.
+        messages: valid messages; words: in all its turns, tags not counted; turns: of both seats; errors: turns that the game refused.
         X_per_message, X_per_100_words: for seeking, pairs_asked, informative_pairs, repeats, value.
 
     A share or rate of nothing, and the reward of a failed dialogue, is NaN.
@@ -50,7 +50,7 @@ def measures(dialogue: Dialogue | Mapping[str, Any]) -> dict[str, float | str]:
         if turn.role != "policy":
             told.update(turn.told or ())
             continue
-        words += len(turn.text.split())
+        words += len(turn.text.split()) - turn.text.lstrip().startswith("[")  # the tag is no word
         errors += turn.error is not None
         tried += _is_proposal(turn)
         kind = turn.action.get("kind") if turn.action is not None and turn.error is None else None
@@ -95,7 +95,13 @@ def measures(dialogue: Dialogue | Mapping[str, Any]) -> dict[str, float | str]:
         "turns": len(dialogue.turns),
         "errors": errors,
     }
-    totals = {"seeking": seeking, "pairs_asked": len(asked), "informative_pairs": informative, "repeats": repeats, "value": value}
+    totals = {
+        "seeking": seeking,
+        "pairs_asked": len(asked),
+        "informative_pairs": informative,
+        "repeats": repeats,
+        "value": value,
+    }
     for name in _RATED:
         out[f"{name}_per_message"] = _share(totals[name], messages)
         out[f"{name}_per_100_words"] = _share(100 * totals[name], words)
@@ -116,7 +122,12 @@ def batch_metrics(dialogues: Sequence[Dialogue]) -> dict[str, float]:
         if any(turn.questions is None for turn in dialogue.turns):
             annotate(dialogue)
     played = [measures(dialogue) for dialogue in dialogues if not dialogue.failed]
-    names = {"reward": "reward", "questions": "seeking", **{f"questions/{label}": label for label in LABELS}, "pairs": "pairs_asked"}
+    names = {
+        "reward": "reward",
+        "questions": "seeking",
+        **{f"questions/{label}": label for label in LABELS},
+        "pairs": "pairs_asked",
+    }
     names |= {name: name for name in ("informative_pairs", "repeats", "value", "answered", "agreed", "valid_proposals")}
     out: dict[str, float] = {}
     for name, column in names.items():
@@ -147,7 +158,9 @@ def _masks(dialogue: Dialogue) -> tuple[Sequence[Sequence[Any]], Sequence[Sequen
 
 
 def _is_proposal(turn: Turn) -> bool:
-    return turn.text.lstrip()[:9].lower() == "[propose]" or (turn.action is not None and turn.action.get("kind") == "propose")
+    return turn.text.lstrip()[:9].lower() == "[propose]" or (
+        turn.action is not None and turn.action.get("kind") == "propose"
+    )
 
 
 def _share(part: float, whole: int) -> float:

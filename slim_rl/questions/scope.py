@@ -13,19 +13,56 @@ from slim_rl.questions.text import Names, clauses
 
 Pair = tuple[int, int]
 
-_EXCLUDED = re.compile(r"\b(?:besides|other than|than|except|instead of|over|apart from|aside from|outside of|not|but not) (?:(?:[RP]\w+|and|or|,) ?)+")
+_EXCLUDED = re.compile(
+    r"\b(?:besides|other than|except|instead of|over|apart from|aside from|outside of|not|but not) "
+    r"(?:(?:[RP]\w+|and|or|,) ?)+"
+)
+_OUTDONE = re.compile(r"\bthan (?:(?:R\w+|and|or|,) ?)+")
+# What the asker goes on to say itself: "how is Ava on BLEU, I have 62 for Noah on SWAG".
+_OWN_WORDS = re.compile(r" (?:[,-] (?:and |but )?(?:i|i'm|i've|my|mine|we|let's)|because|since) .*")
 REVIEWER = re.compile(r"\bR\w+|\b(?:he|she|him|her|his|they|them|their)\b")
 PAPER = re.compile(r"\bP\w+")
-_THERE = re.compile(r"(?<!is )(?<!are )\b(?:there|that one|that paper|this paper|it|those|any of (?:them|these)|one of (?:them|these)|either of them)\b")
-_WHOLE = re.compile(r"\b(?:who|where|anyone|someone|anywhere|any (?:other |good |better |decent )?(?:options?|reviewers?|candidates?|papers?))\b")
-_BARE = re.compile(r"\b(?:unknown|blank|better than)\b|^(?:is|are) (?:R\w+|he|she|they) (?:an? )?(?:dark|light|medium|green|red|known)\b(?!.*\bany)")
+_THERE = re.compile(
+    r"(?<!is )(?<!are )\b(?:there|(?:this|that|these|those) (?:pairs?|combinations?|cells?)|that one|that paper|"
+    r"this paper|it|those|any of (?:them|these)|one of (?:them|these)|either of them)\b"
+)
+_THAT_PAIR = re.compile(r"\b(?:this|that|these|those) (?:pairs?|combinations?|cells?)\b")
+_WHOLE = re.compile(
+    r"\b(?:who|where|anyone|someone|anywhere|"
+    r"any (?:other |good |better |decent )?(?:options?|reviewers?|candidates?|papers?))\b"
+)
+_BARE = re.compile(
+    r"\b(?:unknown|blank|better than)\b|"
+    r"^(?:is|are) (?:R\w+|he|she|they) (?:an? )?(?:dark|light|medium|green|red|known)\b(?!.*\bany)"
+)
 _PLACED = re.compile(r" (?:for|on|at|in|to|onto|instead|being|as|with)\b")
 _ABOUT_SCORES = re.compile(r"about (?:the |your |any )?(?:information|scores?|values?|numbers|data)\b")
 _OF_WHOM = re.compile(r"^[^,]* (?:about|of|on) R\w+$")
 _SOCIAL = re.compile(r"\bhow(?:'s it| are you|'s everything| is it)\b")
-_TOPIC = re.compile(r"(?:^|[ ,:])(?:for|on|about|regarding|as for|concerning) (?:(?:[RP]\w+|and|or|,) ?)+[,:] $|(?:^ ?|, )R\w+ (?:on|for|at|and) P\w+ [,:-] $")
-_YOU = re.compile(r"^(?:(?:what|how) about )?(?:and )?you$|(?<!what's )(?<!are )(?<!is )\byours$|^(?:do|can) you$|your (?:end|side|own)$")
+# "For Ava, what ...", "Ava on BLEU: what ...": what the question is about stands before it.
+_TOPIC = re.compile(
+    r"(?:^|[ ,:])(?:for|on|about|regarding|concerning) (?:(?:[RP]\w+|and|or|on|for|at|,) ?)+[,:] $"
+    r"|(?:^|\. )(?:(?:and|also|or|so|okay|then) )?R\w+ (?:on|for|at|and) P\w+ [,:-] $"
+)
+_YOU = re.compile(
+    r"^(?:(?:what|how) about )?(?:and )?you$|(?<!what's )(?<!are )(?<!is )\byours$|^(?:do|can) you$|your (?:end|side|own)$"
+)
 _NAME = re.compile(r"\b([RP])(\d+)\b")
+_ONLY_NAMES = re.compile(
+    r"(?:(?:and|or|also|then|what about|how about|vs) )*(?:(?:on|for|at) )?"
+    r"(?:(?:[RP]\d+|\d+|and|or|,|-|:|on|for|at|paper|the)(?: |$))+"
+)
+_LISTS = re.compile(r"\b(?:these|those|following|below)\b|:$")
+
+
+def continued(clause: str, before: str) -> tuple[Pair, ...]:
+    """The pairs of a clause that only names, and so goes on with the question in `before`: "and Noah on SWAG?", "- BLEU"."""
+    return _pairs(clause, before) if _NAME.search(clause) and _ONLY_NAMES.fullmatch(clause) else ()
+
+
+def opens_list(clause: str) -> bool:
+    """Whether a question ends so that a list of names may follow it."""
+    return _LISTS.search(clause) is not None
 
 
 def settle(kind: str, text: str, before: str, previous: str, names: Names) -> tuple[str, tuple[Pair, ...]]:
@@ -39,7 +76,10 @@ def settle(kind: str, text: str, before: str, previous: str, names: Names) -> tu
     """
     if kind in LABELS:
         return kind, ()
-    kept = _EXCLUDED.sub(" ", text)
+    kept = _EXCLUDED.sub(" ", _OWN_WORDS.sub("", text))
+    without = _OUTDONE.sub(" ", kept)
+    if REVIEWER.search(without) is None:  # "anyone better than Sofia"; but "is Ava better than Sofia" is about both
+        kept = without
     reviewer, paper = REVIEWER.search(kept) is not None, PAPER.search(kept) is not None
     if kind == "about" and not _ABOUT_SCORES.search(text):
         if " you" in text:  # "I have 40 for Ava on BLEU, what about you?"
@@ -59,13 +99,13 @@ def settle(kind: str, text: str, before: str, previous: str, names: Names) -> tu
         return _which(text, kept, f"{_read(previous, names)} {before}")
     if reviewer and paper:
         return "pair", _pairs(kept, f"{_read(previous, names)} {before}")
-    if kind == "state" or _BARE.search(kept):  # "unknown for SWAG?", "better than Sofia?": the rest was named just before
-        earlier = before if _NAME.search(before) else _read(previous, names)
-        return _completed(text, earlier)
+    if kind == "state" or _BARE.search(kept):  # "unknown for SWAG?": the rest was named just before
+        return _completed(text, before if _NAME.search(before) else _read(previous, names))
     if not paper and _THERE.search(kept):
         if reviewer and not PAPER.search(before):
             return _completed(kept, f"{_read(previous, names)} {before}")
-        return _completed(kept, before) if reviewer or "there" in kept else ("open", ())
+        both = reviewer or "there" in kept or _THAT_PAIR.search(kept)
+        return _completed(kept, before) if both else ("open", ())
     if not reviewer and not paper and _YOU.search(kept):
         if _SOCIAL.search(_read(previous, names)):
             return "process", ()
@@ -74,7 +114,7 @@ def settle(kind: str, text: str, before: str, previous: str, names: Names) -> tu
 
 
 def _which(text: str, kept: str, earlier: str) -> tuple[str, tuple[Pair, ...]]:
-    """"Which is better for Ethan, BLEU or GLUE?" is about pairs; "which paper is best for him?" is not."""
+    """A choice between papers for a reviewer is about pairs; "which paper is best for him?" is not."""
     if not _NAME.search(kept):
         return _completed("", earlier) if "prefer" in text else ("open", ())
     if REVIEWER.search(kept) and len(PAPER.findall(kept)) > 1:

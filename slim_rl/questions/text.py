@@ -27,7 +27,7 @@ class Clause:
     asks: bool
 
 
-_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*|(?<!\S)/|/(?!\S)|[?!.;,:\n()#-]")
+_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*|(?<!\S)/|/(?!\S)|(?<!\bvs)\.|[?!;,:\n()#-]")
 _TAG = re.compile(r"\s*\[\s*\w+\s*\]")
 _STRAIGHT = str.maketrans({"\u2019": "'", "\u2018": "'", "\u02bc": "'", "`": "'", "_": " "})
 _ENDS = frozenset("?!.;/\n")
@@ -43,25 +43,30 @@ _SPELLINGS = {
     "wanna": "want to", "gonna": "going to", "okays": "okay", "okay's": "okay", "ya": "you", "ok": "okay", "k": "okay",
     "alright": "okay", "alrighty": "okay", "yup": "yes", "yep": "yes", "yeah": "yes", "yea": "yes", "anybody": "anyone",
     "somebody": "someone", "everybody": "everyone", "abt": "about", "info": "information", "infos": "information",
-    "tho": "though", "cuz": "because", "cause": "because", "aight": "okay", "'s": "", "theyre": "they're", "bets": "best", "doe": "does",
+    "tho": "though", "cuz": "because", "cause": "because", "aight": "okay", "theyre": "they're", "versus": "vs",
+    "bets": "best", "doe": "does",
 }  # fmt: skip
 
 # Everyday words one slip away from a name of DialOp's roster; never read as that name.
 _NOT_NAMES = frozenset(
-    "swap swam sway stag swan snag clue clues love gloves clove globe sofa organ than panel pastel petal lame lamb flag".split()
+    """
+    swap swam sway stag swan snag clue clues love gloves clove globe sofa organ than panel pastel petal lame
+    lamb flag
+    """.split()  # noqa: SIM905
 )
 # Words that a capital within a sentence does not make a name.
 _EVERYDAY = frozenset(
-    "i a an the and but or so if then that this these those it you your we our my me he she they them her him his their who what "
-    "which where when why how is are was were be do does did have has had can could will would should shall may might must not no "
-    "yes okay sure please thanks thank great good bad best hi hello hey on for at in to of with by from as about any anything "
-    "anyone all also too just let maybe think thinking see know tell give share send does got get put move swap lock score scores "
-    "reviewer reviewers paper papers information board table proposal plan idea sounds sound works work looks look one two first "
-    "second next ps lol haha ah oh um hmm well now ready done dark light green red blank".split()
+    """
+    i a an the and but or so if then that this these those it you your we our my me he she they them her him
+    his their who what which where when why how is are was were be do does did have has had can could will
+    would should shall may might must not no yes okay sure please thanks thank great good bad best hi hello
+    hey on for at in to of with by from as about any anything anyone all also too just let maybe think
+    thinking see know tell give share send does got get put move swap lock score scores reviewer reviewers
+    paper papers information board table proposal plan idea sounds sound works work looks look one two first
+    second next ps lol haha ah oh um hmm well now ready done dark light green red blank
+    """.split()  # noqa: SIM905
 )
 _PREPOSITIONS = frozenset({"on", "for", "at", "to", "in", "with", "onto"})
-
-
 _MEMO = 100_000  # words
 
 
@@ -76,23 +81,39 @@ class Names:
                     if word.isalnum() and len(word) > 1:
                         found.setdefault(word, set()).add(f"{letter}{index}")
         self._exact = {word: tokens.pop() for word, tokens in found.items() if len(tokens) == 1}
-        self._close = [(word, token) for word, token in self._exact.items() if len(word) >= (4 if token[0] == "P" else 5)]
+        self._close = [
+            (word, token) for word, token in self._exact.items() if len(word) >= (4 if token[0] == "P" else 5)
+        ]
         for spelling, name in (("blue", "bleu"), ("bert", "roberta")):
             if name in self._exact:
                 self._exact.setdefault(spelling, self._exact[name])
+        # Names without a word of their own ("Reviewer 1") are found by the roster, and stood in for by made-up words.
+        self._stand_ins: dict[tuple[str, int], str] = {}
+        named = set(self._exact.values())
+        for kind, index in ((kind, index) for kind in ("reviewer", "paper") for index in range(roster.n)):
+            token = f"{kind[0].upper()}{index}"
+            if token not in named:
+                self._stand_ins[kind, index] = f"zq{token.lower()}qz"
+                self._exact[f"zq{token.lower()}qz"] = token
+        self._roster = roster
         self._memo: dict[str, str | None] = {}
         self.plain: dict[str, str] = {}  # lower-case words as `clauses` reads them, wherever they stand
-        rest = {full.partition(":")[2].strip().lower(): f"P{i}" for i, full in enumerate(roster.papers) if ":" in full}
-        self._titles = {title: token for title, token in rest.items() if title}
+        titles = zip(roster.papers, roster.short_papers, strict=True)
+        self._titles = {title.partition(":")[2].strip().lower(): short for title, short in titles if ":" in title}
+        self._titles.pop("", None)
         pattern = "|".join(re.escape(title) for title in sorted(self._titles, key=len, reverse=True))
         self._title = re.compile(pattern, re.IGNORECASE) if pattern else None
 
     def shorten(self, text: str) -> str:
-        """Full titles, after their colon, replaced by their tokens."""
+        """The text with what follows the colon of a full title replaced by the short title, and names by their stand-ins."""
+        if self._stand_ins:
+            for mention in reversed(self._roster.find(text, typos=False)):
+                if stand_in := self._stand_ins.get((mention.kind, mention.index)):
+                    text = f"{text[: mention.start]} {stand_in} {text[mention.end :]}"
         lower = text.lower()
         if self._title is None or not any(title in lower for title in self._titles):
             return text
-        return self._title.sub(lambda match: f" {self._titles[match[0].lower()]} ", text)
+        return self._title.sub(lambda match: f" {self._titles.get(match[0].lower(), match[0])} ", text)
 
     def token(self, word: str) -> str | None:
         """The token of one lower-case word, or None if it is no name; a possessive's s may be on it."""
@@ -104,7 +125,9 @@ class Names:
         return token
 
     def _find(self, word: str) -> str | None:
-        stems = [word] + ([word.removesuffix("'s")] if word.endswith("'s") else [word[:-1]] if word.endswith("s") else [])
+        stems = [word] + (
+            [word.removesuffix("'s")] if word.endswith("'s") else [word[:-1]] if word.endswith("s") else []
+        )
         for stem in stems:
             if stem in self._exact:
                 return self._exact[stem]
@@ -147,8 +170,6 @@ def clauses(text: str, names: Names) -> tuple[Clause, ...]:
 
 def _token(raw: str, words: list[str], names: Names) -> str:
     """What stands for one word, given those before it in its clause."""
-    if raw[0] in "RP" and raw[1:].isdigit():
-        return raw  # a title that `shorten` has replaced
     lower = raw.lower()
     token = names.token(lower)
     if token is not None:

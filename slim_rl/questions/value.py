@@ -118,7 +118,7 @@ def promises(values: Floats, plans: NDArray[np.intp]) -> Floats:
     Returns:
         (games, n, n). Meaningless where a cell is known.
     """
-    games, n, _ = values.shape
+    n = values.shape[1]
     rows = np.arange(n)
     # loss[g, r, s]: what is lost when reviewer r takes the paper of reviewer s. Every cycle of such takeovers is another plan.
     taken = np.take_along_axis(values, plans[:, None, :].repeat(n, axis=1), axis=2)

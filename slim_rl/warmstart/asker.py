@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from slim_rl.environment import View
 from slim_rl.game.actions import format_proposal
@@ -35,9 +35,18 @@ TELL = "I have {value} for {reviewer} on {paper}."
 
 
 class Asker:
-    """Plays the policy's seat. The same view gives the same action."""
+    """Plays the policy's seat. The same view gives the same action.
 
-    identity: ClassVar[dict[str, Any]] = {"kind": "asker", "messages": MESSAGES, "kinds": KINDS}
+    Args:
+        messages: the chance of 0, 1, 2, ... messages before the first proposal.
+    """
+
+    def __init__(self, messages: Sequence[float] = MESSAGES) -> None:
+        self.messages = messages
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        return {"kind": "asker", "messages": list(self.messages), "kinds": KINDS}
 
     async def reply(self, view: View) -> Reply:
         return Reply(self.act(view))
@@ -49,7 +58,7 @@ class Asker:
             return "[accept]"
         own = [utterance.text for utterance in view.history if utterance.seat == view.seat]
         rng = random.Random(view.seed)
-        planned = rng.choices(range(len(MESSAGES)), MESSAGES)[0]
+        planned = rng.choices(range(len(self.messages)), self.messages)[0]
         turn_rng = random.Random(f"{view.seed}/{len(view.history)}")
         if len(own) < planned and game.turns_left > 2:
             return f"[message] {self._message(game, own, turn_rng)}"

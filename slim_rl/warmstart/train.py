@@ -3,7 +3,8 @@
     slim-rl warmstart configs/matching_local.yaml
 
 Only the scripted player's own words are learned (labels elsewhere are -100). The demonstration games are dealt from a seed of
-their own and are in neither split of the run's data.
+their own and are in neither split of the run's data. Beside them the model is given lessons: tables of which it sees more, and
+that are proposed on at once. They are what teaches it to plan, in half the tokens.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from datasets import Dataset
 from transformers import DataCollatorForSeq2Seq, Qwen3Config, Qwen3ForCausalLM, Trainer, TrainingArguments
@@ -25,8 +27,9 @@ from slim_rl.config import Config
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.play import demonstrate
 from slim_rl.dialogue.record import Dialogue
-from slim_rl.game.generate import generate_games
-from slim_rl.game.instance import GameState
+from slim_rl.game.generate import VALUES, generate_games, roster_for
+from slim_rl.game.instance import UNSEEN_VALUE, GameState
+from slim_rl.game.optimum import best_assignment
 from slim_rl.games import load_rows, make_environment
 from slim_rl.partners import make_partner
 from slim_rl.seeds import seed_of
@@ -45,7 +48,11 @@ def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
     games = list(_fresh_games(config, settings.games, workers))
     tokenizer = train_tokenizer(_texts(config, games[: settings.tokenizer_games]), settings.vocab_size)
     chat = Chat(tokenizer)
-    rows = [_labels(dialogue) for dialogue in _demonstrations(config, games, chat)]
+    asking, silent = Asker(), Asker(messages=(1.0,))
+    rows = [_labels(dialogue) for dialogue in _demonstrations(config, games, chat, asking)]
+    rows += [
+        _labels(dialogue) for dialogue in _demonstrations(config, _lessons(config, settings.lessons), chat, silent)
+    ]
     longest = max(len(row["input_ids"]) for row in rows)
     model = tiny_qwen3(len(tokenizer), settings.hidden_size, settings.layers, tokenizer, 2 * longest)
     scratch = output.with_name(f".{output.name}.{os.getpid()}")
@@ -59,6 +66,7 @@ def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
             lr_scheduler_type="cosine",
             warmup_steps=0.05,  # of all steps
             weight_decay=0.01,
+            adam_beta2=0.98,
             logging_steps=50,
             save_strategy="no",
             report_to="none",
@@ -109,12 +117,26 @@ def _fresh_games(config: Config, number: int, workers: int) -> Iterator[GameStat
     return itertools.islice((game for game in dealt if game.id not in taken), number)
 
 
-def _demonstrations(config: Config, games: Iterable[GameState], chat: Chat) -> Iterator[Dialogue]:
+def _lessons(config: Config, number: int) -> Iterator[GameState]:
+    """Tables of which the learner sees a share drawn from U(0.3, 1)."""
+    rng, n = np.random.default_rng(seed_of(config.seed, "lessons")), config.game.n
+    nobody = ((False,) * n,) * n
+    for _ in range(number):
+        seen = rng.random((n, n)) < rng.uniform(0.3, 1.0)
+        table = np.where(seen, rng.integers(0, VALUES, (n, n)), UNSEEN_VALUE)
+        best = int(best_assignment(table)[1])
+        yield GameState(_rows(table), _rows(seen), nobody, 1.0, 1.0, best, roster_for(config.game))
+
+
+def _rows(array: np.ndarray) -> tuple[tuple[Any, ...], ...]:
+    return tuple(map(tuple, array.tolist()))
+
+
+def _demonstrations(config: Config, games: Iterable[GameState], chat: Chat, asker: Asker) -> Iterator[Dialogue]:
     """Games with partners of every kind that `config.warmstart.partners` weighs: a control arm's partner is then no stranger
     to the model that meets it."""
     weights = config.warmstart.partners
     partners = {kind: make_partner(config.partner.model_copy(update={"kind": kind})) for kind in weights}
-    asker = Asker()
 
     async def play(index: int, game: GameState) -> Dialogue:
         kind = random.Random(index).choices(list(weights), list(weights.values()))[0]
@@ -149,7 +171,7 @@ def _labels(dialogue: Dialogue) -> dict[str, list[int]]:
 def _texts(config: Config, games: Iterable[GameState]) -> Iterator[str]:
     """What the tokenizer is trained on: the games' own texts, every number a score can be, and each name."""
     stand_in = Chat(train_tokenizer(["stand-in"], 300))
-    for dialogue in _demonstrations(config, games, stand_in):
+    for dialogue in _demonstrations(config, games, stand_in, Asker()):
         yield from (message["content"] for message in dialogue.prompt)
         yield from (turn.text for turn in dialogue.turns)
         yield from (turn.error for turn in dialogue.turns if turn.error)

@@ -143,7 +143,7 @@ def make_runs(
 ) -> Iterator[Dialogue]:
     """The dialogues of every run, in the order of training; `eval_games` held-out games before and after."""
     rng = np.random.default_rng(seed)
-    boards = [make_board(rng, n) for _ in range(max(1, steps * games_per_step // 2))]
+    boards = [make_board(rng, n) for _ in range(max(games_per_step, steps * games_per_step // 2))]
     held_out = [make_board(rng, n) for _ in range(eval_games)]
     for arm in arms:
         first, last = ASKS[arm]

@@ -53,7 +53,9 @@ class Talker:
         return "\n".join(["[propose]", *lines])
 
 
-def make_args(tokenizer_dir: Path, port: int, tmp_path: Path, slim_rl: dict[str, Any] | None = None, **more: Any) -> Namespace:
+def make_args(
+    tokenizer_dir: Path, port: int, tmp_path: Path, slim_rl: dict[str, Any] | None = None, **more: Any
+) -> Namespace:
     """slime's arguments as far as rollouts read them."""
     config: dict[str, Any] = {
         "name": "test",

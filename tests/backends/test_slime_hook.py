@@ -187,8 +187,12 @@ def test_a_turn_cut_short_is_the_policys_own_and_ends_the_game(tokenizer, tokeni
         assert all(record(sample).stop_reason is StopReason.TURN_TOKENS and sample.reward == 0.0 for sample in cut)
 
 
-@pytest.mark.parametrize("faults", [Faults(error=1.0), Faults(abort=1.0), Faults(garbage=1.0)], ids=["500", "abort", "garbage"])
-@pytest.mark.parametrize("more", [{}, {"rollout_top_p": 0.9, "use_rollout_routing_replay": True}], ids=["plain", "replay"])
+@pytest.mark.parametrize(
+    "faults", [Faults(error=1.0), Faults(abort=1.0), Faults(garbage=1.0)], ids=["500", "abort", "garbage"]
+)
+@pytest.mark.parametrize(
+    "more", [{}, {"rollout_top_p": 0.9, "use_rollout_routing_replay": True}], ids=["plain", "replay"]
+)
 def test_a_dead_engine_fails_the_sample_and_nothing_else(tokenizer, tokenizer_dir, tmp_path, faults, more) -> None:
     with serve(tokenizer, faults=faults) as server:
         args = make_args(tokenizer_dir, server.port, tmp_path, {"slime": {"engine_patience": 0.1}}, **more)
@@ -282,8 +286,7 @@ def test_a_wrong_config_and_a_row_without_a_game_are_told_in_a_sentence(server, 
 async def play_and_abort(args: Any, server: SGLangServer, group: list[Sample], after_requests: int) -> list[Any]:
     """Calls the rollout off as slime does: the flag first, then the engine, then wait for all."""
     tasks = [asyncio.create_task(generate(args, sample, sampling_params(args))) for sample in group]
-    while len(server.requests) < after_requests:
-        await asyncio.sleep(0.005)
+    await server.received(after_requests)
     table.state(args).aborted = True
     async with httpx.AsyncClient() as client:
         await client.post(f"{server.url}/abort_request", json={"abort_all": True})
@@ -306,7 +309,12 @@ def test_aborted_games_come_back_aborted_with_whole_turns(tokenizer, tokenizer_d
 def test_an_aborted_game_goes_on_or_begins_anew(tokenizer, tokenizer_dir, tmp_path, partial, resume) -> None:
     with serve(tokenizer, delay=0.1) as server:
         args = make_args(
-            tokenizer_dir, server.port, tmp_path, {"slime": {"resume": resume}}, partial_rollout=partial, rollout_top_p=0.9
+            tokenizer_dir,
+            server.port,
+            tmp_path,
+            {"slime": {"resume": resume}},
+            partial_rollout=partial,
+            rollout_top_p=0.9,
         )
         [sample] = run(args, play_and_abort(args, server, make_group(1), after_requests=3))
         tokens, turns = list(sample.tokens), record(sample).turns
@@ -343,8 +351,7 @@ def test_weights_that_change_in_mid_game(tokenizer, tokenizer_dir, tmp_path, new
 
         async def update() -> Sample:
             task = asyncio.create_task(play_group(args, make_group(1)))
-            while len(server.requests) < 3:
-                await asyncio.sleep(0.005)
+            await server.received(3)
             async with httpx.AsyncClient() as client:
                 await client.post(f"{server.url}/update_weights_from_disk", json={"weight_version": "1"})
             return (await task)[0]
@@ -354,7 +361,9 @@ def test_weights_that_change_in_mid_game(tokenizer, tokenizer_dir, tmp_path, new
     assert sample.status == Status.COMPLETED
     spans = [turn.span for turn in record(sample).turns if turn.role == "policy"]
     assert len(spans) == 4
-    trained = {version for version, (a, b) in zip(sample.weight_versions, spans, strict=True) if any(sample.loss_mask[a:b])}
+    trained = {
+        version for version, (a, b) in zip(sample.weight_versions, spans, strict=True) if any(sample.loss_mask[a:b])
+    }
     expected = {"restart": {"1"}, "mask": {"1"}, "keep": {"0", "1"}}
     assert trained == expected[new_weights]
     assert set(sample.weight_versions) == ({"1"} if new_weights == "restart" else {"0", "1"})

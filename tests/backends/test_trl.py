@@ -41,7 +41,7 @@ TINY = {
         "save_every": 2,
         "eval_games": 4,
     },
-    "warmstart": {"games": 300, "epochs": 5, "batch_size": 16, "learning_rate": 0.01, "hidden_size": 64, "layers": 1},
+    "warmstart": {"games": 300, "lessons": 100, "epochs": 5, "batch_size": 16, "learning_rate": 0.01, "hidden_size": 64, "layers": 1},
 }
 
 

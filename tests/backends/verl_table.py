@@ -73,8 +73,13 @@ class Server:
         said = self.speak(self.tokenizer.decode(prompt_ids))
         if isinstance(said, Exception):
             raise said
-        ids = [*self.tokenizer.encode(said, add_special_tokens=False), self.tokenizer.convert_tokens_to_ids("<|im_end|>")]
+        ids = [
+            *self.tokenizer.encode(said, add_special_tokens=False),
+            self.tokenizer.convert_tokens_to_ids("<|im_end|>"),
+        ]
         ids = ids[: sampling_params["max_tokens"]]
         logprobs = [-0.25 - 0.001 * place for place in range(len(ids))] if sampling_params.get("logprobs") else None
         steps = {"global_steps": 3, "min_global_steps": 3, "max_global_steps": 3}
-        return TokenOutput(token_ids=ids, log_probs=logprobs, stop_reason="completed", num_preempted=0, extra_fields=steps)
+        return TokenOutput(
+            token_ids=ids, log_probs=logprobs, stop_reason="completed", num_preempted=0, extra_fields=steps
+        )

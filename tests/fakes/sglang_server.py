@@ -25,8 +25,24 @@ from aiohttp import web
 Speak = Callable[[list[int], random.Random], list[int]]  # input ids -> the turn as token ids, its end token included
 
 KNOWN = frozenset(
-    "temperature top_p top_k min_p max_new_tokens min_new_tokens stop stop_token_ids skip_special_tokens no_stop_trim "
-    "spaces_between_special_tokens repetition_penalty custom_params sampling_seed n ignore_eos".split()
+    [
+        "temperature",
+        "top_p",
+        "top_k",
+        "min_p",
+        "max_new_tokens",
+        "min_new_tokens",
+        "stop",
+        "stop_token_ids",
+        "skip_special_tokens",
+        "no_stop_trim",
+        "spaces_between_special_tokens",
+        "repetition_penalty",
+        "custom_params",
+        "sampling_seed",
+        "n",
+        "ignore_eos",
+    ]
 )
 
 
@@ -51,7 +67,7 @@ class SGLangServer:
         context_length: the longest input and output together.
 
     Attributes:
-        requests: every `/generate` body, with its routing key.
+        requests: every `/generate` body, with its routing key, if `keep`.
         aborts: calls of `/abort_request`.
     """
 
@@ -63,6 +79,7 @@ class SGLangServer:
     layers: int = 2
     experts: int = 2
     prefix_cache: bool = True
+    keep: bool = True
     requests: list[dict[str, Any]] = field(default_factory=list)
     aborts: int = 0
     weight_version: str = "0"
@@ -91,6 +108,11 @@ class SGLangServer:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
+    async def received(self, requests: int) -> None:
+        """Waits until so many `/generate` requests have come; on the caller's loop."""
+        while len(self.requests) < requests:  # noqa: ASYNC110  (an event would belong to the server's loop)
+            await asyncio.sleep(0.005)
+
     def _serve(self, ready: threading.Event) -> None:
         asyncio.set_event_loop(self._loop)
         runner = web.AppRunner(self._app(), access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
@@ -116,10 +138,13 @@ class SGLangServer:
     async def _generate(self, request: web.Request) -> web.Response:
         body = await request.json()
         ids, params = body["input_ids"], body["sampling_params"]
-        self.requests.append({**body, "input_ids": list(ids), "key": request.headers.get("X-SMG-Routing-Key")})
+        if self.keep:
+            self.requests.append({**body, "key": request.headers.get("X-SMG-Routing-Key")})
         most = params.get("max_new_tokens", 128)
         if unknown := set(params) - KNOWN:
-            return web.json_response({"error": {"message": f"unexpected sampling parameters {sorted(unknown)}"}}, status=500)
+            return web.json_response(
+                {"error": {"message": f"unexpected sampling parameters {sorted(unknown)}"}}, status=500
+            )
         if len(ids) + most > self.context_length or most < 1:
             message = f"Requested {len(ids)} input and {most} new tokens of a context of {self.context_length}."
             return web.json_response({"error": {"message": message}}, status=400)
@@ -144,13 +169,15 @@ class SGLangServer:
         finish: dict[str, Any] = {"type": "stop", "matched": said[-1] if said else None}
         if len(said) > most:
             said, finish = said[:most], {"type": "length", "length": most}
-        if await self._take_time(rng) or aborted:
-            said, finish = said[: len(said) // 2], {"type": "abort", "message": "Aborted"}
-        return web.json_response(self._answer(body, said, finish, rng))
-
-    async def _take_time(self, rng: random.Random) -> bool:
-        """Whether the turn was aborted meanwhile."""
         delay = self.delay(rng) if callable(self.delay) else self.delay
+        if await self._take_time(delay) or aborted:
+            said, finish = said[: len(said) // 2], {"type": "abort", "message": "Aborted"}
+        answer = self._answer(body, said, finish, rng)
+        answer["meta_info"]["e2e_latency"] = delay
+        return web.json_response(answer)
+
+    async def _take_time(self, delay: float) -> bool:
+        """Whether the turn was aborted meanwhile."""
         if not delay:
             return False
         name, stop = uuid.uuid4().hex, asyncio.Event()
@@ -158,12 +185,14 @@ class SGLangServer:
         try:
             await asyncio.wait_for(stop.wait(), delay)
             return True
-        except asyncio.TimeoutError:
+        except TimeoutError:
             return False
         finally:
             del self._running[name]
 
-    def _answer(self, body: dict[str, Any], said: list[int], finish: dict[str, Any], rng: random.Random) -> dict[str, Any]:
+    def _answer(
+        self, body: dict[str, Any], said: list[int], finish: dict[str, Any], rng: random.Random
+    ) -> dict[str, Any]:
         ids = body["input_ids"]
         logprobs = [-rng.random() * 3 for _ in said]
         meta: dict[str, Any] = {
@@ -173,7 +202,6 @@ class SGLangServer:
             "completion_tokens": len(said),
             "cached_tokens": self._cache(ids, said) if self.prefix_cache else 0,
             "weight_version": self.weight_version,
-            "e2e_latency": 0.0,
             "input_token_logprobs": [],
             "output_token_logprobs": [[lp, token, None] for lp, token in zip(logprobs, said, strict=True)],
         }
@@ -183,7 +211,9 @@ class SGLangServer:
             meta["top_p_token_offsets"] = _base64(range(0, 2 * len(said) + 1, 2))
         if body.get("return_routed_experts"):
             rows = len(ids) + len(said) - 1
-            meta["routed_experts"] = _base64(expert for _ in range(rows * self.layers) for expert in range(self.experts))
+            meta["routed_experts"] = _base64(
+                expert for _ in range(rows * self.layers) for expert in range(self.experts)
+            )
         return {"text": "".join(f"<{token}>" for token in said), "output_ids": said, "meta_info": meta}
 
     def _cache(self, ids: list[int], said: list[int]) -> int:

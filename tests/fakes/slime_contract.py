@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 
@@ -31,7 +31,7 @@ def import_slime() -> bool:
         sys.path.insert(0, checkout)
     if "slime" not in sys.modules:
         if checkout or importlib.util.find_spec("slime") is not None:
-            import slime.rollout.sglang_rollout
+            pass
         else:
             _install()
     return sys.modules["slime"].__spec__ is not None
@@ -171,7 +171,7 @@ async def post(url: str, payload: Any, max_retries: int = 60, headers: dict[str,
 
 # -------------------------------------------------------------------------------------- slime.rollout.sglang_rollout
 class SingletonMeta(type):
-    _instances: dict[type, Any] = {}
+    _instances: ClassVar[dict[type, Any]] = {}
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         if cls not in cls._instances:

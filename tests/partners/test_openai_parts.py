@@ -184,10 +184,14 @@ def test_an_estimate_grows_with_the_run() -> None:
     assert 0 < one["usd"] < one["usd_uncached"]
     assert one["usd_per_dialogue"] == pytest.approx(one["usd"] / 1000)
     assert estimate_cost(OpenAIConfig(), 2000, partner_turns=5)["usd"] == pytest.approx(2 * one["usd"])
-    # By hand, without a cache: five calls that read 1000, then 100 more each (60 heard and 40 said), and write 40.
-    hand = estimate_cost(OpenAIConfig(), 1, 5, opening_tokens=940, turn_tokens=60, reply_tokens=40)
-    assert hand["input_tokens"] == 1000 + 1100 + 1200 + 1300 + 1400 and hand["output_tokens"] == 200
-    assert hand["cached_tokens"] == 0 and hand["usd"] == pytest.approx(6000 * 2e-6 + 200 * 8e-6)
+    # By hand: five calls that read 1000, then 100 more each (60 heard and 40 said), and write 40.
+    sizes = {"table_tokens": 100, "turn_tokens": 60, "reply_tokens": 40}
+    short = estimate_cost(OpenAIConfig(), 1, 5, system_tokens=840, **sizes)
+    assert short["input_tokens"] == 1000 + 1100 + 1200 + 1300 + 1400 and short["output_tokens"] == 200
+    assert short["cached_tokens"] == 0 and short["usd"] == pytest.approx(6000 * 2e-6 + 200 * 8e-6)
+    long = estimate_cost(OpenAIConfig(), 1, 5, system_tokens=1840, **sizes)
+    assert long["input_tokens"] == 2000 + 2100 + 2200 + 2300 + 2400
+    assert long["cached_tokens"] == 1840 + 2000 + 2100 + 2200 + 2300
 
 
 def test_no_price_no_estimate() -> None:

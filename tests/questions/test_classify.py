@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slim_rl.game.roster import Roster
-from slim_rl.questions import LABELS, classify
+from slim_rl.questions import LABELS, classify, pairs_asked
 
 HUMAN = Path(__file__).parents[2] / ".." / "shared" / "dialop_human"
 
@@ -180,6 +180,14 @@ def test_names_of_another_roster() -> None:
     assert classify("Is Harper good at Zebra?") == {"pair"}  # unknown names are known by their capitals
 
 
+def test_names_that_share_their_words() -> None:
+    roster = Roster(("Reviewer 1", "Reviewer 2"), ("Paper A", "Paper B"))
+    assert classify("What is Reviewer 2 on Paper A?", roster=roster) == {"pair"}
+    assert pairs_asked("What is Reviewer 2 on Paper A?", roster) == [(1, 0)]
+    assert classify("What do you have for reviewer 1?", roster=roster) == {"open"}
+    assert classify("What is R1 on P7?") != {"pair"}  # spelled like our own tokens, but nobody's name
+
+
 def test_the_message_before_gives_pronouns_their_meaning() -> None:
     assert classify("Is he good there?", "I am not sure about Ethan on SWAG.") == {"pair"}
     assert classify("unknown for swag?", "Morgan is okay at Quac") == {"pair"}
@@ -196,7 +204,9 @@ def human_messages() -> list[tuple[str, str | None, frozenset[str]]]:
         row: dict[str, Any] = json.loads(line)
         log = games[row["game"]]["action_log"]
         act = log[row["index"]]
-        before = [a["message"]["data"] for a in log[: row["index"]] if a["type"] == "message" and a["player"] != act["player"]]
+        before = [
+            a["message"]["data"] for a in log[: row["index"]] if a["type"] == "message" and a["player"] != act["player"]
+        ]
         rows.append((act["message"]["data"], before[-1] if before else None, frozenset(row["labels"])))
     return rows
 
@@ -223,8 +233,47 @@ def test_agrees_with_the_labels_of_human_messages(labels: set[str], least: float
 
 words = st.lists(
     st.sampled_from(
-        "what who is are do you have Ava BLEU on for ? , / . [message] and there he with better than besides Noah Li score how about i "
-        "know tell me your R1 P3 R9 P_ ~ 's".split()
+        [
+            "what",
+            "who",
+            "is",
+            "are",
+            "do",
+            "you",
+            "have",
+            "Ava",
+            "BLEU",
+            "on",
+            "for",
+            "?",
+            ",",
+            "/",
+            ".",
+            "[message]",
+            "and",
+            "there",
+            "he",
+            "with",
+            "better",
+            "than",
+            "besides",
+            "Noah",
+            "Li",
+            "score",
+            "how",
+            "about",
+            "i",
+            "know",
+            "tell",
+            "me",
+            "your",
+            "R1",
+            "P3",
+            "R9",
+            "P_",
+            "~",
+            "'s",
+        ]
     ),
     max_size=14,
 ).map(" ".join)
@@ -240,6 +289,12 @@ def test_any_text_gets_labels(text: str, previous: str | None) -> None:
 @pytest.mark.parametrize(("text", "labels"), sentences())
 def test_case_space_and_tag_do_not_matter(text: str, labels: frozenset[str]) -> None:
     bare = text.removeprefix("[message]")
-    for form in (bare.lower(), bare.upper(), f"  {bare.replace(' ', '   ')} ", f"[message] {bare}", f"[ Message ]\n{bare}"):
+    for form in (
+        bare.lower(),
+        bare.upper(),
+        f"  {bare.replace(' ', '   ')} ",
+        f"[message] {bare}",
+        f"[ Message ]\n{bare}",
+    ):
         if not text.startswith(("[propose]", "[accept]")):
             assert classify(form) == labels, form

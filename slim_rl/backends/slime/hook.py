@@ -18,8 +18,7 @@ from typing import Any
 from slime.utils.types import Sample
 
 from slim_rl.backends.slime.policy import SlimePolicy
-from slim_rl.backends.slime.setup import Setup, setup
-from slim_rl.backends.slime.tally import tally
+from slim_rl.backends.slime.setup import Interruptible, Setup, setup
 from slim_rl.config import Config
 from slim_rl.dialogue.play import play_dialogue, play_selfplay
 from slim_rl.dialogue.record import Dialogue, StopReason
@@ -75,9 +74,7 @@ async def generate(
         new_weights = table.config.slime.new_weights
         if new_weights == "restart" and restart == RESTARTS:
             new_weights = "mask"
-        policy = SlimePolicy(
-            args, table.state, sampling_params, table.chat.stop_ids, table.config.slime, samples, new_weights
-        )
+        policy = SlimePolicy(args, sampling_params, table.chat.stop_ids, table.config.slime, samples, new_weights)
         dialogues = await _play(args, table, policy, sample, id, old, evaluation)
         if not policy.outdated:
             break
@@ -85,8 +82,6 @@ async def generate(
     for played, dialogue in zip(samples.values(), dialogues, strict=True):
         _describe(table, sample, dialogue, evaluation)
         _finish(args, table, played, dialogue)
-        if not evaluation:
-            tally.add(dialogue)
     return list(samples.values()) if table.selfplay else sample
 
 
@@ -109,8 +104,8 @@ async def _play(
     try:
         if table.selfplay:
             return list(await play_selfplay(env, policy, table.chat, limits, **game))
-        partner = table.partner if env.seats == 2 else None
-        own = {"seat": seats[0], "prompt": _opening(config, sample), "resume": old}
+        partner = Interruptible(table.partner, policy.state) if table.partner and env.seats == 2 else None
+        own: dict[str, Any] = {"seat": seats[0], "prompt": _opening(config, sample), "resume": old}
         return [await play_dialogue(env, policy, partner, table.chat, limits, **own, **game)]
     except SlimError:
         raise
@@ -136,7 +131,9 @@ def _opening(config: Config, sample: Sample) -> list[dict[str, str]] | None:
     if isinstance(sample.prompt, list):
         return sample.prompt[1:] if config.game.rules == "none" else sample.prompt
     if config.game.rules == "none":
-        raise ConfigError("game.rules is 'none', but slime writes the rules into the prompt: drop --apply-chat-template.")
+        raise ConfigError(
+            "game.rules is 'none', but slime writes the rules into the prompt: drop --apply-chat-template."
+        )
     return None
 
 
@@ -214,4 +211,6 @@ def _pad(args: Namespace, table: Setup, sample: Sample, dialogue: Dialogue) -> N
         import torch
 
         rows, layers, chosen = len(sample.tokens) - 1, args.num_layers, args.moe_router_topk
-        sample.rollout_routed_experts = torch.arange(chosen, dtype=torch.int32).expand(rows, layers, chosen).contiguous()
+        sample.rollout_routed_experts = (
+            torch.arange(chosen, dtype=torch.int32).expand(rows, layers, chosen).contiguous()
+        )

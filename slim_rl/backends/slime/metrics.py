@@ -1,16 +1,16 @@
-"""The dialogue log, one JSONL line a dialogue with its training step, and the metrics of each rollout under ``dialogue/``.
+"""The dialogue log, one JSONL line a dialogue with its training step, and the metrics of each rollout.
 
-slime calls these with all samples of a rollout, in one process: so the log has one writer. Both return False, which leaves
-slime's own logging as it is.
+slime calls these in one process with all samples of a rollout: so the log has one writer. Both return False, which leaves slime's
+own logging as it is.
 """
 
 from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 from slime.observability import logging_utils
 from slime.observability.metric_utils import compute_rollout_step
 from slime.utils.types import Sample
@@ -28,99 +28,91 @@ from slim_rl.questions.measures import batch_metrics
 def log_rollout(
     rollout_id: int, args: Namespace, samples: Sequence[Any], rollout_extra_metrics: Any, rollout_time: float
 ) -> bool:
-    """slime's ``--custom-rollout-log-function-path``. Ends the rollout's tally of failures.
+    """slime's ``--custom-rollout-log-function-path``: logs the dialogues of `samples`, and metrics under ``dialogue/``. Ends
+    the rollout's tally.
 
     Raises:
         SlimError: more than `train.stop_failures` of the rollout's dialogues failed.
     """
+    if getattr(args, "load_debug_rollout_data", None):
+        return False
     config = config_of(args)
     try:
-        if not getattr(args, "load_debug_rollout_data", None):
-            dialogues = _log(config, "train", rollout_id, f"{rollout_id}", flat(samples))
-            metrics = {f"dialogue/{key}": value for key, value in (rollout_metrics(dialogues) | _failures(tally)).items()}
-            _track(args, metrics, rollout_id, "rollout/step")
-        tally.check(config)
-        tally.warn(config)
+        dialogues = _log(config, "train", rollout_id, f"{rollout_id}", flat(samples))
+        ended = tally if tally.count else Tally(dialogues)  # without the group filter, these are all there are
+        metrics = {f"dialogue/{name}": value for name, value in _measure(dialogues, ended).items()}
+        _track(args, metrics, rollout_id, "rollout/step")
+        ended.check(config)
+        ended.warn(config)
     finally:
         tally.clear()
     return False
 
 
 def log_eval_rollout(rollout_id: int, args: Namespace, data: Mapping[str, dict[str, Any]], extra_metrics: Any) -> bool:
-    """slime's ``--custom-eval-rollout-log-function-path``. Metrics stand under ``eval/<dataset>/dialogue/``, on slime's axis.
+    """slime's ``--custom-eval-rollout-log-function-path``: logs the dialogues, and metrics under ``eval/<dataset>/dialogue/``,
+    where slime has its own.
 
-    In `data`, which slime averages next, the reward of a failed game is set to the mean of those played: it moves no average.
+    In `data`, which slime averages next, the reward of a failed game becomes the mean of those played: it moves no average.
     """
     config = config_of(args)
     metrics: dict[str, float] = {}
     for name, results in data.items():
-        samples = results.get("samples") or []
+        samples, rewards = results.get("samples") or [], results["rewards"]
         dialogues = _log(config, "eval", rollout_id, f"{rollout_id}/{name}", samples)
-        ended = Tally()
-        for dialogue in dialogues:
-            ended.add(dialogue)
-        measured = rollout_metrics(dialogues) | _failures(ended)
-        metrics |= {f"eval/{name}/dialogue/{key}": value for key, value in measured.items()}
+        ended = Tally(dialogues)
         ended.warn(config)
-        played = [r for r, sample in zip(results["rewards"], samples, strict=True) if not failed(sample)]
-        if played:
+        measured = _measure(dialogues, ended)
+        metrics |= {f"eval/{name}/dialogue/{measure}": value for measure, value in measured.items()}
+        played = [reward for reward, sample in zip(rewards, samples, strict=False) if not failed(sample)]
+        if played and len(played) < len(samples):
             mean = sum(played) / len(played)
-            pairs = zip(results["rewards"], samples, strict=True)
-            results["rewards"] = [mean if failed(sample) else reward for reward, sample in pairs]
+            results["rewards"] = [
+                mean if failed(sample) else reward for reward, sample in zip(rewards, samples, strict=True)
+            ]
     _track(args, metrics, rollout_id, "eval/step")
     return False
 
 
-def rollout_metrics(dialogues: Sequence[Dialogue]) -> dict[str, float]:
-    """What is told of one rollout's dialogues: `questions.measures.batch_metrics`, and what a long run is watched for."""
-    if not dialogues:
-        return {}
-    partner = [turn for dialogue in dialogues for turn in dialogue.turns if turn.role == "partner"]
-    usages = [turn.usage for turn in partner if turn.usage]
-    spread = {
-        "turns": [len(dialogue.turns) for dialogue in dialogues if not dialogue.failed],
-        "partner_seconds": [turn.seconds for turn in partner],
-        "seconds": [dialogue.seconds for dialogue in dialogues],
-    }
-    metrics = dict(batch_metrics(dialogues))
-    for name, values in spread.items():
-        if values:
-            metrics[f"{name}_p50"], metrics[f"{name}_p95"] = (float(q) for q in np.percentile(values, (50, 95)))
-    for name in ("cost_usd", "retries", "malformed", "input_tokens", "cached_tokens", "output_tokens"):
-        if usages:
-            metrics[f"partner/{name}"] = float(sum(usage.get(name) or 0 for usage in usages))
-    return metrics
-
-
-def _failures(ended: Tally) -> dict[str, float]:
-    """Over all dialogues that ended, those of dropped groups too."""
-    counts = {f"failed/{reason}": float(count) for reason, count in ended.reasons.items()}
-    return {"failed": ended.failed_share, "ended": float(ended.played + ended.failed)} | counts
+def _measure(dialogues: Sequence[Dialogue], ended: Tally) -> dict[str, float]:
+    """`batch_metrics` of the dialogues; failures and cost of all that ended, those of dropped groups too."""
+    failures = {f"failure/{reason}": float(count) for reason, count in ended.reasons.items()}
+    cost = {} if ended.cost_usd is None else {"cost_usd": ended.cost_usd}
+    return batch_metrics(dialogues) | {"ended": float(ended.count), "failed": ended.failed_share} | failures | cost
 
 
 def _log(config: Config, phase: str, step: int, prefix: str, samples: Iterable[Sample]) -> list[Dialogue]:
     """Writes the samples' dialogues to the log, their ids and groups made unique in the run by `prefix`."""
     dialogues = []
-    with DialogueLog(config.log.dir / f"{phase}.jsonl") as writer:
-        for sample in samples:
-            if (record := (sample.metadata or {}).get(RECORD)) is None:
-                continue
-            dialogue = Dialogue.from_dict(record)
-            dialogue.step = step
-            dialogue.id, dialogue.group = (f"{config.name}/{prefix}/{part}" for part in (dialogue.id, dialogue.group))
-            if config.log.tokens:
-                at = len(sample.tokens) - sample.response_length
-                dialogue.prompt_ids, dialogue.response_ids = sample.tokens[:at], sample.tokens[at:]
-                dialogue.loss_mask = list(sample.loss_mask or [])
-                dialogue.logprobs = list(sample.rollout_log_probs or [])
-            writer.append(dialogue)
-            dialogues.append(dialogue)
+    writer = _writer(config, phase, step)
+    for sample in samples:
+        if (record := (sample.metadata or {}).get(RECORD)) is None:
+            continue
+        dialogue = Dialogue.from_dict(record)
+        dialogue.step = step
+        dialogue.id, dialogue.group = (f"{config.name}/{prefix}/{part}" for part in (dialogue.id, dialogue.group))
+        at = len(sample.tokens) - sample.response_length
+        dialogue.prompt_ids, dialogue.response_ids = sample.tokens[:at], sample.tokens[at:]
+        dialogue.loss_mask, dialogue.logprobs = list(sample.loss_mask or ()), list(sample.rollout_log_probs or ())
+        writer.append(dialogue)
+        dialogues.append(dialogue)
     return dialogues
+
+
+_writers: dict[Path, DialogueLog] = {}
+
+
+def _writer(config: Config, phase: str, step: int) -> DialogueLog:
+    """The open log of a phase. When a run that resumes opens it, what an earlier try wrote from `step` on goes first."""
+    path = config.log.dir / f"{phase}.jsonl"
+    if path not in _writers:
+        _writers[path] = DialogueLog(path, from_step=step if phase == "train" else None, tokens=config.log.tokens)
+    return _writers[path]
 
 
 def _track(args: Namespace, metrics: dict[str, float], rollout_id: int, step_key: str) -> None:
     if getattr(args, "use_wandb", False):
         import wandb
 
-        wandb.define_metric("dialogue/*", step_metric="rollout/step")  # slime has told W&B so of its own families
+        wandb.define_metric("dialogue/*", step_metric="rollout/step")  # slime tells W&B so of its own families
     logging_utils.log(args, {**metrics, step_key: compute_rollout_step(args, rollout_id)}, step_key=step_key)

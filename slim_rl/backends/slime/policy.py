@@ -40,14 +40,14 @@ class SlimePolicy:
     def __init__(
         self,
         args: Namespace,
-        state: GenerateState,
         sampling_params: Mapping[str, Any],
         stop_ids: list[int],
         config: SlimeConfig,
         samples: Mapping[str, Sample],
         new_weights: str,
     ) -> None:
-        self.args, self.state, self.samples, self.new_weights = args, state, samples, new_weights
+        self.args, self.samples, self.new_weights = args, samples, new_weights
+        self.state = GenerateState(args)
         self.patience = config.engine_patience
         stops = {*(sampling_params.get("stop_token_ids") or ()), *stop_ids}
         self.sampling = {**sampling_params, "stop_token_ids": sorted(stops)}
@@ -58,8 +58,8 @@ class SlimePolicy:
 
     @property
     def identity(self) -> dict[str, Any]:
-        sampling = {name: self.sampling[name] for name in ("temperature", "top_p", "top_k") if name in self.sampling}
-        return {"engine": "slime", "model": str(self.args.hf_checkpoint), **sampling}
+        sampling = {name: self.sampling.get(name) for name in ("temperature", "top_p", "top_k")}
+        return {"engine": "sglang", "model": str(self.args.hf_checkpoint), **sampling}
 
     async def sample(self, input_ids: list[int], max_tokens: int, key: str) -> Sampled:
         sample = self.samples[key]

@@ -1,6 +1,6 @@
 """What a reward is compared with. A failed game has no say in it:
 
-    it is in no group's mean or deviation, its advantage is 0, and a group with too few played games is dropped
+it is in no group's mean or deviation, its advantage is 0, and a group with too few played games is dropped
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from slime.utils.types import Sample
 from slim_rl.backends.slime.hook import RECORD
 from slim_rl.backends.slime.setup import config_of
 from slim_rl.backends.slime.tally import tally
+from slim_rl.dialogue.record import Dialogue
 
 _GROUPED = ("grpo", "gspo", "cispo", "reinforce_plus_plus_baseline")  # estimators that slime compares within a group
 _SCALED = ("grpo", "gspo", "cispo")
@@ -61,13 +62,14 @@ def keep_usable_groups(args: Namespace, samples: Sequence[Any], **_: Any) -> Dyn
     or, by config, when all of those have one reward. slime counts the drops by reason.
 
     Raises:
-        SlimError: of a whole rollout's worth of dialogues, more than `train.stop_failures` failed. Without this, slime would
-            go on drawing games for ever while the partner is down.
+        SlimError: of the groups so far, a whole rollout's worth, more than `train.stop_failures` failed. Without this, slime
+            would go on drawing games for ever while the partner is down.
     """
-    config = config_of(args)
-    if tally.played + tally.failed >= args.rollout_batch_size * args.n_samples_per_prompt:
+    config, group = config_of(args), list(flat(samples))
+    for sample in group:
+        tally.add(Dialogue.from_dict(sample.metadata[RECORD]))
+    if tally.count >= args.rollout_batch_size * args.n_samples_per_prompt:
         tally.check(config)
-    group = list(flat(samples))
     rewards = [sample.get_reward_value(args) for sample in group if not failed(sample)]
     if len(rewards) < config.slime.min_survivors * len(group):
         return DynamicFilterOutput(keep=False, reason="too_few_played")

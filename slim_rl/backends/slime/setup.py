@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 from argparse import Namespace
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -15,11 +15,11 @@ from slime.rollout.sglang_rollout import GenerateState
 
 from slim_rl.config import ROOT_KEY, Config, Limits, parse_config
 from slim_rl.dialogue.chat import Chat
+from slim_rl.dialogue.record import StopReason
 from slim_rl.environment import View
 from slim_rl.errors import ConfigError
 from slim_rl.partners import make_partner
 from slim_rl.partners.base import Partner, PartnerFailure, Reply
-from slim_rl.dialogue.record import StopReason
 
 _LOOK_SECONDS = 1.0
 
@@ -31,7 +31,6 @@ class Setup:
     config: Config
     chat: Chat
     partner: Partner | None
-    state: GenerateState
 
     @property
     def selfplay(self) -> bool:
@@ -81,10 +80,9 @@ def setup(args: Namespace) -> Setup:
     loop = asyncio.get_running_loop()
     here = _setups.get(loop)
     if here is None or here.config is not config:
-        state = GenerateState(args)
-        chat = here.chat if here is not None else Chat(state.tokenizer, config.policy.thinking)
-        partner = None if config.partner.kind == "self" else Interruptible(make_partner(config.partner), state)
-        here = _setups[loop] = Setup(config, chat, partner, state)
+        chat = Chat(GenerateState(args).tokenizer, config.policy.thinking)
+        partner = None if config.partner.kind == "self" else make_partner(config.partner)
+        here = _setups[loop] = Setup(config, chat, partner)
     return here
 
 
@@ -100,10 +98,10 @@ class Interruptible:
 
     partner: Partner
     state: GenerateState
-    identity: dict[str, Any] = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.identity = self.partner.identity
+    @property
+    def identity(self) -> dict[str, Any]:
+        return self.partner.identity
 
     async def reply(self, view: View) -> Reply:
         reply = asyncio.ensure_future(self.partner.reply(view))

@@ -1,9 +1,14 @@
-"""Counts the dialogues of a rollout as they end, those of dropped groups too, and says when too many of them failed."""
+"""Counts the dialogues of a rollout and says when too many of them failed.
+
+What is counted are whole groups, as the filter sees them: failed games end early, so that a count of whatever has ended would
+find too many of them. Dropped groups count; games that were called off do not.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Iterable
 
 from slim_rl.config import Config
 from slim_rl.dialogue.record import Dialogue, StopReason
@@ -13,34 +18,39 @@ log = logging.getLogger(__name__)
 
 
 class Tally:
-    """Dialogues ended since the last `clear`, and the reasons of those that failed. One that was called off is neither."""
+    """Dialogues that ended, since the last `clear`.
 
-    def __init__(self) -> None:
+    Attributes:
+        count: how many.
+        reasons: stop reasons of those that failed.
+        cost_usd: of the partner's calls; None while nothing is known of a cost.
+    """
+
+    def __init__(self, dialogues: Iterable[Dialogue] = ()) -> None:
         self.clear()
+        for dialogue in dialogues:
+            self.add(dialogue)
 
     def clear(self) -> None:
-        self.played = 0
+        self.count = 0
         self.reasons: Counter[str] = Counter()
-        self.causes: Counter[str] = Counter()
+        self.cost_usd: float | None = None
+        self._causes: Counter[str] = Counter()
 
     def add(self, dialogue: Dialogue) -> None:
-        if dialogue.stop_reason is StopReason.ABORTED:
+        if dialogue.stop_reason is None or dialogue.stop_reason is StopReason.ABORTED:
             return
-        if not dialogue.failed:
-            self.played += 1
-            return
-        assert dialogue.stop_reason is not None
-        self.reasons[dialogue.stop_reason.value] += 1
-        self.causes[f"{dialogue.stop_reason.value}: {dialogue.failure}"[:300]] += 1
-
-    @property
-    def failed(self) -> int:
-        return self.reasons.total()
+        self.count += 1
+        if dialogue.failed:
+            self.reasons[dialogue.stop_reason.value] += 1
+            self._causes[f"{dialogue.stop_reason.value}: {dialogue.failure}"[:300]] += 1
+        for turn in dialogue.turns:
+            if turn.usage is not None:
+                self.cost_usd = (self.cost_usd or 0.0) + (turn.usage.get("cost_usd") or 0.0)
 
     @property
     def failed_share(self) -> float:
-        total = self.played + self.failed
-        return self.failed / total if total else 0.0
+        return self.reasons.total() / self.count if self.count else 0.0
 
     def check(self, config: Config) -> None:
         """Raises SlimError if more than `train.stop_failures` of the dialogues failed."""
@@ -56,8 +66,8 @@ class Tally:
             log.error("!!! %s. They count for nothing, but find the cause (slime.warn_failures).", self._summary())
 
     def _summary(self) -> str:
-        most = "; ".join(f"{count} × {cause}" for cause, count in self.causes.most_common(3))
-        return f"{self.failed} of {self.played + self.failed} dialogues failed ({self.failed_share:.0%}): {most}"
+        most = "; ".join(f"{count} × {cause}" for cause, count in self._causes.most_common(3))
+        return f"{self.reasons.total()} of {self.count} dialogues failed ({self.failed_share:.0%}): {most}"
 
 
-tally = Tally()
+tally = Tally()  # of the rollout under way, by the group filter

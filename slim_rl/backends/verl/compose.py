@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import io
 import warnings
 from collections.abc import Sequence
@@ -28,9 +29,11 @@ def compose(overrides: Sequence[str]) -> Any:
     try:
         with hydra.initialize_config_module("verl.trainer.config", version_base=None):
             config = hydra.compose("ppo_trainer", list(overrides))
+        checked = copy.deepcopy(config)
+        checked.critic.model = None  # to check it verl would fetch the checkpoint
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
             warnings.simplefilter("ignore")
-            validate_config(config, need_reference_policy(config), need_critic(config))
+            validate_config(checked, need_reference_policy(checked), need_critic(checked))
     except (HydraException, OmegaConfBaseException, AssertionError, ValueError, TypeError) as error:
         raise ConfigError(f"verl refuses this run: {_first_cause(error)}") from error
     return config

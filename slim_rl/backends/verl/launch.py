@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -32,15 +33,15 @@ MODELS = {"POLICY_MODEL": "policy.model", "REF_MODEL": "verl.reference_model", "
 REFERENCE_VARIABLE = "SLIM_RL_REFERENCE_MODEL"
 
 
-def train(config: Config, extra_overrides: Sequence[str] = (), dry_run: bool = False) -> int:
-    """Writes the run's files and starts `verl.trainer.main_ppo`. Returns its exit code.
+def train(config: Config, extra_overrides: Sequence[str] = (), dry_run: bool = False) -> None:
+    """Writes the run's files, starts `verl.trainer.main_ppo` and waits for its end. It resumes from its last checkpoint.
 
     Args:
         extra_overrides: verl's own keys, the last word.
         dry_run: check and print the command; write nothing.
 
     Raises:
-        SlimError: the config asks for what verl cannot do, or verl refuses a key.
+        SlimError: the config asks for what verl cannot do, verl refuses a key, or the training ended with an error.
     """
     from slim_rl.backends.verl.compose import compose
     from slim_rl.backends.verl.data import write_data
@@ -51,13 +52,15 @@ def train(config: Config, extra_overrides: Sequence[str] = (), dry_run: bool = F
     command = [sys.executable, "-m", "verl.trainer.main_ppo", *overrides]
     if dry_run:
         print(shlex.join(command))
-        return 0
+        return
     text = yaml.safe_dump({ROOT_KEY: config.model_dump(mode="json")}, sort_keys=False, allow_unicode=True)
     write_atomically(run_dir(config) / "config.yaml", text)
     write_data(config, run_dir(config))
     # Games of your own are imported in Ray's workers from where the run was started.
     path = os.pathsep.join(filter(None, [str(Path.cwd()), os.environ.get("PYTHONPATH")]))
-    return subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, check=False).returncode
+    code = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, check=False).returncode
+    if code:
+        raise SlimError(f"verl stopped with exit code {code}; its own message stands above.")
 
 
 def with_models(config: Config, environment: Mapping[str, str]) -> Config:
@@ -72,7 +75,7 @@ def with_models(config: Config, environment: Mapping[str, str]) -> Config:
 
 
 def run_dir(config: Config) -> Path:
-    """The run's folder, absolute: config.yaml, the games as verl reads them, logs and checkpoints."""
+    """The run's folder, absolute: config.yaml, data/ (the games as verl reads them), the dialogue log, checkpoints/."""
     return Path.cwd() / config.output_dir / config.name
 
 
@@ -197,6 +200,9 @@ def _trainer(config: Config) -> dict[str, Any]:
         "trainer.experiment_name": config.name,
         "trainer.default_local_dir": str(run_dir(config) / "checkpoints"),
         "trainer.logger": ["console", *config.train.report_to],
+        # verl's own 8 processes each are for whole nodes; every storage unit takes a CPU of Ray's.
+        "actor_rollout_ref.rollout.agent.num_workers": 4,
+        "transfer_queue.backend.SimpleStorage.num_data_storage_units": 2,
     }
 
 
@@ -215,6 +221,8 @@ def _response_tokens(config: Config) -> int:
 def _sequence_tokens(config: Config) -> int:
     return config.verl.prompt_tokens + _response_tokens(config)
 
+
+_PLAIN = re.compile(r"[A-Za-z_/][\w./:@+-]*")  # needs no quotes in hydra's grammar
 
 # What verl's own config does not list must be added and not overridden.
 _ADDED = ("slim_rl.", "ray_kwargs.ray_init.runtime_env.env_vars.", "data.apply_chat_template_kwargs.")
@@ -235,7 +243,11 @@ def _value(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{" + ",".join(f"{key}:{_value(item)}" for key, item in value.items()) + "}"
     if isinstance(value, str):
-        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        if _PLAIN.fullmatch(value) and value.lower() not in ("null", "true", "false", "nan", "inf"):
+            return value
+        # In quotes a backslash is one only before a quote or at the end.
+        escaped = re.sub(r"(\\*)'", r"\1\1\\'", re.sub(r"(\\+)$", r"\1\1", value))
+        return f"'{escaped}'"
     return str(value)
 
 
@@ -245,15 +257,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("config", type=Path)
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="of slim_rl's config, or verl's")
     parser.add_argument("--dry-run", action="store_true", help="check everything and print the command")
-    options = parser.parse_args(arguments)
+    options = parser.parse_intermixed_args(arguments)
     sections = set(Config.model_fields)
     ours = [item for item in options.overrides if item.split("=")[0].split(".")[0] in sections]
     try:
         config = load_config(options.config, ours)
-        return train(config, [item for item in options.overrides if item not in ours], options.dry_run)
+        train(config, [item for item in options.overrides if item not in ours], options.dry_run)
     except SlimError as error:
-        print(f"verl: {error}", file=sys.stderr)
+        print(f"slim-rl: {error}", file=sys.stderr)
         return 1
+    return 0
 
 
 if __name__ == "__main__":

@@ -1,0 +1,77 @@
+"""The dialogue loop's own time a turn, with a policy and a partner that answer at once, beside the game's own time.
+
+python benchmarks/bench_loop.py [--dialogues 500] [--turns 20]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from typing import Any
+
+from slim_rl.config import GameConfig, Limits
+from slim_rl.dialogue.chat import Chat
+from slim_rl.dialogue.play import play_dialogue
+from slim_rl.environment import View
+from slim_rl.game.env import MatchingEnv
+from slim_rl.game.generate import generate_games
+from slim_rl.partners.base import Reply
+from slim_rl.policies.base import Sampled
+from slim_rl.warmstart.tokenizer import train_tokenizer
+
+SAID, HEARD = "[message] What is Ava Li on BLEU?", "[message] Ava Li on BLEU: 62."
+
+
+class InstantPolicy:
+    def __init__(self, chat: Chat) -> None:
+        self.ids = chat.said_ids(SAID)
+        self.identity: dict[str, Any] = {"engine": "instant"}
+
+    async def sample(self, input_ids: list[int], max_tokens: int, key: str) -> Sampled:
+        return Sampled(self.ids, [-1.0] * len(self.ids), "stop")
+
+
+class InstantPartner:
+    def __init__(self) -> None:
+        self.identity: dict[str, Any] = {"kind": "instant"}
+
+    async def reply(self, view: View) -> Reply:
+        return Reply(HEARD)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dialogues", type=int, default=300)
+    parser.add_argument("--turns", type=int, default=20)
+    options = parser.parse_args()
+    chat = Chat(train_tokenizer([SAID, HEARD] * 9, 400))
+    policy, partner = InstantPolicy(chat), InstantPartner()
+    state = next(generate_games(1, GameConfig(n=8)))
+
+    async def play(turns: int) -> None:
+        for index in range(options.dialogues):
+            env = MatchingEnv(max_turns=turns)
+            await play_dialogue(env, policy, partner, chat, Limits(), game_state=state, id=str(index))
+
+    def game_alone(turns: int) -> None:
+        for _ in range(options.dialogues):
+            env = MatchingEnv(max_turns=turns)
+            env.reset(state)
+            for turn in range(turns):
+                env.step(HEARD if turn % 2 else SAID)
+
+    asyncio.run(play(2))
+    print(f"{'turns':>6} {'loop, µs a turn':>16} {'game alone':>12} {'ratio':>7}")
+    for turns in (options.turns // 2, options.turns, 2 * options.turns):
+        start = time.process_time()
+        asyncio.run(play(turns))
+        whole = (time.process_time() - start) / (options.dialogues * turns) * 1e6
+        start = time.process_time()
+        game_alone(turns)
+        alone = (time.process_time() - start) / (options.dialogues * turns) * 1e6
+        print(f"{turns:>6} {whole:>16.0f} {alone:>12.0f} {whole / alone:>7.1f}")
+
+
+if __name__ == "__main__":
+    main()

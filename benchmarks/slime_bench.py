@@ -1,0 +1,103 @@
+"""What the benchmarks of the slime hook share: slime's arguments, a partner without a mind, and an engine in a process of its own.
+
+They run slime's own code: SLIME_DIR must name a checkout of slime, in an environment that can import its rollout code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import signal
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+if not os.environ.get("SLIME_DIR"):
+    raise SystemExit("Set SLIME_DIR to a checkout of slime: this benchmark runs slime's own code beside the hook.")
+sys.path[:0] = [str(Path(__file__).parents[1]), os.environ["SLIME_DIR"]]
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+from slim_rl.backends.slime import setup as hook_setup
+from slim_rl.config import GameConfig
+from slim_rl.environment import View
+from slim_rl.game.env import MatchingEnv
+from slim_rl.game.generate import generate_games
+from slim_rl.partners.base import Reply
+from slim_rl.warmstart.tokenizer import train_tokenizer
+from tests.backends.slime_table import Sample, SingletonMeta, Talker, http_utils, make_args
+from tests.fakes.sglang_server import SGLangServer
+
+
+class Yes:
+    """A partner that costs nothing: it hears, and accepts every plan."""
+
+    identity = {"kind": "yes"}
+
+    def __init__(self, think: Callable[[View], Any] | None = None) -> None:
+        self.think = think
+
+    async def reply(self, view: View) -> Reply:
+        if self.think is not None:
+            await self.think(view)
+        return Reply("[accept]" if view.private.pending is not None else "[message] Ava Li on BLEU: 62.")
+
+
+def make_tokenizer() -> Any:
+    """A tokenizer that writes an 8 by 8 game in about as many tokens as Qwen's (some 900)."""
+    env = MatchingEnv()
+    texts = []
+    for game in generate_games(20, GameConfig(), seed=9):
+        env.reset(game)
+        texts += [message["content"] for message in env.prompt(0)]
+    return train_tokenizer(texts, vocab_size=2000)
+
+
+def _serve(tokenizer: Any, turns: int, delay: Any, port: Any) -> None:
+    talker = Talker(tokenizer, turns - 1, n=8)
+    with SGLangServer(talker, delay=delay, context_length=10**6, prefix_cache=False, keep=False) as server:
+        port.put(server.port)
+        signal.pause()
+
+
+@contextmanager
+def engine(tokenizer: Any, turns: int, delay: Any = 0.0) -> Iterator[int]:
+    """An engine whose policy speaks `turns` times a game. Yields its port."""
+    context = multiprocessing.get_context("fork")
+    port = context.Queue()
+    process = context.Process(target=_serve, args=(tokenizer, turns, delay, port), daemon=True)
+    process.start()
+    try:
+        yield port.get(timeout=60)
+    finally:
+        process.terminate()
+
+
+def arguments(folder: str, port: int, **more: Any) -> Namespace:
+    config = {"game": {"n": 8, "max_turns": 1000}, "log": {"dir": folder}}
+    lengths = {"rollout_max_response_len": 10**5, "rollout_max_context_len": None, "ci_test": False}
+    return make_args(Path(folder), port, Path(folder), config, sglang_server_concurrency=4096, **lengths, **more)
+
+
+def samples(number: int, seed: int = 1) -> list[Sample]:
+    made = []
+    env = MatchingEnv()
+    for index, game in enumerate(generate_games(number, GameConfig(), seed=seed)):
+        env.reset(game)
+        metadata = {"game_state": game.to_dict(), "game_id": f"g{index}", "seat": 0}
+        made.append(
+            Sample(group_index=index, index=index, prompt=env.prompt(0), metadata=metadata, session_id=f"s{index}")
+        )
+    return made
+
+
+def run(args: Namespace, partner: Yes, work: Any) -> Any:
+    """Runs the coroutine on a fresh loop, with `partner` for every dialogue."""
+    hook_setup.make_partner = lambda config: partner  # type: ignore[assignment]
+    SingletonMeta._instances.clear()
+    http_utils._http_client = None
+    http_utils.init_http_client(args)
+    return asyncio.run(work)

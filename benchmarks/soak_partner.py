@@ -1,0 +1,231 @@
+"""Thousands of dialogues with the chat partner against a server on loopback that fails in every way an API can.
+
+    python benchmarks/soak_partner.py [--dialogues 10000] [--fault-rate 0.2] [--concurrency 256] [--out runs/soak]
+
+Prints what became of the dialogues, memory at 10, 50 and 100%, and the makespan beside the ideal: the same dialogues, each as long
+as what the server drew for it (latencies, requests that were never answered, pauses it asked for), packed on as many slots, with no
+time spent on anything else. Ctrl-C leaves a whole log; the same command then plays what is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import heapq
+import json
+import random
+import subprocess
+import sys
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+import psutil  # noqa: E402
+
+from slim_rl.config import GameConfig, Limits, OpenAIConfig, PartnerConfig  # noqa: E402
+from slim_rl.dialogue.chat import Chat  # noqa: E402
+from slim_rl.dialogue.play import play_dialogue  # noqa: E402
+from slim_rl.game.actions import format_proposal  # noqa: E402
+from slim_rl.game.env import MatchingEnv  # noqa: E402
+from slim_rl.game.generate import generate_games  # noqa: E402
+from slim_rl.game.instance import GameState  # noqa: E402
+from slim_rl.partners.openai_chat import OpenAIPartner  # noqa: E402
+from slim_rl.policies.base import Sampled  # noqa: E402
+from slim_rl.questions.log import DialogueLog, read_log  # noqa: E402
+from slim_rl.warmstart.tokenizer import train_tokenizer  # noqa: E402
+
+GROUP = 8  # dialogues of one game
+REQUEST_SECONDS = 8.0
+
+
+class Asker:
+    """An instant policy: asks one to three questions and proposes. What it says depends on the dialogue's key alone."""
+
+    identity = {"engine": "soak"}  # noqa: RUF012
+
+    def __init__(self, chat: Chat, game: GameState, key: str) -> None:
+        rng = random.Random(key)
+        names = [
+            (rng.choice(game.roster.reviewers), rng.choice(game.roster.short_papers)) for _ in range(rng.randint(1, 3))
+        ]
+        plan = format_proposal(rng.sample(range(game.n), game.n), game.roster)
+        self.turns = iter([*(f"[message] What is your score for {r} on {p}?" for r, p in names), plan])
+        self.chat = chat
+
+    async def sample(self, input_ids: list[int], max_tokens: int, key: str) -> Sampled:
+        ids = [*self.chat.tokenizer.encode(next(self.turns), add_special_tokens=False), self.chat.end_id]
+        return Sampled(ids, [-1.0] * len(ids), "stop")
+
+
+async def soak(options: argparse.Namespace, url: str, chat: Chat) -> dict[str, Any]:
+    """Plays the dialogues that the log lacks. Returns what was measured on the way."""
+    path = options.out / "dialogues.jsonl"
+    done = {dialogue.id for dialogue in read_log(path)} if path.exists() else set()
+    # Dialogue i belongs to game i // GROUP; a few dozen boards serve them all.
+    boards = list(generate_games(min(50, -(-options.dialogues // GROUP)), GameConfig(), seed=0))
+    todo = [number for number in range(options.dialogues) if f"soak-{number}" not in done]
+    settings = OpenAIConfig(
+        base_url=url,
+        concurrency=options.concurrency,
+        request_seconds=REQUEST_SECONDS,
+        turn_seconds=120.0,
+        backoff_seconds=0.1,
+        max_backoff_seconds=2.0,
+    )
+    partner = OpenAIPartner.from_config(PartnerConfig(kind="openai", openai=settings))
+    process = psutil.Process()
+    memory: dict[int, float] = {}
+    escaped: list[str] = []
+    finished = 0
+    order: list[int] = []
+
+    async def worker(numbers: Iterator[int]) -> None:
+        nonlocal finished
+        for number in numbers:
+            order.append(number)
+            game = boards[number // GROUP % len(boards)]
+            try:
+                dialogue = await play_dialogue(
+                    MatchingEnv(),
+                    Asker(chat, game, f"soak-{number}"),
+                    partner,
+                    chat,
+                    Limits(turn_tokens=4096),
+                    game_state=game,
+                    id=f"soak-{number}",
+                    game_id=f"board-{number // GROUP}",
+                    seed=number,
+                )
+                dialogue.group = dialogue.game_id
+                log.append(dialogue)
+            except Exception as error:  # the very thing that must not happen
+                escaped.append(repr(error))
+            finished += 1
+            for percent in (10, 50, 100):
+                if percent not in memory and finished * 100 >= percent * len(todo):
+                    memory[percent] = process.memory_info().rss / 2**20
+
+    started, cpu, queued = time.monotonic(), time.process_time(), _queued_seconds()
+    with DialogueLog(path) as log:
+        numbers = iter(todo)
+        await asyncio.gather(*(worker(numbers) for _ in range(options.concurrency)))
+    return {
+        "played": len(todo),
+        "order": order,
+        "escaped": escaped,
+        "memory": memory,
+        "seconds": time.monotonic() - started,
+        "cpu": time.process_time() - cpu,
+        "queued": _queued_seconds() - queued,
+        "usage": partner.usage,
+    }
+
+
+def _queued_seconds() -> float:
+    """How long this process was ready to run but had no core."""
+    return int(Path("/proc/self/schedstat").read_text().split()[1]) / 1e9
+
+
+def ideal_seconds(lengths: Sequence[float], slots: int) -> float:
+    """The makespan of dialogues of these lengths, begun in this order as slots fall free."""
+    ends = [0.0] * slots
+    for length in lengths:
+        heapq.heappush(ends, heapq.heappop(ends) + length)
+    return max(ends)
+
+
+def report(options: argparse.Namespace, measured: dict[str, Any], tally: dict[str, Any]) -> None:
+    """Prints the table."""
+    games: dict[str, dict[str, float]] = tally["games"]
+    kinds: Counter[str] = Counter()
+    for game in games.values():
+        kinds.update({kind: int(count) for kind, count in game.items() if kind not in ("seconds", "retry_after")})
+    requests = sum(kinds.values())
+    lengths = [_length(games.get(str(number), {})) for number in measured["order"]]
+    ideal = ideal_seconds(lengths, options.concurrency)
+    reasons: Counter[str] = Counter()
+    lost: Counter[str] = Counter()
+    for dialogue in read_log(options.out / "dialogues.jsonl"):
+        reasons[str(dialogue.stop_reason)] += 1
+        lost[dialogue.group] += dialogue.failed
+    tries = OpenAIConfig().max_retries + 1
+    played, seconds, usage = measured["played"], measured["seconds"], measured["usage"]
+    expected = usage.calls * options.fault_rate**tries
+    memory = ", ".join(f"{percent}% {value:.0f} MiB" for percent, value in sorted(measured["memory"].items()))
+    rows = [
+        ("dialogues in the log", f"{sum(reasons.values())} of {options.dialogues}"),
+        *((f"  {reason}", str(count)) for reason, count in reasons.most_common()),
+        ("exceptions escaped", str(len(measured["escaped"]))),
+        ("dialogues lost", f"{sum(lost.values())} (expected of {tries} tries a request: {expected:.2f})"),
+        (
+            "groups that lost any",
+            f"{sum(n > 0 for n in lost.values())} of {len(lost)}; at most {max(lost.values(), default=0)} of {GROUP}",
+        ),
+        ("requests", f"{requests}, of them faulty {1 - kinds['answer'] / max(1, requests):.1%}"),
+        *((f"  {kind}", str(count)) for kind, count in kinds.most_common()),
+        ("answered / made again", f"{usage.calls} / {usage.retries}"),
+        ("most requests at once", str(tally["busiest"])),
+        ("memory", memory),
+        ("makespan", f"{seconds:.1f} s"),
+        ("ideal", f"{ideal:.1f} s"),
+        ("makespan / ideal", f"{seconds / ideal:.3f}" if ideal else "-"),
+        (
+            "own processor time",
+            f"{measured['cpu']:.1f} s ({1000 * measured['cpu'] / max(1, played):.1f} ms a dialogue)",
+        ),
+        ("waited for a core", f"{measured['queued']:.1f} s"),
+    ]
+    width = max(len(name) for name, _ in rows)
+    print("\n".join(f"{name:<{width}}  {value}" for name, value in rows))
+    for error in measured["escaped"][:5]:
+        print("escaped:", error)
+
+
+def _length(game: dict[str, float]) -> float:
+    """Seconds a dialogue cannot do without."""
+    return game.get("seconds", 0.0) + game.get("retry_after", 0.0) + game.get("hang", 0) * REQUEST_SECONDS
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--dialogues", type=int, default=10_000)
+    parser.add_argument("--fault-rate", type=float, default=0.2)
+    parser.add_argument("--concurrency", type=int, default=256)
+    parser.add_argument("--latency", type=float, default=1.5, help="median seconds of an answer")
+    parser.add_argument("--out", type=Path, default=Path("runs/soak"))
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    corpus = [
+        "[message] What is your score for Ava Li on BLEU?",
+        "[propose]\nBLEU: Ava Li",
+        "Answer with [accept] or [reject]. 0123456789",
+    ]
+    chat = Chat(train_tokenizer(corpus * 8, vocab_size=400))
+    server = subprocess.Popen(
+        [sys.executable, "-m", "tests.fakes.openai_server", "--latency", str(options.latency), "--spread", "0.4",
+         "--fault-rate", str(options.fault_rate)],
+        cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    try:
+        assert server.stdout is not None
+        url = server.stdout.readline().strip()
+        measured = asyncio.run(soak(options, url, chat))
+        with urllib.request.urlopen(url.removesuffix("/v1") + "/tally") as answer:
+            report(options, measured, json.load(answer))
+    except KeyboardInterrupt:
+        print("Interrupted. The log is whole; the same command goes on from here.", file=sys.stderr)
+        return 130
+    finally:
+        server.kill()
+        server.wait()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Worked examples: games of your own (docs/own_game.md)."""

@@ -1,0 +1,102 @@
+"""The whole way from log folders to files, and the command."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import synthetic
+
+from slim_rl.analysis import Summary, analyze
+from slim_rl.analysis.references import humans
+from slim_rl.errors import DataError
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "analysis" / "analyze_questions.py"
+HUMAN_GAMES = ROOT.parent / "shared" / "dialop_human" / "optimization.jsonl"
+
+
+def test_files_are_written_whole(analysed: Summary) -> None:
+    folder = analysed.report.parent
+    assert {path.name for path in folder.iterdir()} == {"report.html", "summary.json"} | {
+        f"{name}.{kind}" for name in analysed.figures for kind in ("png", "svg")
+    }
+    assert set(analysed.figures) == {
+        "training", "trends", "reward_by_questions", "frontier", "question_kinds", "stop_reasons", "measures",
+    }  # fmt: skip
+    for path in analysed.figures.values():
+        assert path.read_bytes().startswith(b"\x89PNG")
+        assert "<svg" in path.with_suffix(".svg").read_text()
+
+
+def test_the_summary_is_strict_json_with_its_origin(analysed: Summary, log_dir: Path) -> None:
+    text = analysed.summary.read_text(encoding="utf-8")
+    summary = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    lines = {str(path): len(path.read_text().splitlines()) for path in log_dir.rglob("*.jsonl")}
+    assert {file["path"]: file["lines"] for file in summary["files"]} == lines
+    assert summary["counts"]["dialogues"] == sum(lines.values())
+    assert summary["command"] == "analyze <these> & those"
+    assert (summary["seed"], summary["draws"]) == (0, 2000)
+    assert summary["version"]
+
+
+def test_references_lie_in_their_order(analysed: Summary) -> None:
+    reward = {name: part["reward"]["value"] for name, part in analysed.results["references"].items()}
+    assert reward["random"] < reward["solo"] < reward["pooled_optimal"] == 1.0
+    greedy, random = (analysed.results["frontier"][name]["mean"] for name in ("greedy", "random"))
+    assert greedy[0] == random[0] == pytest.approx(reward["solo"])
+    assert greedy[1] > greedy[0] and random[1] > random[0]
+    assert greedy[-1] == random[-1] == pytest.approx(1.0)
+
+
+def test_a_log_of_held_out_games_alone(tmp_path: Path) -> None:
+    synthetic.write_runs(tmp_path / "logs", arms=("shy",), seeds=1, steps=0, n=3, eval_games=5)
+    summary = analyze([tmp_path / "logs"], tmp_path / "plots")
+    assert "training" not in summary.figures
+    assert "Held-out games" in summary.report.read_text(encoding="utf-8")
+
+
+@pytest.mark.skipif(not HUMAN_GAMES.exists(), reason="DialOp's human games are not here")
+def test_people_reach_what_the_recorded_games_say() -> None:
+    reward = humans(HUMAN_GAMES, [])["human"]["reward"]
+    assert (round(reward["value"], 3), reward["n"]) == (0.921, 134)
+
+
+@pytest.mark.parametrize("content", ["", "not json", '{"reward": 1}'])
+def test_another_file_for_the_human_games_is_refused(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "games.jsonl"
+    path.write_text(content)
+    with pytest.raises(DataError, match=r"optimization\.jsonl"):
+        humans(path, [])
+
+
+def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, SCRIPT, *map(str, arguments)]
+    return subprocess.run(
+        command, capture_output=True, text=True, cwd=ROOT, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin"}
+    )
+
+
+def test_the_command_makes_the_same_of_the_same_logs(log_dir: Path, analysed: Summary, tmp_path: Path) -> None:
+    done = run("--log_dir", log_dir, "--output_dir", tmp_path, "--max_dialogues", "60")
+    assert done.returncode == 0, done.stderr
+    assert str(tmp_path / "report.html") in done.stdout
+    first, again = (json.loads((folder / "summary.json").read_text()) for folder in (analysed.report.parent, tmp_path))
+    assert (
+        again.pop("command")
+        == f"analysis/analyze_questions.py --log_dir {log_dir} --output_dir {tmp_path} --max_dialogues 60"
+    )
+    first.pop("command")
+    assert again == first
+    for name in ("training.svg", "frontier.svg", "measures.svg"):
+        assert (tmp_path / name).read_bytes() == (analysed.report.parent / name).read_bytes()
+
+
+def test_the_command_says_what_is_wrong_in_one_line(tmp_path: Path) -> None:
+    failed = run("--log_dir", tmp_path / "nowhere", "--output_dir", tmp_path)
+    assert failed.returncode == 1
+    assert failed.stderr.startswith("There is no log folder") and failed.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []

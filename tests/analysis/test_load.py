@@ -1,0 +1,134 @@
+"""Every line of a log is counted once, as a dialogue or as a reason why not."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+import synthetic
+
+from slim_rl.analysis.load import load, read_dialogue
+from slim_rl.errors import DataError
+from slim_rl.questions.measures import measures
+
+
+@pytest.fixture
+def dialogues() -> list[dict[str, Any]]:
+    made = synthetic.make_runs(arms=("shy",), seeds=1, steps=3, games_per_step=2, group=2, n=3, eval_games=0)
+    return [dialogue.to_dict(tokens=False) for dialogue in made]
+
+
+def write(path: Path, lines: list[Any], end: bytes = b"") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"".join((x if isinstance(x, bytes) else orjson.dumps(x)) + b"\n" for x in lines) + end)
+    return path
+
+
+def test_a_row_is_a_dialogue_with_its_origin_and_measures(tmp_path: Path, dialogues: list[dict[str, Any]]) -> None:
+    write(tmp_path / "run" / "dialogues.jsonl", dialogues)
+    log = load([tmp_path])
+    assert len(log.frame) == len(dialogues) == log.files[0].dialogues
+    for row, data in zip(log.frame.itertuples(), dialogues, strict=True):
+        assert (row.arm, row.run, row.phase, row.step) == ("shy", "shy-0", "train", data["step"])
+        assert (row.game_id, row.seat, row.policy, row.partner) == (data["game_id"], 0, "tiny", "shy")
+        for name, value in measures(data).items():
+            assert getattr(row, name) == pytest.approx(value, nan_ok=True)
+
+
+def test_lines_can_be_read_again(tmp_path: Path, dialogues: list[dict[str, Any]]) -> None:
+    write(tmp_path / "a.jsonl", dialogues[:5])
+    write(tmp_path / "b.jsonl", dialogues[5:])
+    log = load([tmp_path])
+    assert [read_dialogue(log, row) for row in log.frame.itertuples()] == json.loads(json.dumps(dialogues))
+
+
+def test_runs_and_arms_are_kept_apart(log_dir: Path) -> None:
+    frame = load([log_dir]).frame
+    assert set(frame.groupby(["arm", "run"], observed=True).size().index) == {
+        ("mute", "mute-0"), ("mute", "mute-1"), ("shy", "shy-0"), ("shy", "shy-1"),
+    }  # fmt: skip
+    assert set(frame["phase"]) == {"train", "eval"}
+
+
+def test_several_folders_and_the_same_one_twice(log_dir: Path, tmp_path: Path) -> None:
+    whole = load([log_dir])
+    assert len(load([log_dir, log_dir / "shy-0", log_dir / "shy-0" / "dialogues.jsonl"]).frame) == len(whole.frame)
+    one = load([log_dir / "shy-0", log_dir / "mute-1"])
+    assert set(one.frame["run"]) == {"shy-0", "mute-1"}
+
+
+def test_a_torn_last_line_is_counted_and_named(tmp_path: Path, dialogues: list[dict[str, Any]]) -> None:
+    path = write(tmp_path / "torn.jsonl", dialogues, end=orjson.dumps(dialogues[0])[:200])
+    log = load([tmp_path])
+    assert len(log.frame) == len(dialogues)
+    assert (log.files[0].lines, log.files[0].torn, log.files[0].unreadable) == (len(dialogues) + 1, 1, 0)
+    assert any(str(path) in warning and "torn" in warning for warning in log.warnings)
+
+
+def test_other_lines_are_counted_and_named(tmp_path: Path, dialogues: list[dict[str, Any]]) -> None:
+    future = {**dialogues[0], "format": 99}
+    broken = {**dialogues[0], "turns": "none"}
+    odd = {**dialogues[0], "stop_reason": "moon phase"}
+    write(tmp_path / "mixed.jsonl", [b"{nonsense", {"loss": 0.5}, [1, 2], b"", future, broken, odd, *dialogues])
+    log = load([tmp_path])
+    assert len(log.frame) == len(dialogues)
+    assert (log.files[0].unreadable, log.files[0].foreign, log.files[0].torn) == (1, 5, 0)
+    assert log.files[0].lines == len(dialogues) + 6
+    assert sum("Not counted" in warning for warning in log.warnings) == 2
+
+
+def test_of_a_repeated_dialogue_the_last_counts(tmp_path: Path, dialogues: list[dict[str, Any]]) -> None:
+    again = {**dialogues[2], "reward": 0.125, "stop_reason": "agreed"}
+    write(tmp_path / "resumed.jsonl", [*dialogues, again])
+    log = load([tmp_path])
+    assert (len(log.frame), log.repeated) == (len(dialogues), 1)
+    assert 0.125 in set(log.frame["reward"])
+    other_run = {**dialogues[2], "run": "another"}
+    write(tmp_path / "resumed.jsonl", [*dialogues, other_run])
+    assert load([tmp_path]).repeated == 0
+
+
+def test_games_are_the_same_by_id_and_table(tmp_path: Path, dialogues: list[dict[str, Any]]) -> None:
+    first = dialogues[0]
+    other = {**first, "id": "x", "game_state": synthetic.make_board(np.random.default_rng(9), 3)}
+    write(tmp_path / "a.jsonl", [first, {**first, "id": "y", "run": "another"}, other])
+    cluster = load([tmp_path]).frame["cluster"].tolist()
+    assert cluster[0] == cluster[1] != cluster[2]
+
+
+def test_a_line_logged_without_annotation_is_annotated(tmp_path: Path, dialogues: list[dict[str, Any]]) -> None:
+    keys = ("questions", "pairs", "told", "answered", "value", "gain", "regret")
+    bare = [{**d, "turns": [{**turn, **dict.fromkeys(keys)} for turn in d["turns"]]} for d in dialogues]
+    write(tmp_path / "with" / "a.jsonl", dialogues)
+    write(tmp_path / "without" / "a.jsonl", bare)
+    one, other = (load([tmp_path / name]).frame for name in ("with", "without"))
+    assert one["seeking"].sum() > 0
+    assert one.drop(columns=["offset"]).equals(other.drop(columns=["offset"]))
+
+
+def test_defaults_for_what_a_line_does_not_say(tmp_path: Path, dialogues: list[dict[str, Any]]) -> None:
+    write(tmp_path / "myrun" / "a.jsonl", [{**dialogues[0], "run": "", "arm": "", "step": None, "stop_reason": None}])
+    row = load([tmp_path]).frame.iloc[0]
+    assert (row.run, row.arm, row.stop_reason) == ("myrun", "shy", "unknown")
+    assert np.isnan(row.step)
+
+
+@pytest.mark.parametrize("content", [None, [], [b'{"loss": 1}']])
+def test_nothing_to_read_is_one_clear_sentence(tmp_path: Path, content: list[bytes] | None) -> None:
+    if content is not None:
+        write(tmp_path / "a.jsonl", content)
+    with pytest.raises(DataError, match="dialogue log") as caught:
+        load([tmp_path])
+    assert str(tmp_path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    shutil.rmtree(tmp_path)
+    with pytest.raises(DataError, match="no log folder"):
+        load([tmp_path])

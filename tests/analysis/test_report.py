@@ -1,0 +1,260 @@
+"""The report: whole, self-contained, and deaf to whatever a log says."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+from collections import Counter
+from html.parser import HTMLParser
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import synthetic
+
+from slim_rl.analysis import Summary, analyze
+from slim_rl.analysis.load import load
+from slim_rl.analysis.report import embed_json
+from slim_rl.analysis.tables import interval, p_value, plain, words
+from slim_rl.analysis.viewer import choose, collect, token_decoder
+from slim_rl.errors import DataError
+
+EVIL = "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\"><!-- <script>"
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+class Page(HTMLParser):
+    """Collects tags, the text of scripts by kind, and every address that an element would load."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: Counter[str] = Counter()
+        self.addresses: list[str] = []
+        self.handlers: list[str] = []
+        self.scripts: dict[str, str] = {}
+        self.words = ""
+        self._inside: str | None = None
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        given = {name: value or "" for name, value in attrs}
+        self.addresses += [given[name] for name in ("src", "href", "action", "data") if name in given]
+        self.handlers += [name for name in given if name.startswith("on")]
+        if tag == "script":
+            self._inside = given.get("type", "code")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "script":
+            self._inside = None
+
+    def handle_data(self, data: str) -> None:
+        if self._inside is None:
+            self.words += data
+        else:
+            self.scripts[self._inside] = self.scripts.get(self._inside, "") + data
+
+
+@pytest.fixture(scope="session")
+def page(analysed: Summary) -> Page:
+    return Page(analysed.report.read_text(encoding="utf-8"))
+
+
+def viewer_data(page: Page) -> dict[str, Any]:
+    return json.loads(page.scripts["application/json"])
+
+
+# -- the page
+
+
+def test_the_page_loads_nothing_from_elsewhere(page: Page) -> None:
+    assert page.tags["img"] >= 6
+    assert all(address.startswith(("#", "data:image/svg+xml;base64,")) for address in page.addresses)
+    assert page.tags["link"] == page.tags["iframe"] == 0
+    assert page.handlers == []
+
+
+def test_the_content_policy_allows_the_one_script(analysed: Summary, page: Page) -> None:
+    text = analysed.report.read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(page.scripts["code"].encode()).digest()).decode()
+    assert f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'" in text
+    assert page.tags["script"] == 2
+
+
+def test_figures_tables_and_sources_are_there(analysed: Summary, page: Page) -> None:
+    for words_expected in ("Trends compared", "Held-out games", "Log files", "dialogues.jsonl", "Holm"):
+        assert words_expected in page.words
+    assert page.tags["img"] == len(analysed.figures)
+    assert "{{" not in page.words
+    assert "analyze <these> & those" in page.words  # escaped in the source, whole on the page
+
+
+def test_numbers_of_the_page_are_those_of_the_summary(analysed: Summary, page: Page) -> None:
+    summary = json.loads(analysed.summary.read_text(encoding="utf-8"))
+    row = next(r for r in summary["trends"] if r["arm"] == "shy" and r["measure"] == "seeking")
+    assert plain(row["value"]) in page.words
+    assert interval(row["low"], row["high"]) in page.words
+    assert f"{summary['counts']['dialogues']:,} dialogues" in page.words
+
+
+def test_numbers_as_text() -> None:
+    assert (plain(1234.5), plain(-0.0123), plain(0.5, signed=True), plain(0.123, share=True)) == (
+        "1,234.5", "−0.012", "+0.500", "12.3%",
+    )  # fmt: skip
+    assert plain(float("nan")) == plain(None) == interval(None, 1.0) == p_value(float("nan")) == "–"
+    assert (p_value(0.0004), p_value(0.0312)) == ("< 0.001", "0.031")
+
+
+# -- what a log says is text
+
+
+def test_data_cannot_end_its_element() -> None:
+    text = embed_json({"a": EVIL, "b": "\u2028\u2029"})
+    assert "<" not in text
+    assert "\u2028" not in text
+    assert json.loads(text) == {"a": EVIL, "b": "\u2028\u2029"}
+
+
+def test_names_are_escaped() -> None:
+    assert words("<b>shy_arm</b>") == "&lt;b&gt;shy arm&lt;/b&gt;"
+
+
+def test_the_viewer_makes_no_markup_from_text() -> None:
+    script = files("slim_rl.analysis").joinpath("report.js").read_text(encoding="utf-8")
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function", script)
+
+
+@pytest.fixture(scope="module")
+def evil_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report on dialogues in which every free text is an attack."""
+    folder = tmp_path_factory.mktemp("evil")
+    with (folder / "log.jsonl").open("wb") as file:
+        for dialogue in synthetic.make_runs(arms=("shy",), seeds=1, steps=2, games_per_step=2, n=3, eval_games=0):
+            dialogue.arm = dialogue.run = dialogue.game_id = dialogue.failure = EVIL
+            dialogue.id += EVIL
+            dialogue.policy = dialogue.partner = {"model": EVIL}
+            dialogue.prompt = [{"role": EVIL, "content": EVIL}]
+            dialogue.turns[0].text = dialogue.turns[0].thought = dialogue.turns[0].error = EVIL
+            file.write(orjson.dumps(dialogue.to_dict(tokens=False)) + b"\n")
+    return analyze([folder], folder / "plots").report
+
+
+def test_an_attack_adds_no_element(evil_report: Path) -> None:
+    page = Page(evil_report.read_text(encoding="utf-8"))
+    assert page.tags["script"] == 2
+    assert page.handlers == []
+    assert all(address.startswith(("#", "data:")) for address in page.addresses)
+    assert viewer_data(page)["dialogues"][0]["turns"][0]["text"] == EVIL
+    assert "document.title='owned'" in page.words  # as text, in the tables
+
+
+# -- the dialogues to read
+
+
+def test_every_stratum_is_shown_before_any_twice(log_dir: Path) -> None:
+    frame = load([log_dir]).frame
+    keys = ["arm", "run", "phase", "stop_reason"]
+    strata = frame.groupby(keys, observed=True).ngroups
+    chosen = choose(frame, 60, seed=1)
+    assert len(chosen) == 60
+    assert chosen.groupby(keys, observed=True).ngroups == strata
+    assert chosen.index.is_unique
+    assert choose(frame, 60, seed=1).equals(chosen)
+    assert not choose(frame, 60, seed=2).equals(chosen)
+    assert len(choose(frame, 10**6)) == len(frame)
+
+
+def test_the_viewer_shows_what_was_logged(analysed: Summary, page: Page, log_dir: Path) -> None:
+    data = viewer_data(page)
+    assert len(data["dialogues"]) == analysed.results["sampled"] == 60
+    assert len({d["key"] for d in data["dialogues"]}) == 60
+    lines = [json.loads(line) for path in log_dir.rglob("*.jsonl") for line in path.read_text().splitlines()]
+    by_place = {(d["arm"], d["run"], d["phase"], d["step"], d["game_id"], d["seed"]): d for d in lines}
+    for shown in data["dialogues"]:
+        raw = by_place[tuple(shown[k] for k in ("arm", "run", "phase", "step", "game", "seed"))]
+        assert [turn["text"] for turn in shown["turns"]] == [turn["text"] for turn in raw["turns"]]
+        assert [turn["value"] for turn in shown["turns"]] == [turn["value"] for turn in raw["turns"]]
+        assert shown["tokens"] == raw["tokens"]
+        board, state = data["boards"][shown["board"]], raw["game_state"]
+        assert board["truth"] == state["table"]
+        assert board["score"] == sum(state["table"][r][p] for r, p in enumerate(board["best"]))
+        for seat, mask in enumerate((state["mask1"], state["mask2"])):
+            assert [[value is not None for value in row] for row in board["shown"][seat]] == mask
+        assert [data["texts"][i] for _, i in shown["prompt"]] == [message["content"] for message in raw["prompt"]]
+
+
+def test_informative_pairs_of_the_turns_add_up(log_dir: Path) -> None:
+    log = load([log_dir])
+    shown = collect(log, len(log.frame))
+    total = sum(turn["informative"] for d in shown["dialogues"] for turn in d["turns"])
+    assert total == log.frame["informative_pairs"].sum() > 0
+
+
+def test_the_size_is_bounded(log_dir: Path) -> None:
+    data = collect(load([log_dir]), 10**6, max_bytes=40_000)
+    assert 5 < len(data["dialogues"]) < 100
+    assert len(orjson.dumps(data)) < 42_000
+
+
+def test_logged_tokens_are_shown(tmp_path: Path) -> None:
+    dialogue = next(d for d in synthetic.make_runs(arms=("shy",), seeds=1, steps=9, n=3) if d.response_ids)
+    size = len(dialogue.response_ids)
+    dialogue.response_ids, dialogue.logprobs = list(range(size)), [-0.5 * mask for mask in dialogue.loss_mask]
+    (tmp_path / "a.jsonl").write_bytes(orjson.dumps(dialogue.to_dict(tokens=True)) + b"\n")
+    log = load([tmp_path])
+    pieces = collect(log, 1, decode=lambda token: f"<{token}>")["dialogues"][0]["pieces"]
+    assert [mask for _, mask, _ in pieces] == dialogue.loss_mask
+    assert pieces[0] == ("<0>", 1, -0.5)
+    assert collect(log, 1)["dialogues"][0]["pieces"][3][0] == "3 "
+    assert collect(log, 1)["dialogues"][0]["tokens"] == {
+        "prompt": 300,
+        "response": size,
+        "policy": sum(dialogue.loss_mask),
+    }
+
+
+def test_a_missing_tokenizer_is_named(tmp_path: Path) -> None:
+    pytest.importorskip("tokenizers")
+    with pytest.raises(DataError, match=r"tokenizer\.json"):
+        token_decoder(tmp_path)
+
+
+# -- in a browser, where there is one
+
+
+def rendered(report: Path, fragment: str, profile: Path) -> str:
+    """The page's elements after its script ran."""
+    command = [
+        str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+        "--disable-component-update", "--disable-sync", f"--user-data-dir={profile}", "--virtual-time-budget=2000",
+        "--dump-dom", f"file://{report}#{fragment}",
+    ]  # fmt: skip
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+def test_a_deep_link_shows_its_dialogue(analysed: Summary, page: Page, tmp_path: Path) -> None:
+    data = viewer_data(page)
+    wanted = next(d for d in data["dialogues"] if d["stop"] == "agreed" and d["asked"] >= 2)
+    dom = Page(rendered(analysed.report, f"d={wanted['key']}", tmp_path))
+    assert f"{wanted['phase']} step {wanted['step']} · game {wanted['game']}" in dom.words
+    assert all(turn["text"] in dom.words for turn in wanted["turns"])
+    assert "60 of 60 dialogues" in dom.words
+    total = sum(data["boards"][wanted["board"]]["truth"][r][p] for r, p in enumerate(wanted["turns"][-2]["assignment"]))
+    best = data["boards"][wanted["board"]]["score"]
+    assert f"{100 * total / best:.1f}% of the best, {best}" in dom.words
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+def test_an_attack_stays_text_in_a_browser(evil_report: Path, tmp_path: Path) -> None:
+    dom = Page(rendered(evil_report, "dialogues", tmp_path))
+    assert "owned" not in re.findall(r"<title>(.*?)</title>", rendered(evil_report, "", tmp_path))[0]
+    assert dom.tags["script"] == 2
+    assert dom.handlers == []
+    assert "Refused: </script><script>" in dom.words

@@ -1,0 +1,126 @@
+"""The dialogue log and metrics of slime's rollouts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slim_rl.errors import SlimError
+from slim_rl.questions.log import read_log
+from tests.backends.slime_table import make_args, make_group, run, sampling_params, serve
+
+from slim_rl.backends.slime import metrics  # isort: skip
+from slim_rl.backends.slime.tally import tally  # isort: skip
+from slim_rl.rollout import generate, keep_usable_groups, log_eval_rollout, log_rollout  # isort: skip
+
+
+@pytest.fixture(scope="session")
+def tokenizer_dir(tokenizer: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tokenizer")
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def clean() -> None:
+    tally.clear()
+
+
+async def play(args: Any, group: list[Any], evaluation: bool = False) -> list[Any]:
+    return [await generate(args, sample, sampling_params(args), evaluation=evaluation) for sample in group]
+
+
+def play_some(tokenizer: Any, tokenizer_dir: Path, tmp_path: Path, evaluation: bool = False, **config: Any) -> Any:
+    """Three played games and one that failed."""
+    with serve(tokenizer) as server:
+        args = make_args(tokenizer_dir, server.port, tmp_path, config)
+        samples = run(args, play(args, make_group(3), evaluation))
+    dead = make_args(tokenizer_dir, 9, tmp_path, {"slime": {"engine_patience": 0.05}})
+    samples += run(dead, play(dead, make_group(1, first=3), evaluation))
+    return args, samples
+
+
+def test_one_line_a_dialogue_with_its_step(tokenizer, tokenizer_dir, tmp_path) -> None:
+    args, samples = play_some(tokenizer, tokenizer_dir, tmp_path)
+    assert log_rollout(7, args, samples, {}, 1.0) is False
+    lines = list(read_log(tmp_path / "logs" / "train.jsonl"))
+    assert [(line.step, line.phase, line.run) for line in lines] == [(7, "train", "test")] * 4
+    assert len({line.id for line in lines}) == 4
+    assert len({line.group for line in lines}) == 1
+    assert [line.reward for line in lines] == [*(sample.reward for sample in samples[:3]), None]
+    asked = [turn for line in lines[:3] for turn in line.turns if turn.questions]
+    assert len(asked) == 9
+    assert all(turn.pairs for turn in asked)
+    assert not lines[0].response_ids
+
+
+def test_a_log_with_tokens_holds_what_was_trained_on(tokenizer, tokenizer_dir, tmp_path) -> None:
+    args, samples = play_some(tokenizer, tokenizer_dir, tmp_path, log={"tokens": True})
+    log_rollout(0, args, samples, {}, 1.0)
+    for line, sample in zip(read_log(tmp_path / "logs" / "train.jsonl"), samples, strict=True):
+        assert line.prompt_ids + line.response_ids == sample.tokens
+        assert (line.loss_mask, line.logprobs) == (sample.loss_mask, sample.rollout_log_probs)
+
+
+def test_a_run_that_resumes_takes_back_the_steps_it_plays_again(tokenizer, tokenizer_dir, tmp_path) -> None:
+    args, samples = play_some(tokenizer, tokenizer_dir, tmp_path)
+    for step in (0, 1, 2):
+        log_rollout(step, args, samples, {}, 1.0)
+    metrics._writers.clear()  # a new process
+    log_rollout(1, args, samples[:2], {}, 1.0)
+    log_rollout(2, args, samples[:2], {}, 1.0)
+    steps = [line.step for line in read_log(tmp_path / "logs" / "train.jsonl")]
+    assert steps == [0] * 4 + [1] * 2 + [2] * 2
+
+
+def test_failures_count_in_their_own_metrics_only(tokenizer, tokenizer_dir, tmp_path) -> None:
+    _, samples = play_some(tokenizer, tokenizer_dir, tmp_path)
+    dialogues = [metrics.Dialogue.from_dict(sample.metadata["dialogue"]) for sample in samples]
+    measured = metrics._measure(dialogues, metrics.Tally(dialogues))
+    assert measured["reward"] == pytest.approx(sum(sample.reward for sample in samples[:3]) / 3)
+    assert (measured["ended"], measured["failed"], measured["failure/engine_failed"]) == (4.0, 0.25, 1.0)
+    assert measured["questions"] == 3.0
+    assert measured["agreed"] == 1.0
+    assert measured["turns_p50"] == 8.0
+    assert "partner_seconds_p95" in measured
+
+
+def test_an_evaluations_average_is_of_the_games_played(tokenizer, tokenizer_dir, tmp_path) -> None:
+    args, samples = play_some(tokenizer, tokenizer_dir, tmp_path, evaluation=True)
+    results = {"rewards": [sample.reward for sample in samples], "samples": samples}
+    assert log_eval_rollout(3, args, {"held_out": results}, None) is False
+    played = [sample.reward for sample in samples[:3]]
+    assert results["rewards"][:3] == played
+    assert sum(results["rewards"]) / 4 == pytest.approx(sum(played) / 3)
+    assert [line.phase for line in read_log(tmp_path / "logs" / "eval.jsonl")] == ["eval"] * 4
+
+
+def test_a_rollout_of_failures_stops_the_run_once_it_is_logged(tokenizer_dir, tmp_path) -> None:
+    args = make_args(tokenizer_dir, 9, tmp_path, {"slime": {"engine_patience": 0.05}})
+    samples = run(args, play(args, make_group(2)))
+    with pytest.raises(SlimError, match="2 of 2 dialogues failed"):
+        log_rollout(0, args, samples, {}, 1.0)
+    assert len(list(read_log(tmp_path / "logs" / "train.jsonl"))) == 2
+
+
+def test_dropped_groups_count_among_the_failures(tokenizer, tokenizer_dir, tmp_path) -> None:
+    args, samples = play_some(tokenizer, tokenizer_dir, tmp_path)
+    keep_usable_groups(args, samples[3:])  # a group of one failed game
+    keep_usable_groups(args, samples[:3])
+    args.slim_rl["train"] = {"stop_failures": 0.2}
+    with pytest.raises(SlimError, match="1 of 4 dialogues failed"):
+        log_rollout(0, args, samples[:3], {}, 1.0)
+    assert tally.count == 0
+
+
+def test_selfplay_logs_both_seats(tokenizer, tokenizer_dir, tmp_path) -> None:
+    with serve(tokenizer) as server:
+        args = make_args(tokenizer_dir, server.port, tmp_path, {"partner": {"kind": "self"}})
+        games = run(args, play(args, make_group(2)))
+    log_rollout(0, args, [sample for game in games for sample in game], {}, 1.0)
+    lines = list(read_log(tmp_path / "logs" / "train.jsonl"))
+    assert [line.seat for line in lines] == [0, 1, 0, 1]
+    assert len({line.group for line in lines}) == 2
+    assert len({line.id for line in lines}) == 4

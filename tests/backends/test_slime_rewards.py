@@ -1,0 +1,148 @@
+"""Baselines and the group filter: a failed game has no say in either."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slim_rl.dialogue.record import Dialogue, StopReason
+from slim_rl.errors import SlimError
+from tests.backends.slime_table import Sample, make_args
+
+from slim_rl.backends.slime.tally import Tally, tally  # isort: skip
+from slim_rl.rollout import keep_usable_groups, normalize_rewards  # isort: skip
+
+Status = Sample.Status
+
+
+def sample(reward: float | None, group: int = 0, seat: int = 0) -> Sample:
+    """A played game, or a failed one if `reward` is None."""
+    reason = StopReason.AGREED if reward is not None else StopReason.PARTNER_FAILED
+    made = Sample(group_index=group, metadata={"dialogue": dialogue(reason, seat).to_dict(tokens=False)})
+    made.status, made.reward, made.remove_sample = Status.COMPLETED, reward, False
+    if reward is None:
+        made.status, made.reward, made.remove_sample = Status.FAILED, 0.0, True
+    return made
+
+
+def dialogue(reason: StopReason, seat: int = 0) -> Dialogue:
+    return Dialogue("id", "g", seat, 0, {}, {}, {}, stop_reason=reason, failure="why")
+
+
+@pytest.fixture
+def args(tmp_path: Path) -> Any:
+    tally.clear()
+    return make_args(tmp_path, 0, tmp_path)
+
+
+rewards = st.lists(st.one_of(st.none(), st.floats(0, 1)), min_size=1, max_size=8)
+
+
+@given(groups=st.lists(rewards, min_size=1, max_size=4))
+def test_failed_games_never_shift_a_baseline(groups: list[list[float | None]], tmp_path_factory: Any) -> None:
+    args = make_args(Path(), 0, Path())
+    batch = [sample(reward, group) for group, members in enumerate(groups) for reward in members]
+    _, normalized = normalize_rewards(args, batch)
+    at = 0
+    for members in groups:
+        advantages = normalized[at : at + len(members)]
+        played = [reward for reward in members if reward is not None]
+        scale = stdev(played) + 1e-6 if len(played) > 1 else 1e-6
+        for reward, advantage in zip(members, advantages, strict=True):
+            expected = 0.0 if reward is None else (reward - mean(played)) / scale
+            assert math.isclose(advantage, expected, rel_tol=1e-6, abs_tol=1e-6)
+        at += len(members)
+
+
+@given(played=st.lists(st.floats(0, 1), min_size=2, max_size=8), failures=st.integers(1, 8))
+def test_played_games_are_worth_the_same_with_failures_beside_them(played: list[float], failures: int) -> None:
+    args = make_args(Path(), 0, Path())
+    alone = normalize_rewards(args, [sample(reward) for reward in played])
+    raw, normalized = normalize_rewards(args, [sample(reward) for reward in [*played, *[None] * failures]])
+    assert normalized[: len(played)] == alone[1]
+    assert math.isclose(mean(raw), mean(played), abs_tol=1e-9)  # slime logs the mean of raw rewards
+
+
+def test_seats_of_selfplay_are_groups_of_their_own(args) -> None:
+    batch = [sample(reward, 0, seat) for seat, reward in [(0, 0.0), (1, 0.5), (0, 1.0), (1, 0.5)]]
+    args.grpo_std_normalization = False
+    assert normalize_rewards(args, batch)[1] == [-0.5, 0.0, 0.5, 0.0]
+
+
+def test_as_slime_normalises_where_nothing_failed(args) -> None:
+    torch = pytest.importorskip("torch")
+    values = [0.1, 0.9, 0.4, 0.4, 1.0, 0.0, 0.5, 0.2]
+    batch = [sample(value, group) for group in (0, 1) for value in values[4 * group : 4 * group + 4]]
+    table = torch.tensor(values).reshape(2, 4)
+    table = (table - table.mean(-1, keepdim=True)) / (table.std(-1, keepdim=True) + 1e-6)
+    assert normalize_rewards(args, batch)[1] == pytest.approx(table.flatten().tolist(), abs=1e-5)
+
+
+@pytest.mark.parametrize(("estimator", "normal"), [("ppo", True), ("grpo", False)])
+def test_no_normalisation_where_slime_has_none(args, estimator, normal) -> None:
+    args.advantage_estimator, args.rewards_normalization = estimator, normal
+    raw, normalized = normalize_rewards(args, [sample(0.25), sample(0.75), sample(None)])
+    assert normalized == [0.25, 0.75, 0.0]
+    assert raw == [0.25, 0.75, 0.5]
+
+
+def test_a_batch_of_failures_alone_is_zeros(args) -> None:
+    assert normalize_rewards(args, [sample(None), sample(None)]) == ([0.0, 0.0], [0.0, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("group", "settings", "reason"),
+    [
+        ([0.1, 0.2, 0.3, 0.4], {}, None),
+        ([0.1, 0.2, None, None], {}, None),
+        ([0.1, None, None, None], {}, "too_few_played"),
+        ([None] * 4, {"min_survivors": 0.0, "drop_equal_rewards": True}, "equal_rewards"),
+        ([0.3, 0.3, 0.3, None], {"drop_equal_rewards": True}, "equal_rewards"),
+        ([0.3, 0.3, 0.3, 0.3], {}, None),
+        ([0.3, None, None, None], {"min_survivors": 0.25}, None),
+    ],
+)
+@pytest.mark.parametrize("nested", [False, True])
+def test_groups_that_are_kept(tmp_path, group, settings, reason, nested) -> None:
+    tally.clear()
+    args = make_args(tmp_path, 0, tmp_path, {"slime": settings})
+    samples = [sample(reward) for reward in group]
+    output = keep_usable_groups(args, [[s] for s in samples] if nested else samples)
+    assert (bool(output.keep), output.reason) == (reason is None, reason)
+
+
+def test_the_filter_stops_a_rollout_that_would_never_fill(args) -> None:
+    assert keep_usable_groups(args, [sample(0.5)] * 3 + [sample(None)]).keep
+    with pytest.raises(SlimError, match=r"5 of 8 dialogues failed \(62%\): 5 × partner_failed: why"):
+        keep_usable_groups(args, [sample(None)] * 4)
+    tally.clear()
+
+
+def test_the_filter_judges_no_run_by_less_than_a_rollout(args) -> None:
+    assert not keep_usable_groups(args, [sample(None)] * 4).keep
+    assert keep_usable_groups(args, [sample(0.5)] * 4).keep
+    assert (tally.count, tally.failed_share) == (8, 0.5)
+
+
+def test_the_tally_counts_what_ended_and_warns_in_between(args, caplog) -> None:
+    from slim_rl.backends.slime.setup import config_of
+
+    config, ended = config_of(args), Tally()
+    for reason in [StopReason.AGREED] * 19 + [StopReason.ABORTED, StopReason.MAX_TURNS]:
+        ended.add(dialogue(reason))
+    ended.check(config)
+    ended.warn(config)
+    assert (ended.count, ended.failed_share, caplog.records) == (20, 0.0, [])
+    ended.add(dialogue(StopReason.ENGINE_FAILED))
+    ended.warn(config)
+    assert caplog.records == []  # 1 of 21 is below 5%
+    ended.add(dialogue(StopReason.ENGINE_FAILED))
+    ended.warn(config)
+    assert "2 of 22 dialogues failed" in caplog.text
+    ended.check(config)

@@ -1,0 +1,49 @@
+"""Ctrl-C in the middle of a soak: the log is whole, and the same command plays what is missing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("transformers")
+ROOT = Path(__file__).parents[2]
+
+
+def soak(out: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "benchmarks/soak_partner.py", "--dialogues", "60", "--concurrency", "8"]
+    return subprocess.Popen(
+        [*command, "--latency", "0.05", "--fault-rate", "0", "--out", str(out)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OPENAI_API_KEY": ""},
+    )
+
+
+def test_an_interrupted_run_is_whole_and_goes_on(tmp_path: Path) -> None:
+    log = tmp_path / "dialogues.jsonl"
+    first = soak(tmp_path)
+    while first.poll() is None and (not log.exists() or log.stat().st_size < 20_000):
+        time.sleep(0.02)
+    first.send_signal(signal.SIGINT)
+    _, complaint = first.communicate(timeout=100)
+    assert first.returncode == 130 and "Traceback" not in complaint, complaint
+    assert complaint.splitlines()[-1] == "Interrupted. The log is whole; the same command goes on from here."
+    lines = log.read_text().splitlines(keepends=True)
+    assert 0 < len(lines) < 60 and all(line.endswith("\n") for line in lines)
+    before = [json.loads(line) for line in lines]
+    second = soak(tmp_path)
+    table, complaint = second.communicate(timeout=200)
+    assert second.returncode == 0, complaint
+    after = [json.loads(line) for line in log.read_text().splitlines()]
+    assert after[: len(before)] == before, "what was done is not done again"
+    assert sorted(one["id"] for one in after) == sorted(f"soak-{number}" for number in range(60))
+    assert "60 of 60" in table

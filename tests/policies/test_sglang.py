@@ -1,0 +1,94 @@
+"""The policy behind an SGLang server, over the wire."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from slim_rl.config import Limits
+from slim_rl.dialogue.chat import Chat
+from slim_rl.dialogue.play import play_dialogue
+from slim_rl.dialogue.record import StopReason
+from slim_rl.policies.base import PolicyFailure
+from slim_rl.policies.sglang import SGLangPolicy, sample_turn
+from tests.dialogue.players import Countdown, Says
+from tests.fakes.sglang_server import Faults, SGLangServer
+
+
+def said(chat: Chat) -> Any:
+    return lambda ids, rng: chat.said_ids(f"go {rng.randrange(100)}")
+
+
+async def test_a_dialogue_over_the_wire(tokenizer) -> None:
+    chat = Chat(tokenizer)
+    with SGLangServer(said(chat), faults=Faults(error=0.2, abort=0.2)) as server:
+        async with SGLangPolicy(server.url, "tiny", stop_ids=chat.stop_ids) as policy:
+            dialogue = await play_dialogue(
+                Countdown(6), policy, Says("go on"), chat, Limits(), game_state={}, id="d", seat=0
+            )
+    assert dialogue.stop_reason is StopReason.AGREED
+    whole = dialogue.prompt_ids + dialogue.response_ids
+    for request in server.requests:
+        assert request["input_ids"] == whole[: len(request["input_ids"])]
+        assert request["key"] == "d"
+        assert set(chat.stop_ids) <= set(request["sampling_params"]["stop_token_ids"])
+    assert sum(dialogue.loss_mask) == sum(logprob < 0 for logprob in dialogue.logprobs)
+    assert dialogue.policy == {"engine": "sglang", "model": "tiny", "temperature": 1.0, "top_p": 1.0}
+
+
+async def test_a_turn_may_be_cut_at_its_limit(tokenizer) -> None:
+    chat = Chat(tokenizer)
+    with SGLangServer(said(chat)) as server:
+        async with SGLangPolicy(server.url) as policy:
+            sampled = await policy.sample([1, 2, 3], 2, "d")
+    assert (len(sampled.ids), len(sampled.logprobs), sampled.finish) == (2, 2, "length")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message", "requests"),
+    [
+        ({"faults": Faults(error=1.0)}, "500", None),
+        ({"faults": Faults(garbage=1.0)}, "no turn in the engine's answer", None),
+        ({"faults": Faults(abort=1.0)}, "aborted", None),
+        ({"context_length": 4}, "400", 1),  # asked again, it would refuse again
+    ],
+)
+async def test_when_there_are_no_tokens_to_be_had(tokenizer, settings, message, requests) -> None:
+    chat = Chat(tokenizer)
+    with SGLangServer(said(chat), **settings) as server:
+        async with SGLangPolicy(server.url, patience=0.25) as policy:
+            with pytest.raises(PolicyFailure, match=message) as failure:
+                await policy.sample([1, 2, 3], 8, "d")
+    assert failure.value.reason is StopReason.ENGINE_FAILED
+    assert len(server.requests) == (requests or 2)  # at once and after 0.1 s; the next would be after 0.3 s
+
+
+async def test_a_server_that_is_not_there() -> None:
+    async with SGLangPolicy("http://127.0.0.1:9", patience=0.0) as policy:
+        with pytest.raises(PolicyFailure, match="ConnectError"):
+            await policy.sample([1], 1, "d")
+
+
+async def test_who_is_called_off_waits_for_nothing() -> None:
+    calls = []
+
+    async def fail(body: dict[str, Any]) -> Any:
+        calls.append(body)
+        raise OSError("down")
+
+    assert (await sample_turn(fail, {}, 60.0, lambda: bool(calls))).finish == "abort"
+    assert (await sample_turn(fail, {}, 60.0, lambda: True)).finish == "abort"
+    assert len(calls) == 1
+
+
+async def test_cancelling_a_turn_cancels_it(tokenizer) -> None:
+    chat = Chat(tokenizer)
+    with SGLangServer(said(chat), delay=30.0) as server:
+        async with SGLangPolicy(server.url) as policy:
+            task = asyncio.create_task(policy.sample([1, 2, 3], 8, "d"))
+            await server.received(1)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
