@@ -329,9 +329,13 @@ if [[ ! -f $TORCH_DIST/latest_checkpointed_iteration.txt ]]; then
     trap - EXIT
 fi
 
-say "checking the flags with slime's own parsers"
-PYTHONPATH=$WITH_MEGATRON "$PYTHON" -m slim_rl.backends.slime_flags "${FLAGS[@]}" >"$RUN_DIR/flags.log" 2>&1 ||
-    { tail -n 15 "$RUN_DIR/flags.log" >&2; die "slime refuses this command line (all of its answer: $RUN_DIR/flags.log)."; }
+if ((GPUS_HERE)); then # Megatron's parser asks a GPU for its kind
+    say "checking the flags with slime's own parsers"
+    PYTHONPATH=$WITH_MEGATRON "$PYTHON" -m slim_rl.backends.slime_flags "${FLAGS[@]}" >"$RUN_DIR/flags.log" 2>&1 || {
+        tail -n 15 "$RUN_DIR/flags.log" >&2
+        die "slime refuses this command line (all of its answer: $RUN_DIR/flags.log)."
+    }
+fi
 
 # ------------------------------------------------------------------------------------------------------------ start
 HEAD_PID=''

@@ -90,9 +90,7 @@ def arms(
 def evaluate(
     config: Config,
     checkpoint: Annotated[list[str], typer.Option(help="a model folder or hub name (repeatable)")],
-    partner: Annotated[
-        list[str] | None, typer.Option(help="shy, forthcoming, mute, openai, ... (repeatable)")
-    ] = None,
+    partner: Annotated[list[str] | None, typer.Option(help="shy, forthcoming, mute, openai, ... (repeatable)")] = None,
     mode: Annotated[Optional[list[str]], typer.Option(help="free, forbidden or forced:K (repeatable)")] = None,  # noqa: UP045
     games: Annotated[int, typer.Option(help="held-out games a cell")] = 200,
     output: Annotated[Path, typer.Option(help="folder for the logs and the table")] = Path("logs/evaluation"),
@@ -149,11 +147,9 @@ def analyze(
 @app.command()
 def audit(log: Annotated[Path, typer.Argument(help="a dialogue log, or a folder of them")]) -> None:
     """Check a partner against the true tables: false values, leaks, refusals, unfair acceptances."""
-    from rich.console import Console
-
     from slim_rl.audit import audit_log
 
-    Console().print(audit_log(log).table())
+    typer.echo(audit_log(log).table())
 
 
 @app.command()
@@ -163,9 +159,11 @@ def doctor(
     overrides: Overrides = None,
 ) -> None:
     """Check a machine and a config before an expensive run."""
-    from slim_rl.doctor import doctor_command
+    from slim_rl.doctor import exit_code, print_table, run_doctor
 
-    raise typer.Exit(doctor_command(config, backend, overrides or ()))
+    checks = run_doctor(config, backend, overrides=overrides or ())
+    print_table(checks)
+    raise typer.Exit(exit_code(checks))
 
 
 @app.command()

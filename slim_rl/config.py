@@ -208,6 +208,8 @@ class SlimeConfig(Section):
 class WarmstartConfig(Section):
     """The tiny model that local runs start from (`slim-rl warmstart`)."""
 
+    start: str = Field("", description="folder of a model to teach further; empty: a new one")
+    both_seats: bool = Field(False, description="demonstrate the partner's seat too, for self-play")
     games: int = Field(40_000, ge=1, description="demonstrations")
     lessons: int = Field(40_000, ge=0, description="tables proposed on at once, of which more is seen")
     partners: dict[Literal["shy", "forthcoming", "mute"], float] = Field(

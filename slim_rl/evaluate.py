@@ -19,7 +19,7 @@ from slim_rl.config import Config, load_config
 from slim_rl.dialogue.batch import Job, play_jobs
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.record import Dialogue
-from slim_rl.errors import ConfigError
+from slim_rl.errors import ConfigError, SlimError
 from slim_rl.game.instance import GameState
 from slim_rl.games import GameSource
 from slim_rl.partners.base import Partner
@@ -58,10 +58,16 @@ def play_held_out(
     step: int,
     max_live: int | None = None,
 ) -> list[Dialogue]:
-    """Plays the first `num_games` rows once each; returns all dialogues of `log`, those of an earlier try included."""
+    """Plays the first `num_games` rows once each; returns all dialogues of `log`, those of an earlier try included.
+
+    A dialogue that failed is logged, and played again by the next try.
+
+    Raises:
+        SlimError: the partner takes no more games (its endpoint is down, or its budget spent); what was played is logged.
+    """
     prefix = f"{config.name}/eval-{step}"
     jobs = [games.job(name, prefix, 0, salt=SALT) for name in itertools.islice(games.rows, num_games)]
-    done = {d.id: d for d in read_log(log)} if log.exists() else {}
+    done = {d.id: d for d in read_log(log) if not d.failed} if log.exists() else {}
     selfplay = config.partner.kind == "self"
     with DialogueLog(log, tokens=config.log.tokens) as writer:
 
@@ -83,6 +89,8 @@ def play_held_out(
                 done=keep,
             )
         )
+    if stopped := getattr(partner, "stopped", None):
+        raise SlimError(f"{stopped} What was played is in {log}; the same command plays the rest.")
     return list(done.values())
 
 

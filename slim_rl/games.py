@@ -141,11 +141,6 @@ def read_rows(path: str | Path) -> Iterator[Row]:
             ) from error
 
 
-def opening(config: Config, prompt: list[dict[str, str]]) -> list[dict[str, str]]:
-    """The policy's opening messages: the game's, without the rules (the system message) where `game.rules` is none."""
-    return [message for message in prompt if config.game.rules == "full" or message["role"] != "system"]
-
-
 class GameSource:
     """The games of one split, by name, as jobs to be played.
 
@@ -188,6 +183,5 @@ class GameSource:
             game_state=row.game_state,
             seat=int(seat),
             seed=seed_of(self.config.seed, prefix if salt is None else salt, which, repeat),
-            prompt=None if self.selfplay else opening(self.config, row.prompt),
             group=f"{prefix}/{which}",
         )

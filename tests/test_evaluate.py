@@ -73,13 +73,17 @@ def test_forced_questions_are_informative_and_come_first(config, chat, tmp_path)
     for dialogue in dialogues:
         row = frame([dialogue]).iloc[0]
         state = GameState.from_dict(dialogue.game_state)
-        worth = sum(b and not a for x, y in zip(state.mask1, state.mask2, strict=True) for a, b in zip(x, y, strict=True))
+        worth = sum(
+            b and not a for x, y in zip(state.mask1, state.mask2, strict=True) for a, b in zip(x, y, strict=True)
+        )
         assert row.informative_pairs == min(2, worth)
         assert dialogue.policy["intervention"].startswith("forced")
 
 
 def test_a_forbidden_question_is_drawn_again(chat) -> None:
-    policy = NeverAsk(Script(chat, ["[message] What is Ava Li on BLEU?", "[message] How good is Noah on SWAG?", PLAN]), chat)
+    policy = NeverAsk(
+        Script(chat, ["[message] What is Ava Li on BLEU?", "[message] How good is Noah on SWAG?", PLAN]), chat
+    )
     sampled = asyncio.run(policy.sample([1], 64, "k"))
     assert chat.decode(sampled.ids)[0] == PLAN and policy.gave_up == 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -48,6 +49,14 @@ MEASURES = (
     Measure("errors", "refused policy turns a game"),
 )
 BY_NAME = {measure.name: measure for measure in MEASURES}
+
+TREATMENT = "shy"  # the arm the others are compared with, where there is one
+
+
+def order_arms(arms: Iterable[str]) -> list[str]:
+    """The treatment first, then by name."""
+    return sorted(map(str, arms), key=lambda arm: (arm != TREATMENT, arm))
+
 
 KINDS = {
     "pair": "about a pair",

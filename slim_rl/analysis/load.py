@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 import pandas as pd
 
+from slim_rl.analysis.catalog import order_arms
 from slim_rl.dialogue.record import FORMAT, Dialogue
 from slim_rl.errors import DataError
 from slim_rl.questions.annotate import annotate
@@ -98,6 +99,7 @@ def load(log_dirs: Sequence[Path]) -> Log:
     frame = frame[~same].drop(columns="id").reset_index(drop=True)
     for label in _LABELS:
         frame[label] = frame[label].astype("category")
+    frame["arm"] = frame["arm"].cat.reorder_categories(order_arms(frame["arm"].cat.categories))
     log = Log(frame, files, int(same.sum()))
     log.warnings.extend(_warnings(log))
     return log

@@ -239,7 +239,7 @@ def frontier(results: dict[str, Any]) -> Figure | None:
             k = np.arange(len(curve["mean"]))
             ax.plot(k, curve["mean"], line, color=INK, linewidth=1.4)
             ax.fill_between(k, curve["low"], curve["high"], color=INK, alpha=0.08, linewidth=0)
-            ax.annotate(label, (k[-1], curve["mean"][-1]), (6, 0), textcoords="offset points", va="center")
+            ax.annotate(label, (k[-1], curve["mean"][-1]), (0, 4), textcoords="offset points", ha="right")
     _points(ax, results, "reward_by_pairs")
     ax.set_title("Reward by informative pairs asked, and the frontier")
     ax.set_xlabel("informative pairs asked in the dialogue")
@@ -270,12 +270,12 @@ def _points(ax: Axes, results: dict[str, Any], key: str) -> None:
 
 def _references(ax: Axes, results: dict[str, Any]) -> None:
     low, high = ax.get_ylim()
-    for name, reference in (results.get("references") or {}).items():
+    for i, (name, reference) in enumerate((results.get("references") or {}).items()):
         value = reference["reward"]["value"]
         if reference["drawn"] and low - 0.12 <= value <= high + 0.12:
             ax.axhline(value, color=SOFT, linewidth=0.9, linestyle=(0, (1, 2)), zorder=1)
             ax.annotate(
-                f"{_words(name)} {value:.2f}", (0, value), (4, 2), xycoords=("axes fraction", "data"),
+                f"{_words(name)} {value:.2f}", (0.02 + 0.24 * i, value), (0, 2), xycoords=("axes fraction", "data"),
                 textcoords="offset points", color=INK, fontsize=7.5, zorder=5,
                 bbox={"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.6},
             )  # fmt: skip

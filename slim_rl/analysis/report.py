@@ -81,9 +81,7 @@ def _summary(results: Mapping[str, Any]) -> str:
     findings = "".join(f"<li>{text}</li>" for text in _findings(results))
     several = any(known(row["runs_low"]) for row in results["trends"])
     basis = (
-        "over runs where an arm has several, else over games"
-        if several
-        else "over games; one run says nothing of other seeds"
+        "the wider of those over games and over runs" if several else "over games; one run says nothing of other seeds"
     )
     note = f'<p class="note">Intervals: 95%, {basis}.</p>' if findings else ""
     return f'{warnings}<ul class="findings">{findings}</ul>{note}{headline(results)}'
@@ -123,8 +121,9 @@ def _movement(row: Mapping[str, Any]) -> str:
 
 
 def _widest(row: Mapping[str, Any]) -> tuple[float, float]:
-    """The interval a statement rests on: over runs if there are several, else over games."""
-    return (row["runs_low"], row["runs_high"]) if known(row["runs_low"]) else (row["low"], row["high"])
+    """The interval a statement rests on: the wider of those over games and over runs."""
+    spans = [(row["low"], row["high"]), (row["runs_low"], row["runs_high"])]
+    return max(spans, key=lambda span: span[1] - span[0] if known(span[0]) else -1.0)
 
 
 def _figures(results: Mapping[str, Any], svgs: Mapping[str, str]) -> str:

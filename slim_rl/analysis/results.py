@@ -19,7 +19,6 @@ from slim_rl.analysis.catalog import BY_NAME, KINDS, MEASURES
 from slim_rl.analysis.load import TRAIN
 
 BINS = 25  # points of a curve over training, at most
-TREATMENT = "shy"  # the arm the others are compared with, where there is one
 MANY = 8  # games with so many questions or more share a point
 
 PRIMARY = [m.name for m in MEASURES if m.role == "primary"]
@@ -30,7 +29,7 @@ def summarise(frame: pd.DataFrame, draws: int = st.DRAWS, seed: int = 0) -> dict
     played = frame[~frame["failed"]]
     names = [m.name for m in MEASURES if m.name in frame and frame[m.name].notna().any()]
     train = played[(played["phase"] == TRAIN) & played["step"].notna()]
-    arms = order_arms(frame["arm"].unique())
+    arms = [str(arm) for arm in frame["arm"].cat.categories]
     slopes = st.Slopes.fit(train, names, draws, seed) if len(train) else None
     return {
         "seed": seed,
@@ -56,11 +55,6 @@ def summarise(frame: pd.DataFrame, draws: int = st.DRAWS, seed: int = 0) -> dict
         "correlations": [row for arm in arms for row in _correlations(train[train["arm"] == arm], arm, draws, seed)],
         "held_out": _held_out(played[played["phase"] != TRAIN], names, seed),
     }
-
-
-def order_arms(arms: Any) -> list[str]:
-    """The treatment first, then by name."""
-    return sorted(map(str, arms), key=lambda arm: (arm != TREATMENT, arm))
 
 
 def _runs(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
@@ -164,13 +158,12 @@ def _trends(slopes: st.Slopes, names: list[str], arms: list[str]) -> list[dict[s
     for arm in arms:
         for name in names if slopes.of_arm(arm) else []:
             games, runs = slopes.arm(arm, name), slopes.over_runs(arm, name)
-            p = runs.p if runs.clusters >= 2 else games.p
             rows.append(
                 {
                     "arm": arm,
                     "measure": name,
                     **asdict(games),
-                    "p": p,
+                    "p": _larger(games.p, runs.p),
                     "runs": len(slopes.of_arm(arm)),
                     "runs_low": runs.low,
                     "runs_high": runs.high,
@@ -195,7 +188,7 @@ def _differences(slopes: st.Slopes, names: list[str], arms: list[str]) -> list[d
                     "other": other,
                     "measure": name,
                     **asdict(games),
-                    "p": games.p if np.isnan(runs.p) else runs.p,
+                    "p": _larger(games.p, runs.p),
                     "p_games": games.p,
                     "runs_low": runs.low,
                     "runs_high": runs.high,
@@ -204,6 +197,11 @@ def _differences(slopes: st.Slopes, names: list[str], arms: list[str]) -> list[d
                 }
             )
     return _corrected(rows)
+
+
+def _larger(games: float, runs: float) -> float:
+    """A change must show over games and over runs: the larger p. Runs of one arm share their games, so neither implies the other."""
+    return games if np.isnan(runs) else max(games, runs)
 
 
 def _corrected(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ The invariant: every name that comes from a log is escaped here, and a number wi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -19,7 +19,8 @@ def plain(value: float | None, share: bool = False, signed: bool = False) -> str
     if value is None or not math.isfinite(value):
         return DASH
     digits = 1 if share or abs(value) >= 10 else 2 if abs(value) >= 1 else 3
-    text = f"{100 * value if share else value:{'+' if signed else ''},.{digits}f}"
+    number = round(100 * value if share else value, digits) + 0.0  # no minus before a zero
+    text = f"{number:{'+' if signed else ''},.{digits}f}"
     return text.replace("-", "−") + ("%" if share else "")
 
 
@@ -111,55 +112,14 @@ def _references(results: Mapping[str, Any]) -> str:
 
 
 def all_tables(results: Mapping[str, Any]) -> str:
-    palette, titles, shares = colours(results["arms"]), {}, {}
-    for name, measure in results["measures"].items():
-        titles[name], shares[name] = escape(measure["title"]), measure["share"]
-    family = "Holm and Benjamini-Hochberg corrections are over the primary measures of this table; the others are uncorrected."
-    trends = table(
-        f"Slopes per 100 training steps. p is over runs where an arm has two or more, else over games. {family}",
-        ["arm", "measure", "slope, 95% over games", "95% over runs", "runs", "games", "dialogues", "p", "Holm", "BH", ""],
-        (
-            [
-                arm_name(r["arm"], palette), titles[r["measure"]], with_interval(r, shares[r["measure"]]),
-                interval(r["runs_low"], r["runs_high"], shares[r["measure"]]), str(r["runs"]), f"{r['clusters']:,}", f"{r['n']:,}",
-                p_value(r["p"]), p_value(r.get("p_holm")), p_value(r.get("q_bh")), escape(r["note"]),
-            ]
-            for r in results["trends"]
-        ),
-        (1, 10),
-    )  # fmt: skip
-    differences = table(
-        f"How much steeper the first arm's slope is, per 100 steps. {family}",
-        ["arm", "than", "measure", "difference, 95% over games", "95% over runs (Welch)", "p", "permutation p", "Holm", "BH", ""],
-        (
-            [
-                arm_name(r["arm"], palette), arm_name(r["other"], palette), titles[r["measure"]], with_interval(r, shares[r["measure"]]),
-                interval(r["runs_low"], r["runs_high"], shares[r["measure"]]), p_value(r["p"]), p_value(r["p_permutation"]),
-                p_value(r.get("p_holm")), p_value(r.get("q_bh")), escape(r["note"]),
-            ]
-            for r in results["differences"]
-        ),
-        (1, 2, 9),
-    )  # fmt: skip
-    correlations = table(
-        "Correlation of information-seeking questions with reward in training dialogues: 95% bootstrap over games. "
-        "“Within a game and step” compares only dialogues of one group, which is all that GRPO sees.",
-        ["arm", "given", "method", "r", "dialogues", "games", "p", ""],
-        (
-            [
-                arm_name(r["arm"], palette), escape(r["given"]), r["method"], with_interval(r), f"{r['n']:,}", f"{r['clusters']:,}",
-                p_value(r["p"]), escape(r["note"]),
-            ]
-            for r in results["correlations"]
-        ),
-        (1, 2, 7),
-    )  # fmt: skip
+    """Every table but the headline, as sections that open and close."""
+    look = _Look(results)
     sections = (
-        ("Held-out games", _held_out(results, palette, titles, shares)),
-        ("Trends", trends),
-        ("Trends compared", differences),
-        ("Questions and reward", correlations),
-        ("Runs", _runs(results, palette)),
+        ("Held-out games", _held_out(results, look)),
+        ("Trends", _by_role(look, results["trends"], _trends)),
+        ("Trends compared", _by_role(look, results["differences"], _differences)),
+        ("Questions and reward", _correlations(results["correlations"], look)),
+        ("Runs", _runs(results["runs"], look)),
     )
     return "".join(
         f"<details{' open' if i < 2 else ''}><summary>{name}</summary>{html}</details>"
@@ -168,39 +128,193 @@ def all_tables(results: Mapping[str, Any]) -> str:
     )
 
 
-def _held_out(
-    results: Mapping[str, Any], palette: Mapping[str, str], titles: Mapping[str, str], shares: Mapping[str, bool]
-) -> str:
-    shown = [name for name in results["measures"] if results["measures"][name]["role"] == "primary" or name == "agreed"]
-    cells = table(
+class _Look:
+    """How this report's arms and measures are written."""
+
+    def __init__(self, results: Mapping[str, Any]) -> None:
+        self._palette = colours(results["arms"])
+        self._measures = results["measures"]
+
+    def arm(self, row: Mapping[str, Any], key: str = "arm") -> str:
+        return arm_name(row[key], self._palette)
+
+    def title(self, row: Mapping[str, Any]) -> str:
+        return escape(self._measures[row["measure"]]["title"])
+
+    def share(self, row: Mapping[str, Any]) -> bool:
+        return bool(self._measures[row["measure"]]["share"])
+
+    def chief(self, row: Mapping[str, Any]) -> bool:
+        """Whether the measure is shown at once, and not only when asked for."""
+        return self._measures[row["measure"]]["role"] == "primary" or row["measure"] == "agreed"
+
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def _by_role(look: _Look, rows: Rows, make: Callable[[Rows, _Look], str]) -> str:
+    """The table of the chief measures, and that of the others folded away."""
+    chief, others = (make([row for row in rows if look.chief(row) is is_chief], look) for is_chief in (True, False))
+    return chief + (f"<details><summary>Other measures</summary>{others}</details>" if others else "")
+
+
+_FAMILY = (
+    "Holm and Benjamini-Hochberg (BH) corrections are over the primary measures of all arms; others are uncorrected."
+)
+
+
+def _trends(rows: Rows, look: _Look) -> str:
+    return table(
+        f"Slopes per 100 training steps. p is the larger of those over games and over runs. {_FAMILY}",
+        [
+            "arm",
+            "measure",
+            "slope, 95% over games",
+            "95% over runs",
+            "runs",
+            "games",
+            "dialogues",
+            "p",
+            "Holm",
+            "BH",
+            "",
+        ],
+        (
+            [
+                look.arm(row),
+                look.title(row),
+                with_interval(row, look.share(row)),
+                interval(row["runs_low"], row["runs_high"], look.share(row)),
+                str(row["runs"]),
+                f"{row['clusters']:,}",
+                f"{row['n']:,}",
+                *_tests(row),
+                escape(row["note"]),
+            ]
+            for row in rows
+        ),
+        text=(1, 10),
+    )
+
+
+def _differences(rows: Rows, look: _Look) -> str:
+    return table(
+        "The first arm's slope per 100 steps less another's: over games by bootstrap, the same games drawn in both arms; over "
+        f"runs by Welch's t and by the exact permutation of run labels. p is the larger of the first two. {_FAMILY}",
+        [
+            "arm",
+            "less",
+            "measure",
+            "difference, 95% over games",
+            "95% over runs",
+            "p",
+            "Holm",
+            "BH",
+            "permutation p",
+            "",
+        ],
+        (
+            [
+                look.arm(row),
+                look.arm(row, "other"),
+                look.title(row),
+                with_interval(row, look.share(row)),
+                interval(row["runs_low"], row["runs_high"], look.share(row)),
+                *_tests(row),
+                p_value(row["p_permutation"]),
+                escape(row["note"]),
+            ]
+            for row in rows
+        ),
+        text=(1, 2, 9),
+    )
+
+
+def _tests(row: Mapping[str, Any]) -> list[str]:
+    return [p_value(row["p"]), p_value(row.get("p_holm")), p_value(row.get("q_bh"))]
+
+
+def _correlations(rows: Rows, look: _Look) -> str:
+    return table(
+        "Correlation of information-seeking questions with reward in training dialogues, 95% by bootstrap over games. "
+        "“Within a game and step” compares only the dialogues of one group, which is all that GRPO sees.",
+        ["arm", "given", "method", "r", "dialogues", "games", "p", ""],
+        (
+            [
+                look.arm(row),
+                escape(row["given"]),
+                row["method"],
+                with_interval(row),
+                f"{row['n']:,}",
+                f"{row['clusters']:,}",
+                p_value(row["p"]),
+                escape(row["note"]),
+            ]
+            for row in rows
+        ),
+        text=(1, 2, 7),
+    )
+
+
+def _held_out(results: Mapping[str, Any], look: _Look) -> str:
+    cells = results["held_out"]["cells"]
+    shown = [row for row in ({"measure": name} for name in results["measures"]) if look.chief(row)]
+    means = table(
         "Held-out games by checkpoint; 95% intervals clustered by game.",
-        ["arm", "partner", "checkpoint", "runs", "dialogues", *(titles[name] for name in shown)],
+        ["arm", "partner", "checkpoint", "runs", "dialogues", *(look.title(row) for row in shown)],
         (
             [
-                arm_name(cell["arm"], palette), escape(cell["partner"]), _checkpoint(cell), str(cell["runs"]),
+                look.arm(cell),
+                escape(cell["partner"]),
+                _checkpoint(cell),
+                str(cell["runs"]),
                 f"{max(part['n'] for part in cell['measures'].values()):,}",
-                *(with_interval(cell["measures"][name], shares[name]) for name in shown),
+                *(with_interval(cell["measures"][row["measure"]], look.share(row)) for row in shown),
             ]
-            for cell in results["held_out"]["cells"]
+            for cell in cells
         ),
-        (1, 2),
-    )  # fmt: skip
-    paired = table(
-        "The last checkpoint against the first on the same games: mean difference with its 95% t interval over games, p of the "
-        "sign-flip permutation test, Cohen's d<sub>z</sub>. Holm and Benjamini-Hochberg over the primary measures.",
-        ["arm", "partner", "measure", "from", "to", "before", "after", "difference", "games", "d<sub>z</sub>", "p", "Holm", "BH"],
+        text=(1, 2),
+    )
+    return means + _by_role(look, results["held_out"]["paired"], _paired)
+
+
+def _paired(rows: Rows, look: _Look) -> str:
+    return table(
+        "The last checkpoint against the first on the same games: mean difference with its 95% t interval over games, Cohen's "
+        f"d<sub>z</sub>, p of the sign-flip permutation test. {_FAMILY}",
+        [
+            "arm",
+            "partner",
+            "from",
+            "to",
+            "measure",
+            "before",
+            "after",
+            "difference",
+            "games",
+            "d<sub>z</sub>",
+            "p",
+            "Holm",
+            "BH",
+        ],
         (
             [
-                arm_name(r["arm"], palette), escape(r["partner"]), titles[r["measure"]], _checkpoint(r["from"]), _checkpoint(r["to"]),
-                plain(r["before"], shares[r["measure"]]), plain(r["after"], shares[r["measure"]]),
-                with_interval(r, shares[r["measure"]]), f"{r['clusters']:,}", plain(r["effect"]), p_value(r["p"]), p_value(r.get("p_holm")),
-                p_value(r.get("q_bh")),
+                look.arm(row),
+                escape(row["partner"]),
+                _checkpoint(row["from"]),
+                _checkpoint(row["to"]),
+                look.title(row),
+                plain(row["before"], look.share(row)),
+                plain(row["after"], look.share(row)),
+                with_interval(row, look.share(row)),
+                f"{row['clusters']:,}",
+                plain(row["effect"]),
+                *_tests(row),
             ]
-            for r in results["held_out"]["paired"]
+            for row in rows
         ),
-        (1, 2, 3, 4),
-    )  # fmt: skip
-    return cells + paired
+        text=(1, 2, 3, 4),
+    )
 
 
 def _checkpoint(cell: Mapping[str, Any]) -> str:
@@ -208,18 +322,23 @@ def _checkpoint(cell: Mapping[str, Any]) -> str:
     return escape(str(cell["phase"])) + (f", step {step:.0f}" if known(step) else "")
 
 
-def _runs(results: Mapping[str, Any], palette: Mapping[str, str]) -> str:
+def _runs(rows: Rows, look: _Look) -> str:
     return table(
         "What was read.",
         ["arm", "run", "dialogues", "games", "failed", "steps", "phases", "policy", "partner"],
         (
             [
-                arm_name(run["arm"], palette), escape(run["run"]), f"{run['dialogues']:,}", f"{run['games']:,}", f"{run['failed']:,}",
+                look.arm(run),
+                escape(run["run"]),
+                f"{run['dialogues']:,}",
+                f"{run['games']:,}",
+                f"{run['failed']:,}",
                 f"{run['first_step']:.0f} to {run['last_step']:.0f}" if known(run["first_step"]) else DASH,
                 escape(", ".join(f"{phase} {count:,}" for phase, count in run["phases"].items())),
-                escape(", ".join(run["policies"])), escape(", ".join(run["partners"])),
+                escape(", ".join(run["policies"])),
+                escape(", ".join(run["partners"])),
             ]
-            for run in results["runs"]
+            for run in rows
         ),
-        (1, 6, 7, 8),
-    )  # fmt: skip
+        text=(1, 6, 7, 8),
+    )

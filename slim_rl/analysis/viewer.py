@@ -17,7 +17,6 @@ import orjson
 import pandas as pd
 
 from slim_rl.analysis.load import Log, annotated, read_dialogue
-from slim_rl.analysis.results import order_arms
 from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.errors import DataError, SlimError
 from slim_rl.game.instance import GameState
@@ -29,18 +28,14 @@ Decode = Callable[[int], str]
 
 
 def choose(frame: pd.DataFrame, size: int, seed: int = 0) -> pd.DataFrame:
-    """At most `size` rows: one of every stratum before a second of any, in reading order.
-
-    A stratum is an arm, run, phase and stop reason; those taken from one are spread over the steps.
-    """
-    strata = ["arm", "run", "phase", "stop_reason"]
+    """At most `size` rows, in reading order: first one of every arm, run, phase and stop reason; then, of every arm, run and phase,
+    as many as there is room for, spread over the steps, as stop reasons come."""
+    runs = ["arm", "run", "phase"]
     steps = frame["step"].rank(method="dense", pct=True).fillna(0.0)
     shuffled = frame.assign(tenth=np.ceil(steps * STEP_STRATA)).sample(frac=1.0, random_state=seed)
-    lap = shuffled.groupby([*strata, "tenth"], observed=True).cumcount()  # the first of every tenth, then the second
-    spread = shuffled.loc[lap.sort_values(kind="stable").index]
-    turn = spread.groupby(strata, observed=True).cumcount()
-    chosen = spread.loc[turn.sort_values(kind="stable").index[:size]]
-    chosen["arm"] = pd.Categorical(chosen["arm"], order_arms(frame["arm"].unique()))
+    lap = shuffled.groupby([*runs, "tenth"], observed=True).cumcount()
+    lap[~shuffled.duplicated([*runs, "stop_reason"])] = -1
+    chosen = shuffled.loc[lap.sort_values(kind="stable").index[:size]]
     return chosen.sort_values(["arm", "run", "step", "phase", "game_id"], kind="stable").drop(columns="tenth")
 
 

@@ -56,10 +56,12 @@ def check_tokenizer(patient: Patient) -> Check:
     from transformers import AutoTokenizer
 
     from slim_rl.dialogue.chat import Chat
+    from slim_rl.policies import check_model_name
 
     config, name = patient.config, "tokenizer"
     model = config.policy.model
     try:
+        check_model_name(model)
         tokenizer = AutoTokenizer.from_pretrained(model)
     except Exception as error:
         mend = "Set policy.model (MODEL of run_matching.sh) to a checkpoint folder or a name on the hub."

@@ -27,6 +27,7 @@ from transformers import (
 
 from slim_rl.config import PolicyConfig
 from slim_rl.errors import ConfigError
+from slim_rl.policies import check_model_name
 from slim_rl.policies.base import PolicyFailure, Sampled
 
 
@@ -194,12 +195,16 @@ class _LogprobRecorder(LogitsProcessor):
 
 def load_model(config: PolicyConfig) -> tuple[PreTrainedModel, Any]:
     """The model and tokenizer of `config.model` (a folder or hub name). Raises ConfigError if they cannot be loaded."""
+    check_model_name(config.model)
     dtype = getattr(torch, config.dtype)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         tokenizer = AutoTokenizer.from_pretrained(config.model)
         model = AutoModelForCausalLM.from_pretrained(config.model, dtype=dtype)
     except (OSError, ValueError) as error:
-        where = "folder" if Path(config.model).exists() else "folder or reachable hub name"
-        raise ConfigError(f"policy.model '{config.model}' is no {where} with a model and tokenizer: {error}") from error
+        where = "folder" if Path(config.model).exists() else "reachable hub name"
+        reason = str(error).strip().splitlines()[0]
+        raise ConfigError(
+            f"policy.model '{config.model}' is no {where} with a model and tokenizer: {reason}"
+        ) from error
     return model.to(device), tokenizer

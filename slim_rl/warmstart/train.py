@@ -23,7 +23,7 @@ import torch
 from datasets import Dataset
 from transformers import DataCollatorForSeq2Seq, Qwen3Config, Qwen3ForCausalLM, Trainer, TrainingArguments
 
-from slim_rl.config import Config
+from slim_rl.config import Config, PartnerConfig
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.play import demonstrate
 from slim_rl.dialogue.record import Dialogue
@@ -32,6 +32,7 @@ from slim_rl.game.instance import UNSEEN_VALUE, GameState
 from slim_rl.game.optimum import best_assignment
 from slim_rl.games import load_rows, make_environment
 from slim_rl.partners import make_partner
+from slim_rl.policies.transformers import load_model
 from slim_rl.seeds import seed_of
 from slim_rl.warmstart.asker import Asker
 from slim_rl.warmstart.tokenizer import train_tokenizer
@@ -46,7 +47,11 @@ def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
     torch.manual_seed(config.seed)
     torch.set_num_threads(config.train.threads)
     games = list(_fresh_games(config, settings.games, workers))
-    tokenizer = train_tokenizer(_texts(config, games[: settings.tokenizer_games]), settings.vocab_size)
+    if settings.start:
+        model, tokenizer = load_model(config.policy.model_copy(update={"model": settings.start}))
+    else:
+        tokenizer = train_tokenizer(_texts(config, games[: settings.tokenizer_games]), settings.vocab_size)
+        model = None
     chat = Chat(tokenizer)
     asking, silent = Asker(), Asker(messages=(1.0,))
     rows = [_labels(dialogue) for dialogue in _demonstrations(config, games, chat, asking)]
@@ -54,7 +59,8 @@ def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
         _labels(dialogue) for dialogue in _demonstrations(config, _lessons(config, settings.lessons), chat, silent)
     ]
     longest = max(len(row["input_ids"]) for row in rows)
-    model = tiny_qwen3(len(tokenizer), settings.hidden_size, settings.layers, tokenizer, 2 * longest)
+    if model is None:
+        model = tiny_qwen3(len(tokenizer), settings.hidden_size, settings.layers, tokenizer, 2 * longest)
     scratch = output.with_name(f".{output.name}.{os.getpid()}")
     trainer = Trainer(
         model=model,
@@ -136,18 +142,23 @@ def _demonstrations(config: Config, games: Iterable[GameState], chat: Chat, aske
     """Games with partners of every kind that `config.warmstart.partners` weighs: a control arm's partner is then no stranger
     to the model that meets it."""
     weights = config.warmstart.partners
-    partners = {kind: make_partner(config.partner.model_copy(update={"kind": kind})) for kind in weights}
+    partners = {
+        kind: make_partner(PartnerConfig(kind=kind, accept_fraction=config.partner.accept_fraction)) for kind in weights
+    }
 
     async def play(index: int, game: GameState) -> Dialogue:
         kind = random.Random(index).choices(list(weights), list(weights.values()))[0]
+        seat = index % 2 if config.warmstart.both_seats else 0
+        player, opposite = (asker, partners[kind]) if seat == 0 else (partners[kind], asker)
         return await demonstrate(
             make_environment(config),
-            asker,
-            partners[kind],
+            player,
+            opposite,
             chat,
             config.limits,
             game_state=game,
             id=f"demonstration/{index}",
+            seat=seat,
             seed=seed_of(config.seed, "demonstration", index),
         )
 

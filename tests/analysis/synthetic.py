@@ -199,7 +199,7 @@ def write_many(path: Path, lines: int, distinct: int = 4000, **settings: Any) ->
             line = pool[data]
             if line["phase"] == "train":
                 line = {**line, "id": f"{line['id']}-{copy}", "step": line["step"] + copy * steps}
-                line["game_id"] = f"{line['game_id']}-{copy}"
+                line["game_id"] = f"{line['game_id']}-{i // 32}"
             else:
                 line = {**line, "id": f"{line['id']}-{copy}"}
             file.write(orjson.dumps(line) + b"\n")

@@ -157,7 +157,7 @@ def test_an_attack_adds_no_element(evil_report: Path) -> None:
 # -- the dialogues to read
 
 
-def test_every_stratum_is_shown_before_any_twice(log_dir: Path) -> None:
+def test_every_run_and_stop_reason_is_shown(log_dir: Path) -> None:
     frame = load([log_dir]).frame
     keys = ["arm", "run", "phase", "stop_reason"]
     strata = frame.groupby(keys, observed=True).ngroups

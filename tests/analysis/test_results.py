@@ -10,8 +10,9 @@ import pytest
 import synthetic
 
 from slim_rl.analysis import statistics as st
+from slim_rl.analysis.catalog import order_arms
 from slim_rl.analysis.load import load
-from slim_rl.analysis.results import BINS, order_arms, summarise
+from slim_rl.analysis.results import BINS, summarise
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
 from slim_rl.backends.verl.compose import compose
 from slim_rl.backends.verl.data import write_data
 from slim_rl.backends.verl.launch import build_overrides, run_dir

@@ -13,7 +13,7 @@ from typing import Any
 
 from slim_rl.config import Config
 from slim_rl.errors import DataError
-from slim_rl.games import Row, Split, load_rows, make_environment, opening
+from slim_rl.games import Row, Split, load_rows, make_environment
 
 DATA_SOURCE = "slim_rl"  # what the data_source of every row of ours begins with
 
@@ -41,7 +41,7 @@ def verl_rows(config: Config, split: Split) -> list[dict[str, Any]]:
     if config.partner.kind == "self":
         rows = list({row.game_id: row for row in reversed(rows)}.values())[::-1]
     env = make_environment(config)
-    return [_row(config, row, index, split, env) for index, row in enumerate(rows)]
+    return [_row(row, index, split, env) for index, row in enumerate(rows)]
 
 
 def game_state(extra_info: Mapping[str, Any]) -> dict[str, Any]:
@@ -52,11 +52,11 @@ def game_state(extra_info: Mapping[str, Any]) -> dict[str, Any]:
     return dict(json.loads(state) if isinstance(state, str) else state)
 
 
-def _row(config: Config, row: Row, index: int, split: Split, env: Any) -> dict[str, Any]:
+def _row(row: Row, index: int, split: Split, env: Any) -> dict[str, Any]:
     env.reset(row.game_state)
     return {
         "data_source": f"{DATA_SOURCE}/{type(env).__name__}",
-        "prompt": opening(config, env.prompt(row.seat)),
+        "prompt": env.prompt(row.seat),
         "ability": "game",
         "reward_model": {"style": "rule", "ground_truth": str(row.game_state.get("best_assignment_reward", ""))},
         "extra_info": {

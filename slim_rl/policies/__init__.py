@@ -1,0 +1,17 @@
+"""Who is trained: engines that sample the policy's turns, on one protocol (`base.Policy`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from slim_rl.errors import ConfigError
+
+
+def check_model_name(name: str) -> None:
+    """Raises ConfigError for a folder that does not exist, before it is taken for a hub name and looked for on the network."""
+    path = Path(name)
+    looks_local = path.is_absolute() or name.count("/") > 1 or ("/" in name and path.parent.is_dir())
+    if looks_local and not path.exists():
+        raise ConfigError(
+            f"policy.model '{name}' is no folder here; make it, or give a hub name such as Qwen/Qwen3-0.6B."
+        )
