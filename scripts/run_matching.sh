@@ -99,6 +99,24 @@ if ((GPUS_HERE == 0 && !DRY_RUN)) && [[ ! ${RAY_ADDRESS:-} ]]; then
 fi
 NUM_GPUS=${NUM_GPUS:-$((GPUS_HERE > 0 ? GPUS_HERE : 8))}
 
+TOTAL_GPUS=$((NUM_NODES * NUM_GPUS))
+if ((COLOCATE)); then
+    ROLLOUT_GPUS=$TOTAL_GPUS
+    ACTOR_NODES=$NUM_NODES
+    ACTOR_GPUS=$NUM_GPUS   # of a node
+    CLUSTER_ARGS=(--colocate)
+else
+    ROLLOUT_GPUS=${ROLLOUT_GPUS:-$((TOTAL_GPUS / 2))}
+    left=$((TOTAL_GPUS - ROLLOUT_GPUS))
+    ACTOR_NODES=$((left > NUM_GPUS ? left / NUM_GPUS : 1))
+    ACTOR_GPUS=$((left / ACTOR_NODES))
+    ((ACTOR_GPUS > 0 && ROLLOUT_GPUS > 0 && ACTOR_NODES * ACTOR_GPUS == left)) ||
+        die "ROLLOUT_GPUS=$ROLLOUT_GPUS leaves $left of $TOTAL_GPUS GPUs for training; both sides need some, and training whole" \
+            "nodes of $NUM_GPUS or a part of one. Choose another ROLLOUT_GPUS."
+    CLUSTER_ARGS=(--rollout-num-gpus "$ROLLOUT_GPUS")
+fi
+CLUSTER_ARGS+=(--actor-num-nodes "$ACTOR_NODES" --actor-num-gpus-per-node "$ACTOR_GPUS" --num-gpus-per-node "$NUM_GPUS")
+
 package_dir() { # the folder that holds package $1
     "$PYTHON" - "$1" 2>/dev/null <<'PY' || true
 import importlib.util, pathlib, sys
@@ -124,7 +142,7 @@ MEGATRON_DIR=${MEGATRON_DIR:+$(realpath -s -- "$MEGATRON_DIR")}
 [[ ${EVAL_DATA:-} ]] && OVERRIDES+=("data.eval=$EVAL_DATA")
 [[ ${NUM_ROLLOUT:-} ]] && OVERRIDES+=("train.steps=$NUM_ROLLOUT")
 [[ ${SAVE_INTERVAL:-} ]] && OVERRIDES+=("train.save_every=$SAVE_INTERVAL")
-LAUNCH=(--config "$CONFIG" --model "$MODEL" --slime-dir "$SLIME_DIR" --gpus "$NUM_GPUS")
+LAUNCH=(--config "$CONFIG" --model "$MODEL" --slime-dir "$SLIME_DIR" --gpus "$ACTOR_GPUS" --rollout-gpus "$ROLLOUT_GPUS")
 [[ ${SAVE_DIR:-} ]] && LAUNCH+=(--save-dir "$SAVE_DIR")
 [[ ${TP:-} ]] && LAUNCH+=(--tp "$TP")
 ((DRY_RUN)) || LAUNCH+=(--download)
@@ -135,31 +153,11 @@ settings=$("$PYTHON" -m slim_rl.backends.slime_launch settings "${LAUNCH[@]}") |
 eval "$settings"
 TP=$MODEL_TP
 ENGINE_GPUS=${ENGINE_GPUS:-$MODEL_ENGINE_GPUS}
+((ROLLOUT_GPUS % ENGINE_GPUS == 0)) || die "ENGINE_GPUS=$ENGINE_GPUS does not divide the $ROLLOUT_GPUS GPUs of inference."
 TORCH_DIST=$(realpath -ms -- "${TORCH_DIST:-$MODEL_TORCH_DIST}")   # the job has a working directory of its own
 say "$MODEL_NAME is slime's $MODEL_SCRIPT${MODEL_CORRECTED:+, with $MODEL_CORRECTED}."
 
 # ------------------------------------------------------------------------------------------------------------- flags
-TOTAL_GPUS=$((NUM_NODES * NUM_GPUS))
-if ((COLOCATE)); then
-    CLUSTER_ARGS=(--actor-num-nodes "$NUM_NODES" --actor-num-gpus-per-node "$NUM_GPUS" --colocate)
-    ROLLOUT_GPUS=$TOTAL_GPUS
-else
-    ROLLOUT_GPUS=${ROLLOUT_GPUS:-$((TOTAL_GPUS / 2))}
-    ACTOR_GPUS=$((TOTAL_GPUS - ROLLOUT_GPUS))
-    ACTOR_NODES=1
-    if ((ACTOR_GPUS > NUM_GPUS)); then ACTOR_NODES=$((ACTOR_GPUS / NUM_GPUS)); fi
-    ACTOR_GPUS_PER_NODE=$((ACTOR_GPUS / ACTOR_NODES))
-    if ((ACTOR_GPUS < 1 || ROLLOUT_GPUS < 1 || ACTOR_NODES * ACTOR_GPUS_PER_NODE != ACTOR_GPUS || ACTOR_GPUS % TP)); then
-        die "ROLLOUT_GPUS=$ROLLOUT_GPUS leaves $ACTOR_GPUS of $TOTAL_GPUS GPUs for training; that must be a multiple of TP=$TP" \
-            "and, above one node, of NUM_GPUS=$NUM_GPUS. Choose another ROLLOUT_GPUS or TP."
-    fi
-    CLUSTER_ARGS=(
-        --actor-num-nodes "$ACTOR_NODES" --actor-num-gpus-per-node "$ACTOR_GPUS_PER_NODE" --rollout-num-gpus "$ROLLOUT_GPUS"
-    )
-fi
-((ROLLOUT_GPUS % ENGINE_GPUS == 0)) || die "ENGINE_GPUS=$ENGINE_GPUS does not divide the $ROLLOUT_GPUS GPUs of inference."
-CLUSTER_ARGS+=(--num-gpus-per-node "$NUM_GPUS")
-
 CHECKPOINT_ARGS=(
     --hf-checkpoint "$MODEL_DIR"   # tokenizer, and the shape of SGLang's weights
     --ref-load "$TORCH_DIST"       # where a new run starts; also the reference of a KL term

@@ -167,6 +167,24 @@ def doctor(
 
 
 @app.command()
+def convert(
+    recorded: Annotated[Path, typer.Argument(help="recorded DialOp games (its optimization.jsonl)")],
+    output: Annotated[Path, typer.Option(help="file to write")] = Path("data/recorded.jsonl"),
+    form: Annotated[
+        str, typer.Option(help="sft: chat messages with targets; games: a games file to evaluate on")
+    ] = "sft",
+    seat: Annotated[str, typer.Option(help="0, 1 or both")] = "both",
+    tokenizer: Annotated[Optional[str], typer.Option(help="folder or hub name: write input_ids and labels too")] = None,  # noqa: UP045
+    min_reward: Annotated[float, typer.Option(help="leave out games that ended below this")] = 0.0,
+) -> None:
+    """Turn recorded human games into chat data, for warm starts by supervision and for evaluation."""
+    from slim_rl.game.convert import convert_command
+
+    rows = convert_command(recorded, output, form=form, seat=seat, tokenizer=tokenizer, min_reward=min_reward)
+    typer.echo(f"wrote {rows} rows to {output}")
+
+
+@app.command()
 def warmstart(
     config: Config,
     output: Annotated[Path, typer.Option(help="folder to write")] = Path("data/warmstart"),

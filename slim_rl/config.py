@@ -95,7 +95,7 @@ class OpenAIConfig(Section):
     tokens_per_minute: float | None = Field(None, gt=0, description="input and output together")
     request_seconds: float = Field(60.0, gt=0, description="wall time of one request")
     turn_seconds: float = Field(300.0, gt=0, description="wall time of one turn, retries included, queueing not")
-    max_retries: int = Field(8, ge=0, description="times a failed request is made again")
+    max_retries: int = Field(8, ge=0, description="times a failed request is made again; a 429 is no failure")
     backoff_seconds: float = Field(0.5, gt=0, description="first wait before a retry; doubles, with full jitter")
     max_backoff_seconds: float = Field(20.0, gt=0)
 
@@ -142,7 +142,7 @@ class Limits(Section):
 class PolicyConfig(Section):
     """The model that is trained."""
 
-    model: str = Field("data/tiny", description="a local folder or a hub name")
+    model: str = Field("data/warmstart", description="a local folder or a hub name")
     thinking: bool = Field(False, description="for templates that know `enable_thinking`")
     temperature: float = Field(1.0, gt=0)
     top_p: float = Field(1.0, gt=0, le=1)
@@ -211,7 +211,11 @@ class WarmstartConfig(Section):
     start: str = Field("", description="folder of a model to teach further; empty: a new one")
     both_seats: bool = Field(False, description="demonstrate the partner's seat too, for self-play")
     games: int = Field(40_000, ge=1, description="demonstrations")
-    lessons: int = Field(40_000, ge=0, description="tables proposed on at once, of which more is seen")
+    lessons: int = Field(
+        40_000,
+        ge=0,
+        description="tables that teach planning: half proposed on at once, half with a partner who sees all",
+    )
     partners: dict[Literal["shy", "forthcoming", "mute"], float] = Field(
         {"shy": 0.6, "forthcoming": 0.2, "mute": 0.2},
         min_length=1,
@@ -301,9 +305,15 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _compares(self) -> Config:
-        with_critic = self.train.backend == "verl" and self.verl.adv_estimator in ("gae", "reinforce_plus_plus", "remax")
+        with_critic = self.train.backend == "verl" and self.verl.adv_estimator in (
+            "gae",
+            "reinforce_plus_plus",
+            "remax",
+        )
         if self.train.group_size < 2 and not with_critic:
-            raise ValueError("train.group_size is 1, but GRPO compares a game's dialogues with each other: take 2 or more")
+            raise ValueError(
+                "train.group_size is 1, but GRPO compares a game's dialogues with each other: take 2 or more"
+            )
         return self
 
     @property

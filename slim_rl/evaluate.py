@@ -231,9 +231,11 @@ def evaluate_command(
             console.print(f"{cell.name}: {num_games} games", markup=False)
         paid = sum(cell.partner == "openai" for cell in cells)
         if paid:
-            from slim_rl.partners.openai_chat import estimate_cost
+            from slim_rl.partners.spend import estimate_cost
 
-            console.print(estimate_cost(config, num_games * paid))
+            cost = estimate_cost(config.partner.openai, num_games * paid)
+            price = "at an unknown price" if cost["usd"] is None else f"about ${cost['usd']:.2f}"
+            console.print(f"{cost['model']}: {cost['calls']} calls, {price}", markup=False)
         return
     played = evaluate(config, cells, output, num_games)
     rows = list(GameSource(config, "eval").rows.values())[:num_games]

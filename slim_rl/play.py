@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from rich.console import Console
 from rich.table import Table
@@ -27,7 +27,7 @@ QUIT = "quit"
 class Person:
     """Somebody at the keyboard, on the protocol of a partner."""
 
-    identity = {"kind": "person"}  # noqa: RUF012
+    identity: ClassVar[dict[str, Any]] = {"kind": "person"}
 
     def __init__(self, console: Console, ask: Callable[[str], str] = input) -> None:
         self.console, self.ask = console, ask

@@ -28,5 +28,10 @@ def tokenizer():  # type: ignore[no-untyped-def]
     pytest.importorskip("transformers")
     from slim_rl.warmstart.tokenizer import train_tokenizer
 
-    corpus = ["[message] What is Ava Li on BLEU?", "[propose]\nBLEU: Ava Li", "[message] Ava Li on BLEU: 62.", "[accept]"]
+    corpus = [
+        "[message] What is Ava Li on BLEU?",
+        "[propose]\nBLEU: Ava Li",
+        "[message] Ava Li on BLEU: 62.",
+        "[accept]",
+    ]
     return train_tokenizer(corpus * 4, vocab_size=400)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-COMMANDS = "generate train arms evaluate play analyze audit doctor warmstart convert".split()
+COMMANDS = ["generate", "train", "arms", "evaluate", "play", "analyze", "audit", "doctor", "warmstart", "convert"]
 
 
 def slim_rl(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:

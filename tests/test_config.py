@@ -37,7 +37,7 @@ def test_overrides_change_keys_and_are_yaml(tmp_path) -> None:
         ({"game": {"n": 9}}, r"game\.reviewers"),
         ({"game": {"n": 9, "reviewers": ["a"], "papers": ["b"] * 9}}, "1 names"),
         ([1], "must be a mapping"),
-        ({"train": {"group_size": 1}}, r"train\.group_size"),
+        ({"train": {"group_size": 0}}, r"train\.group_size"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_sentence(data, says) -> None:

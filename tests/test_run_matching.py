@@ -94,6 +94,19 @@ def test_every_flag_of_an_asynchronous_run_is_slimes(cluster: Cluster, model: Pa
     assert ("--eval-interval" in flags) == (mode == "1"), "slime's fully asynchronous rollout cannot evaluate"
 
 
+def test_parallelism_fits_the_gpus_that_training_has(cluster: Cluster, tmp_path: Path) -> None:
+    model = write_model(tmp_path, "Qwen3-32B")
+
+    def parallel(**variables: object) -> tuple[str, str]:
+        flags = flags_of(command_of(launch(cluster, "--dry-run", MODEL=model, **variables)))
+        return flags["--tensor-model-parallel-size"][0], flags["--rollout-num-gpus-per-engine"][0]
+
+    assert parallel(NUM_GPUS=8) == ("8", "4")
+    assert parallel(NUM_GPUS=8, ASYNC=1) == ("4", "4")
+    assert parallel(NUM_GPUS=8, ASYNC=1, ROLLOUT_GPUS=2) == ("2", "2")
+    assert parallel(NUM_GPUS=8, NUM_NODES=2, ASYNC=1) == ("8", "4")
+
+
 def test_config_and_settings_reach_the_flags(cluster: Cluster, model: Path, small: Path) -> None:
     overrides = ["--set", "train.scale_rewards=false", "--set", "train.report_to=[tensorboard]", "--num-rollout=9"]
     done = launch(cluster, "--dry-run", *overrides, MODEL=model, CONFIG=small, EVAL_INTERVAL=5, WANDB_API_KEY="secret")
@@ -160,8 +173,8 @@ def test_dry_run_writes_nothing(cluster: Cluster, model: Path, small: Path) -> N
         (["--model", "MODEL", "--set", "partner.kind=rude"], "partner.kind"),
         (["--model", "MODEL", "--set", "train.frozen=true"], "only the trl backend plays"),
         (["--model", "MODEL", "--tp", "3"], "it must divide its 8 query groups"),
-        (["--model", "MODEL", "--num-gpus", "6", "--tp", "4"], "does not divide the 6 GPUs"),
-        (["--model", "MODEL", "--no-colocate", "--num-gpus", "1"], "Choose another ROLLOUT_GPUS or TP"),
+        (["--model", "MODEL", "--num-gpus", "6", "--tp", "4"], "does not divide the 6 GPUs of a node that train"),
+        (["--model", "MODEL", "--no-colocate", "--num-gpus", "1"], "Choose another ROLLOUT_GPUS"),
         (["--model", "MODEL", "--async", "1", "--colocate"], "cannot share GPUs"),
         (["--model", "MODEL", "--async", "2"], "0, 1 or full"),
         (["--model", "MODEL", "--save", "x"], "SAVE_DIR"),

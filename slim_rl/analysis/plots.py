@@ -136,8 +136,10 @@ def _curve(ax: Axes, results: dict[str, Any], name: str, labels: bool = True) ->
         if len(known):
             ends.append((float(mean[known[-3:]].mean()), steps[known[-1]], arm, colour))
     measure = results["measures"].get(name, {"title": name, "share": False})
-    ax.set_title(_sentence(measure["title"]))
+    title = _sentence(measure["title"])
+    ax.set_title(title if labels else textwrap.fill(title, 30), fontsize=10 if labels else 9)
     ax.set_xlabel("training step")
+    ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     if measure["share"]:
         ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     ax.grid(False, axis="x")
@@ -201,6 +203,7 @@ def _stacked(results: dict[str, Any], parts: dict[str, Any], layers: dict[str, t
         ax.stackplot(steps, shares, colors=[colour for colour, _ in layers.values()], edgecolor="white", linewidth=0.4)
         ax.set_title(_words(arm), color=palette[arm])
         ax.set(xlim=(steps[0], steps[-1]), ylim=(0, 1), xlabel="training step")
+        ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         ax.grid(False)
     for ax in axes[:: max(1, columns)]:
@@ -234,12 +237,12 @@ def frontier(results: dict[str, Any]) -> Figure | None:
         return None
     figure = Figure(figsize=(7.2, 4.2))
     ax = figure.subplots()
-    for name, label, line in (("greedy", "ideal asker", "-"), ("random", "random asker", "--")):
+    for name, label, line, side in (("greedy", "ideal asker", "-", 4), ("random", "random asker", "--", -11)):
         if curve := curves.get(name):
             k = np.arange(len(curve["mean"]))
             ax.plot(k, curve["mean"], line, color=INK, linewidth=1.4)
             ax.fill_between(k, curve["low"], curve["high"], color=INK, alpha=0.08, linewidth=0)
-            ax.annotate(label, (k[-1], curve["mean"][-1]), (0, 4), textcoords="offset points", ha="right")
+            ax.annotate(label, (k[-1], curve["mean"][-1]), (0, side), textcoords="offset points", ha="right")
     _points(ax, results, "reward_by_pairs")
     ax.set_title("Reward by informative pairs asked, and the frontier")
     ax.set_xlabel("informative pairs asked in the dialogue")

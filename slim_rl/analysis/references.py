@@ -1,7 +1,7 @@
 """What rewards mean: plans made without any dialogue, and people.
 
-The plans are made on the very games of the log (a seeded sample of them, each once), so the lines they give belong to these boards
-and not to boards in general.
+The plans are made on the very games of the log (a seeded sample of them, each once), so the lines they give belong to
+these boards and not to boards in general.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ def boards(log: Log, seed: int = 0, size: int = BOARDS) -> list[tuple[GameState,
 
 
 def plans(games: list[tuple[GameState, int]]) -> dict[str, dict[str, Any]]:
-    """Mean reward of three plans, as rows of the results' `references`: random, solo, pooled_optimal. Empty without games.
+    """Mean reward of three plans, as rows of the results' `references`: random, solo, pooled_optimal. Empty without
+    games.
 
-    random: the mean over all assignments, n · mean(table) / best. solo: the best assignment of what the policy's seat sees,
-    unseen cells at 50. pooled_optimal: the best of what both see together, which is 1 by definition.
+    random: the mean over all assignments, n · mean(table) / best. solo: the best assignment of what the policy's seat
+    sees, unseen cells at 50. pooled_optimal: the best of what both see together, which is 1 by definition.
     """
     if not games:
         return {}
@@ -57,7 +58,8 @@ def plans(games: list[tuple[GameState, int]]) -> dict[str, dict[str, Any]]:
 
 
 def frontier_curves(games: list[tuple[GameState, int]], most: int, seed: int = 0) -> dict[str, dict[str, Any]]:
-    """Reward of an ideal and of a random asker after 0, 1, ..., `most` informative questions (`questions.value.frontier`).
+    """Reward of an ideal and of a random asker after 0, 1, ..., `most` informative questions
+    (`questions.value.frontier`).
 
     Means over the games of the commonest board size, with 95% intervals. Empty without games.
     """
@@ -83,7 +85,8 @@ _CURVE = {"mean": "value", "low": "low", "high": "high"}
 
 
 def humans(path: Path, games: list[tuple[GameState, int]]) -> dict[str, dict[str, Any]]:
-    """Mean reward of the recorded human games in DialOp's file; a line in figures only if `games` are as large as theirs.
+    """Mean reward of the recorded human games in DialOp's file; a line in figures only if `games` are as large as
+    theirs.
 
     Raises:
         DataError: the file cannot be read or holds no scored game.

@@ -119,7 +119,7 @@ function chips(d) {
     chip(`${d.asked} information-seeking question${d.asked === 1 ? "" : "s"}`, "ask"),
     d.value !== null && chip(`information gained ${number(d.value, 3)}`, "ask"),
     chip(`run ${d.run}`), chip(`seed ${d.seed}`), chip(`policy ${d.policy}`), chip(`partner ${d.partner}`),
-    chip(`${d.tokens.policy} of ${d.tokens.response} response tokens trained`),
+    d.tokens.response > 0 && chip(`${d.tokens.policy} of ${d.tokens.response} response tokens trained`),
   ];
 }
 

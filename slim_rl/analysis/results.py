@@ -151,9 +151,7 @@ def _stop_reasons(rows: pd.DataFrame) -> dict[str, Any]:
 
 
 def _trends(slopes: st.Slopes, names: list[str], arms: list[str]) -> list[dict[str, Any]]:
-    """One row an arm and measure. p is over runs where the arm has two or more, else over games; Holm and BH over the
-    primary
-    measures of all arms."""
+    """One row an arm and measure; corrections are over the primary measures of all arms."""
     rows = []
     for arm in arms:
         for name in names if slopes.of_arm(arm) else []:
@@ -200,7 +198,7 @@ def _differences(slopes: st.Slopes, names: list[str], arms: list[str]) -> list[d
 
 
 def _larger(games: float, runs: float) -> float:
-    """A change must show over games and over runs: the larger p. Runs of one arm share their games, so neither implies the other."""
+    """A change must show over games and over runs: runs that share their games say nothing of other games, nor games of seeds."""
     return games if np.isnan(runs) else max(games, runs)
 
 

@@ -272,12 +272,13 @@ class Slopes:
 def _moments(codes: NDArray[np.intp], x: Floats, ys: pd.DataFrame) -> tuple[Floats, NDArray[np.int64]]:
     """Sums over the complete rows, (games, measures, 5): n, Σx, Σx², Σy, Σxy; and which games these are."""
     own, local = np.unique(codes, return_inverse=True)
-    x = (x - np.nanmean(x)) if np.isfinite(x).any() else x  # centred: keeps the sums of squares from cancelling
+    x = (x - np.nanmean(x)) if np.isfinite(x).any() else x  # centred, like y below, lest large sums cancel badly
     out = np.zeros((len(own), ys.shape[1], 5))
     for m, name in enumerate(ys.columns):
         y = ys[name].to_numpy(float)
         ok = np.isfinite(y) & np.isfinite(x)
-        for k, term in enumerate((np.ones(ok.sum()), x[ok], x[ok] ** 2, y[ok], x[ok] * y[ok])):
+        y = y[ok] - y[ok].mean() if ok.any() else y[ok]
+        for k, term in enumerate((np.ones(len(y)), x[ok], x[ok] ** 2, y, x[ok] * y)):
             out[:, m, k] = np.bincount(local[ok], term, len(own))
     return out, own
 

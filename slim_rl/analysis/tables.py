@@ -1,6 +1,7 @@
 """The report's tables as HTML, and how numbers are written in it.
 
-The invariant: every name that comes from a log is escaped here, and a number without an interval has none made up for it.
+The invariant: every name that comes from a log is escaped here, and a number without an interval has none made up for
+it.
 """
 
 from __future__ import annotations

@@ -28,8 +28,11 @@ Decode = Callable[[int], str]
 
 
 def choose(frame: pd.DataFrame, size: int, seed: int = 0) -> pd.DataFrame:
-    """At most `size` rows, in reading order: first one of every arm, run, phase and stop reason; then, of every arm, run and phase,
-    as many as there is room for, spread over the steps, as stop reasons come."""
+    """At most `size` rows, in reading order.
+
+    First comes one of every arm, run, phase and stop reason; then, of every arm, run and phase, as many as there is room for,
+    spread over the steps, with stop reasons as they fall.
+    """
     runs = ["arm", "run", "phase"]
     steps = frame["step"].rank(method="dense", pct=True).fillna(0.0)
     shuffled = frame.assign(tenth=np.ceil(steps * STEP_STRATA)).sample(frac=1.0, random_state=seed)

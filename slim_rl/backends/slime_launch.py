@@ -113,22 +113,32 @@ def run_config(path: Path, overrides: Sequence[str], model: Path, save_dir: Path
 
 
 def settings(
-    config: Config, model: Path, save_dir: Path, slime_dir: Path, gpus: int, tensor_parallel: int | None = None
+    config: Config,
+    model: Path,
+    save_dir: Path,
+    slime_dir: Path,
+    gpus: int,
+    rollout_gpus: int | None = None,
+    tensor_parallel: int | None = None,
 ) -> Settings:
     """The shell variables of the launch script, from the run's config and the checkpoint.
+
+    Args:
+        gpus, rollout_gpus: see `size_up`.
+        tensor_parallel: instead of the one that suits the model's size.
 
     Raises:
         SlimError: slime has no such model, or it cannot be split as asked.
     """
     shape = read_model_config(model)
     architecture = find_architecture(shape, slime_dir)
-    size = size_up(shape, gpus)
+    size = size_up(shape, gpus, rollout_gpus)
     split = tensor_parallel or size.tensor_parallel
     if not can_split(shape, split):
         groups = shape.get("num_key_value_heads", shape["num_attention_heads"])
         raise ConfigError(f"TP={split} cannot split {model_name(model)}: it must divide its {groups} query groups.")
     if gpus % split:
-        raise ConfigError(f"TP={split} does not divide the {gpus} GPUs of a node; choose a divisor.")
+        raise ConfigError(f"TP={split} does not divide the {gpus} GPUs of a node that train; choose a divisor.")
     train, limits, data = config.train, config.limits, config.data
     context = limits.context_tokens or CONTEXT_TOKENS
     # beside the checkpoint, as slime has it; but the hub's cache is no place of ours
@@ -219,7 +229,8 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--model", required=True)
         command.add_argument("--save-dir", type=Path)
         command.add_argument("--slime-dir", type=Path)
-        command.add_argument("--gpus", type=int, default=8)
+        command.add_argument("--gpus", type=int, default=8, help="of a node, that train")
+        command.add_argument("--rollout-gpus", type=int, help="of all nodes, that play")
         command.add_argument("--tp", type=int)
         command.add_argument("--download", action="store_true")
     runtime = commands.add_parser("runtime")
@@ -247,7 +258,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.command == "prepare":
             prepare(config, save_dir)
         else:
-            print(as_shell(settings(config, model, save_dir, options.slime_dir, options.gpus, options.tp)))
+            values = settings(
+                config, model, save_dir, options.slime_dir, options.gpus, options.rollout_gpus, options.tp
+            )
+            print(as_shell(values))
     except SlimError as error:
         print(f"run_matching: {error}", file=sys.stderr)
         return 1

@@ -121,8 +121,13 @@ def find_architecture(config: Mapping[str, Any], slime_dir: str | Path) -> Archi
     return Architecture(script.stem, words, corrected)
 
 
-def size_up(config: Mapping[str, Any], gpus: int) -> Sizing:
-    """Parallelism for a dense model of this shape on nodes of `gpus` GPUs with 80 GB each."""
+def size_up(config: Mapping[str, Any], gpus: int, rollout_gpus: int | None = None) -> Sizing:
+    """Parallelism for a dense model of this shape, on GPUs with 80 GB each.
+
+    Args:
+        gpus: those of a node that train; tensor parallelism divides them.
+        rollout_gpus: those that play, over all nodes; engines divide them. None: the ones that train.
+    """
     parameters = count_parameters(config)
     billions = parameters / 1e9
     if billions < 3:
@@ -134,7 +139,7 @@ def size_up(config: Mapping[str, Any], gpus: int) -> Sizing:
     else:
         wanted, engine = 8, 4
     splits = [n for n in range(1, wanted + 1) if can_split(config, n) and gpus % n == 0]
-    engines = [n for n in range(1, engine + 1) if can_split(config, n) and gpus % n == 0]
+    engines = [n for n in range(1, engine + 1) if can_split(config, n) and (rollout_gpus or gpus) % n == 0]
     return Sizing(parameters, max(splits), max(engines), offload_optimizer=billions >= 20)
 
 

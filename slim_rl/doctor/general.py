@@ -27,7 +27,7 @@ GB, GIB = 1e9, 2**30
 _PACKAGES = {
     "trl": {"torch": "2.", "transformers": "5.", "trl": "1.16.0"},
     "slime": {"torch": "2.", "transformers": ""},
-    "verl": {"torch": "2.", "transformers": "5.", "verl": "0.9.1"},
+    "verl": {"torch": "2.", "transformers": "5."},  # its own doctor looks at verl itself
 }
 _EXTRA = {"trl": "local", "slime": "slime", "verl": "verl"}
 # Bytes of a checkpoint a parameter: bf16 weights, and Adam's two moments and master weights in float32.
@@ -47,7 +47,8 @@ def check_packages(patient: Patient) -> Sequence[Check]:
         if version.startswith(tried):
             checks.append(Check(name, "pass", version))
         else:
-            checks.append(Check(name, "warn", f"{version}; tried with {tried}", f"pip install '{name}=={tried}'"))
+            wanted = f"{name}=={tried.rstrip('.')}.*"
+            checks.append(Check(name, "warn", f"{version}; tried with {tried}", f"pip install '{wanted}'"))
     return checks
 
 
@@ -110,7 +111,7 @@ def check_partner(patient: Patient) -> Sequence[Check]:
     if make_environment(config).seats == 1:
         return [Check(name, "pass", "a game for one")]
     if config.partner.kind == "openai" and not patient.call_partner:
-        return [Check(name, "warn", "the endpoint was not called", "Leave out --no-call to try it.")]
+        return [Check(name, "warn", "the endpoint was not called", "Have it called before an expensive run.")]
     from slim_rl.partners import make_partner
     from slim_rl.partners.base import PartnerFailure
 

@@ -26,6 +26,7 @@ class Breaker:
         wait_seconds: how long it may be open before the run stops.
 
     Attributes:
+        ever_answered: whether any call has been answered.
         stopped: the sentence that says why no call is made any more; None while calls are.
     """
 
@@ -45,7 +46,7 @@ class Breaker:
         self._clock = clock
         self._in_a_row = 0
         self._row_began = 0.0
-        self._ever_answered = False
+        self.ever_answered = False
         self._opened_at: float | None = None
         self._probe_at = 0.0
         self._prober: object | None = None
@@ -79,7 +80,7 @@ class Breaker:
 
     def success(self) -> None:
         """The endpoint answered."""
-        self._in_a_row, self._ever_answered = 0, True
+        self._in_a_row, self.ever_answered = 0, True
         if self._opened_at is not None:
             down = self._clock() - self._opened_at
             log.warning("The partner's endpoint %s answers again, after %s.", self.endpoint, _duration(down))
@@ -103,7 +104,7 @@ class Breaker:
         """The endpoint refuses in a way that does not mend itself: a wrong key, an unknown model. If it has never answered, the
         configuration is wrong and the run stops; else it counts as a failure, for a key may be renewed.
         """
-        if self._ever_answered:
+        if self.ever_answered:
             self.failure(why, call)
         else:
             self._why = why

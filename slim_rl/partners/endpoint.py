@@ -22,7 +22,6 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
-from weakref import WeakKeyDictionary
 
 from slim_rl.config import OpenAIConfig
 from slim_rl.dialogue.record import StopReason
@@ -102,7 +101,7 @@ class Endpoint:
         )
         self._requests = RateLimit(config.requests_per_minute)
         self._tokens = RateLimit(config.tokens_per_minute)
-        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _PerLoop] = WeakKeyDictionary()
+        self._loops: dict[asyncio.AbstractEventLoop, _PerLoop] = {}
         self._said_budget = False
         # Only waits are drawn from it: a reply never depends on it.
         self._random = random.Random()
@@ -154,7 +153,7 @@ class Endpoint:
         """Asks until there is an answer. Returns it and how often it had to ask again."""
         config = self.config
         allowed = config.turn_seconds
-        retries = attempts = 0
+        retries = faults = 0
         while True:
             # Queueing is not the endpoint's slowness: only what follows counts against the turn.
             call = object()
@@ -171,15 +170,15 @@ class Endpoint:
             if outcome.kind == "request":
                 raise PartnerFailure(f"The partner's endpoint {self.url} refuses this request: {outcome.why}")
             retries += 1
+            faults += outcome.kind != "busy"  # an endpoint that asks for patience gets what the turn has
             if self.breaker.is_open or self.breaker.stopped:
                 continue  # an outage has its own patience and takes none of this call's
             if outcome.kind == "refused":
                 raise PartnerFailure(f"The partner's endpoint {self.url} refuses: {outcome.why}")
-            wait = self._backoff(attempts, outcome)
-            attempts += 1
+            wait = self._backoff(retries, outcome)
             allowed -= seconds + wait
-            if attempts > config.max_retries or allowed <= 0:
-                limit = f"{attempts} tries" if attempts > config.max_retries else f"{config.turn_seconds:g} s"
+            if faults > config.max_retries or allowed <= 0:
+                limit = f"{retries} tries" if allowed > 0 else f"{config.turn_seconds:g} s"
                 raise PartnerFailure(f"No reply from {self.url} in {limit}; the last one: {outcome.why}")
             await asyncio.sleep(wait)
 
@@ -255,11 +254,13 @@ class Endpoint:
         if status in (408, 409, 425, 429, 503) or status >= 500:
             retry_after = _retry_after(error.response.headers)
             return Fault(why, "busy" if status == 429 else "down", retry_after)
-        return Fault(why, "request")
+        if self.breaker.ever_answered or code in ("context_length_exceeded", "content_filter"):
+            return Fault(why, "request")
+        return Fault(f"{why} (does the endpoint know every parameter of the request?)", "refused")
 
-    def _backoff(self, attempt: int, fault: Fault) -> float:
+    def _backoff(self, retries: int, fault: Fault) -> float:
         """Seconds to wait: what the endpoint asks for and a little more, or full jitter under a doubling ceiling."""
-        ceiling = min(self.config.max_backoff_seconds, self.config.backoff_seconds * 2.0**attempt)
+        ceiling = min(self.config.max_backoff_seconds, self.config.backoff_seconds * 2.0 ** min(retries - 1, 30))
         if fault.retry_after is not None:
             return fault.retry_after + self._random.uniform(0, self.config.backoff_seconds)
         return self._random.uniform(0, ceiling)
@@ -292,6 +293,7 @@ class Endpoint:
         """The client and the slots of the running loop; the client is closed when the loop shuts down."""
         loop = asyncio.get_running_loop()
         if loop not in self._loops:
+            self._loops = {other: its for other, its in self._loops.items() if not other.is_closed()}
             client = self._client()
             closer = _closes(client)
             self._loops[loop] = _PerLoop(client, asyncio.Semaphore(self.config.concurrency), closer)
@@ -364,5 +366,9 @@ def _base64(text: str) -> str:
 def _split_url(url: str) -> tuple[str, str]:
     """The URL without its credentials, and the credentials (user:password, or "")."""
     parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
+        raise ConfigError(
+            "partner.openai.base_url must be like http://localhost:8000/v1: http or https, a host, and no query."
+        )
     userinfo, _, host = parts.netloc.rpartition("@")
     return urlunsplit((parts.scheme, host, parts.path, "", "")).rstrip("/"), unquote(userinfo)

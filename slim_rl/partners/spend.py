@@ -15,7 +15,9 @@ from slim_rl.errors import ConfigError
 from slim_rl.partners.base import Usage
 
 # An 8×8 game, in tokens, roughly: a token is taken for a word, a number of three digits or a mark.
-SYSTEM_TOKENS = 1200  # the rules: the same in every game, and long enough for a provider to cache (OpenAI's least is 1,024)
+SYSTEM_TOKENS = (
+    1200  # the rules: the same in every game, and long enough for a provider to cache (OpenAI's least is 1,024)
+)
 TABLE_TOKENS = 350
 TURN_TOKENS = 45  # what a turn of the other seat adds
 REPLY_TOKENS = 25

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from slim_rl.environment import View
@@ -39,14 +39,15 @@ class Asker:
 
     Args:
         messages: the chance of 0, 1, 2, ... messages before the first proposal.
+        kinds: what a message is, with weights.
     """
 
-    def __init__(self, messages: Sequence[float] = MESSAGES) -> None:
-        self.messages = messages
+    def __init__(self, messages: Sequence[float] = MESSAGES, kinds: Mapping[str, float] = KINDS) -> None:
+        self.messages, self.kinds = messages, kinds
 
     @property
     def identity(self) -> dict[str, Any]:
-        return {"kind": "asker", "messages": list(self.messages), "kinds": KINDS}
+        return {"kind": "asker", "messages": list(self.messages), "kinds": dict(self.kinds)}
 
     async def reply(self, view: View) -> Reply:
         return Reply(self.act(view))
@@ -67,7 +68,7 @@ class Asker:
 
     def _message(self, game: MatchingView, own: Sequence[str], rng: random.Random) -> str:
         roster, n = game.roster, game.roster.n
-        kind = rng.choices(list(KINDS), list(KINDS.values()))[0]
+        kind = rng.choices(list(self.kinds), list(self.kinds.values()))[0]
         cells = list(itertools.product(range(n), range(n)))
         seen = [(r, p) for r, p in cells if game.table[r][p] is not None]
         reviewer, paper = rng.choice(cells)

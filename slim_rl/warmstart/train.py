@@ -3,8 +3,8 @@
     slim-rl warmstart configs/matching_local.yaml
 
 Only the scripted player's own words are learned (labels elsewhere are -100). The demonstration games are dealt from a seed of
-their own and are in neither split of the run's data. Beside them the model is given lessons: tables of which it sees more, and
-that are proposed on at once. They are what teaches it to plan, in half the tokens.
+their own and are in neither split of the run's data. Beside them the model is given lessons: tables of which it sees more and that are
+proposed on at once, and tables whose every score the partner tells when asked. They teach it to plan with what it sees and hears.
 """
 
 from __future__ import annotations
@@ -53,10 +53,17 @@ def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
         tokenizer = train_tokenizer(_texts(config, games[: settings.tokenizer_games]), settings.vocab_size)
         model = None
     chat = Chat(tokenizer)
-    asking, silent = Asker(), Asker(messages=(1.0,))
-    rows = [_labels(dialogue) for dialogue in _demonstrations(config, games, chat, asking)]
-    rows += [
-        _labels(dialogue) for dialogue in _demonstrations(config, _lessons(config, settings.lessons), chat, silent)
+    silent = Asker(messages=(1.0,))
+    curious = Asker(messages=(0.0, 0.4, 0.3, 0.2, 0.1), kinds={"pair": 1.0})
+    half = settings.lessons // 2
+    rows = [
+        _labels(dialogue)
+        for asker, states in (
+            (Asker(), games),
+            (silent, _lessons(config, half, (0.3, 1.0), partner_sees=False)),
+            (curious, _lessons(config, settings.lessons - half, (0.1, 0.7), partner_sees=True)),
+        )
+        for dialogue in _demonstrations(config, states, chat, asker)
     ]
     longest = max(len(row["input_ids"]) for row in rows)
     if model is None:
@@ -123,15 +130,15 @@ def _fresh_games(config: Config, number: int, workers: int) -> Iterator[GameStat
     return itertools.islice((game for game in dealt if game.id not in taken), number)
 
 
-def _lessons(config: Config, number: int) -> Iterator[GameState]:
-    """Tables of which the learner sees a share drawn from U(0.3, 1)."""
-    rng, n = np.random.default_rng(seed_of(config.seed, "lessons")), config.game.n
-    nobody = ((False,) * n,) * n
+def _lessons(config: Config, number: int, sees: tuple[float, float], partner_sees: bool) -> Iterator[GameState]:
+    """Tables of which the learner sees a share drawn from U(*sees), and the partner all or nothing."""
+    rng, n = np.random.default_rng(seed_of(config.seed, "lessons", partner_sees)), config.game.n
+    partner = np.full((n, n), partner_sees)
     for _ in range(number):
-        seen = rng.random((n, n)) < rng.uniform(0.3, 1.0)
-        table = np.where(seen, rng.integers(0, VALUES, (n, n)), UNSEEN_VALUE)
+        seen = rng.random((n, n)) < rng.uniform(*sees)
+        table = np.where(seen | partner, rng.integers(0, VALUES, (n, n)), UNSEEN_VALUE)
         best = int(best_assignment(table)[1])
-        yield GameState(_rows(table), _rows(seen), nobody, 1.0, 1.0, best, roster_for(config.game))
+        yield GameState(_rows(table), _rows(seen), _rows(partner), 1.0, 1.0, best, roster_for(config.game))
 
 
 def _rows(array: np.ndarray) -> tuple[tuple[Any, ...], ...]:

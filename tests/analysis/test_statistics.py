@@ -141,6 +141,11 @@ def test_the_trend_interval_covers_a_known_slope_and_p_keeps_its_level() -> None
     assert rejected / 200 <= 0.10
 
 
+def test_what_never_changes_has_a_slope_of_exactly_zero() -> None:
+    got = st.trend(np.arange(50.0), np.full(50, 0.1), np.arange(50))
+    assert (got.value, got.low, got.high, got.p) == (0, 0, 0, 1)
+
+
 def test_a_trend_needs_two_steps_and_two_games() -> None:
     assert np.isnan(st.trend([5, 5, 5], [1, 2, 3], [0, 1, 2]).value)
     one_game = st.trend([0, 1, 2], [1, 2, 3], [7, 7, 7])

@@ -10,21 +10,21 @@ from typing import Any
 import pytest
 
 pytest.importorskip("trl")
-import torch  # noqa: E402
+import torch
 
-from slim_rl.backends import local  # noqa: E402
-from slim_rl.backends.callbacks import last_whole_checkpoint  # noqa: E402
-from slim_rl.backends.trl import Rollouts, grpo_arguments, loss_mask, make_trainer, shuffled  # noqa: E402
-from slim_rl.config import Config, parse_config  # noqa: E402
-from slim_rl.dialogue.chat import Chat  # noqa: E402
-from slim_rl.dialogue.record import Dialogue, StopReason  # noqa: E402
-from slim_rl.errors import ConfigError, SlimError  # noqa: E402
-from slim_rl.games import GameSource  # noqa: E402
-from slim_rl.partners import make_partner  # noqa: E402
-from slim_rl.partners.base import PartnerFailure, Reply  # noqa: E402
-from slim_rl.policies.transformers import TransformersPolicy, load_model  # noqa: E402
-from slim_rl.questions.log import DialogueLog, read_log  # noqa: E402
-from slim_rl.warmstart.train import warmstart  # noqa: E402
+from slim_rl.backends import local
+from slim_rl.backends.callbacks import last_whole_checkpoint
+from slim_rl.backends.trl import Rollouts, grpo_arguments, loss_mask, make_trainer, shuffled
+from slim_rl.config import Config, parse_config
+from slim_rl.dialogue.chat import Chat
+from slim_rl.dialogue.record import Dialogue, StopReason
+from slim_rl.errors import ConfigError, SlimError
+from slim_rl.games import GameSource
+from slim_rl.partners import make_partner
+from slim_rl.partners.base import PartnerFailure, Reply
+from slim_rl.policies.transformers import TransformersPolicy, load_model
+from slim_rl.questions.log import DialogueLog, read_log
+from slim_rl.warmstart.train import warmstart
 
 TINY = {
     "seed": 1,
@@ -41,7 +41,15 @@ TINY = {
         "save_every": 2,
         "eval_games": 4,
     },
-    "warmstart": {"games": 300, "lessons": 100, "epochs": 5, "batch_size": 16, "learning_rate": 0.01, "hidden_size": 64, "layers": 1},
+    "warmstart": {
+        "games": 300,
+        "lessons": 100,
+        "epochs": 5,
+        "batch_size": 16,
+        "learning_rate": 0.01,
+        "hidden_size": 64,
+        "layers": 1,
+    },
 }
 
 
@@ -258,7 +266,9 @@ def test_selfplay_gives_two_rows_a_game_with_one_reward(folder) -> None:
 
 def test_lora_trains_adapters_and_saves_a_whole_model(folder) -> None:
     result = local.train(make_config(folder, "lora", "train.lora={r: 2, alpha: 4}", "train.steps=2"))
-    model, _ = load_model(make_config(folder, "lora").policy.model_copy(update={"model": str(result.run_dir / "model")}))
+    model, _ = load_model(
+        make_config(folder, "lora").policy.model_copy(update={"model": str(result.run_dir / "model")})
+    )
     assert not any("lora" in name for name in model.state_dict())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 from slim_rl.environment import BaseEnvironment, View
 from slim_rl.partners.base import PartnerFailure, Reply
@@ -51,7 +51,7 @@ class Countdown(BaseEnvironment):
 class Script:
     """A policy that samples the given texts, one a turn, and keeps what it was asked."""
 
-    identity = {"engine": "script"}
+    identity: ClassVar[dict[str, Any]] = {"engine": "script"}
 
     def __init__(self, chat: Any, turns: Iterable[str | tuple[str, str] | Exception], logprob: float = -0.5) -> None:
         self.chat, self.turns, self.logprob = chat, iter(turns), logprob
@@ -78,7 +78,7 @@ class Script:
 class Says:
     """A partner whose words are a function of its view."""
 
-    identity = {"kind": "says"}
+    identity: ClassVar[dict[str, Any]] = {"kind": "says"}
 
     def __init__(self, speak: Callable[[View], str] | str) -> None:
         self.speak = speak

@@ -109,7 +109,7 @@ def test_another_stop_token_still_gets_the_templates_end(chats) -> None:
 )
 def test_game_and_partner_see_only_what_follows_the_thought(chats, text, said, thought) -> None:
     chat = chats["qwen3", True]
-    ids = chat.tokenizer.encode(text, add_special_tokens=False) + [chat.end_id]
+    ids = [*chat.tokenizer.encode(text, add_special_tokens=False), chat.end_id]
     assert chat.decode(ids) == (said, thought)
 
 

@@ -147,7 +147,7 @@ def test_turn_limit_ends_the_game(chat) -> None:
 def test_or_a_cut_turn_is_played_and_ended_for_the_policy(chat) -> None:
     dialogue, policy = play(chat, ["go " * 50, "go"], limits=Limits(turn_tokens=5, truncated_turn="continue"))
     assert dialogue.stop_reason is StopReason.AGREED
-    start, end = dialogue.turns[0].span
+    _start, end = dialogue.turns[0].span
     assert dialogue.response_ids[end] == chat.end_id and dialogue.loss_mask[end] == 0
     check_invariant(dialogue, policy, chat)
 

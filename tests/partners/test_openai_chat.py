@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -67,18 +68,20 @@ async def test_each_request_begins_with_the_whole_one_before(server: OpenAIServe
         "[message] Ah.",
     ]
     partner = partner_of(server)
-    requests = [
-        partner.messages(view_after(*said[:n]))
-        for n in range(1, len(said) + 1)
-        if view_after(*said[:n]).private.turns_left
-    ]
-    for before, after in zip(requests, requests[1:], strict=False):
+    requests = [partner.messages(view_after(*said[:n])) for n in range(1, len(said) + 1)]
+    for before, after in itertools.pairwise(requests):
         assert _flat(after).startswith(_flat(before))
     assert "Error:" in _flat(requests[-1])
 
 
 def _flat(messages: list[dict[str, str]]) -> str:
     return "\n\n".join(f"<{m['role']}>{m['content']}" for m in messages)
+
+
+async def test_all_games_share_a_beginning_long_enough_to_be_cached(server: OpenAIServer) -> None:
+    partner = partner_of(server)
+    usages = [(await partner.reply(view_after(QUESTION, seed=seed))).usage for seed in range(2)]
+    assert [usage is not None and usage.cached_tokens >= 1024 for usage in usages] == [False, True]
 
 
 async def test_opens_the_game_when_it_must(server: OpenAIServer) -> None:

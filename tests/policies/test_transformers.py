@@ -81,7 +81,7 @@ def test_waiting_dialogues_are_sampled_in_one_wave(model) -> None:
     policy = Counted(model, [STOP])
 
     async def dialogue(index: int) -> None:
-        for turn in range(3):
+        for _turn in range(3):
             await policy.sample([5 + index % 8, 6], 4, f"{index}")
             for _ in range(index % 3):  # partners that answer at once, in a few steps of the loop
                 await asyncio.sleep(0)

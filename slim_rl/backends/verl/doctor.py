@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from importlib import metadata, util
+from typing import Any
 
 from slim_rl.backends.verl.launch import build_overrides, with_models
 from slim_rl.config import Config
@@ -70,14 +71,15 @@ def _gpus(config: Config) -> Check:
     return Check("verl's GPUs", "pass", f"{wanted} of {there} on each of {config.verl.nodes} node(s)")
 
 
-def _parts(composed: object) -> Check:
+def _parts(composed: Any) -> Check:
     """Loads what verl will load by name."""
     from omegaconf import OmegaConf
     from verl.trainer.ppo.reward import resolve_reward_manager_cls
     from verl.utils.import_utils import load_class_from_fqn
 
-    rollout = composed.actor_rollout_ref.rollout  # type: ignore[attr-defined]
-    for loop in OmegaConf.load(rollout.agent.agent_loop_config_path):
+    rollout = composed.actor_rollout_ref.rollout
+    loops: Any = OmegaConf.load(rollout.agent.agent_loop_config_path)
+    for loop in loops:
         load_class_from_fqn(loop["_target_"], "agent loop")
     manager = resolve_reward_manager_cls(composed)
     return Check("verl's parts", "pass", f"loop {rollout.agent.default_agent_loop}, reward manager {manager.__name__}")

@@ -1,0 +1,127 @@
+"""A step of verl's newer trainer up to the advantages, in its real processes: Ray, load balancer, agent loop worker, TransferQueue,
+replay buffer. Only the engine is a stand-in.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("verl")
+from tests.backends.verl_table import Server, checkpoint, make_run
+
+pytestmark = pytest.mark.verl
+ROOT = Path(__file__).parents[2]
+PLANS = (
+    "[propose]\nBLEU: Ava Li\nElectra: Daniel Nguyen\nGloVe: Sofia Patel",
+    "[propose]\nBLEU: Daniel Nguyen\nElectra: Ava Li\nGloVe: Sofia Patel",
+)
+
+
+class Engine(Server):
+    """Plays plan 0 in even sessions and plan 1 in odd ones; fails in session 2 of the first game."""
+
+    def __init__(self, tokenizer: Any, failing: str) -> None:
+        super().__init__(tokenizer, self._say)
+        self.failing, self.request = failing, ""
+
+    async def generate(self, request_id: str, **call: Any) -> Any:
+        if self.failing in request_id and request_id.rstrip("/01").endswith("/0/2"):
+            raise RuntimeError("the engine is gone")
+        self.session = int(request_id.split("/")[4])
+        return await super().generate(request_id, **call)
+
+    def _say(self, text: str) -> str:
+        if text.rstrip().endswith("or [reject].<|im_end|>\n<|im_start|>assistant"):
+            return "[accept]"
+        turn = text.count("<|im_start|>assistant")
+        return "[message] What is Ava Li on BLEU?" if turn == 1 else PLANS[(self.session + turn) % 2]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    import ray
+
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), before]))
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    ray.init(address="local", num_cpus=8, include_dashboard=False, object_store_memory=200 * 2**20, log_to_driver=True)
+    yield ray
+    ray.shutdown()
+    if before is None:
+        del os.environ["PYTHONPATH"]
+    else:
+        os.environ["PYTHONPATH"] = before
+
+
+@pytest.mark.timeout(400)
+def test_a_step_of_self_play_reaches_the_advantages(cluster: Any, tokenizer: Any, tmp_path: Path) -> None:
+    import torch
+    import transfer_queue as tq
+    from omegaconf import OmegaConf
+    from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
+    from verl.trainer.ppo.v1 import AgentLoopManagerTQ, PPOTrainer
+    from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+    from verl.utils import tensordict_utils as tu
+    from verl.utils.dataset.rl_dataset import RLHFDataset, collate_fn
+    from verl.workers.rollout.llm_server import LLMServerClient
+    from verl.workers.rollout.router import GlobalRequestLoadBalancer
+
+    model = checkpoint(tmp_path / "model", tokenizer)
+    _, verl = make_run(
+        tmp_path,
+        model,
+        {"partner": {"kind": "self"}},
+        "transfer_queue.enable=true",
+        "transfer_queue.backend.SimpleStorage.num_data_storage_units=1",
+    )
+    OmegaConf.resolve(verl)
+    dataset = RLHFDataset(verl.data.train_files, tokenizer, verl.data)
+    rows = [dataset[0], dataset[1]]
+    engine = cluster.remote(Engine).remote(tokenizer, rows[0]["extra_info"]["game_id"])
+    balancer = cluster.remote(GlobalRequestLoadBalancer).remote({"engine": engine})
+
+    tq.init(verl.transfer_queue)
+    try:
+        manager = AgentLoopManagerTQ.create(config=verl, llm_client=LLMServerClient(verl, balancer))
+        prompts = collate_fn(rows) | {"uid": np.array(["first", "second"], dtype=object)}
+        batch = tu.get_tensordict(prompts)
+        tu.assign_non_tensor_data(batch, "global_steps", 1)
+        tags = [{"is_prompt": True, "status": "pending", "global_steps": 1}] * 2
+        tq.kv_batch_put(keys=["first", "second"], partition_id="train", tags=tags)
+        manager.generate_sequences(batch)
+        sampled, _ = ReplayBuffer("sync", {}, 8, "drop", {}, poll_interval=0.2).sample(1, "train", 2)  # type: ignore[arg-type]
+
+        played = {(uid, session) for uid in ("first", "second") for session in range(4)} - {("first", 2)}
+        assert sorted(sampled.keys) == sorted(f"{uid}_{session}_{seat}" for uid, session in played for seat in (0, 1))
+        assert {tag["min_global_steps"] for tag in sampled.tags} == {3}
+
+        whole = upsample_batch_to_divisible_size(sampled, 16, tokenizer.eos_token_id)
+        PPOTrainer._compute_advantage(SimpleNamespace(config=verl), whole, {})  # type: ignore[arg-type]
+        fields = ["advantages", "response_mask", "rm_scores"]
+        data = tq.kv_batch_get(keys=whole.keys, partition_id="train", select_fields=fields)
+        found = {
+            key: (advantage[mask == 1], advantage[mask == 0], score.sum())
+            for key, advantage, mask, score in zip(whole.keys, *(data[name].unbind() for name in fields), strict=True)
+        }
+    finally:
+        tq.close()
+
+    assert len(found) == 16
+    assert all((heard == 0).all() for _, heard, _ in found.values())
+    for uid in ("first", "second"):
+        sessions = [session for group, session in sorted(played) if group == uid]
+        rewards = torch.stack([found[f"{uid}_{session}_0"][2] for session in sessions])
+        expected = (rewards - rewards.mean()) / (rewards.std() + 1e-6)
+        for session, advantage in zip(sessions, expected, strict=True):
+            for seat in (0, 1):
+                own = found[f"{uid}_{session}_{seat}"][0]
+                assert len(own) > 0
+                assert torch.allclose(own, advantage.expand_as(own), atol=1e-5)
+        assert rewards.std() > 0

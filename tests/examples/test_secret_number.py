@@ -1,0 +1,109 @@
+"""The worked example of a game of one's own: playable, rewarded by its trajectory, and known to every backend by its name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from examples.secret_number import SecretNumber, reward
+from slim_rl.config import Config, Limits, load_config, parse_config
+from slim_rl.dialogue.chat import Chat
+from slim_rl.dialogue.play import play_dialogue
+from slim_rl.dialogue.record import StopReason
+from slim_rl.errors import ConfigError, DataError
+from slim_rl.games import GameSource, load_rows, make_environment
+from tests.dialogue.players import Script
+
+CONFIG = Path(__file__).parents[2] / "examples" / "secret_number.yaml"
+
+
+def config_in(folder: Path, *overrides: str) -> Config:
+    files = [f"data.train={folder / 'train.jsonl'}", f"data.eval={folder / 'eval.jsonl'}"]
+    return load_config(CONFIG, [*files, "data.num_train=12", "data.num_eval=5", *overrides])
+
+
+@pytest.mark.parametrize(
+    ("guesses", "expected"), [([5], 1.0), ([1, 5], 0.8), ([1, 2, 3, 4, 5], 0.2), ([1, 2], 0.0), ([], 0.0)]
+)
+def test_the_reward_is_a_function_of_the_trajectory(guesses: list[int], expected: float) -> None:
+    assert reward(guesses, secret=5, allowed=5) == pytest.approx(expected)
+
+
+async def test_a_policy_that_halves_finds_the_number(tokenizer: Any) -> None:
+    chat = Chat(tokenizer)
+    policy = Script(chat, ["4", "six, I mean 6", "I do not know.", "5"])
+    dialogue = await play_dialogue(
+        SecretNumber(high=8), policy, None, chat, Limits(), game_state={"share": 0.55}, id="one", game_id="g"
+    )
+    assert dialogue.stop_reason is StopReason.FINISHED
+    assert dialogue.reward == pytest.approx(0.6)
+    assert [turn.action and turn.action["number"] for turn in dialogue.turns] == [4, 6, None, 5]
+    assert dialogue.turns[2].error == "Say a number."
+    heard = tokenizer.decode([t for t, m in zip(dialogue.response_ids, dialogue.loss_mask, strict=True) if not m])
+    assert heard.count("Higher.") == heard.count("Lower.") == 1
+    spoken = tokenizer.decode([t for t, m in zip(dialogue.response_ids, dialogue.loss_mask, strict=True) if m])
+    assert spoken == "4<|im_end|>six, I mean 6<|im_end|>I do not know.<|im_end|>5<|im_end|>"
+
+
+async def test_a_policy_that_says_no_number_gets_nothing(tokenizer: Any) -> None:
+    chat = Chat(tokenizer)
+    dialogue = await play_dialogue(
+        SecretNumber(), Script(chat, ["?", "??"]), None, chat, Limits(), game_state={"share": 0.0}, id="one"
+    )
+    assert (dialogue.stop_reason, dialogue.reward) == (StopReason.POLICY_ERRORS, 0.0)
+
+
+def test_the_config_deals_the_games_for_every_backend(tmp_path: Path) -> None:
+    config = config_in(tmp_path)
+    train, held_out = load_rows(config), load_rows(config, "eval")
+    assert (len(train), len(held_out)) == (12, 5)
+    assert load_rows(config) == train
+    shares = [row.game_state["share"] for row in train + held_out]
+    assert len(set(shares)) == 17
+    # slime reads the same file with --input-key prompt --metadata-key metadata
+    line = json.loads((tmp_path / "train.jsonl").read_text().splitlines()[0])
+    assert line["metadata"] == {"game_state": train[0].game_state, "game_id": train[0].game_id, "seat": 0}
+    assert [message["role"] for message in line["prompt"]] == ["system", "user"]
+    source = GameSource(config)
+    job = source.job(train[0].name, "run/0", 1)
+    assert (job.game_state, job.seat) == (train[0].game_state, 0)
+    env = source.environment()
+    assert isinstance(env, SecretNumber)
+    assert (env.high, env.max_turns, env.max_errors) == (8, 5, 3)  # max_errors is game.max_errors
+
+
+def test_verl_reads_the_same_games(tmp_path: Path) -> None:
+    from slim_rl.backends.verl.data import game_state, verl_rows
+
+    config = config_in(tmp_path)
+    rows = verl_rows(config, "train")
+    assert [game_state(row["extra_info"]) for row in rows] == [row.game_state for row in load_rows(config)]
+    assert rows[3]["prompt"] == load_rows(config)[3].prompt
+    assert rows[3]["extra_info"]["index"] == 3
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"environment": "examples.secret_number.Secret"}, "cannot be imported"),
+        ({"environment": "nowhere.Game"}, "PYTHONPATH"),
+        ({"environment": "SecretNumber"}, "cannot be imported"),
+        ({"environment": "pathlib.Path"}, "BaseEnvironment"),
+        ({"environment": "examples.secret_number.SecretNumber", "environment_args": {"height": 3}}, "height"),
+    ],
+    ids=["no class", "no module", "no path", "no environment", "wrong argument"],
+)
+def test_a_wrong_name_is_said(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make_environment(parse_config(settings))
+
+
+def test_a_torn_games_file_is_said(tmp_path: Path) -> None:
+    config = config_in(tmp_path)
+    load_rows(config)
+    (tmp_path / "train.jsonl").write_text('{"prompt": [')
+    with pytest.raises(DataError, match="line 1"):
+        load_rows(config)
