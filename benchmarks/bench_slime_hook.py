@@ -38,12 +38,18 @@ async def play(args: Namespace, samples: list[Sample]) -> tuple[float, float, fl
     return seconds / turns, tokens / turns, turns / len(samples)
 
 
-async def single_turns(args: Namespace, prompts: list[str]) -> float:
+async def single_turns(args: Namespace, prompts: list[str], in_flight: int) -> float:
     """Processor seconds a turn of slime's own `generate`."""
     samples = [Sample(prompt=prompt, index=i, session_id=f"s{i}") for i, prompt in enumerate(prompts)]
+    gate = asyncio.Semaphore(in_flight)
+
+    async def one(sample: Sample) -> None:
+        async with gate:
+            await stock.generate(args, sample, sampling_params(args))
+
     gc.collect()
     start = time.process_time()
-    await asyncio.gather(*(stock.generate(args, sample, sampling_params(args)) for sample in samples))
+    await asyncio.gather(*map(one, samples))
     return (time.process_time() - start) / len(samples)
 
 
@@ -62,7 +68,7 @@ async def memory(args: Namespace, partner: bench.Yes, samples: list[Sample], at_
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
     tasks = [asyncio.create_task(generate(args, sample, sampling_params(args))) for sample in samples]
-    while waiting < len(samples):
+    while waiting < len(samples):  # noqa: ASYNC110
         await asyncio.sleep(0.05)
     gc.collect()
     taken = tracemalloc.get_traced_memory()[0] - before
@@ -94,9 +100,14 @@ def main() -> None:
                 )
                 length = len(tokenizer.encode(opening, add_special_tokens=False))
                 count = options.dialogues * turns
-                base = min(bench.run(args, bench.Yes(), single_turns(args, [opening] * count)) for _ in rounds)
+                base = min(
+                    bench.run(args, bench.Yes(), single_turns(args, [opening] * count, options.dialogues))
+                    for _ in rounds
+                )
                 long = opening * round(tokens / length) if tokens > 1.5 * length else opening
-                same = min(bench.run(args, bench.Yes(), single_turns(args, [long] * count)) for _ in rounds)
+                same = min(
+                    bench.run(args, bench.Yes(), single_turns(args, [long] * count, options.dialogues)) for _ in rounds
+                )
             print(
                 f"{number:4.0f} turns: hook {1e3 * seconds:.2f} ms a turn ({tokens:.0f} input tokens); "
                 f"stock {1e3 * base:.2f} ms ({length} tokens), ratio {seconds / base:.2f}; "

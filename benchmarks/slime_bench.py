@@ -1,3 +1,4 @@
+# ruff: noqa: E402  (slime must be on the path first)
 """What the benchmarks of the slime hook share: slime's arguments, a partner without a mind, and an engine in a process of its own.
 
 They run slime's own code: SLIME_DIR must name a checkout of slime, in an environment that can import its rollout code.
@@ -14,7 +15,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 if not os.environ.get("SLIME_DIR"):
     raise SystemExit("Set SLIME_DIR to a checkout of slime: this benchmark runs slime's own code beside the hook.")
@@ -35,7 +36,7 @@ from tests.fakes.sglang_server import SGLangServer
 class Yes:
     """A partner that costs nothing: it hears, and accepts every plan."""
 
-    identity = {"kind": "yes"}
+    identity: ClassVar = {"kind": "yes"}
 
     def __init__(self, think: Callable[[View], Any] | None = None) -> None:
         self.think = think

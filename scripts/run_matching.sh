@@ -344,7 +344,7 @@ ENVIRONMENT=$(mktemp)   # readable by its owner alone
 stop() { # only what was started here
     set +e
     trap '' INT TERM HUP
-    [[ $JOB ]] && { say "stopping the job $JOB"; ray job stop "$JOB"; } >&2
+    [[ $JOB ]] && { say "stopping the job $JOB"; timeout 60 ray job stop "$JOB"; } >&2
     for process in $FOLLOWER $HEAD_PID; do kill -TERM "$process" && wait "$process"; done 2>/dev/null
     rm -f -- "$ENVIRONMENT"
 }
@@ -352,9 +352,12 @@ trap stop EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
+# Where the user has a token, newer heads of Ray ask for it, and its other commands send it only if told to.
+if [[ -z ${RAY_AUTH_MODE:-} && (-f $HOME/.ray/auth_token || ${RAY_AUTH_TOKEN:-}) ]]; then export RAY_AUTH_MODE=token; fi
+
 if [[ ${RAY_ADDRESS:-} ]]; then
     say "joining the Ray cluster at $RAY_ADDRESS"
-elif ray status >/dev/null 2>&1; then
+elif timeout 30 ray status >/dev/null 2>&1; then
     export RAY_ADDRESS=auto
     say "using the Ray cluster that runs on this machine"
 else
@@ -364,12 +367,12 @@ else
         >"$RUN_DIR/ray.log" 2>&1 &
     HEAD_PID=$!
     export RAY_ADDRESS=$HEAD_IP:$RAY_PORT
-    for ((second = 0; second < 120; second++)); do
-        ray job list >/dev/null 2>&1 && break   # the job server comes up last
+    deadline=$((SECONDS + 180))
+    until answer=$(timeout 30 ray job list 2>&1); do # the job server comes up last
         kill -0 "$HEAD_PID" 2>/dev/null || die "Ray's head did not start; see $RUN_DIR/ray.log."
+        ((SECONDS < deadline)) || die "Ray's head takes no jobs (is ray[default] installed?): $(tail -n 1 <<<"$answer")"
         sleep 1
     done
-    ((second < 120)) || die "Ray's head takes no jobs (is ray[default] installed?); see $RUN_DIR/ray.log."
     ((NUM_NODES == 1)) || say "on each of the other $((NUM_NODES - 1)) nodes run now:" \
         "ray start --address=$RAY_ADDRESS --num-gpus=$NUM_GPUS --block"
 fi

@@ -211,10 +211,9 @@ class WarmstartConfig(Section):
     start: str = Field("", description="folder of a model to teach further; empty: a new one")
     both_seats: bool = Field(False, description="demonstrate the partner's seat too, for self-play")
     games: int = Field(40_000, ge=1, description="demonstrations")
-    lessons: int = Field(
-        40_000,
-        ge=0,
-        description="tables that teach planning: half proposed on at once, half with a partner who sees all",
+    lessons: dict[Literal["seen", "asked", "told"], int] = Field(
+        {"seen": 20_000, "asked": 20_000, "told": 20_000},
+        description="games on easier tables: proposed on at once; asked about; told whole",
     )
     partners: dict[Literal["shy", "forthcoming", "mute"], float] = Field(
         {"shy": 0.6, "forthcoming": 0.2, "mute": 0.2},

@@ -87,6 +87,7 @@ def analyze(
         for name, figure in plots.draw_all(results).items():
             figures[name] = output_dir / f"{name}.png"
             png, svg = io.BytesIO(), io.BytesIO()
+            plots.lay_out(figure)
             figure.savefig(png, format="png")
             figure.savefig(svg, format="svg", metadata={"Date": None})
             _write_bytes(figures[name], png.getvalue())

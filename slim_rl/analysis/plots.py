@@ -82,6 +82,14 @@ def draw_all(results: dict[str, Any]) -> dict[str, Figure]:
     return {name: figure for name, figure in drawn.items() if figure is not None}
 
 
+def lay_out(figure: Figure) -> None:
+    """Places everything, once: saving a figure to two files would do it twice."""
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
+    figure.set_layout_engine("none")
+
+
 def colours(arms: Sequence[str]) -> dict[str, str]:
     spare = iter(SPARE_COLOURS * (1 + len(arms) // len(SPARE_COLOURS)))
     return {arm: ARM_COLOURS[arm] if arm in ARM_COLOURS else next(spare) for arm in arms}

@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -120,8 +120,7 @@ def mean_over_runs(values: ArrayLike) -> Estimate:
 
 
 def game_weights(games: int, draws: int, seed: int, chunk: int = 1_000_000) -> Iterator[Floats]:
-    """Bootstrap draws of whole games [2], as counts: yields (draws of this part, games) arrays whose rows sum to
-    `games`.
+    """Bootstrap draws of whole games [2], as counts: yields (part of the draws, games) arrays, rows summing to `games`.
 
     Every statistic of a draw is a weighted sum over games, so a draw costs one row of a matrix product. Parts hold
     about `chunk` counts, which bounds memory; the draws do not depend on what is done with them, so that runs and arms
@@ -146,16 +145,6 @@ def percentile_interval(value: float, samples: Floats, n: int, clusters: int) ->
     low, high = np.quantile(samples, [tail, 1 - tail])
     beyond = min(int((samples <= 0).sum()), int((samples >= 0).sum()))
     return Estimate(value, float(low), float(high), n, clusters, min(1.0, 2 * (1 + beyond) / (1 + len(samples))))
-
-
-def bootstrap_mean(y: ArrayLike, cluster: ArrayLike, draws: int = DRAWS, seed: int = 0) -> Estimate:
-    """The mean with a percentile interval over games: what `clustered_mean` gives, without its t approximation."""
-    values, codes, games = _complete(cluster, y)
-    if games == 0:
-        return Estimate(np.nan, np.nan, np.nan, 0, 0, note="no data")
-    sums = np.stack([np.bincount(codes, minlength=games), np.bincount(codes, values[0], games)], axis=1)
-    drawn = np.concatenate([w @ sums for w in game_weights(games, draws, seed)])
-    return percentile_interval(float(values[0].mean()), drawn[:, 1] / drawn[:, 0], len(codes), games)
 
 
 # -- trends over training --------------------------------------------------------------------------------------------
@@ -232,13 +221,15 @@ class Slopes:
     def of_arm(self, arm: str) -> list[int]:
         return [i for i, (a, _) in enumerate(self.runs) if a == arm]
 
-    @property
-    def arms(self) -> list[str]:
-        return list(dict.fromkeys(arm for arm, _ in self.runs))
+    def _known(self, arm: str, measure: str) -> list[int]:
+        """The arm's runs that have a slope."""
+        return [i for i in self.of_arm(arm) if np.isfinite(self.value[i, self.measures.index(measure)])]
 
     def arm(self, arm: str, measure: str) -> Estimate:
         """The mean slope of the arm's runs (each counts the same), with its interval over games, given these runs."""
-        m, rows = self.measures.index(measure), self.of_arm(arm)
+        m, rows = self.measures.index(measure), self._known(arm, measure)
+        if not rows:
+            return Estimate(np.nan, np.nan, np.nan, 0, 0, note="no run of the arm has two steps")
         samples = self.samples[:, rows, m].mean(axis=1)
         n, games = int(self.n[rows, m].sum()), int(self.pooled[arm][m])
         return percentile_interval(float(self.value[rows, m].mean()), samples, n, games)
@@ -254,10 +245,12 @@ class Slopes:
             games: interval and p over games, given these runs (paired: one draw takes the same games in both arms).
             runs: Welch's t interval and p over runs; NaN with fewer than two runs in either arm.
             permutation: p of the exact permutation test of the run labels. With few runs it cannot be small: its least
-            value,
-                2 / C(a + b, a) for equally many runs, stands in the note.
+                value, 2 / C(a + b, a) for equally many runs, stands in the note.
         """
-        m, a, b = self.measures.index(measure), self.of_arm(arm), self.of_arm(other)
+        m, a, b = self.measures.index(measure), self._known(arm, measure), self._known(other, measure)
+        if not a or not b:
+            nothing = Estimate(np.nan, np.nan, np.nan, 0, 0, note="no run of an arm has two steps")
+            return {"games": nothing, "runs": nothing, "permutation": nothing}
         n, games = int(self.n[a + b, m].sum()), int(min(self.pooled[arm][m], self.pooled[other][m]))
         first, second = self.value[a, m], self.value[b, m]
         value = float(first.mean() - second.mean())
@@ -292,22 +285,18 @@ def _slope(sums: Floats) -> Floats:
 
 
 def _welch(a: Floats, b: Floats) -> Estimate:
-    a, b = a[np.isfinite(a)], b[np.isfinite(b)]
-    value = float(a.mean() - b.mean()) if len(a) and len(b) else np.nan
+    k, value = len(a) + len(b), float(a.mean() - b.mean())
     if min(len(a), len(b)) < 2:
-        return Estimate(value, np.nan, np.nan, len(a) + len(b), len(a) + len(b), note="fewer than two runs in an arm")
+        return Estimate(value, np.nan, np.nan, k, k, note="fewer than two runs in an arm")
     if np.ptp(a) == 0 and np.ptp(b) == 0:
-        return Estimate(value, value, value, len(a) + len(b), len(a) + len(b), note="the runs of each arm are equal")
+        return Estimate(value, value, value, k, k, note="the runs of each arm are equal")
     test = stats.ttest_ind(a, b, equal_var=False)
     interval = test.confidence_interval(LEVEL)
-    return Estimate(
-        value, float(interval.low), float(interval.high), len(a) + len(b), len(a) + len(b), float(test.pvalue)
-    )
+    return Estimate(value, float(interval.low), float(interval.high), k, k, float(test.pvalue))
 
 
 def _permute_runs(a: Floats, b: Floats) -> Estimate:
-    a, b = a[np.isfinite(a)], b[np.isfinite(b)]
-    k, value = len(a) + len(b), float(a.mean() - b.mean()) if len(a) and len(b) else np.nan
+    k, value = len(a) + len(b), float(a.mean() - b.mean())
     if min(len(a), len(b)) < 2:
         return Estimate(value, np.nan, np.nan, k, k, note="fewer than two runs in an arm")
     test = stats.permutation_test(
@@ -459,11 +448,3 @@ def adjust(p: ArrayLike, method: Literal["holm", "fdr_bh"] = "holm") -> Floats:
     if known.any():
         out[known] = multipletests(values[known], method=method)[1]
     return out
-
-
-def _complete(cluster: ArrayLike, *columns: ArrayLike) -> tuple[list[Any], NDArray[np.intp], int]:
-    """The columns' complete rows, their games as codes 0..games-1, and the number of games."""
-    values = [np.asarray(v, dtype=float) for v in columns]
-    ok = np.all(np.isfinite(values), axis=0)
-    codes, uniques = pd.factorize(np.asarray(cluster)[ok])
-    return [v[ok] for v in values], codes, len(uniques)

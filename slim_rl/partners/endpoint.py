@@ -212,7 +212,7 @@ class Endpoint:
                 # chat.completions.create would look at every message of every request again, at half of all the CPU it takes.
                 return _read_answer(await client.post("/chat/completions", body=body, cast_to=str))
         except TimeoutError:
-            return Fault(f"no answer within {seconds:g} s", "down")
+            return Fault(f"no answer within {seconds:.3g} s", "down")
         except Exception as error:
             return self._fault(error)
 

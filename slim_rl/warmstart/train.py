@@ -3,8 +3,8 @@
     slim-rl warmstart configs/matching_local.yaml
 
 Only the scripted player's own words are learned (labels elsewhere are -100). The demonstration games are dealt from a seed of
-their own and are in neither split of the run's data. Beside them the model is given lessons: tables of which it sees more and that are
-proposed on at once, and tables whose every score the partner tells when asked. They teach it to plan with what it sees and hears.
+their own and are in neither split of the run's data. Beside them the model is given lessons, on easier tables, that teach it to plan with
+what it sees, what it asks for and what it is told.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import itertools
 import os
 import random
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,18 +53,8 @@ def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
         tokenizer = train_tokenizer(_texts(config, games[: settings.tokenizer_games]), settings.vocab_size)
         model = None
     chat = Chat(tokenizer)
-    silent = Asker(messages=(1.0,))
-    curious = Asker(messages=(0.0, 0.4, 0.3, 0.2, 0.1), kinds={"pair": 1.0})
-    half = settings.lessons // 2
-    rows = [
-        _labels(dialogue)
-        for asker, states in (
-            (Asker(), games),
-            (silent, _lessons(config, half, (0.3, 1.0), partner_sees=False)),
-            (curious, _lessons(config, settings.lessons - half, (0.1, 0.7), partner_sees=True)),
-        )
-        for dialogue in _demonstrations(config, states, chat, asker)
-    ]
+    played = _demonstrations(config, games, chat, Asker(), settings.partners)
+    rows = [_labels(dialogue) for dialogue in (*played, *_lessons(config, chat))]
     longest = max(len(row["input_ids"]) for row in rows)
     if model is None:
         model = tiny_qwen3(len(tokenizer), settings.hidden_size, settings.layers, tokenizer, 2 * longest)
@@ -130,28 +120,42 @@ def _fresh_games(config: Config, number: int, workers: int) -> Iterator[GameStat
     return itertools.islice((game for game in dealt if game.id not in taken), number)
 
 
-def _lessons(config: Config, number: int, sees: tuple[float, float], partner_sees: bool) -> Iterator[GameState]:
-    """Tables of which the learner sees a share drawn from U(*sees), and the partner all or nothing."""
-    rng, n = np.random.default_rng(seed_of(config.seed, "lessons", partner_sees)), config.game.n
-    partner = np.full((n, n), partner_sees)
+def _lessons(config: Config, chat: Chat) -> Iterator[Dialogue]:
+    """Games on tables of their own, which teach planning: by what is seen, asked and told (`config.warmstart.lessons`)."""
+    curious = Asker(messages=(0.0, 0.4, 0.3, 0.2, 0.1), kinds={"pair": 1.0})
+    lessons = {
+        "seen": (Asker(messages=(1.0,)), "shy", (0.3, 1.0), (0.0, 0.0)),
+        "asked": (curious, "shy", (0.1, 0.7), (1.0, 1.0)),
+        "told": (Asker(messages=(0.0, 1.0)), "forthcoming", (0.0, 0.6), (0.3, 1.0)),
+    }
+    for name, number in config.warmstart.lessons.items():
+        asker, partner, sees, partner_sees = lessons[name]
+        yield from _demonstrations(config, _tables(config, name, number, sees, partner_sees), chat, asker, {partner: 1})
+
+
+def _tables(
+    config: Config, name: str, number: int, sees: tuple[float, float], partner_sees: tuple[float, float]
+) -> Iterator[GameState]:
+    """Random tables, however hard; each seat sees a share of the cells drawn from its range."""
+    rng, n = np.random.default_rng(seed_of(config.seed, name)), config.game.n
     for _ in range(number):
-        seen = rng.random((n, n)) < rng.uniform(*sees)
-        table = np.where(seen | partner, rng.integers(0, VALUES, (n, n)), UNSEEN_VALUE)
+        own, other = (rng.random((n, n)) < rng.uniform(*share) for share in (sees, partner_sees))
+        table = np.where(own | other, rng.integers(0, VALUES, (n, n)), UNSEEN_VALUE)
         best = int(best_assignment(table)[1])
-        yield GameState(_rows(table), _rows(seen), _rows(partner), 1.0, 1.0, best, roster_for(config.game))
+        yield GameState(_rows(table), _rows(own), _rows(other), 1.0, 1.0, best, roster_for(config.game))
 
 
 def _rows(array: np.ndarray) -> tuple[tuple[Any, ...], ...]:
     return tuple(map(tuple, array.tolist()))
 
 
-def _demonstrations(config: Config, games: Iterable[GameState], chat: Chat, asker: Asker) -> Iterator[Dialogue]:
-    """Games with partners of every kind that `config.warmstart.partners` weighs: a control arm's partner is then no stranger
-    to the model that meets it."""
-    weights = config.warmstart.partners
-    partners = {
-        kind: make_partner(PartnerConfig(kind=kind, accept_fraction=config.partner.accept_fraction)) for kind in weights
-    }
+def _demonstrations(
+    config: Config, games: Iterable[GameState], chat: Chat, asker: Asker, weights: Mapping[Any, float]
+) -> Iterator[Dialogue]:
+    """Games with partners of the kinds that `weights` names. With several kinds, a control arm's partner is no stranger to the
+    model that meets it."""
+    accept = config.partner.accept_fraction
+    partners = {kind: make_partner(PartnerConfig(kind=kind, accept_fraction=accept)) for kind in weights}
 
     async def play(index: int, game: GameState) -> Dialogue:
         kind = random.Random(index).choices(list(weights), list(weights.values()))[0]
@@ -189,7 +193,7 @@ def _labels(dialogue: Dialogue) -> dict[str, list[int]]:
 def _texts(config: Config, games: Iterable[GameState]) -> Iterator[str]:
     """What the tokenizer is trained on: the games' own texts, every number a score can be, and each name."""
     stand_in = Chat(train_tokenizer(["stand-in"], 300))
-    for dialogue in _demonstrations(config, games, stand_in, Asker()):
+    for dialogue in _demonstrations(config, games, stand_in, Asker(), config.warmstart.partners):
         yield from (message["content"] for message in dialogue.prompt)
         yield from (turn.text for turn in dialogue.turns)
         yield from (turn.error for turn in dialogue.turns if turn.error)

@@ -70,13 +70,6 @@ def test_missing_values_are_left_out() -> None:
     assert (got.value, got.n, got.clusters) == (2.0, 2, 2)
 
 
-def test_bootstrap_mean_agrees_with_the_analytic_interval() -> None:
-    data = clustered_data(3, games=80)
-    exact, drawn = st.clustered_mean(data.y, data.cluster), st.bootstrap_mean(data.y, data.cluster)
-    assert drawn.value == pytest.approx(exact.value)
-    assert drawn.high - drawn.low == pytest.approx(exact.high - exact.low, rel=0.1)
-
-
 def test_mean_over_runs_is_the_t_interval() -> None:
     got = st.mean_over_runs([1.0, 2.0, 4.0])
     want = stats.ttest_1samp([1.0, 2.0, 4.0], 0)
@@ -178,6 +171,19 @@ def test_several_measures_and_runs_fit_as_each_alone() -> None:
             assert fit.n[i, m] == len(part)
     assert fit.arm("shy", "y").value == pytest.approx(fit.value[1:, 0].mean())
     assert fit.arm("shy", "y").clusters == 50
+
+
+def test_a_run_of_one_step_is_left_out_of_its_arm() -> None:
+    data = runs_with_slopes({"shy": [1.0, 1.2], "mute": [0.0]})
+    stopped = data[data.run == "shy0"].assign(run="stopped", step=0.0)
+    fit = st.Slopes.fit(pd.concat([data, stopped]), ["y"], draws=50)
+    assert len(fit.of_arm("shy")) == 3
+    alone = st.Slopes.fit(data, ["y"], draws=50)
+    assert fit.arm("shy", "y") == alone.arm("shy", "y")
+    assert fit.over_runs("shy", "y") == alone.over_runs("shy", "y")
+    assert fit.difference("shy", "mute", "y")["games"].value == alone.difference("shy", "mute", "y")["games"].value
+    nothing = st.Slopes.fit(stopped, ["y"], draws=50)
+    assert np.isnan(nothing.arm("shy", "y").value) and nothing.arm("shy", "y").note
 
 
 def test_shared_games_cancel_in_a_difference_between_arms() -> None:

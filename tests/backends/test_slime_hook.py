@@ -14,6 +14,7 @@ from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.errors import ConfigError, DataError
 from tests.backends import slime_table as table
 from tests.backends.slime_table import Sample, check_invariant, make_args, make_group, run, sampling_params, serve
+from tests.fakes.openai_server import OpenAIServer, Step
 from tests.fakes.sglang_server import Faults, SGLangServer
 
 from slim_rl.rollout import generate  # isort: skip  (after slime is made importable)
@@ -294,9 +295,9 @@ async def play_and_abort(args: Any, server: SGLangServer, group: list[Sample], a
 
 
 def test_aborted_games_come_back_aborted_with_whole_turns(tokenizer, tokenizer_dir, tmp_path) -> None:
-    with serve(tokenizer, delay=0.1) as server:
+    with serve(tokenizer, hold=range(10, 14)) as server:
         args = make_args(tokenizer_dir, server.port, tmp_path)
-        samples = run(args, play_and_abort(args, server, make_group(4), after_requests=10))
+        samples = run(args, play_and_abort(args, server, make_group(4), after_requests=13))
     for sample in samples:
         assert sample.status == Status.ABORTED
         assert sample.reward is None
@@ -304,10 +305,45 @@ def test_aborted_games_come_back_aborted_with_whole_turns(tokenizer, tokenizer_d
         assert sample.response_length == (spans[-1][1] if spans else 0)
 
 
+def remote(partner: OpenAIServer, **more: Any) -> dict[str, Any]:
+    """A config with a partner behind an endpoint."""
+    openai = {"model": partner.model, "base_url": partner.url, "backoff_seconds": 0.01, **more}
+    return {"partner": {"kind": "openai", "openai": openai}}
+
+
+def test_a_partner_that_fails_fails_the_game_and_what_it_cost_is_kept(server, tokenizer_dir, tmp_path) -> None:
+    async def work() -> list[Sample]:
+        # Enough for one game; then the endpoint answers with errors for good.
+        script = [*[Step()] * 4, *[Step("status", status=500)] * 200]
+        async with OpenAIServer(script=script) as partner:
+            args = make_args(tokenizer_dir, server.port, tmp_path, remote(partner, max_retries=1, outage_failures=1000))
+            first = await play_group(args, make_group(1))
+            return first + await play_group(args, make_group(1, first=1))
+
+    args = make_args(tokenizer_dir, server.port, tmp_path)
+    played, failed = run(args, work())
+    assert played.status == Status.COMPLETED
+    assert sum(turn.usage["calls"] for turn in record(played).turns if turn.usage) == 4
+    assert (failed.status, failed.reward, failed.remove_sample) == (Status.FAILED, 0.0, True)
+    assert record(failed).stop_reason is StopReason.PARTNER_FAILED
+    check_invariant(failed)
+
+
+def test_nobody_waits_for_a_partner_once_the_rollout_is_called_off(server, tokenizer_dir, tmp_path) -> None:
+    async def work() -> list[Sample]:
+        async with OpenAIServer(script=[Step(), *[Step("hang")] * 9]) as partner:
+            args = make_args(tokenizer_dir, server.port, tmp_path, remote(partner))
+            return await play_and_abort(args, server, make_group(1), after_requests=2)
+
+    [sample] = run(make_args(tokenizer_dir, server.port, tmp_path), work())
+    assert sample.status == Status.ABORTED
+    assert [turn.role for turn in record(sample).turns] == ["policy", "partner", "policy"]
+
+
 @pytest.mark.parametrize("partial", [False, True])
 @pytest.mark.parametrize("resume", ["replay", "restart"])
 def test_an_aborted_game_goes_on_or_begins_anew(tokenizer, tokenizer_dir, tmp_path, partial, resume) -> None:
-    with serve(tokenizer, delay=0.1) as server:
+    with serve(tokenizer, hold=[3]) as server:
         args = make_args(
             tokenizer_dir,
             server.port,
@@ -333,7 +369,7 @@ def test_an_aborted_game_goes_on_or_begins_anew(tokenizer, tokenizer_dir, tmp_pa
 
 
 def test_slimes_mask_on_old_tokens_survives_resuming(tokenizer, tokenizer_dir, tmp_path) -> None:
-    with serve(tokenizer, delay=0.1) as server:
+    with serve(tokenizer, hold=[3]) as server:
         args = make_args(tokenizer_dir, server.port, tmp_path, partial_rollout=True)
         [sample] = run(args, play_and_abort(args, server, make_group(1), after_requests=3))
         old = sample.response_length
@@ -346,7 +382,7 @@ def test_slimes_mask_on_old_tokens_survives_resuming(tokenizer, tokenizer_dir, t
 
 @pytest.mark.parametrize("new_weights", ["restart", "mask", "keep"])
 def test_weights_that_change_in_mid_game(tokenizer, tokenizer_dir, tmp_path, new_weights) -> None:
-    with serve(tokenizer, delay=0.05) as server:
+    with serve(tokenizer, hold=[3]) as server:
         args = make_args(tokenizer_dir, server.port, tmp_path, {"slime": {"new_weights": new_weights}})
 
         async def update() -> Sample:

@@ -43,7 +43,7 @@ TINY = {
     },
     "warmstart": {
         "games": 300,
-        "lessons": 100,
+        "lessons": {"seen": 100},
         "epochs": 5,
         "batch_size": 16,
         "learning_rate": 0.01,

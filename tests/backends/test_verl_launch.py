@@ -149,7 +149,7 @@ def test_odd_values_survive_and_the_command_line_has_the_last_word() -> None:
 
 def test_the_scripts_dry_run_prints_verls_command() -> None:
     run = subprocess.run(
-        ["bash", str(ROOT / "scripts/run_verl_selfplay.sh"), "--dry-run", "train.steps=7", "trainer.nnodes=1"],
+        ["bash", str(ROOT / "scripts/run_verl_selfplay.sh"), "--dry-run", "train.steps=7", "data.shuffle=false"],
         env=os.environ | {"PYTHON": sys.executable, "POLICY_MODEL": "models/p"},
         capture_output=True,
         text=True,
@@ -158,6 +158,7 @@ def test_the_scripts_dry_run_prints_verls_command() -> None:
     assert "-m verl.trainer.main_ppo" in run.stdout
     assert "trainer.total_training_steps=7" in run.stdout
     assert "actor_rollout_ref.model.path=models/p" in run.stdout
+    assert run.stdout.rstrip().endswith("data.shuffle=false")
     assert "default_agent_loop=slim_rl_selfplay" in run.stdout
 
 

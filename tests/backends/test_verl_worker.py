@@ -51,7 +51,14 @@ def cluster() -> Iterator[Any]:
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), before]))
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    ray.init(address="local", num_cpus=8, include_dashboard=False, object_store_memory=200 * 2**20, log_to_driver=True)
+    ray.init(
+        address="local",
+        num_cpus=8,
+        include_dashboard=False,
+        object_store_memory=200 * 2**20,
+        log_to_driver=False,
+        _system_config={"worker_niceness": 0},  # Ray's 15 starves on a machine that is busy otherwise
+    )
     yield ray
     ray.shutdown()
     if before is None:

@@ -15,7 +15,7 @@ import threading
 import uuid
 import zlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
@@ -64,6 +64,7 @@ class SGLangServer:
     Args:
         speak: what the model says.
         delay: seconds a turn takes.
+        hold: requests, numbered from 1, that take until they are aborted.
         context_length: the longest input and output together.
 
     Attributes:
@@ -73,6 +74,7 @@ class SGLangServer:
 
     speak: Speak
     delay: float | Callable[[random.Random], float] = 0.0
+    hold: Collection[int] = ()
     context_length: int = 16384
     faults: Faults = field(default_factory=Faults)
     seed: int = 0
@@ -86,6 +88,7 @@ class SGLangServer:
 
     def __post_init__(self) -> None:
         self._running: dict[str, asyncio.Event] = {}
+        self._received = 0
         self._tries: Counter[int] = Counter()
         self._cached: dict[str, list[int]] = {}
 
@@ -110,7 +113,7 @@ class SGLangServer:
 
     async def received(self, requests: int) -> None:
         """Waits until so many `/generate` requests have come; on the caller's loop."""
-        while len(self.requests) < requests:  # noqa: ASYNC110  (an event would belong to the server's loop)
+        while self._received < requests:  # noqa: ASYNC110  (an event would belong to the server's loop)
             await asyncio.sleep(0.005)
 
     def _serve(self, ready: threading.Event) -> None:
@@ -138,6 +141,8 @@ class SGLangServer:
     async def _generate(self, request: web.Request) -> web.Response:
         body = await request.json()
         ids, params = body["input_ids"], body["sampling_params"]
+        self._received += 1
+        number = self._received
         if self.keep:
             self.requests.append({**body, "key": request.headers.get("X-SMG-Routing-Key")})
         most = params.get("max_new_tokens", 128)
@@ -170,6 +175,8 @@ class SGLangServer:
         if len(said) > most:
             said, finish = said[:most], {"type": "length", "length": most}
         delay = self.delay(rng) if callable(self.delay) else self.delay
+        if number in self.hold:
+            delay = 3600.0
         if await self._take_time(delay) or aborted:
             said, finish = said[: len(said) // 2], {"type": "abort", "message": "Aborted"}
         answer = self._answer(body, said, finish, rng)

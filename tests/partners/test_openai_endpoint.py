@@ -41,6 +41,11 @@ async def ask_many(partner: OpenAIPartner, number: int) -> list[Reply | BaseExce
     return await asyncio.gather(*(partner.reply(view) for view in views), return_exceptions=True)
 
 
+def patience(step: Step) -> dict[str, float]:
+    """Short only where the wait is known to be in vain."""
+    return {"request_seconds": 0.2 if step.kind == "hang" else 5.0}
+
+
 async def until(condition: Callable[[], object]) -> None:
     while not condition():  # noqa: ASYNC110
         await asyncio.sleep(0.01)
@@ -65,7 +70,7 @@ async def until(condition: Callable[[], object]) -> None:
 )
 async def test_a_passing_fault_is_tried_again(server: OpenAIServer, step: Step) -> None:
     script(server, step)
-    reply = await partner_of(server, request_seconds=0.3).reply(VIEW)
+    reply = await partner_of(server, **patience(step)).reply(VIEW)
     assert reply.text == ANSWER
     assert reply.usage is not None and reply.usage.retries == 1 and reply.usage.calls == 1
 
@@ -76,7 +81,7 @@ async def test_tries_are_bounded(server: OpenAIServer, step: Step) -> None:
     with pytest.raises(
         PartnerFailure, match=r"No reply from http://127\.0\.0\.1:\d+/v1 in 3 tries; the last one: "
     ) as failure:
-        await partner_of(server, max_retries=2, request_seconds=0.1).reply(VIEW)
+        await partner_of(server, max_retries=2, **patience(step)).reply(VIEW)
     assert failure.value.reason is StopReason.PARTNER_FAILED
     assert failure.value.__cause__ is None and failure.value.__context__ is None
     assert len(server.requests) == 3
@@ -149,7 +154,7 @@ async def test_a_busy_endpoint_gets_all_the_patience_of_a_turn(server: OpenAISer
     reply = await partner_of(server, **settings).reply(VIEW)
     assert reply.usage is not None and reply.usage.retries == 12
     script(server, *[BUSY] * 500)
-    with pytest.raises(PartnerFailure, match=r"in 0\.2 s; the last one: HTTP 429 rate_limit_exceeded: Slow down"):
+    with pytest.raises(PartnerFailure, match=r"No reply from .* in 0\.2 s; the last one: "):
         await partner_of(server, turn_seconds=0.2, **settings).reply(VIEW)
 
 
@@ -200,13 +205,11 @@ async def test_an_outage_that_lasts_stops_the_run(server: OpenAIServer, caplog: 
     assert partner.stopped is not None and "has not answered" in partner.stopped and "resume the run" in partner.stopped
     assert {str(outcome) for outcome in outcomes} == {partner.stopped}
     assert len([r for r in caplog.records if r.levelno == logging.ERROR]) == 1
-    assert await _fails_fast(partner)
-
-
-async def _fails_fast(partner: OpenAIPartner) -> bool:
-    async with asyncio.timeout(0.2):
-        outcomes = await ask_many(partner, 100)
-    return all(isinstance(outcome, PartnerFailure) for outcome in outcomes)
+    server.down = False
+    outcomes = await ask_many(partner, 100)
+    assert all(isinstance(outcome, PartnerFailure) for outcome in outcomes) and not server.times, (
+        "nobody asked any more"
+    )
 
 
 async def test_a_long_pause_asked_for_is_waited_out(server: OpenAIServer) -> None:

@@ -74,7 +74,7 @@ def test_demonstrations_teach_its_own_words_alone() -> None:
 
     config = Config(game=GAME, partner=PartnerConfig(accept_fraction=0))
     chat = Chat(train_tokenizer(["[message] What is Ava Li on BLEU?"] * 3, 400))
-    for dialogue in _demonstrations(config, generate_games(30, GAME, seed=4), chat, Asker()):
+    for dialogue in _demonstrations(config, generate_games(30, GAME, seed=4), chat, Asker(), {"shy": 1.0, "mute": 1.0}):
         row = _labels(dialogue)
         assert len(row["input_ids"]) == len(row["labels"]) == len(row["attention_mask"])
         taught = [token for token in row["labels"] if token != -100]

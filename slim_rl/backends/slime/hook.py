@@ -1,6 +1,6 @@
 """`generate`: plays one game and hands it to slime as a sample, or under self-play as one sample a seat. Then
 
-    sample.tokens == prompt_ids + response_ids of its dialogue, and loss_mask is 1 exactly where the policy sampled
+    a played game's sample.tokens are its dialogue's prompt_ids + response_ids, and loss_mask is 1 exactly on what was sampled
     a failed game is FAILED, removed, rewarded 0.0 so that nobody asks for a reward, and one masked token long
     ABORTED comes back only when slime itself is calling off
 

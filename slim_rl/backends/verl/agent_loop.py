@@ -113,9 +113,8 @@ class DialogueLoop(AgentLoopBase):
 
     def _id(self, row: Mapping[str, Any]) -> str:
         extra = row["extra_info"]
-        # The older trainer numbers no sessions; `priority` numbers the rows of its batch.
-        session = row.get("session_id", row.get("priority", 0))
-        step = row.get("global_steps", self.rollout_config.get("seed", 0))
+        # The older trainer tells neither: `priority` numbers the rows of its batch, and a uid is used in one step only.
+        session, step = row.get("session_id", row.get("priority", 0)), row.get("global_steps", row["uid"])
         return f"{self.table.config.name}/{_split(row)}-{step}/{extra['game_id']}/{extra['seat']}/{session}"
 
     def _policy(self, sampling_params: Mapping[str, Any]) -> ServerPolicy:

@@ -22,7 +22,7 @@ from typing import Any
 import yaml
 
 from slim_rl.backends.keys import KEYS
-from slim_rl.config import ROOT_KEY, Config, load_config
+from slim_rl.config import ROOT_KEY, Config, DataConfig, load_config
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.files import write_atomically
 
@@ -258,8 +258,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="of slim_rl's config, or verl's")
     parser.add_argument("--dry-run", action="store_true", help="check everything and print the command")
     options = parser.parse_intermixed_args(arguments)
-    sections = set(Config.model_fields)
-    ours = [item for item in options.overrides if item.split("=")[0].split(".")[0] in sections]
+    ours = [item for item in options.overrides if _is_ours(item.partition("=")[0])]
     try:
         config = load_config(options.config, ours)
         train(config, [item for item in options.overrides if item not in ours], options.dry_run)
@@ -267,6 +266,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"slim-rl: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _is_ours(key: str) -> bool:
+    section, _, name = key.partition(".")
+    if section == "data":  # the one section that verl has by that name too
+        return name in DataConfig.model_fields
+    return section in Config.model_fields
 
 
 if __name__ == "__main__":
