@@ -363,12 +363,13 @@ elif timeout 30 ray status >/dev/null 2>&1; then
 else
     HEAD_IP=${MASTER_ADDR:-$( ((NUM_NODES > 1)) && hostname -I | cut -d' ' -f1 || echo 127.0.0.1)}
     RAY_PORT=${RAY_PORT:-6379}
-    ray start --head --block --node-ip-address "$HEAD_IP" --port "$RAY_PORT" --num-gpus "$NUM_GPUS" --disable-usage-stats \
-        >"$RUN_DIR/ray.log" 2>&1 &
+    # port 0: any that is free, for there may be another's Ray on this machine
+    ray start --head --block --node-ip-address "$HEAD_IP" --port "$RAY_PORT" --dashboard-agent-listen-port 0 \
+        --num-gpus "$NUM_GPUS" --disable-usage-stats >"$RUN_DIR/ray.log" 2>&1 &
     HEAD_PID=$!
     export RAY_ADDRESS=$HEAD_IP:$RAY_PORT
     deadline=$((SECONDS + 180))
-    until answer=$(timeout 30 ray job list 2>&1); do # the job server comes up last
+    until answer=$(timeout 60 ray job submit --no-wait -- true 2>&1); do # what takes jobs comes up last
         kill -0 "$HEAD_PID" 2>/dev/null || die "Ray's head did not start; see $RUN_DIR/ray.log."
         ((SECONDS < deadline)) || die "Ray's head takes no jobs (is ray[default] installed?): $(tail -n 1 <<<"$answer")"
         sleep 1

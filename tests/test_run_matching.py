@@ -300,7 +300,7 @@ def test_interrupted_it_stops_its_job_and_its_head(
         time.sleep(0.05)
     process.send_signal(interruption)
     assert process.wait(timeout=60) == 128 + interruption
-    submitted = next(call for call in cluster.calls if call.startswith("job submit")).split()
+    submitted = next(call for call in cluster.calls if "--submission-id" in call).split()
     job = submitted[submitted.index("--submission-id") + 1]
     assert f"job stop {job}" in cluster.calls
     assert cluster.calls[-1] == "head stopped"

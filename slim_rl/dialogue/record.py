@@ -99,7 +99,7 @@ class Dialogue:
     """One dialogue as its policy seat lived it: turns, tokens, reward, and where it came from.
 
     `prompt_ids`, `response_ids`, `loss_mask` and `logprobs` are what a trainer needs; `to_dict(tokens=False)` leaves them out,
-    which is the form of a log line.
+    which is the form of a log line, and counts them in `tokens` (prompt, response, policy).
     """
 
     id: str
@@ -120,6 +120,7 @@ class Dialogue:
     stop_reason: StopReason | None = None
     failure: str | None = None
     seconds: float = 0.0
+    tokens: dict[str, int] | None = None
     prompt_ids: list[int] = field(default_factory=list)
     response_ids: list[int] = field(default_factory=list)
     loss_mask: list[int] = field(default_factory=list)
@@ -136,11 +137,12 @@ class Dialogue:
         data["format"] = FORMAT
         if tokens:
             return data
-        data["tokens"] = {
-            "prompt": len(self.prompt_ids),
-            "response": len(self.response_ids),
-            "policy": sum(self.loss_mask),
-        }
+        if self.prompt_ids:  # else what was counted when the lists were left out stays
+            data["tokens"] = {
+                "prompt": len(self.prompt_ids),
+                "response": len(self.response_ids),
+                "policy": sum(self.loss_mask),
+            }
         for name in _TOKEN_LISTS:
             del data[name]
         return data
@@ -148,19 +150,19 @@ class Dialogue:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Dialogue:
         """Reads what `to_dict` wrote; unknown keys are ignored."""
-        known = {f.name for f in fields(cls)}
-        values = {key: value for key, value in data.items() if key in known}
+        values = {key: value for key, value in data.items() if key in _DIALOGUE_FIELDS}
         values["turns"] = [_turn(turn) for turn in data.get("turns", [])]
         values["stop_reason"] = StopReason(data["stop_reason"]) if data.get("stop_reason") else None
         return cls(**values)
 
 
 _TOKEN_LISTS = ("prompt_ids", "response_ids", "loss_mask", "logprobs")
+_DIALOGUE_FIELDS = frozenset(f.name for f in fields(Dialogue))
+_TURN_FIELDS = frozenset(f.name for f in fields(Turn))
 
 
 def _turn(data: dict[str, Any]) -> Turn:
-    known = {f.name for f in fields(Turn)}
-    turn = Turn(**{key: value for key, value in data.items() if key in known})
+    turn = Turn(**{key: value for key, value in data.items() if key in _TURN_FIELDS})
     turn.span = tuple(turn.span) if turn.span is not None else None  # type: ignore[assignment]
     turn.pairs = [tuple(pair) for pair in turn.pairs] if turn.pairs is not None else None  # type: ignore[misc]
     turn.told = [tuple(pair) for pair in turn.told] if turn.told is not None else None  # type: ignore[misc]

@@ -5,6 +5,8 @@ Kept short, since a small model reads it too; the names and numbers are those of
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from slim_rl.game.instance import UNSEEN_VALUE, GameState
 from slim_rl.game.roster import Roster
 
@@ -36,12 +38,17 @@ def rules(roster: Roster, scales: bool, max_turns: int) -> str:
 
 def state_description(game: GameState, seat: int) -> str:
     """What `seat` was dealt: one line a reviewer, with the papers' displayed scores."""
-    papers = game.roster.short_papers
-    lines = [
-        f"{reviewer}: " + ", ".join(f"{p} {'?' if v is None else v}" for p, v in zip(papers, values, strict=True))
-        for reviewer, values in zip(game.roster.reviewers, game.displayed(seat), strict=True)
-    ]
+    lines = table_lines(game.roster, game.displayed(seat))
     return "\n".join(("Your scores:", *lines, "You speak first." if seat == 0 else "Your partner speaks first."))
+
+
+def table_lines(roster: Roster, values: Sequence[Sequence[float | None]]) -> list[str]:
+    """Scores as text, one line a reviewer; "?" for None."""
+    return [
+        f"{reviewer}: "
+        + ", ".join(f"{p} {'?' if v is None else f'{v:g}'}" for p, v in zip(roster.short_papers, row, strict=True))
+        for reviewer, row in zip(roster.reviewers, values, strict=True)
+    ]
 
 
 def prompt(game: GameState, seat: int, max_turns: int) -> list[dict[str, str]]:

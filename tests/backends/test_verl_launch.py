@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("verl")
-from slim_rl.backends.keys import KEYS, table
+from slim_rl.backends.keys import KEYS
 from slim_rl.backends.verl.compose import compose
 from slim_rl.backends.verl.launch import build_overrides, lookup, main, with_models
 from slim_rl.config import Config, load_config, parse_config
@@ -167,7 +167,3 @@ def test_an_error_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     error = capsys.readouterr().err.strip()
     assert "gama" in error
     assert "\n" not in error
-
-
-def test_the_printed_table_is_the_documents() -> None:
-    assert table() in (ROOT / "docs/config_keys.md").read_text()

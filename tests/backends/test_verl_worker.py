@@ -5,6 +5,7 @@ replay buffer. Only the engine is a stand-in.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,23 +26,22 @@ PLANS = (
 
 
 class Engine(Server):
-    """Plays plan 0 in even sessions and plan 1 in odd ones; fails in session 2 of the first game."""
+    """Numbers the dialogues that open, plays plan 0 in even ones and plan 1 in odd ones, and fails in the third."""
 
-    def __init__(self, tokenizer: Any, failing: str) -> None:
+    def __init__(self, tokenizer: Any) -> None:
         super().__init__(tokenizer, self._say)
-        self.failing, self.request = failing, ""
+        self.opened = 0
 
-    async def generate(self, request_id: str, **call: Any) -> Any:
-        if self.failing in request_id and request_id.rstrip("/01").endswith("/0/2"):
-            raise RuntimeError("the engine is gone")
-        self.session = int(request_id.split("/")[4])
-        return await super().generate(request_id, **call)
-
-    def _say(self, text: str) -> str:
+    def _say(self, text: str) -> str | Exception:
+        number = re.search(r"Dialogue (\d+)", text)
+        if number is None:
+            self.opened += 1
+            return RuntimeError("the engine is gone") if self.opened == 3 else f"[message] Dialogue {self.opened}."
         if text.rstrip().endswith("or [reject].<|im_end|>\n<|im_start|>assistant"):
             return "[accept]"
-        turn = text.count("<|im_start|>assistant")
-        return "[message] What is Ava Li on BLEU?" if turn == 1 else PLANS[(self.session + turn) % 2]
+        if "You speak first" not in text:
+            return "[message] Yes?"
+        return PLANS[int(number[1]) % 2]
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +72,7 @@ def test_a_step_of_self_play_reaches_the_advantages(cluster: Any, tokenizer: Any
     import torch
     import transfer_queue as tq
     from omegaconf import OmegaConf
+    from tensordict import TensorDict
     from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
     from verl.trainer.ppo.v1 import AgentLoopManagerTQ, PPOTrainer
     from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
@@ -91,7 +92,7 @@ def test_a_step_of_self_play_reaches_the_advantages(cluster: Any, tokenizer: Any
     OmegaConf.resolve(verl)
     dataset = RLHFDataset(verl.data.train_files, tokenizer, verl.data)
     rows = [dataset[0], dataset[1]]
-    engine = cluster.remote(Engine).remote(tokenizer, rows[0]["extra_info"]["game_id"])
+    engine = cluster.remote(Engine).remote(tokenizer)
     balancer = cluster.remote(GlobalRequestLoadBalancer).remote({"engine": engine})
 
     tq.init(verl.transfer_queue)
@@ -105,11 +106,16 @@ def test_a_step_of_self_play_reaches_the_advantages(cluster: Any, tokenizer: Any
         manager.generate_sequences(batch)
         sampled, _ = ReplayBuffer("sync", {}, 8, "drop", {}, poll_interval=0.2).sample(1, "train", 2)  # type: ignore[arg-type]
 
-        played = {(uid, session) for uid in ("first", "second") for session in range(4)} - {("first", 2)}
-        assert sorted(sampled.keys) == sorted(f"{uid}_{session}_{seat}" for uid, session in played for seat in (0, 1))
+        played = sorted({(key.split("_")[0], int(key.split("_")[1])) for key in sampled.keys})
+        assert len(played) == 7  # of 2 games × 4 sessions, one failed
+        assert sorted(sampled.keys) == [f"{uid}_{session}_{seat}" for uid, session in played for seat in (0, 1)]
         assert {tag["min_global_steps"] for tag in sampled.tags} == {3}
 
         whole = upsample_batch_to_divisible_size(sampled, 16, tokenizer.eos_token_id)
+        # What the actor would compute: the weights have not changed since.
+        sampling = tq.kv_batch_get(keys=whole.keys, partition_id="train", select_fields=["rollout_log_probs"])
+        old = TensorDict({"old_log_probs": sampling["rollout_log_probs"]}, batch_size=len(whole))
+        tq.kv_batch_put(keys=whole.keys, partition_id="train", fields=old)
         PPOTrainer._compute_advantage(SimpleNamespace(config=verl), whole, {})  # type: ignore[arg-type]
         fields = ["advantages", "response_mask", "rm_scores"]
         data = tq.kv_batch_get(keys=whole.keys, partition_id="train", select_fields=fields)
@@ -123,7 +129,7 @@ def test_a_step_of_self_play_reaches_the_advantages(cluster: Any, tokenizer: Any
     assert len(found) == 16
     assert all((heard == 0).all() for _, heard, _ in found.values())
     for uid in ("first", "second"):
-        sessions = [session for group, session in sorted(played) if group == uid]
+        sessions = [session for group, session in played if group == uid]
         rewards = torch.stack([found[f"{uid}_{session}_0"][2] for session in sessions])
         expected = (rewards - rewards.mean()) / (rewards.std() + 1e-6)
         for session, advantage in zip(sessions, expected, strict=True):

@@ -258,3 +258,15 @@ def test_the_invariant_holds_whatever_is_said(
     assert dialogue.stop_reason is not None
     assert dialogue_tokens is None or len(dialogue.response_ids) <= dialogue_tokens
     assert Dialogue.from_dict(json.loads(json.dumps(dialogue.to_dict()))) == dialogue
+
+
+def test_a_log_line_keeps_the_counts_of_the_tokens_it_leaves_out(chat) -> None:
+    dialogue, _ = play(chat, ["go", "go"])
+    line = dialogue.to_dict(tokens=False)
+    counts = {
+        "prompt": len(dialogue.prompt_ids),
+        "response": len(dialogue.response_ids),
+        "policy": sum(dialogue.loss_mask),
+    }
+    assert line["tokens"] == counts and "response_ids" not in line
+    assert Dialogue.from_dict(json.loads(json.dumps(line))).to_dict(tokens=False)["tokens"] == counts

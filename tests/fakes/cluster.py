@@ -35,7 +35,6 @@ case "$1 $2" in
 "status "*) up ;;
 "start --head") trap 'rm -f "$CLUSTER/up"; echo "head stopped" >> "$CLUSTER/calls"; exit 0' TERM
     touch "$CLUSTER/up"; while :; do sleep 0.05; done ;;
-"job list") up ;;
 "job stop") kill -TERM "$(cat "$CLUSTER/job")" ;;
 "job submit") shift 2
     while [[ $1 != -- ]]; do [[ $1 == --runtime-env ]] && cp -p "$2" "$CLUSTER/runtime"; shift; done; shift

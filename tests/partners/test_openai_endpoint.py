@@ -197,6 +197,16 @@ async def test_an_outage_is_said_once_and_costs_no_game(server: OpenAIServer, ca
     assert "answers again" in said[1]
 
 
+async def test_failed_probes_take_none_of_a_calls_tries(server: OpenAIServer) -> None:
+    server.down = True
+    partner = partner_of(server, outage_failures=2, outage_seconds=0.0, outage_probe_seconds=0.02, max_retries=2)
+    asked = asyncio.create_task(ask_many(partner, 2))
+    await until(lambda: partner.endpoint.breaker.is_open)
+    await asyncio.sleep(0.5)
+    server.down = False
+    assert [outcome.text for outcome in await asked if isinstance(outcome, Reply)] == [ANSWER] * 2
+
+
 async def test_an_outage_that_lasts_stops_the_run(server: OpenAIServer, caplog: pytest.LogCaptureFixture) -> None:
     server.down = True
     partner = partner_of(server, outage_failures=4, outage_wait_minutes=0.5 / 60)

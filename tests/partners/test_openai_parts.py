@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from pathlib import Path
@@ -247,6 +248,18 @@ async def test_auto_asks_only_what_is_missing(tmp_path: Path) -> None:
         assert len(server.requests) == 3
     replayer = partner_of(server, cassette=path, cassette_mode="replay")
     assert (await replayer.reply(view_after(QUESTION, seed=0))).text == "[message] anew"
+
+
+async def test_the_same_asked_twice_at_once_has_one_answer(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    async with OpenAIServer(latency=0.02) as server:
+        said = iter(["[message] one", "[message] two"])
+        server.answer = lambda body: next(said)
+        partner = partner_of(server, cassette=path)
+        view = view_after(QUESTION)
+        first, second = await asyncio.gather(partner.reply(view), partner.reply(view))
+    assert len(server.requests) == 2 and first.text == second.text
+    assert len(path.read_text().splitlines()) == 1
 
 
 async def test_failed_requests_are_not_recorded(tmp_path: Path) -> None:
