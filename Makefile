@@ -18,13 +18,18 @@ run: $(VENV)/local
 
 ## all tests, style and types
 test: $(VENV)/dev check
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 -m "not verl"
+	$(MAKE) test-verl
+
+## a training step through verl's own workers on a local Ray; by itself, since it starts a dozen processes
+test-verl: $(VENV)/dev
+	$(BIN)/python -m pytest -m verl --timeout 900
 
 ## ruff and mypy
 check: $(VENV)/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy slim_rl scripts analysis
+	$(BIN)/mypy slim_rl scripts analysis examples benchmarks
 
 format: $(VENV)/dev
 	$(BIN)/ruff check --fix .

@@ -129,10 +129,11 @@ def _play_cell(config: Config, cell: Cell, log: Path, num_games: int) -> list[Di
         name=cell.checkpoint,
     )
     policy.reseed(seed_of(config.seed, SALT))
-    partner = None if cell.partner == "self" else make_partner(config.partner)
+    games = GameSource(config, "eval")
+    partner = None if cell.partner == "self" or games.environment().seats == 1 else make_partner(config.partner)
     return play_held_out(
         config,
-        GameSource(config, "eval"),
+        games,
         intervention(cell.mode, policy, chat),
         partner,
         chat,

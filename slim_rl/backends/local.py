@@ -69,7 +69,8 @@ def train(config: Config, fresh: bool = False) -> Result:
         top_p=config.policy.top_p,
         name=config.policy.model,
     )
-    partner = None if config.partner.kind == "self" else make_partner(config.partner)
+    alone = config.partner.kind == "self" or games.environment().seats == 1
+    partner = None if alone else make_partner(config.partner)
     primary = int(os.environ.get("RANK", "0")) == 0
 
     def held_out(step: int) -> list[Dialogue]:

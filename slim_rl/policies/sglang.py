@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from types import TracebackType
 from typing import Any
 
-import httpx
+import aiohttp
+import orjson
 
 from slim_rl.policies.base import PolicyFailure, Sampled
 
@@ -20,6 +20,15 @@ Post = Callable[[dict[str, Any]], Awaitable[Any]]  # one try: the body in, the a
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0  # seconds
 _PASSING = (408, 425, 429)  # client errors that pass by themselves
+_JSON = {"Content-Type": "application/json"}
+
+
+class EngineError(Exception):
+    """The engine answered with an error status."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(f"status {status}, {' '.join(text.split())[:300]}")
+        self.status = status
 
 
 def request(input_ids: list[int], sampling: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
@@ -81,8 +90,40 @@ async def sample_turn(
         wait = min(2 * wait, _LONGEST_WAIT)
 
 
+class Connection:
+    """HTTP to engines, from one event loop at a time. Built for hundreds of requests in flight: httpx, which slime's own client
+    is made of, looks through all its connections for each of them at every request.
+    """
+
+    def __init__(self) -> None:
+        self._session: aiohttp.ClientSession | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def post(self, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Any:
+        """One request, tried once. Raises EngineError for an error status, and aiohttp's errors."""
+        # Patience, not a timeout, bounds a turn: a long queue is no error.
+        async with self._open().post(url, data=orjson.dumps(body), headers={**_JSON, **(headers or {})}) as response:
+            answer = await response.read()
+            if response.status >= 400:
+                raise EngineError(response.status, answer.decode("utf-8", "replace"))
+            return orjson.loads(answer)
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None or self._loop is not asyncio.get_running_loop():
+            self._loop = asyncio.get_running_loop()
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=None, sock_connect=10)
+            )
+        return self._session
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+
 class SGLangPolicy:
-    """A running SGLang server as a policy, for play and evaluation outside a trainer. Use as an async context manager.
+    """A running SGLang server as a policy, for play and evaluation outside a trainer. `close` it in the end.
 
     Args:
         url: the server's or router's address, such as ``http://127.0.0.1:30000``.
@@ -110,10 +151,7 @@ class SGLangPolicy:
             "skip_special_tokens": False,
             "no_stop_trim": True,
         }
-        # Patience, not a timeout, bounds a turn: a long queue is no error.
-        self._client = httpx.AsyncClient(
-            timeout=httpx.Timeout(None, connect=10.0), limits=httpx.Limits(max_connections=None)
-        )
+        self._connection = Connection()
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -122,29 +160,19 @@ class SGLangPolicy:
 
     async def sample(self, input_ids: list[int], max_tokens: int, key: str) -> Sampled:
         async def post(body: dict[str, Any]) -> Any:
-            response = await self._client.post(f"{self.url}/generate", json=body, headers={"X-SMG-Routing-Key": key})
-            response.raise_for_status()
-            return response.json()
+            return await self._connection.post(f"{self.url}/generate", body, {"X-SMG-Routing-Key": key})
 
         return await sample_turn(post, request(input_ids, self.sampling, max_tokens), self.patience)
 
-    async def __aenter__(self) -> SGLangPolicy:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self._client.aclose()
+    async def close(self) -> None:
+        await self._connection.close()
 
 
 def _is_refusal(error: Exception) -> bool:
-    """Whether the same request would be answered the same way again."""
-    status = getattr(getattr(error, "response", None), "status_code", None)
+    """Whether the same request would be answered the same way again. Knows httpx's errors too, which slime's `post` raises."""
+    status = getattr(error, "status", None) or getattr(getattr(error, "response", None), "status_code", None)
     return isinstance(status, int) and 400 <= status < 500 and status not in _PASSING
 
 
 def _reason(error: Exception) -> str:
-    response = getattr(error, "response", None)
-    if response is None:
-        return f"{type(error).__name__}: {error}"
-    return f"status {response.status_code}, {' '.join(response.text.split())[:300]}"
+    return str(error) if isinstance(error, EngineError) else f"{type(error).__name__}: {error}"

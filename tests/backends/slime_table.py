@@ -143,16 +143,9 @@ def sampling_params(args: Namespace, **more: Any) -> dict[str, Any]:
 def run(args: Namespace, work: Coroutine[Any, Any, Any]) -> Any:
     """Runs `work` on an event loop of its own, with slime's process-wide state as at its start."""
     SingletonMeta._instances.clear()
-    http_utils.__dict__["_http_client"] = None
-    _reset_client()
+    http_utils._http_client = None
     http_utils.init_http_client(args)
     return asyncio.run(work)
-
-
-def _reset_client() -> None:
-    import tests.fakes.slime_contract as contract
-
-    contract._client = None
 
 
 def state(args: Namespace) -> Any:

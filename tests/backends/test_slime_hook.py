@@ -211,10 +211,23 @@ def test_a_dead_engine_fails_the_sample_and_nothing_else(tokenizer, tokenizer_di
             assert len(sample.rollout_routed_experts) == len(sample.tokens) - 1
 
 
-def test_a_refused_request_is_not_made_again(server, tokenizer_dir, tmp_path) -> None:
+async def play_over_slimes_client(args: Any, group: list[Sample]) -> list[Any]:
+    args.use_distributed_post = True  # only now: slime's client is open, and needs no Ray
+    return await play_group(args, group)
+
+
+def test_requests_may_go_over_slimes_own_client(tokenizer, tokenizer_dir, tmp_path) -> None:
+    with serve(tokenizer, faults=Faults(error=0.2)) as server:
+        args = make_args(tokenizer_dir, server.port, tmp_path, {"slime": {"engine_patience": 60}})
+        samples = run(args, play_over_slimes_client(args, make_group(2)))
+    assert {sample.status for sample in samples} == {Status.COMPLETED}
+
+
+@pytest.mark.parametrize("play", [play_group, play_over_slimes_client])
+def test_a_refused_request_is_not_made_again(server, tokenizer_dir, tmp_path, play) -> None:
     server.context_length = 10
     args = make_args(tokenizer_dir, server.port, tmp_path)
-    [sample] = run(args, play_group(args, make_group(1)))
+    [sample] = run(args, play(args, make_group(1)))
     assert sample.status == Status.FAILED
     assert "400" in record(sample).failure
     assert len(server.requests) == 1

@@ -142,21 +142,19 @@ def _int32(text: str) -> list[int]:
 
 
 # ---------------------------------------------------------------------------------------------- slime.utils.http_utils
-_client: httpx.AsyncClient | None = None
-
-
 def init_http_client(args: Namespace) -> None:
-    global _client
-    if _client is None:
-        _client = httpx.AsyncClient(timeout=httpx.Timeout(None), trust_env=False)
+    """Opens the process's one client, if there is none."""
+    module = sys.modules["slime.utils.http_utils"]
+    if getattr(module, "_http_client", None) is None:
+        module._http_client = httpx.AsyncClient(timeout=httpx.Timeout(None), trust_env=False)  # type: ignore[attr-defined]
 
 
 async def post(url: str, payload: Any, max_retries: int = 60, headers: dict[str, str] | None = None) -> Any:
     """Posts JSON. Any error is tried again after a second; the last one is raised."""
-    assert _client is not None
+    client = sys.modules["slime.utils.http_utils"]._http_client
     for attempt in range(1, max_retries + 1):
         try:
-            response = await _client.post(url, json=payload or {}, headers=headers)
+            response = await client.post(url, json=payload or {}, headers=headers)
             response.raise_for_status()
             try:
                 return json.loads(response.content)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -17,6 +19,14 @@ from tests.dialogue.players import Countdown, Says
 from tests.fakes.sglang_server import Faults, SGLangServer
 
 
+@asynccontextmanager
+async def closing(policy: SGLangPolicy) -> AsyncIterator[SGLangPolicy]:
+    try:
+        yield policy
+    finally:
+        await policy.close()
+
+
 def said(chat: Chat) -> Any:
     return lambda ids, rng: chat.said_ids(f"go {rng.randrange(100)}")
 
@@ -24,7 +34,7 @@ def said(chat: Chat) -> Any:
 async def test_a_dialogue_over_the_wire(tokenizer) -> None:
     chat = Chat(tokenizer)
     with SGLangServer(said(chat), faults=Faults(error=0.2, abort=0.2)) as server:
-        async with SGLangPolicy(server.url, "tiny", stop_ids=chat.stop_ids) as policy:
+        async with closing(SGLangPolicy(server.url, "tiny", stop_ids=chat.stop_ids)) as policy:
             dialogue = await play_dialogue(
                 Countdown(6), policy, Says("go on"), chat, Limits(), game_state={}, id="d", seat=0
             )
@@ -41,7 +51,7 @@ async def test_a_dialogue_over_the_wire(tokenizer) -> None:
 async def test_a_turn_may_be_cut_at_its_limit(tokenizer) -> None:
     chat = Chat(tokenizer)
     with SGLangServer(said(chat)) as server:
-        async with SGLangPolicy(server.url) as policy:
+        async with closing(SGLangPolicy(server.url)) as policy:
             sampled = await policy.sample([1, 2, 3], 2, "d")
     assert (len(sampled.ids), len(sampled.logprobs), sampled.finish) == (2, 2, "length")
 
@@ -58,7 +68,7 @@ async def test_a_turn_may_be_cut_at_its_limit(tokenizer) -> None:
 async def test_when_there_are_no_tokens_to_be_had(tokenizer, settings, message, requests) -> None:
     chat = Chat(tokenizer)
     with SGLangServer(said(chat), **settings) as server:
-        async with SGLangPolicy(server.url, patience=0.25) as policy:
+        async with closing(SGLangPolicy(server.url, patience=0.25)) as policy:
             with pytest.raises(PolicyFailure, match=message) as failure:
                 await policy.sample([1, 2, 3], 8, "d")
     assert failure.value.reason is StopReason.ENGINE_FAILED
@@ -66,8 +76,8 @@ async def test_when_there_are_no_tokens_to_be_had(tokenizer, settings, message, 
 
 
 async def test_a_server_that_is_not_there() -> None:
-    async with SGLangPolicy("http://127.0.0.1:9", patience=0.0) as policy:
-        with pytest.raises(PolicyFailure, match="ConnectError"):
+    async with closing(SGLangPolicy("http://127.0.0.1:9", patience=0.0)) as policy:
+        with pytest.raises(PolicyFailure, match="Cannot connect"):
             await policy.sample([1], 1, "d")
 
 
@@ -86,7 +96,7 @@ async def test_who_is_called_off_waits_for_nothing() -> None:
 async def test_cancelling_a_turn_cancels_it(tokenizer) -> None:
     chat = Chat(tokenizer)
     with SGLangServer(said(chat), delay=30.0) as server:
-        async with SGLangPolicy(server.url) as policy:
+        async with closing(SGLangPolicy(server.url)) as policy:
             task = asyncio.create_task(policy.sample([1, 2, 3], 8, "d"))
             await server.received(1)
             task.cancel()

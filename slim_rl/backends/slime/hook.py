@@ -74,7 +74,7 @@ async def generate(
         new_weights = table.config.slime.new_weights
         if new_weights == "restart" and restart == RESTARTS:
             new_weights = "mask"
-        policy = SlimePolicy(args, sampling_params, table.chat.stop_ids, table.config.slime, samples, new_weights)
+        policy = SlimePolicy(args, table, sampling_params, samples, new_weights)
         dialogues = await _play(args, table, policy, sample, id, old, evaluation)
         if not policy.outdated:
             break

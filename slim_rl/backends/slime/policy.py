@@ -1,4 +1,4 @@
-"""The policy over slime's own HTTP client. It fills the `Sample` as it goes, so that
+"""The policy over slime's engines. It fills the `Sample` as it goes, so that
 
     sample.tokens is always what the engine has seen and said, up to the end of the last whole turn
 
@@ -15,10 +15,9 @@ from typing import Any
 
 from slime.observability.trace_utils import build_sglang_meta_trace_attrs, trace_span
 from slime.rollout.sglang_rollout import GenerateState
-from slime.utils.http_utils import post
 from slime.utils.types import Sample
 
-from slim_rl.config import SlimeConfig
+from slim_rl.backends.slime.setup import Setup
 from slim_rl.dialogue.record import StopReason
 from slim_rl.policies.base import PolicyFailure, Sampled
 from slim_rl.policies.sglang import request, sample_turn
@@ -29,7 +28,6 @@ class SlimePolicy:
 
     Args:
         sampling_params: slime's, copied; the dict given is shared by all samples of an evaluation.
-        stop_ids: tokens that end a turn besides those slime names.
         samples: by routing key; two under self-play, else one. Each holds its dialogue so far: nothing for a new game.
         new_weights: what to do when the engine's weights change between two turns of this attempt.
 
@@ -40,16 +38,15 @@ class SlimePolicy:
     def __init__(
         self,
         args: Namespace,
+        table: Setup,
         sampling_params: Mapping[str, Any],
-        stop_ids: list[int],
-        config: SlimeConfig,
         samples: Mapping[str, Sample],
         new_weights: str,
     ) -> None:
         self.args, self.samples, self.new_weights = args, samples, new_weights
         self.state = GenerateState(args)
-        self.patience = config.engine_patience
-        stops = {*(sampling_params.get("stop_token_ids") or ()), *stop_ids}
+        self.post, self.patience = table.post, table.config.slime.engine_patience
+        stops = {*(sampling_params.get("stop_token_ids") or ()), *table.chat.stop_ids}
         self.sampling = {**sampling_params, "stop_token_ids": sorted(stops)}
         self.url = f"http://{args.sglang_router_ip}:{args.sglang_router_port}/generate"
         self.sticky = getattr(args, "router_policy", None) == "consistent_hashing"
@@ -70,8 +67,7 @@ class SlimePolicy:
 
         async def once(body: dict[str, Any]) -> Any:
             with trace_span(sample, "sglang_generate", attrs={"max_new_tokens": max_tokens}) as span:
-                # slime would try 60 times at one second, whatever the error, and would not see an abort meanwhile.
-                answer = await post(self.url, body, max_retries=1, headers=headers)
+                answer = await self.post(self.url, body, headers)
                 span.update(build_sglang_meta_trace_attrs(answer["meta_info"]))
             return answer
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 import asyncio
 import json
 from argparse import Namespace
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from slime.rollout.sglang_rollout import GenerateState
+from slime.utils.http_utils import post as slime_post
 
 from slim_rl.config import ROOT_KEY, Config, Limits, parse_config
 from slim_rl.dialogue.chat import Chat
@@ -20,17 +22,23 @@ from slim_rl.environment import View
 from slim_rl.errors import ConfigError
 from slim_rl.partners import make_partner
 from slim_rl.partners.base import Partner, PartnerFailure, Reply
+from slim_rl.policies.sglang import Connection
 
 _LOOK_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
 class Setup:
-    """Config, token boundaries and partner (None under self-play) of one event loop."""
+    """Config, token boundaries, partner (None under self-play) and connections of one event loop.
+
+    `post` takes a URL, a body and headers, and tries once. It goes through slime's own client only where that spreads requests
+    over Ray actors (``--use-distributed-post``).
+    """
 
     config: Config
     chat: Chat
     partner: Partner | None
+    post: Callable[[str, dict[str, Any], dict[str, str] | None], Awaitable[Any]]
 
     @property
     def selfplay(self) -> bool:
@@ -82,8 +90,14 @@ def setup(args: Namespace) -> Setup:
     if here is None or here.config is not config:
         chat = Chat(GenerateState(args).tokenizer, config.policy.thinking)
         partner = None if config.partner.kind == "self" else make_partner(config.partner)
-        here = _setups[loop] = Setup(config, chat, partner)
+        distributed = getattr(args, "use_distributed_post", False)
+        here = _setups[loop] = Setup(config, chat, partner, _post_once if distributed else Connection().post)
     return here
+
+
+async def _post_once(url: str, body: dict[str, Any], headers: dict[str, str] | None) -> Any:
+    # By itself slime tries 60 times at one second, whatever the error, and sees no abort meanwhile.
+    return await slime_post(url, body, max_retries=1, headers=headers)
 
 
 _configs: dict[str, Config] = {}
