@@ -6,13 +6,12 @@ They run slime's own code: SLIME_DIR must name a checkout of slime, in an enviro
 
 from __future__ import annotations
 
-import asyncio
 import multiprocessing
 import os
 import signal
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -29,7 +28,8 @@ from slim_rl.game.env import MatchingEnv
 from slim_rl.game.generate import generate_games
 from slim_rl.partners.base import Reply
 from slim_rl.warmstart.tokenizer import train_tokenizer
-from tests.backends.slime_table import Sample, SingletonMeta, Talker, http_utils, make_args
+from tests.backends import slime_table
+from tests.backends.slime_table import Sample, Talker, make_args
 from tests.fakes.sglang_server import SGLangServer
 
 
@@ -95,10 +95,7 @@ def samples(number: int, seed: int = 1) -> list[Sample]:
     return made
 
 
-def run(args: Namespace, partner: Yes, work: Any) -> Any:
-    """Runs the coroutine on a fresh loop, with `partner` for every dialogue."""
-    hook_setup.make_partner = lambda config: partner  # type: ignore[assignment]
-    SingletonMeta._instances.clear()
-    http_utils._http_client = None
-    http_utils.init_http_client(args)
-    return asyncio.run(work)
+def run(args: Namespace, partner: Yes, work: Coroutine[Any, Any, Any]) -> Any:
+    """Runs `work` on an event loop of its own, with `partner` for every dialogue."""
+    hook_setup.make_partner = lambda config: partner  # type: ignore[assignment, return-value]
+    return slime_table.run(args, work)

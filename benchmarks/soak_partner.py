@@ -41,7 +41,7 @@ from slim_rl.questions.log import DialogueLog, read_log  # noqa: E402
 from slim_rl.warmstart.tokenizer import train_tokenizer  # noqa: E402
 
 GROUP = 8  # dialogues of one game
-REQUEST_SECONDS = 8.0
+PATIENCE = 5.0  # a request is given up after so many median latencies
 
 
 class Asker:
@@ -73,7 +73,7 @@ async def soak(options: argparse.Namespace, url: str, chat: Chat) -> dict[str, A
     settings = OpenAIConfig(
         base_url=url,
         concurrency=options.concurrency,
-        request_seconds=REQUEST_SECONDS,
+        request_seconds=PATIENCE * options.latency,
         turn_seconds=120.0,
         backoff_seconds=0.1,
         max_backoff_seconds=2.0,
@@ -147,7 +147,7 @@ def report(options: argparse.Namespace, measured: dict[str, Any], tally: dict[st
     for game in games.values():
         kinds.update({kind: int(count) for kind, count in game.items() if kind not in ("seconds", "retry_after")})
     requests = sum(kinds.values())
-    lengths = [_length(games.get(str(number), {})) for number in measured["order"]]
+    lengths = [_length(games.get(str(number), {}), PATIENCE * options.latency) for number in measured["order"]]
     ideal = ideal_seconds(lengths, options.concurrency)
     reasons: Counter[str] = Counter()
     lost: Counter[str] = Counter()
@@ -155,7 +155,8 @@ def report(options: argparse.Namespace, measured: dict[str, Any], tally: dict[st
         reasons[str(dialogue.stop_reason)] += 1
         lost[dialogue.group] += dialogue.failed
     tries = OpenAIConfig().max_retries + 1
-    played, seconds, usage = measured["played"], measured["seconds"], measured["usage"]
+    seconds, usage = measured["seconds"], measured["usage"]
+    played, cpu = max(1, measured["played"]), measured["cpu"]
     expected = usage.calls * options.fault_rate**tries
     memory = ", ".join(f"{percent}% {value:.0f} MiB" for percent, value in sorted(measured["memory"].items()))
     rows = [
@@ -177,7 +178,7 @@ def report(options: argparse.Namespace, measured: dict[str, Any], tally: dict[st
         ("makespan / ideal", f"{seconds / ideal:.3f}" if ideal else "-"),
         (
             "own processor time",
-            f"{measured['cpu']:.1f} s ({1000 * measured['cpu'] / max(1, played):.1f} ms a dialogue)",
+            f"{cpu:.1f} s ({1000 * cpu / played:.1f} ms a dialogue)",
         ),
         ("waited for a core", f"{measured['queued']:.1f} s"),
     ]
@@ -187,9 +188,9 @@ def report(options: argparse.Namespace, measured: dict[str, Any], tally: dict[st
         print("escaped:", error)
 
 
-def _length(game: dict[str, float]) -> float:
+def _length(game: dict[str, float], request_seconds: float) -> float:
     """Seconds a dialogue cannot do without."""
-    return game.get("seconds", 0.0) + game.get("retry_after", 0.0) + game.get("hang", 0) * REQUEST_SECONDS
+    return game.get("seconds", 0.0) + game.get("retry_after", 0.0) + game.get("hang", 0) * request_seconds
 
 
 def main() -> int:
@@ -197,7 +198,7 @@ def main() -> int:
     parser.add_argument("--dialogues", type=int, default=10_000)
     parser.add_argument("--fault-rate", type=float, default=0.2)
     parser.add_argument("--concurrency", type=int, default=256)
-    parser.add_argument("--latency", type=float, default=1.5, help="median seconds of an answer")
+    parser.add_argument("--latency", type=float, default=2.5, help="median seconds of an answer")
     parser.add_argument("--out", type=Path, default=Path("runs/soak"))
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)

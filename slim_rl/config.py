@@ -29,9 +29,10 @@ class GameConfig(Section):
 
     n: int = Field(8, ge=2, description="reviewers and papers; above 8 give `reviewers` and `papers`")
     p_observed: float = Field(0.4, gt=0, le=1, description="chance that a player sees a cell, independently")
+    p_observed_2: float | None = Field(None, gt=0, le=1, description="that of seat 1, where it differs")
     scales: bool = Field(True, description="show each player int(score * U(1,10)) instead of the score")
     hardness: float = Field(
-        1.25, ge=1, description="keep games whose pooled optimum is this many times either solo plan"
+        1.25, ge=0, description="keep games whose pooled optimum is over this many times either solo plan; 0: all"
     )
     max_turns: int = Field(20, ge=1, description="valid actions of both players together")
     max_errors: int = Field(3, ge=1, description="malformed actions in a row that end the game")

@@ -137,7 +137,7 @@ class Dialogue:
         data["format"] = FORMAT
         if tokens:
             return data
-        if self.prompt_ids:  # else what was counted when the lists were left out stays
+        if self.prompt_ids or self.response_ids:  # else what was counted when the lists were left out stays
             data["tokens"] = {
                 "prompt": len(self.prompt_ids),
                 "response": len(self.response_ids),

@@ -155,12 +155,13 @@ def _advance(streams: list[_Stream], config: GameConfig, roster: Roster) -> dict
 def _draw(owners: list[_Stream], first: int, config: GameConfig) -> _Draws:
     """One block a stream named in `owners`, in that order; they are numbered from `first`."""
     shape = (config.n, config.n, _BLOCK)
-    threshold = np.uint32(max(1, round(config.p_observed * 2**32)) - 1)
+    chances = (config.p_observed, config.p_observed if config.p_observed_2 is None else config.p_observed_2)
+    thresholds = np.array([max(1, round(p * 2**32)) - 1 for p in chances], np.uint32).reshape(2, 1, 1, 1)
     tables, masks = [], []
     for stream in owners:
         tables.append(stream.cells.integers(0, VALUES, shape, dtype=np.uint16))
         bits = stream.cells.bit_generator.random_raw(config.n * config.n * _BLOCK).view(np.uint32)
-        masks.append(bits.reshape(2, *shape) <= threshold)
+        masks.append(bits.reshape(2, *shape) <= thresholds)
     mask1, mask2 = np.concatenate(masks, axis=3)
     table = _known(np.concatenate(tables, axis=2).astype(np.int16), mask1 | mask2)
     at = np.arange(first, first + table.shape[2])

@@ -145,7 +145,16 @@ def run(args: Namespace, work: Coroutine[Any, Any, Any]) -> Any:
     SingletonMeta._instances.clear()
     http_utils._http_client = None
     http_utils.init_http_client(args)
-    return asyncio.run(work)
+
+    async def whole() -> Any:
+        from slim_rl.backends.slime.setup import close
+
+        try:
+            return await work
+        finally:
+            await close()
+
+    return asyncio.run(whole())
 
 
 def state(args: Namespace) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import importlib
 import importlib.util
 import json
 import os
@@ -31,7 +32,7 @@ def import_slime() -> bool:
         sys.path.insert(0, checkout)
     if "slime" not in sys.modules:
         if checkout or importlib.util.find_spec("slime") is not None:
-            pass
+            importlib.import_module("slime.rollout.sglang_rollout")
         else:
             _install()
     return sys.modules["slime"].__spec__ is not None

@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import json
 from argparse import Namespace
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -29,16 +28,19 @@ _LOOK_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Setup:
-    """Config, token boundaries, partner (None under self-play) and connections of one event loop.
-
-    `post` takes a URL, a body and headers, and tries once. It goes through slime's own client only where that spreads requests
-    over Ray actors (``--use-distributed-post``).
-    """
+    """Config, token boundaries, partner (None under self-play) and connections to the engines (None: slime's) of one event loop."""
 
     config: Config
     chat: Chat
     partner: Partner | None
-    post: Callable[[str, dict[str, Any], dict[str, str] | None], Awaitable[Any]]
+    connection: Connection | None
+
+    async def post(self, url: str, body: dict[str, Any], headers: dict[str, str] | None) -> Any:
+        """One request, tried once."""
+        if self.connection is not None:
+            return await self.connection.post(url, body, headers)
+        # By itself slime tries 60 times at one second, whatever the error, and sees no abort meanwhile.
+        return await slime_post(url, body, max_retries=1, headers=headers)
 
     @property
     def selfplay(self) -> bool:
@@ -90,14 +92,17 @@ def setup(args: Namespace) -> Setup:
     if here is None or here.config is not config:
         chat = Chat(GenerateState(args).tokenizer, config.policy.thinking)
         partner = None if config.partner.kind == "self" else make_partner(config.partner)
-        distributed = getattr(args, "use_distributed_post", False)
-        here = _setups[loop] = Setup(config, chat, partner, _post_once if distributed else Connection().post)
+        # slime's client where it spreads requests over Ray actors; alone, it is too slow for many dialogues.
+        connection = None if getattr(args, "use_distributed_post", False) else Connection()
+        here = _setups[loop] = Setup(config, chat, partner, connection)
     return here
 
 
-async def _post_once(url: str, body: dict[str, Any], headers: dict[str, str] | None) -> Any:
-    # By itself slime tries 60 times at one second, whatever the error, and sees no abort meanwhile.
-    return await slime_post(url, body, max_retries=1, headers=headers)
+async def close() -> None:
+    """Closes what the running event loop's setup holds open. A loop that ends with the process needs no such care."""
+    here = _setups.pop(asyncio.get_running_loop(), None)
+    if here is not None and here.connection is not None:
+        await here.connection.close()
 
 
 _configs: dict[str, Config] = {}
