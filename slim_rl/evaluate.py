@@ -108,7 +108,7 @@ def evaluate(config: Config, cells: Sequence[Cell], output: Path, num_games: int
 
 def _play_cell(config: Config, cell: Cell, log: Path, num_games: int) -> list[Dialogue]:
     from slim_rl.partners import make_partner
-    from slim_rl.policies.transformers import TransformersPolicy, load_model
+    from slim_rl.policies.transformers import load_policy
 
     config = config.model_copy(
         update={
@@ -118,16 +118,7 @@ def _play_cell(config: Config, cell: Cell, log: Path, num_games: int) -> list[Di
             "policy": config.policy.model_copy(update={"model": cell.checkpoint}),
         }
     )
-    model, tokenizer = load_model(config.policy)
-    chat = Chat(tokenizer, config.policy.thinking)
-    policy = TransformersPolicy(
-        model,
-        chat.stop_ids,
-        pad_id=tokenizer.pad_token_id or 0,
-        temperature=config.policy.temperature,
-        top_p=config.policy.top_p,
-        name=cell.checkpoint,
-    )
+    policy, chat = load_policy(config.policy)
     policy.reseed(seed_of(config.seed, SALT))
     games = GameSource(config, "eval")
     partner = None if cell.partner == "self" or games.environment().seats == 1 else make_partner(config.partner)

@@ -99,13 +99,10 @@ async def _play_person(
 async def _watch(
     config: Config, env: BaseEnvironment, row: Row, partner: Partner, model: str, console: Console
 ) -> float:
-    from slim_rl.dialogue.chat import Chat
     from slim_rl.dialogue.play import play_dialogue
-    from slim_rl.policies.transformers import TransformersPolicy, load_model
+    from slim_rl.policies.transformers import load_policy
 
-    loaded, tokenizer = load_model(config.policy.model_copy(update={"model": model}))
-    chat = Chat(tokenizer, config.policy.thinking)
-    policy = TransformersPolicy(loaded, chat.stop_ids, pad_id=tokenizer.pad_token_id or 0, name=model)
+    policy, chat = load_policy(config.policy.model_copy(update={"model": model}))
     policy.reseed(config.seed)
     _show_table(console, row, row.seat)
     dialogue = await play_dialogue(

@@ -23,14 +23,13 @@ import yaml
 from slim_rl.backends.callbacks import last_whole_checkpoint
 from slim_rl.backends.trl import Rollouts, make_trainer
 from slim_rl.config import ROOT_KEY, Config
-from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.errors import ConfigError
 from slim_rl.evaluate import play_held_out
 from slim_rl.files import write_atomically
 from slim_rl.games import GameSource
 from slim_rl.partners import make_partner
-from slim_rl.policies.transformers import TransformersPolicy, load_model
+from slim_rl.policies.transformers import load_model, load_policy
 from slim_rl.questions.log import DialogueLog
 from slim_rl.seeds import seed_of
 
@@ -59,16 +58,7 @@ def train(config: Config, fresh: bool = False) -> Result:
     _claim(run_dir / "config.yaml", config)
 
     games = GameSource(config, "train")
-    model, tokenizer = load_model(config.policy)
-    chat = Chat(tokenizer, config.policy.thinking)
-    policy = TransformersPolicy(
-        model,
-        chat.stop_ids,
-        pad_id=tokenizer.pad_token_id or 0,
-        temperature=config.policy.temperature,
-        top_p=config.policy.top_p,
-        name=config.policy.model,
-    )
+    policy, chat = load_policy(config.policy)
     alone = config.partner.kind == "self" or games.environment().seats == 1
     partner = None if alone else make_partner(config.partner)
     primary = int(os.environ.get("RANK", "0")) == 0
@@ -96,11 +86,10 @@ def train(config: Config, fresh: bool = False) -> Result:
         with DialogueLog(
             log_dir / ("train.jsonl" if rank == 0 else f"train-{rank}.jsonl"), from_step=step, tokens=config.log.tokens
         ) as log:
-            trainer = make_trainer(
-                config, model, tokenizer, Rollouts(config, games, chat, policy, partner, log), run_dir
-            )
+            rollouts = Rollouts(config, games, chat, policy, partner, log)
+            trainer = make_trainer(config, policy.model, chat.tokenizer, rollouts, run_dir)
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-        _save(trainer, tokenizer, run_dir / "model")
+        _save(trainer, chat.tokenizer, run_dir / "model")
     else:
         policy.model = load_model(config.policy.model_copy(update={"model": str(run_dir / "model")}))[0]
     return Result(run_dir, log_dir, before, held_out(config.train.steps))

@@ -26,6 +26,7 @@ from transformers import (
 )
 
 from slim_rl.config import PolicyConfig
+from slim_rl.dialogue.chat import Chat
 from slim_rl.errors import ConfigError
 from slim_rl.policies import check_model_name
 from slim_rl.policies.base import PolicyFailure, Sampled
@@ -208,3 +209,18 @@ def load_model(config: PolicyConfig) -> tuple[PreTrainedModel, Any]:
             f"policy.model '{config.model}' is no {where} with a model and tokenizer: {reason}"
         ) from error
     return model.to(device), tokenizer
+
+
+def load_policy(config: PolicyConfig) -> tuple[TransformersPolicy, Chat]:
+    """The policy that samples as `config` says, and its token boundaries. Raises ConfigError, as `load_model` and `Chat` do."""
+    model, tokenizer = load_model(config)
+    chat = Chat(tokenizer, config.thinking)
+    policy = TransformersPolicy(
+        model,
+        chat.stop_ids,
+        pad_id=tokenizer.pad_token_id or 0,
+        temperature=config.temperature,
+        top_p=config.top_p,
+        name=config.model,
+    )
+    return policy, chat
