@@ -162,7 +162,7 @@ class Endpoint:
                 outcome = await self._request(client, body, min(config.request_seconds, allowed))
                 seconds = time.monotonic() - started
                 if isinstance(outcome, Fault):
-                    self._report(outcome, call, allowed - seconds)
+                    self._report(outcome, call)
                 else:
                     self.breaker.success()
                     self._tokens.correct(outcome["input_tokens"] + outcome["output_tokens"] - _guess_tokens(body))
@@ -216,13 +216,13 @@ class Endpoint:
         except Exception as error:
             return self._fault(error)
 
-    def _report(self, fault: Fault, call: object, allowed: float) -> None:
-        """Tells the breaker. `allowed`: seconds the turn has left."""
+    def _report(self, fault: Fault, call: object) -> None:
+        """Tells the breaker."""
         if fault.kind == "down":
             self.breaker.failure(fault.why, call)
         elif fault.kind == "refused":
             self.breaker.refused(fault.why, call)
-        elif fault.retry_after is not None and fault.retry_after >= allowed:
+        elif fault.retry_after is not None and fault.retry_after >= self.config.turn_seconds:
             # The whole account has to wait, longer than a turn can: no game need fail for that.
             self.breaker.open(f"asks for a pause of {fault.retry_after:.0f} s", fault.why, fault.retry_after)
         else:

@@ -55,4 +55,4 @@ def test_proposals_errors_and_another_game_are_left_alone() -> None:
 def test_the_local_configs_play_with_it() -> None:
     local = next(path for path in CONFIGS if path.name == "matching_local.yaml")
     env = make_environment(load_config(local))
-    assert isinstance(env, NotebookEnv) and env.rules == "none" and env.max_turns == 12
+    assert isinstance(env, NotebookEnv) and env.rules == "none" and env.max_turns == 24
