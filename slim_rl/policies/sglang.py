@@ -1,13 +1,12 @@
 """A policy behind an SGLang server (or a router before several): token ids over `/generate`, never text.
 
-`sample_turn` is the exchange itself, over any `post`; the slime hook makes it over slime's own. A turn is sampled again while
+`sample_turn` is the exchange itself, over any `post`; the slime hook uses it too. A turn is sampled again while
 the engine errs and patience lasts. That is safe: a turn that was not answered has left no trace in the dialogue.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
@@ -61,13 +60,14 @@ async def sample_turn(
     weights aborts what it has).
 
     Args:
-        patience: seconds to keep trying after the first error.
+        patience: seconds to wait between tries, all waits together. Time that the engine itself takes does not count: one that
+            is given new weights may be silent for long.
         called_off: whether the dialogue is to stop; the turn then comes back with finish "abort", whatever the engine says.
 
     Raises:
         PolicyFailure: the engine refused the request, or patience ran out.
     """
-    wait, deadline = _FIRST_WAIT, None
+    wait, waited = _FIRST_WAIT, 0.0
     while True:
         if called_off():
             return Sampled([], [], "abort")
@@ -82,11 +82,10 @@ async def sample_turn(
             return Sampled([], [], "abort")
         if _is_refusal(error):
             raise PolicyFailure(f"the engine refused the request: {_reason(error)}") from error
-        now = time.monotonic()
-        deadline = deadline or now + patience
-        if now + wait > deadline:
-            raise PolicyFailure(f"the engine gave no turn within {patience:g} s: {_reason(error)}") from error
+        if waited + wait > patience:
+            raise PolicyFailure(f"the engine gave no turn in {patience:g} s of waiting: {_reason(error)}") from error
         await asyncio.sleep(wait)
+        waited += wait
         wait = min(2 * wait, _LONGEST_WAIT)
 
 

@@ -233,7 +233,7 @@ async def test_a_long_pause_asked_for_is_waited_out(server: OpenAIServer) -> Non
 async def test_a_short_pause_at_the_end_of_a_turn_is_no_outage(server: OpenAIServer) -> None:
     script(server, Step("hang"), Step("status", status=429, retry_after=0.3))
     partner = partner_of(server, turn_seconds=0.5, request_seconds=0.4)
-    with pytest.raises(PartnerFailure, match="in 0.5 s"):
+    with pytest.raises(PartnerFailure, match=r"in 0.5 s"):
         await partner.reply(VIEW)
     assert not partner.endpoint.breaker.is_open
 
