@@ -14,14 +14,13 @@ from slim_rl.config import OpenAIConfig, Price
 from slim_rl.errors import ConfigError
 from slim_rl.partners.base import Usage
 
-# An 8×8 game, in tokens, roughly: a token is taken for a word, a number of three digits or a mark.
-SYSTEM_TOKENS = (
-    1200  # the rules: the same in every game, and long enough for a provider to cache (OpenAI's least is 1,024)
-)
+# An 8×8 game, in tokens, roughly: a token is taken for a word, a number of three digits or a mark. The system prompt is the same
+# in every game, and long enough for a provider to cache.
+SYSTEM_TOKENS = 1200
 TABLE_TOKENS = 350
 TURN_TOKENS = 45  # what a turn of the other seat adds
 REPLY_TOKENS = 25
-CACHEABLE = 1024
+CACHEABLE = 1024  # the shortest beginning that OpenAI caches
 
 
 def price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
