@@ -79,9 +79,9 @@ def train(config: Config, fresh: bool = False) -> Result:
         )
 
     before = held_out(0)
-    if not (run_dir / "model" / "config.json").exists():
-        checkpoint = last_whole_checkpoint(run_dir / "checkpoints")
-        step = int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0
+    checkpoint = last_whole_checkpoint(run_dir / "checkpoints")
+    step = int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0
+    if step < config.train.steps:
         rank = int(os.environ.get("RANK", "0"))
         with DialogueLog(
             log_dir / ("train.jsonl" if rank == 0 else f"train-{rank}.jsonl"), from_step=step, tokens=config.log.tokens
@@ -89,10 +89,22 @@ def train(config: Config, fresh: bool = False) -> Result:
             rollouts = Rollouts(config, games, chat, policy, partner, log)
             trainer = make_trainer(config, policy.model, chat.tokenizer, rollouts, run_dir)
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-        _save(trainer, chat.tokenizer, run_dir / "model")
-    else:
-        policy.model = load_model(config.policy.model_copy(update={"model": str(run_dir / "model")}))[0]
-    return Result(run_dir, log_dir, before, held_out(config.train.steps))
+        if primary:
+            _save(trainer.accelerator.unwrap_model(trainer.model), chat.tokenizer, run_dir / "model")
+    elif checkpoint is not None:  # trained to its end before
+        policy.model = _restore(policy.model, config, checkpoint)
+        if primary:
+            _save(policy.model, chat.tokenizer, run_dir / "model")
+    return Result(run_dir, log_dir, before, held_out(max(step, config.train.steps)))
+
+
+def _restore(start: Any, config: Config, checkpoint: Path) -> Any:
+    """The model of a checkpoint, which holds all weights, or the adapters of the model that was started from."""
+    if (checkpoint / "adapter_config.json").exists():
+        from peft import PeftModel
+
+        return PeftModel.from_pretrained(start, checkpoint)
+    return load_model(config.policy.model_copy(update={"model": str(checkpoint)}))[0]
 
 
 def _claim(path: Path, config: Config) -> None:
@@ -118,14 +130,12 @@ def _differences(a: Any, b: Any, prefix: str = "") -> set[str]:
     return set().union(*(_differences(a.get(k), b.get(k), f"{prefix}.{k}" if prefix else k) for k in keys))
 
 
-def _save(trainer: Any, tokenizer: Any, folder: Path) -> None:
+def _save(model: Any, tokenizer: Any, folder: Path) -> None:
     """The trained model, adapters merged, in a folder that appears whole."""
-    if not trainer.accelerator.is_main_process:
-        return
     scratch = folder.with_name(f".{folder.name}.{os.getpid()}")
-    model = trainer.accelerator.unwrap_model(trainer.model)
     if hasattr(model, "merge_and_unload"):
         model = model.merge_and_unload()
     model.save_pretrained(scratch)
     tokenizer.save_pretrained(scratch)
+    shutil.rmtree(folder, ignore_errors=True)
     scratch.replace(folder)

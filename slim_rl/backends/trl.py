@@ -152,10 +152,40 @@ def shuffled(rewards: Sequence[float | None], groups: Sequence[str], seed: int) 
 
 
 class TrimmedGRPOTrainer(GRPOTrainer):
-    """TRL's trainer, computing each micro-batch at its own longest dialogue instead of the whole step's. Same loss, less padding."""
+    """TRL's trainer with less padding: dialogues of like length share a micro-batch, computed at its own longest. Same loss, same
+    gradient: every micro-batch of a step counts towards the same update.
+    """
+
+    _buffered_inputs: list[dict[str, Any]] | None  # TRL's: the step's micro-batches
+
+    def _prepare_inputs(self, generation_batch: dict[str, Any]) -> dict[str, Any]:
+        before = self._buffered_inputs
+        inputs: dict[str, Any] = super()._prepare_inputs(generation_batch)
+        if self._buffered_inputs is None or self._buffered_inputs is before:
+            return inputs
+        self._buffered_inputs = by_length(self._buffered_inputs)
+        return self._buffered_inputs[self._step % self.args.steps_per_generation]
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
         return super()._compute_loss(model, trim(inputs))
+
+
+def by_length(batches: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same rows in as many batches of the same size, ordered by the dialogue's length; what is not a row's stays with its batch."""
+    size = len(batches[0]["completion_mask"])
+    lengths = torch.cat([batch["prompt_mask"].sum(1) + batch["completion_mask"].sum(1) for batch in batches])
+    chosen = torch.argsort(lengths, stable=True).split(size)
+    sorted_batches = [dict(batch) for batch in batches]
+    for name, value in batches[0].items():
+        if isinstance(value, torch.Tensor) and value.dim() > 0:
+            rows = torch.cat([batch[name] for batch in batches])
+            for batch, indices in zip(sorted_batches, chosen, strict=True):
+                batch[name] = rows[indices]
+        elif isinstance(value, list):
+            listed = [row for batch in batches for row in batch[name]]
+            for batch, indices in zip(sorted_batches, chosen, strict=True):
+                batch[name] = [listed[index] for index in indices.tolist()]
+    return sorted_batches
 
 
 def trim(inputs: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ import pytest
 
 pytest.importorskip("trl")
 import torch
+from safetensors.torch import load_file
 
 from slim_rl.backends import local
 from slim_rl.backends.callbacks import last_whole_checkpoint
-from slim_rl.backends.trl import Rollouts, grpo_arguments, loss_mask, make_trainer, shuffled
+from slim_rl.backends.trl import Rollouts, by_length, grpo_arguments, loss_mask, make_trainer, shuffled, trim
 from slim_rl.config import Config, parse_config
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.record import Dialogue, StopReason
@@ -200,6 +202,38 @@ def test_shuffling_keeps_each_groups_rewards_and_leaves_failures_alone() -> None
     assert any(shuffled(rewards, groups, seed) != rewards for seed in range(5))
 
 
+def weights(result: local.Result) -> dict[str, torch.Tensor]:
+    return load_file(result.run_dir / "model" / "model.safetensors")
+
+
+def lines(result: local.Result) -> list[tuple[Any, ...]]:
+    keep = ("step", "game_id", "reward", "stop_reason")
+    return [tuple(getattr(line, key) for key in keep) for line in read_log(result.log_dir / "train.jsonl")]
+
+
+def test_dialogues_of_like_length_share_a_micro_batch_and_the_gradient_stays(folder) -> None:
+    trainer, _ = make_rollouts(make_config(folder, "by_length"), folder)
+    inputs = batch(trainer)
+    inputs["advantages"] = torch.linspace(-1, 1, len(inputs["advantages"]))
+    halves = [
+        {name: value if value.dim() == 0 else value[half] for name, value in inputs.items()}
+        for half in (slice(0, 4), slice(4, 8))
+    ]
+
+    def gradient(batches: Any) -> list[torch.Tensor]:
+        trainer.model.zero_grad()
+        for one in batches:
+            trainer._compute_loss(trainer.model, one).backward()
+        return [p.grad.clone() for p in trainer.model.parameters() if p.grad is not None]
+
+    ordered = by_length(halves)
+    for expected, found in zip(gradient(halves), gradient(ordered), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+    lengths = [(one["prompt_mask"].sum(1) + one["completion_mask"].sum(1)).tolist() for one in ordered]
+    assert lengths[0] + lengths[1] == sorted(lengths[0] + lengths[1])
+    assert trim(ordered[0])["completion_ids"].shape[1] <= inputs["completion_ids"].shape[1]
+
+
 def test_a_run_trains_logs_and_can_be_interrupted_at_any_step(folder, monkeypatch) -> None:
     whole = local.train(make_config(folder, "whole"))
     broken = make_config(folder, "broken")
@@ -223,20 +257,11 @@ def test_a_run_trains_logs_and_can_be_interrupted_at_any_step(folder, monkeypatc
     assert last_whole_checkpoint(checkpoints).name == "checkpoint-2"
     resumed = local.train(broken)
 
-    def weights(result: local.Result) -> dict[str, torch.Tensor]:
-        from safetensors.torch import load_file
-
-        return load_file(result.run_dir / "model" / "model.safetensors")
-
     started = load_model(make_config(folder, "whole").policy)[0].state_dict()
     straight, again = weights(whole), weights(resumed)
     assert straight.keys() == again.keys()
     assert all(torch.equal(straight[name], again[name]) for name in straight)
     assert any(not torch.equal(straight[name].float(), started[name]) for name in straight)
-
-    def lines(result: local.Result) -> list[tuple[Any, ...]]:
-        keep = ("step", "game_id", "reward", "stop_reason")
-        return [tuple(getattr(line, key) for key in keep) for line in read_log(result.log_dir / "train.jsonl")]
 
     assert len(lines(whole)) == 4 * 8
     assert lines(whole) == lines(resumed)
@@ -244,6 +269,19 @@ def test_a_run_trains_logs_and_can_be_interrupted_at_any_step(folder, monkeypatc
     metrics = [json.loads(line) for line in (resumed.run_dir / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in metrics] == [1, 2, 3, 4]
     assert {"reward", "questions", "valid_proposals", "agreed", "entropy", "tokens_per_second"} <= metrics[0].keys()
+
+
+def test_a_finished_run_is_left_as_it_is_and_can_be_made_longer(folder) -> None:
+    short = local.train(make_config(folder, "longer", "train.steps=2"))
+    after_two = weights(short)
+    shutil.rmtree(short.run_dir / "model")  # as if stopped between the last checkpoint and the model
+    again = local.train(make_config(folder, "longer", "train.steps=2"))
+    assert len(lines(again)) == 2 * 8
+    assert all(torch.equal(after_two[name], tensor) for name, tensor in weights(again).items())
+    longer = local.train(make_config(folder, "longer"))
+    whole = local.train(make_config(folder, "at_once"))
+    assert lines(longer) == lines(whole)
+    assert all(torch.equal(weights(whole)[name], tensor) for name, tensor in weights(longer).items())
 
 
 def test_another_configuration_under_the_same_name_is_refused(folder) -> None:
@@ -270,6 +308,10 @@ def test_lora_trains_adapters_and_saves_a_whole_model(folder) -> None:
         make_config(folder, "lora").policy.model_copy(update={"model": str(result.run_dir / "model")})
     )
     assert not any("lora" in name for name in model.state_dict())
+    trained = weights(result)
+    shutil.rmtree(result.run_dir / "model")
+    again = weights(local.train(make_config(folder, "lora", "train.lora={r: 2, alpha: 4}", "train.steps=2")))
+    assert all(torch.equal(trained[name], again[name]) for name in trained)
 
 
 def test_a_batch_that_does_not_divide_is_refused(folder) -> None:
