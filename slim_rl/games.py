@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
-import os
 import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from slim_rl.config import Config
 from slim_rl.dialogue.batch import Job
 from slim_rl.environment import BaseEnvironment
 from slim_rl.errors import ConfigError, DataError
+from slim_rl.files import replacing
 from slim_rl.game.env import MatchingEnv
 from slim_rl.seeds import seed_of
 
@@ -112,14 +112,11 @@ def deal(config: Config, split: str, count: int) -> Iterator[Row]:
 
 def write_rows(path: Path, rows: Iterable[Row]) -> None:
     """Writes a games file; a torn one is never seen. `metadata` repeats what a hook needs that is given nothing else."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with temporary.open("w", encoding="utf-8") as file:
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         for row in rows:
             metadata = {"game_state": row.game_state, "game_id": row.game_id, "seat": row.seat}
             line = {"prompt": row.prompt, "game_state": row.game_state, "game_id": row.game_id, "metadata": metadata}
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
-    temporary.replace(path)
 
 
 def read_rows(path: str | Path) -> Iterator[Row]:

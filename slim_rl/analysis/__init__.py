@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -90,11 +89,11 @@ def analyze(
             plots.lay_out(figure)
             figure.savefig(png, format="png")
             figure.savefig(svg, format="svg", metadata={"Date": None})
-            _write_bytes(figures[name], png.getvalue())
-            _write_bytes(output_dir / f"{name}.svg", svg.getvalue())
+            write_atomically(figures[name], png.getvalue())
+            write_atomically(output_dir / f"{name}.svg", svg.getvalue())
             svgs[name] = svg.getvalue().decode()
     summary, report = output_dir / "summary.json", output_dir / "report.html"
-    _write_bytes(summary, orjson.dumps(_finite(results), option=orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY))
+    write_atomically(summary, orjson.dumps(_finite(results), option=orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY))
     write_atomically(report, render(results, svgs, shown))
     return Summary(results, report, summary, figures)
 
@@ -110,9 +109,3 @@ def _finite(data: Any) -> Any:
     if isinstance(data, list | tuple):
         return [_finite(value) for value in data]
     return None if isinstance(data, float) and not math.isfinite(data) else data
-
-
-def _write_bytes(path: Path, data: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_bytes(data)
-    temporary.replace(path)

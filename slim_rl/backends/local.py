@@ -29,7 +29,7 @@ from slim_rl.evaluate import play_held_out
 from slim_rl.files import write_atomically
 from slim_rl.games import GameSource
 from slim_rl.partners import make_partner
-from slim_rl.policies.transformers import load_model, load_policy
+from slim_rl.policies.transformers import load_model, load_policy, save_model
 from slim_rl.questions.log import DialogueLog
 from slim_rl.seeds import seed_of
 
@@ -90,11 +90,11 @@ def train(config: Config, fresh: bool = False) -> Result:
             trainer = make_trainer(config, policy.model, chat.tokenizer, rollouts, run_dir)
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
         if primary:
-            _save(trainer.accelerator.unwrap_model(trainer.model), chat.tokenizer, run_dir / "model")
+            save_model(trainer.accelerator.unwrap_model(trainer.model), chat.tokenizer, run_dir / "model")
     elif checkpoint is not None:  # trained to its end before
         policy.model = _restore(policy.model, config, checkpoint)
         if primary:
-            _save(policy.model, chat.tokenizer, run_dir / "model")
+            save_model(policy.model, chat.tokenizer, run_dir / "model")
     return Result(run_dir, log_dir, before, held_out(max(step, config.train.steps)))
 
 
@@ -128,14 +128,3 @@ def _differences(a: Any, b: Any, prefix: str = "") -> set[str]:
         return set() if a == b else {prefix}
     keys = a.keys() | b.keys()
     return set().union(*(_differences(a.get(k), b.get(k), f"{prefix}.{k}" if prefix else k) for k in keys))
-
-
-def _save(model: Any, tokenizer: Any, folder: Path) -> None:
-    """The trained model, adapters merged, in a folder that appears whole."""
-    scratch = folder.with_name(f".{folder.name}.{os.getpid()}")
-    if hasattr(model, "merge_and_unload"):
-        model = model.merge_and_unload()
-    model.save_pretrained(scratch)
-    tokenizer.save_pretrained(scratch)
-    shutil.rmtree(folder, ignore_errors=True)
-    scratch.replace(folder)

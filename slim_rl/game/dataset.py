@@ -6,9 +6,8 @@ with ``--input-key prompt --metadata-key metadata``; `write_parquet` makes verl'
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import orjson
 
 from slim_rl.errors import DataError
+from slim_rl.files import replacing
 from slim_rl.game.instance import GameState
 from slim_rl.game.optimum import Assignment
 from slim_rl.game.prompt import prompt
@@ -82,7 +82,7 @@ class GameRow:
 def write_games(rows: Iterable[GameRow], path: str | Path) -> int:
     """Writes JSON lines, replacing `path` only once all are written; returns how many. Raises DataError if it cannot."""
     number = 0
-    with replacing(path) as temporary, temporary.open("wb") as file:
+    with _writing(path) as temporary, temporary.open("wb") as file:
         for row in rows:
             file.write(orjson.dumps(row.to_dict()) + b"\n")
             number += 1
@@ -141,22 +141,16 @@ def write_parquet(rows: Iterable[GameRow], path: str | Path) -> int:
         }
         for index, row in enumerate(rows)
     ]
-    with replacing(path) as temporary:
+    with _writing(path) as temporary:
         pq.write_table(pa.Table.from_pylist(table), temporary)
     return len(table)
 
 
 @contextmanager
-def replacing(path: str | Path) -> Iterator[Path]:
-    """A temporary path beside `path` that takes its place when the block succeeds, and is removed when it does not."""
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+def _writing(path: str | Path) -> Iterator[Path]:
+    """`replacing`, whose failure is a sentence."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        yield temporary
-        temporary.replace(path)
+        with replacing(Path(path)) as temporary:
+            yield temporary
     except OSError as error:
         raise DataError(f"Cannot write {path}: {error.strerror or error}; choose another output.") from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink()

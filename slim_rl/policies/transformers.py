@@ -10,6 +10,8 @@ one batch. With instant partners that is every live dialogue; with a slow partne
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -224,3 +226,14 @@ def load_policy(config: PolicyConfig) -> tuple[TransformersPolicy, Chat]:
         name=config.model,
     )
     return policy, chat
+
+
+def save_model(model: PreTrainedModel, tokenizer: Any, folder: Path) -> None:
+    """Writes a model, its adapters merged, and its tokenizer to a folder, which appears whole and replaces what was there."""
+    scratch = folder.with_name(f".{folder.name}.{os.getpid()}")
+    if hasattr(model, "merge_and_unload"):
+        model = model.merge_and_unload()
+    model.save_pretrained(scratch)
+    tokenizer.save_pretrained(scratch)
+    shutil.rmtree(folder, ignore_errors=True)
+    scratch.replace(folder)

@@ -20,6 +20,7 @@ import orjson
 
 from slim_rl.dialogue.record import FORMAT, Dialogue
 from slim_rl.errors import DataError
+from slim_rl.files import replacing
 from slim_rl.questions.annotate import annotate
 
 
@@ -169,21 +170,16 @@ def _cut_torn(path: Path) -> None:
 
 def _drop(path: Path, unwanted: Callable[[dict[str, Any]], bool]) -> None:
     """Rewrites a log without the unwanted lines; a crash leaves the old file or the new one."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with path.open("rb") as old, temporary.open("wb") as new:
-            for number, line in enumerate(old, 1):
-                try:
-                    if line.strip() and unwanted(orjson.loads(line)):
-                        continue
-                except orjson.JSONDecodeError as error:
-                    raise DataError(
-                        f"{path}, line {number}: not JSON ({error}); remove the line, or restore the file."
-                    ) from error
-                new.write(line)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(path) as temporary, path.open("rb") as old, temporary.open("wb") as new:
+        for number, line in enumerate(old, 1):
+            try:
+                if line.strip() and unwanted(orjson.loads(line)):
+                    continue
+            except orjson.JSONDecodeError as error:
+                raise DataError(
+                    f"{path}, line {number}: not JSON ({error}); remove the line, or restore the file."
+                ) from error
+            new.write(line)
 
 
 def _mended(data: Any) -> Any:

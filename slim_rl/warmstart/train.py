@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 import random
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
@@ -32,7 +31,7 @@ from slim_rl.game.instance import UNSEEN_VALUE, GameState
 from slim_rl.game.optimum import best_assignment
 from slim_rl.games import load_rows, make_environment
 from slim_rl.partners import make_partner
-from slim_rl.policies.transformers import load_model
+from slim_rl.policies.transformers import load_model, save_model
 from slim_rl.seeds import seed_of
 from slim_rl.warmstart.asker import Asker
 from slim_rl.warmstart.tokenizer import train_tokenizer
@@ -58,11 +57,11 @@ def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
     longest = max(len(row["input_ids"]) for row in rows)
     if model is None:
         model = tiny_qwen3(len(tokenizer), settings.hidden_size, settings.layers, tokenizer, 2 * longest)
-    scratch = output.with_name(f".{output.name}.{os.getpid()}")
+    scratch = output.with_name(f".{output.name}.trainer")
     trainer = Trainer(
         model=model,
         args=TrainingArguments(
-            output_dir=str(scratch / "trainer"),
+            output_dir=str(scratch),
             num_train_epochs=settings.epochs,
             per_device_train_batch_size=settings.batch_size,
             learning_rate=settings.learning_rate,
@@ -82,12 +81,9 @@ def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
         data_collator=DataCollatorForSeq2Seq(tokenizer, label_pad_token_id=-100),
     )
     trainer.train()
+    shutil.rmtree(scratch, ignore_errors=True)
     # Half the size on disk; a run loads it as float32 again.
-    model.to(torch.bfloat16).save_pretrained(scratch / "model")
-    tokenizer.save_pretrained(scratch / "model")
-    shutil.rmtree(output, ignore_errors=True)
-    (scratch / "model").replace(output)
-    shutil.rmtree(scratch)
+    save_model(model.to(torch.bfloat16), tokenizer, output)
     return output
 
 
