@@ -142,7 +142,7 @@ _TABLE = [
     ),
     (
         "check",
-        r"(?:how|how's|how would|how does|how do|how will|how'd|how is) <who>.*\b(?:sound|work|fit|feel)s?\b|"
+        r"(?:how|how's|how would|how does|how do|how will|how'd|how is) <who>.*\b(?:sound|work|feel)s?\b|"
         r"how about (?:we|i|you \w+|if|just|\w+ing|an?|our|my|instead)\b",
     ),
     ("about", r"(?:how|what) about\b"),
@@ -162,7 +162,7 @@ _TABLE = [
     ),
     (
         "state",
-        r"(?:is|are|was) (?:that|it|they|he|she) (?:the same|over|above|below|under|your|(?:an? )?(?:(?:really|"
+        r"what (?:shade|colou?r)(?: of \w+)?$|(?:is|are|was) (?:that|it|they|he|she) (?:the same|over|above|below|under|your|(?:an? )?(?:(?:really|"
         r"very|pretty) )?(?:dark|light|medium|green|red|high|low|good))\b(?! (?:with|to|for) you)(?!$|.*\bany)",
     ),
     ("check", r"(?:is|are|does|do|would|will|was|were|could|can|did|should|isn't|doesn't|wouldn't|don't) <that>\b"),

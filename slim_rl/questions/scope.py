@@ -35,6 +35,9 @@ _BARE = re.compile(
     r"\b(?:unknown|blank|better than)\b|"
     r"^(?:is|are) (?:R\w+|he|she|they) (?:an? )?(?:dark|light|medium|green|red|known)\b(?!.*\bany)"
 )
+_ONE_CELL = re.compile(
+    r"^(?:is|are|was) (?:it|that|they|he|she|R\w+)\b(?!.*\b(?:any|unknown|blank)\b)|^what (?:shade|score|colou?r)\b"
+)
 _PLACED = re.compile(r" (?:for|on|at|in|to|onto|instead|being|as|with)\b")
 _ABOUT_SCORES = re.compile(r"about (?:the |your |any )?(?:information|scores?|values?|numbers|data)\b")
 _OF_WHOM = re.compile(r"^[^,]* (?:about|of|on) R\w+$")
@@ -100,7 +103,9 @@ def settle(kind: str, text: str, before: str, previous: str, names: Names) -> tu
     if reviewer and paper:
         return "pair", _pairs(kept, f"{_read(previous, names)} {before}")
     if kind == "state" or _BARE.search(kept):  # "unknown for SWAG?": the rest was named just before
-        return _completed(text, before if _NAME.search(before) else _read(previous, names))
+        label, pairs = _completed(text, before if _NAME.search(before) else _read(previous, names))
+        # "is it dark green?" is about one cell, even where it was named too long ago to tell which
+        return ("pair" if _ONE_CELL.search(text) else label), pairs
     if not paper and _THERE.search(kept):
         if reviewer and not PAPER.search(before):
             return _completed(kept, f"{_read(previous, names)} {before}")

@@ -191,6 +191,9 @@ def test_names_that_share_their_words() -> None:
 def test_the_message_before_gives_pronouns_their_meaning() -> None:
     assert classify("Is he good there?", "I am not sure about Ethan on SWAG.") == {"pair"}
     assert classify("unknown for swag?", "Morgan is okay at Quac") == {"pair"}
+    # about one cell, even where the names are too far back to tell which
+    assert classify("Is it dark green or a really high score?", "He is my best, too") == {"pair"}
+    assert classify("what shade of green?", "BLEU") == {"pair"}
     assert classify("Good! You?", "Hey, how's it going?") == {"process"}
 
 
