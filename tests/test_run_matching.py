@@ -17,6 +17,7 @@ import yaml
 from slim_rl.backends.slime_flags import complaints
 from slim_rl.backends.slime_model import parse_flags
 from slim_rl.config import Config, Section, load_config
+from slim_rl.games import read_rows
 from tests.fakes.cluster import MODELS, Cluster, known_flags, write_model
 
 REPOSITORY = Path(__file__).parents[1]
@@ -240,6 +241,22 @@ def test_launch_makes_what_is_missing_and_cleans_up(cluster: Cluster, model: Pat
     assert any(call.startswith("start --head") for call in cluster.calls)
     assert cluster.calls[-1] == "head stopped"
     assert not any(call.startswith(("job stop", "stop")) for call in cluster.calls), "it ended by itself"
+
+
+def test_launch_of_a_game_of_ones_own(cluster: Cluster, model: Path, tmp_path: Path) -> None:
+    games, held_out = tmp_path / "train.jsonl", tmp_path / "eval.jsonl"
+    done = launch(
+        cluster, MODEL=model, CONFIG=REPOSITORY / "examples" / "secret_number.yaml", DATA=games, EVAL_DATA=held_out
+    )
+    assert done.returncode == 0, done.stderr
+    flags = flags_of(cluster.trained["words"])
+    assert flags["--prompt-data"] == [str(games)]
+    assert flags["--n-samples-per-prompt"] == ["8"]
+    assert load_config(flags["--custom-config-path"][0]).environment == "examples.secret_number.SecretNumber"
+    rows = list(read_rows(games))
+    assert len(rows) == 400
+    assert set(rows[0].game_state) == {"share"}
+    assert len(list(read_rows(held_out))) == 64
 
 
 def test_second_start_goes_on(cluster: Cluster, model: Path, small: Path) -> None:

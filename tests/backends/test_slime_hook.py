@@ -10,6 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
+from examples.secret_number import SecretNumber, reward
+from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.errors import ConfigError, DataError
 from tests.backends import slime_table as table
@@ -444,3 +446,27 @@ def test_failed_selfplay_is_a_list_too(tokenizer_dir, tmp_path) -> None:
     for sample in (first, second):
         assert (sample.status, sample.reward, sample.remove_sample) == (Status.FAILED, 0.0, True)
         check_invariant(sample)
+
+
+def test_a_game_of_ones_own_for_one_player(tokenizer, tokenizer_dir, tmp_path) -> None:
+    """The environment answers the policy itself: no partner is asked, and what it says is not learned."""
+    config = {
+        "environment": "examples.secret_number.SecretNumber",
+        "environment_args": {"high": 8, "max_turns": 3},
+        "limits": {"turn_tokens": 8, "truncated_turn": "continue"},
+    }
+    env = SecretNumber(high=8, max_turns=3)
+    game = {"share": 0.55}  # of 8: the secret is 5
+    env.reset(game)
+    metadata = {"game_state": game, "game_id": "g", "seat": 0}
+    sample = Sample(group_index=0, index=0, prompt=env.prompt(0), metadata=metadata, session_id="s")
+    chat = Chat(tokenizer)
+    with SGLangServer(lambda ids, rng: chat.said_ids(["2", "7", "5"][(ids.count(chat.end_id) - 2) // 2])) as server:
+        args = make_args(tokenizer_dir, server.port, tmp_path, config)
+        [sample] = run(args, play_group(args, [sample]))
+    check_invariant(sample)
+    assert sample.status == Status.COMPLETED
+    dialogue = record(sample)
+    assert dialogue.stop_reason is StopReason.FINISHED
+    assert [turn.text for turn in dialogue.turns if turn.role == "policy"] == ["2", "7", "5"]
+    assert sample.reward == dialogue.reward == reward([2, 7, 5], 5, 3)
