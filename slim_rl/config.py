@@ -175,7 +175,7 @@ class TrainConfig(Section):
     micro_batch: int = Field(128, ge=1, description="dialogues a forward and backward pass")
     scale_rewards: bool = Field(True, description="divide a group's advantages by its standard deviation")
     reward: Literal["game", "shuffled"] = Field(
-        "game", description="shuffled: rewards permuted within a group (control)"
+        "game", description="shuffled: rewards above 0 permuted within a group (control)"
     )
     frozen: bool = Field(False, description="play and log without any update (control)")
     lora: LoraSection | None = None

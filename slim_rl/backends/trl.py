@@ -119,7 +119,7 @@ def loss_mask(dialogue: Dialogue) -> list[int]:
 
 
 class GameReward:
-    """TRL's reward function: hands over the game's reward, or for the control arm permutes it within its group."""
+    """TRL's reward function: hands over the game's reward, or for the control arm `shuffled` ones."""
 
     __name__ = "game"
 
@@ -137,12 +137,17 @@ class GameReward:
 
 
 def shuffled(rewards: Sequence[float | None], groups: Sequence[str], seed: int) -> list[float | None]:
-    """Rewards permuted among the rows of the same group; a failed row stays failed."""
+    """Rewards above 0 permuted among the rows of the same group that have one; failed rows, and those without any, stay so.
+
+    A game that came to nothing keeps its 0, so that the arm still learns to play by the rules: were errors to go unpunished, the
+    policy would fall apart within a few steps, and there would be nothing to compare. What is taken away is that a better plan
+    pays more.
+    """
     generator = torch.Generator().manual_seed(seed)
     result = list(rewards)
     rows: dict[str, list[int]] = {}
     for index, (group, reward) in enumerate(zip(groups, rewards, strict=True)):
-        if reward is not None:
+        if reward:
             rows.setdefault(group, []).append(index)
     for indices in rows.values():
         order = torch.randperm(len(indices), generator=generator).tolist()

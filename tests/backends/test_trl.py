@@ -192,11 +192,12 @@ def test_a_failed_dialogue_teaches_nothing() -> None:
 
 
 def test_shuffling_keeps_each_groups_rewards_and_leaves_failures_alone() -> None:
-    rewards = [0.1, 0.2, None, 0.4, 0.5, 0.6, 0.7, 0.8]
+    rewards = [0.1, 0.2, None, 0.4, 0.0, 0.6, 0.7, 0.8]
     groups = ["a"] * 4 + ["b"] * 4
     for seed in range(20):
         result = shuffled(rewards, groups, seed)
         assert result[2] is None
+        assert result[4] == 0.0, "a game that came to nothing"
         assert sorted(r for r in result[:4] if r is not None) == [0.1, 0.2, 0.4]
         assert sorted(result[4:]) == rewards[4:]
     assert any(shuffled(rewards, groups, seed) != rewards for seed in range(5))
