@@ -28,7 +28,7 @@ from slim_rl.policies.interventions import AskFirst, NeverAsk
 from slim_rl.questions.log import DialogueLog, read_log
 from slim_rl.seeds import seed_of
 
-SALT = "eval"  # in place of the run's own name in the seeds: every evaluation of a seed is dealt the same
+PREFIX = "eval"  # of ids and seeds, whatever the run and its step: every evaluation of a seed is dealt the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +65,7 @@ def play_held_out(
     Raises:
         SlimError: the partner takes no more games (its endpoint is down, or its budget spent); what was played is logged.
     """
-    prefix = f"{config.name}/eval-{step}"
-    jobs = [games.job(name, prefix, 0, salt=SALT) for name in itertools.islice(games.rows, num_games)]
+    jobs = [games.job(name, PREFIX, 0) for name in itertools.islice(games.rows, num_games)]
     done = {d.id: d for d in read_log(log) if not d.failed} if log.exists() else {}
     selfplay = config.partner.kind == "self"
     with DialogueLog(log, tokens=config.log.tokens) as writer:
@@ -119,7 +118,7 @@ def _play_cell(config: Config, cell: Cell, log: Path, num_games: int) -> list[Di
         }
     )
     policy, chat = load_policy(config.policy)
-    policy.reseed(seed_of(config.seed, SALT))
+    policy.reseed(seed_of(config.seed, PREFIX))
     games = GameSource(config, "eval")
     partner = None if cell.partner == "self" or games.environment().seats == 1 else make_partner(config.partner)
     return play_held_out(

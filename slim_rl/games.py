@@ -162,12 +162,11 @@ class GameSource:
         random.Random(seed).shuffle(names)
         return [f"{name}/{seat}" for name in names for seat in (0, 1)] if both_seats else names
 
-    def job(self, name: str, prefix: str, repeat: int, salt: str | None = None) -> Job:
+    def job(self, name: str, prefix: str, repeat: int) -> Job:
         """The dialogue numbered `repeat` of the row `name`.
 
         Args:
             prefix: goes before its id, and into its seed.
-            salt: goes into the seed instead of the prefix.
 
         Under self-play the jobs of a game's two seats share id and seed: they are one dialogue.
         """
@@ -179,6 +178,6 @@ class GameSource:
             game_id=game_id,
             game_state=row.game_state,
             seat=int(seat),
-            seed=seed_of(self.config.seed, prefix if salt is None else salt, which, repeat),
+            seed=seed_of(self.config.seed, prefix, which, repeat),
             group=f"{prefix}/{which}",
         )

@@ -10,6 +10,7 @@ group's baseline, and an all-zero mask.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections import Counter
 from collections.abc import Sequence
@@ -81,7 +82,7 @@ class Rollouts:
         seen: Counter[str] = Counter()
         jobs: list[Job] = []
         for name in prompts:
-            jobs.append(self.games.job(name, f"{self.config.name}/{step}", seen[name], salt=str(step)))
+            jobs.append(self.games.job(name, str(step), seen[name]))
             seen[name] += 1
         selfplay = self.config.partner.kind == "self"
         # Under self-play the rows of a game's two seats come together; one game fills both.
@@ -237,6 +238,8 @@ def make_trainer(config: Config, model: Any, tokenizer: Any, rollouts: Rollouts,
     trainer.remove_callback(PrinterCallback)  # it prints the whole dictionary; ours prints a line
     trainer.add_callback(StepLine(run_dir, rollouts.policy))
     trainer.add_callback(MarkWhole())
+    # TRL prints a whole dialogue for each one without a reward; ours are counted in the step's line and told in the log.
+    logging.getLogger(GRPOTrainer.__module__).addFilter(lambda record: "returned None" not in record.getMessage())
     return trainer
 
 

@@ -49,8 +49,9 @@ class NeverAsk:
 
     async def sample(self, input_ids: list[int], max_tokens: int, key: str) -> Sampled:
         """See `policies.base.Policy`."""
-        for _ in range(self.tries):
-            sampled = await self.policy.sample(input_ids, max_tokens, key)
+        for redraw in range(self.tries):
+            # a key of its own: the same key would draw the same turn
+            sampled = await self.policy.sample(input_ids, max_tokens, f"{key}/again-{redraw}" if redraw else key)
             text, _thought = self.chat.decode(sampled.ids)
             if not classify(text) & INFORMATION_SEEKING:
                 return sampled

@@ -1,7 +1,8 @@
 """The in-process policy: a transformers model that samples for all waiting dialogues at once (a wave).
 
-Invariant: the logprob of a token is the one under the distribution it was drawn from (temperature and top-p applied), and a
-wave's result does not depend on the order in which its dialogues came.
+Invariant: the logprob of a token is the one under the distribution it was drawn from (temperature and top-p applied), and a turn
+is drawn from the seed, the dialogue's key and the turn's place in it alone: not from the order in which dialogues came, nor, but
+for rounding, from who else was in the wave. So a recorded partner meets the same words again.
 
 A dialogue that reaches its turn waits; once no other dialogue can get further without the model, all that wait are sampled in
 one batch. With instant partners that is every live dialogue; with a slow partner, those that are ready.
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,9 +31,11 @@ from transformers import (
 
 from slim_rl.config import PolicyConfig
 from slim_rl.dialogue.chat import Chat
+from slim_rl.dialogue.record import StopReason
 from slim_rl.errors import ConfigError
 from slim_rl.policies import check_model_name
 from slim_rl.policies.base import PolicyFailure, Sampled
+from slim_rl.seeds import seed_of
 
 
 @dataclass(slots=True)
@@ -50,7 +54,7 @@ class TransformersPolicy:
         stop_ids: tokens that end a turn (`Chat.stop_ids`).
         pad_id: any id; padding is masked.
         max_batch: dialogues sampled in one forward pass; a larger wave is done in parts.
-        max_context: positions the model has; a longer input fails its dialogue, not the wave.
+        max_context: positions the model has; a longer input ends its dialogue, not the wave.
     """
 
     def __init__(
@@ -72,6 +76,7 @@ class TransformersPolicy:
         self.name = name or model.config.name_or_path
         self.max_context = int(model.config.max_position_embeddings)
         self.tokens_sampled = 0
+        self._seed = 0
         self._waiting: list[_Request] = []
         self._flush: asyncio.Task[None] | None = None
 
@@ -80,14 +85,17 @@ class TransformersPolicy:
         return {"engine": "transformers", "model": self.name, "temperature": self.temperature, "top_p": self.top_p}
 
     def reseed(self, seed: int) -> None:
-        """Makes the waves that follow depend on `seed` alone."""
-        torch.manual_seed(seed)
+        """Turns that follow are drawn with `seed`."""
+        self._seed = seed
 
     async def sample(self, input_ids: list[int], max_tokens: int, key: str) -> Sampled:
         """See `policies.base.Policy`. Raises PolicyFailure if the input leaves no room in the model's context."""
         room = self.max_context - len(input_ids)
         if room <= 0:
-            raise PolicyFailure(f"the input has {len(input_ids)} tokens but the model has {self.max_context} positions")
+            raise PolicyFailure(
+                f"the input has {len(input_ids)} tokens but the model has {self.max_context} positions",
+                StopReason.CONTEXT_LENGTH,
+            )
         future: asyncio.Future[Sampled] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Request(key, list(input_ids), min(max_tokens, room), future))
         if self._flush is None or self._flush.done():
@@ -133,7 +141,7 @@ class TransformersPolicy:
         for row, request in enumerate(batch):
             ids[row, longest - len(request.input_ids) :] = torch.tensor(request.input_ids)
             mask[row, longest - len(request.input_ids) :] = 1
-        recorder = _LogprobRecorder()
+        draw = _Draw([seed_of(self._seed, request.key, len(request.input_ids)) for request in batch])
         processors: list[LogitsProcessor] = []
         if self.temperature != 1.0:
             processors.append(TemperatureLogitsWarper(self.temperature))
@@ -145,21 +153,17 @@ class TransformersPolicy:
             output = self.model.generate(
                 input_ids=ids.to(device),
                 attention_mask=mask.to(device),
-                logits_processor=LogitsProcessorList([*processors, recorder]),
+                logits_processor=LogitsProcessorList([*processors, draw]),
                 max_new_tokens=budget,
                 eos_token_id=self.stop_ids,
                 pad_token_id=self.pad_id,
-                do_sample=True,
-                # The distribution is shaped by our own processors, before the recorder sees it.
-                temperature=1.0,
-                top_p=1.0,
-                top_k=0,
+                do_sample=False,  # `draw` has drawn: it leaves one token to choose
                 use_cache=True,
             )
         finally:
             self.model.train(was_training)
         sampled = output[:, longest:].cpu()
-        logprobs = recorder.logprobs(output).cpu()
+        logprobs = draw.logprobs().cpu()
         return [self._cut(sampled[row], logprobs[row], request) for row, request in enumerate(batch)]
 
     def _cut(self, ids: torch.Tensor, logprobs: torch.Tensor, request: _Request) -> Sampled:
@@ -172,28 +176,26 @@ class TransformersPolicy:
         return Sampled(row[:length], logprobs[:length].tolist(), "stop" if stopped else "length")
 
 
-class _LogprobRecorder(LogitsProcessor):
-    """Keeps the logprob of each drawn token, holding one step's scores at a time instead of all of them."""
+class _Draw(LogitsProcessor):
+    """Draws each row's next token by a random stream of its own, and keeps the token's logprob."""
 
-    def __init__(self) -> None:
-        self._scores: torch.Tensor | None = None
-        self._kept: list[torch.Tensor] = []
+    def __init__(self, seeds: list[int]) -> None:
+        self._streams = [random.Random(seed) for seed in seeds]
+        self._logprobs: list[torch.Tensor] = []
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        self._keep(input_ids)
-        self._scores = scores
-        return scores
+        logprobs = scores.float().log_softmax(-1)
+        cumulated = logprobs.exp().cumsum(-1)
+        shares = torch.tensor([[stream.random()] for stream in self._streams], device=scores.device)
+        # Of the sum as it was computed: it may fall short of 1, and a token of no probability must not be drawn.
+        drawn = torch.searchsorted(cumulated, shares * cumulated[:, -1:], right=True)
+        drawn = torch.minimum(drawn, cumulated.argmax(-1, keepdim=True))
+        self._logprobs.append(logprobs.gather(1, drawn).squeeze(1))
+        return torch.full_like(scores, -torch.inf).scatter(1, drawn, 0.0)
 
-    def _keep(self, input_ids: torch.Tensor) -> None:
-        if self._scores is not None:
-            drawn = input_ids[:, -1:]
-            scores = self._scores.float()
-            self._kept.append((scores.gather(1, drawn) - scores.logsumexp(1, keepdim=True)).squeeze(1))
-
-    def logprobs(self, output: torch.Tensor) -> torch.Tensor:
+    def logprobs(self) -> torch.Tensor:
         """Shape (batch, sampled steps)."""
-        self._keep(output)
-        return torch.stack(self._kept, dim=1)
+        return torch.stack(self._logprobs, dim=1)
 
 
 def load_model(config: PolicyConfig) -> tuple[PreTrainedModel, Any]:

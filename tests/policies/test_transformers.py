@@ -9,7 +9,8 @@ import pytest
 torch = pytest.importorskip("torch")
 from transformers import Qwen3Config, Qwen3ForCausalLM  # noqa: E402
 
-from slim_rl.policies.base import PolicyFailure  # noqa: E402
+from slim_rl.dialogue.record import StopReason  # noqa: E402
+from slim_rl.policies.base import PolicyFailure, Sampled  # noqa: E402
 from slim_rl.policies.transformers import TransformersPolicy  # noqa: E402
 
 STOP = 3
@@ -102,17 +103,45 @@ def test_a_wave_does_not_depend_on_the_order_of_its_dialogues(model) -> None:
         async def one(i: int) -> None:
             results[i] = (await policy.sample([i + 4, 7], 8, f"{i:02}")).ids
 
-        torch.manual_seed(1)
         await asyncio.gather(*(one(i) for i in order))
         return results
 
     assert asyncio.run(run([0, 1, 2, 3])) == asyncio.run(run([3, 1, 0, 2]))
 
 
+def test_a_turn_does_not_depend_on_its_company(model) -> None:
+    policy = TransformersPolicy(model, [STOP])
+
+    async def run(count: int) -> list[Sampled]:
+        return await asyncio.gather(*(policy.sample([i + 4, 7] + [9] * i, 8, f"{i:02}") for i in range(count)))
+
+    alone, company = asyncio.run(run(1)), asyncio.run(run(12))
+    assert alone[0].ids == company[0].ids
+    assert alone[0].logprobs == pytest.approx(company[0].logprobs, abs=1e-5)
+    policy.reseed(1)
+    assert [turn.ids for turn in asyncio.run(run(12))] != [turn.ids for turn in company]
+
+
+def test_tokens_are_drawn_as_often_as_they_are_likely(model) -> None:
+    policy = TransformersPolicy(model, [STOP], temperature=1.3, top_p=0.9)
+    drawn = [sampled.ids[0] for sampled in sample_all(policy, [[5, 6, 7]] * 4000, [1] * 4000)]
+    with torch.no_grad():
+        probabilities = (model(torch.tensor([[5, 6, 7]])).logits[0, -1] / 1.3).softmax(-1)
+    ordered, order = probabilities.sort(descending=True)
+    kept = order[ordered.cumsum(-1) - ordered < 0.9]
+    expected = probabilities[kept] / probabilities[kept].sum()
+    counts = torch.tensor([drawn.count(token) for token in kept.tolist()])
+    assert counts.sum() == 4000
+    assert ((counts - 4000 * expected) ** 2 / (4000 * expected)).sum() < 2 * len(
+        kept
+    ) + 30  # chi-squared, its mean the degrees
+
+
 def test_an_input_beyond_the_context_fails_its_own_dialogue_alone(model) -> None:
     policy = TransformersPolicy(model, [STOP])
     good, bad = sample_all(policy, [[5, 6], [5] * 128])
     assert good.ids and isinstance(bad, PolicyFailure) and "128" in str(bad)
+    assert bad.reason is StopReason.CONTEXT_LENGTH
 
 
 def test_a_model_that_fails_fails_its_dialogues_and_not_the_loop(model) -> None:
