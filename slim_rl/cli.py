@@ -198,6 +198,9 @@ def warmstart(
     typer.echo(f"wrote {run(load_config(config, overrides or ()), output, workers)}")
 
 
+_LOCAL = ("torch", "transformers", "trl", "datasets", "peft", "accelerate", "tokenizers")  # of the extra [local]
+
+
 def main() -> None:
     """Entry point. A `SlimError` is one sentence on stderr and exit code 1; anything else is a bug and shows its traceback."""
     from slim_rl.errors import SlimError
@@ -206,6 +209,13 @@ def main() -> None:
         app()
     except SlimError as error:
         print(f"slim-rl: {error}", file=sys.stderr)
+        raise SystemExit(1) from None
+    except ModuleNotFoundError as error:
+        if error.name not in _LOCAL:
+            raise
+        print(
+            f"slim-rl: this needs {error.name}, which is not installed: pip install 'slim-rl[local]'", file=sys.stderr
+        )
         raise SystemExit(1) from None
 
 
