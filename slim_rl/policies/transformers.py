@@ -22,6 +22,7 @@ import torch
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
+    GenerationConfig,
     LogitsProcessor,
     LogitsProcessorList,
     PreTrainedModel,
@@ -147,8 +148,10 @@ class TransformersPolicy:
             processors.append(TemperatureLogitsWarper(self.temperature))
         if self.top_p != 1.0:
             processors.append(TopPLogitsWarper(self.top_p))
-        was_training = self.model.training
+        was_training, defaults = self.model.training, self.model.generation_config
         self.model.eval()
+        # A checkpoint may bring sampling habits of its own (Qwen2.5 a repetition penalty), which training knows nothing of.
+        self.model.generation_config = GenerationConfig()
         try:
             output = self.model.generate(
                 input_ids=ids.to(device),
@@ -162,6 +165,7 @@ class TransformersPolicy:
             )
         finally:
             self.model.train(was_training)
+            self.model.generation_config = defaults
         sampled = output[:, longest:].cpu()
         logprobs = draw.logprobs().cpu()
         return [self._cut(sampled[row], logprobs[row], request) for row, request in enumerate(batch)]
