@@ -39,11 +39,11 @@ format: $(VENV)/dev
 bench: $(VENV)/dev
 	for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
-## the experiment of analysis/results: four arms, three seeds, and what became of each policy with the shy partner; an hour on two cores
+## the experiment of analysis/results: four arms, three seeds, and what became of each policy with the shy partner; half an hour on two cores
 ARMS := runs/arms/matching_local
 results: $(VENV)/local
 	$(BIN)/slim-rl arms configs/matching_local.yaml --arm shuffled_reward --arm shy --arm forthcoming --arm mute \
-	    --seeds 0,1,2 --jobs 2 --set train.steps=70 --set output_dir=runs/arms --set log.dir=logs/arms
+	    --seeds 0,1,2 --jobs 2 --set train.steps=50 --set output_dir=runs/arms --set log.dir=logs/arms
 	$(BIN)/slim-rl evaluate configs/matching_local.yaml --partner shy --mode free --mode forbidden --mode forced:2 --games 400 \
 	    --checkpoint data/warmstart $(foreach seed,0 1 2,--checkpoint $(ARMS)-shy-s$(seed)/model) --output logs/cross/shy
 	$(BIN)/slim-rl evaluate configs/matching_local.yaml --partner shy --mode free --games 400 --output logs/cross/others \
