@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from slim_rl.config import Config, load_config
 from slim_rl.dialogue.batch import Job, play_jobs
@@ -159,38 +158,6 @@ def _ask_first(policy: Policy, chat: Chat, number: int, job: Job) -> Policy:
     return AskFirst(policy, chat, questions)
 
 
-def reference_rewards(states: Sequence[GameState], seat: int = 0, seed: int = 0) -> dict[str, list[float]]:
-    """What plans score without a word said: a random one, the best that `seat` knows alone, the best there is."""
-    from slim_rl.game.instance import UNSEEN_VALUE
-    from slim_rl.game.optimum import best_assignment
-
-    rng = random.Random(seed)
-    rewards: dict[str, list[float]] = {"random plan": [], "solo plan": [], "pooled optimum": []}
-    for state in states:
-        values = [
-            [value if seen else UNSEEN_VALUE for value, seen in zip(row, mask, strict=True)]
-            for row, mask in zip(state.table, state.mask(seat), strict=True)
-        ]
-        plans = {
-            "random plan": rng.sample(range(state.n), state.n),
-            "solo plan": best_assignment(values)[0],
-            "pooled optimum": state.best(),
-        }
-        for name, plan in plans.items():
-            rewards[name].append(state.score(plan) / state.best_assignment_reward)
-    return rewards
-
-
-def human_rewards(path: Path) -> list[float]:
-    """Normalised rewards of DialOp's recorded human games (its optimization.jsonl)."""
-    import orjson
-
-    from slim_rl.game import replay
-
-    games: list[dict[str, Any]] = [orjson.loads(line) for line in path.read_bytes().splitlines() if line.strip()]
-    return [replay(game).reward for game in games]
-
-
 def evaluate_command(
     path: Path,
     overrides: Sequence[str],
@@ -206,8 +173,8 @@ def evaluate_command(
     """`slim-rl evaluate`: plays the cells and prints their table and the reference lines; the table is written too."""
     from rich.console import Console
 
-    from slim_rl.analysis.statistics import clustered_mean
-    from slim_rl.tables import cells_table, shown
+    from slim_rl.analysis.references import humans, plans
+    from slim_rl.tables import cells_table
 
     config = load_config(path, overrides)
     cells = [
@@ -230,12 +197,14 @@ def evaluate_command(
         return
     played = evaluate(config, cells, output, num_games)
     rows = list(GameSource(config, "eval").rows.values())[:num_games]
-    states = [GameState.from_dict(row.game_state) for row in rows if "table" in row.game_state]
+    games = [(GameState.from_dict(row.game_state), row.seat) for row in rows if "table" in row.game_state]
+    lines = plans(games) | (humans(human, games) if human is not None else {})
     with (output / "table.txt").open("w", encoding="utf-8") as file:
         for target in (console, Console(file=file, width=200)):
             target.print(cells_table(played, f"{num_games} held-out games"))
-            lines = dict(reference_rewards(states, config.data.seat if config.data.seat != "both" else 0))
-            if human is not None:
-                lines["people (DialOp's recorded games)"] = human_rewards(human)
-            for name, rewards in lines.items():
-                target.print(f"{name}: reward {shown(clustered_mean(rewards, range(len(rewards))))}", markup=False)
+            for line in lines.values():
+                reward = line["reward"]
+                target.print(
+                    f"{line['about']}: reward {reward['value']:.3f} [{reward['low']:.3f}, {reward['high']:.3f}]",
+                    markup=False,
+                )

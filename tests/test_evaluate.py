@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from slim_rl.analysis.references import plans
 from slim_rl.config import parse_config
 from slim_rl.dialogue.chat import Chat
 from slim_rl.errors import ConfigError
-from slim_rl.evaluate import Cell, human_rewards, intervention, play_held_out, reference_rewards
+from slim_rl.evaluate import Cell, intervention, play_held_out
 from slim_rl.game.generate import generate_games
 from slim_rl.game.instance import GameState
 from slim_rl.games import GameSource
@@ -106,15 +107,9 @@ def test_cells_are_named_after_what_they_are() -> None:
 
 
 def test_reference_plans_are_ordered_as_they_must_be() -> None:
-    games = list(generate_games(40, parse_config({"game": {"n": 4}}).game, seed=1))
-    rewards = reference_rewards(games)
-    mean = {name: sum(values) / len(values) for name, values in rewards.items()}
-    assert mean["random plan"] < mean["solo plan"] < mean["pooled optimum"] == 1.0
-
-
-def test_people_score_what_dialop_recorded(dialop_human) -> None:
-    rewards = human_rewards(dialop_human / "optimization.jsonl")
-    assert len(rewards) == 134 and sum(rewards) / 134 == pytest.approx(0.921, abs=5e-4)
+    games = [(game, 0) for game in generate_games(40, parse_config({"game": {"n": 4}}).game, seed=1)]
+    mean = {name: line["reward"]["value"] for name, line in plans(games).items()}
+    assert mean["random"] < mean["solo"] < mean["pooled_optimal"] == 1.0
 
 
 def test_tables_hold_every_cell_and_measure(config, chat, tmp_path) -> None:
