@@ -214,7 +214,8 @@ def main() -> None:
         if error.name not in _LOCAL:
             raise
         print(
-            f"slim-rl: this needs {error.name}, which is not installed: pip install 'slim-rl[local]'", file=sys.stderr
+            f"slim-rl: this needs {error.name}, which is not installed: in slim_rl's checkout, pip install -e '.[local]'",
+            file=sys.stderr,
         )
         raise SystemExit(1) from None
 
