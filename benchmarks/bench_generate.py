@@ -15,7 +15,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from slim_rl.config import GameConfig
-from slim_rl.game import generate_games
+from slim_rl.games.matching import generate_games
 
 ROUND = 2.0  # seconds
 

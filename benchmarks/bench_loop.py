@@ -12,12 +12,12 @@ from typing import Any
 
 from slim_rl.config import GameConfig, Limits
 from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.play import play_dialogue
+from slim_rl.dialogue.loop import play_dialogue
+from slim_rl.dialogue.partner import Reply
+from slim_rl.dialogue.policy import Sampled
 from slim_rl.environment import View
-from slim_rl.game.env import MatchingEnv
-from slim_rl.game.generate import generate_games
-from slim_rl.partners.base import Reply
-from slim_rl.policies.base import Sampled
+from slim_rl.games.matching.env import MatchingEnv
+from slim_rl.games.matching.generate import generate_games
 from slim_rl.warmstart.tokenizer import train_tokenizer
 
 SAID, HEARD = "[message] What is Ava Li on BLEU?", "[message] Ava Li on BLEU: 62."

@@ -15,13 +15,13 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from slim_rl.config import GameConfig
+from slim_rl.dialogue.measures import measures
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
-from slim_rl.game.generate import generate_games
-from slim_rl.game.instance import GameState
-from slim_rl.questions import annotate
-from slim_rl.questions.classify import questions
-from slim_rl.questions.measures import measures
-from slim_rl.questions.value import Asker, frontier
+from slim_rl.games.matching.generate import generate_games
+from slim_rl.games.matching.instance import GameState
+from slim_rl.games.matching.questions import annotate
+from slim_rl.games.matching.questions.classify import questions
+from slim_rl.games.matching.questions.value import Asker, frontier
 
 SAYINGS = (
     "[message] What is {r} on {p}?",

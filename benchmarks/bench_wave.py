@@ -15,8 +15,8 @@ import torch
 from slim_rl.config import Config, GameConfig, Limits, PartnerConfig, PolicyConfig
 from slim_rl.dialogue.batch import Job, play_jobs
 from slim_rl.dialogue.chat import Chat
-from slim_rl.game.generate import generate_games
-from slim_rl.games import make_environment
+from slim_rl.dialogue.rows import make_environment
+from slim_rl.games.matching.generate import generate_games
 from slim_rl.partners import make_partner
 from slim_rl.policies.transformers import TransformersPolicy, load_model
 

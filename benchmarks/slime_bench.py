@@ -23,10 +23,10 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 from slim_rl.backends.slime import setup as hook_setup
 from slim_rl.config import GameConfig
+from slim_rl.dialogue.partner import Reply
 from slim_rl.environment import View
-from slim_rl.game.env import MatchingEnv
-from slim_rl.game.generate import generate_games
-from slim_rl.partners.base import Reply
+from slim_rl.games.matching.env import MatchingEnv
+from slim_rl.games.matching.generate import generate_games
 from slim_rl.warmstart.tokenizer import train_tokenizer
 from tests.backends import slime_table
 from tests.backends.slime_table import Sample, Talker, make_args

@@ -30,14 +30,14 @@ import psutil  # noqa: E402
 
 from slim_rl.config import GameConfig, Limits, OpenAIConfig, PartnerConfig  # noqa: E402
 from slim_rl.dialogue.chat import Chat  # noqa: E402
-from slim_rl.dialogue.play import play_dialogue  # noqa: E402
-from slim_rl.game.actions import format_proposal  # noqa: E402
-from slim_rl.game.env import MatchingEnv  # noqa: E402
-from slim_rl.game.generate import generate_games  # noqa: E402
-from slim_rl.game.instance import GameState  # noqa: E402
+from slim_rl.dialogue.log import DialogueLog, read_log  # noqa: E402
+from slim_rl.dialogue.loop import play_dialogue  # noqa: E402
+from slim_rl.dialogue.policy import Sampled  # noqa: E402
+from slim_rl.games.matching.actions import format_proposal  # noqa: E402
+from slim_rl.games.matching.env import MatchingEnv  # noqa: E402
+from slim_rl.games.matching.generate import generate_games  # noqa: E402
+from slim_rl.games.matching.instance import GameState  # noqa: E402
 from slim_rl.partners.openai_chat import OpenAIPartner  # noqa: E402
-from slim_rl.policies.base import Sampled  # noqa: E402
-from slim_rl.questions.log import DialogueLog, read_log  # noqa: E402
 from slim_rl.warmstart.tokenizer import train_tokenizer  # noqa: E402
 
 GROUP = 8  # dialogues of one game

@@ -12,9 +12,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from slim_rl.backends.local import Result, train
+from slim_rl.backends.trl.run import Result, train
 from slim_rl.config import Config, load_config
-from slim_rl.games import make_environment
+from slim_rl.dialogue.rows import make_environment
 
 
 def make_model(config: Config) -> None:

@@ -12,7 +12,7 @@ import argparse
 import sys
 
 from slim_rl.errors import SlimError
-from slim_rl.game.command import generate_command
+from slim_rl.games.matching.dealing import generate_command
 
 
 def main() -> int:

@@ -149,7 +149,7 @@ LAUNCH=(--config "$CONFIG" --model "$MODEL" --slime-dir "$SLIME_DIR" --gpus "$AC
 for override in "${OVERRIDES[@]}"; do LAUNCH+=(--set "$override"); done
 
 # MODEL_* describe the checkpoint, RUN_* the experiment
-settings=$("$PYTHON" -m slim_rl.backends.slime_launch settings "${LAUNCH[@]}") || exit 1
+settings=$("$PYTHON" -m slim_rl.backends.slime.launch settings "${LAUNCH[@]}") || exit 1
 eval "$settings"
 TP=$MODEL_TP
 ENGINE_GPUS=${ENGINE_GPUS:-$MODEL_ENGINE_GPUS}
@@ -310,7 +310,7 @@ if ((DRY_RUN)); then
 fi
 
 # -------------------------------------------------------------------------------------------------------- files
-"$PYTHON" -m slim_rl.backends.slime_launch prepare "${LAUNCH[@]}" || exit 1
+"$PYTHON" -m slim_rl.backends.slime.launch prepare "${LAUNCH[@]}" || exit 1
 
 WITH_MEGATRON="$SLIME_DIR${MEGATRON_DIR:+:$MEGATRON_DIR}:$PYTHONPATH"
 if [[ ! -f $TORCH_DIST/latest_checkpointed_iteration.txt ]]; then
@@ -329,7 +329,7 @@ fi
 
 if ((GPUS_HERE)); then # Megatron's parser asks a GPU for its kind
     say "checking the flags with slime's own parsers"
-    PYTHONPATH=$WITH_MEGATRON "$PYTHON" -m slim_rl.backends.slime_flags "${FLAGS[@]}" >"$RUN_DIR/flags.log" 2>&1 || {
+    PYTHONPATH=$WITH_MEGATRON "$PYTHON" -m slim_rl.backends.slime.flags "${FLAGS[@]}" >"$RUN_DIR/flags.log" 2>&1 || {
         tail -n 15 "$RUN_DIR/flags.log" >&2
         die "slime refuses this command line (all of its answer: $RUN_DIR/flags.log)."
     }
@@ -381,7 +381,7 @@ fi
 RUNTIME=(--slime-dir "$SLIME_DIR" --key "$RUN_KEY")
 [[ $MEGATRON_DIR ]] && RUNTIME+=(--megatron-dir "$MEGATRON_DIR")
 nvidia-smi topo -m 2>/dev/null | grep -q 'NV[0-9]' && RUNTIME+=(--nvlink)
-"$PYTHON" -m slim_rl.backends.slime_launch runtime "$ENVIRONMENT" "${RUNTIME[@]}" || exit 1
+"$PYTHON" -m slim_rl.backends.slime.launch runtime "$ENVIRONMENT" "${RUNTIME[@]}" || exit 1
 
 JOB=$RUN_NAME-$(date +%Y%m%d-%H%M%S)-$$
 say "$RUN_NAME: $RUN_STEPS steps of $RUN_GAMES_PER_STEP games, $RUN_GROUP_SIZE dialogues each; everything is in $RUN_DIR"

@@ -38,7 +38,7 @@ def generate(
     config: Annotated[Optional[Path], typer.Option(help="a config that says all this")] = None,  # noqa: UP045
 ) -> None:
     """Make games: a JSONL (or parquet) file, or the files a config names."""
-    from slim_rl.game.command import generate_command
+    from slim_rl.games.matching.dealing import generate_command
 
     made = generate_command(
         num_games,
@@ -66,7 +66,7 @@ def train(
     extra: Annotated[Optional[list[str]], typer.Argument(help="verl: its own overrides, key=value")] = None,  # noqa: UP045
 ) -> None:
     """Train a policy; resumes by itself from its last checkpoint."""
-    from slim_rl.train import train as run
+    from slim_rl.commands.train import train as run
 
     run(config, overrides or (), backend=backend, fresh=fresh, dry_run=dry_run, extra=extra or ())
 
@@ -81,7 +81,7 @@ def arms(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print the commands, and stop")] = False,
 ) -> None:
     """Run an experiment: every arm with every seed. Complete runs are skipped, interrupted ones resume."""
-    from slim_rl.arms import experiment
+    from slim_rl.commands.arms import experiment
 
     experiment(config, arm or (), seeds, jobs, overrides or (), dry_run=dry_run, say=typer.echo)
 
@@ -101,7 +101,7 @@ def evaluate(
     ] = False,
 ) -> None:
     """Play held-out games for every (checkpoint, partner, mode). Resumable; prints a table with intervals."""
-    from slim_rl.evaluate import evaluate_command
+    from slim_rl.commands.evaluate import evaluate_command
 
     evaluate_command(
         config,
@@ -124,8 +124,8 @@ def play(
     overrides: Overrides = None,
 ) -> None:
     """Play a game against the config's partner, or watch a model play it."""
+    from slim_rl.commands.play import play as run
     from slim_rl.config import load_config
-    from slim_rl.play import play as run
 
     run(load_config(config, overrides or ()), game=game, model=model)
 
@@ -147,7 +147,7 @@ def analyze(
 @app.command()
 def audit(log: Annotated[Path, typer.Argument(help="a dialogue log, or a folder of them")]) -> None:
     """Check a partner against the true tables: false values, leaks, refusals, unfair acceptances."""
-    from slim_rl.audit import audit_log
+    from slim_rl.games.matching.audit import audit_log
 
     typer.echo(audit_log(log).table())
 
@@ -159,7 +159,7 @@ def doctor(
     overrides: Overrides = None,
 ) -> None:
     """Check a machine and a config before an expensive run."""
-    from slim_rl.doctor import exit_code, print_table, run_doctor
+    from slim_rl.commands.doctor import exit_code, print_table, run_doctor
 
     checks = run_doctor(config, backend, overrides=overrides or ())
     print_table(checks)
@@ -178,7 +178,7 @@ def convert(
     min_reward: Annotated[float, typer.Option(help="leave out games that ended below this")] = 0.0,
 ) -> None:
     """Turn recorded human games into chat data, for warm starts by supervision and for evaluation."""
-    from slim_rl.game.convert import convert_command
+    from slim_rl.games.matching.chat_data import convert_command
 
     rows = convert_command(recorded, output, form=form, seat=seat, tokenizer=tokenizer, min_reward=min_reward)
     typer.echo(f"wrote {rows} rows to {output}")

@@ -7,6 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.dialogue.made import make_dialogue
+from tests.paths import HUMAN
+
+__all__ = ["make_dialogue"]  # a fixture for every folder
+
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -16,7 +21,7 @@ os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 @pytest.fixture(scope="session")
 def dialop_human() -> Path:
     """The folder of recorded human games, where it lies beside the project."""
-    folder = Path(__file__).parents[2] / "shared" / "dialop_human"
+    folder = HUMAN
     if not folder.exists():
         pytest.skip("the recorded human games are not beside the project")
     return folder

@@ -17,10 +17,10 @@ import orjson
 import pandas as pd
 
 from slim_rl.analysis.catalog import order_arms
+from slim_rl.dialogue.measures import measures
 from slim_rl.dialogue.record import FORMAT, Dialogue
 from slim_rl.errors import DataError
-from slim_rl.questions.annotate import annotate
-from slim_rl.questions.measures import measures
+from slim_rl.games.matching.questions.annotate import annotate
 
 TRAIN = "train"
 _BATCH = 4096  # rows held as Python objects before they become columns

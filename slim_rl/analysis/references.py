@@ -17,9 +17,9 @@ from numpy.typing import ArrayLike
 from slim_rl.analysis import statistics as st
 from slim_rl.analysis.load import Log, read_dialogue
 from slim_rl.errors import DataError, SlimError
-from slim_rl.game.instance import UNSEEN_VALUE, GameState
-from slim_rl.game.optimum import best_assignment
-from slim_rl.questions.value import frontier
+from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
+from slim_rl.games.matching.optimum import best_assignment
+from slim_rl.games.matching.questions.value import frontier
 
 BOARDS = 1000  # games the plans are made on, at most
 

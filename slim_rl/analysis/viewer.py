@@ -19,7 +19,7 @@ import pandas as pd
 from slim_rl.analysis.load import Log, annotated, read_dialogue
 from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.errors import DataError, SlimError
-from slim_rl.game.instance import GameState
+from slim_rl.games.matching.instance import GameState
 
 STEP_STRATA = 10
 MAX_BYTES = 12_000_000

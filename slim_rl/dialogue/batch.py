@@ -9,11 +9,11 @@ from typing import Any
 
 from slim_rl.config import Limits
 from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.play import play_dialogue, play_selfplay
+from slim_rl.dialogue.loop import play_dialogue, play_selfplay
+from slim_rl.dialogue.partner import Partner
+from slim_rl.dialogue.policy import Policy
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.environment import BaseEnvironment
-from slim_rl.partners.base import Partner
-from slim_rl.policies.base import Policy
 
 
 @dataclass(frozen=True, slots=True)

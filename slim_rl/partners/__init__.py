@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from slim_rl.config import PartnerConfig
+from slim_rl.dialogue.partner import Partner
 from slim_rl.errors import ConfigError
-from slim_rl.partners.base import Partner
 
 
 def make_partner(config: PartnerConfig) -> Partner:
@@ -30,7 +30,7 @@ def make_partner(config: PartnerConfig) -> Partner:
                 "partner.kind is 'replay' but partner.replay is not set: give the path of a dialogue log."
             )
         return ReplayPartner(config.replay)
-    from slim_rl.partners.scripted import ForthcomingPartner, MutePartner, ShyPartner
+    from slim_rl.games.matching.partners.scripted import ForthcomingPartner, MutePartner, ShyPartner
 
     scripted = {"shy": ShyPartner, "forthcoming": ForthcomingPartner, "mute": MutePartner}
     return scripted[config.kind](config.accept_fraction)

@@ -24,9 +24,9 @@ from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from slim_rl.config import OpenAIConfig
+from slim_rl.dialogue.partner import PartnerFailure, Usage
 from slim_rl.dialogue.record import StopReason
 from slim_rl.errors import ConfigError
-from slim_rl.partners.base import PartnerFailure, Usage
 from slim_rl.partners.breaker import Breaker
 from slim_rl.partners.cassette import Cassette, request_key
 from slim_rl.partners.limiter import RateLimit

@@ -20,16 +20,16 @@ from importlib import resources
 from typing import Any
 
 from slim_rl.config import OpenAIConfig, PartnerConfig
+from slim_rl.dialogue.partner import PartnerFailure, Reply, Usage
 from slim_rl.dialogue.record import StopReason
 from slim_rl.environment import View
 from slim_rl.errors import ConfigError
-from slim_rl.game.actions import ActionError, parse_action
-from slim_rl.game.env import MatchingView
-from slim_rl.game.prompt import RESPOND
-from slim_rl.partners.base import PartnerFailure, Reply, Usage
+from slim_rl.games.matching.actions import ActionError, parse_action
+from slim_rl.games.matching.env import MatchingView
+from slim_rl.games.matching.partners.judging import judge
+from slim_rl.games.matching.prompt import RESPOND
+from slim_rl.games.matching.reading.listening import Pair, told_values
 from slim_rl.partners.endpoint import Completion, Endpoint
-from slim_rl.partners.judging import judge
-from slim_rl.partners.listening import Pair, told_values
 from slim_rl.partners.spend import add
 
 Messages = list[dict[str, str]]

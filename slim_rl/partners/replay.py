@@ -12,13 +12,13 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+from slim_rl.dialogue.partner import PartnerFailure, Reply
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.environment import View
 from slim_rl.errors import DataError
-from slim_rl.game.env import MatchingView
-from slim_rl.game.instance import GameState
-from slim_rl.game.roster import Roster
-from slim_rl.partners.base import PartnerFailure, Reply
+from slim_rl.games.matching.env import MatchingView
+from slim_rl.games.matching.instance import GameState
+from slim_rl.games.matching.roster import Roster
 
 Said = list[tuple[int, str]]  # (seat, text): what the partner's seat has seen
 Dealt = tuple[int, Roster, tuple[tuple[int | None, ...], ...]]  # seat, names, displayed table

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from slim_rl.config import OpenAIConfig, Price
+from slim_rl.dialogue.partner import Usage
 from slim_rl.errors import ConfigError
-from slim_rl.partners.base import Usage
 
 # An 8×8 game, in tokens, roughly: a token is taken for a word, a number of three digits or a mark. The system prompt is the same
 # in every game, and long enough for a provider to cache.

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from slim_rl.dialogue.chat import Chat
-from slim_rl.policies.base import Policy, Sampled
-from slim_rl.questions import INFORMATION_SEEKING, classify
+from slim_rl.dialogue.policy import Policy, Sampled
+from slim_rl.games.matching.questions import INFORMATION_SEEKING, classify
 
 
 class AskFirst:

@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 import orjson
 
-from slim_rl.policies.base import PolicyFailure, Sampled
+from slim_rl.dialogue.policy import PolicyFailure, Sampled
 
 Post = Callable[[dict[str, Any]], Awaitable[Any]]  # one try: the body in, the answer's JSON out; raises on any error
 

@@ -32,10 +32,10 @@ from transformers import (
 
 from slim_rl.config import PolicyConfig
 from slim_rl.dialogue.chat import Chat
+from slim_rl.dialogue.policy import PolicyFailure, Sampled
 from slim_rl.dialogue.record import StopReason
 from slim_rl.errors import ConfigError
 from slim_rl.policies import check_model_name
-from slim_rl.policies.base import PolicyFailure, Sampled
 from slim_rl.seeds import seed_of
 
 

@@ -24,16 +24,16 @@ from transformers import DataCollatorForSeq2Seq, Qwen3Config, Qwen3ForCausalLM, 
 
 from slim_rl.config import Config, PartnerConfig
 from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.play import demonstrate
+from slim_rl.dialogue.loop import demonstrate
 from slim_rl.dialogue.record import Dialogue
-from slim_rl.game.generate import VALUES, generate_games, roster_for
-from slim_rl.game.instance import UNSEEN_VALUE, GameState
-from slim_rl.game.optimum import best_assignment
-from slim_rl.games import load_rows, make_environment
+from slim_rl.dialogue.rows import load_rows, make_environment
+from slim_rl.games.matching.asker import Asker
+from slim_rl.games.matching.generate import VALUES, generate_games, roster_for
+from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
+from slim_rl.games.matching.optimum import best_assignment
 from slim_rl.partners import make_partner
 from slim_rl.policies.transformers import load_model, save_model
 from slim_rl.seeds import seed_of
-from slim_rl.warmstart.asker import Asker
 from slim_rl.warmstart.tokenizer import train_tokenizer
 
 

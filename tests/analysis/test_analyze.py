@@ -13,8 +13,8 @@ import synthetic
 from slim_rl.analysis import Summary, analyze
 from slim_rl.analysis.references import humans
 from slim_rl.errors import DataError
+from tests.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "analysis" / "analyze_questions.py"
 HUMAN_GAMES = ROOT.parent / "shared" / "dialop_human" / "optimization.jsonl"
 

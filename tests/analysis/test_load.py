@@ -13,8 +13,8 @@ import pytest
 import synthetic
 
 from slim_rl.analysis.load import load, read_dialogue
+from slim_rl.dialogue.measures import measures
 from slim_rl.errors import DataError
-from slim_rl.questions.measures import measures
 
 
 @pytest.fixture

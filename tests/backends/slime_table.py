@@ -15,9 +15,9 @@ from typing import Any
 
 from slim_rl.config import GameConfig
 from slim_rl.dialogue.chat import Chat
-from slim_rl.game.env import MatchingEnv
-from slim_rl.game.generate import generate_games
-from slim_rl.game.roster import Roster
+from slim_rl.games.matching.env import MatchingEnv
+from slim_rl.games.matching.generate import generate_games
+from slim_rl.games.matching.roster import Roster
 from tests.fakes.sglang_server import SGLangServer
 from tests.fakes.slime_contract import import_slime
 

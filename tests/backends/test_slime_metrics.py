@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from slim_rl.dialogue.log import read_log
 from slim_rl.errors import SlimError
-from slim_rl.questions.log import read_log
 from tests.backends.slime_table import make_args, make_group, run, sampling_params, serve
 
 from slim_rl.backends.slime import metrics  # isort: skip

@@ -14,18 +14,18 @@ pytest.importorskip("trl")
 import torch
 from safetensors.torch import load_file
 
-from slim_rl.backends import local
-from slim_rl.backends.callbacks import last_whole_checkpoint
-from slim_rl.backends.trl import Rollouts, by_length, grpo_arguments, loss_mask, make_trainer, shuffled, trim
+from slim_rl.backends.trl import run as local
+from slim_rl.backends.trl.callbacks import last_whole_checkpoint
+from slim_rl.backends.trl.rollouts import Rollouts, by_length, grpo_arguments, loss_mask, make_trainer, shuffled, trim
 from slim_rl.config import Config, parse_config
 from slim_rl.dialogue.chat import Chat
+from slim_rl.dialogue.log import DialogueLog, read_log
+from slim_rl.dialogue.partner import PartnerFailure, Reply
 from slim_rl.dialogue.record import Dialogue, StopReason
+from slim_rl.dialogue.rows import GameSource
 from slim_rl.errors import ConfigError, SlimError
-from slim_rl.games import GameSource
 from slim_rl.partners import make_partner
-from slim_rl.partners.base import PartnerFailure, Reply
 from slim_rl.policies.transformers import TransformersPolicy, load_model
-from slim_rl.questions.log import DialogueLog, read_log
 from slim_rl.warmstart.train import warmstart
 
 TINY = {

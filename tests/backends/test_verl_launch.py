@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 pytest.importorskip("verl")
-from slim_rl.backends.keys import KEYS
 from slim_rl.backends.verl.compose import compose
 from slim_rl.backends.verl.launch import build_overrides, lookup, main, with_models
 from slim_rl.config import Config, load_config, parse_config
 from slim_rl.errors import ConfigError
+from slim_rl.keys import KEYS
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 SHIPPED = sorted(ROOT.glob("configs/verl_*.yaml")) + sorted(ROOT.glob("examples/*.yaml"))
 
 

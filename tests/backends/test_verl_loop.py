@@ -24,7 +24,7 @@ from verl.utils.dataset.rl_dataset import RLHFDataset, collate_fn
 
 from slim_rl.backends.verl.plugin import grpo_played
 from slim_rl.config import Config
-from slim_rl.questions.log import read_log
+from slim_rl.dialogue.log import read_log
 from tests.backends.verl_table import Server, checkpoint, make_run
 
 PLANS = [
@@ -304,7 +304,7 @@ def test_a_long_dialogue_stays_within_verls_batch(runs: Any, rows: Any, tokenize
 
 
 def test_a_parquet_file_of_generate_is_read_too(runs: Any, tokenizer: Any, tmp_path: Path) -> None:
-    from slim_rl.game.command import generate_command
+    from slim_rl.games.matching.dealing import generate_command
 
     generate_command(2, tmp_path / "games.parquet", n=3)
     _, verl = runs()
@@ -316,7 +316,9 @@ def test_a_parquet_file_of_generate_is_read_too(runs: Any, tokenizer: Any, tmp_p
 async def test_the_reward_manager_scores_an_answer_and_counts_what_it_cannot_read(runs: Any, tokenizer: Any) -> None:
     from verl.trainer.ppo.reward import load_reward_manager
 
-    _config, verl = runs({"environment": "slim_rl.game.planning.PlanningEnv", "verl": {"mode": "single_turn"}})
+    _config, verl = runs(
+        {"environment": "slim_rl.games.matching.planning.PlanningEnv", "verl": {"mode": "single_turn"}}
+    )
     manager = load_reward_manager(verl, tokenizer)
     dataset = RLHFDataset(verl.data.train_files, tokenizer, verl.data)
     row = dataset[0]

@@ -16,9 +16,9 @@ import pytest
 
 pytest.importorskip("verl")
 from tests.backends.verl_table import Server, checkpoint, make_run
+from tests.paths import ROOT
 
 pytestmark = pytest.mark.verl
-ROOT = Path(__file__).parents[2]
 PLANS = (
     "[propose]\nBLEU: Ava Li\nElectra: Daniel Nguyen\nGloVe: Sofia Patel",
     "[propose]\nBLEU: Daniel Nguyen\nElectra: Ava Li\nGloVe: Sofia Patel",

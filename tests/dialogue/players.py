@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
+from slim_rl.dialogue.partner import PartnerFailure, Reply
+from slim_rl.dialogue.policy import PolicyFailure, Sampled
 from slim_rl.environment import BaseEnvironment, View
-from slim_rl.partners.base import PartnerFailure, Reply
-from slim_rl.policies.base import PolicyFailure, Sampled
 
 
 class Countdown(BaseEnvironment):

@@ -11,13 +11,14 @@ import pytest
 from examples.secret_number import SecretNumber, reward
 from slim_rl.config import Config, Limits, load_config, parse_config
 from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.play import play_dialogue
+from slim_rl.dialogue.loop import play_dialogue
 from slim_rl.dialogue.record import StopReason
+from slim_rl.dialogue.rows import GameSource, load_rows, make_environment
 from slim_rl.errors import ConfigError, DataError
-from slim_rl.games import GameSource, load_rows, make_environment
 from tests.dialogue.players import Script
+from tests.paths import ROOT
 
-CONFIG = Path(__file__).parents[2] / "examples" / "secret_number.yaml"
+CONFIG = ROOT / "examples" / "secret_number.yaml"
 
 
 def config_in(folder: Path, *overrides: str) -> Config:

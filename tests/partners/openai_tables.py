@@ -6,9 +6,9 @@ from typing import Any
 
 from slim_rl.config import OpenAIConfig, PartnerConfig
 from slim_rl.environment import Utterance, View
-from slim_rl.game.env import MatchingEnv
-from slim_rl.game.instance import GameState
-from slim_rl.game.roster import Roster
+from slim_rl.games.matching.env import MatchingEnv
+from slim_rl.games.matching.instance import GameState
+from slim_rl.games.matching.roster import Roster
 from slim_rl.partners.openai_chat import OpenAIPartner
 
 # Seat 1 sees Ava on BLEU (60) and Daniel on Electra (30); seat 0 sees the other two.

@@ -11,12 +11,12 @@ import pytest
 
 from slim_rl.config import Limits
 from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.play import play_dialogue
+from slim_rl.dialogue.loop import play_dialogue
+from slim_rl.dialogue.partner import PartnerFailure
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.environment import Utterance, View
 from slim_rl.errors import ConfigError
-from slim_rl.game.env import MatchingEnv
-from slim_rl.partners.base import PartnerFailure
+from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.partners.openai_chat import OpenAIPartner
 from tests.dialogue.players import Script
 from tests.fakes.openai_server import OpenAIServer, Step

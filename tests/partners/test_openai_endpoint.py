@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from slim_rl.config import Price
+from slim_rl.dialogue.partner import PartnerFailure, Reply
 from slim_rl.dialogue.record import StopReason
 from slim_rl.errors import ConfigError
-from slim_rl.partners.base import PartnerFailure, Reply
 from slim_rl.partners.openai_chat import OpenAIPartner
 from tests.fakes.openai_server import OpenAIServer, Step
 from tests.partners.openai_tables import QUESTION, partner_config, partner_of, view_after

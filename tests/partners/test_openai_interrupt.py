@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.paths import ROOT
+
 pytest.importorskip("transformers")
-ROOT = Path(__file__).parents[2]
 
 
 def soak(out: Path) -> subprocess.Popen[str]:

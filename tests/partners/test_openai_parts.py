@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slim_rl.config import OpenAIConfig, Price
+from slim_rl.dialogue.partner import PartnerFailure, Reply, Usage
 from slim_rl.dialogue.record import StopReason
 from slim_rl.errors import ConfigError
-from slim_rl.partners.base import PartnerFailure, Reply, Usage
 from slim_rl.partners.breaker import Breaker
 from slim_rl.partners.cassette import Cassette, request_key
 from slim_rl.partners.limiter import RateLimit

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from slim_rl.config import GameConfig, PartnerConfig
+from slim_rl.dialogue.partner import Partner, PartnerFailure
 from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.environment import Utterance, View
 from slim_rl.errors import DataError
-from slim_rl.game.env import MatchingEnv
-from slim_rl.game.generate import generate_games
-from slim_rl.game.instance import GameState
+from slim_rl.games.matching.env import MatchingEnv
+from slim_rl.games.matching.generate import generate_games
+from slim_rl.games.matching.instance import GameState
 from slim_rl.partners import make_partner
-from slim_rl.partners.base import Partner, PartnerFailure
 
 GAME, OTHER = generate_games(2, GameConfig(n=3, scales=False), seed=7)
 HELLO, NOTED, QUESTION, ANSWER = (

@@ -11,9 +11,9 @@ import pytest
 
 from slim_rl.config import Limits
 from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.play import play_dialogue
+from slim_rl.dialogue.loop import play_dialogue
+from slim_rl.dialogue.policy import PolicyFailure
 from slim_rl.dialogue.record import StopReason
-from slim_rl.policies.base import PolicyFailure
 from slim_rl.policies.sglang import SGLangPolicy, sample_turn
 from tests.dialogue.players import Countdown, Says
 from tests.fakes.sglang_server import Faults, SGLangServer

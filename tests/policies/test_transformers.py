@@ -9,8 +9,8 @@ import pytest
 torch = pytest.importorskip("torch")
 from transformers import Qwen3Config, Qwen3ForCausalLM  # noqa: E402
 
+from slim_rl.dialogue.policy import PolicyFailure, Sampled  # noqa: E402
 from slim_rl.dialogue.record import StopReason  # noqa: E402
-from slim_rl.policies.base import PolicyFailure, Sampled  # noqa: E402
 from slim_rl.policies.transformers import TransformersPolicy  # noqa: E402
 
 STOP = 3

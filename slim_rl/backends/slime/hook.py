@@ -20,10 +20,10 @@ from slime.utils.types import Sample
 from slim_rl.backends.slime.policy import SlimePolicy
 from slim_rl.backends.slime.setup import Interruptible, Setup, setup
 from slim_rl.config import Config
-from slim_rl.dialogue.play import play_dialogue, play_selfplay
+from slim_rl.dialogue.loop import play_dialogue, play_selfplay
 from slim_rl.dialogue.record import Dialogue, StopReason
+from slim_rl.dialogue.rows import make_environment
 from slim_rl.errors import ConfigError, DataError, SlimError
-from slim_rl.games import make_environment
 from slim_rl.seeds import seed_of
 
 log = logging.getLogger(__name__)

@@ -20,9 +20,9 @@ from slim_rl.backends.slime.rewards import failed, flat
 from slim_rl.backends.slime.setup import config_of
 from slim_rl.backends.slime.tally import Tally, tally
 from slim_rl.config import Config
+from slim_rl.dialogue.log import DialogueLog
+from slim_rl.dialogue.measures import batch_metrics
 from slim_rl.dialogue.record import Dialogue
-from slim_rl.questions.log import DialogueLog
-from slim_rl.questions.measures import batch_metrics
 
 
 def log_rollout(

@@ -18,8 +18,8 @@ from slime.rollout.sglang_rollout import GenerateState
 from slime.utils.types import Sample
 
 from slim_rl.backends.slime.setup import Setup
+from slim_rl.dialogue.policy import PolicyFailure, Sampled
 from slim_rl.dialogue.record import StopReason
-from slim_rl.policies.base import PolicyFailure, Sampled
 from slim_rl.policies.sglang import request, sample_turn
 
 

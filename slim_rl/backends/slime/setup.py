@@ -16,11 +16,11 @@ from slime.utils.http_utils import post as slime_post
 
 from slim_rl.config import ROOT_KEY, Config, Limits, parse_config
 from slim_rl.dialogue.chat import Chat
+from slim_rl.dialogue.partner import Partner, PartnerFailure, Reply
 from slim_rl.dialogue.record import StopReason
 from slim_rl.environment import View
 from slim_rl.errors import ConfigError
 from slim_rl.partners import make_partner
-from slim_rl.partners.base import Partner, PartnerFailure, Reply
 from slim_rl.policies.sglang import Connection
 
 _LOOK_SECONDS = 1.0

@@ -24,13 +24,13 @@ from slim_rl.backends.verl.groups import Groups
 from slim_rl.backends.verl.policy import ServerPolicy
 from slim_rl.config import Config, Limits, load_config
 from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.play import play_dialogue, play_selfplay
+from slim_rl.dialogue.log import DialogueLog
+from slim_rl.dialogue.loop import play_dialogue, play_selfplay
+from slim_rl.dialogue.partner import Partner
 from slim_rl.dialogue.record import Dialogue, StopReason
+from slim_rl.dialogue.rows import make_environment
 from slim_rl.errors import ConfigError
-from slim_rl.games import make_environment
 from slim_rl.partners import make_partner
-from slim_rl.partners.base import Partner
-from slim_rl.questions.log import DialogueLog
 from slim_rl.seeds import seed_of
 
 logger = logging.getLogger(__name__)

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from slim_rl.config import Config
+from slim_rl.dialogue.rows import Row, Split, load_rows, make_environment
 from slim_rl.errors import DataError
-from slim_rl.games import Row, Split, load_rows, make_environment
 
 DATA_SOURCE = "slim_rl"  # what the data_source of every row of ours begins with
 

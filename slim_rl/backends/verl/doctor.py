@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from importlib import metadata, util
 from typing import Any
 
+from slim_rl.backends.checks import Check
 from slim_rl.backends.verl.launch import build_overrides, with_models
 from slim_rl.config import Config
-from slim_rl.doctor.base import Check
 from slim_rl.errors import SlimError
 
 TRIED = "0.9.1"

@@ -21,10 +21,10 @@ from typing import Any
 
 import yaml
 
-from slim_rl.backends.keys import KEYS
 from slim_rl.config import ROOT_KEY, Config, DataConfig, load_config
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.files import write_atomically
+from slim_rl.keys import KEYS
 
 HERE = Path(__file__).parent
 RESPONSE_TOKENS = 6144  # where the config sets no limit: a long 8×8 dialogue with room to spare
@@ -111,13 +111,13 @@ def _check(config: Config) -> None:
             )
     if config.train.lr_schedule == "linear":
         raise ConfigError("train.lr_schedule is linear, which verl does not have; choose constant or cosine.")
-    from slim_rl.games import make_environment
+    from slim_rl.dialogue.rows import make_environment
 
     seats = make_environment(config).seats
     if config.verl.mode == "single_turn" and seats != 1:
         raise ConfigError(
             "verl.mode is single_turn, but the game is one for two; choose a one-seat environment, for the matching game "
-            "environment: slim_rl.game.planning.PlanningEnv."
+            "environment: slim_rl.games.matching.planning.PlanningEnv."
         )
     if config.partner.kind == "self" and seats != 2:
         raise ConfigError("partner.kind is self, but the environment has one seat; choose another partner.")

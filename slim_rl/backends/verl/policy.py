@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from slim_rl.policies.base import PolicyFailure, Sampled
+from slim_rl.dialogue.policy import PolicyFailure, Sampled
 
 
 class ServerPolicy:

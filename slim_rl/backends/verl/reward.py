@@ -17,9 +17,9 @@ from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 from slim_rl.backends.verl.data import DATA_SOURCE, game_state
 from slim_rl.config import load_config
 from slim_rl.dialogue.chat import Chat
+from slim_rl.dialogue.rows import make_environment
 from slim_rl.environment import BaseEnvironment
 from slim_rl.errors import ConfigError
-from slim_rl.games import make_environment
 
 
 def score_answer(env: BaseEnvironment, state: Any, answer: str) -> tuple[float, str | None]:

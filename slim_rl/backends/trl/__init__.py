@@ -1,0 +1,1 @@
+"""TRL on one machine."""

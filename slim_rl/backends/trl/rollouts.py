@@ -1,0 +1,295 @@
+"""GRPO on one machine, by TRL's GRPOTrainer.
+
+TRL owns advantages, loss, optimiser and checkpoints; this file gives it dialogues. The mask given as `env_mask` is the
+dialogue's loss mask, so partner tokens have exactly no gradient. A failed dialogue gets reward None, which TRL keeps out of its
+group's baseline, and an all-zero mask.
+
+`rollout_func` is experimental in TRL (1.16.0 is pinned); all that rests on it is `Rollouts.__call__`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from transformers import PrinterCallback
+from trl import GRPOConfig, GRPOTrainer
+
+from slim_rl.backends.trl.callbacks import MarkWhole, StepLine
+from slim_rl.config import Config
+from slim_rl.dialogue.batch import Job, play_jobs
+from slim_rl.dialogue.chat import Chat
+from slim_rl.dialogue.log import DialogueLog
+from slim_rl.dialogue.measures import batch_metrics
+from slim_rl.dialogue.partner import Partner
+from slim_rl.dialogue.record import Dialogue
+from slim_rl.dialogue.rows import GameSource
+from slim_rl.errors import SlimError
+from slim_rl.policies.transformers import TransformersPolicy
+from slim_rl.seeds import seed_of
+
+
+class Rollouts:
+    """Plays the dialogues of one step. TRL's `rollout_func`: `prompts` are row names, each repeated group_size times."""
+
+    def __init__(
+        self,
+        config: Config,
+        games: GameSource,
+        chat: Chat,
+        policy: TransformersPolicy,
+        partner: Partner | None,
+        log: DialogueLog,
+    ) -> None:
+        self.config, self.games, self.chat, self.policy, self.partner, self.log = (
+            config,
+            games,
+            chat,
+            policy,
+            partner,
+            log,
+        )
+        self.metrics: dict[str, float] = {}
+
+    def __call__(self, prompts: Sequence[str], trainer: GRPOTrainer) -> dict[str, list[Any]]:
+        step = trainer.state.global_step
+        # Drawn from the step and not from what came before, so that a resumed run samples the same dialogues.
+        self.policy.reseed(seed_of(self.config.seed, "sampling", step, trainer.accelerator.process_index))
+        dialogues = self._play(prompts, step)
+        for dialogue in dialogues:
+            dialogue.run, dialogue.arm, dialogue.step = self.config.name, self.config.arm_name, step
+            dialogue.phase = "train"
+            self.log.append(dialogue)
+        self.metrics = batch_metrics(dialogues)
+        self._check_failures(dialogues)
+        return {
+            "prompt_ids": [d.prompt_ids or [self.chat.end_id] for d in dialogues],
+            "completion_ids": [d.response_ids or [self.chat.end_id] for d in dialogues],
+            "logprobs": [d.logprobs or [0.0] for d in dialogues],
+            "env_mask": [loss_mask(d) for d in dialogues],
+            "game_reward": [d.reward for d in dialogues],
+            "group": [d.group for d in dialogues],
+        }
+
+    def _play(self, prompts: Sequence[str], step: int) -> list[Dialogue]:
+        seen: Counter[str] = Counter()
+        jobs: list[Job] = []
+        for name in prompts:
+            jobs.append(self.games.job(name, str(step), seen[name]))
+            seen[name] += 1
+        selfplay = self.config.partner.kind == "self"
+        # Under self-play the rows of a game's two seats come together; one game fills both.
+        played = [job for job in jobs if not (selfplay and job.seat == 1)]
+        results = asyncio.run(
+            play_jobs(
+                played,
+                self.games.environment,
+                self.policy,
+                self.partner,
+                self.chat,
+                self.config.limits,
+                selfplay=selfplay,
+            )
+        )
+        by_id = {dialogue.id: dialogue for dialogues in results for dialogue in dialogues}
+        return [by_id[f"{job.id}/{job.seat}" if selfplay else job.id] for job in jobs]
+
+    def _check_failures(self, dialogues: Sequence[Dialogue]) -> None:
+        failures = [d for d in dialogues if d.failed]
+        if len(failures) > self.config.train.stop_failures * len(dialogues):
+            reasons = Counter(f"{d.stop_reason}: {d.failure}" for d in failures).most_common(3)
+            raise SlimError(
+                f"{len(failures)} of {len(dialogues)} dialogues of this step failed, more than train.stop_failures allows "
+                f"({self.config.train.stop_failures:.0%}); most frequent: "
+                + "; ".join(f"{count} × {reason}" for reason, count in reasons)
+            )
+
+
+def loss_mask(dialogue: Dialogue) -> list[int]:
+    """The mask TRL is given, as long as the response: all zero for a failed dialogue, which teaches nothing."""
+    if dialogue.failed or not dialogue.response_ids:
+        return [0] * max(1, len(dialogue.response_ids))
+    return dialogue.loss_mask
+
+
+class GameReward:
+    """TRL's reward function: hands over the game's reward, or for the control arm `shuffled` ones."""
+
+    __name__ = "game"
+
+    def __init__(self, config: Config, rollouts: Rollouts) -> None:
+        self.config, self.rollouts = config, rollouts
+
+    def __call__(
+        self, *, game_reward: list[float | None], group: list[str], trainer_state: Any, log_metric: Any, **_: Any
+    ) -> list[float | None]:
+        for name, value in self.rollouts.metrics.items():
+            log_metric(name, value)
+        if self.config.train.reward == "game":
+            return game_reward
+        return shuffled(game_reward, group, seed_of(self.config.seed, "shuffle", trainer_state.global_step))
+
+
+def shuffled(rewards: Sequence[float | None], groups: Sequence[str], seed: int) -> list[float | None]:
+    """Rewards above 0 permuted among the rows of the same group that have one; failed rows, and those without any, stay so.
+
+    A game that came to nothing keeps its 0, so that the arm still learns to play by the rules: were errors to go unpunished, the
+    policy would fall apart within a few steps, and there would be nothing to compare. What is taken away is that a better plan
+    pays more.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    result = list(rewards)
+    rows: dict[str, list[int]] = {}
+    for index, (group, reward) in enumerate(zip(groups, rewards, strict=True)):
+        if reward:
+            rows.setdefault(group, []).append(index)
+    for indices in rows.values():
+        order = torch.randperm(len(indices), generator=generator).tolist()
+        for target, source in zip(indices, order, strict=True):
+            result[target] = rewards[indices[source]]
+    return result
+
+
+class TrimmedGRPOTrainer(GRPOTrainer):
+    """TRL's trainer with less padding: dialogues of like length share a micro-batch, computed at its own longest. Same loss, same
+    gradient: every micro-batch of a step counts towards the same update.
+    """
+
+    _buffered_inputs: list[dict[str, Any]] | None  # TRL's: the step's micro-batches
+
+    def _prepare_inputs(self, generation_batch: dict[str, Any]) -> dict[str, Any]:
+        before = self._buffered_inputs
+        inputs: dict[str, Any] = super()._prepare_inputs(generation_batch)
+        if self._buffered_inputs is None or self._buffered_inputs is before:
+            return inputs
+        self._buffered_inputs = by_length(self._buffered_inputs)
+        return self._buffered_inputs[self._step % self.args.steps_per_generation]
+
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
+        return super()._compute_loss(model, trim(inputs))
+
+
+def by_length(batches: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same rows in as many batches of the same size, ordered by the dialogue's length; what is not a row's stays with its batch."""
+    size = len(batches[0]["completion_mask"])
+    lengths = torch.cat([batch["prompt_mask"].sum(1) + batch["completion_mask"].sum(1) for batch in batches])
+    chosen = torch.argsort(lengths, stable=True).split(size)
+    sorted_batches = [dict(batch) for batch in batches]
+    for name, value in batches[0].items():
+        if isinstance(value, torch.Tensor) and value.dim() > 0:
+            rows = torch.cat([batch[name] for batch in batches])
+            for batch, indices in zip(sorted_batches, chosen, strict=True):
+                batch[name] = rows[indices]
+        elif isinstance(value, list):
+            listed = [row for batch in batches for row in batch[name]]
+            for batch, indices in zip(sorted_batches, chosen, strict=True):
+                batch[name] = [listed[index] for index in indices.tolist()]
+    return sorted_batches
+
+
+def trim(inputs: dict[str, Any]) -> dict[str, Any]:
+    """Takes off columns that are padding in every row: prompts are padded on the left, completions on the right."""
+    prompt = int(inputs["prompt_mask"].sum(1).max())
+    completion = int(inputs["completion_mask"].sum(1).max())
+    width = inputs["completion_mask"].shape[1]
+    trimmed = dict(inputs)
+    for name, value in inputs.items():
+        if name in ("prompt_ids", "prompt_mask"):
+            trimmed[name] = value[:, -prompt:]
+        elif isinstance(value, torch.Tensor) and value.dim() == 2 and value.shape[1] == width:
+            trimmed[name] = value[:, :completion]
+    return trimmed
+
+
+def make_trainer(config: Config, model: Any, tokenizer: Any, rollouts: Rollouts, run_dir: Path) -> GRPOTrainer:
+    """TRL's trainer for this run. The dataset's prompts are row names; `rollouts` deals the games."""
+    train = config.train
+    names = rollouts.games.names(seed_of(config.seed, "order"), both_seats=config.partner.kind == "self")
+    arguments = grpo_arguments(config, run_dir)
+    peft_config = None
+    if train.lora is not None:
+        from peft import LoraConfig
+
+        targets = train.lora.target_modules
+        peft_config = LoraConfig(
+            r=train.lora.r,
+            lora_alpha=train.lora.alpha,
+            lora_dropout=train.lora.dropout,
+            target_modules=targets if isinstance(targets, str) else list(targets),
+            task_type="CAUSAL_LM",
+        )
+    trainer = TrimmedGRPOTrainer(
+        model=model,
+        args=arguments,
+        reward_funcs=GameReward(config, rollouts),
+        train_dataset=Dataset.from_dict({"prompt": names}),
+        processing_class=tokenizer,
+        peft_config=peft_config,
+        rollout_func=rollouts,
+    )
+    rollouts.policy.model = trainer.model
+    trainer.remove_callback(PrinterCallback)  # it prints the whole dictionary; ours prints a line
+    trainer.add_callback(StepLine(run_dir, rollouts.policy))
+    trainer.add_callback(MarkWhole())
+    # TRL prints a whole dialogue for each one without a reward; ours are counted in the step's line and told in the log.
+    logging.getLogger(GRPOTrainer.__module__).addFilter(lambda record: "returned None" not in record.getMessage())
+    return trainer
+
+
+def grpo_arguments(config: Config, run_dir: Path) -> GRPOConfig:
+    """TRL's arguments for `config`. Raises SlimError if the batch does not divide, or a group has nothing to compare."""
+    train = config.train
+    if train.group_size < 2:
+        raise SlimError("train.group_size is 1, but GRPO compares the dialogues of a group; give it at least 2.")
+    dialogues = train.games_per_step * train.group_size
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    micro = min(train.micro_batch, dialogues // processes)
+    if dialogues % (micro * processes):
+        raise SlimError(
+            f"train.games_per_step × train.group_size = {dialogues} dialogues a step do not divide into micro-batches of "
+            f"{micro} on {processes} process(es); choose a train.micro_batch that divides them."
+        )
+    accumulation = dialogues // (micro * processes)
+    on_gpu = torch.cuda.is_available()
+    return GRPOConfig(
+        output_dir=str(run_dir / "checkpoints"),
+        run_name=config.name,
+        seed=config.seed,
+        max_steps=train.steps,
+        per_device_train_batch_size=micro,
+        gradient_accumulation_steps=accumulation,
+        steps_per_generation=accumulation,
+        num_generations=train.group_size,
+        # Read only by loss types that divide by it; the dialogues themselves obey `limits`.
+        max_completion_length=config.limits.dialogue_tokens or config.limits.context_tokens or 4096,
+        temperature=config.policy.temperature,
+        top_p=config.policy.top_p,
+        learning_rate=0.0 if train.frozen else train.learning_rate,
+        lr_scheduler_type=train.lr_schedule,
+        warmup_steps=train.warmup_steps,
+        weight_decay=0.0,
+        max_grad_norm=train.max_grad_norm,
+        beta=train.kl_coef,
+        epsilon=train.clip_ratio,
+        scale_rewards="group" if train.scale_rewards else "none",
+        # The names come shuffled by our own seed, the seats of a game side by side.
+        shuffle_dataset=False,
+        use_cpu=not on_gpu,
+        bf16=on_gpu and config.policy.dtype == "bfloat16",
+        gradient_checkpointing=train.gradient_checkpointing,
+        logging_steps=1,
+        save_strategy="steps",
+        save_steps=train.save_every,
+        save_total_limit=train.keep_checkpoints,
+        report_to=list(train.report_to) or "none",
+        disable_tqdm=True,
+        dataloader_pin_memory=on_gpu,
+        remove_unused_columns=False,
+    )

@@ -1,0 +1,62 @@
+"""`slim-rl train`: hands a config to the backend it names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from slim_rl.config import load_config
+from slim_rl.errors import ConfigError
+
+
+def train(
+    path: Path,
+    overrides: Sequence[str] = (),
+    *,
+    backend: str | None = None,
+    fresh: bool = False,
+    dry_run: bool = False,
+    extra: Sequence[str] = (),
+) -> None:
+    """Trains by TRL here, or launches verl; slime is launched by its own script.
+
+    Raises:
+        ConfigError: the config cannot be used, or its backend is launched elsewhere.
+    """
+    config = load_config(path, [*overrides, *([f"train.backend={backend}"] if backend else [])])
+    if config.train.backend == "verl":
+        from slim_rl.backends.verl.launch import train as launch
+
+        launch(config, extra, dry_run=dry_run)
+        return
+    if config.train.backend == "slime":
+        raise ConfigError(
+            f"slime runs on a cluster and is launched there: CONFIG={path} scripts/run_matching.sh (see docs/cluster.md)."
+        )
+    if extra:
+        raise ConfigError(f"'{extra[0]}' is an override for verl; with trl, keys are changed by --set.")
+    if dry_run:
+        from slim_rl.backends.trl.rollouts import grpo_arguments
+
+        print(config.model_dump_json(indent=2))
+        print(grpo_arguments(config, config.output_dir / config.name).to_json_string())
+        return
+    _train_here(config, fresh)
+
+
+def _train_here(config: object, fresh: bool) -> None:
+    import warnings
+
+    from rich.console import Console
+
+    from slim_rl.backends.trl import run as local
+
+    # TRL marks rollout_func experimental at every start; that is why it is pinned.
+    warnings.filterwarnings("ignore", message="You are using 'rollout_func'")
+    result = local.train(config, fresh=fresh)  # type: ignore[arg-type]
+    from slim_rl.analysis.terminal import before_after_table
+
+    console = Console()
+    if result.before and result.after:
+        console.print(before_after_table(result.before, result.after))
+    console.print(f"model: {result.run_dir / 'model'}\ndialogues: {result.log_dir}", style="dim")

@@ -1,0 +1,107 @@
+"""The scripted player a tiny model learns the game from: it asks a varying, mostly small number of questions and then proposes
+the best plan it knows.
+
+It knows its own cells and what it was told; a cell it knows nothing of counts as the mean. How many questions it asks, and of
+what kind, is drawn anew for each game and does not depend on the game, so that a model taught by it can ask, but has no reason
+to: what it makes of that is left to reinforcement learning.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from slim_rl.dialogue.partner import Reply
+from slim_rl.environment import View
+from slim_rl.games.matching.actions import format_proposal
+from slim_rl.games.matching.env import MatchingView
+from slim_rl.games.matching.instance import UNSEEN_VALUE
+from slim_rl.games.matching.optimum import Assignment
+from slim_rl.games.matching.reading.listening import told_values
+
+# Chance of 0, 1, 2, ... messages before the first proposal, and what a message is.
+MESSAGES = (0.40, 0.27, 0.17, 0.09, 0.05, 0.02)
+KINDS = {"pair": 0.70, "open": 0.15, "tell": 0.15}
+
+ASK_PAIR = (
+    "What is {reviewer} on {paper}?",
+    "How good is {reviewer} for {paper}?",
+    "Any score for {reviewer} on {paper}?",
+)
+ASK_OPEN = ("What do you have for {reviewer}?", "Who do you have for {paper}?", "What are your best matches?")
+TELL = "I have {value} for {reviewer} on {paper}."
+
+
+class Asker:
+    """Plays the policy's seat. The same view gives the same action.
+
+    Args:
+        messages: the chance of 0, 1, 2, ... messages before the first proposal.
+        kinds: what a message is, with weights.
+    """
+
+    def __init__(self, messages: Sequence[float] = MESSAGES, kinds: Mapping[str, float] = KINDS) -> None:
+        self.messages, self.kinds = messages, kinds
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        return {"kind": "asker", "messages": list(self.messages), "kinds": dict(self.kinds)}
+
+    async def reply(self, view: View) -> Reply:
+        return Reply(self.act(view))
+
+    def act(self, view: View) -> str:
+        """The next action, as text with its tag."""
+        game: MatchingView = view.private
+        if game.pending is not None:
+            return "[accept]"
+        own = [utterance.text for utterance in view.history if utterance.seat == view.seat]
+        rng = random.Random(view.seed)
+        planned = rng.choices(range(len(self.messages)), self.messages)[0]
+        turn_rng = random.Random(f"{view.seed}/{len(view.history)}")
+        if len(own) < planned and game.turns_left > 2:
+            return f"[message] {self._message(game, own, turn_rng)}"
+        rejected = sum(text.startswith("[propose]") for text in own)
+        return format_proposal(plans(knowledge(view))[rejected % 6], game.roster)
+
+    def _message(self, game: MatchingView, own: Sequence[str], rng: random.Random) -> str:
+        roster, n = game.roster, game.roster.n
+        kind = rng.choices(list(self.kinds), list(self.kinds.values()))[0]
+        cells = list(itertools.product(range(n), range(n)))
+        seen = [(r, p) for r, p in cells if game.table[r][p] is not None]
+        reviewer, paper = rng.choice(cells)
+        if kind == "tell" and seen:
+            r, p = rng.choice(seen)
+            return TELL.format(value=game.table[r][p], reviewer=roster.reviewers[r], paper=roster.short_papers[p])
+        if kind == "open":
+            return rng.choice(ASK_OPEN).format(reviewer=roster.reviewers[reviewer], paper=roster.short_papers[paper])
+        asked = set(own)
+        unseen = [
+            (r, p)
+            for r, p in cells
+            if game.table[r][p] is None
+            and not any(roster.reviewers[r] in text and roster.short_papers[p] in text for text in asked)
+        ]
+        r, p = rng.choice(unseen or cells)
+        return rng.choice(ASK_PAIR).format(reviewer=roster.reviewers[r], paper=roster.short_papers[p])
+
+
+def knowledge(view: View) -> list[list[float]]:
+    """Each cell's value to this seat, shape (n, n): seen, or told, or the mean."""
+    game: MatchingView = view.private
+    mean = UNSEEN_VALUE * game.scale
+    values = [[float(cell) if cell is not None else mean for cell in row] for row in game.table]
+    for utterance in view.history:
+        if utterance.seat != view.seat:
+            for (reviewer, paper), value in told_values(utterance.text, game.roster):
+                if game.table[reviewer][paper] is None:
+                    values[reviewer][paper] = float(value)
+    return values
+
+
+def plans(values: Sequence[Sequence[float]]) -> list[Assignment]:
+    """All assignments of a small table, best first."""
+    n = len(values)
+    return sorted(itertools.permutations(range(n)), key=lambda plan: -sum(values[r][plan[r]] for r in range(n)))

@@ -1,0 +1,323 @@
+"""Checks a partner against the true table: what it said in a dialogue log, not what it was told to do.
+
+    a fault is counted only where the words can be read one way; a number that cannot is counted as unread, never guessed
+
+Two readers judge what the policy asked (`partners.listening` and `questions.classify`). A partner must answer what both take for
+a direct question, and may tell what either does. A reply with an unread number is in no other count but `malformed`.
+Rates have Wilson's 95% intervals, which take cases for independent; those of one dialogue are somewhat alike.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from slim_rl.dialogue.log import read_log
+from slim_rl.dialogue.record import Dialogue, StopReason, Turn
+from slim_rl.errors import DataError
+from slim_rl.games.matching.env import MatchingView
+from slim_rl.games.matching.instance import GameState
+from slim_rl.games.matching.partners.judging import judge
+from slim_rl.games.matching.questions.classify import classify, pairs_asked
+from slim_rl.games.matching.reading.listening import Heard, listen
+from slim_rl.games.matching.reading.pairing import Pair
+from slim_rl.games.matching.roster import Roster
+
+# What the partner did, and what that is counted in.
+CHECKS = {
+    "false_value": "stated a false value",  # values stated
+    "leak": "told a value nobody asked for",  # messages and rejections
+    "refusal": "left a direct question open",  # pairs asked about that it sees
+    "not_vague": "told on a general question",  # general questions; a name that was not in the question counts
+    "bad_accept": "accepted below its threshold",  # acceptances
+    "malformed": "malformed reply",  # replies, those included that were asked again
+    "unread": "number not readable (no fault)",  # numbers said
+}
+FAULTS = tuple(name for name in CHECKS if name != "unread")
+EXAMPLES = 5  # findings kept for each check of a partner
+DEFAULT_ACCEPT_FRACTION = 0.75  # for partners whose identity names none
+
+_NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?")
+_SPOKEN = ("message", "reject")
+
+
+@dataclass(slots=True)
+class Rate:
+    """Faults among cases."""
+
+    faults: int = 0
+    cases: int = 0
+
+    @property
+    def rate(self) -> float | None:
+        return self.faults / self.cases if self.cases else None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Wilson's 95% interval; None without a case."""
+        if not self.cases:
+            return None
+        from statsmodels.stats.proportion import proportion_confint
+
+        low, high = proportion_confint(self.faults, self.cases, alpha=0.05, method="wilson")
+        return float(low), float(high)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One fault, to look up: the dialogue's id, the index of the turn in it, and the words."""
+
+    check: str
+    dialogue: str
+    turn: int
+    text: str
+
+
+@dataclass(slots=True)
+class PartnerAudit:
+    """What one partner did.
+
+    Attributes:
+        identity: as its dialogues record it; empty for all partners together.
+        dialogues: how many were read.
+        rates: by the names of `CHECKS`.
+        examples: the first few findings of each check.
+    """
+
+    identity: dict[str, Any]
+    dialogues: int = 0
+    rates: dict[str, Rate] = field(default_factory=lambda: {name: Rate() for name in CHECKS})
+    examples: list[Finding] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """Short, for people: kind, model, prompt."""
+        parts = [str(self.identity.get("kind", "?")), str(self.identity.get("model") or "")]
+        parts.append(str(self.identity.get("prompt_sha256") or "")[:8])
+        return " ".join(filter(None, parts))
+
+    def add(self, other: PartnerAudit) -> None:
+        self.dialogues += other.dialogues
+        for name, rate in self.rates.items():
+            rate.faults += other.rates[name].faults
+            rate.cases += other.rates[name].cases
+        for finding in other.examples:
+            if sum(known.check == finding.check for known in self.examples) < EXAMPLES:
+                self.examples.append(finding)
+
+
+@dataclass(slots=True)
+class AuditReport:
+    """The audit of a log.
+
+    Attributes:
+        partners: one for each partner identity, in the order they first appear.
+        overall: all of them together.
+        skipped: dialogues of games that are not the matching game.
+    """
+
+    partners: list[PartnerAudit]
+    overall: PartnerAudit
+    skipped: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able."""
+
+        def rates(audit: PartnerAudit) -> dict[str, Any]:
+            return {
+                name: {"faults": r.faults, "cases": r.cases, "rate": r.rate, "interval": r.interval}
+                for name, r in audit.rates.items()
+            }
+
+        return {
+            "partners": [
+                {
+                    "identity": audit.identity,
+                    "dialogues": audit.dialogues,
+                    "rates": rates(audit),
+                    "examples": [[e.check, e.dialogue, e.turn, e.text] for e in audit.examples],
+                }
+                for audit in self.partners
+            ],
+            "overall": {"dialogues": self.overall.dialogues, "rates": rates(self.overall)},
+            "skipped": self.skipped,
+        }
+
+    def table(self) -> str:
+        """One block a partner, one line a check."""
+        blocks = [*self.partners, *([self.overall] if len(self.partners) > 1 else [])]
+        lines = []
+        for audit in blocks:
+            lines.append(f"{audit.name if audit.identity else 'all partners'}, {audit.dialogues} dialogues")
+            for name, what in CHECKS.items():
+                rate = audit.rates[name]
+                found = "no case"
+                if rate.rate is not None and rate.interval is not None:
+                    low, high = rate.interval
+                    found = f"{rate.rate:8.2%}  [{low:7.2%}, {high:7.2%}]  {rate.faults} of {rate.cases}"
+                lines.append(f"  {what:<32}{found}")
+            lines.append("")
+        if self.skipped:
+            lines.append(f"{self.skipped} dialogues of other games were left out.")
+        return "\n".join(lines).rstrip()
+
+
+def audit_log(path: str | Path) -> AuditReport:
+    """Audits every dialogue of a log file or folder. Raises DataError if the log cannot be read."""
+    return audit_dialogues(read_log(path))
+
+
+def audit_dialogues(dialogues: Iterable[Dialogue]) -> AuditReport:
+    """Audits dialogues of any partners, one at a time."""
+    by_identity: dict[str, PartnerAudit] = {}
+    overall, skipped = PartnerAudit({}), 0
+    for dialogue in dialogues:
+        audit = audit_dialogue(dialogue)
+        if audit is None:
+            skipped += 1
+            continue
+        key = json.dumps(dialogue.partner, sort_keys=True)
+        by_identity.setdefault(key, PartnerAudit(dialogue.partner)).add(audit)
+        overall.add(audit)
+    return AuditReport(list(by_identity.values()), overall, skipped)
+
+
+def audit_dialogue(dialogue: Dialogue) -> PartnerAudit | None:
+    """What the partner did in one dialogue; None if the game is not the matching game."""
+    try:
+        game = GameState.from_dict(dialogue.game_state)
+    except DataError:
+        return None
+    return _Audit(dialogue, game).run()
+
+
+class _Audit:
+    """One dialogue, read turn by turn."""
+
+    def __init__(self, dialogue: Dialogue, game: GameState) -> None:
+        self.dialogue, self.game, self.roster = dialogue, game, game.roster
+        self.seat = 1 - dialogue.seat
+        self.table = game.displayed(self.seat)
+        self.audit = PartnerAudit(dialogue.partner, dialogues=1)
+        self.allowed: set[Pair] = set()  # pairs asked about so far, as either reader has it
+        self.told: dict[Pair, float] = {}  # what the policy stated, the latest counts
+        self.quotable: set[tuple[Pair, float]] = set()
+        self.partner_said = ""
+
+    def run(self) -> PartnerAudit:
+        previous: Turn | None = None  # the policy's last valid action
+        for number, turn in enumerate(self.dialogue.turns):
+            if turn.role == "policy":
+                if turn.error is None and turn.action is not None:
+                    previous = turn
+                    self._hear(turn)
+                continue
+            self._count_malformed(turn)
+            if turn.error is None and turn.action is not None:
+                self._judge(number, turn, previous)
+                self.partner_said = turn.text
+        self._count_the_last_straw()
+        return self.audit
+
+    def _hear(self, turn: Turn) -> None:
+        heard = listen(turn.text, self.roster)
+        self.allowed.update(heard.asked, pairs_asked(turn.text, self.roster, self.partner_said))
+        self.told.update(heard.told)
+        self.quotable.update(heard.told)
+
+    def _judge(self, number: int, turn: Turn, previous: Turn | None) -> None:
+        kind = (turn.action or {}).get("kind")
+        if kind == "accept":
+            self._judge_accept(number, turn, previous)
+        if kind not in _SPOKEN:
+            return
+        heard = listen(previous.text, self.roster) if previous else Heard()
+        claims, numbers = stated(turn.text, self.roster, heard.asked)
+        unread = max(0, len(numbers) - len(claims))
+        self.audit.rates["unread"].cases += len(numbers)
+        self.audit.rates["unread"].faults += unread
+        if unread:
+            self._note("unread", number, turn)
+            return
+        own = [claim for claim in claims if claim not in self.quotable]  # repeating the policy's words tells it nothing
+        for (reviewer, paper), value in own:
+            self._count("false_value", self.table[reviewer][paper] != value, number, turn)
+        self._count("leak", any(pair not in self.allowed for pair, _ in own), number, turn)
+        if previous is not None and (previous.action or {}).get("kind") == "message":
+            self._judge_answer(number, turn, previous, heard, {pair for pair, _ in claims})
+
+    def _judge_answer(self, number: int, turn: Turn, previous: Turn, heard: Heard, claimed: set[Pair]) -> None:
+        agreed = set(heard.asked) & set(pairs_asked(previous.text, self.roster, self.partner_said))
+        for reviewer, paper in agreed:
+            if self.table[reviewer][paper] is not None:
+                self._count("refusal", (reviewer, paper) not in claimed, number, turn)
+        labels = classify(previous.text, self.partner_said, self.roster)
+        if heard.general and not heard.asked and "open" in labels and "pair" not in labels:
+            named = _names(turn.text, self.roster) - _names(previous.text, self.roster)
+            self._count("not_vague", bool(claimed or named), number, turn)
+
+    def _judge_accept(self, number: int, turn: Turn, previous: Turn | None) -> None:
+        plan = (previous.action or {}).get("assignment") if previous else None
+        if plan is None:
+            return
+        view = MatchingView(self.seat, self.roster, self.table, self.game.scale(self.seat), tuple(plan), 0)
+        fraction = float(self.dialogue.partner.get("accept_fraction", DEFAULT_ACCEPT_FRACTION))
+        self._count("bad_accept", not judge(view, tuple(plan), self.told, fraction).accepts, number, turn)
+
+    def _count_malformed(self, turn: Turn) -> None:
+        asked_again = int((turn.usage or {}).get("malformed") or 0)
+        rate = self.audit.rates["malformed"]
+        rate.cases += 1 + asked_again
+        rate.faults += asked_again + (turn.error is not None)
+
+    def _count_the_last_straw(self) -> None:
+        """A partner that asks its model again by itself leaves no turn when it gives up."""
+        turns = [turn for turn in self.dialogue.turns if turn.role == "partner"]
+        if self.dialogue.stop_reason is StopReason.PARTNER_ERRORS and not (turns and turns[-1].error is not None):
+            tries = int(self.dialogue.partner.get("malformed_retries", 0)) + 1
+            self.audit.rates["malformed"].cases += tries
+            self.audit.rates["malformed"].faults += tries
+
+    def _count(self, check: str, fault: bool, number: int, turn: Turn) -> None:
+        self.audit.rates[check].cases += 1
+        if fault:
+            self.audit.rates[check].faults += 1
+            self._note(check, number, turn)
+
+    def _note(self, check: str, number: int, turn: Turn) -> None:
+        if sum(known.check == check for known in self.audit.examples) < EXAMPLES:
+            self.audit.examples.append(Finding(check, self.dialogue.id, number, turn.text))
+
+
+def stated(text: str, roster: Roster, asked: Iterable[Pair] = ()) -> tuple[list[tuple[Pair, float]], list[float]]:
+    """The (pair, value) statements of a partner's words, and all numbers in them.
+
+    Numbers beside names are read by `listening`. Where it finds none and nobody else is named, as many numbers as pairs were
+    asked about answer them in order ("62." to "Ava on BLEU?").
+    """
+    numbers = list(_numbers(text, roster))
+    claims = list(listen(text, roster).told)
+    pairs = list(asked)
+    if not claims and len(numbers) == len(pairs):
+        of_pairs = {("reviewer", r) for r, _ in pairs} | {("paper", p) for _, p in pairs}
+        if _names(text, roster) <= of_pairs:
+            claims = list(zip(pairs, numbers, strict=True))
+    return claims, numbers
+
+
+def _numbers(text: str, roster: Roster) -> Iterator[float]:
+    """The numbers of a text that are not part of a name."""
+    end, pieces = 0, []
+    for mention in roster.find(text):
+        pieces += [text[end : mention.start], " _ "]
+        end = mention.end
+    for match in _NUMBER.finditer("".join([*pieces, text[end:]])):
+        yield float(match[0])
+
+
+def _names(text: str, roster: Roster) -> set[tuple[str, int]]:
+    return {(mention.kind, mention.index) for mention in roster.find(text)}

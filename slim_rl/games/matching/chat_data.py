@@ -1,0 +1,209 @@
+"""Recorded DialOp games as chat data: what a player saw and said, for supervised fine-tuning and for evaluation.
+
+People did not alternate strictly and talked while a proposal was pending; the game here allows neither. So a record is first made
+into a game that can be played: stepping a `MatchingEnv` through the converted turns gives no error and the recorded reward. Words
+that had to be supplied for that are the partner's, or the player's own but no target.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from slim_rl.errors import DataError
+from slim_rl.files import write_atomically
+from slim_rl.games.matching.actions import format_proposal
+from slim_rl.games.matching.dataset import GameRow, write_games
+from slim_rl.games.matching.env import MatchingEnv
+from slim_rl.games.matching.instance import GameState
+from slim_rl.games.matching.records import Replay, replay
+
+GO_ON = "[message] Go on."  # for a player who, in the record, let the other speak twice
+
+Seat = Literal[0, 1, "both"]
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedTurn:
+    """One turn of a playable game. `recorded`: the words are a person's, and not supplied to keep the turns legal."""
+
+    seat: int
+    text: str
+    recorded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A game as one seat lived it.
+
+    Attributes:
+        messages: chat messages; the assistant is the seat's player.
+        train: one flag a message; True for the player's own recorded words, the targets.
+        seat, reward, state: whose view it is, how the game ended, and which game it was.
+    """
+
+    messages: list[dict[str, str]]
+    train: list[bool]
+    seat: int
+    reward: float
+    state: GameState
+
+
+def convert_command(
+    recorded: str | Path,
+    output: str | Path,
+    *,
+    form: str = "sft",
+    seat: str | int = "both",
+    tokenizer: str | None = None,
+    min_reward: float = 0.0,
+    max_turns: int = 20,
+) -> int:
+    """Converts a JSONL file of recorded games; returns how many rows were written.
+
+    Args:
+        form: "sft": one conversation a row (`messages`, `train`, `reward`, ...); "games": the games as a games file, whose
+            prompts open a game that people played.
+        seat: whose view: 0, 1 or both.
+        tokenizer: a folder or hub name; the rows then have `input_ids` and `labels` too, with -100 where there is no target.
+        min_reward: leave out games that ended below this.
+        max_turns: the limit that the prompts name (`game.max_turns` of the run that the data is for).
+
+    Raises:
+        DataError: the file or a record in it cannot be read; the message names the line.
+    """
+    if form not in ("sft", "games"):
+        raise DataError(f"The form {form!r} is unknown: choose sft or games.")
+    if str(seat) not in ("0", "1", "both"):
+        raise DataError(f"The seat {seat!r} is unknown: choose 0, 1 or both.")
+    seats = (0, 1) if str(seat) == "both" else (int(seat),)
+    games = [game for game in read_recorded(recorded) if game.reward >= min_reward]
+    if form == "games":
+        return write_games((GameRow.of(game.state, each, max_turns) for game in games for each in seats), output)
+    conversations = [conversation(game, each, max_turns) for game in games for each in seats]
+    encode = _encoder(tokenizer) if tokenizer else lambda _: {}
+    lines = [json.dumps(_row(each) | encode(each), ensure_ascii=False) + "\n" for each in conversations]
+    write_atomically(Path(output), "".join(lines))
+    return len(lines)
+
+
+def read_recorded(path: str | Path) -> Iterator[Replay]:
+    """Replays every game of a file of DialOp's. Raises DataError, naming the line."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise DataError(f"Cannot read the recorded games {path}: {error.strerror}.") from error
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            yield replay(json.loads(line))
+        except json.JSONDecodeError as error:
+            raise DataError(f"{path}, line {number}: not valid JSON.") from error
+        except DataError as error:
+            raise DataError(f"{path}, line {number}: {error}") from error
+
+
+def playable(game: Replay) -> list[PlayedTurn]:
+    """The record as strictly alternating legal turns, beginning with seat 0.
+
+    Messages in a row become one; talk about a pending proposal is left out; a proposal that another one replaced is rejected
+    first; where one player acted twice, the other is given words (`GO_ON`).
+    """
+    turns: list[PlayedTurn] = []
+    pending: int | None = None  # the seat whose proposal waits for an answer
+
+    def take(seat: int, text: str) -> None:
+        if len(turns) % 2 != seat:
+            turns.append(PlayedTurn(1 - seat, GO_ON, False))
+        turns.append(PlayedTurn(seat, text, True))
+
+    for recorded in game.actions:
+        seat, action = recorded.seat, recorded.action
+        match action.kind:
+            case "message" if pending is not None:
+                continue
+            case "message" if turns and turns[-1].seat == seat and turns[-1].text.startswith("[message]"):
+                turns[-1] = PlayedTurn(seat, f"{turns[-1].text} {_words(action.text)}".rstrip(), True)
+            case "message" if any(character.isalnum() for character in action.text):
+                take(seat, f"[message] {_words(action.text)}")
+            case "propose":
+                if pending is not None:
+                    turns.append(PlayedTurn(1 - pending, "[reject]", False))
+                assert action.assignment is not None
+                take(seat, format_proposal(action.assignment, game.state.roster))
+                pending = seat
+            case "accept" | "reject" if pending is not None and seat == 1 - pending:
+                take(seat, f"[{action.kind}]")
+                pending = None
+    return turns
+
+
+def conversation(game: Replay, seat: int, max_turns: int = 20) -> Conversation:
+    """The game as `seat` lived it, in the words of `MatchingEnv`: the policy of a training run reads the same."""
+    told = MatchingEnv(max_turns=max_turns)
+    told.reset(game.state)
+    messages, train = told.prompt(seat), [False, False]
+    env = MatchingEnv(max_turns=10_000)  # people were not held to a limit
+    env.reset(game.state)
+    heard: str | None = None
+    for turn in playable(game):
+        if turn.seat == seat:
+            if heard is not None and messages[-1]["role"] == "user":  # the partner opened
+                messages[-1] = {"role": "user", "content": f"{messages[-1]['content']}\n\n{heard}"}
+            elif heard is not None:
+                messages.append({"role": "user", "content": heard})
+                train.append(False)
+            messages.append({"role": "assistant", "content": turn.text})
+            train.append(turn.recorded)
+        observation, _, info = env.step(turn.text)
+        if info["error"]:
+            raise DataError(f"The record does not make a legal game: {info['error']}")
+        heard = observation if turn.seat != seat else None
+    return Conversation(messages, train, seat, env.get_normalized_reward(), game.state)
+
+
+def _words(text: str) -> str:
+    """A message's words on one line, with nothing in them that reads as an action's tag."""
+    return " ".join(text.replace("[", "(").replace("]", ")").split())
+
+
+def _row(played: Conversation) -> dict[str, Any]:
+    return {
+        "messages": played.messages,
+        "train": played.train,
+        "game_id": played.state.id,
+        "seat": played.seat,
+        "reward": played.reward,
+        "game_state": played.state.to_dict(),
+    }
+
+
+def _encoder(name: str) -> Any:
+    from transformers import AutoTokenizer
+
+    from slim_rl.dialogue.chat import Chat
+
+    chat = Chat(AutoTokenizer.from_pretrained(name))
+    return lambda played: encode(played.messages, played.train, chat)
+
+
+def encode(messages: list[dict[str, str]], train: list[bool], chat: Any) -> Mapping[str, list[int]]:
+    """`input_ids` and `labels` (-100 where there is no target), with the token boundaries that a training run has.
+
+    Args:
+        chat: a `slim_rl.dialogue.chat.Chat`.
+    """
+    opening = next(index for index, message in enumerate(messages) if message["role"] == "assistant")
+    ids = chat.prompt_ids(messages[:opening])
+    labels = [-100] * len(ids)
+    said: list[int] = []
+    for message, is_target in zip(messages[opening:], train[opening:], strict=True):
+        own = message["role"] == "assistant"
+        piece = said = chat.said_ids(message["content"]) if own else chat.turn_ids(said, message["content"])
+        ids += piece
+        labels += piece if own and is_target else [-100] * len(piece)
+    return {"input_ids": ids, "labels": labels}

@@ -1,0 +1,169 @@
+"""The matching game for two seats that take turns strictly; seat 0 speaks first.
+
+Everything that happens follows from the game state and the texts given to `step`, so that a game can be had again by
+stepping through its record. A malformed action leaves the turn with its author; an answer to a proposal passes it on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from slim_rl.environment import BaseEnvironment
+from slim_rl.errors import DataError
+from slim_rl.games.matching.actions import Action, ActionError, parse_action
+from slim_rl.games.matching.instance import GameState
+from slim_rl.games.matching.optimum import Assignment
+from slim_rl.games.matching.prompt import RESPOND, has_scales, state_description
+from slim_rl.games.matching.prompt import rules as rules_text
+from slim_rl.games.matching.roster import Roster
+
+
+@dataclass(frozen=True, slots=True)
+class MatchingView:
+    """What one seat sees, for players that are programs.
+
+    Attributes:
+        seat: whose view this is.
+        roster: the names.
+        table: displayed scores, table[reviewer][paper]; None where unseen.
+        scale: the seat's own scale; score = displayed / scale, up to rounding.
+        pending: the proposal this seat must answer now, or None.
+        turns_left: valid actions left to both seats together.
+    """
+
+    seat: int
+    roster: Roster
+    table: tuple[tuple[int | None, ...], ...]
+    scale: float
+    pending: Assignment | None
+    turns_left: int
+
+
+class MatchingEnv(BaseEnvironment):
+    """DialOp's "optimization" game.
+
+    Args:
+        max_turns: valid actions of both seats together; then the game ends without agreement, reward 0.
+        max_errors: malformed actions in a row that end the game; their author is `info["seat"]`.
+        rules: "none" leaves the rules out of a policy's opening messages.
+        game_state: what `reset()` deals when it is given none.
+    """
+
+    seats = 2
+
+    def __init__(
+        self,
+        max_turns: int = 20,
+        max_errors: int = 3,
+        rules: Literal["full", "none"] = "full",
+        game_state: GameState | Mapping[str, Any] | None = None,
+    ) -> None:
+        self.max_turns = max_turns
+        self.max_errors = max_errors
+        self.rules = rules
+        self._given = game_state
+        self._game: GameState | None = None
+        self._clear()
+
+    def _clear(self) -> None:
+        self.turn = 0
+        self.turns_taken = 0
+        self.errors = 0  # in a row
+        self.pending: Assignment | None = None
+        self.accepted: Assignment | None = None
+        self.end: str | None = None
+
+    @property
+    def game(self) -> GameState:
+        """The game on the table. Raises RuntimeError before the first `reset`."""
+        if self._game is None:
+            raise RuntimeError("No game is dealt: call reset(game_state) first.")
+        return self._game
+
+    def reset(self, game_state: GameState | Mapping[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        """Deals a game, or the one given at construction. Raises DataError for a malformed state."""
+        state = self._given if game_state is None else game_state
+        if state is None:
+            raise DataError("reset needs a game_state: a GameState or its dict.")
+        self._game = state if isinstance(state, GameState) else GameState.from_dict(state)
+        self._clear()
+        return self.get_state_description(0), {"seat": 0}
+
+    def step(self, text: str) -> tuple[str, bool, dict[str, Any]]:
+        author = self.turn
+        info: dict[str, Any] = {"seat": author, "action": None, "error": None}
+        if self.end is not None:
+            info |= {"error": "The game is over.", "end": self.end}
+            return "The game is over.", True, info
+        action = parse_action(text, self.game.roster, must_respond=self.pending is not None)
+        if isinstance(action, ActionError):
+            observation = f"Error: {action.message}"
+            info["error"] = action.message
+            self.errors += 1
+            if self.errors >= self.max_errors:
+                self.end = "errors"
+        else:
+            observation = self._take(action)
+            info["action"] = {"kind": action.kind, "text": action.text}
+            if action.assignment is not None:
+                info["action"]["assignment"] = list(action.assignment)
+        if self.end is not None:
+            info["end"] = self.end
+        return observation, self.end is not None, info
+
+    def _take(self, action: Action) -> str:
+        """Plays a valid action; returns how the other seat reads it."""
+        self.errors = 0
+        self.turns_taken += 1
+        self.turn = 1 - self.turn
+        if action.kind == "accept":
+            self.accepted = self.pending
+            self.end = "agreed"
+        elif self.turns_taken >= self.max_turns:
+            self.end = "max_turns"
+        self.pending = action.assignment  # None unless this is a proposal: an answer has just settled the last one
+        if action.kind == "propose":
+            return f"[propose]\n{action.text}\n{RESPOND}"
+        return f"[{action.kind}] {action.text}".rstrip()
+
+    def get_normalized_reward(self) -> float:
+        """The accepted plan's score over the best; 0 without one."""
+        if self.accepted is None:
+            return 0.0
+        return self.game.score(self.accepted) / self.game.best_assignment_reward
+
+    def get_prompt_prefix(self, seat: int = 0) -> str:
+        return rules_text(self.game.roster, has_scales(self.game), self.max_turns)
+
+    def get_state_description(self, seat: int = 0) -> str:
+        return state_description(self.game, seat)
+
+    def prompt(self, seat: int = 0) -> list[dict[str, str]]:
+        messages = super().prompt(seat)
+        return messages[1:] if self.rules == "none" else messages
+
+    def get_private_view(self, seat: int) -> MatchingView:
+        return MatchingView(
+            seat=seat,
+            roster=self.game.roster,
+            table=self.game.displayed(seat),
+            scale=self.game.scale(seat),
+            pending=self.pending if seat == self.turn else None,
+            turns_left=self.max_turns - self.turns_taken,
+        )
+
+
+def build_env(sample: Any = None, args: Any = None, **_: Any) -> MatchingEnv:
+    """slime's convention for multi-turn environments (its examples/geo3k_vlm_multi_turn).
+
+    The game comes from `sample.metadata["game_state"]`; limits from `args.slim_rl["game"]` (the config given to
+    ``--custom-config-path``). `reset()` then takes no argument.
+    """
+    metadata = getattr(sample, "metadata", None) or {}
+    if "game_state" not in metadata:
+        raise DataError("The sample's metadata has no game_state: start slime with --metadata-key metadata.")
+    game = (getattr(args, "slim_rl", None) or {}).get("game", {})
+    limits = {key: game[key] for key in ("max_turns", "max_errors") if key in game}
+    return MatchingEnv(game_state=metadata["game_state"], **limits)

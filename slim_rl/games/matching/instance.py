@@ -1,0 +1,159 @@
+"""One game as it is dealt. What a player is shown follows from the state alone: `displayed(seat)`.
+
+The state on disk has DialOp's keys, so that its recorded games load as they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from slim_rl.errors import ConfigError, DataError
+from slim_rl.games.matching.optimum import Assignment, best_assignment
+from slim_rl.games.matching.roster import Roster
+
+UNSEEN_VALUE = 50  # what a cell counts that neither player sees (DialOp: max_val / 2)
+
+Table = tuple[tuple[int, ...], ...]
+Mask = tuple[tuple[bool, ...], ...]
+
+
+@dataclass(frozen=True)
+class GameState:
+    """An n by n instance: table[reviewer][paper] in 0..99.
+
+    Attributes:
+        table: true scores; cells that neither player sees hold 50, and are worth that.
+        mask1, mask2: which cells seat 0 and seat 1 see.
+        scale1, scale2: seat i is shown int(score * scale); 1.0 where scales are off.
+        best_assignment_reward: the score of the best assignment.
+        roster: the names of rows and columns.
+    """
+
+    table: Table
+    mask1: Mask
+    mask2: Mask
+    scale1: float
+    scale2: float
+    best_assignment_reward: int
+    roster: Roster = field(default_factory=Roster)
+
+    @property
+    def n(self) -> int:
+        return len(self.table)
+
+    def mask(self, seat: int) -> Mask:
+        return (self.mask1, self.mask2)[seat]
+
+    def scale(self, seat: int) -> float:
+        return (self.scale1, self.scale2)[seat]
+
+    def displayed(self, seat: int) -> tuple[tuple[int | None, ...], ...]:
+        """The table as `seat` is shown it: scaled and cut to an int; None where unseen."""
+        scale = self.scale(seat)
+        return tuple(
+            tuple(int(value * scale) if seen else None for value, seen in zip(values, seens, strict=True))
+            for values, seens in zip(self.table, self.mask(seat), strict=True)
+        )
+
+    def score(self, assignment: Sequence[int]) -> int:
+        """The true score of an assignment, assignment[reviewer] = paper."""
+        return sum(self.table[reviewer][paper] for reviewer, paper in enumerate(assignment))
+
+    def best(self) -> Assignment:
+        """An assignment that scores `best_assignment_reward`."""
+        return best_assignment(self.table)[0]
+
+    @property
+    def id(self) -> str:
+        """A name that two games share only if they have the same scores, masks and names, whatever their scales."""
+        content = [self.table, self.mask1, self.mask2, self.roster.reviewers, self.roster.papers]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+
+    def to_dict(self) -> dict[str, Any]:
+        """DialOp's game state; `reviewers` and `papers` besides where they are not DialOp's own."""
+        state: dict[str, Any] = {
+            "table": [list(row) for row in self.table],
+            "mask1": [[int(seen) for seen in row] for row in self.mask1],
+            "mask2": [[int(seen) for seen in row] for row in self.mask2],
+            "scale1": self.scale1,
+            "scale2": self.scale2,
+            "best_assignment_reward": self.best_assignment_reward,
+        }
+        if not _is_default(self.roster):
+            state["reviewers"] = list(self.roster.reviewers)
+            state["papers"] = list(self.roster.papers)
+        return state
+
+    @classmethod
+    def from_dict(cls, state: Mapping[str, Any]) -> GameState:
+        """Reads `to_dict`'s form, or a recorded DialOp game (keys it does not know are ignored).
+
+        Raises:
+            DataError: a key is missing or malformed, or best_assignment_reward is not the table's optimum.
+        """
+        if not isinstance(state, Mapping):
+            raise DataError(f"A game state must be a mapping, but is {type(state).__name__}.")
+        missing = [key for key in _KEYS if state.get(key) is None]
+        if missing:
+            raise DataError(f"The game state lacks {', '.join(missing)}; it needs {', '.join(_KEYS)}.")
+        table = _square(state, "table")
+        n = len(table)
+        masks = []
+        for key in ("mask1", "mask2"):
+            mask = _square(state, key)
+            if len(mask) != n or not all(value in (0, 1) for row in mask for value in row):
+                raise DataError(f"The game state's {key} must be {n} rows of {n} zeros and ones, like its table.")
+            masks.append(tuple(tuple(bool(value) for value in row) for row in mask))
+        scales = []
+        for key in ("scale1", "scale2"):
+            try:
+                scales.append(float(state[key]))
+            except (TypeError, ValueError):
+                scales.append(0.0)
+            if not 0 < scales[-1] < float("inf"):
+                raise DataError(f"The game state's {key} must be a number above 0, not {state[key]!r}.")
+        best = int(best_assignment(table)[1])
+        if state["best_assignment_reward"] != best or best <= 0:
+            raise DataError(
+                f"The game state says best_assignment_reward = {state['best_assignment_reward']!r}, but its table's "
+                f"optimum is {best}; give a table with a positive optimum, and that optimum."
+            )
+        return cls(table, masks[0], masks[1], scales[0], scales[1], best, _roster(state, n))
+
+
+_KEYS = ("table", "mask1", "mask2", "scale1", "scale2", "best_assignment_reward")
+
+
+def _square(state: Mapping[str, Any], key: str) -> Table:
+    try:
+        values = np.asarray(state[key])
+    except ValueError:  # rows of unequal length
+        values = np.empty(0)
+    if values.dtype == object and values.ndim == 1 and len(values):  # rows as arrays, the way a parquet reader has them
+        values = np.array([list(row) for row in values]) if len({len(row) for row in values}) == 1 else np.empty(0)
+    if values.ndim != 2 or values.shape[0] != values.shape[1] or values.dtype.kind not in "iub":
+        raise DataError(f"The game state's {key} must be as many rows as columns of whole numbers.")
+    return tuple(tuple(int(value) for value in row) for row in values)
+
+
+def _roster(state: Mapping[str, Any], n: int) -> Roster:
+    reviewers, papers = state.get("reviewers"), state.get("papers")
+    default = Roster.default(n) if n <= Roster().n else None
+    if default and reviewers is None and papers is None:
+        return default
+    if reviewers is None or papers is None or len(reviewers) != n or len(papers) != n:
+        raise DataError(f"The game state must name its {n} reviewers and {n} papers in `reviewers` and `papers`.")
+    try:
+        return Roster(tuple(map(str, reviewers)), tuple(map(str, papers)))
+    except ConfigError as error:
+        raise DataError(f"The game state's names cannot be used: {error}") from error
+
+
+def _is_default(roster: Roster) -> bool:
+    return roster.n <= Roster().n and roster == Roster.default(roster.n)

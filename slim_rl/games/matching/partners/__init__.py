@@ -1,0 +1,1 @@
+"""Who may sit opposite the policy in the matching game."""

@@ -1,0 +1,169 @@
+"""Partners that follow rules: shy, forthcoming and mute. They state true values only, and answer; they never propose.
+
+    shy          tells the score of a pair it is directly asked about, and nothing else.
+    forthcoming  tells its whole table when first spoken to; from then on it answers like shy.
+    mute         tells no score, whatever it is asked, and rejects without naming doubts.
+
+All judge proposals alike (see `judging`). A reply depends on the view alone, its seed included; sentences are few and
+regular, so that a small model can learn to read them.
+"""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from slim_rl.dialogue.partner import PartnerFailure, Reply
+from slim_rl.environment import View
+from slim_rl.games.matching.env import MatchingView
+from slim_rl.games.matching.optimum import Assignment
+from slim_rl.games.matching.partners.judging import Verdict, judge
+from slim_rl.games.matching.reading.listening import Heard, listen
+from slim_rl.games.matching.reading.pairing import Pair
+
+VERSION = 1  # raised when the same view would get another reply
+
+GREETINGS = ("Hello. Ask me about a reviewer and a paper.", "Hi. Which reviewer and which paper interest you?")
+VAGUE = (
+    "Ask me about one reviewer and one paper.",
+    "It depends. Which reviewer, on which paper?",
+    "I know a few scores. Name a reviewer and a paper.",
+)
+SILENT = ("I would rather not say.", "I keep my scores to myself.", "I cannot tell you that.")
+NOTED = ("Noted.", "I see.", "Thank you.")
+PROPOSE = "Propose a full plan and I will judge it."
+TABLE = "All my scores:"
+EMPTY_TABLE = "I have no scores."
+SENTENCES_UP_TO = 4  # the largest n whose table is told in the sentences of single answers
+
+
+class ScriptedPartner(ABC):
+    """What the three have in common.
+
+    Args:
+        accept_fraction: accept a plan worth this share of one's own best plan; 0 accepts every full plan.
+    """
+
+    kind: str
+
+    def __init__(self, accept_fraction: float = 0.75) -> None:
+        self.accept_fraction = accept_fraction
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        return {"kind": self.kind, "version": VERSION, "accept_fraction": self.accept_fraction}
+
+    async def reply(self, view: View) -> Reply:
+        """The next action. Raises PartnerFailure if the game is not the matching game."""
+        return Reply(self.act(view))
+
+    def act(self, view: View) -> str:
+        """The next action as text; a plain function of the view."""
+        game = view.private
+        if not isinstance(game, MatchingView):
+            raise PartnerFailure(
+                f"The {self.kind} partner plays the matching game only: give another game its own partner."
+            )
+        refused = bool(view.history) and view.history[-1].seat == view.seat and view.history[-1].error is not None
+        if game.pending is not None:
+            verdict = judge(game, game.pending, _told(view, game), self.accept_fraction)
+            if verdict.accepts:
+                return "[accept]"
+            return "[reject]" if refused else f"[reject] {self.objection(game, game.pending, verdict)}"
+        said = next((utterance.text for utterance in reversed(view.history) if utterance.seat != view.seat), None)
+        if refused:
+            return f"[message] {NOTED[0]}"
+        if said is None:
+            return f"[message] {_choose(GREETINGS, view)}"
+        return f"[message] {self.answer(listen(said, game.roster), view, game)}"
+
+    @abstractmethod
+    def answer(self, heard: Heard, view: View, game: MatchingView) -> str:
+        """The reply to a message."""
+
+    def objection(self, game: MatchingView, plan: Assignment, verdict: Verdict) -> str:
+        """Why a plan is rejected: the assignments below expectation, without scores."""
+        if not verdict.doubts:
+            return "I think we can do better."
+        doubts = [f"{game.roster.reviewers[r]} on {game.roster.short_papers[p]}" for r, p in verdict.doubts]
+        return f"I doubt {' and '.join(filter(None, (', '.join(doubts[:-1]), doubts[-1])))}."
+
+
+class ShyPartner(ScriptedPartner):
+    """Answers what it is directly asked; vague otherwise."""
+
+    kind = "shy"
+
+    def answer(self, heard: Heard, view: View, game: MatchingView) -> str:
+        if heard.asked:
+            return scores(heard.asked, game)
+        if heard.general:
+            return _choose(VAGUE, view)
+        return PROPOSE if heard.suggests else _choose(NOTED, view)
+
+
+class ForthcomingPartner(ShyPartner):
+    """Tells everything as soon as it is spoken to; shy from then on."""
+
+    kind = "forthcoming"
+
+    def answer(self, heard: Heard, view: View, game: MatchingView) -> str:
+        if any(told.seat == view.seat and told.error is None and TABLE in told.text for told in view.history):
+            return super().answer(heard, view, game)
+        return f"{TABLE} {whole_table(game)}"
+
+
+class MutePartner(ScriptedPartner):
+    """Never tells a score. Its rejections name no doubts, since those tell something too."""
+
+    kind = "mute"
+
+    def answer(self, heard: Heard, view: View, game: MatchingView) -> str:
+        if heard.asked or heard.general:
+            return _choose(SILENT, view)
+        return PROPOSE if heard.suggests else _choose(NOTED, view)
+
+    def objection(self, game: MatchingView, plan: Assignment, verdict: Verdict) -> str:
+        return "I think we can do better."
+
+
+def scores(pairs: Iterable[Pair], game: MatchingView) -> str:
+    """One sentence a pair: "Ava Li on BLEU: 62." or "I have no score for Ava Li on GLUE."."""
+    return " ".join(_score(pair, game) for pair in pairs)
+
+
+def whole_table(game: MatchingView) -> str:
+    """All that a seat sees: in single sentences on a small board, one clause a reviewer on a larger one."""
+    known = [[(r, p) for p, value in enumerate(row) if value is not None] for r, row in enumerate(game.table)]
+    if not any(known):
+        return EMPTY_TABLE
+    if game.roster.n <= SENTENCES_UP_TO:
+        return scores((pair for row in known for pair in row), game)
+    rows = []
+    for row in filter(None, known):
+        values = ", ".join(f"{game.roster.short_papers[p]} {game.table[r][p]}" for r, p in row)
+        rows.append(f"{game.roster.reviewers[row[0][0]]}: {values}")
+    return "; ".join(rows) + "."
+
+
+def _score(pair: Pair, game: MatchingView) -> str:
+    reviewer, paper = pair
+    names = f"{game.roster.reviewers[reviewer]} on {game.roster.short_papers[paper]}"
+    value = game.table[reviewer][paper]
+    return f"I have no score for {names}." if value is None else f"{names}: {value}."
+
+
+def _told(view: View, game: MatchingView) -> dict[Pair, float]:
+    """What the other player stated so far; the latest counts."""
+    return {
+        pair: value
+        for utterance in view.history
+        if utterance.seat != view.seat and utterance.error is None
+        for pair, value in listen(utterance.text, game.roster).told
+    }
+
+
+def _choose(sentences: Sequence[str], view: View) -> str:
+    return random.Random(view.seed * 1009 + len(view.history)).choice(sentences)

@@ -1,0 +1,63 @@
+"""What the players are told: the rules (a system prompt) and what they were dealt (the first user message).
+
+Kept short, since a small model reads it too; the names and numbers are those of the game at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
+from slim_rl.games.matching.roster import Roster
+
+RESPOND = "Answer with [accept] or [reject]."  # follows a proposal where its addressee reads it
+
+
+def rules(roster: Roster, scales: bool, max_turns: int) -> str:
+    """The rules, the same for both seats. `scales`: the players' tables are scaled differently."""
+    paper, reviewer = roster.short_papers[0], roster.reviewers[0]
+    scaled = (
+        " Your numbers are the true scores times a factor of your own; your partner's factor is another, so the two "
+        "tables are on different scales."
+        if scales
+        else ""
+    )
+    return (
+        f"You and a partner assign {roster.n} papers to {roster.n} reviewers, one each, for the highest total score. "
+        f"Each of you sees only some scores; ? is a score you do not see. True scores go from 0 to 99, and one that "
+        f"neither of you sees counts {UNSEEN_VALUE}.{scaled}\n"
+        "You take turns. Each turn is one action, begun with its tag:\n"
+        f"[message] {reviewer} is strong on {paper}.\n"
+        f"[propose]\n{paper}: {reviewer}\n(and so on, one line for every paper)\n"
+        "[accept]\n"
+        "[reject]\n"
+        "A proposal must be answered with [accept] or [reject]. [accept] ends the game. "
+        f"No agreement within {max_turns} turns scores 0."
+    )
+
+
+def state_description(game: GameState, seat: int) -> str:
+    """What `seat` was dealt: one line a reviewer, with the papers' displayed scores."""
+    lines = table_lines(game.roster, game.displayed(seat))
+    return "\n".join(("Your scores:", *lines, "You speak first." if seat == 0 else "Your partner speaks first."))
+
+
+def table_lines(roster: Roster, values: Sequence[Sequence[float | None]]) -> list[str]:
+    """Scores as text, one line a reviewer; "?" for None."""
+    return [
+        f"{reviewer}: "
+        + ", ".join(f"{p} {'?' if v is None else f'{v:g}'}" for p, v in zip(roster.short_papers, row, strict=True))
+        for reviewer, row in zip(roster.reviewers, values, strict=True)
+    ]
+
+
+def prompt(game: GameState, seat: int, max_turns: int) -> list[dict[str, str]]:
+    """The opening chat messages of `seat`."""
+    return [
+        {"role": "system", "content": rules(game.roster, has_scales(game), max_turns)},
+        {"role": "user", "content": state_description(game, seat)},
+    ]
+
+
+def has_scales(game: GameState) -> bool:
+    return game.scale1 != game.scale2

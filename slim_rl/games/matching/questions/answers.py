@@ -1,0 +1,69 @@
+"""What a reply tells of the pairs that were asked about: a value, that there is none, or neither.
+
+A value counts for a pair if the reply states it beside the pair's names; or, where the reply names nobody else, if it can only
+be the answer: one number for one pair, or as many numbers as pairs, in the order asked. "Quite good" is no value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+from slim_rl.games.matching.questions.scope import Pair
+from slim_rl.games.matching.questions.text import clauses, names_of
+from slim_rl.games.matching.reading.listening import told_values
+from slim_rl.games.matching.roster import Roster
+
+Answer = Literal["value", "none"]
+
+_NUMBER = re.compile(r"(?<![\w.#/-])\d{1,3}(?:\.\d+)?(?![\w/%]|\.\d)")
+_NAME = re.compile(r"\b([RP])(\d+)\b")
+_LACKS = re.compile(
+    r"\b(?:(?:don't|do not|didn't|did not|can't|cannot|can not|couldn't|haven't|doesn't) (?:\w+ ){0,3}?"
+    r"(?:have|see|know|show|got|hold|any|list)|not (?:visible|shown|known|listed|available|on my (?:board|table|side))|"
+    r"have (?:no|nothing|none)|no (?:information|scores?|values?|data|number|rating|entry|idea|clue)|unknown|blank|empty|"
+    r"hidden|unseen|missing|n a|nothing (?:for|on|there)|(?:is|are) not in my table|none)\b"
+)
+
+
+def answers(asked: Sequence[Pair], reply: str, roster: Roster) -> dict[Pair, Answer]:
+    """The pairs of `asked` that the reply answers, and how. Never raises."""
+    found: dict[Pair, Answer] = {pair: "value" for pair in told(asked, reply, roster) if pair in set(asked)}
+    for clause in clauses(reply, names_of(roster)):
+        for part in re.split(r" (?:,|but|and) ", clause.text):
+            if _LACKS.search(part):
+                for pair in asked:
+                    if pair not in found and _may_mean(part, pair):
+                        found[pair] = "none"
+    return found
+
+
+def lacks(reply: str, roster: Roster | None) -> bool:
+    """Whether the reply says of anything that there is no score for it."""
+    return any(_LACKS.search(clause.text) for clause in clauses(reply, names_of(roster)))
+
+
+def told(asked: Sequence[Pair], reply: str, roster: Roster) -> list[Pair]:
+    """The pairs whose value the reply states, asked about or not, each once. Never raises."""
+    stated = [pair for pair, _ in told_values(reply, roster)]
+    if not stated and asked:
+        body = " ".join(clause.text for clause in clauses(reply, names_of(roster)))
+        numbers = _NUMBER.findall(body)
+        if len(numbers) == len(asked) and all(
+            any(_is_in(name, pair) for pair in asked) for name in _NAME.findall(body)
+        ):
+            stated = list(asked)
+    return list(dict.fromkeys(stated))
+
+
+def _may_mean(text: str, pair: Pair) -> bool:
+    """Whether nothing the text names is other than the pair's reviewer and paper."""
+    names = _NAME.findall(text)
+    reviewers = [int(index) for kind, index in names if kind == "R"]
+    papers = [int(index) for kind, index in names if kind == "P"]
+    return (not reviewers or pair[0] in reviewers) and (not papers or pair[1] in papers)
+
+
+def _is_in(name: tuple[str, str], pair: Pair) -> bool:
+    return int(name[1]) == pair[0 if name[0] == "R" else 1]

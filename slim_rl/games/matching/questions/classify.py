@@ -1,0 +1,174 @@
+"""What a message asks of the partner: any of `pair`, `open`, `check`, `process`, or nothing.
+
+The labels are those of the annotation guide that comes with the human dialogues: `pair` asks for information about named
+reviewer-paper pairs, `open` for information about a whole reviewer, a whole paper or the table, `check` for consent or an
+opinion on a suggestion, `process` is any other real question. A question mark is neither needed nor enough.
+
+Each clause is read by itself. It must open like a question or end in a question mark; the first rule that fits the words from
+there on names its kind, and what the clause names tells `pair` from `open`. Names are tokens by then (see `text`), so the rules
+hold for every roster.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from slim_rl.games.matching.questions import scope
+from slim_rl.games.matching.questions.rules import LABELS, kind_at
+from slim_rl.games.matching.questions.scope import PAPER, REVIEWER, Pair
+from slim_rl.games.matching.questions.text import clauses, names_of
+from slim_rl.games.matching.roster import Roster
+
+__all__ = ["INFORMATION_SEEKING", "LABELS", "Question", "classify", "pairs_asked", "questions"]
+
+INFORMATION_SEEKING = frozenset({"pair", "open"})
+
+# A question begins with one of these words,
+_OPENERS = frozenset(
+    """
+    who whom whose who's where where's which what what's what're how how's how'd why when is are was were
+    does do did has have got can could would will should shall may might isn't aren't doesn't don't any
+    anything anyone anywhere thoughts tell let give share show list send check i i'm i'd want lay hit care
+    interested you your sound sounds looks curious between
+    """.split()  # noqa: SIM905
+)
+# which opens its clause, follows one of these,
+_LEADS = frozenset(
+    """
+    , : ( ) - and but so or then because since okay well hm hmm hmmm hmmmm now also otherwise actually wait
+    oh hey hi hello sure yes no please great cool perfect though however still just quick haha lol question
+    thanks meanwhile
+    """.split()  # noqa: SIM905
+)
+# or is so plainly turned round that it may stand anywhere.
+_INVERTED = re.compile(
+    r"how (?:good|bad|strong) (?:is|are|does)\b|(?:what|who|where) do you\b|do you (?:have|see|know|think)\b|"
+    r"can you see\b|could you\b|would you\b|tell me (?:what|who|which|how|your)\b|what(?:'s| is| are) your\b"
+)
+# A clause without a question mark and without any of these asks nothing (the others of _OPENERS need one of them to follow).
+_TELLING = (_OPENERS - {"i", "i'm"}) | {"if", "wonder", "wondering", "need", "like", "love", "first", "please"}
+_ANY_HEAD = re.compile(
+    r"\b(?=(?:who|where|which|what|how|why|any|anything|anyone|thoughts|sound|sounds)\b"
+    r"|(?:is|are|does|do|did|has|have|can|could|would|should) (?:you|we|i|he|she|they|it|that|this|there|anyone|R\w+)\b)"
+)
+# A wh-word inside a statement asks nothing: "not sure who", "that's what I have", "see how it goes".
+_EMBEDDED = re.compile(
+    r"\b((?<!me )(?<!us )(?<!you )know|knows|sure|see|seeing|is|are|was|it's|that's|here's|out|on|of|for|to|with|"
+    r"matter|clue|remember|certain|at|tell you|depends|decide|understand|say|said|from|by|idea) (?=(?:who|whom|what|where|which|how|why|when)(?:'s)? )"
+    r"|(?:\b(?:but|and)|,) so (?=(?:is|are|does|do|did|has|can|would|was)\b)"
+)
+_STATE = re.compile(
+    r"\b(?:information|scores?|unknown|blank|green|red|anything|any|data|values?|nothing|rating|good|bad|strong|"
+    r"better than|too far|decent|high|low)\b"
+)
+_SAYS = re.compile(r"\b(?:i|i'm|i've|he's|she's|it's|that's|they're|we|is|are|would|might|could|can)\b")
+_CONSENT = re.compile(
+    r"(?:^| )(?:okay|right|yes|(?<!or )no|deal|correct|agree|agreed|fine|cool)$|"
+    r"\b(?:how you feel|what you think|if (?:that|you|it))\b"
+)
+_ASKS_LEAVE = re.compile(
+    r"\bif (?:that's|it's|that is|it is|there are|there's|there is|you're|everyone is) "
+    r"(?:okay|fine|cool|no objections?|all right)(?: (?:with|by|for) you)?$"
+)
+_PLEASE = re.compile(r"^R\w+ \w+ P\w+ , please$")
+_DOUBT = re.compile(r"\bi guess$")
+_PROPOSES = re.compile(
+    r"\b(?:maybe|let's|i think we should|i think (?:R\w+|he|she|they) (?:would|could|might|should)|perhaps)\b"
+)
+_SUGGESTS = re.compile(
+    r"\b(?:maybe|perhaps|possibly|let's|put|swap|move|switch|assign|could|might|would|works?|instead|we|like this|go)\b"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question of a message: its label, and the (reviewer, paper) pairs it asks about (for `pair` only)."""
+
+    label: str
+    pairs: tuple[Pair, ...] = ()
+
+
+def classify(text: str, previous: str | None = None, roster: Roster | None = None) -> frozenset[str]:
+    """The labels of one message.
+
+    Args:
+        text: what was said; an action tag such as ``[message]`` is taken off.
+        previous: the partner's message before it, if any; names in it give pronouns their meaning.
+        roster: whose names to know; DialOp's own if None. Capitalised words are taken for names besides.
+
+    Returns:
+        A subset of `LABELS`, empty for a message that asks nothing. Never raises.
+    """
+    return frozenset(question.label for question in questions(text, previous or "", roster))
+
+
+def pairs_asked(text: str, roster: Roster | None = None, previous: str | None = None) -> list[Pair]:
+    """The (reviewer, paper) indices a message asks about, in the order asked, each once. Never raises."""
+    found = (pair for question in questions(text, previous or "", roster) for pair in question.pairs)
+    return list(dict.fromkeys(found))
+
+
+@lru_cache(maxsize=16384)
+def questions(text: str, previous: str = "", roster: Roster | None = None) -> tuple[Question, ...]:
+    """The questions of a message, in order; arguments as for `classify`."""
+    names = names_of(roster)
+    found: list[Question] = []
+    before = ""
+    about_pairs = lists = False  # of the question just before: whether it is about pairs, and whether a list follows it
+    for clause in clauses(text, names):
+        more = scope.continued(clause.text, before) if (about_pairs and clause.asks) or lists else ()
+        if more:
+            if found[-1].label == "open":
+                found.pop()
+            found.append(Question("pair", more))
+        elif (kind := _kind(clause.text, clause.asks)) is not None:
+            words, start = clause.text, kind[1]
+            found.append(Question(*scope.settle(kind[0], words[start:], f"{before}{words[:start]}", previous, names)))
+            about_pairs = bool(found[-1].pairs)
+            lists = found[-1].label in INFORMATION_SEEKING and scope.opens_list(words)
+        else:
+            about_pairs = False
+            lists = lists and clause.text.isdigit()  # "1."
+        before = f"{before}{clause.text} . "
+    return tuple(found)
+
+
+def _kind(text: str, asks: bool) -> tuple[str, int] | None:
+    """The kind of a clause and where its question starts; None if it asks nothing."""
+    if not asks and _TELLING.isdisjoint(text.split(" ")):
+        return None
+    plain = _EMBEDDED.sub(lambda match: match[0][:-1] + "~", text)
+    start, before = 0, ","  # the clause begins as after a comma
+    for word in plain.split(" "):
+        if word in _OPENERS and (before in _LEADS or _INVERTED.match(plain, start)):
+            kind = kind_at(plain, start, asks)
+            if kind is not None and kind != "none":
+                return kind, start
+        start, before = start + len(word) + 1, word
+    if asks:
+        return _unmarked(plain)
+    if _PLEASE.search(plain):
+        return "info", 0
+    return ("check", 0) if _ASKS_LEAVE.search(plain) else None
+
+
+def _unmarked(text: str) -> tuple[str, int] | None:
+    """The same for a clause with a question mark and without a question's opening."""
+    if _DOUBT.search(text):
+        return None
+    if _CONSENT.search(text) or _PROPOSES.search(text):
+        return "check", 0
+    for head in _ANY_HEAD.finditer(text):
+        kind = kind_at(text, head.end(), True)
+        if kind is not None and kind != "none":
+            return kind, head.end()
+    named = bool(REVIEWER.search(text)), bool(PAPER.search(text))
+    if any(named) and _STATE.search(text) and not _SAYS.search(text):
+        return "state", 0
+    if all(named):
+        return "check", 0
+    if any(named):
+        return ("check" if _SUGGESTS.search(text) or text.count(" ") > 4 else "about"), 0
+    return ("check" if _SUGGESTS.search(text) else "process"), 0

@@ -1,0 +1,192 @@
+"""What a question is worth, exactly. The asker knows some cells of the table; every other cell counts 50, its expectation.
+
+    plan(known)   the assignment that maximises the expected table
+    V(known)      that maximum: the best expected score achievable with what the asker knows
+    value         V(known after the answer) - V(known before)
+    gain          true score of the plan after - true score of the plan before
+
+all as shares of `best_assignment_reward`. A value can be negative: a low answer for a cell of the plan takes a hope away. Its
+expectation before the answer cannot, and is what questions are compared by. With a cell uniform on [0, 100] if the partner
+sees it, learning it is expected to add
+
+    promise(c) = E[max(A, B + x)] - max(A, B + 50),   x ~ U(0, 100)
+
+where A is the best expected score without cell c and B that of the rest with c. `regret` is the best promise among the cells
+that the asker does not know, less that of the best pair asked about: which cells the partner sees it cannot know, so whether an
+answer came does not count against a question.
+
+Known cells are known truly: where scores are shown scaled, the ideal asker is given true scores of what it sees and is told.
+One assignment and one all-pairs shortest path (Floyd-Warshall over the alternating cycles of that assignment) give A and B of
+all n * n cells at once, so nothing is solved again cell by cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+
+from slim_rl.errors import ConfigError
+from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
+from slim_rl.games.matching.questions.scope import Pair
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Strategy = Literal["random", "greedy"]
+
+_TOP = 2.0 * UNSEEN_VALUE  # of the uniform prior, so that its mean is what an unknown cell counts
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """One question's worth, in shares of the best score. `regret` is None for a question that names no pair."""
+
+    value: float
+    gain: float
+    regret: float | None
+
+
+class Asker:
+    """One seat of one game and what it knows. `hear` adds to it.
+
+    Attributes:
+        known: (n, n), the cells the asker knows: its own, and those it was told.
+    """
+
+    def __init__(self, state: GameState, seat: int) -> None:
+        self._table = np.array(state.table, dtype=float)
+        self._theirs = np.array(state.mask(1 - seat), dtype=bool)
+        self._best = float(state.best_assignment_reward)
+        self.known: Bools = np.array(state.mask(seat), dtype=bool)
+        self._solve()
+
+    def _solve(self) -> None:
+        values = np.where(self.known, self._table, UNSEEN_VALUE)
+        self._plan = _plans(values[None])[0]
+        self._promise: Floats | None = None
+        rows = np.arange(len(values))
+        self._expected = float(values[rows, self._plan].sum())
+        self._true = float(self._table[rows, self._plan].sum())
+
+    @property
+    def promise(self) -> Floats:
+        """The promise of asking about each cell, (n, n), as a share of the best score; 0 for a cell the asker knows."""
+        if self._promise is None:
+            values = np.where(self.known, self._table, UNSEEN_VALUE)
+            self._promise = np.where(self.known, 0.0, promises(values[None], self._plan[None])[0]) / self._best
+        return self._promise
+
+    def informative(self, pair: Pair) -> bool:
+        """Whether the partner sees the cell and the asker does not know it."""
+        return bool(self._theirs[pair] and not self.known[pair])
+
+    def hear(self, told: Iterable[Pair], lacking: Iterable[Pair] = ()) -> tuple[float, float]:
+        """Adds the cells told that the partner sees, and those it truly lacks, which are worth 50.
+
+        Returns the change in V and in the plan's true score, as shares of the best.
+        """
+        before = self._expected, self._true
+        new = [pair for pair in told if self.informative(pair)]
+        new += [pair for pair in lacking if not self._theirs[pair] and not self.known[pair]]
+        if not new:
+            return 0.0, 0.0
+        for pair in new:
+            self.known[pair] = True
+        self._solve()
+        return (self._expected - before[0]) / self._best, (self._true - before[1]) / self._best
+
+    def ask(self, pairs: Sequence[Pair], told: Iterable[Pair], lacking: Iterable[Pair] = ()) -> Worth:
+        """The worth of a question about `pairs` that was answered so; the asker has heard it then."""
+        regret = None
+        if pairs:
+            regret = max(0.0, float(self.promise.max() - max(self.promise[pair] for pair in pairs)))
+        value, gain = self.hear(told, lacking)
+        return Worth(value, gain, regret)
+
+
+def promises(values: Floats, plans: NDArray[np.intp]) -> Floats:
+    """What learning each cell is expected to add to the best expected score, if it now counts 50; in points.
+
+    Args:
+        values: (games, n, n) expected tables.
+        plans: (games, n) a best assignment of each; plans[g, r] = paper.
+
+    Returns:
+        (games, n, n). Meaningless where a cell is known.
+    """
+    n = values.shape[1]
+    rows = np.arange(n)
+    # loss[g, r, s]: what is lost when reviewer r takes the paper of reviewer s. Every cycle of such takeovers is another plan.
+    taken = np.take_along_axis(values, plans[:, None, :].repeat(n, axis=1), axis=2)
+    loss = taken[:, rows, rows][:, :, None] - taken
+    way = loss.copy()
+    for k in range(n):
+        np.minimum(way, way[:, :, k, None] + way[:, k, None, :], out=way)
+    # cycle[g, r, s]: the least loss of a plan in which r takes the paper of s.
+    cycle = loss + way.transpose(0, 2, 1)
+    cycle[:, rows, rows] = np.inf
+    # The asker would have a cell's paper taken by its reviewer if the answer x exceeded this threshold, A - B.
+    threshold = UNSEEN_VALUE + cycle
+    threshold[:, rows, rows] = UNSEEN_VALUE - cycle.min(axis=2)
+    low = np.clip(threshold, 0.0, _TOP)
+    hoped = (_TOP - low) ** 2 / (2 * _TOP) + (low - np.minimum(threshold, low))  # E[max(x - threshold, 0)]
+    worth = hoped - np.maximum(UNSEEN_VALUE - threshold, 0.0)
+    out = np.empty_like(worth)
+    np.put_along_axis(out, plans[:, None, :].repeat(n, axis=1), worth, axis=2)
+    return out
+
+
+def frontier(
+    games: Sequence[GameState],
+    max_k: int,
+    strategy: Strategy = "greedy",
+    seed: int = 0,
+    seat: int = 0,
+    only_seen: bool = False,
+) -> Floats:
+    """What an ideal asker reaches with k questions: the reference curve that a policy is held against.
+
+    The asker asks about one cell at a time that it does not know, hears its true score or that there is none, and in the end
+    proposes the plan that is best for what it knows. A game without such cells left stays as it is.
+
+    Args:
+        games: of one size.
+        strategy: "greedy" asks about the cell of the highest promise, "random" about any.
+        seat: the asker's.
+        only_seen: ask only about cells that the partner sees, as if the asker knew which: every question is answered by a score.
+
+    Returns:
+        (games, max_k + 1): reward after 0, 1, ..., max_k questions. Its mean over games is the curve.
+
+    Raises:
+        ConfigError: no games, or of different sizes.
+    """
+    if len({game.n for game in games}) != 1:
+        raise ConfigError("A frontier needs games, all of one size; give at least one and do not mix board sizes.")
+    rng = np.random.default_rng(seed)
+    tables = np.array([game.table for game in games], dtype=float)
+    known = np.array([game.mask(seat) for game in games], dtype=bool)
+    theirs = np.array([game.mask(1 - seat) for game in games], dtype=bool) | (not only_seen)
+    best = np.array([game.best_assignment_reward for game in games], dtype=float)
+    count, n, _ = tables.shape
+    all_games = np.arange(count)
+    rewards = np.empty((count, max_k + 1))
+    for k in range(max_k + 1):
+        values = np.where(known, tables, UNSEEN_VALUE)
+        plans = _plans(values)
+        rewards[:, k] = np.take_along_axis(tables, plans[:, :, None], axis=2).sum(axis=(1, 2)) / best
+        noise = rng.random(tables.shape)  # a random choice, or the choice among equals
+        liking = noise if strategy == "random" else promises(values, plans) + 1e-9 * noise
+        open_cells = theirs & ~known
+        choice = np.where(open_cells, liking, -np.inf).reshape(count, n * n).argmax(axis=1)
+        left = open_cells.reshape(count, n * n)[all_games, choice]
+        known.reshape(count, n * n)[all_games[left], choice[left]] = True
+    return rewards
+
+
+def _plans(values: Floats) -> NDArray[np.intp]:
+    return np.array([linear_sum_assignment(-table)[1] for table in values])

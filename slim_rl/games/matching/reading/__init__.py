@@ -1,0 +1,1 @@
+"""Free text about reviewers and papers, read."""

@@ -1,0 +1,98 @@
+"""Which reviewer belongs to which paper, and which value to which pair, in a clause with tokens for names.
+
+Names of one kind side by side share the other kind: "R0 or R2 for P6" is two pairs. A name of the kind that began a
+group begins the next one: "R0 on P0 and P3, R7 on P7" is three pairs. Tokens are as in `wording`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from slim_rl.games.matching.reading.wording import NAME
+
+Pair = tuple[int, int]  # (reviewer, paper)
+_Names = list[tuple[str, int]]
+
+_EXCLUDED = re.compile(
+    r"\b(?:besides|beside|other than|apart from|aside from|except(?: for)?|outside of|excluding|not counting|"
+    r"instead of|rather than)(?:(?: the| for| on)* ?[RP]\d+(?:'s)?(?:\s*(?:,|and|or)\s*(?=[RP]))?)+"
+)
+_OUTDONE = re.compile(r"\b((?:any|some)(?:one|body|thing)|who|else)\b([^R]*)\bthan R\d+")  # "anyone better than R0"
+_BETWEEN = re.compile(r"[,;&+]|\b(?:and|or|then|vs|versus|but)\b")
+
+
+def named_pairs(text: str) -> list[Pair]:
+    """The pairs a clause names, in order, each once; names that it excludes ("besides R0") left out."""
+    if "R" not in text or "P" not in text:
+        return []
+    text = _OUTDONE.sub(r"\1\2", _EXCLUDED.sub(" ", text))
+    groups: list[_Names] = [[]]
+    for segment in _BETWEEN.split(text):
+        names = _names(segment)
+        if _both_kinds(names) and _both_kinds(groups[-1]):
+            groups.append([])
+        for name in names:
+            if _both_kinds(groups[-1]) and name[0] == groups[-1][0][0]:
+                groups.append([])
+            groups[-1].append(name)
+    if len(groups) > 1 and not _both_kinds(groups[-1]):  # "R0 on P0, or R7?"
+        kind = groups[-1][0][0]
+        groups[-1] += [name for name in groups[-2] if name[0] != kind]
+    respectively = "respectively" in text
+    return list(dict.fromkeys(pair for group in groups for pair in _product(group, respectively)))
+
+
+def completed_pairs(text: str, before: list[Pair]) -> list[Pair]:
+    """The pairs of a clause that names one kind only, or nobody, the rest taken from the pairs before it."""
+    names = _names(text)
+    if not names:
+        return before
+    other = "P" if names[0][0] == "R" else "R"
+    return _product([*names, *((other, pair[other == "P"]) for pair in before)])
+
+
+def _names(text: str) -> _Names:
+    return [(kind, int(index)) for kind, index in NAME.findall(text)]
+
+
+def _both_kinds(names: _Names) -> bool:
+    return len({kind for kind, _ in names}) == 2
+
+
+def _product(group: _Names, respectively: bool = False) -> list[Pair]:
+    reviewers = list(dict.fromkeys(index for kind, index in group if kind == "R"))
+    papers = list(dict.fromkeys(index for kind, index in group if kind == "P"))
+    if respectively and len(reviewers) == len(papers):
+        return list(zip(reviewers, papers, strict=True))
+    if group and group[0][0] == "P":
+        return [(reviewer, paper) for paper in papers for reviewer in reviewers]
+    return [(reviewer, paper) for reviewer in reviewers for paper in papers]
+
+
+# A value has at most three digits (a displayed score is below 1000) and is no bound ("above 50") and no share ("9/10").
+_TOKEN = re.compile(
+    r"(?P<name>[RP]\d+)|(?P<bound>\b(?:above|over|below|under|than|least|most|not|up to)\s+)?"
+    r"(?<![\w.#/])(?P<number>\d{1,3}(?:\.\d+)?)(?![\w/%]|\.\d|\s*%)"
+)
+_NOTHING = re.compile(r"\b(?:no|nothing|not|don't|can't|cannot|unknown|blank)\b")
+
+
+def stated_values(text: str) -> list[tuple[Pair, float]]:
+    """The values a statement gives, in order. A value belongs to the names beside it, or else the last ones said."""
+    if "respectively" in text:
+        return []
+    out: list[tuple[Pair, float]] = []
+    last: dict[str, int] = {}
+    fresh = False  # both names are known, and one was said since the last value
+    for segment in _BETWEEN.split(text):
+        tokens = list(_TOKEN.finditer(segment))
+        if sum(token["number"] is not None for token in tokens) == 1:  # it may come first: "62 for R0 on P0"
+            tokens.sort(key=lambda token: token["number"] is not None)
+        for token in tokens:
+            if token["name"]:
+                last[token["name"][0]] = int(token["name"][1:])
+                fresh = len(last) == 2
+            elif fresh and not token["bound"] and not _NOTHING.search(segment):
+                out.append(((last["R"], last["P"]), float(token["number"])))
+                fresh = False
+    return out

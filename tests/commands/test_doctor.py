@@ -1,0 +1,266 @@
+"""`slim-rl doctor` on machines well and ill: each fault is its own line with a mend, and none of them hides the others."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from slim_rl.backends.checks import examine
+from slim_rl.backends.slime.doctor import HOOKS, Hook, check_model, hook_complaint
+from slim_rl.commands.doctor import Check, Patient, exit_code, print_table, run_doctor
+from slim_rl.config import Config
+from slim_rl.dialogue.rows import ensure_games
+from slim_rl.errors import ConfigError
+from tests.fakes.cluster import Cluster, write_model
+from tests.fakes.openai_server import OpenAIServer, Step
+
+
+@pytest.fixture
+def policy(tmp_path: Path, tokenizer: Any) -> Path:
+    """A small checkpoint folder: a tokenizer with ChatML and a config.json."""
+    folder = write_model(tmp_path, "Qwen3-0.6B", hidden_size=64, num_hidden_layers=2, vocab_size=400)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def config(tmp_path: Path, policy: Path) -> dict[str, Any]:
+    return {
+        "game": {"n": 3, "scales": False},
+        "data": {
+            "train": str(tmp_path / "games.jsonl"),
+            "eval": str(tmp_path / "eval.jsonl"),
+            "num_train": 5,
+            "num_eval": 2,
+        },
+        "policy": {"model": str(policy)},
+        "output_dir": str(tmp_path / "runs"),
+    }
+
+
+def doctor(tmp_path: Path, config: dict[str, Any], backend: str = "trl", **options: Any) -> dict[str, Check]:
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump({"slim_rl": config}))
+    return {check.name: check for check in run_doctor(path, backend, **options)}
+
+
+def test_a_machine_that_is_well(tmp_path: Path, config: dict[str, Any]) -> None:
+    checks = doctor(tmp_path, config)
+    assert {name: check for name, check in checks.items() if check.status == "fail"} == {}
+    assert exit_code(list(checks.values())) == 0
+    assert "prompt has" in checks["tokenizer"].found
+    assert "shy answered" in checks["partner"].found
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["Qwen3-0.6B", "config.yaml"], "looking writes nothing"
+
+
+def test_a_config_that_cannot_be_read_is_the_only_finding(tmp_path: Path) -> None:
+    checks = doctor(tmp_path, {"partner": {"kindd": "shy"}})
+    assert list(checks) == ["config"]
+    assert "partner.kindd" in checks["config"].found
+    assert exit_code(list(checks.values())) == 1
+
+
+def test_what_breaks_in_a_check_is_its_own_finding() -> None:
+    def breaks(_: Patient) -> Check:
+        raise KeyError("scale1")
+
+    def refuses(_: Patient) -> Check:
+        raise ConfigError("Too hot; cool it.")
+
+    def works(_: Patient) -> list[Check]:
+        return [Check("c", "pass", "fine"), Check("d", "warn", "odd", "look")]
+
+    checks = examine(Patient(Config(), "trl"), [("a", breaks), ("b", refuses), ("c", works)])
+    assert [(check.name, check.status) for check in checks] == [
+        ("a", "fail"),
+        ("b", "fail"),
+        ("c", "pass"),
+        ("d", "warn"),
+    ]
+    assert checks[0].found == "KeyError: 'scale1'" and checks[0].mend
+    assert checks[1] == Check("b", "fail", "Too hot; cool it.")
+
+
+def test_template_without_an_end_token_fails(tmp_path: Path, config: dict[str, Any], policy: Path) -> None:
+    path = policy / "tokenizer_config.json"
+    settings = json.loads(path.read_text())
+    template = "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}assistant: "
+    settings["chat_template"] = template
+    path.write_text(json.dumps(settings))
+    (policy / "chat_template.jinja").write_text(template)
+    check = doctor(tmp_path, config)["tokenizer"]
+    assert check.status == "fail"
+    assert "control token" in check.found
+
+
+def test_prompt_that_leaves_no_room_fails(tmp_path: Path, config: dict[str, Any]) -> None:
+    check = doctor(tmp_path, config | {"limits": {"context_tokens": 600, "turn_tokens": 256}})["tokenizer"]
+    assert check.status == "fail"
+    assert check.mend == "Raise limits.context_tokens."
+
+
+def test_missing_tokenizer_fails_and_the_rest_is_still_looked_at(tmp_path: Path, config: dict[str, Any]) -> None:
+    checks = doctor(tmp_path, config | {"policy": {"model": str(tmp_path)}})
+    assert checks["tokenizer"].status == "fail"
+    assert checks["partner"].status == "pass"
+
+
+def test_games_of_another_specification_fail(tmp_path: Path, config: dict[str, Any]) -> None:
+    ensure_games(Config.model_validate(config))
+    checks = doctor(tmp_path, config)
+    assert (checks["train games"].found.split()[0], checks["held-out games"].found.split()[0]) == ("5", "2")
+    assert "games" not in checks
+    check = doctor(tmp_path, config | {"game": {"n": 4}})["games"]
+    assert check.status == "fail" and check.mend
+
+
+def test_torn_games_file_fails(tmp_path: Path, config: dict[str, Any]) -> None:
+    (tmp_path / "games.jsonl").write_text('{"game_id": "1", "pro')
+    checks = doctor(tmp_path, config)
+    assert checks["games"].status == "fail"
+    assert "line 1" in checks["games"].found
+
+
+# -------------------------------------------------------------------------------------------------------- the partner
+def openai(server: OpenAIServer, **settings: Any) -> dict[str, Any]:
+    return {"kind": "openai", "openai": {"base_url": server.url, "api_key_env": "DOCTORS_KEY", **settings}}
+
+
+async def test_endpoint_is_called_once_and_its_cost_told(
+    tmp_path: Path, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCTORS_KEY", "sk-test")
+    async with OpenAIServer(key="sk-test") as server:
+        checks = await asyncio.to_thread(doctor, tmp_path, config | {"partner": openai(server)})
+        assert len(server.requests) == 1
+    assert checks["partner"].status == "pass", checks["partner"]
+    assert "$0.0" in checks["partner"].found
+    assert checks["partner's cost"].status == "warn"
+    assert "budget_usd" in checks["partner's cost"].mend
+
+
+async def test_refused_key_fails_without_being_shown(
+    tmp_path: Path, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCTORS_KEY", "sk-wrong")
+    async with OpenAIServer(key="sk-test") as server:
+        checks = await asyncio.to_thread(doctor, tmp_path, config | {"partner": openai(server, budget_usd=1000)})
+    assert checks["partner"].status == "fail"
+    assert "sk-wrong" not in str(checks)
+    assert checks["partner's cost"].status == "pass"
+
+
+async def test_endpoint_that_is_down_does_not_keep_the_doctor_waiting(
+    tmp_path: Path, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCTORS_KEY", "sk-test")
+    async with OpenAIServer(key="sk-test", script=[Step("status", status=500)] * 50) as server:
+        checks = await asyncio.to_thread(doctor, tmp_path, config | {"partner": openai(server)})
+        assert len(server.requests) <= 5
+    assert checks["partner"].status == "fail"
+
+
+def test_call_can_be_left_out(tmp_path: Path, config: dict[str, Any]) -> None:
+    partner = {"kind": "openai", "openai": {"base_url": "http://127.0.0.1:9/v1"}}
+    assert doctor(tmp_path, config | {"partner": partner}, call_partner=False)["partner"].status == "warn"
+
+
+# -------------------------------------------------------------------------------------------------------- the machine
+def on_path(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, **variables: str) -> None:
+    monkeypatch.setenv("PATH", cluster.environment["PATH"])
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+
+def test_gpus_are_counted_and_those_in_use_told(
+    tmp_path: Path, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_path(Cluster.build(tmp_path / "node"), monkeypatch)
+    assert doctor(tmp_path, config)["GPUs"] == Check("GPUs", "pass", "4 × NVIDIA H100 80GB HBM3, 80 GiB")
+    wanted = doctor(tmp_path, config, gpus=8)["GPUs"]
+    assert (wanted.status, wanted.mend) == ("fail", "Set NUM_GPUS=4.")
+    monkeypatch.setenv("USED", "60000")
+    busy = doctor(tmp_path, config)["GPUs"]
+    assert busy.status == "warn" and "4 in use" in busy.found
+
+
+def test_cluster_backends_fail_without_a_gpu(
+    tmp_path: Path, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    check = doctor(tmp_path, config, backend="slime")["GPUs"]
+    assert check.status == "fail" and "make run" in check.mend
+    assert doctor(tmp_path, config)["GPUs"].status == "pass", "a tiny model trains on a CPU"
+
+
+def test_disk_too_small_for_the_checkpoints(tmp_path: Path, config: dict[str, Any]) -> None:
+    huge = write_model(tmp_path / "huge", "Qwen3-32B", num_hidden_layers=10**6)
+    check = doctor(tmp_path, config | {"policy": {"model": str(huge)}})["disk"]
+    assert check.status == "fail" and "SAVE_DIR" in check.mend
+
+
+def test_a_run_whose_checkpoints_outgrow_the_disk_is_warned_of(tmp_path: Path, config: dict[str, Any]) -> None:
+    train = {"steps": 10**12, "save_every": 1}
+    check = doctor(tmp_path, config | {"train": train}, backend="slime")["disk"]
+    assert check.status == "warn" and "save_every" in check.mend
+
+
+# ---------------------------------------------------------------------------------------------------------------- slime
+def test_model_is_held_against_slimes_scripts_and_the_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster.build(tmp_path / "node")
+    on_path(cluster, monkeypatch, SLIME_DIR=str(cluster.slime))
+
+    def look(name: str, **changes: Any) -> Check:
+        model = write_model(tmp_path / str(changes), name, **changes)
+        config = Config.model_validate({"policy": {"model": str(model)}})
+        return examine(Patient(config, "slime"), [("model", check_model)])[0]
+
+    assert look("Qwen3-4B").status == "pass"
+    assert look("Qwen3-4B").found.startswith("qwen3-4b, 4.0B")
+    assert look("Qwen3-32B").status == "pass", "with Adam's states on the host"
+    unknown = look("Qwen3-4B", hidden_size=2561)
+    assert unknown.status == "fail" and "no model script" in unknown.found
+
+
+def test_hooks_must_be_callable_as_slime_calls_them() -> None:
+    wanted = next(hook for hook in HOOKS if hook.path.endswith("generate"))
+
+    async def good(args: Any, sample: Any, sampling_params: Any, evaluation: bool = False) -> None: ...
+    async def nameless(args: Any, sample: Any, sampling_params: Any, **more: Any) -> None: ...
+    async def short(args: Any, sample: Any) -> None: ...
+    def plain(args: Any, sample: Any, sampling_params: Any, evaluation: bool = False) -> None: ...
+
+    assert hook_complaint(good, wanted) == ""
+    assert "evaluation" in hook_complaint(nameless, wanted)
+    assert "too many positional arguments" in hook_complaint(short, wanted)
+    assert "a plain function" in hook_complaint(plain, wanted)
+    assert hook_complaint(plain, Hook("x", ("args", "sample", "params"))) == ""
+
+
+def test_slime_that_is_not_there_is_said_once(tmp_path: Path, config: dict[str, Any]) -> None:
+    if "slime" in __import__("sys").modules or os.environ.get("SLIME_DIR"):
+        pytest.skip("slime is here")
+    checks = doctor(tmp_path, config, backend="slime")
+    assert checks["slime"].status == "fail"
+    assert checks["hooks"] == Check("hooks", "fail", "cannot be loaded without slime", "Mend the checks above first.")
+
+
+def test_table_shows_findings_as_they_are_and_the_mends(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(
+        [
+            Check("reply", "pass", "[message] hello"),
+            Check("disk", "fail", "full", "Make room."),
+            Check("x", "warn", "y"),
+        ]
+    )
+    printed = capsys.readouterr().out
+    assert "[message] hello" in printed
+    assert "→ Make room." in printed
+    assert "1 pass, 1 warn, 1 fail" in printed

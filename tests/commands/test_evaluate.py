@@ -1,0 +1,120 @@
+"""Evaluation cells: resumable, comparable, with interventions that do what they say."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from slim_rl.analysis.references import plans
+from slim_rl.analysis.terminal import before_after_table, cells_table, frame
+from slim_rl.commands.evaluate import Cell, intervention, play_held_out
+from slim_rl.config import parse_config
+from slim_rl.dialogue.chat import Chat
+from slim_rl.dialogue.log import read_log
+from slim_rl.dialogue.rows import GameSource
+from slim_rl.errors import ConfigError
+from slim_rl.games.matching.generate import generate_games
+from slim_rl.games.matching.instance import GameState
+from slim_rl.partners import make_partner
+from slim_rl.policies.interventions import NeverAsk
+from tests.dialogue.players import Script
+
+PLAN = "[propose]\nBLEU: Ava Li\nElectra: Daniel Nguyen\nGloVe: Sofia Patel"
+
+
+@pytest.fixture
+def config(tmp_path: Any) -> Any:
+    data = {
+        "name": "cell",
+        "game": {"n": 3, "scales": False},
+        "data": {"train": f"{tmp_path}/train.jsonl", "eval": f"{tmp_path}/eval.jsonl", "num_train": 5, "num_eval": 12},
+        "partner": {"kind": "shy", "accept_fraction": 0},
+    }
+    return parse_config(data)
+
+
+@pytest.fixture(scope="module")
+def chat(tokenizer: Any) -> Chat:
+    return Chat(tokenizer)
+
+
+def held_out(config: Any, chat: Chat, policy: Any, log: Any, num_games: int = 8) -> list:
+    return play_held_out(
+        config,
+        GameSource(config, "eval"),
+        policy,
+        make_partner(config.partner),
+        chat,
+        log=log,
+        num_games=num_games,
+        step=0,
+    )
+
+
+def test_an_interrupted_evaluation_plays_only_what_is_left(config, chat, tmp_path) -> None:
+    log = tmp_path / "cell.jsonl"
+    first = held_out(config, chat, lambda job: Script(chat, [PLAN]), log, num_games=3)
+    made: list[str] = []
+
+    def policy(job: Any) -> Script:
+        made.append(job.game_id)
+        return Script(chat, [PLAN])
+
+    everything = held_out(config, chat, policy, log, num_games=8)
+    assert len(first) == 3 and len(everything) == 8 and len(made) == 5
+    assert len(list(read_log(log))) == 8
+    assert {d.game_id for d in first}.isdisjoint(made)
+
+
+def test_forced_questions_are_informative_and_come_first(config, chat, tmp_path) -> None:
+    made = intervention("forced:2", Script(chat, [PLAN] * 8), chat)
+    dialogues = held_out(config, chat, made, tmp_path / "forced.jsonl")
+    for dialogue in dialogues:
+        row = frame([dialogue]).iloc[0]
+        state = GameState.from_dict(dialogue.game_state)
+        worth = sum(
+            b and not a for x, y in zip(state.mask1, state.mask2, strict=True) for a, b in zip(x, y, strict=True)
+        )
+        assert row.informative_pairs == min(2, worth)
+        assert dialogue.policy["intervention"].startswith("forced")
+
+
+def test_a_forbidden_question_is_drawn_again(chat) -> None:
+    policy = NeverAsk(
+        Script(chat, ["[message] What is Ava Li on BLEU?", "[message] How good is Noah on SWAG?", PLAN]), chat
+    )
+    sampled = asyncio.run(policy.sample([1], 64, "k"))
+    assert chat.decode(sampled.ids)[0] == PLAN and policy.gave_up == 0
+
+
+def test_a_policy_that_can_only_ask_is_stopped_and_counted(chat) -> None:
+    policy = NeverAsk(Script(chat, ["[message] What is Ava Li on BLEU?"] * 4), chat, tries=4)
+    sampled = asyncio.run(policy.sample([1], 64, "k"))
+    assert chat.decode(sampled.ids)[0] == policy.instead and policy.gave_up == 1
+
+
+@pytest.mark.parametrize("mode", ["forced", "forced:x", "never", ""])
+def test_an_unknown_mode_is_refused(chat, mode) -> None:
+    with pytest.raises(ConfigError, match="forced:K"):
+        intervention(mode, Script(chat, []), chat)
+
+
+def test_cells_are_named_after_what_they_are() -> None:
+    assert Cell("runs/shy-s0/model", "mute", "forced:2").name == "shy-s0_mute_forced2"
+    assert Cell("data/warmstart", "shy").name == "warmstart_shy_free"
+
+
+def test_reference_plans_are_ordered_as_they_must_be() -> None:
+    games = [(game, 0) for game in generate_games(40, parse_config({"game": {"n": 4}}).game, seed=1)]
+    mean = {name: line["reward"]["value"] for name, line in plans(games).items()}
+    assert mean["random"] < mean["solo"] < mean["pooled_optimal"] == 1.0
+
+
+def test_tables_hold_every_cell_and_measure(config, chat, tmp_path) -> None:
+    dialogues = held_out(config, chat, lambda job: Script(chat, [PLAN]), tmp_path / "t.jsonl")
+    table = cells_table({"a": dialogues, "b": dialogues}, "t")
+    assert len(table.columns) == 3 and table.row_count == 5
+    assert before_after_table(dialogues, dialogues).row_count == 5
+    assert frame([]).empty and cells_table({"none": []}, "t").row_count == 5

@@ -1,0 +1,51 @@
+"""A small matching game and dialogues about it (`make_dialogue`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from slim_rl.dialogue.record import Dialogue, StopReason, Turn
+
+# Seat 0 sees the diagonal; seat 1 sees Ava on Electra (90) and Daniel on BLEU (80). The best plan is worth 230.
+STATE: dict[str, Any] = {
+    "table": [[60, 90, 50], [80, 60, 50], [50, 50, 60]],
+    "mask1": [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
+    "mask2": [[0, 1, 0], [1, 0, 0], [0, 0, 0]],
+    "scale1": 1.0,
+    "scale2": 2.0,
+    "best_assignment_reward": 230,
+}
+
+MakeDialogue = Callable[..., Dialogue]
+
+
+@pytest.fixture
+def make_dialogue() -> MakeDialogue:
+    """make_dialogue(*texts, **fields): the seats speak in turn, policy first; a text that begins with ! was refused."""
+
+    def make(*texts: str, **fields: Any) -> Dialogue:
+        turns = []
+        for number, text in enumerate(texts):
+            refused, text = text.startswith("!"), text.removeprefix("!")
+            kind = text.partition("]")[0].removeprefix("[")
+            action = None if refused else {"kind": kind, "text": text.partition("]")[2].strip()}
+            role = ("policy", "partner")[number % 2]
+            turns.append(
+                Turn(number % 2, role, text, action, "Write [message] first." if refused else None, seconds=0.5)
+            )
+        settings: dict[str, Any] = {
+            "id": "d0",
+            "game_id": "g0",
+            "seat": 0,
+            "seed": 7,
+            "game_state": STATE,
+            "policy": {},
+            "partner": {},
+        }
+        settings |= {"reward": 1.0, "stop_reason": StopReason.AGREED, **fields}
+        return Dialogue(turns=turns, **settings)
+
+    return make

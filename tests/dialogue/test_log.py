@@ -1,0 +1,128 @@
+"""The dialogue log: whole lines, whatever was said and whenever it stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slim_rl.dialogue.log import DialogueLog, encode, read_log
+from slim_rl.dialogue.record import Dialogue
+from slim_rl.errors import DataError
+from tests.dialogue.made import MakeDialogue
+
+SAID = ("[message] What is Ava Li on Electra?", "[message] 180.")
+
+
+def write(path: Path, *dialogues: Dialogue, from_step: int | None = None) -> None:
+    with DialogueLog(path, from_step=from_step) as log:
+        for dialogue in dialogues:
+            log.append(dialogue)
+
+
+def test_a_line_comes_back_as_it_went(make_dialogue: MakeDialogue, tmp_path: Path) -> None:
+    dialogue = make_dialogue(*SAID, step=3, response_ids=[1, 2], loss_mask=[1, 0], logprobs=[-0.5, 0.0])
+    write(tmp_path / "new" / "log.jsonl", dialogue)
+    (back,) = read_log(tmp_path / "new")
+    assert dialogue.turns[0].questions == ["pair"]  # appending annotates
+    assert back.turns == dialogue.turns
+    assert back.response_ids == []
+    line = json.loads((tmp_path / "new" / "log.jsonl").read_text(encoding="utf-8"))
+    assert line["tokens"] == {"prompt": 0, "response": 2, "policy": 1}
+
+
+def test_tokens_are_kept_on_request(make_dialogue: MakeDialogue, tmp_path: Path) -> None:
+    dialogue = make_dialogue(*SAID, response_ids=[1, 2], loss_mask=[1, 0], logprobs=[-0.5, 0.0])
+    with DialogueLog(tmp_path / "log.jsonl", tokens=True) as log:
+        log.append(dialogue)
+    assert list(read_log(tmp_path)) == [dialogue]
+
+
+@given(st.text(alphabet=st.characters(exclude_categories=()), max_size=30))
+def test_any_text_makes_one_line_of_utf8(text: str) -> None:
+    line = encode({"text": text, "more": [{"a": (text,)}]})
+    assert b"\n" not in line
+    read = json.loads(line.decode("utf-8"))["text"]
+    assert read == text or any(0xD800 <= ord(c) <= 0xDFFF for c in text)
+
+
+def test_half_a_surrogate_pair_is_logged(make_dialogue: MakeDialogue, tmp_path: Path) -> None:
+    write(tmp_path / "log.jsonl", make_dialogue("[message] odd \ud83d end", "[message] fine"))
+    (back,) = read_log(tmp_path)
+    assert back.turns[0].text == "[message] odd \ufffd end"
+
+
+def test_a_torn_last_line_is_left_out_then_cut_off(make_dialogue: MakeDialogue, tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    write(path, make_dialogue(*SAID, id="a"), make_dialogue(*SAID, id="b"))
+    os.truncate(path, path.stat().st_size - 40)
+    with pytest.warns(UserWarning, match="line 2: left out, torn"):
+        assert [d.id for d in read_log(path)] == ["a"]
+    with pytest.warns(UserWarning, match="torn"), DialogueLog(path) as log:
+        log.append(make_dialogue(*SAID, id="c"))
+    assert [d.id for d in read_log(path)] == ["a", "c"]
+
+
+def test_a_broken_line_is_named(make_dialogue: MakeDialogue, tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    write(path, make_dialogue(*SAID, id="a"))
+    with path.open("ab") as file:
+        file.write(b'{"id": "b", \n')
+    write(path, make_dialogue(*SAID, id="c"))
+    with pytest.raises(DataError, match=r"log\.jsonl, line 2: not JSON"):
+        list(read_log(path))
+
+
+@pytest.mark.parametrize("line", [b'{"loss": 1.0}\n', b"[1]\n", b'{"id": 1, "game_id": 2, "turns": [3]}\n'])
+def test_foreign_lines_are_named(line: bytes, tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_bytes(line)
+    with pytest.raises(DataError, match="line 1: not a dialogue"):
+        list(read_log(tmp_path))
+
+
+def test_a_newer_format_is_refused(make_dialogue: MakeDialogue, tmp_path: Path) -> None:
+    line = make_dialogue(*SAID).to_dict(tokens=False) | {"format": 99}
+    (tmp_path / "log.jsonl").write_bytes(encode(line) + b"\n")
+    with pytest.raises(DataError, match="newer"):
+        list(read_log(tmp_path))
+
+
+def test_nothing_to_read_is_said(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no dialogue log"):
+        list(read_log(tmp_path / "absent"))
+    with pytest.raises(DataError, match=r"no \*\.jsonl"):
+        list(read_log(tmp_path))
+    (tmp_path / "empty.jsonl").touch()
+    assert list(read_log(tmp_path)) == []
+
+
+def test_a_resumed_run_leaves_no_lines_of_the_steps_it_plays_again(make_dialogue: MakeDialogue, tmp_path: Path) -> None:
+    path = tmp_path / "train.jsonl"
+    write(
+        path,
+        *(make_dialogue(*SAID, id=f"d{step}", step=step) for step in range(4)),
+        make_dialogue(*SAID, id="e", step=3, phase="eval"),
+    )
+    write(path, make_dialogue(*SAID, id="d2 again", step=2), from_step=2)
+    assert [d.id for d in read_log(path)] == ["d0", "d1", "e", "d2 again"]
+    assert [file.name for file in tmp_path.iterdir()] == ["train.jsonl"]
+
+
+def test_of_repeated_lines_the_last_counts(make_dialogue: MakeDialogue, tmp_path: Path) -> None:
+    write(
+        tmp_path / "log.jsonl",
+        make_dialogue(*SAID, step=1, reward=0.2),
+        make_dialogue(*SAID, step=2),
+        make_dialogue(*SAID, step=1, reward=0.9),
+    )
+    assert [(d.step, d.reward) for d in read_log(tmp_path)] == [(2, 1.0), (1, 0.9)]
+
+
+def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match="Cannot write"):
+        DialogueLog(tmp_path / "file" / "log.jsonl")

@@ -1,0 +1,272 @@
+"""The turn loop: the token invariant, limits, failures, resumption, self-play."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slim_rl.config import Limits
+from slim_rl.dialogue.chat import Chat
+from slim_rl.dialogue.loop import play_dialogue, play_selfplay
+from slim_rl.dialogue.partner import Reply, Usage
+from slim_rl.dialogue.policy import Sampled
+from slim_rl.dialogue.record import Dialogue, StopReason
+from tests.dialogue.players import Countdown, PartnerFailure, PolicyFailure, Says, Script
+
+GAME = {"board": [1, 2]}
+
+
+@pytest.fixture(scope="module")
+def chat(tokenizer: Any) -> Chat:
+    return Chat(tokenizer)
+
+
+def play(
+    chat: Chat, turns: Any, partner: Any = None, limits: Limits | None = None, **kw: Any
+) -> tuple[Dialogue, Script]:
+    policy = turns if hasattr(turns, "sample") else Script(chat, turns)
+    env = kw.pop("env", None) or Countdown()
+    dialogue = asyncio.run(
+        play_dialogue(
+            env,
+            policy,
+            partner or Says("go on"),
+            chat,
+            limits or Limits(),
+            game_state=GAME,
+            id="g1#0",
+            game_id="g1",
+            **kw,
+        )
+    )
+    return dialogue, policy
+
+
+def check_invariant(dialogue: Dialogue, policy: Script, chat: Chat) -> None:
+    n = len(dialogue.response_ids)
+    assert len(dialogue.loss_mask) == len(dialogue.logprobs) == n
+    whole = dialogue.prompt_ids + dialogue.response_ids
+    for ids in policy.inputs:
+        assert whole[: len(ids)] == ids
+    spans = [turn.span for turn in dialogue.turns if turn.span is not None]
+    sampled = {i for start, end in spans for i in range(start, end)}
+    assert {i for i, m in enumerate(dialogue.loss_mask) if m} == sampled
+    assert all((lp != 0.0) == bool(m) for lp, m in zip(dialogue.logprobs, dialogue.loss_mask, strict=True))
+
+
+def test_a_game_is_played_to_agreement(chat) -> None:
+    dialogue, policy = play(chat, ["go one", "go two"])
+    assert dialogue.stop_reason is StopReason.AGREED
+    assert dialogue.reward == 1.0
+    assert [(t.role, t.text) for t in dialogue.turns] == [
+        ("policy", "go one"),
+        ("partner", "go on"),
+        ("policy", "go two"),
+        ("partner", "go on"),
+    ]
+    check_invariant(dialogue, policy, chat)
+    assert policy.keys == ["g1#0"] * 2
+    messages = [*dialogue.prompt, {"role": "assistant", "content": "go one"}, {"role": "user", "content": "go on"}]
+    messages += [{"role": "assistant", "content": "go two"}]
+    text = chat.tokenizer.decode(dialogue.prompt_ids + dialogue.response_ids)
+    assert text == chat.render(messages, add_generation_prompt=False).rstrip("\n")
+
+
+def test_a_response_ends_with_the_policys_own_tokens(chat) -> None:
+    dialogue, _ = play(chat, ["go one", "go two"])
+    assert dialogue.loss_mask[-1] == 1
+
+
+def test_errors_go_to_their_author_alone(chat) -> None:
+    partner = Says(lambda view: "go on" if view.history[-1].error or len(view.history) > 3 else "what?")
+    dialogue, policy = play(chat, ["stop", "go one", "go two"], partner)
+    assert [t.error for t in dialogue.turns] == ["Say go.", None, "Say go.", None, None, None]
+    text = chat.tokenizer.decode(dialogue.response_ids)
+    assert "Say go." in text and "what?" not in text
+    assert [u.text for u in partner.views[0].history] == ["go one"]  # the policy's slip is not shown
+    assert [u.text for u in partner.views[1].history] == ["go one", "what?"]
+    check_invariant(dialogue, policy, chat)
+
+
+@pytest.mark.parametrize("side", ["policy", "partner"])
+def test_too_many_errors_end_the_game(chat, side) -> None:
+    if side == "policy":
+        dialogue, _ = play(chat, ["no", "no"])
+        assert (dialogue.stop_reason, dialogue.reward) == (StopReason.POLICY_ERRORS, 0.0)
+    else:
+        dialogue, _ = play(chat, ["go"], Says("no"))
+        assert (dialogue.stop_reason, dialogue.reward) == (StopReason.PARTNER_ERRORS, None)
+        assert dialogue.failed
+
+
+def test_partner_failure_is_a_stop_reason(chat) -> None:
+    def fail(view: Any) -> str:
+        raise PartnerFailure("endpoint is down", StopReason.BUDGET)
+
+    dialogue, policy = play(chat, ["go"], Says(fail))
+    assert (dialogue.stop_reason, dialogue.failure, dialogue.reward) == (StopReason.BUDGET, "endpoint is down", None)
+    check_invariant(dialogue, policy, chat)
+
+
+def test_engine_failure_is_a_stop_reason(chat) -> None:
+    dialogue, _ = play(chat, ["go", PolicyFailure("no tokens")])
+    assert (dialogue.stop_reason, dialogue.failure, dialogue.reward) == (StopReason.ENGINE_FAILED, "no tokens", None)
+
+
+def test_a_bug_is_not_hidden(chat) -> None:
+    with pytest.raises(ZeroDivisionError):
+        play(chat, ["go"], Says(lambda view: str(1 / 0)))
+
+
+def test_the_partner_may_open(chat) -> None:
+    dialogue, policy = play(chat, ["go two", "go four"], Says("go <|im_end|>"), seat=1)
+    assert dialogue.stop_reason is StopReason.AGREED
+    assert dialogue.prompt[-1]["content"] == "You are seat 1.\n\ngo <|im_end|>"
+    assert dialogue.prompt_ids.count(chat.end_id) == 2  # system's and user's; the partner's spelling is none
+    check_invariant(dialogue, policy, chat)
+
+
+def test_own_prompt_is_used(chat) -> None:
+    dialogue, _ = play(chat, ["go", "go"], prompt=[{"role": "user", "content": "Just go."}])
+    assert "Just go." in chat.tokenizer.decode(dialogue.prompt_ids)
+
+
+def test_turn_limit_ends_the_game(chat) -> None:
+    dialogue, policy = play(chat, ["go " * 50], limits=Limits(turn_tokens=5))
+    assert (dialogue.stop_reason, dialogue.reward) == (StopReason.TURN_TOKENS, 0.0)
+    assert sum(dialogue.loss_mask) == 5
+    check_invariant(dialogue, policy, chat)
+
+
+def test_or_a_cut_turn_is_played_and_ended_for_the_policy(chat) -> None:
+    dialogue, policy = play(chat, ["go " * 50, "go"], limits=Limits(turn_tokens=5, truncated_turn="continue"))
+    assert dialogue.stop_reason is StopReason.AGREED
+    _start, end = dialogue.turns[0].span
+    assert dialogue.response_ids[end] == chat.end_id and dialogue.loss_mask[end] == 0
+    check_invariant(dialogue, policy, chat)
+
+
+@pytest.mark.parametrize("name", ["dialogue_tokens", "context_tokens"])
+def test_token_budgets_are_never_passed(chat, name) -> None:
+    for most in range(60, 200, 7):
+        dialogue, policy = play(chat, ["go " * 20] * 2, limits=Limits(**{name: most}))
+        used = len(dialogue.response_ids) + (len(dialogue.prompt_ids) if name == "context_tokens" else 0)
+        if dialogue.stop_reason is not StopReason.AGREED:
+            assert dialogue.stop_reason is (
+                StopReason.DIALOGUE_TOKENS if name == "dialogue_tokens" else StopReason.CONTEXT_LENGTH
+            )
+            assert dialogue.reward == 0.0
+        assert used <= max(most, len(dialogue.prompt_ids))
+        check_invariant(dialogue, policy, chat)
+
+
+def test_deadline_ends_the_dialogue(chat) -> None:
+    class Sleeps(Says):
+        async def reply(self, view: Any) -> Reply:
+            await asyncio.sleep(30)
+            return Reply("go")
+
+    dialogue, _ = play(chat, ["go"], Sleeps("go"), limits=Limits(seconds=0.05))
+    assert (dialogue.stop_reason, dialogue.reward) == (StopReason.DEADLINE, None)
+
+
+def test_usage_is_kept_with_its_turn(chat) -> None:
+    class Costly(Says):
+        async def reply(self, view: Any) -> Reply:
+            return Reply("go", Usage(calls=1, input_tokens=10, cost_usd=0.5))
+
+    dialogue, _ = play(chat, ["go", "go"], Costly("go"))
+    assert dialogue.turns[1].usage["cost_usd"] == 0.5
+
+
+def test_wrong_logprob_count_is_an_engine_failure(chat) -> None:
+    class Short(Script):
+        async def sample(self, input_ids: list[int], max_tokens: int, key: str) -> Sampled:
+            sampled = await super().sample(input_ids, max_tokens, key)
+            return replace(sampled, logprobs=sampled.logprobs[:-1])
+
+    dialogue, _ = play(chat, Short(chat, ["go"]))
+    assert dialogue.stop_reason is StopReason.ENGINE_FAILED and "logprobs" in dialogue.failure
+
+
+def test_an_aborted_dialogue_goes_on_where_it_was(chat) -> None:
+    class Aborts(Script):
+        async def sample(self, input_ids: list[int], max_tokens: int, key: str) -> Sampled:
+            sampled = await super().sample(input_ids, max_tokens, key)
+            return replace(sampled, finish="abort") if len(self.inputs) == 3 else sampled
+
+    env = Countdown(8)
+    first, _ = play(chat, Aborts(chat, ["go 1", "no", "go 3"]), env=env)
+    assert (first.stop_reason, first.reward) == (StopReason.ABORTED, None)
+    assert len(first.turns) == 3 and first.loss_mask[-1] == 0  # the observation was heard, the cut turn left no trace
+    stored = Dialogue.from_dict(json.loads(json.dumps(first.to_dict())))
+    rest = Script(chat, ["go 3", "go 5", "go 7"])
+    second, _ = play(chat, rest, env=Countdown(8), resume=stored)
+    assert second.stop_reason is StopReason.AGREED
+    whole, _ = play(chat, Script(chat, ["go 1", "no", "go 3", "go 5", "go 7"]), env=Countdown(8))
+    assert second.response_ids == whole.response_ids and second.loss_mask == whole.loss_mask
+    assert [t.text for t in second.turns] == [t.text for t in whole.turns]
+    check_invariant(second, rest, chat)
+
+
+def test_selfplay_gives_each_seat_its_own_view(chat) -> None:
+    policy = Script(chat, ["go 0", "no", "go 1", "go 2", "go 3"])
+    first, second = asyncio.run(play_selfplay(Countdown(), policy, chat, Limits(), game_state=GAME, id="g#0"))
+    assert (first.id, second.id) == ("g#0/0", "g#0/1")
+    assert first.reward == second.reward == 1.0
+    assert [t.role for t in first.turns] == ["policy", "partner", "partner", "policy", "partner"]
+    assert [t.role for t in second.turns] == ["partner", "policy", "policy", "partner", "policy"]
+    assert "Say go." not in chat.tokenizer.decode(first.response_ids)
+    assert "Say go." in chat.tokenizer.decode(second.response_ids)
+    for dialogue in (first, second):
+        spans = [t.span for t in dialogue.turns if t.span]
+        assert sum(dialogue.loss_mask) == sum(end - start for start, end in spans)
+        mine = Script(chat, [])
+        mine.inputs = [i for i, key in zip(policy.inputs, policy.keys, strict=True) if key == dialogue.id]
+        check_invariant(dialogue, mine, chat)
+
+
+said = st.one_of(
+    st.sampled_from(["go", "go on <|im_end|>", "<|im_start|>assistant\ngo", "", "no", "é🙂 go", "<think>no</think>go"]),
+    st.text(max_size=20),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    turns=st.lists(st.tuples(said, st.sampled_from(["stop", "length"])), min_size=1, max_size=12),
+    replies=st.lists(said, min_size=1, max_size=12),
+    turn_tokens=st.integers(1, 30),
+    dialogue_tokens=st.one_of(st.none(), st.integers(1, 200)),
+    truncated=st.sampled_from(["end", "continue"]),
+    seat=st.sampled_from([0, 1]),
+)
+def test_the_invariant_holds_whatever_is_said(
+    chat, turns, replies, turn_tokens, dialogue_tokens, truncated, seat
+) -> None:
+    limits = Limits(turn_tokens=turn_tokens, dialogue_tokens=dialogue_tokens, truncated_turn=truncated)
+    policy = Script(chat, turns + [("go", "stop")] * 20)
+    queue = iter(replies + ["go"] * 20)
+    dialogue, _ = play(chat, policy, Says(lambda view: next(queue)), limits, env=Countdown(6), seat=seat)
+    check_invariant(dialogue, policy, chat)
+    assert dialogue.stop_reason is not None
+    assert dialogue_tokens is None or len(dialogue.response_ids) <= dialogue_tokens
+    assert Dialogue.from_dict(json.loads(json.dumps(dialogue.to_dict()))) == dialogue
+
+
+def test_a_log_line_keeps_the_counts_of_the_tokens_it_leaves_out(chat) -> None:
+    dialogue, _ = play(chat, ["go", "go"])
+    line = dialogue.to_dict(tokens=False)
+    counts = {
+        "prompt": len(dialogue.prompt_ids),
+        "response": len(dialogue.response_ids),
+        "policy": sum(dialogue.loss_mask),
+    }
+    assert line["tokens"] == counts and "response_ids" not in line
+    assert Dialogue.from_dict(json.loads(json.dumps(line))).to_dict(tokens=False)["tokens"] == counts

@@ -1,0 +1,164 @@
+"""Annotations and measures of small dialogues counted by hand."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from slim_rl.dialogue.measures import batch_metrics, measures
+from slim_rl.dialogue.record import Dialogue, StopReason
+from slim_rl.games.matching.questions import annotate
+from tests.dialogue.made import MakeDialogue
+
+ASKS = (
+    "[message] What is Ava Li on Electra?",
+    "[message] Ava Li on Electra: 180.",
+    "[message] What is Daniel on BLEU? And Sofia on BLEU, do you see that?",
+    "[message] Daniel Nguyen on BLEU is 160. I have no score for Sofia Patel on BLEU.",
+    "[message] What is Ava on Electra?",
+    "[message] Ava Li on Electra: 180.",
+    "[propose]\nBLEU: Daniel\nElectra: Ava\nGloVe: Sofia",
+    "[accept]",
+)
+
+
+def test_questions_pairs_answers_and_worth(make_dialogue: MakeDialogue) -> None:
+    dialogue = make_dialogue(*ASKS)
+    annotate(dialogue)
+    first, reply, second, both, again, _, plan, accept = dialogue.turns
+    assert first.questions == ["pair"]
+    assert first.pairs == [(0, 1)]
+    assert first.answered is True
+    assert first.value == pytest.approx(20 / 230, abs=1e-5)  # from 180 on the diagonal to 90 + 50 + 60
+    assert first.gain == pytest.approx(50 / 230, abs=1e-5)
+    assert first.regret is not None
+    assert reply.questions == []
+    assert reply.told == [(0, 1)]
+    assert reply.value is None
+    assert second.pairs == [(1, 0), (2, 0)]
+    assert second.value == pytest.approx(30 / 230, abs=1e-5)
+    assert both.told == [(1, 0)]
+    assert again.value == 0.0
+    assert plan.questions == accept.questions == []
+
+
+def test_measures_count_by_hand(make_dialogue: MakeDialogue) -> None:
+    dialogue = make_dialogue(*ASKS)
+    annotate(dialogue)
+    row = measures(dialogue)
+    counts = {
+        "questions": 3,
+        "seeking": 3,
+        "pair": 3,
+        "open": 0,
+        "pairs_asked": 3,
+        "informative_pairs": 2,
+        "repeats": 1,
+    }
+    counts |= {"messages": 3, "proposals": 1, "turns": 8, "errors": 0, "words": 6 + 13 + 5 + 6}
+    assert {name: row[name] for name in counts} == counts
+    assert row["value"] == pytest.approx(50 / 230, abs=1e-5)
+    assert row["answered"] == row["valid_proposals"] == row["agreed"] == row["reward"] == 1.0
+    assert row["stop_reason"] == "agreed"
+    assert row["seeking_per_message"] == 1.0
+    assert row["seeking_per_100_words"] == pytest.approx(300 / float(row["words"]))
+
+
+def test_a_log_line_measures_as_its_dialogue(make_dialogue: MakeDialogue) -> None:
+    dialogue = make_dialogue(*ASKS)
+    annotate(dialogue)
+    line = json.loads(json.dumps(dialogue.to_dict(tokens=False)))
+    assert measures(line) == measures(dialogue)
+    assert Dialogue.from_dict(line).turns == dialogue.turns
+
+
+def test_to_annotate_twice_is_to_annotate_once(make_dialogue: MakeDialogue) -> None:
+    dialogue = make_dialogue(*ASKS)
+    annotate(dialogue)
+    once = [replace(turn) for turn in dialogue.turns]
+    annotate(dialogue)
+    assert dialogue.turns == once
+
+
+def test_what_was_told_unasked_makes_no_informative_pair(make_dialogue: MakeDialogue) -> None:
+    dialogue = make_dialogue(
+        "[message] Hello!", "[message] Ava Li on Electra: 180.", "[message] What is Ava on Electra?", "[message] 180"
+    )
+    annotate(dialogue)
+    assert dialogue.turns[1].told == [(0, 1)]
+    assert dialogue.turns[2].value == 0.0
+    assert measures(dialogue)["informative_pairs"] == 0
+    assert measures(dialogue)["pairs_asked"] == 1
+
+
+def test_only_answers_count_as_answered(make_dialogue: MakeDialogue) -> None:
+    vague = make_dialogue(
+        "[message] What is Ava on Electra?", "[message] Hm, who knows.", "[message] What is Daniel on BLEU?"
+    )
+    annotate(vague)
+    assert [turn.answered for turn in vague.turns] == [False, None, False]
+    assert [turn.value for turn in vague.turns] == [0.0, None, 0.0]
+    general = make_dialogue("[message] What are your best scores?", "[message] Ava Li on Electra: 180.")
+    annotate(general)
+    assert general.turns[0].answered is True
+    assert general.turns[0].value == pytest.approx(20 / 230, abs=1e-5)
+    assert general.turns[0].regret is None
+
+
+def test_a_refused_turn_reached_nobody(make_dialogue: MakeDialogue) -> None:
+    dialogue = make_dialogue("!What is Ava on Electra?", "[message] Ava Li on Electra: 180.")
+    annotate(dialogue)
+    row = measures(dialogue)
+    assert (row["questions"], row["errors"], row["messages"]) == (0, 1, 0)
+    assert math.isnan(float(row["answered"]))
+    assert math.isnan(float(row["seeking_per_message"]))
+
+
+def test_the_other_seat_sees_the_other_mask(make_dialogue: MakeDialogue) -> None:
+    dialogue = make_dialogue(
+        "[message] Hello.", "[message] What is Ava on BLEU?", "[message] Ava on BLEU is 60.", seat=1
+    )
+    for turn in dialogue.turns:
+        turn.role = "policy" if turn.seat == 1 else "partner"
+    annotate(dialogue)
+    assert measures(dialogue)["informative_pairs"] == 1
+
+
+def test_another_game_has_labels_only(make_dialogue: MakeDialogue) -> None:
+    dialogue = make_dialogue("[message] How good is your hand?", "[message] 12", game_state={"cards": [1, 2]})
+    annotate(dialogue)
+    assert dialogue.turns[0].questions
+    assert dialogue.turns[0].pairs == []
+    assert dialogue.turns[0].value is None
+    assert measures(dialogue)["informative_pairs"] == 0
+
+
+def test_malformed_proposals_lower_the_valid_share(make_dialogue: MakeDialogue) -> None:
+    dialogue = make_dialogue("![propose] everybody", "[message] Yes?", "[propose]\nBLEU: Ava", "[reject]")
+    assert measures(dialogue)["valid_proposals"] == 0.5
+    assert measures(dialogue)["proposals"] == 1
+
+
+def test_batch_metrics(make_dialogue: MakeDialogue) -> None:
+    failed = make_dialogue(ASKS[0], reward=None, stop_reason=StopReason.PARTNER_FAILED)
+    silent = make_dialogue("[message] Hi.", "[message] Hi.", reward=0.0, stop_reason=StopReason.MAX_TURNS)
+    metrics = batch_metrics([make_dialogue(*ASKS), silent, failed])
+    assert metrics["reward"] == 0.5
+    assert metrics["questions"] == 1.5
+    assert metrics["questions/pair"] == 1.5
+    assert metrics["pairs"] == 1.5
+    assert metrics["informative_pairs"] == 1.0
+    assert metrics["agreed"] == 0.5
+    assert metrics["answered"] == 1.0  # of the dialogue that asked
+    assert metrics["failed"] == pytest.approx(1 / 3)
+    assert metrics["stop/agreed"] == pytest.approx(1 / 3)
+    assert metrics["failure/partner_failed"] == 1.0
+    assert metrics["turns_p50"] == 5.0
+    assert metrics["partner_seconds_p50"] == 0.5
+    assert "cost_usd" not in metrics
+    assert all(isinstance(value, float) for value in metrics.values())
+    assert batch_metrics([]) == {}
+    assert batch_metrics([failed])["failed"] == 1.0

@@ -1,0 +1,126 @@
+"""The worth of questions, against brute force and against the reference points of the 3x3 game."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from slim_rl.config import GameConfig
+from slim_rl.errors import ConfigError
+from slim_rl.games.matching.generate import generate_games
+from slim_rl.games.matching.instance import GameState
+from slim_rl.games.matching.questions.value import Asker, frontier, promises
+
+Floats = NDArray[np.float64]
+
+
+def best(values: Floats) -> tuple[float, tuple[int, ...]]:
+    n = len(values)
+    return max((float(sum(values[r, c] for r, c in enumerate(plan))), plan) for plan in permutations(range(n)))
+
+
+def brute_promise(values: Floats, cell: tuple[int, int]) -> float:
+    """The mean of the best score over a fine grid of answers, less the best score with 50 there."""
+    with_cell, without = values.copy(), values.copy()
+    with_cell[cell], without[cell] = 1e6, -1e6
+    rest, other = best(with_cell)[0] - 1e6, best(without)[0]
+    answers = (np.arange(4000) + 0.5) / 40
+    return float(np.maximum(other, rest + answers).mean() - max(other, rest + 50))
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_promises_are_exact(n: int) -> None:
+    rng = np.random.default_rng(n)
+    for _ in range(6):
+        known = rng.random((n, n)) < 0.5
+        values = np.where(known, rng.integers(0, 100, (n, n)), 50).astype(float)
+        got = promises(values[None], np.array([best(values)[1]]))[0]
+        for r, p in np.argwhere(~known):
+            assert got[r, p] == pytest.approx(brute_promise(values, (r, p)), abs=0.01)
+            assert got[r, p] >= 0
+
+
+@pytest.fixture
+def game() -> GameState:
+    """Seat 0 sees the diagonal; seat 1 sees (0, 1), the best cell, and (1, 0)."""
+    return GameState.from_dict(
+        {
+            "table": [[60, 90, 50], [80, 60, 50], [50, 50, 60]],
+            "mask1": [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
+            "mask2": [[0, 1, 0], [1, 0, 0], [0, 0, 0]],
+            "scale1": 1.0,
+            "scale2": 7.3,
+            "best_assignment_reward": 230,
+        }
+    )
+
+
+def test_a_question_is_worth_the_change_in_the_best_expected_score(game: GameState) -> None:
+    asker = Asker(game, 0)
+    assert asker.informative((0, 1))
+    first = asker.ask([(0, 1)], [(0, 1)])  # 180 on the diagonal; then 90 + 50 + 60
+    assert first.value == pytest.approx(20 / 230)
+    assert first.gain == pytest.approx((90 + 80 + 60 - 180) / 230)
+    assert not asker.informative((0, 1))
+    second = asker.ask([(1, 0)], [(1, 0)])
+    assert second.value == pytest.approx(30 / 230)
+    assert second.gain == 0.0
+    assert asker.ask([(1, 0)], [(1, 0)]).value == 0.0  # it knew
+
+
+def test_regret_is_against_the_best_promise(game: GameState) -> None:
+    asker = Asker(game, 0)
+    cells = [(r, p) for r in range(3) for p in range(3)]
+    top = max(cells, key=lambda cell: asker.promise[cell])
+    assert asker.ask([top], []).regret == 0.0
+    assert asker.ask([(0, 0)], []).regret == pytest.approx(asker.promise[top])  # it sees that cell itself
+    assert asker.ask([(0, 0), top], []).regret == 0.0
+    assert asker.ask([], [(0, 1)]).regret is None
+
+
+def test_what_nobody_sees_counts_50_and_is_asked_once(game: GameState) -> None:
+    asker = Asker(game, 0)
+    assert asker.promise[0, 2] > 0
+    assert asker.ask([(0, 2)], [], [(0, 2)]).value == 0.0
+    assert asker.promise[0, 2] == 0.0
+    assert asker.hear([(1, 2)]) == (0.0, 0.0)  # the partner cannot know it, whatever it says
+    assert asker.hear([], [(0, 1)]) == (0.0, 0.0)  # it does see that one
+
+
+def test_all_known_is_the_optimum(game: GameState) -> None:
+    asker = Asker(game, 0)
+    value, gain = asker.hear([(r, p) for r in range(3) for p in range(3)])
+    assert value == pytest.approx(50 / 230)
+    assert gain == pytest.approx(50 / 230)
+
+
+GAMES = list(generate_games(800, GameConfig(n=3, scales=False), seed=5))
+
+
+def test_random_frontier_meets_the_reference_points() -> None:
+    curve = frontier(GAMES, 9, "random").mean(axis=0)
+    assert curve[:5] == pytest.approx([0.71, 0.79, 0.86, 0.91, 0.95], abs=0.015)
+    assert curve[9] == 1.0
+
+
+@pytest.mark.parametrize("only_seen", [False, True])
+def test_greedy_is_above_random_and_both_rise(only_seen: bool) -> None:
+    random = frontier(GAMES, 6, "random", only_seen=only_seen).mean(axis=0)
+    greedy = frontier(GAMES, 6, "greedy", only_seen=only_seen).mean(axis=0)
+    assert random[0] == greedy[0]
+    assert (greedy[1:3] > random[1:3] + 0.005).all()
+    assert (np.diff(greedy) >= 0).all()
+    assert (np.diff(random) >= 0).all()
+
+
+def test_frontier_is_the_same_for_a_seed_and_needs_one_board_size(game: GameState) -> None:
+    assert (frontier(GAMES[:9], 3, "random", seed=1) == frontier(GAMES[:9], 3, "random", seed=1)).all()
+    assert (frontier(GAMES[:99], 3, "random", seed=1) != frontier(GAMES[:99], 3, "random", seed=2)).any()
+    assert frontier([game], 2).shape == (1, 3)
+    with pytest.raises(ConfigError, match="one size"):
+        frontier([game, next(generate_games(1, GameConfig(n=4)))], 2)
+    with pytest.raises(ConfigError, match="at least one"):
+        frontier([], 2)

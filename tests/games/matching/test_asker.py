@@ -1,0 +1,82 @@
+"""The scripted player that the local model learns from."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import statistics
+
+import pytest
+
+from slim_rl.config import Config, GameConfig, Limits, PartnerConfig
+from slim_rl.dialogue.loop import converse
+from slim_rl.dialogue.record import StopReason
+from slim_rl.environment import Utterance, View
+from slim_rl.games.matching.asker import Asker, knowledge, plans
+from slim_rl.games.matching.env import MatchingEnv, MatchingView
+from slim_rl.games.matching.generate import generate_games
+from slim_rl.games.matching.questions import INFORMATION_SEEKING, classify
+from slim_rl.games.matching.roster import Roster
+from slim_rl.partners import make_partner
+
+GAME = GameConfig(n=3, scales=False)
+
+
+def test_its_games_end_in_agreement_and_its_questions_vary() -> None:
+    games = list(generate_games(60, GAME, seed=3))
+    partner = make_partner(PartnerConfig(kind="shy", accept_fraction=0))
+    asked = []
+    for index, game in enumerate(games):
+        turns, reason, reward = asyncio.run(
+            converse(MatchingEnv(12), [Asker(), partner], Limits(), game_state=game, seed=index)
+        )
+        assert reason is StopReason.AGREED and reward is not None
+        assert all(turn.error is None for turn in turns)
+        asked.append(sum(bool(classify(t.text) & INFORMATION_SEEKING) for t in turns if t.seat == 0))
+    assert {0, 1, 2} <= set(asked) and statistics.mean(asked) < 1.5
+
+
+def test_it_proposes_the_best_plan_it_knows_what_it_was_told_included() -> None:
+    roster = Roster.default(2)
+    view = MatchingView(0, roster, ((60, None), (None, None)), 1.0, None, 6)
+    told = Utterance(1, "[message] Ava Li on Electra: 99.")
+    seen = View(0, "", "", (Utterance(0, "[message] What is Ava Li on Electra?"), told), view, seed=0)
+    assert knowledge(seen) == [[60.0, 99.0], [50.0, 50.0]]
+    assert plans(knowledge(seen))[0] == (1, 0)
+
+
+def test_what_it_says_itself_teaches_it_nothing() -> None:
+    view = MatchingView(0, Roster.default(2), ((None, None), (None, None)), 1.0, None, 6)
+    own = View(0, "", "", (Utterance(0, "[message] I have 90 for Ava Li on BLEU."),), view, seed=0)
+    assert knowledge(own) == [[50.0, 50.0], [50.0, 50.0]]
+
+
+def test_plans_are_all_assignments_best_first() -> None:
+    values = [[1.0, 5.0, 2.0], [9.0, 1.0, 1.0], [3.0, 3.0, 8.0]]
+    ordered = plans(values)
+    totals = [sum(values[r][p] for r, p in enumerate(plan)) for plan in ordered]
+    assert sorted(ordered) == list(itertools.permutations(range(3)))
+    assert totals == sorted(totals, reverse=True)
+
+
+def test_the_same_view_gives_the_same_action() -> None:
+    view = MatchingView(0, Roster.default(3), ((None,) * 3,) * 3, 1.0, None, 12)
+    for seed in range(20):
+        seen = View(0, "", "", (), view, seed)
+        assert Asker().act(seen) == Asker().act(seen)
+
+
+def test_demonstrations_teach_its_own_words_alone() -> None:
+    pytest.importorskip("torch")
+    from slim_rl.dialogue.chat import Chat
+    from slim_rl.warmstart.tokenizer import train_tokenizer
+    from slim_rl.warmstart.train import _demonstrations, _labels
+
+    config = Config(game=GAME, partner=PartnerConfig(accept_fraction=0))
+    chat = Chat(train_tokenizer(["[message] What is Ava Li on BLEU?"] * 3, 400))
+    for dialogue in _demonstrations(config, generate_games(30, GAME, seed=4), chat, Asker(), {"shy": 1.0, "mute": 1.0}):
+        row = _labels(dialogue)
+        assert len(row["input_ids"]) == len(row["labels"]) == len(row["attention_mask"])
+        taught = [token for token in row["labels"] if token != -100]
+        own = "".join(turn.text for turn in dialogue.turns if turn.role == "policy")
+        assert chat.tokenizer.decode(taught, skip_special_tokens=True) == own

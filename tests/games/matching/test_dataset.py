@@ -1,0 +1,214 @@
+"""Games files: whole or absent, readable by slime and verl, never mixed up, never shared between train and eval."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from slim_rl.config import Config
+from slim_rl.errors import ConfigError, DataError
+from slim_rl.games.matching import GameRow, GameState, MatchingEnv, read_games, write_games, write_parquet
+from slim_rl.games.matching.dealing import ensure_games, generate_command
+from tests.paths import ROOT
+
+SCRIPT = ROOT / "scripts" / "generate_data.py"
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def small(tmp_path: Path, **data: Any) -> Config:
+    data = {"train": tmp_path / "train.jsonl", "eval": tmp_path / "eval.jsonl", "num_train": 6, "num_eval": 4, **data}
+    return Config.model_validate({"game": {"n": 3}, "data": data})
+
+
+def test_rows_hold_all_a_trainer_needs(tmp_path: Path) -> None:
+    (path,) = generate_command(5, tmp_path / "new" / "games.jsonl", n=3, seed=2)
+    rows = lines(path)
+    assert len(rows) == 5
+    for row in rows:
+        game = GameState.from_dict(row["game_state"])
+        assert game.score(row["ground_truth"]) == row["optimal_score"] == game.best_assignment_reward
+        assert row["metadata"] == {"game_id": row["game_id"], "seat": 0, "game_state": row["game_state"]}
+        env = MatchingEnv()
+        env.reset(game)
+        assert row["prompt"] == env.prompt(0)
+    assert len({row["game_id"] for row in rows}) == 5
+    assert [row.to_dict() for row in read_games(path)] == rows
+
+
+def test_seats(tmp_path: Path) -> None:
+    def seats(seat: str) -> list[int]:
+        (path,) = generate_command(4, tmp_path / f"{seat}.jsonl", n=3, seat=seat)
+        return [row.seat for row in read_games(path)]
+
+    assert seats("1") == [1, 1, 1, 1]
+    assert seats("both") == [0, 1, 0, 1]
+
+
+def test_parquet_for_verl(tmp_path: Path, game: GameState) -> None:
+    path = tmp_path / "games.parquet"
+    assert write_parquet([GameRow.of(game, seat=1)], path) == 1
+    (row,) = pq.read_table(path).to_pylist()
+    assert set(row) >= {"data_source", "prompt", "reward_model", "extra_info"}
+    assert [message["role"] for message in row["prompt"]] == ["system", "user"]
+    assert row["reward_model"]["ground_truth"] == [0, 1, 2]
+    assert GameState.from_dict(row["extra_info"]["game_state"]) == game
+    assert (row["extra_info"]["game_id"], row["extra_info"]["seat"]) == (game.id, 1)
+    frame = pq.read_table(path).to_pandas()
+    assert GameState.from_dict(frame.extra_info[0]["game_state"]) == game
+
+
+def test_a_failed_write_leaves_what_was_there(tmp_path: Path, game: GameState) -> None:
+    path = tmp_path / "games.jsonl"
+    write_games([GameRow.of(game)], path)
+    before = path.read_bytes()
+
+    def failing() -> Any:
+        yield GameRow.of(game)
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        write_games(failing(), path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_output_that_cannot_be_written(tmp_path: Path, game: GameState) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match="Cannot write"):
+        write_games([GameRow.of(game)], tmp_path / "file" / "games.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("{", "line 2: not valid JSON"),
+        ("[]", "line 2: a row must be a mapping"),
+        ("{}", "line 2: the row lacks prompt, game_state, game_id, metadata"),
+        ('{"prompt": [], "game_state": {}, "game_id": "a", "metadata": {"seat": 2}}', r"line 2: metadata\.seat"),
+        (
+            '{"prompt": [], "game_state": {}, "game_id": "a", "metadata": {"seat": 0}}',
+            "line 2: The game state lacks table",
+        ),
+    ],
+)
+def test_bad_rows_are_named(tmp_path: Path, game: GameState, line: str, says: str) -> None:
+    path = tmp_path / "games.jsonl"
+    write_games([GameRow.of(game)], path)
+    path.write_text(path.read_text() + line + "\n")
+    with pytest.raises(DataError, match=says) as caught:
+        read_games(path)
+    assert str(path) in str(caught.value)
+
+
+def test_absent_and_empty_files(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="slim-rl generate"):
+        read_games(tmp_path / "none.jsonl")
+    (tmp_path / "empty.jsonl").write_text("\n")
+    with pytest.raises(DataError, match="holds no game"):
+        read_games(tmp_path / "empty.jsonl")
+
+
+def test_missing_files_are_made_and_kept(tmp_path: Path) -> None:
+    config = small(tmp_path)
+    train, held_out = ensure_games(config)
+    assert held_out is not None
+    before = train.read_bytes(), held_out.read_bytes()
+    assert (len(read_games(train)), len(read_games(held_out))) == (6, 4)
+    assert not {row.game_id for row in read_games(train)} & {row.game_id for row in read_games(held_out)}
+    assert ensure_games(config) == (train, held_out)
+    train.unlink()
+    ensure_games(config)
+    assert (train.read_bytes(), held_out.read_bytes()) == before
+    assert ensure_games(small(tmp_path, num_train=3)) == (train, held_out)
+    assert ensure_games(small(tmp_path, eval=None)) == (train, None)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"data": {"seed": 1}}, "seed = 0 where the config says 1"),
+        ({"data": {"num_train": 7}}, "has 6 games where the config asks for 7"),
+        ({"game": {"n": 4}}, "n = 3 where the config says 4"),
+        ({"game": {"scales": False}}, "scales = True"),
+        ({"data": {"seat": "both"}}, "seat = 0"),
+    ],
+)
+def test_files_of_another_specification_are_refused(tmp_path: Path, change: dict[str, Any], says: str) -> None:
+    config = small(tmp_path)
+    ensure_games(config)
+    other = config.model_dump()
+    for section, values in change.items():
+        other[section] |= values
+    with pytest.raises(DataError, match=says):
+        ensure_games(Config.model_validate(other))
+
+
+def test_train_and_eval_never_share_a_game(tmp_path: Path) -> None:
+    config = small(tmp_path)
+    ensure_games(config)
+    path = config.data.eval
+    assert path is not None
+    rows = [GameRow(row.game_id, row.seat, row.state, row.prompt) for row in read_games(config.data.train)]
+    write_games(rows, path)
+    with pytest.raises(DataError, match="share 6 games"):
+        ensure_games(config)
+    # Games that the other file holds are passed over when one is made.
+    config.data.train.unlink()
+    ensure_games(config)
+    assert not {row.game_id for row in read_games(config.data.train)} & {row.game_id for row in rows}
+
+
+def test_options_that_make_no_sense(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--output"):
+        generate_command(5)
+    with pytest.raises(ConfigError, match="csv"):
+        generate_command(5, tmp_path / "games", format="csv")
+    with pytest.raises(ConfigError, match=r"data\.num_train"):
+        generate_command(0, tmp_path / "games.jsonl")
+    with pytest.raises(ConfigError, match="--workers"):
+        generate_command(1, tmp_path / "games.jsonl", workers=0)
+
+
+def test_the_config_names_the_files(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        f"slim_rl: {{game: {{n: 3}}, data: {{train: {tmp_path}/a.jsonl, num_train: 2, eval: {tmp_path}/b.jsonl, num_eval: 1}}}}"
+    )
+    assert generate_command(config=config) == [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
+    (path,) = generate_command(3, tmp_path / "c.parquet", config=config)
+    assert pq.read_table(path).num_rows == 3
+
+
+def run_script(*options: str) -> subprocess.CompletedProcess[str]:
+    root = SCRIPT.parents[1]
+    return subprocess.run(
+        [sys.executable, str(SCRIPT), *options],
+        cwd=root,
+        env=os.environ | {"PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_script(tmp_path: Path) -> None:
+    path = tmp_path / "games.jsonl"
+    options = ["--num_games", "3", "--output", str(path), "--n", "3", "--no-scales", "--seat", "1", "--hardness", "1.1"]
+    done = run_script(*options)
+    assert (done.returncode, done.stdout.strip()) == (0, str(path)), done.stderr
+    rows = read_games(path)
+    assert [(row.seat, row.state.n, row.state.scale1) for row in rows] == [(1, 3, 1.0)] * 3
+    done = run_script("--n", "3")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ")
+    assert "Traceback" not in done.stderr

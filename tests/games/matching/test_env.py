@@ -1,0 +1,179 @@
+"""The game's rules: turns, answers, errors, ends and rewards."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slim_rl.errors import DataError
+from slim_rl.games.matching import GameState, MatchingEnv, Roster, build_env, format_proposal
+
+BEST, WORSE = (0, 1, 2), (1, 0, 2)  # 270 and 130 of 270
+
+
+def dealt(game: GameState, **limits: int) -> MatchingEnv:
+    env = MatchingEnv(**limits)
+    env.reset(game)
+    return env
+
+
+def test_agreement_on_the_best_plan_is_worth_one(game: GameState) -> None:
+    env = dealt(game)
+    observation, done, info = env.step("[message] Hi")
+    assert (observation, done, info["seat"], env.turn) == ("[message] Hi", False, 0, 1)
+    assert info["action"] == {"kind": "message", "text": "Hi"}
+    proposal = format_proposal(BEST, game.roster)
+    observation, done, info = env.step(proposal)
+    assert observation == f"{proposal}\nAnswer with [accept] or [reject]."
+    assert info["action"]["assignment"] == [0, 1, 2]
+    assert json.loads(json.dumps(info)) == info
+    assert env.get_normalized_reward() == 0.0
+    observation, done, info = env.step("[accept]")
+    assert (observation, done, info["seat"], info["end"]) == ("[accept]", True, 0, "agreed")
+    assert env.get_normalized_reward() == 1.0
+
+
+def test_a_worse_plan_is_worth_its_share(game: GameState) -> None:
+    env = dealt(game)
+    env.step(format_proposal(WORSE, game.roster))
+    env.step("[accept]")
+    assert env.get_normalized_reward() == pytest.approx(130 / 270)
+
+
+def test_a_rejection_passes_the_turn_and_clears_the_proposal(game: GameState) -> None:
+    env = dealt(game)
+    env.step(format_proposal(WORSE, game.roster))
+    assert env.get_private_view(1).pending == WORSE
+    assert env.get_private_view(0).pending is None
+    observation, done, _ = env.step("[reject] Ava is weak on Electra.")
+    assert (observation, done, env.turn) == ("[reject] Ava is weak on Electra.", False, 0)
+    assert env.get_private_view(0).pending is None
+    assert env.step("[accept]")[2]["error"] is not None
+
+
+def test_an_error_leaves_the_turn_and_costs_none(game: GameState) -> None:
+    env = dealt(game)
+    observation, done, info = env.step("Hi")
+    assert observation == f"Error: {info['error']}"
+    assert (done, info["seat"], info["action"], env.turn) == (False, 0, None, 0)
+    assert env.get_private_view(0).turns_left == 20
+
+
+def test_errors_in_a_row_end_the_game(game: GameState) -> None:
+    env = dealt(game, max_errors=2)
+    env.step("Hi")
+    env.step("[message] Hi")
+    env.step("oops")
+    env.step("[message] Hi")
+    assert not env.step("oops")[1]
+    _, done, info = env.step("oops")
+    assert (done, info["end"], info["seat"], env.get_normalized_reward()) == (True, "errors", 0, 0.0)
+
+
+def test_turns_run_out(game: GameState) -> None:
+    env = dealt(game, max_turns=2)
+    assert not env.step("[message] Hi")[1]
+    _, done, info = env.step(format_proposal(BEST, game.roster))
+    assert (done, info["end"], env.get_normalized_reward()) == (True, "max_turns", 0.0)
+
+
+def test_the_last_turn_may_accept(game: GameState) -> None:
+    env = dealt(game, max_turns=2)
+    env.step(format_proposal(BEST, game.roster))
+    _, done, info = env.step("[accept]")
+    assert (done, info["end"], env.get_normalized_reward()) == (True, "agreed", 1.0)
+
+
+def test_nothing_happens_after_the_end(game: GameState) -> None:
+    env = dealt(game)
+    env.step(format_proposal(BEST, game.roster))
+    env.step("[accept]")
+    _, done, info = env.step("[message] more")
+    assert (done, info["end"], info["action"]) == (True, "agreed", None)
+    assert env.get_normalized_reward() == 1.0
+
+
+def test_a_seat_sees_its_own_cells_and_scale_only(game: GameState) -> None:
+    env = dealt(game)
+    view = env.get_private_view(1)
+    assert view.table == ((None, 15, 30), (None, 135, 60), (None, 90, 135))
+    assert view.scale == 1.5
+    state = env.get_state_description(1)
+    assert "Ava Li: BLEU ?, Electra 15, GloVe 30" in state
+    assert "225" not in state  # seat 0's 90 at its scale
+    assert "You speak first." in env.get_state_description(0)
+    assert "You speak first." not in state
+
+
+def test_the_prompt_fits_the_game(game: GameState) -> None:
+    env = MatchingEnv(max_turns=12)
+    observation, info = env.reset(game.to_dict())
+    assert (observation, info) == (env.get_state_description(0), {"seat": 0})
+    rules = env.get_prompt_prefix(0)
+    assert all(
+        text in rules for text in ("3 papers", "12 turns", "scales", "[message]", "[propose]", "[accept]", "[reject]")
+    )
+    assert "Noah" not in rules
+    one_scale = MatchingEnv()
+    one_scale.reset({**game.to_dict(), "scale1": 1.0, "scale2": 1.0})
+    assert "scales" not in one_scale.get_prompt_prefix(0)
+
+
+def test_own_names_are_used_everywhere(game: GameState) -> None:
+    roster = Roster(("Xu", "Yang", "Zed"), ("One: a", "Two: b", "Three: c"))
+    own = GameState.from_dict({**game.to_dict(), "reviewers": roster.reviewers, "papers": roster.papers})
+    env = dealt(own)
+    assert "Xu: One 225" in env.get_state_description(0)
+    assert "Ava" not in env.get_prompt_prefix(0) + env.get_state_description(0)
+    assert env.step("[propose]\nOne: Xu\nTwo: Yang\nThree: Zed")[2]["error"] is None
+
+
+def test_a_game_can_be_had_again_by_its_texts(game: GameState) -> None:
+    texts = [
+        "oops",
+        "[message] a",
+        "[message] b",
+        format_proposal(WORSE, game.roster),
+        "no",
+        "[reject] c",
+        "[message] d",
+    ]
+    first, second = dealt(game), dealt(game)
+    assert [first.step(text) for text in texts] == [second.step(text) for text in texts]
+    assert first.get_private_view(0) == second.get_private_view(0)
+    first.reset(game)
+    assert first.get_private_view(0) == dealt(game).get_private_view(0)
+
+
+@given(
+    texts=st.lists(
+        st.one_of(st.text(), st.sampled_from(["[accept]", "[reject]", "[message] a", "[propose]"])), max_size=30
+    )
+)
+def test_any_texts_can_be_played(texts: list[str]) -> None:
+    state = {"table": [[9, 1], [1, 9]], "mask1": [[1, 0], [0, 1]], "mask2": [[0, 1], [1, 0]]}
+    env = MatchingEnv()
+    env.reset({**state, "scale1": 1.0, "scale2": 2.0, "best_assignment_reward": 18})
+    for text in texts:
+        observation, done, info = env.step(text)
+        assert isinstance(observation, str)
+        assert done == ("end" in info)
+        assert 0.0 <= env.get_normalized_reward() <= 1.0
+
+
+def test_slime_convention(game: GameState) -> None:
+    sample = SimpleNamespace(metadata={"game_state": game.to_dict()})
+    env = build_env(sample=sample, args=SimpleNamespace(slim_rl={"game": {"max_turns": 5, "n": 3}}))
+    observation, _ = env.reset()
+    assert env.max_turns == 5
+    assert env.format_observation(observation) == {"role": "user", "content": observation}
+    env.close()
+    assert build_env(sample, SimpleNamespace()).max_turns == 20
+    with pytest.raises(DataError, match="metadata-key"):
+        build_env(SimpleNamespace(metadata={}), None)
+    with pytest.raises(DataError, match="game_state"):
+        MatchingEnv().reset()

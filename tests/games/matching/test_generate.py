@@ -1,0 +1,164 @@
+"""Generated games are DialOp's distribution, never easy, and a function of (config, seed, number) alone."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.optimize import linear_sum_assignment
+
+from slim_rl.config import GameConfig
+from slim_rl.errors import ConfigError
+from slim_rl.games.matching import GameState, generate_games
+from slim_rl.games.matching import generate as generator
+
+
+def solve(values: np.ndarray, truth: np.ndarray) -> int:
+    """The true score of the plan that is best by `values`."""
+    rows, columns = linear_sum_assignment(-values.astype(float))
+    return int(truth[rows, columns].sum())
+
+
+def scores(table: np.ndarray, mask1: np.ndarray, mask2: np.ndarray) -> tuple[int, int, int]:
+    """The optimum and both solo plans' true scores, the plain way."""
+    solos = [solve(np.where(mask, table, 50), table) for mask in (mask1, mask2)]
+    return solve(table, table), solos[0], solos[1]
+
+
+def is_hard(table: np.ndarray, mask1: np.ndarray, mask2: np.ndarray, hardness: float = 1.25) -> bool:
+    best, solo1, solo2 = scores(table, mask1, mask2)
+    return solo1 * hardness < best and solo2 * hardness < best
+
+
+def arrays(game: GameState) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return np.array(game.table), np.array(game.mask1), np.array(game.mask2)
+
+
+def plain_games(num: int, n: int, p: float, seed: int) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """DialOp's rejection loop."""
+    rng = np.random.default_rng(seed)
+    kept: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+    while len(kept) < num:
+        table = rng.integers(0, 100, (n, n))
+        mask1, mask2 = rng.random((n, n)) < p, rng.random((n, n)) < p
+        table[~mask1 & ~mask2] = 50
+        if is_hard(table, mask1, mask2):
+            kept.append((table, mask1, mask2))
+    return kept
+
+
+def features(table: np.ndarray, mask1: np.ndarray, mask2: np.ndarray) -> list[float]:
+    best, solo1, solo2 = scores(table, mask1, mask2)
+    return [
+        best,
+        solo1 / best,
+        solo2 / best,
+        max(solo1, solo2) / best,
+        mask1.mean(),
+        mask2.mean(),
+        (mask1 & mask2).mean(),
+        table.mean(),
+        table.std(),
+        table[mask1].mean(),
+        table[mask2 & ~mask1].mean(),
+    ]
+
+
+def test_statistics_are_those_of_a_plain_rejection_loop() -> None:
+    ours = np.array([features(*arrays(game)) for game in generate_games(1500, GameConfig(n=4), seed=1)])
+    plain = np.array([features(*game) for game in plain_games(500, n=4, p=0.4, seed=2)])
+    error = np.sqrt(ours.var(axis=0) / len(ours) + plain.var(axis=0) / len(plain))
+    assert (np.abs(ours.mean(axis=0) - plain.mean(axis=0)) < 4 * error).all()
+    assert (np.abs(ours.std(axis=0) / plain.std(axis=0) - 1) < 0.2).all()
+
+
+@pytest.mark.parametrize(("n", "hardness"), [(2, 1.25), (3, 1.25), (5, 1.2), (6, 1.1)])
+def test_a_game_is_the_first_draw_of_its_stream_that_the_plain_rule_keeps(n: int, hardness: float) -> None:
+    config = GameConfig(n=n, hardness=hardness)
+    for index, game in enumerate(generate_games(5, config, seed=3)):
+        stream = generator._stream(3, index)
+        while True:
+            draws = generator._draw([stream], 0, config)
+            candidates = (tuple(array[:, :, i] for array in (draws.table, draws.mask1, draws.mask2)) for i in draws.at)
+            first = next((draw for draw in candidates if is_hard(*draw, hardness)), None)
+            if first is not None:
+                break
+        assert all((ours == plain).all() for ours, plain in zip(arrays(game), first, strict=True))
+
+
+def test_the_bounds_hold_on_random_tables() -> None:
+    draws = generator._draw([generator._stream(4, 0)], 0, GameConfig(n=5))
+    table = draws.table
+    ceiling = generator._optimum_ceiling(table)
+    best = generator._maximum(table.astype(np.int32))
+    for mask in (draws.mask1, draws.mask2):
+        floor = generator._solo_floor(table, mask)
+        for i in range(table.shape[2]):
+            optimum, solo, _ = scores(table[:, :, i], mask[:, :, i], mask[:, :, i])
+            assert floor[i] <= solo <= optimum == best[i] <= ceiling[i]
+
+
+def test_equal_beliefs_are_bounded_by_the_worst_in_truth() -> None:
+    table = np.array([[90, 10], [10, 0]], np.int16)[:, :, None]
+    unseen = np.zeros((2, 2, 1), bool)
+    assert generator._solo_floor(table, unseen).tolist() == [20]
+
+
+@pytest.mark.parametrize("n", range(2, 8))
+def test_every_game_is_hard_and_whole(n: int) -> None:
+    for game in generate_games(10, GameConfig(n=n, hardness=1.2), seed=5):
+        table, mask1, mask2 = arrays(game)
+        assert table.shape == mask1.shape == mask2.shape == (n, n)
+        assert is_hard(table, mask1, mask2, 1.2)
+        assert (table[~mask1 & ~mask2] == 50).all()
+        assert 0 <= table.min() <= table.max() <= 99
+        assert 1 <= game.scale1 <= 10
+        assert 1 <= game.scale2 <= 10
+        assert game.score(game.best()) == game.best_assignment_reward
+        assert GameState.from_dict(game.to_dict()) == game
+
+
+def test_a_full_sized_game() -> None:
+    (game,) = generate_games(1, GameConfig(), seed=6)
+    assert game.n == 8
+    assert is_hard(*arrays(game))
+
+
+def test_the_same_whatever_the_workers_and_the_range() -> None:
+    config = GameConfig(n=4)
+    whole = list(generate_games(40, config, seed=7))
+    assert list(generate_games(40, config, seed=7, workers=2)) == whole
+    assert list(generate_games(10, config, seed=7, start=25)) == whole[25:35]
+    assert list(itertools.islice(generate_games(10**9, config, seed=7), 40)) == whole
+    assert len({game.id for game in whole}) == 40
+    assert next(iter(generate_games(1, config, seed=8))) != whole[0]
+
+
+def test_scales_off_leaves_the_same_games_unscaled() -> None:
+    scaled = list(generate_games(5, GameConfig(n=3), seed=9))
+    plain = list(generate_games(5, GameConfig(n=3, scales=False), seed=9))
+    assert all((game.scale1, game.scale2) == (1.0, 1.0) for game in plain)
+    assert [game.table for game in plain] == [game.table for game in scaled]
+    assert [game.id for game in plain] == [game.id for game in scaled]
+
+
+def test_larger_than_the_filter_with_own_names() -> None:
+    names = tuple(f"Name{i}" for i in range(11))
+    config = GameConfig(
+        n=11, hardness=1.05, p_observed=0.3, reviewers=names, papers=tuple(f"Paper{i}" for i in range(11))
+    )
+    (game,) = generate_games(1, config)
+    assert game.roster.reviewers == names
+    assert is_hard(*arrays(game), 1.05)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_impossible_config_is_refused_in_a_sentence(workers: int) -> None:
+    with pytest.raises(ConfigError, match=r"p_observed = 1\.0.*lower game\.hardness"):
+        list(generate_games(2, GameConfig(n=2, p_observed=1.0), workers=workers))
+
+
+def test_names_lacking() -> None:
+    with pytest.raises(ConfigError, match=r"game\.reviewers"):
+        list(generate_games(1, GameConfig(n=9)))

@@ -1,0 +1,94 @@
+"""Names in free text: all that is named is found, and nothing that is not."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slim_rl.errors import ConfigError
+from slim_rl.games.matching import Roster
+
+ROSTER = Roster.default()
+
+
+def names(text: str, roster: Roster = ROSTER, typos: bool = True) -> list[str]:
+    return [roster.name(mention.kind, mention.index) for mention in roster.find(text, typos)]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("How is Ava Li on BLEU?", ["Ava Li", "BLEU"]),
+        ("how is ava on bleu", ["Ava Li", "BLEU"]),
+        ("AVA's score for gloVe's review", ["Ava Li", "GloVe"]),
+        ("Petrov / swag; wilson/quac", ["Andrei Petrov", "SWAG", "Noah Wilson", "QuAC"]),
+        ("GLUE: A Multi-Task Benchmark and Analysis Platform for NLU goes to Noah", ["GLUE", "Noah Wilson"]),
+        ("GloVe: Global Vectors, please", ["GloVe"]),
+        ("Ávà", ["Ava Li"]),
+        ("Sophia, Daneil, Ehtan and andre", ["Sofia Patel", "Daniel Nguyen", "Ethan Smith", "Andrei Petrov"]),
+        ("Avas Quack, gleu, blue", ["Ava Li", "QuAC", "GLUE", "BLEU"]),
+        ("I need to swap more than free reads; the value is a clue. Thanks!", []),
+        ("we agreed; live value quad flue submit wants", []),
+        ("Avalon, glueing, llamas", ["LLaMA"]),
+        ("", []),
+    ],
+)
+def test_names_found(text: str, found: list[str]) -> None:
+    assert names(text) == found
+
+
+def test_without_typos_only_exact_names() -> None:
+    assert names("Sophia on Bleau and Ava on GLUE", typos=False) == ["Ava Li", "GLUE"]
+
+
+def test_spans_cover_the_words() -> None:
+    text = "Is sofia PATEL good at quac?"
+    assert [text[m.start : m.end] for m in ROSTER.find(text)] == ["sofia PATEL", "quac"]
+
+
+def test_ambiguous_words_name_nobody() -> None:
+    roster = Roster(("Ava Li", "Ava Smith", "Noah Reed"), ("BERT: one", "BERT Large: two", "Reed"))
+    assert names("Ava, Reed", roster) == []
+    assert names("ava smith and Ava Li on bert large and BERT", roster) == ["Ava Smith", "Ava Li", "BERT Large", "BERT"]
+    assert [len(hit.meanings) for hit in roster.hits("Ava")] == [2]
+
+
+def test_a_slip_that_could_be_two_names_names_nobody() -> None:
+    roster = Roster(("Marion Ash", "Marian Elm"), ("A: x", "B: y"))
+    assert names("Marien", roster) == []
+    assert names("Marrion", roster) == ["Marion Ash"]
+
+
+def test_short_papers_and_first_names() -> None:
+    roster = Roster(("Ava Li", "Bo"), ("BLEU: a: b", "No colon here"))
+    assert roster.short_papers == ("BLEU", "No colon here")
+    assert roster.first_names == ("Ava", "Bo")
+    assert names("no COLON  here for bo", roster) == ["No colon here", "Bo"]
+
+
+@pytest.mark.parametrize(
+    ("reviewers", "papers"),
+    [
+        (("Ava", "Bo"), ("X",)),
+        (("Ava", "ava"), ("X", "Y")),
+        (("Ava", "Bo"), ("X: one", "x: two")),
+        (("Ava", "!"), ("X", "Y")),
+        ((), ()),
+    ],
+)
+def test_names_that_cannot_be_told_apart_are_refused(reviewers: tuple[str, ...], papers: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError):
+        Roster(reviewers, papers)
+
+
+def test_default_has_eight_names() -> None:
+    assert Roster.default(3).reviewers == ("Ava Li", "Daniel Nguyen", "Sofia Patel")
+    with pytest.raises(ConfigError, match="8"):
+        Roster.default(9)
+
+
+@given(st.text())
+def test_any_text_is_searched_without_error(text: str) -> None:
+    for mention in ROSTER.find(text):
+        assert 0 <= mention.start < mention.end <= len(text)

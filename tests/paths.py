@@ -1,0 +1,8 @@
+"""Where things are, from any test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+HUMAN = ROOT.parent / "shared" / "dialop_human"  # recorded human games, where they lie beside the project
