@@ -14,13 +14,13 @@ from collections.abc import Iterator
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from slim_rl.config import GameConfig
 from slim_rl.games.matching import generate_games
+from slim_rl.games.matching.settings import MatchingSettings
 
 ROUND = 2.0  # seconds
 
 
-def plain_draws(config: GameConfig, rng: np.random.Generator) -> Iterator[bool]:
+def plain_draws(config: MatchingSettings, rng: np.random.Generator) -> Iterator[bool]:
     """DialOp's procedure: one draw after the other, three assignments each; whether it is kept."""
 
     def score(known: np.ndarray) -> int:
@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("--n", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=30, help="how long each of the two runs")
     options = parser.parse_args()
-    config = GameConfig(n=options.n)
+    config = MatchingSettings(n=options.n)
 
     fast, plain = generate_games(10**6, config), plain_draws(config, np.random.default_rng(0))
     games = draws = kept = 0

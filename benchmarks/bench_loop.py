@@ -10,7 +10,7 @@ import asyncio
 import time
 from typing import Any
 
-from slim_rl.config import GameConfig, Limits
+from slim_rl.config import Limits
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.loop import play_dialogue
 from slim_rl.dialogue.partner import Reply
@@ -18,6 +18,7 @@ from slim_rl.dialogue.policy import Sampled
 from slim_rl.environment import View
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
+from slim_rl.games.matching.settings import MatchingSettings
 from slim_rl.warmstart.tokenizer import train_tokenizer
 
 SAID, HEARD = "[message] What is Ava Li on BLEU?", "[message] Ava Li on BLEU: 62."
@@ -47,7 +48,7 @@ def main() -> None:
     options = parser.parse_args()
     chat = Chat(train_tokenizer([SAID, HEARD] * 9, 400))
     policy, partner = InstantPolicy(chat), InstantPartner()
-    state = next(generate_games(1, GameConfig(n=8)))
+    state = next(generate_games(1, MatchingSettings(n=8)))
 
     async def play(turns: int) -> None:
         for index in range(options.dialogues):

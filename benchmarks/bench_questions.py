@@ -14,7 +14,6 @@ from collections.abc import Callable
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from slim_rl.config import GameConfig
 from slim_rl.dialogue.measures import measures
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.games.matching.generate import generate_games
@@ -22,6 +21,7 @@ from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.questions import annotate
 from slim_rl.games.matching.questions.classify import questions
 from slim_rl.games.matching.questions.value import Asker, frontier
+from slim_rl.games.matching.settings import MatchingSettings
 
 SAYINGS = (
     "[message] What is {r} on {p}?",
@@ -86,7 +86,7 @@ def plain_values(state: GameState) -> np.ndarray:
 
 def main() -> None:
     rng = random.Random(0)
-    games = {n: list(generate_games(200, GameConfig(n=n), seed=1)) for n in (3, 8)}
+    games = {n: list(generate_games(200, MatchingSettings(n=n), seed=1)) for n in (3, 8)}
     texts = list(dict.fromkeys(messages(rng, games[8][0], 20_000)))
 
     def label() -> None:

@@ -12,12 +12,11 @@ import time
 
 import torch
 
-from slim_rl.config import Config, GameConfig, Limits, PartnerConfig, PolicyConfig
-from slim_rl.dialogue.batch import Job, play_jobs
+from slim_rl.config import PolicyConfig, parse_config
 from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.rows import make_environment
+from slim_rl.dialogue.rows import GameRow
+from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.games.matching.generate import generate_games
-from slim_rl.partners import make_partner
 from slim_rl.policies.transformers import TransformersPolicy, load_model
 
 
@@ -28,20 +27,26 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    config = Config(game=GameConfig(n=3, scales=False, rules="none"), partner=PartnerConfig(accept_fraction=0))
+    config = parse_config(
+        {
+            "game": {"n": 3, "scales": False, "rules": "none"},
+            "partner": {"accept_fraction": 0},
+            "limits": {"turn_tokens": 64},
+        }
+    )
     model, tokenizer = load_model(PolicyConfig(model=options.model))
-    chat, partner = Chat(tokenizer), make_partner(config.partner)
+    chat = Chat(tokenizer)
+    worker = RolloutWorker(config, chat)
+    env = worker.environment()
     games = generate_games(options.dialogues, config.game)
-    jobs = [Job(f"{i:04}", game.id, game, seed=i) for i, game in enumerate(games)]
+    rows = [GameRow.of(env, game.id, game) for game in games]
+    episodes = [worker.episode(row, "bench") for row in rows]
 
     def tokens_per_second(max_live: int | None, seed: int) -> float:
         policy = TransformersPolicy(model, chat.stop_ids, pad_id=tokenizer.pad_token_id)
         policy.reseed(seed)
         start = time.perf_counter()
-        play = play_jobs(
-            jobs, lambda: make_environment(config), policy, partner, chat, Limits(turn_tokens=64), max_live=max_live
-        )
-        asyncio.run(play)
+        asyncio.run(worker.play_all(episodes, policy=lambda episode: policy, max_live=max_live))
         return policy.tokens_sampled / (time.perf_counter() - start)
 
     rates = [(tokens_per_second(None, r), tokens_per_second(1, r)) for r in range(options.rounds)]

@@ -21,12 +21,12 @@ if not os.environ.get("SLIME_DIR"):
 sys.path[:0] = [str(Path(__file__).parents[1]), os.environ["SLIME_DIR"]]
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-from slim_rl.backends.slime import setup as hook_setup
-from slim_rl.config import GameConfig
+from slim_rl.dialogue import worker as worker_module
 from slim_rl.dialogue.partner import Reply
 from slim_rl.environment import View
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
+from slim_rl.games.matching.settings import MatchingSettings
 from slim_rl.warmstart.tokenizer import train_tokenizer
 from tests.backends import slime_table
 from tests.backends.slime_table import Sample, Talker, make_args
@@ -51,7 +51,7 @@ def make_tokenizer() -> Any:
     """A tokenizer that writes an 8 by 8 game in about as many tokens as Qwen's (some 900)."""
     env = MatchingEnv()
     texts = []
-    for game in generate_games(20, GameConfig(), seed=9):
+    for game in generate_games(20, MatchingSettings(), seed=9):
         env.reset(game)
         texts += [message["content"] for message in env.prompt(0)]
     return train_tokenizer(texts, vocab_size=2000)
@@ -86,7 +86,7 @@ def arguments(folder: str, port: int, **more: Any) -> Namespace:
 def samples(number: int, seed: int = 1) -> list[Sample]:
     made = []
     env = MatchingEnv()
-    for index, game in enumerate(generate_games(number, GameConfig(), seed=seed)):
+    for index, game in enumerate(generate_games(number, MatchingSettings(), seed=seed)):
         env.reset(game)
         metadata = {"game_state": game.to_dict(), "game_id": f"g{index}", "seat": 0}
         made.append(
@@ -97,5 +97,5 @@ def samples(number: int, seed: int = 1) -> list[Sample]:
 
 def run(args: Namespace, partner: Yes, work: Coroutine[Any, Any, Any]) -> Any:
     """Runs `work` on an event loop of its own, with `partner` for every dialogue."""
-    hook_setup.make_partner = lambda config: partner  # type: ignore[assignment, return-value]
+    worker_module.make_partner = lambda config: partner  # type: ignore[assignment]
     return slime_table.run(args, work)

@@ -28,7 +28,7 @@ sys.path.insert(0, str(ROOT))
 
 import psutil  # noqa: E402
 
-from slim_rl.config import GameConfig, Limits, OpenAIConfig, PartnerConfig  # noqa: E402
+from slim_rl.config import Limits, OpenAIConfig, PartnerConfig  # noqa: E402
 from slim_rl.dialogue.chat import Chat  # noqa: E402
 from slim_rl.dialogue.log import DialogueLog, read_log  # noqa: E402
 from slim_rl.dialogue.loop import play_dialogue  # noqa: E402
@@ -37,6 +37,7 @@ from slim_rl.games.matching.actions import format_proposal  # noqa: E402
 from slim_rl.games.matching.env import MatchingEnv  # noqa: E402
 from slim_rl.games.matching.generate import generate_games  # noqa: E402
 from slim_rl.games.matching.instance import GameState  # noqa: E402
+from slim_rl.games.matching.settings import MatchingSettings  # noqa: E402
 from slim_rl.partners.openai_chat import OpenAIPartner  # noqa: E402
 from slim_rl.warmstart.tokenizer import train_tokenizer  # noqa: E402
 
@@ -68,7 +69,7 @@ async def soak(options: argparse.Namespace, url: str, chat: Chat) -> dict[str, A
     path = options.out / "dialogues.jsonl"
     done = {dialogue.id for dialogue in read_log(path)} if path.exists() else set()
     # Dialogue i belongs to game i // GROUP; a few dozen boards serve them all.
-    boards = list(generate_games(min(50, -(-options.dialogues // GROUP)), GameConfig(), seed=0))
+    boards = list(generate_games(min(50, -(-options.dialogues // GROUP)), MatchingSettings(), seed=0))
     todo = [number for number in range(options.dialogues) if f"soak-{number}" not in done]
     settings = OpenAIConfig(
         base_url=url,

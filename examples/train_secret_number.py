@@ -14,7 +14,7 @@ from pathlib import Path
 
 from slim_rl.backends.trl.run import Result, train
 from slim_rl.config import Config, load_config
-from slim_rl.dialogue.rows import make_environment
+from slim_rl.dialogue.factory import make_environment
 
 
 def make_model(config: Config) -> None:

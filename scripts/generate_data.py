@@ -11,8 +11,8 @@ from __future__ import annotations
 import argparse
 import sys
 
+from slim_rl.commands.generate import generate
 from slim_rl.errors import SlimError
-from slim_rl.games.matching.dealing import generate_command
 
 
 def main() -> int:
@@ -29,7 +29,7 @@ def main() -> int:
     parser.add_argument("--p_observed", type=float, help="chance that a player sees a cell")
     parser.add_argument("--config", help="a YAML file for what is not given here")
     try:
-        paths = generate_command(**vars(parser.parse_args()))
+        paths = generate(**vars(parser.parse_args()))
     except SlimError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -38,9 +38,9 @@ def generate(
     config: Annotated[Optional[Path], typer.Option(help="a config that says all this")] = None,  # noqa: UP045
 ) -> None:
     """Make games: a JSONL (or parquet) file, or the files a config names."""
-    from slim_rl.games.matching.dealing import generate_command
+    from slim_rl.commands.generate import generate as run
 
-    made = generate_command(
+    made = run(
         num_games,
         output,
         seed=seed,

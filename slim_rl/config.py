@@ -6,41 +6,39 @@ A file holds one top-level key, ``slim_rl``, so that the same file can be given 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializeAsAny,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
+from slim_rl.environment import MATCHING, environment_class, load_object
 from slim_rl.errors import ConfigError
+from slim_rl.files import write_atomically
 
 ROOT_KEY = "slim_rl"
+PARTNERS = {  # kinds that any game knows; a game's own (`BaseEnvironment.partners`) go before them
+    "openai": "slim_rl.partners.openai_chat.OpenAIPartner",
+    "replay": "slim_rl.partners.replay.ReplayPartner",
+}
+SELF = "self"  # partner.kind of self-play
 
 
 class Section(BaseModel):
     """A part of the configuration: immutable, and strict about its keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
-
-
-class GameConfig(Section):
-    """The matching game (DialOp "optimization")."""
-
-    n: int = Field(8, ge=2, description="reviewers and papers; above 8 give `reviewers` and `papers`")
-    p_observed: float = Field(0.4, gt=0, le=1, description="chance that a player sees a cell, independently")
-    p_observed_2: float | None = Field(None, gt=0, le=1, description="that of seat 1, where it differs")
-    scales: bool = Field(True, description="show each player int(score * U(1,10)) instead of the score")
-    hardness: float = Field(
-        1.25, ge=0, description="keep games whose pooled optimum is over this many times either solo plan; 0: all"
-    )
-    max_turns: int = Field(20, ge=1, description="valid actions of both players together")
-    max_errors: int = Field(3, ge=1, description="malformed actions in a row that end the game")
-    reviewers: tuple[str, ...] | None = Field(None, description="names; the first n of DialOp's roster if not given")
-    papers: tuple[str, ...] | None = Field(None, description="titles; a short title is what stands before the colon")
-    rules: Literal["full", "none"] = Field(
-        "full", description="whether the policy is told the rules; none for one that was taught them by demonstrations"
-    )
 
 
 class DataConfig(Section):
@@ -122,8 +120,15 @@ class OpenAIConfig(Section):
 class PartnerConfig(Section):
     """Who sits opposite the policy."""
 
-    kind: Literal["shy", "forthcoming", "mute", "openai", "replay", "self"] = "shy"
+    kind: str = Field(
+        "shy",
+        description="a scripted partner of the game (shy, forthcoming, mute), openai, replay, self (self-play: both seats are the "
+        "policy), or the dotted path of a partner of your own",
+    )
     accept_fraction: float = Field(0.75, ge=0, le=1, description="accept a plan worth this share of one's own best")
+    args: dict[str, Any] = Field(
+        default_factory=dict, description="further keyword arguments of the partner's constructor"
+    )
     replay: Path | None = Field(None, description="replay: the dialogue log whose partner speaks again")
     openai: OpenAIConfig = OpenAIConfig()
 
@@ -138,6 +143,22 @@ class Limits(Section):
         "end", description="a turn cut at turn_tokens ends the game, or is played as far as it got"
     )
     seconds: float | None = Field(None, gt=0, description="wall time of one dialogue")
+
+    def within(
+        self,
+        *,
+        turn_tokens: int | None = None,
+        dialogue_tokens: int | None = None,
+        context_tokens: Sequence[int | None] = (),
+    ) -> Limits:
+        """These limits, each made as narrow as the trainer's own bounds."""
+        bounds = {
+            "turn_tokens": (self.turn_tokens, turn_tokens),
+            "dialogue_tokens": (self.dialogue_tokens, dialogue_tokens),
+            "context_tokens": (self.context_tokens, *context_tokens),
+        }
+        given = {name: [bound for bound in several if bound is not None] for name, several in bounds.items()}
+        return self.model_copy(update={name: min(several, default=None) for name, several in given.items()})
 
 
 class PolicyConfig(Section):
@@ -277,9 +298,8 @@ class Config(Section):
     arm: str = Field("", description="label in logs and plots; the partner's kind if empty")
     seed: int = 0
     output_dir: Path = Path("runs")
-    environment: str = Field("", description="dotted path of a BaseEnvironment of your own; empty: the matching game")
-    environment_args: dict[str, Any] = Field(default_factory=dict, description="its constructor's keyword arguments")
-    game: GameConfig = GameConfig()
+    environment: str = Field(MATCHING, description="dotted path of the game, a BaseEnvironment")
+    game: SerializeAsAny[Any] = Field(None, validate_default=True, description="the game's own settings")
     data: DataConfig = DataConfig()
     partner: PartnerConfig = PartnerConfig()
     limits: Limits = Limits()
@@ -291,16 +311,45 @@ class Config(Section):
     slime: SlimeConfig = SlimeConfig()
     verl: VerlConfig = VerlConfig()
 
+    @field_validator("name")
+    @classmethod
+    def _is_a_folder_name(cls, name: str) -> str:
+        if not re.fullmatch(r"[^\W_][^/\\\0\n]*", name):
+            raise ValueError(
+                "names the run's folder: begin with a letter or digit, without / or \\, such as matching-seed-3"
+            )
+        return name
+
+    @field_validator("game", mode="before")
+    @classmethod
+    def _are_the_games_settings(cls, value: Any, info: ValidationInfo) -> Any:
+        path = info.data.get("environment")
+        if path is None:  # wrong already
+            return value
+        model = environment_class(path).Settings
+        value = {} if value is None else value
+        if model is None:
+            if not isinstance(value, Mapping):
+                raise ValueError("must be a mapping of the environment's constructor arguments")
+            return dict(value)
+        try:
+            return model.model_validate(value)
+        except ValidationError as error:
+            raise ConfigError(_sentence(error, "game")) from error
+
     @model_validator(mode="after")
-    def _names_enough(self) -> Config:
-        for field in ("reviewers", "papers"):
-            names = getattr(self.game, field)
-            if names is None and self.game.n > 8:
-                raise ValueError(
-                    f"game.n is {self.game.n} but DialOp's roster has 8 names: list your own in game.{field}"
-                )
-            if names is not None and len(names) < self.game.n:
-                raise ValueError(f"game.{field} has {len(names)} names for n = {self.game.n}: list at least that many")
+    def _has_the_partner(self) -> Config:
+        made, kind = environment_class(self.environment), self.partner.kind
+        if made.seats == 1:
+            if kind == SELF:
+                raise ValueError(f"partner.kind is self, but {made.__name__} has one seat: leave partner.kind out")
+        elif "." in kind:
+            load_object(kind, "partner.kind", "examples.treasure.HonestPartner")
+        elif kind not in (SELF, *made.partners, *PARTNERS):
+            known = ", ".join((*made.partners, *(name for name in PARTNERS if name not in made.partners), SELF))
+            raise ValueError(
+                f"partner.kind '{kind}' is no partner of {made.__name__}: choose {known}, or the dotted path of your own"
+            )
         return self
 
     @model_validator(mode="after")
@@ -319,6 +368,24 @@ class Config(Section):
     @property
     def arm_name(self) -> str:
         return self.arm or self.partner.kind
+
+    @property
+    def selfplay(self) -> bool:
+        return self.partner.kind == SELF
+
+    @property
+    def run_dir(self) -> Path:
+        """The run's folder."""
+        return self.output_dir / self.name
+
+    def to_yaml(self) -> str:
+        """The whole configuration as a file that `load_config` reads back."""
+        data = {ROOT_KEY: self.model_dump(mode="json")}
+        return yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
+
+    def write(self, path: Path) -> None:
+        """Writes `to_yaml` to `path`, whole or not at all."""
+        write_atomically(path, self.to_yaml())
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
@@ -352,6 +419,8 @@ def parse_config(data: Any, overrides: Sequence[str] = (), source: str = "the co
         return Config.model_validate(tree)
     except ValidationError as error:
         raise ConfigError(f"{source}: {_sentence(error)}") from error
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from error
 
 
 def _copy(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -374,13 +443,13 @@ def _apply(tree: dict[str, Any], override: str) -> None:
         raise ConfigError(f"The override '{override}' has a value that is not valid YAML.") from error
 
 
-def _sentence(error: ValidationError) -> str:
+def _sentence(error: ValidationError, section: str = "") -> str:
     parts = []
     for item in error.errors():
-        where = ".".join(str(part) for part in item["loc"])
+        where = ".".join(str(part) for part in ((section,) if section else ()) + item["loc"])
         if item["type"] == "extra_forbidden":
-            parts.append(f"'{where}' is not a key slim_rl knows; remove it or mend its spelling")
+            parts.append(f"'{where}' is not a key slim_rl knows; remove it or correct its spelling")
         else:
             message = item["msg"].removeprefix("Value error, ")
-            parts.append(f"{where}: {message} (got {item['input']!r})" if where else message)
+            parts.append(f"{where}: {message} (got {item['input']!r})" if item["loc"] else message)
     return "; ".join(parts) + "."

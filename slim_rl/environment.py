@@ -1,21 +1,34 @@
-"""The text games slim_rl can play: one small base class, for one seat or two.
+"""What a game is: one small base class, for one seat or two, and what a seat may see.
 
 A game is turn-based. `turn` is the seat (0 or 1) whose action `step` takes next; a malformed action leaves the turn with its
 author, who is told why. A one-seat game keeps `turn` at 0 and answers the player itself.
+
+The rest of the house asks a game for what it may need through the optional members of `BaseEnvironment`, and never looks inside
+a game's states.
 """
 
 from __future__ import annotations
 
+import importlib
+import inspect
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from slim_rl.errors import ConfigError
+from slim_rl.seeds import seed_of
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+MATCHING = "slim_rl.games.matching.MatchingEnv"  # the game of a config, and of a logged dialogue, that names none
 
 
 @dataclass(frozen=True, slots=True)
 class Utterance:
-    """One thing said at the table, as the seat that reads it sees it.
+    """One thing said in a game, as the seat that reads it sees it.
 
     Attributes:
         seat: its author, 0 or 1.
@@ -38,7 +51,8 @@ class View:
         state: the opening description: what this seat alone was dealt.
         history: everything this seat has seen so far, oldest first.
         private: the game's own structured form of what the seat sees (for the matching game, a `MatchingView`).
-        seed: drawn for this dialogue; whoever acts at random draws from it, so that a dialogue can be had again.
+        seed: drawn for this dialogue; whoever acts at random draws from it, so that a dialogue can be repeated exactly.
+        observation: what the game says to the seat now: the other's last action, or the game's own reply.
     """
 
     seat: int
@@ -47,22 +61,43 @@ class View:
     history: tuple[Utterance, ...]
     private: Any
     seed: int
+    observation: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """A table that a person is shown.
+
+    Attributes:
+        title: what it shows.
+        rows, columns: their names.
+        cells: cells[row][column] as text.
+        marked: (row, column) of the cells to point out, such as the best plan's.
+    """
+
+    title: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    cells: tuple[tuple[str, ...], ...]
+    marked: frozenset[tuple[int, int]] = field(default_factory=frozenset)
 
 
 class BaseEnvironment(ABC):
-    """A turn-based text game. Subclass it to train on a game of your own (see `examples/`).
+    """A turn-based text game. Subclass it to train on a game of your own (docs/own_game.md and `examples/`).
 
     `info` of `step` holds: ``seat`` (author), ``action`` (a JSON-able dict, or None if malformed), ``error`` (a sentence, or
     None), and once done ``end``: why the game ended, one of ``agreed``, ``finished``, ``max_turns``, ``errors``.
+
+    Class attributes:
+        seats: 1 or 2.
+        Settings: a pydantic model of the config's `game` section; None: its keys are the constructor's arguments.
+        partners: scripted partners by name, each a dotted path of a class with `identity` and `async reply(view)`.
     """
 
     seats: int = 1
     turn: int = 0
-
-    @classmethod
-    def sample_state(cls, seed: int) -> Any:
-        """A deal drawn from `seed`, JSON-able: what `reset` is given. A game whose deals come from files needs none."""
-        raise ConfigError(f"{cls.__name__} deals no games itself; give it a classmethod sample_state(seed).")
+    Settings: ClassVar[type[BaseModel] | None] = None
+    partners: ClassVar[Mapping[str, str]] = {}
 
     @abstractmethod
     def reset(self, game_state: Any) -> tuple[str, dict[str, Any]]:
@@ -84,9 +119,62 @@ class BaseEnvironment(ABC):
     def get_state_description(self, seat: int = 0) -> str:
         """What `seat` is dealt, as the opening user message."""
 
+    # --- what a game may offer besides
+
+    @classmethod
+    def sample_state(cls, seed: int) -> Any:
+        """A deal drawn from `seed`, JSON-able: what `reset` is given. A game whose deals come from files needs none."""
+        raise ConfigError(f"{cls.__name__} deals no games itself; give it a classmethod sample_state(seed).")
+
+    @classmethod
+    def deal(cls, game: Any, seed: int, split: str, numbers: range, workers: int = 1) -> Iterator[tuple[str, Any]]:
+        """The games of these numbers as (game_id, state); a state is JSON-able or has `to_dict()`.
+
+        Args:
+            game: the config's `game` section.
+            split: "train" or "eval", which never share a game.
+        """
+        for number in numbers:
+            yield f"{split}-{seed}-{number:05d}", cls.sample_state(seed_of(seed, split, number))
+
+    def solution(self) -> dict[str, Any]:
+        """What is known of the dealt game's best outcome, JSON-able; kept in the games file beside the game."""
+        return {}
+
     def get_private_view(self, seat: int) -> Any:
         """Structured form of what `seat` sees now, for scripted players. None if the game has none."""
         return None
+
+    def board(self, seat: int | None) -> Board | None:
+        """What a person is shown: as `seat` sees it now, or, for None, everything, once the game is over."""
+        return None
+
+    @classmethod
+    def annotate(cls, dialogue: Any) -> None:
+        """Fills in what the turns of a finished `Dialogue` ask and tell (the annotation fields of `Turn`). Never raises."""
+        return
+
+    @classmethod
+    def asks(cls, text: str) -> bool:
+        """Whether a message seeks information."""
+        return False
+
+    @classmethod
+    def questions_worth_asking(cls, game_state: Any, seat: int, number: int, seed: int) -> list[str]:
+        """At most `number` actions by which `seat` would learn something: what evaluation makes a policy ask."""
+        return []
+
+    @classmethod
+    def references(cls, games: Sequence[tuple[Any, int]]) -> dict[str, dict[str, Any]]:
+        """Rewards to compare a policy with, such as a random plan's: name -> ``about`` (a phrase), ``rewards`` (one a game) and
+        ``drawn`` (whether figures show the line). `games`: (game state, the policy's seat).
+        """
+        return {}
+
+    @classmethod
+    def frontier(cls, games: Sequence[tuple[Any, int]], most: int, seed: int = 0) -> dict[str, Any]:
+        """What ideal players reach with 0, 1, ..., `most` questions: name -> rewards, (games, most + 1)."""
+        return {}
 
     def prompt(self, seat: int = 0) -> list[dict[str, str]]:
         """The opening chat messages of `seat`."""
@@ -101,3 +189,23 @@ class BaseEnvironment(ABC):
 
     def close(self) -> None:  # noqa: B027  most games hold nothing
         """Releases what the game holds. Nothing, by default."""
+
+
+@cache
+def environment_class(path: str) -> type[BaseEnvironment]:
+    """The class that a dotted path names. Raises ConfigError if there is no such environment."""
+    found = load_object(path, "environment", "examples.secret_number.SecretNumber")
+    if not (inspect.isclass(found) and issubclass(found, BaseEnvironment)):
+        raise ConfigError(f"environment: {path} is no subclass of slim_rl.environment.BaseEnvironment.")
+    return found
+
+
+def load_object(path: str, key: str, example: str) -> Any:
+    """What a dotted path names. Raises ConfigError, naming the config's `key`, if it cannot be imported."""
+    module, _, name = path.rpartition(".")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(
+            f"{key}: {path} cannot be imported ({error}); give a dotted path such as {example}, with its folder on PYTHONPATH."
+        ) from error

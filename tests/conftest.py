@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.dialogue.made import make_dialogue
+from tests.games.matching.made import game
 from tests.paths import HUMAN
 
-__all__ = ["make_dialogue"]  # a fixture for every folder
+__all__ = ["game", "make_dialogue"]  # fixtures for every folder
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

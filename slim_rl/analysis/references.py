@@ -108,3 +108,10 @@ def _reference(rewards: ArrayLike, about: str, drawn: bool = True) -> dict[str, 
     reward = st.clustered_mean(rewards, np.arange(len(np.asarray(rewards))))
     numbers = {"value": reward.value, "low": reward.low, "high": reward.high, "n": reward.n}
     return {"reward": numbers, "about": about, "drawn": drawn}
+
+
+def reference_lines(
+    environment: str, games: list[tuple[Any, int]], human: Path | None = None
+) -> dict[str, dict[str, Any]]:
+    boards = [(GameState.from_dict(state), seat) for state, seat in games if "table" in state]
+    return plans(boards) | (humans(human, boards) if human is not None else {})

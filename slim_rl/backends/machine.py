@@ -7,7 +7,6 @@ import functools
 import os
 import shutil
 import subprocess
-import tempfile
 import time
 from collections.abc import Sequence
 from importlib import metadata
@@ -18,7 +17,9 @@ from slim_rl.backends.checks import Check, Patient, sentence
 from slim_rl.backends.slime.launch import locate_model
 from slim_rl.backends.slime.model import count_parameters, read_model_config
 from slim_rl.config import Config
-from slim_rl.dialogue.rows import Row, ensure_games, load_rows, make_environment, read_rows
+from slim_rl.dialogue.dealing import deal, ensure_games
+from slim_rl.dialogue.factory import make_environment, make_partner
+from slim_rl.dialogue.rows import GameRow, read_rows
 from slim_rl.environment import BaseEnvironment, Utterance, View
 from slim_rl.errors import SlimError
 
@@ -90,7 +91,7 @@ def check_data(patient: Patient) -> Sequence[Check]:
             mend = "Set data.eval, so that learning shows on games not trained on."
             checks.append(Check(name, "warn", "none", mend))
         elif path.exists():
-            checks.append(Check(name, "pass", f"{sum(1 for _ in read_rows(path))} in {path}"))
+            checks.append(Check(name, "pass", f"{len(read_rows(path))} in {path}"))
         else:
             checks.append(Check(name, "pass", f"{path} is made when the run starts"))
     if all(path is None or path.exists() for path in paths.values()):
@@ -106,22 +107,23 @@ def check_data(patient: Patient) -> Sequence[Check]:
 def check_partner(patient: Patient) -> Sequence[Check]:
     """The partner answers a question, and what a run of it costs."""
     config, name = patient.config, "partner"
-    if config.partner.kind == "self":
+    if config.selfplay:
         return [Check(name, "pass", "self-play: the policy on both seats")]
     if make_environment(config).seats == 1:
         return [Check(name, "pass", "a game for one")]
     if config.partner.kind == "openai" and not patient.call_partner:
         return [Check(name, "warn", "the endpoint was not called", "Have it called before an expensive run.")]
     from slim_rl.dialogue.partner import PartnerFailure
-    from slim_rl.partners import make_partner
 
     view = _asked(config)
     # one call now: no waiting for an endpoint that is down, and no answer from a cassette
     patience = {"max_retries": 1, "outage_wait_minutes": 0.0, "request_seconds": 30.0, "cassette": None}
     once = config.partner.model_copy(update={"openai": config.partner.openai.model_copy(update=patience)})
+    partner = make_partner(config.model_copy(update={"partner": once}))
+    assert partner is not None
     started = time.monotonic()
     try:
-        reply = asyncio.run(make_partner(once).reply(view))
+        reply = asyncio.run(partner.reply(view))
     except PartnerFailure as failure:
         mend = f"Check partner.openai.base_url, the model's name and the key in {config.partner.openai.api_key_env}."
         return [Check(name, "fail", sentence(failure), mend), *_partner_cost(config)]
@@ -251,14 +253,10 @@ def model_shape(model: str) -> dict[str, Any]:
     return read_model_config(locate_model(model, download=False))
 
 
-def _game(config: Config) -> tuple[Row, BaseEnvironment]:
+def _game(config: Config) -> tuple[GameRow, BaseEnvironment]:
     """One of the run's games, freshly dealt where there is no file yet, and its environment with that game on the table."""
-    if config.data.train.exists():
-        game = next(read_rows(config.data.train))
-    else:
-        with tempfile.TemporaryDirectory() as folder:
-            data = config.data.model_copy(update={"train": Path(folder) / "games.jsonl", "eval": None, "num_train": 1})
-            game = load_rows(config.model_copy(update={"data": data}))[0]
+    path = config.data.train
+    game = read_rows(path)[0] if path.exists() else next(deal(config, "train", 1))
     env = make_environment(config)
     env.reset(game.game_state)
     return game, env

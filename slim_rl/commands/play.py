@@ -1,42 +1,45 @@
-"""A game in the terminal: a person, or a model that is watched, against any partner.
+"""`slim-rl play`: a game in the terminal; a person, or a model that is watched, against any partner.
 
-The person types actions as the policy would write them; a line without a tag is a message, and a proposal may go over several
-lines, ended by an empty one.
+The person types actions as the policy would write them. In a game whose actions begin with a tag, a line without one is a
+message, and a proposal may go over several lines, ended by an empty one.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from slim_rl.config import Config, Limits
-from slim_rl.dialogue.loop import converse
-from slim_rl.dialogue.partner import Partner, PartnerFailure, Reply
-from slim_rl.dialogue.rows import Row, load_rows, make_environment
-from slim_rl.environment import BaseEnvironment, View
-from slim_rl.games.matching.instance import GameState
-from slim_rl.partners import make_partner
+from slim_rl.config import Config
+from slim_rl.dialogue.dealing import load_rows
+from slim_rl.dialogue.loop import Speaker
+from slim_rl.dialogue.partner import PartnerFailure, Reply
+from slim_rl.dialogue.record import Dialogue
+from slim_rl.dialogue.rows import GameRow
+from slim_rl.dialogue.worker import RolloutWorker
+from slim_rl.environment import BaseEnvironment, Board, View
 
 QUIT = "quit"
 
 
 class Person:
-    """Somebody at the keyboard, on the protocol of a partner."""
+    """Somebody at the keyboard, on the protocol of a partner. `tagged`: the game's actions begin with a tag."""
 
     identity: ClassVar[dict[str, Any]] = {"kind": "person"}
 
-    def __init__(self, console: Console, ask: Callable[[str], str] = input) -> None:
-        self.console, self.ask = console, ask
+    def __init__(self, console: Console, ask: Callable[[str], str] = input, tagged: bool = True) -> None:
+        self.console, self.ask, self.tagged = console, ask, tagged
 
     async def reply(self, view: View) -> Reply:
-        if view.history and view.history[-1].error:
-            self.console.print(f"[red]{view.history[-1].error}[/red]")
-        text = await asyncio.to_thread(self.read)
-        return Reply(text)
+        if view.history:
+            last = view.history[-1]
+            author = "partner> " if last.seat != view.seat else "" if last.error else "game> "
+            self.console.print(Text(f"{author}{printable(view.observation)}", "red" if last.error else "cyan"))
+        return Reply(await asyncio.to_thread(self.read))
 
     def read(self) -> str:
         """One action. Raises PartnerFailure when the person leaves."""
@@ -49,7 +52,7 @@ class Person:
                     text += f"\n{line}"
         except EOFError:
             raise PartnerFailure("you left the game") from None
-        return text if text.startswith("[") else f"[message] {text}"
+        return text if text.startswith("[") or not self.tagged else f"[message] {text}"
 
 
 def play(
@@ -60,108 +63,76 @@ def play(
     With `model`, that model plays and the person watches.
     """
     console = console or Console()
-    rows = load_rows(config, "eval" if config.environment or config.data.eval else "train")
+    rows = load_rows(config, "eval" if config.data.eval else "train")
     row = rows[game % len(rows)]
-    env = make_environment(config)
-    partner = make_partner(config.partner)
-    if model is None:
-        return asyncio.run(_play_person(config, env, row, partner, console, ask))
-    return asyncio.run(_watch(config, env, row, partner, model, console))
+    env = _dealt(config, row)
+    _show_board(console, env.board(row.seat))
+    dialogue = _play_person(config, env, row, console, ask) if model is None else _watch(config, row, model, console)
+    reward = dialogue.reward or 0.0
+    console.print(f"ended: {dialogue.stop_reason}", style="dim")
+    console.print(f"reward: {reward:.2f}", style="bold")
+    _show_board(console, env.board(None))
+    return reward
 
 
-class _Aloud:
-    """A partner whose words are printed as they come."""
-
-    def __init__(self, partner: Partner, console: Console) -> None:
-        self.partner, self.console = partner, console
-        self.identity = partner.identity
-
-    async def reply(self, view: View) -> Reply:
-        reply = await self.partner.reply(view)
-        self.console.print(f"partner> {reply.text}", style="cyan", markup=False)
-        return reply
-
-
-async def _play_person(
-    config: Config, env: BaseEnvironment, row: Row, partner: Partner, console: Console, ask: Callable[[str], str]
-) -> float:
-    env.reset(row.game_state)
-    console.print(env.get_prompt_prefix(row.seat), style="dim", markup=False)
-    _show_table(console, row, row.seat)
-    console.print(f"Type a message, [propose], [accept] or [reject]; '{QUIT}' to leave.", style="dim", markup=False)
-    person, opposite = Person(console, ask), _Aloud(partner, console)
-    players: list[Partner] = [person, opposite] if row.seat == 0 else [opposite, person]
-    _, stop_reason, _ = await converse(env, players, Limits(), game_state=row.game_state, seed=config.seed)
-    console.print(f"ended: {stop_reason}", style="dim")
-    return _show_result(console, env, row)
+def _play_person(
+    config: Config, env: BaseEnvironment, row: GameRow, console: Console, ask: Callable[[str], str]
+) -> Dialogue:
+    tagged = env.seats == 2
+    console.print(Text(env.get_prompt_prefix(row.seat), "dim"))
+    if env.board(row.seat) is None:
+        console.print(Text(env.get_state_description(row.seat)))
+    actions = "a message, [propose], [accept] or [reject]" if tagged else "your action"
+    console.print(Text(f"Type {actions}; '{QUIT}' to leave.", "dim"))
+    worker = RolloutWorker(config, None, Speaker(Person(console, ask, tagged)))
+    (dialogue,) = asyncio.run(worker.play(worker.episode(row, "play")))
+    if (
+        dialogue.turns and dialogue.turns[-1].role == "partner"
+    ):  # what ended the game, which the person has not seen yet
+        console.print(Text(f"partner> {printable(dialogue.turns[-1].text)}", "cyan"))
+    return dialogue
 
 
-async def _watch(
-    config: Config, env: BaseEnvironment, row: Row, partner: Partner, model: str, console: Console
-) -> float:
-    from slim_rl.dialogue.loop import play_dialogue
+def _watch(config: Config, row: GameRow, model: str, console: Console) -> Dialogue:
     from slim_rl.policies.transformers import load_policy
 
     policy, chat = load_policy(config.policy.model_copy(update={"model": model}))
     policy.reseed(config.seed)
-    _show_table(console, row, row.seat)
-    dialogue = await play_dialogue(
-        env,
-        policy,
-        partner,
-        chat,
-        config.limits,
-        game_state=row.game_state,
-        id="play",
-        game_id=row.game_id,
-        seat=row.seat,
-    )
+    worker = RolloutWorker(config, chat, policy)
+    dialogue = asyncio.run(worker.play(worker.episode(row, "play")))[row.seat if worker.selfplay else 0]
     for turn in dialogue.turns:
-        style = "green" if turn.role == "policy" else "cyan"
-        console.print(f"{turn.role}> {turn.text}", style=style, markup=False)
+        console.print(Text(f"{turn.role}> {printable(turn.text)}", "green" if turn.role == "policy" else "cyan"))
         if turn.error:
-            console.print(f"  refused: {turn.error}", style="red", markup=False)
-    console.print(f"ended: {dialogue.stop_reason}", style="dim")
-    return _show_result(console, env, row)
+            console.print(Text(f"  refused: {turn.error}", "red"))
+    return dialogue
 
 
-def _show_table(console: Console, row: Row, seat: int) -> None:
-    if "table" in row.game_state:
-        state = GameState.from_dict(row.game_state)
-        console.print(
-            score_table("your scores", state.roster.reviewers, state.roster.short_papers, state.displayed(seat))
-        )
+def _dealt(config: Config, row: GameRow) -> BaseEnvironment:
+    env = RolloutWorker(config, None).environment()
+    env.reset(row.game_state)
+    return env
 
 
-def _show_result(console: Console, env: BaseEnvironment, row: Row) -> float:
-    reward = env.get_normalized_reward()
-    console.print(f"reward: {reward:.2f}", style="bold")
-    if "table" in row.game_state:
-        state = GameState.from_dict(row.game_state)
-        best = state.best()
-        console.print(
-            score_table(
-                "true scores (best plan marked)", state.roster.reviewers, state.roster.short_papers, state.table, best
-            )
-        )
-    return reward
+def printable(text: str) -> str:
+    """The text without the control characters that a terminal would obey."""
+    return "".join(c for c in text if c == "\n" or c == "\t" or not (ord(c) < 32 or 127 <= ord(c) < 160))
 
 
-def score_table(
-    title: str,
-    reviewers: Sequence[str],
-    papers: Sequence[str],
-    values: Sequence[Sequence[int | None]],
-    plan: Sequence[int] | None = None,
-) -> Table:
-    """A table of scores for the terminal; the cells of `plan` (plan[reviewer] = paper) are marked."""
-    table = Table(title=title)
+def _show_board(console: Console, board: Board | None) -> None:
+    if board is not None:
+        console.print(table_of(board))
+
+
+def table_of(board: Board) -> Table:
+    """A board for the terminal; marked cells stand in bold, with a star."""
+    table = Table(title=Text(board.title))
     table.add_column("")
-    for paper in papers:
-        table.add_column(paper, justify="right")
-    for r, name in enumerate(reviewers):
-        cells = ["?" if value is None else str(value) for value in values[r]]
-        if plan is not None:
-            cells[plan[r]] = f"[bold green]{cells[plan[r]]}[/]"
-        table.add_row(name, *cells)
+    for column in board.columns:
+        table.add_column(Text(column), justify="right")
+    for row, name in enumerate(board.rows):
+        cells = [
+            Text(f"*{cell}", "bold green") if (row, column) in board.marked else Text(cell)
+            for column, cell in enumerate(board.cells[row])
+        ]
+        table.add_row(Text(name), *cells)
     return table

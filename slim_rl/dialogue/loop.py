@@ -10,25 +10,43 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from slim_rl.config import Limits
 from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.partner import Partner, PartnerFailure
-from slim_rl.dialogue.policy import Policy, PolicyFailure
+from slim_rl.dialogue.partner import Partner
+from slim_rl.dialogue.policy import Policy
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
+from slim_rl.dialogue.seats import DemonstratorSeat, DialogueOver, PartnerSeat, PolicySeat, Said, Seat, TokenSeat
 from slim_rl.environment import BaseEnvironment, Utterance, View
 
 _END = {"agreed": StopReason.AGREED, "finished": StopReason.FINISHED, "max_turns": StopReason.MAX_TURNS}
 
 
+@dataclass(frozen=True, slots=True)
+class Demonstrator:
+    """A scripted player for the policy's seat, whose words are written as tokens: to teach a model by."""
+
+    player: Partner
+
+
+@dataclass(frozen=True, slots=True)
+class Speaker:
+    """A player by text alone for the policy's seat: a person, or a chat model behind an API. Its dialogues have no tokens."""
+
+    player: Partner
+
+
+Player = Policy | Demonstrator | Speaker
+
+
 async def play_dialogue(
     env: BaseEnvironment,
-    policy: Policy,
+    policy: Player,
     partner: Partner | None,
-    chat: Chat,
+    chat: Chat | None,
     limits: Limits,
     *,
     game_state: Any,
@@ -42,24 +60,25 @@ async def play_dialogue(
     """Plays `game_state` with the policy on `seat` and the partner on the other one.
 
     Args:
+        policy: what is trained, or who takes its place.
         partner: None for a one-seat game.
+        chat: the token boundaries; None for a `Speaker`.
         id: names the dialogue; also the policy's routing key.
-        seed: goes into the partner's view.
+        seed: goes into the players' views.
         prompt: the policy's opening messages, if not the game's own (the last one must be the user's).
         resume: a dialogue of this very game that was called off; its turns are played again as recorded and the game goes on.
 
     Returns:
         The dialogue. A failure of the partner or the engine is its stop reason, with reward None; it is never raised.
     """
-    table = _Table(env, chat, limits, seed, _state_dict(game_state))
-    identity = partner.identity if partner else {"kind": "none"}
-    table.seats[seat] = _PolicySeat(list(prompt) if prompt else None, policy=policy, key=id)
+    game = _Game(env, limits, game_state, seed)
+    game.seats[seat] = _policy_seat(policy, chat, limits, list(prompt or env.prompt(seat)), id)
     if env.seats == 2:
         if partner is None:
             raise ValueError("a game for two needs a partner")
-        table.seats[1 - seat] = _PartnerSeat(partner)
-    await table.play(game_state, resume)
-    return table.dialogue(seat, id, game_id, identity)
+        game.seats[1 - seat] = PartnerSeat(partner)
+    await game.play(resume)
+    return game.dialogue(seat, id, game_id, partner.identity if partner else {"kind": "none"})
 
 
 async def play_selfplay(
@@ -76,291 +95,124 @@ async def play_selfplay(
     """Plays `game_state` with the policy on both seats. Returns one dialogue a seat, each with its own view and tokens; ids and
     routing keys end in ``/0`` and ``/1``. Reward and stop reason are shared.
     """
-    table = _Table(env, chat, limits, seed, _state_dict(game_state))
+    game = _Game(env, limits, game_state, seed)
     for seat in (0, 1):
-        table.seats[seat] = _PolicySeat(policy=policy, key=f"{id}/{seat}")
-    await table.play(game_state, None)
-    first, second = (table.dialogue(seat, f"{id}/{seat}", game_id, {"kind": "self"}) for seat in (0, 1))
+        game.seats[seat] = PolicySeat(chat, limits, env.prompt(seat), policy=policy, key=f"{id}/{seat}")
+    await game.play(None)
+    first, second = (game.dialogue(seat, f"{id}/{seat}", game_id, {"kind": "self"}) for seat in (0, 1))
     return first, second
-
-
-async def demonstrate(
-    env: BaseEnvironment,
-    player: Partner,
-    partner: Partner,
-    chat: Chat,
-    limits: Limits,
-    *,
-    game_state: Any,
-    id: str,
-    game_id: str = "",
-    seat: int = 0,
-    seed: int = 0,
-    prompt: Sequence[dict[str, str]] | None = None,
-) -> Dialogue:
-    """Plays `game_state` with a scripted `player` on the policy's seat, and writes its words as if they had been sampled
-    (logprobs 0): tokens and masks to teach a model by, or to replay a policy's game by hand.
-    """
-    table = _Table(env, chat, limits, seed, _state_dict(game_state))
-    table.seats[seat] = _DemonstratorSeat(list(prompt) if prompt else None, player=player)
-    table.seats[1 - seat] = _PartnerSeat(partner)
-    await table.play(game_state, None)
-    return table.dialogue(seat, id, game_id, partner.identity)
 
 
 async def converse(
     env: BaseEnvironment, players: Sequence[Partner], limits: Limits, *, game_state: Any, seed: int = 0
 ) -> tuple[list[Turn], StopReason, float | None]:
-    """Plays `game_state` between two players by text alone, no tokens kept: turns, stop reason, reward."""
-    table = _Table(env, None, limits, seed, _state_dict(game_state))
-    table.seats.update({seat: _PartnerSeat(player) for seat, player in enumerate(players)})
-    await table.play(game_state, None)
-    assert table.stop_reason is not None
-    return table.turns, table.stop_reason, table.reward
+    """Plays `game_state` between two players by text alone: turns, stop reason, reward."""
+    game = _Game(env, limits, game_state, seed)
+    game.seats.update({seat: PartnerSeat(player) for seat, player in enumerate(players)})
+    await game.play(None)
+    assert game.stop_reason is not None
+    return game.turns, game.stop_reason, game.reward
 
 
-class _Over(Exception):
-    """The dialogue ends here, for a reason that is not the game's."""
-
-    def __init__(self, reason: StopReason, failure: str | None = None) -> None:
-        super().__init__(failure or reason.value)
-        self.reason, self.failure = reason, failure
-
-
-@dataclass
-class _Said:
-    """What a seat came up with at its turn, before the game has seen it."""
-
-    text: str
-    thought: str | None = None
-    span: tuple[int, int] | None = None
-    usage: dict[str, Any] | None = None
-    cut: StopReason | None = None  # the limit that cut it short
+def _policy_seat(policy: Player, chat: Chat | None, limits: Limits, prompt: list[dict[str, str]], key: str) -> Seat:
+    if isinstance(policy, Speaker):
+        return PartnerSeat(policy.player, is_policy=True, prompt=prompt)
+    if chat is None:
+        raise ValueError("a policy with tokens needs a chat template")
+    if isinstance(policy, Demonstrator):
+        return DemonstratorSeat(chat, limits, prompt, player=policy.player)
+    return PolicySeat(chat, limits, prompt, policy=policy, key=key)
 
 
-@dataclass
-class _PartnerSeat:
-    partner: Partner
-    history: list[Utterance] = field(default_factory=list)
+class _Game:
+    """One game being played: the environment, the seats, and the record of what was said. Deals the game when it is made."""
 
-    async def speak(self, table: _Table, seat: int, observation: str | None) -> _Said:
-        try:
-            reply = await self.partner.reply(table.view(seat, self.history))
-        except PartnerFailure as failure:
-            raise _Over(failure.reason, str(failure)) from failure
-        return _Said(reply.text, usage=asdict(reply.usage) if reply.usage else None)
-
-
-@dataclass
-class _TokenSeat:
-    """A seat whose tokens are kept. `ids` is prompt + response: the one list that every engine call is given."""
-
-    prompt: list[dict[str, str]] | None = None
-    history: list[Utterance] = field(default_factory=list)
-    ids: list[int] = field(default_factory=list)
-    prompt_length: int = 0
-    loss_mask: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
-    last_span: tuple[int, int] = (0, 0)
-
-    def hear(self, table: _Table, seat: int, observation: str | None) -> None:
-        """Writes what happened since the policy last spoke. The first time, that is the prompt."""
-        if not self.ids:
-            self.prompt = self.prompt or table.env.prompt(seat)
-            if observation is not None and self.history:  # the partner opened: its words follow the state
-                *before, last = self.prompt
-                self.prompt = [*before, {**last, "content": f"{last['content']}\n\n{observation}"}]
-            self.ids = table.chat.prompt_ids(self.prompt)
-            self.prompt_length = len(self.ids)
-            return
-        start, end = (self.prompt_length + index for index in self.last_span)
-        delta = table.chat.turn_ids(self.ids[start:end], observation or "")
-        for limit, most in _budgets(table.limits, self.prompt_length):
-            if len(self.ids) + len(delta) >= most:
-                raise _Over(limit)
-        self.ids += delta
-        self.loss_mask += [0] * len(delta)
-        self.logprobs += [0.0] * len(delta)
-
-    def add_sampled(self, ids: list[int], logprobs: list[float]) -> tuple[int, int]:
-        if len(ids) != len(logprobs):
-            raise _Over(StopReason.ENGINE_FAILED, f"the engine gave {len(ids)} tokens but {len(logprobs)} logprobs")
-        start = len(self.loss_mask)
-        self.ids += ids
-        self.loss_mask += [1] * len(ids)
-        self.logprobs += logprobs
-        self.last_span = (start, len(self.loss_mask))
-        return self.last_span
-
-    def allowance(self, limits: Limits) -> tuple[int, StopReason]:
-        """Tokens the next turn may have, and the limit that sets it."""
-        allowed, limit = limits.turn_tokens, StopReason.TURN_TOKENS
-        for reason, most in _budgets(limits, self.prompt_length):
-            left = most - len(self.ids)
-            if left <= 0:
-                raise _Over(reason)
-            if left < allowed:
-                allowed, limit = left, reason
-        return allowed, limit
-
-
-@dataclass
-class _PolicySeat(_TokenSeat):
-    """Its words are sampled."""
-
-    policy: Policy = field(kw_only=True)
-    key: str = field(kw_only=True)
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        return self.policy.identity
-
-    async def speak(self, table: _Table, seat: int, observation: str | None) -> _Said:
-        self.hear(table, seat, observation)
-        allowed, limit = self.allowance(table.limits)
-        try:
-            sampled = await self.policy.sample(self.ids, allowed, self.key)
-        except PolicyFailure as failure:
-            raise _Over(failure.reason, str(failure)) from failure
-        if sampled.finish == "abort":
-            # An aborted turn leaves no trace: what is recorded are whole turns, and a resumed game samples this one anew.
-            raise _Over(StopReason.ABORTED, "the engine was told to stop")
-        span = self.add_sampled(sampled.ids, sampled.logprobs)
-        text, thought = table.chat.decode(sampled.ids)
-        return _Said(text, thought, span, cut=limit if sampled.finish == "length" else None)
-
-
-@dataclass
-class _DemonstratorSeat(_TokenSeat):
-    """Its words are a scripted player's, written as tokens."""
-
-    player: Partner = field(kw_only=True)
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        return self.player.identity
-
-    async def speak(self, table: _Table, seat: int, observation: str | None) -> _Said:
-        self.hear(table, seat, observation)
-        reply = await self.player.reply(table.view(seat, self.history))
-        ids = table.chat.said_ids(reply.text)
-        allowed, limit = self.allowance(table.limits)
-        if len(ids) > allowed:
-            return _Said(reply.text, span=self.add_sampled(ids[:allowed], [0.0] * allowed), cut=limit)
-        return _Said(reply.text, span=self.add_sampled(ids, [0.0] * len(ids)))
-
-
-def _budgets(limits: Limits, prompt_length: int) -> list[tuple[StopReason, int]]:
-    """The limits on prompt + response together."""
-    budgets = []
-    if limits.dialogue_tokens is not None:
-        budgets.append((StopReason.DIALOGUE_TOKENS, prompt_length + limits.dialogue_tokens))
-    if limits.context_tokens is not None:
-        budgets.append((StopReason.CONTEXT_LENGTH, limits.context_tokens))
-    return budgets
-
-
-class _Table:
-    """Two seats (or one), the game between them, and the record of what was said."""
-
-    def __init__(
-        self, env: BaseEnvironment, chat: Chat | None, limits: Limits, seed: int, game_state: dict[str, Any]
-    ) -> None:
-        self.env, self.limits, self.seed, self.game_state = env, limits, seed, game_state
-        self._chat = chat
-        self.seats: dict[int, _PolicySeat | _DemonstratorSeat | _PartnerSeat] = {}
+    def __init__(self, env: BaseEnvironment, limits: Limits, game_state: Any, seed: int) -> None:
+        self.env, self.limits, self.seed = env, limits, seed
+        self.game_state = as_dict(game_state)
+        self.seats: dict[int, Seat] = {}
         self.turns: list[Turn] = []
         self.stop_reason: StopReason | None = None
         self.failure: str | None = None
         self.reward: float | None = None
         self.seconds = 0.0
-        self._fixed: dict[int, tuple[str, str]] = {}
+        self._history: dict[int, list[Utterance]] = {0: [], 1: []}
+        self._observation, _ = env.reset(game_state)
+        self._dealt = [(env.get_prompt_prefix(seat), env.get_state_description(seat)) for seat in range(env.seats)]
 
-    @property
-    def chat(self) -> Chat:
-        assert self._chat is not None, "a seat with tokens needs a chat template"
-        return self._chat
+    def view(self, seat: int) -> View:
+        rules, state = self._dealt[seat]
+        private = self.env.get_private_view(seat) if self.seats[seat].reads_private_view else None
+        return View(seat, rules, state, tuple(self._history[seat]), private, self.seed, self._observation)
 
-    def view(self, seat: int, history: list[Utterance]) -> View:
-        if seat not in self._fixed:
-            self._fixed[seat] = self.env.get_prompt_prefix(seat), self.env.get_state_description(seat)
-        rules, state = self._fixed[seat]
-        return View(seat, rules, state, tuple(history), self.env.get_private_view(seat), self.seed)
-
-    async def play(self, game_state: Any, resume: Dialogue | None) -> None:
+    async def play(self, resume: Dialogue | None) -> None:
+        """To the end, within the time a dialogue may take."""
         started = time.monotonic()
         try:
             async with asyncio.timeout(self.limits.seconds) as deadline:
-                await self._play(game_state, resume)
-        except _Over as over:
+                if resume is not None:
+                    self._repeat(resume)
+                while self.stop_reason is None:
+                    await self._turn()
+        except DialogueOver as over:
             self.stop_reason, self.failure = over.reason, over.failure
         except TimeoutError:
             if not deadline.expired():  # somebody else's timeout: a fault of its own
                 raise
             self.stop_reason, self.failure = StopReason.DEADLINE, f"longer than {self.limits.seconds} s"
-        else:
-            assert self.stop_reason is not None
+        assert self.stop_reason is not None
         self.reward = None if self.stop_reason.is_failure else self.env.get_normalized_reward()
         self.seconds = time.monotonic() - started + (resume.seconds if resume else 0.0)
         self.env.close()
 
-    async def _play(self, game_state: Any, resume: Dialogue | None) -> None:
-        observation: str | None
-        observation, _ = self.env.reset(game_state)
-        if resume is not None:
-            observation = self._replay(resume, observation)
-        while self.stop_reason is None:
-            author = self.env.turn
-            seat = self.seats[author]
-            began = time.monotonic()
-            said = await seat.speak(self, author, observation)
-            seconds = time.monotonic() - began
-            if said.cut and not (said.cut is StopReason.TURN_TOKENS and self.limits.truncated_turn == "continue"):
-                error = f"cut short ({said.cut.value})"
-                self.turns.append(Turn(author, "", said.text, None, error, said.thought, said.span, seconds))
-                raise _Over(said.cut)
-            observation = self._step(author, said, seconds)
+    async def _turn(self) -> None:
+        author = self.env.turn
+        began = time.monotonic()
+        said = await self.seats[author].speak(self.view(author))
+        seconds = time.monotonic() - began
+        if said.cut and not (said.cut is StopReason.TURN_TOKENS and self.limits.truncated_turn == "continue"):
+            error = f"cut short ({said.cut.value})"
+            self.turns.append(Turn(author, "", said.text, None, error, said.thought, said.span, seconds))
+            raise DialogueOver(said.cut)
+        self._step(author, said, seconds)
 
-    def _step(self, author: int, said: _Said, seconds: float) -> str:
+    def _step(self, author: int, said: Said, seconds: float) -> None:
         """Gives the game what `author` said, and the seats what they may see of it."""
-        observation, done, info = self.env.step(said.text)
+        self._observation, done, info = self.env.step(said.text)
         error = info.get("error")
         self.turns.append(
             Turn(author, "", said.text, info.get("action"), error, said.thought, said.span, seconds, said.usage)
         )
-        for number, seat in self.seats.items():
-            if error is None or number == author:
-                seat.history.append(Utterance(author, said.text, error))
+        for seat, history in self._history.items():
+            if error is None or seat == author:
+                history.append(Utterance(author, said.text, error))
         if done:
-            by_policy = isinstance(self.seats[author], _TokenSeat)
-            errors = StopReason.POLICY_ERRORS if by_policy else StopReason.PARTNER_ERRORS
+            errors = StopReason.POLICY_ERRORS if self.seats[author].is_policy else StopReason.PARTNER_ERRORS
             self.stop_reason = _END.get(info.get("end", "finished"), errors)
-        return observation
 
-    def _replay(self, old: Dialogue, observation: str) -> str:
+    def _repeat(self, old: Dialogue) -> None:
+        """Plays the turns of an earlier attempt again."""
         for turn in old.turns:
             seat = self.seats[self.env.turn]
             span = None
-            if isinstance(seat, _TokenSeat):
+            if isinstance(seat, TokenSeat):
                 if turn.span is None:
                     raise ValueError(f"{old.id}: a policy turn without its tokens cannot be resumed")
-                seat.hear(self, turn.seat, observation)
+                seat.hear(self.view(turn.seat))
                 start, end = turn.span
                 span = seat.add_sampled(old.response_ids[start:end], old.logprobs[start:end])
-            observation = self._step(turn.seat, _Said(turn.text, turn.thought, span, turn.usage), turn.seconds)
-        return observation
+            self._step(turn.seat, Said(turn.text, turn.thought, span, turn.usage), turn.seconds)
 
     def dialogue(self, seat: int, id: str, game_id: str, partner: dict[str, Any]) -> Dialogue:
         """The record as `seat` lived it."""
         own = self.seats[seat]
-        assert isinstance(own, _PolicySeat | _DemonstratorSeat)
-        turns = []
-        for turn in self.turns:
-            mine = turn.seat == seat
-            fields = {name: getattr(turn, name) for name in Turn.__slots__}
-            fields.update(role="policy" if mine else "partner", span=turn.span if mine else None)
-            turns.append(Turn(**fields))
-        return Dialogue(
+        turns = [
+            replace(
+                turn, role="policy" if turn.seat == seat else "partner", span=turn.span if turn.seat == seat else None
+            )
+            for turn in self.turns
+        ]
+        dialogue = Dialogue(
             id=id,
             game_id=game_id,
             seat=seat,
@@ -368,19 +220,22 @@ class _Table:
             game_state=self.game_state,
             policy=own.identity,
             partner=partner,
-            prompt=own.prompt or [],
+            environment=f"{type(self.env).__module__}.{type(self.env).__qualname__}",
+            prompt=own.prompt,
             turns=turns,
             reward=self.reward,
             stop_reason=self.stop_reason,
             failure=self.failure,
             seconds=self.seconds,
-            prompt_ids=own.ids[: own.prompt_length],
-            response_ids=own.ids[own.prompt_length :],
-            loss_mask=own.loss_mask,
-            logprobs=own.logprobs,
         )
+        if isinstance(own, TokenSeat):
+            dialogue.prompt_ids, dialogue.response_ids = own.ids[: own.prompt_length], own.ids[own.prompt_length :]
+            dialogue.loss_mask, dialogue.logprobs = own.loss_mask, own.logprobs
+        return dialogue
 
 
-def _state_dict(game_state: Any) -> dict[str, Any]:
-    to_dict = getattr(game_state, "to_dict", None)
-    return dict(to_dict() if to_dict else game_state)
+def as_dict(game_state: Any) -> dict[str, Any]:
+    """A game state as JSON-able dict."""
+    if isinstance(game_state, Mapping):
+        return dict(game_state)
+    return dict(game_state.to_dict())

@@ -13,11 +13,13 @@ from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
+from slim_rl.environment import MATCHING
+
 FORMAT = 1  # of a log line; raised when a reader of the old one would misread the new
 
 
 class StopReason(StrEnum):
-    """Why a dialogue ended. The ones under "failures" are nobody's play: such a dialogue has no reward (None)."""
+    """Why a dialogue ended. A dialogue with one of the failures says nothing about the policy: it has no reward (None)."""
 
     # the game was played
     AGREED = "agreed"  # a full proposal was accepted; reward is its score over the best
@@ -99,7 +101,8 @@ class Dialogue:
     """One dialogue as its policy seat lived it: turns, tokens, reward, and where it came from.
 
     `prompt_ids`, `response_ids`, `loss_mask` and `logprobs` are what a trainer needs; `to_dict(tokens=False)` leaves them out,
-    which is the form of a log line, and counts them in `tokens` (prompt, response, policy).
+    which is the form of a log line, and counts them in `tokens` (prompt, response, policy). A policy that plays by text alone
+    leaves them empty.
     """
 
     id: str
@@ -109,6 +112,7 @@ class Dialogue:
     game_state: dict[str, Any]
     policy: dict[str, Any]
     partner: dict[str, Any]
+    environment: str = MATCHING
     run: str = ""
     arm: str = ""
     step: int | None = None

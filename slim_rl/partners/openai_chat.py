@@ -67,7 +67,7 @@ class OpenAIPartner:
         }
 
     @classmethod
-    def from_config(cls, config: PartnerConfig) -> OpenAIPartner:
+    def from_config(cls, config: PartnerConfig, make_env: Any = None) -> OpenAIPartner:
         """The partner of `config`. Those of one process that are configured alike share an endpoint: its limits, budget,
         breaker and cassette.
         """

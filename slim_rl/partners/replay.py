@@ -12,10 +12,11 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+from slim_rl.config import PartnerConfig
 from slim_rl.dialogue.partner import PartnerFailure, Reply
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.environment import View
-from slim_rl.errors import DataError
+from slim_rl.errors import ConfigError, DataError
 from slim_rl.games.matching.env import MatchingView
 from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.roster import Roster
@@ -39,6 +40,14 @@ class ReplayPartner:
             state = GameState.from_dict(dialogue.game_state)
             said = [(turn.seat, turn.text) for turn in dialogue.turns if turn.error is None or turn.seat == seat]
             self._records[seat, state.roster, state.displayed(seat)].append((dialogue.seed, said))
+
+    @classmethod
+    def from_config(cls, config: PartnerConfig, make_env: Any = None) -> ReplayPartner:
+        if config.replay is None:
+            raise ConfigError(
+                "partner.kind is 'replay' but partner.replay is not set: give the path of a dialogue log."
+            )
+        return cls(config.replay)
 
     @property
     def identity(self) -> dict[str, Any]:

@@ -6,12 +6,11 @@ and must not be trained on. One object serves one dialogue.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.policy import Policy, Sampled
-from slim_rl.games.matching.questions import INFORMATION_SEEKING, classify
 
 
 class AskFirst:
@@ -36,11 +35,18 @@ class AskFirst:
 class NeverAsk:
     """Draws each turn anew until it seeks no information: the policy's own distribution, given that it does not ask.
 
-    After `tries` draws it says `instead`, which is counted in `gave_up`.
+    After `tries` draws it says `instead`, which is counted in `gave_up`. `asks`: whether a message seeks information.
     """
 
-    def __init__(self, policy: Policy, chat: Chat, tries: int = 16, instead: str = "[message] Let me think.") -> None:
-        self.policy, self.chat, self.tries, self.instead = policy, chat, tries, instead
+    def __init__(
+        self,
+        policy: Policy,
+        chat: Chat,
+        asks: Callable[[str], bool],
+        tries: int = 16,
+        instead: str = "[message] Let me think.",
+    ) -> None:
+        self.policy, self.chat, self.asks, self.tries, self.instead = policy, chat, asks, tries, instead
         self.gave_up = 0
 
     @property
@@ -53,7 +59,7 @@ class NeverAsk:
             # a key of its own: the same key would draw the same turn
             sampled = await self.policy.sample(input_ids, max_tokens, f"{key}/again-{redraw}" if redraw else key)
             text, _thought = self.chat.decode(sampled.ids)
-            if not classify(text) & INFORMATION_SEEKING:
+            if not self.asks(text):
                 return sampled
         self.gave_up += 1
         ids = self.chat.said_ids(self.instead)

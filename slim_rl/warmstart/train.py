@@ -22,16 +22,18 @@ import torch
 from datasets import Dataset
 from transformers import DataCollatorForSeq2Seq, Qwen3Config, Qwen3ForCausalLM, Trainer, TrainingArguments
 
-from slim_rl.config import Config, PartnerConfig
+from slim_rl.config import Config
 from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.loop import demonstrate
+from slim_rl.dialogue.dealing import load_rows
+from slim_rl.dialogue.loop import Demonstrator
+from slim_rl.dialogue.partner import Partner
 from slim_rl.dialogue.record import Dialogue
-from slim_rl.dialogue.rows import load_rows, make_environment
+from slim_rl.dialogue.rows import GameRow
+from slim_rl.dialogue.worker import Episode, RolloutWorker
 from slim_rl.games.matching.asker import Asker
 from slim_rl.games.matching.generate import VALUES, generate_games, roster_for
 from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
 from slim_rl.games.matching.optimum import best_assignment
-from slim_rl.partners import make_partner
 from slim_rl.policies.transformers import load_model, save_model
 from slim_rl.seeds import seed_of
 from slim_rl.warmstart.tokenizer import train_tokenizer
@@ -150,24 +152,20 @@ def _demonstrations(
 ) -> Iterator[Dialogue]:
     """Games with partners of the kinds that `weights` names. With several kinds, a control arm's partner is no stranger to the
     model that meets it."""
-    accept = config.partner.accept_fraction
-    partners = {kind: make_partner(PartnerConfig(kind=kind, accept_fraction=accept)) for kind in weights}
+    workers = {kind: RolloutWorker(_with_partner(config, kind), chat) for kind in weights}
 
     async def play(index: int, game: GameState) -> Dialogue:
         kind = random.Random(index).choices(list(weights), list(weights.values()))[0]
-        seat = index % 2 if config.warmstart.both_seats else 0
-        player, opposite = (asker, partners[kind]) if seat == 0 else (partners[kind], asker)
-        return await demonstrate(
-            make_environment(config),
-            player,
-            opposite,
-            chat,
-            config.limits,
-            game_state=game,
-            id=f"demonstration/{index}",
-            seat=seat,
-            seed=seed_of(config.seed, "demonstration", index),
-        )
+        worker, seat = workers[kind], index % 2 if config.warmstart.both_seats else 0
+        player: Partner = asker
+        opposite = worker.partner
+        if seat == 1:  # the partner's seat is taught
+            assert worker.partner is not None
+            player, opposite = worker.partner, asker
+        row = GameRow(game.id, seat, game.to_dict(), [])
+        episode = Episode(row, f"demonstration/{index}", seed_of(config.seed, "demonstration", index), "demonstration")
+        (dialogue,) = await worker.play(episode, policy=Demonstrator(player), partner=opposite)
+        return dialogue
 
     async def play_some(some: list[tuple[int, GameState]]) -> list[Dialogue]:
         return [await play(index, game) for index, game in some]
@@ -175,6 +173,10 @@ def _demonstrations(
     numbered = iter(enumerate(games))
     while some := list(itertools.islice(numbered, 1000)):
         yield from asyncio.run(play_some(some))
+
+
+def _with_partner(config: Config, kind: str) -> Config:
+    return config.model_copy(update={"partner": config.partner.model_copy(update={"kind": kind})})
 
 
 def _labels(dialogue: Dialogue) -> dict[str, list[int]]:

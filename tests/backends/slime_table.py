@@ -13,11 +13,11 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
-from slim_rl.config import GameConfig
 from slim_rl.dialogue.chat import Chat
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.roster import Roster
+from slim_rl.games.matching.settings import MatchingSettings
 from tests.fakes.sglang_server import SGLangServer
 from tests.fakes.slime_contract import import_slime
 
@@ -28,7 +28,7 @@ from slime.utils import http_utils  # noqa: E402
 from slime.utils.misc import SingletonMeta  # noqa: E402
 from slime.utils.types import Sample  # noqa: E402
 
-GAMES = list(generate_games(12, GameConfig(n=4), seed=3))
+GAMES = list(generate_games(12, MatchingSettings(n=4), seed=3))
 
 
 class Talker:
@@ -66,7 +66,8 @@ def make_args(
         "slime": {"engine_patience": 2.0},
     }
     for key, value in (slim_rl or {}).items():
-        config[key] = {**config[key], **value} if isinstance(value, dict) and key in config else value
+        merged = key != "game" or "environment" not in (slim_rl or {})  # another game has settings of its own
+        config[key] = {**config[key], **value} if isinstance(value, dict) and key in config and merged else value
     values: dict[str, Any] = {
         "hf_checkpoint": str(tokenizer_dir),
         "slim_rl": config,

@@ -452,7 +452,7 @@ def test_a_game_of_ones_own_for_one_player(tokenizer, tokenizer_dir, tmp_path) -
     """The environment answers the policy itself: no partner is asked, and what it says is not learned."""
     config = {
         "environment": "examples.secret_number.SecretNumber",
-        "environment_args": {"high": 8, "max_turns": 3},
+        "game": {"high": 8, "max_turns": 3},
         "limits": {"turn_tokens": 8, "truncated_turn": "continue"},
     }
     env = SecretNumber(high=8, max_turns=3)

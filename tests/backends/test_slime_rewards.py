@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.errors import SlimError
 from tests.backends.slime_table import Sample, make_args
 
-from slim_rl.backends.slime.tally import Tally, tally  # isort: skip
+from slim_rl.backends.slime.rewards import tally  # isort: skip
 from slim_rl.rollout import keep_usable_groups, normalize_rewards  # isort: skip
 
 Status = Sample.Status
@@ -133,7 +134,7 @@ def test_the_filter_judges_no_run_by_less_than_a_rollout(args) -> None:
 def test_the_tally_counts_what_ended_and_warns_in_between(args, caplog) -> None:
     from slim_rl.backends.slime.setup import config_of
 
-    config, ended = config_of(args), Tally()
+    config, ended = config_of(args), Failures()
     for reason in [StopReason.AGREED] * 19 + [StopReason.ABORTED, StopReason.MAX_TURNS]:
         ended.add(dialogue(reason))
     ended.check(config)

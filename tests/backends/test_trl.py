@@ -19,12 +19,13 @@ from slim_rl.backends.trl.callbacks import last_whole_checkpoint
 from slim_rl.backends.trl.rollouts import Rollouts, by_length, grpo_arguments, loss_mask, make_trainer, shuffled, trim
 from slim_rl.config import Config, parse_config
 from slim_rl.dialogue.chat import Chat
+from slim_rl.dialogue.dealing import load_rows
+from slim_rl.dialogue.factory import make_partner
 from slim_rl.dialogue.log import DialogueLog, read_log
 from slim_rl.dialogue.partner import PartnerFailure, Reply
 from slim_rl.dialogue.record import Dialogue, StopReason
-from slim_rl.dialogue.rows import GameSource
+from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import ConfigError, SlimError
-from slim_rl.partners import make_partner
 from slim_rl.policies.transformers import TransformersPolicy, load_model
 from slim_rl.warmstart.train import warmstart
 
@@ -76,8 +77,8 @@ def make_rollouts(config: Config, folder: Path, partner: Any = None) -> tuple[An
     chat = Chat(tokenizer)
     policy = TransformersPolicy(model, chat.stop_ids, pad_id=tokenizer.pad_token_id)
     log = DialogueLog(folder / f"{config.name}.jsonl")
-    games = GameSource(config, "train")
-    rollouts = Rollouts(config, games, chat, policy, partner or make_partner(config.partner), log)
+    worker = RolloutWorker(config, chat, policy, partner=partner)
+    rollouts = Rollouts(worker, policy, load_rows(config), log)
     return make_trainer(config, model, tokenizer, rollouts, folder / config.name), rollouts
 
 
@@ -85,7 +86,7 @@ class Unreliable:
     """A shy partner whose every third dialogue fails."""
 
     def __init__(self, config: Config) -> None:
-        self.partner = make_partner(config.partner)
+        self.partner = make_partner(config)
         self.identity = self.partner.identity
 
     async def reply(self, view: Any) -> Reply:
@@ -136,7 +137,7 @@ def test_gradient_at_partner_tokens_is_exactly_zero_and_would_not_be_without_the
 
 def test_trl_gets_the_dialogues_own_tokens(folder) -> None:
     trainer, rollouts = make_rollouts(make_config(folder, "tokens"), folder)
-    names = rollouts.games.names(0)[:2]
+    names = rollouts.names()[:2]
     output = rollouts([name for name in names for _ in range(4)], trainer)
     lines = list(read_log(folder / "tokens.jsonl"))
     assert len(lines) == len(output["completion_ids"]) == 8
@@ -178,7 +179,7 @@ def test_too_many_failures_stop_the_run_with_the_reason(folder) -> None:
     config = make_config(folder, "down")
     trainer, rollouts = make_rollouts(config, folder, Down(config))
     with pytest.raises(SlimError, match="the endpoint is down"):
-        rollouts([name for name in rollouts.games.names(0)[:2] for _ in range(4)], trainer)
+        rollouts([name for name in rollouts.names()[:2] for _ in range(4)], trainer)
 
 
 def test_a_failed_dialogue_teaches_nothing() -> None:
@@ -294,7 +295,7 @@ def test_another_configuration_under_the_same_name_is_refused(folder) -> None:
 
 def test_selfplay_gives_two_rows_a_game_with_one_reward(folder) -> None:
     trainer, rollouts = make_rollouts(make_config(folder, "selfplay", "partner.kind=self"), folder, partner=object())
-    names = rollouts.games.names(0, both_seats=True)[:2]
+    names = rollouts.names()[:2]
     output = rollouts([name for name in names for _ in range(4)], trainer)
     assert output["game_reward"][:4] == output["game_reward"][4:]
     assert len(set(output["group"][:4])) == len(set(output["group"][4:])) == 1
@@ -332,7 +333,7 @@ def test_frozen_policy_does_not_move(folder) -> None:
 
 def test_async_loop_is_left_clean(folder) -> None:
     trainer, rollouts = make_rollouts(make_config(folder, "loops"), folder)
-    names = [rollouts.games.names(0)[0]] * 4
+    names = [rollouts.names()[0]] * 4
     rollouts(names, trainer)
     rollouts(names, trainer)  # a second event loop on the same policy and partner
     with pytest.raises(RuntimeError):

@@ -15,7 +15,7 @@ from slim_rl.backends.checks import examine
 from slim_rl.backends.slime.doctor import HOOKS, Hook, check_model, hook_complaint
 from slim_rl.commands.doctor import Check, Patient, exit_code, print_table, run_doctor
 from slim_rl.config import Config
-from slim_rl.dialogue.rows import ensure_games
+from slim_rl.dialogue.dealing import ensure_games
 from slim_rl.errors import ConfigError
 from tests.fakes.cluster import Cluster, write_model
 from tests.fakes.openai_server import OpenAIServer, Step

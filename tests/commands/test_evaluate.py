@@ -9,15 +9,17 @@ import pytest
 
 from slim_rl.analysis.references import plans
 from slim_rl.analysis.terminal import before_after_table, cells_table, frame
-from slim_rl.commands.evaluate import Cell, intervention, play_held_out
+from slim_rl.commands.evaluate import Cell, intervention
 from slim_rl.config import parse_config
 from slim_rl.dialogue.chat import Chat
+from slim_rl.dialogue.dealing import load_rows
+from slim_rl.dialogue.held_out import play_held_out
 from slim_rl.dialogue.log import read_log
-from slim_rl.dialogue.rows import GameSource
+from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import ConfigError
+from slim_rl.games.matching import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.instance import GameState
-from slim_rl.partners import make_partner
 from slim_rl.policies.interventions import NeverAsk
 from tests.dialogue.players import Script
 
@@ -41,16 +43,8 @@ def chat(tokenizer: Any) -> Chat:
 
 
 def held_out(config: Any, chat: Chat, policy: Any, log: Any, num_games: int = 8) -> list:
-    return play_held_out(
-        config,
-        GameSource(config, "eval"),
-        policy,
-        make_partner(config.partner),
-        chat,
-        log=log,
-        num_games=num_games,
-        step=0,
-    )
+    rows = load_rows(config, "eval")[:num_games]
+    return play_held_out(RolloutWorker(config, chat), rows, log, step=0, policy=policy)
 
 
 def test_an_interrupted_evaluation_plays_only_what_is_left(config, chat, tmp_path) -> None:
@@ -59,7 +53,7 @@ def test_an_interrupted_evaluation_plays_only_what_is_left(config, chat, tmp_pat
     made: list[str] = []
 
     def policy(job: Any) -> Script:
-        made.append(job.game_id)
+        made.append(job.row.game_id)
         return Script(chat, [PLAN])
 
     everything = held_out(config, chat, policy, log, num_games=8)
@@ -69,7 +63,7 @@ def test_an_interrupted_evaluation_plays_only_what_is_left(config, chat, tmp_pat
 
 
 def test_forced_questions_are_informative_and_come_first(config, chat, tmp_path) -> None:
-    made = intervention("forced:2", Script(chat, [PLAN] * 8), chat)
+    made = intervention(config, "forced:2", Script(chat, [PLAN] * 8), chat)
     dialogues = held_out(config, chat, made, tmp_path / "forced.jsonl")
     for dialogue in dialogues:
         row = frame([dialogue]).iloc[0]
@@ -83,22 +77,24 @@ def test_forced_questions_are_informative_and_come_first(config, chat, tmp_path)
 
 def test_a_forbidden_question_is_drawn_again(chat) -> None:
     policy = NeverAsk(
-        Script(chat, ["[message] What is Ava Li on BLEU?", "[message] How good is Noah on SWAG?", PLAN]), chat
+        Script(chat, ["[message] What is Ava Li on BLEU?", "[message] How good is Noah on SWAG?", PLAN]),
+        chat,
+        MatchingEnv.asks,
     )
     sampled = asyncio.run(policy.sample([1], 64, "k"))
     assert chat.decode(sampled.ids)[0] == PLAN and policy.gave_up == 0
 
 
 def test_a_policy_that_can_only_ask_is_stopped_and_counted(chat) -> None:
-    policy = NeverAsk(Script(chat, ["[message] What is Ava Li on BLEU?"] * 4), chat, tries=4)
+    policy = NeverAsk(Script(chat, ["[message] What is Ava Li on BLEU?"] * 4), chat, MatchingEnv.asks, tries=4)
     sampled = asyncio.run(policy.sample([1], 64, "k"))
     assert chat.decode(sampled.ids)[0] == policy.instead and policy.gave_up == 1
 
 
 @pytest.mark.parametrize("mode", ["forced", "forced:x", "never", ""])
-def test_an_unknown_mode_is_refused(chat, mode) -> None:
+def test_an_unknown_mode_is_refused(config, chat, mode) -> None:
     with pytest.raises(ConfigError, match="forced:K"):
-        intervention(mode, Script(chat, []), chat)
+        intervention(config, mode, Script(chat, []), chat)
 
 
 def test_cells_are_named_after_what_they_are() -> None:

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slim_rl.dialogue.log import DialogueLog, encode, read_log
+from slim_rl.dialogue.log import DialogueLog, read_log
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.errors import DataError
+from slim_rl.jsonl import encode
 from tests.dialogue.made import MakeDialogue
 
 SAID = ("[message] What is Ava Li on Electra?", "[message] 180.")
@@ -73,7 +74,7 @@ def test_a_broken_line_is_named(make_dialogue: MakeDialogue, tmp_path: Path) -> 
     with path.open("ab") as file:
         file.write(b'{"id": "b", \n')
     write(path, make_dialogue(*SAID, id="c"))
-    with pytest.raises(DataError, match=r"log\.jsonl, line 2: not JSON"):
+    with pytest.raises(DataError, match=r"log\.jsonl, line 2: not valid JSON"):
         list(read_log(path))
 
 

@@ -6,14 +6,18 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from examples.secret_number import SecretNumber, reward
 from slim_rl.config import Config, Limits, load_config, parse_config
 from slim_rl.dialogue.chat import Chat
+from slim_rl.dialogue.dealing import load_rows
+from slim_rl.dialogue.factory import make_environment
 from slim_rl.dialogue.loop import play_dialogue
 from slim_rl.dialogue.record import StopReason
-from slim_rl.dialogue.rows import GameSource, load_rows, make_environment
+from slim_rl.dialogue.rows import read_game_state
+from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import ConfigError, DataError
 from tests.dialogue.players import Script
 from tests.paths import ROOT
@@ -68,20 +72,19 @@ def test_the_config_deals_the_games_for_every_backend(tmp_path: Path) -> None:
     line = json.loads((tmp_path / "train.jsonl").read_text().splitlines()[0])
     assert line["metadata"] == {"game_state": train[0].game_state, "game_id": train[0].game_id, "seat": 0}
     assert [message["role"] for message in line["prompt"]] == ["system", "user"]
-    source = GameSource(config)
-    job = source.job(train[0].name, "run/0", 1)
-    assert (job.game_state, job.seat) == (train[0].game_state, 0)
-    env = source.environment()
+    env = RolloutWorker(config, None).environment()
     assert isinstance(env, SecretNumber)
-    assert (env.high, env.max_turns, env.max_errors) == (8, 5, 3)  # max_errors is game.max_errors
+    assert (env.high, env.max_turns, env.max_errors) == (8, 5, 2)
 
 
 def test_verl_reads_the_same_games(tmp_path: Path) -> None:
-    from slim_rl.backends.verl.data import game_state, verl_rows
+    from slim_rl.backends.verl.data import prompt_groups
+    from slim_rl.dialogue.rows import write_parquet
 
     config = config_in(tmp_path)
-    rows = verl_rows(config, "train")
-    assert [game_state(row["extra_info"]) for row in rows] == [row.game_state for row in load_rows(config)]
+    write_parquet(prompt_groups(config, "train"), tmp_path / "train.parquet", make_environment(config))
+    rows = pq.read_table(tmp_path / "train.parquet").to_pylist()
+    assert [read_game_state(row["extra_info"]) for row in rows] == [row.game_state for row in load_rows(config)]
     assert rows[3]["prompt"] == load_rows(config)[3].prompt
     assert rows[3]["extra_info"]["index"] == 3
 
@@ -93,7 +96,7 @@ def test_verl_reads_the_same_games(tmp_path: Path) -> None:
         ({"environment": "nowhere.Game"}, "PYTHONPATH"),
         ({"environment": "SecretNumber"}, "cannot be imported"),
         ({"environment": "pathlib.Path"}, "BaseEnvironment"),
-        ({"environment": "examples.secret_number.SecretNumber", "environment_args": {"height": 3}}, "height"),
+        ({"environment": "examples.secret_number.SecretNumber", "game": {"height": 3}}, "height"),
     ],
     ids=["no class", "no module", "no path", "no environment", "wrong argument"],
 )

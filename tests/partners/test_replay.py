@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from slim_rl.config import GameConfig, PartnerConfig
+from slim_rl.config import parse_config
+from slim_rl.dialogue.factory import make_partner
 from slim_rl.dialogue.partner import Partner, PartnerFailure
 from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.environment import Utterance, View
@@ -13,9 +14,9 @@ from slim_rl.errors import DataError
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.instance import GameState
-from slim_rl.partners import make_partner
+from slim_rl.games.matching.settings import MatchingSettings
 
-GAME, OTHER = generate_games(2, GameConfig(n=3, scales=False), seed=7)
+GAME, OTHER = generate_games(2, MatchingSettings(n=3, scales=False), seed=7)
 HELLO, NOTED, QUESTION, ANSWER = (
     "[message] Hello.",
     "[message] Noted.",
@@ -40,7 +41,7 @@ def dialogue(*turns: tuple[int, str, str | None], seed: int = 0, game: GameState
 def write(path: Path, *dialogues: Dialogue, torn: str = "") -> Partner:
     lines = [json.dumps(record.to_dict(tokens=False)) + "\n" for record in dialogues]
     path.write_text("".join(lines) + torn, encoding="utf-8")
-    return make_partner(PartnerConfig(kind="replay", replay=path))
+    return make_partner(parse_config({"partner": {"kind": "replay", "replay": str(path)}}))
 
 
 def view(*said: tuple[int, str], seed: int = 0, game: GameState = GAME) -> View:
@@ -92,8 +93,8 @@ async def test_of_several_dialogues_the_one_that_fits_is_followed(tmp_path: Path
 
 def test_a_log_that_cannot_be_used_is_said_clearly(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"Cannot read the log .*missing\.jsonl"):
-        make_partner(PartnerConfig(kind="replay", replay=tmp_path / "missing.jsonl"))
+        make_partner(parse_config({"partner": {"kind": "replay", "replay": str(tmp_path / "missing.jsonl")}}))
     path = tmp_path / "bad.jsonl"
     path.write_text("{}\n", encoding="utf-8")
     with pytest.raises(DataError, match="Line 1 of"):
-        make_partner(PartnerConfig(kind="replay", replay=path))
+        make_partner(parse_config({"partner": {"kind": "replay", "replay": str(path)}}))

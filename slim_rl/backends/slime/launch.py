@@ -18,12 +18,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from slim_rl.backends.slime.model import can_split, find_architecture, read_model_config, size_up
-from slim_rl.config import ROOT_KEY, Config, load_config
+from slim_rl.config import Config, load_config
 from slim_rl.errors import ConfigError, SlimError
-from slim_rl.files import write_atomically
 
 # Where the config sets no limit: a long 8×8 dialogue with room to spare, and the prompt (about 1k tokens) beside it.
 RESPONSE_TOKENS, CONTEXT_TOKENS = 6144, 8192
@@ -194,10 +191,9 @@ def as_shell(values: Settings) -> str:
 
 def prepare(config: Config, save_dir: Path) -> None:
     """Writes the run's config.yaml, which the hook reads, and the games that are missing."""
-    from slim_rl.dialogue.rows import ensure_games
+    from slim_rl.dialogue.dealing import ensure_games
 
-    text = yaml.safe_dump({ROOT_KEY: config.model_dump(mode="json")}, sort_keys=False, allow_unicode=True)
-    write_atomically(save_dir / "config.yaml", text)
+    config.write(save_dir / "config.yaml")
     ensure_games(config)
 
 

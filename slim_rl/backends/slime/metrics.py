@@ -16,10 +16,10 @@ from slime.observability.metric_utils import compute_rollout_step
 from slime.utils.types import Sample
 
 from slim_rl.backends.slime.hook import RECORD
-from slim_rl.backends.slime.rewards import failed, flat
+from slim_rl.backends.slime.rewards import failed, flat, tally
 from slim_rl.backends.slime.setup import config_of
-from slim_rl.backends.slime.tally import Tally, tally
 from slim_rl.config import Config
+from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.log import DialogueLog
 from slim_rl.dialogue.measures import batch_metrics
 from slim_rl.dialogue.record import Dialogue
@@ -39,7 +39,7 @@ def log_rollout(
     config = config_of(args)
     try:
         dialogues = _log(config, "train", rollout_id, f"{rollout_id}", flat(samples))
-        ended = tally if tally.count else Tally(dialogues)  # without the group filter, these are all there are
+        ended = tally if tally.count else Failures(dialogues)  # without the group filter, these are all there are
         metrics = {f"dialogue/{name}": value for name, value in _measure(dialogues, ended).items()}
         _track(args, metrics, rollout_id, "rollout/step")
         ended.check(config)
@@ -60,7 +60,7 @@ def log_eval_rollout(rollout_id: int, args: Namespace, data: Mapping[str, dict[s
     for name, results in data.items():
         samples, rewards = results.get("samples") or [], results["rewards"]
         dialogues = _log(config, "eval", rollout_id, f"{rollout_id}/{name}", samples)
-        ended = Tally(dialogues)
+        ended = Failures(dialogues)
         ended.warn(config)
         measured = _measure(dialogues, ended)
         metrics |= {f"eval/{name}/dialogue/{measure}": value for measure, value in measured.items()}
@@ -74,7 +74,7 @@ def log_eval_rollout(rollout_id: int, args: Namespace, data: Mapping[str, dict[s
     return False
 
 
-def _measure(dialogues: Sequence[Dialogue], ended: Tally) -> dict[str, float]:
+def _measure(dialogues: Sequence[Dialogue], ended: Failures) -> dict[str, float]:
     """`batch_metrics` of the dialogues; failures and cost of all that ended, those of dropped groups too."""
     failures = {f"failure/{reason}": float(count) for reason, count in ended.reasons.items()}
     cost = {} if ended.cost_usd is None else {"cost_usd": ended.cost_usd}

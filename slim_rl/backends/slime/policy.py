@@ -17,7 +17,7 @@ from slime.observability.trace_utils import build_sglang_meta_trace_attrs, trace
 from slime.rollout.sglang_rollout import GenerateState
 from slime.utils.types import Sample
 
-from slim_rl.backends.slime.setup import Setup
+from slim_rl.backends.slime.setup import Process
 from slim_rl.dialogue.policy import PolicyFailure, Sampled
 from slim_rl.dialogue.record import StopReason
 from slim_rl.policies.sglang import request, sample_turn
@@ -38,15 +38,15 @@ class SlimePolicy:
     def __init__(
         self,
         args: Namespace,
-        table: Setup,
+        process: Process,
         sampling_params: Mapping[str, Any],
         samples: Mapping[str, Sample],
         new_weights: str,
     ) -> None:
         self.args, self.samples, self.new_weights = args, samples, new_weights
         self.state = GenerateState(args)
-        self.post, self.patience = table.post, table.config.slime.engine_patience
-        stops = {*(sampling_params.get("stop_token_ids") or ()), *table.chat.stop_ids}
+        self.post, self.patience = process.post, process.config.slime.engine_patience
+        stops = {*(sampling_params.get("stop_token_ids") or ()), *process.chat.stop_ids}
         self.sampling = {**sampling_params, "stop_token_ids": sorted(stops)}
         self.url = f"http://{args.sglang_router_ip}:{args.sglang_router_port}/generate"
         self.sticky = getattr(args, "router_policy", None) == "consistent_hashing"

@@ -16,12 +16,16 @@ from slime.utils.types import Sample
 
 from slim_rl.backends.slime.hook import RECORD
 from slim_rl.backends.slime.setup import config_of
-from slim_rl.backends.slime.tally import tally
+from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.record import Dialogue
 
 _GROUPED = ("grpo", "gspo", "cispo", "reinforce_plus_plus_baseline")  # estimators that slime compares within a group
 _SCALED = ("grpo", "gspo", "cispo")
 _SAME = 1e-6
+
+# Of the rollout under way. What is counted are whole groups, as the filter sees them: failed games end early, so that a count of
+# whatever has ended would find too many of them. Dropped groups count; games that were called off do not.
+tally = Failures()
 
 
 def failed(sample: Sample) -> bool:

@@ -18,21 +18,21 @@ from slim_rl.config import ROOT_KEY, Config, Limits, parse_config
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.partner import Partner, PartnerFailure, Reply
 from slim_rl.dialogue.record import StopReason
+from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.environment import View
 from slim_rl.errors import ConfigError
-from slim_rl.partners import make_partner
 from slim_rl.policies.sglang import Connection
 
 _LOOK_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
-class Setup:
-    """Config, token boundaries, partner (None under self-play) and connections to the engines (None: slime's) of one event loop."""
+class Process:
+    """The rollout worker, and the connections to the engines (None: slime's), of one event loop."""
 
     config: Config
     chat: Chat
-    partner: Partner | None
+    worker: RolloutWorker
     connection: Connection | None
 
     async def post(self, url: str, body: dict[str, Any], headers: dict[str, str] | None) -> Any:
@@ -42,26 +42,13 @@ class Setup:
         # By itself slime tries 60 times at one second, whatever the error, and sees no abort meanwhile.
         return await slime_post(url, body, max_retries=1, headers=headers)
 
-    @property
-    def selfplay(self) -> bool:
-        return self.config.partner.kind == "self"
-
     def limits(self, args: Namespace, max_new_tokens: int, evaluation: bool) -> Limits:
         """The config's limits, within slime's: `max_new_tokens` bounds the response, as it does in slime's own rollouts."""
-        limits = self.config.limits
         context = getattr(args, "eval_max_context_len" if evaluation else "rollout_max_context_len", None)
         engine = getattr(args, "sglang_context_length", None)
-        return limits.model_copy(
-            update={
-                "turn_tokens": min(limits.turn_tokens, max_new_tokens),
-                "dialogue_tokens": _least(limits.dialogue_tokens, max_new_tokens),
-                "context_tokens": _least(limits.context_tokens, context, engine),
-            }
+        return self.config.limits.within(
+            turn_tokens=max_new_tokens, dialogue_tokens=max_new_tokens, context_tokens=(context, engine)
         )
-
-
-def _least(*limits: int | None) -> int | None:
-    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def config_of(args: Namespace) -> Config:
@@ -75,7 +62,7 @@ def config_of(args: Namespace) -> Config:
     content = json.dumps(data, sort_keys=True, default=str)
     if content not in _configs:
         config = parse_config(data, source=getattr(args, "custom_config_path", None) or f"args.{ROOT_KEY}")
-        if config.partner.kind == "self" and getattr(args, "partial_rollout", False):
+        if config.selfplay and getattr(args, "partial_rollout", False):
             raise ConfigError(
                 "Self-play (partner.kind: self) gives two samples a game, which slime's partial rollout cannot hold: drop "
                 "--partial-rollout, or choose another partner."
@@ -84,29 +71,30 @@ def config_of(args: Namespace) -> Config:
     return _configs[content]
 
 
-def setup(args: Namespace) -> Setup:
-    """The running event loop's setup. A partner's connections belong to the loop that opened them, and slime may use two."""
+def process_of(args: Namespace) -> Process:
+    """What the running event loop's dialogues share. A partner's connections belong to the loop that opened them, and slime may
+    use two.
+    """
     config = config_of(args)
     loop = asyncio.get_running_loop()
-    here = _setups.get(loop)
+    here = _processes.get(loop)
     if here is None or here.config is not config:
         chat = Chat(GenerateState(args).tokenizer, config.policy.thinking)
-        partner = None if config.partner.kind == "self" else make_partner(config.partner)
         # slime's client where it spreads requests over Ray actors; alone, it is too slow for many dialogues.
         connection = None if getattr(args, "use_distributed_post", False) else Connection()
-        here = _setups[loop] = Setup(config, chat, partner, connection)
+        here = _processes[loop] = Process(config, chat, RolloutWorker(config, chat), connection)
     return here
 
 
 async def close() -> None:
-    """Closes what the running event loop's setup holds open. A loop that ends with the process needs no such care."""
-    here = _setups.pop(asyncio.get_running_loop(), None)
+    """Closes what the running event loop's dialogues hold open. A loop that ends with the process needs no such care."""
+    here = _processes.pop(asyncio.get_running_loop(), None)
     if here is not None and here.connection is not None:
         await here.connection.close()
 
 
 _configs: dict[str, Config] = {}
-_setups: WeakKeyDictionary[asyncio.AbstractEventLoop, Setup] = WeakKeyDictionary()
+_processes: WeakKeyDictionary[asyncio.AbstractEventLoop, Process] = WeakKeyDictionary()
 
 
 @dataclass

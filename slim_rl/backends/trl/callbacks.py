@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 from tqdm import tqdm
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from slim_rl.files import write_atomically
+from slim_rl import jsonl
 from slim_rl.policies.transformers import TransformersPolicy
 
 _MARK = "COMPLETE"
@@ -42,7 +41,8 @@ class StepLine(TrainerCallback):
     ) -> None:
         self._bar = tqdm(total=state.max_steps, initial=state.global_step, desc="training", unit="step", smoothing=0.1)
         self._tokens, self._time = self.policy.tokens_sampled, time.monotonic()
-        _drop_from(self.path, state.global_step)
+        if self.path.exists():  # a resumed run writes the lines after its checkpoint anew
+            jsonl.keep_lines(self.path, lambda line: line["step"] <= state.global_step)
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         if self._bar is not None:
@@ -64,9 +64,8 @@ class StepLine(TrainerCallback):
         shown = [f"{label} {logs[name]:{form}}" for name, label, form in _SHOWN if logs.get(name) is not None]
         stops = [f"{name.removeprefix('stop/')} {logs[name]:.0%}" for name in sorted(logs) if name.startswith("stop/")]
         tqdm.write(f"step {state.global_step:>4}  " + "  ".join([*shown, *stops]))
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"step": state.global_step, **logs}) + "\n")
+        with jsonl.Appender(self.path, "metrics") as file:
+            file.append({"step": state.global_step, **logs})
 
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -91,17 +90,3 @@ def last_whole_checkpoint(folder: Path) -> Path | None:
         else:
             shutil.rmtree(checkpoint)
     return whole[max(whole)] if whole else None
-
-
-def _drop_from(path: Path, step: int) -> None:
-    """Takes off lines of steps after `step`: a resumed run writes them anew."""
-    if not path.exists():
-        return
-    kept = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            if json.loads(line)["step"] <= step:
-                kept.append(line)
-        except ValueError:  # a torn last line
-            continue
-    write_atomically(path, "".join(f"{line}\n" for line in kept))

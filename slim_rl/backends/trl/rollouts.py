@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import random
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,13 +25,12 @@ from trl import GRPOConfig, GRPOTrainer
 
 from slim_rl.backends.trl.callbacks import MarkWhole, StepLine
 from slim_rl.config import Config
-from slim_rl.dialogue.batch import Job, play_jobs
-from slim_rl.dialogue.chat import Chat
+from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.log import DialogueLog
 from slim_rl.dialogue.measures import batch_metrics
-from slim_rl.dialogue.partner import Partner
 from slim_rl.dialogue.record import Dialogue
-from slim_rl.dialogue.rows import GameSource
+from slim_rl.dialogue.rows import GameRow
+from slim_rl.dialogue.worker import Episode, RolloutWorker
 from slim_rl.errors import SlimError
 from slim_rl.policies.transformers import TransformersPolicy
 from slim_rl.seeds import seed_of
@@ -40,23 +40,22 @@ class Rollouts:
     """Plays the dialogues of one step. TRL's `rollout_func`: `prompts` are row names, each repeated group_size times."""
 
     def __init__(
-        self,
-        config: Config,
-        games: GameSource,
-        chat: Chat,
-        policy: TransformersPolicy,
-        partner: Partner | None,
-        log: DialogueLog,
+        self, worker: RolloutWorker, policy: TransformersPolicy, rows: Sequence[GameRow], log: DialogueLog
     ) -> None:
-        self.config, self.games, self.chat, self.policy, self.partner, self.log = (
-            config,
-            games,
-            chat,
-            policy,
-            partner,
-            log,
-        )
+        self.worker, self.policy, self.log = worker, policy, log
+        self.config = worker.config
+        self.rows = {row.name: row for row in rows}
         self.metrics: dict[str, float] = {}
+
+    def names(self) -> list[str]:
+        """Names of all rows, shuffled; under self-play each game has its two seats, side by side."""
+        if not self.worker.selfplay:
+            names = list(self.rows)
+            random.Random(seed_of(self.config.seed, "order")).shuffle(names)
+            return names
+        games = list(dict.fromkeys(row.game_id for row in self.rows.values()))
+        random.Random(seed_of(self.config.seed, "order")).shuffle(games)
+        return [f"{game_id}/{seat}" for game_id in games for seat in (0, 1)]
 
     def __call__(self, prompts: Sequence[str], trainer: GRPOTrainer) -> dict[str, list[Any]]:
         step = trainer.state.global_step
@@ -64,14 +63,13 @@ class Rollouts:
         self.policy.reseed(seed_of(self.config.seed, "sampling", step, trainer.accelerator.process_index))
         dialogues = self._play(prompts, step)
         for dialogue in dialogues:
-            dialogue.run, dialogue.arm, dialogue.step = self.config.name, self.config.arm_name, step
-            dialogue.phase = "train"
             self.log.append(dialogue)
         self.metrics = batch_metrics(dialogues)
-        self._check_failures(dialogues)
+        Failures(dialogues).check(self.config)
+        end = self.worker.chat.end_id if self.worker.chat else 0
         return {
-            "prompt_ids": [d.prompt_ids or [self.chat.end_id] for d in dialogues],
-            "completion_ids": [d.response_ids or [self.chat.end_id] for d in dialogues],
+            "prompt_ids": [d.prompt_ids or [end] for d in dialogues],
+            "completion_ids": [d.response_ids or [end] for d in dialogues],
             "logprobs": [d.logprobs or [0.0] for d in dialogues],
             "env_mask": [loss_mask(d) for d in dialogues],
             "game_reward": [d.reward for d in dialogues],
@@ -79,37 +77,22 @@ class Rollouts:
         }
 
     def _play(self, prompts: Sequence[str], step: int) -> list[Dialogue]:
+        """One dialogue a prompt, in their order. Under self-play one episode fills the prompts of both its seats."""
         seen: Counter[str] = Counter()
-        jobs: list[Job] = []
+        wanted: list[str] = []
+        episodes: dict[str, Episode] = {}
         for name in prompts:
-            jobs.append(self.games.job(name, str(step), seen[name]))
+            episode = self.worker.episode(self._row(name), str(step), seen[name], step=step)
             seen[name] += 1
-        selfplay = self.config.partner.kind == "self"
-        # Under self-play the rows of a game's two seats come together; one game fills both.
-        played = [job for job in jobs if not (selfplay and job.seat == 1)]
-        results = asyncio.run(
-            play_jobs(
-                played,
-                self.games.environment,
-                self.policy,
-                self.partner,
-                self.chat,
-                self.config.limits,
-                selfplay=selfplay,
-            )
-        )
-        by_id = {dialogue.id: dialogue for dialogues in results for dialogue in dialogues}
-        return [by_id[f"{job.id}/{job.seat}" if selfplay else job.id] for job in jobs]
+            episodes.setdefault(episode.id, episode)
+            wanted.append(f"{episode.id}/{name.rpartition('/')[2]}" if self.worker.selfplay else episode.id)
+        results = asyncio.run(self.worker.play_all(list(episodes.values())))
+        played = {dialogue.id: dialogue for dialogues in results for dialogue in dialogues}
+        return [played[id] for id in wanted]
 
-    def _check_failures(self, dialogues: Sequence[Dialogue]) -> None:
-        failures = [d for d in dialogues if d.failed]
-        if len(failures) > self.config.train.stop_failures * len(dialogues):
-            reasons = Counter(f"{d.stop_reason}: {d.failure}" for d in failures).most_common(3)
-            raise SlimError(
-                f"{len(failures)} of {len(dialogues)} dialogues of this step failed, more than train.stop_failures allows "
-                f"({self.config.train.stop_failures:.0%}); most frequent: "
-                + "; ".join(f"{count} × {reason}" for reason, count in reasons)
-            )
+    def _row(self, name: str) -> GameRow:
+        game_id = name.rpartition("/")[0]
+        return self.rows.get(name) or next(row for row in self.rows.values() if row.game_id == game_id)
 
 
 def loss_mask(dialogue: Dialogue) -> list[int]:
@@ -211,7 +194,6 @@ def trim(inputs: dict[str, Any]) -> dict[str, Any]:
 def make_trainer(config: Config, model: Any, tokenizer: Any, rollouts: Rollouts, run_dir: Path) -> GRPOTrainer:
     """TRL's trainer for this run. The dataset's prompts are row names; `rollouts` deals the games."""
     train = config.train
-    names = rollouts.games.names(seed_of(config.seed, "order"), both_seats=config.partner.kind == "self")
     arguments = grpo_arguments(config, run_dir)
     peft_config = None
     if train.lora is not None:
@@ -229,7 +211,7 @@ def make_trainer(config: Config, model: Any, tokenizer: Any, rollouts: Rollouts,
         model=model,
         args=arguments,
         reward_funcs=GameReward(config, rollouts),
-        train_dataset=Dataset.from_dict({"prompt": names}),
+        train_dataset=Dataset.from_dict({"prompt": rollouts.names()}),
         processing_class=tokenizer,
         peft_config=peft_config,
         rollout_func=rollouts,

@@ -10,7 +10,6 @@ runs/<name>/model/                the trained model and its tokenizer
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from dataclasses import dataclass
@@ -22,14 +21,13 @@ import yaml
 
 from slim_rl.backends.trl.callbacks import last_whole_checkpoint
 from slim_rl.backends.trl.rollouts import Rollouts, make_trainer
-from slim_rl.commands.evaluate import play_held_out
 from slim_rl.config import ROOT_KEY, Config
+from slim_rl.dialogue.dealing import load_rows
+from slim_rl.dialogue.held_out import SCOPE, play_held_out
 from slim_rl.dialogue.log import DialogueLog
 from slim_rl.dialogue.record import Dialogue
-from slim_rl.dialogue.rows import GameSource
-from slim_rl.errors import ConfigError
-from slim_rl.files import write_atomically
-from slim_rl.partners import make_partner
+from slim_rl.dialogue.worker import RolloutWorker
+from slim_rl.errors import ConfigError, DataError
 from slim_rl.policies.transformers import load_model, load_policy, save_model
 from slim_rl.seeds import seed_of
 
@@ -51,49 +49,40 @@ def train(config: Config, fresh: bool = False) -> Result:
         ConfigError: another configuration has run under this name.
     """
     torch.set_num_threads(config.train.threads)
-    run_dir, log_dir = config.output_dir / config.name, config.log.dir / config.name
+    run_dir, log_dir = config.run_dir, config.log.dir / config.name
     if fresh:
         shutil.rmtree(run_dir, ignore_errors=True)
         shutil.rmtree(log_dir, ignore_errors=True)
     _claim(run_dir / "config.yaml", config)
 
-    games = GameSource(config, "train")
+    rows = load_rows(config, "train")
     policy, chat = load_policy(config.policy)
-    alone = config.partner.kind == "self" or games.environment().seats == 1
-    partner = None if alone else make_partner(config.partner)
-    primary = int(os.environ.get("RANK", "0")) == 0
+    worker = RolloutWorker(config, chat, policy)
+    rank = int(os.environ.get("RANK", "0"))
 
     def held_out(step: int) -> list[Dialogue]:
-        if not config.train.eval_games or not primary:
+        if not config.train.eval_games or rank:
             return []
-        policy.reseed(seed_of(config.seed, "eval"))
-        return play_held_out(
-            config,
-            GameSource(config, "eval"),
-            policy,
-            partner,
-            chat,
-            log=log_dir / f"eval-{step:06}.jsonl",
-            num_games=config.train.eval_games,
-            step=step,
-        )
+        policy.reseed(seed_of(config.seed, SCOPE))
+        eval_rows = load_rows(config, "eval")[: config.train.eval_games]
+        if not eval_rows:
+            raise DataError("train.eval_games asks for held-out games: name a file in data.eval, or set it to 0.")
+        return play_held_out(worker, eval_rows, log_dir / f"eval-{step:06}.jsonl", step=step)
 
     before = held_out(0)
     checkpoint = last_whole_checkpoint(run_dir / "checkpoints")
     step = int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0
     if step < config.train.steps:
-        rank = int(os.environ.get("RANK", "0"))
-        with DialogueLog(
-            log_dir / ("train.jsonl" if rank == 0 else f"train-{rank}.jsonl"), from_step=step, tokens=config.log.tokens
-        ) as log:
-            rollouts = Rollouts(config, games, chat, policy, partner, log)
+        name = "train.jsonl" if rank == 0 else f"train-{rank}.jsonl"
+        with DialogueLog(log_dir / name, from_step=step, tokens=config.log.tokens) as log:
+            rollouts = Rollouts(worker, policy, rows, log)
             trainer = make_trainer(config, policy.model, chat.tokenizer, rollouts, run_dir)
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-        if primary:
+        if rank == 0:
             save_model(trainer.accelerator.unwrap_model(trainer.model), chat.tokenizer, run_dir / "model")
     elif checkpoint is not None:  # trained to its end before
         policy.model = _restore(policy.model, config, checkpoint)
-        if primary:
+        if rank == 0:
             save_model(policy.model, chat.tokenizer, run_dir / "model")
     return Result(run_dir, log_dir, before, held_out(max(step, config.train.steps)))
 
@@ -109,18 +98,16 @@ def _restore(start: Any, config: Config, checkpoint: Path) -> Any:
 
 def _claim(path: Path, config: Config) -> None:
     """Writes the configuration, or checks that it is the one this run began with (how long it trains may change)."""
-    data = {ROOT_KEY: json.loads(config.model_dump_json(exclude_none=True))}
+    data = config.model_dump(mode="json")
     if path.exists():
         began = yaml.safe_load(path.read_text(encoding="utf-8"))[ROOT_KEY]
-        differ = sorted(
-            _differences(began, data[ROOT_KEY]) - {"train.steps", "train.keep_checkpoints", "train.eval_games"}
-        )
+        differ = sorted(_differences(began, data) - {"train.steps", "train.keep_checkpoints", "train.eval_games"})
         if differ:
             raise ConfigError(
                 f"The run '{config.name}' in {path.parent} began with other values of {', '.join(differ)}; give this one "
                 "another name (--set name=...) or start anew with --fresh."
             )
-    write_atomically(path, yaml.safe_dump(data, sort_keys=False))
+    config.write(path)
 
 
 def _differences(a: Any, b: Any, prefix: str = "") -> set[str]:

@@ -1,4 +1,4 @@
-"""verl's agent loops over `play_dialogue` and `play_selfplay`. The response mask is the dialogue's loss mask: 1 on the policy's
+"""verl's agent loop over the rollout worker. The response mask is the dialogue's loss mask: 1 on the policy's
 own tokens and nowhere else.
 
 A dialogue that failed gives verl nothing (an empty list of outputs): it is logged, and no part of it reaches the batch or its
@@ -12,26 +12,22 @@ import functools
 import logging
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 
-from slim_rl.backends.verl.data import game_state
 from slim_rl.backends.verl.groups import Groups
 from slim_rl.backends.verl.policy import ServerPolicy
 from slim_rl.config import Config, Limits, load_config
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.log import DialogueLog
-from slim_rl.dialogue.loop import play_dialogue, play_selfplay
-from slim_rl.dialogue.partner import Partner
 from slim_rl.dialogue.record import Dialogue, StopReason
-from slim_rl.dialogue.rows import make_environment
+from slim_rl.dialogue.rows import GameRow, read_game_state
+from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import ConfigError
-from slim_rl.partners import make_partner
-from slim_rl.seeds import seed_of
 
 logger = logging.getLogger(__name__)
 
@@ -40,48 +36,52 @@ WITHOUT_GROUPS = frozenset({"gae", "reinforce_plus_plus", "remax"})
 
 
 @dataclass
-class Table:
+class Process:
     """What all dialogues of one worker process share."""
 
     config: Config
     chat: Chat
-    partner: Partner | None
+    worker: RolloutWorker
     log: DialogueLog
     groups: Groups = field(default_factory=Groups)
 
 
 @functools.cache
-def lay_table(path: str, tokenizer: Any) -> Table:
-    """The process's table for a run's config.yaml. Its log is a file of its own: one process, one writer."""
+def process_of(path: str, tokenizer: Any) -> Process:
+    """What the dialogues of a run's config.yaml share in this process. Its log is a file of its own: one process, one writer."""
     config = load_config(path)
-    two = make_environment(config).seats == 2 and config.partner.kind != "self"
+    chat = Chat(tokenizer, config.policy.thinking)
     log = Path(path).parent / config.log.dir / f"verl-{socket.gethostname()}-{os.getpid()}.jsonl"
-    return Table(
-        config,
-        Chat(tokenizer, config.policy.thinking),
-        make_partner(config.partner) if two else None,
-        DialogueLog(log, tokens=config.log.tokens),
-    )
+    return Process(config, chat, RolloutWorker(config, chat), DialogueLog(log, tokens=config.log.tokens))
 
 
 class DialogueLoop(AgentLoopBase):
-    """Plays one game with the policy on the row's seat and the config's partner on the other."""
+    """Plays the row's game: the policy on the row's seat and the config's partner on the other, or, in self-play, the policy on
+    both; then each seat's view is an output of its own.
+
+    verl compares sessions by their last output and gives its advantage to the others. Since both seats share the game's reward,
+    that is each seat's advantage over its own seat's baseline, exactly.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.table = lay_table(self.config.slim_rl.config, self.tokenizer)
+        self.process = process_of(self.config.slim_rl.config, self.tokenizer)
         self.one_output = not self.config.trainer.use_v1
+        if self.one_output and self.process.worker.selfplay:
+            raise ConfigError(
+                "Self-play gives two outputs a session, which verl's older trainer cannot take: use trainer.use_v1=true."
+            )
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> Any:
         """Plays the row's game. Returns a list of outputs, empty if it failed; under the older trainer always one output."""
         uid = str(row["uid"])
-        group = await self.table.groups.enter(uid)
+        group = await self.process.groups.enter(uid)
         played: list[AgentLoopOutput] = []
         try:
             policy = self._policy(sampling_params)
             dialogues = await self._play(policy, row)
             for dialogue in dialogues:
-                self._log(dialogue, row)
+                self._log(dialogue)
             played = [self._output(d, policy) for d in dialogues if self._is_playable(d)]
         finally:
             group.leave(bool(played))
@@ -94,28 +94,18 @@ class DialogueLoop(AgentLoopBase):
             return []
         return played
 
-    async def _play(self, policy: ServerPolicy, row: Mapping[str, Any]) -> Sequence[Dialogue]:
-        extra, config = row["extra_info"], self.table.config
-        dialogue = await play_dialogue(
-            make_environment(config),
-            policy,
-            self.table.partner,
-            self.table.chat,
-            self._limits(),
-            game_state=game_state(extra),
-            id=self._id(row),
-            game_id=extra["game_id"],
-            seat=int(extra["seat"]),
-            seed=seed_of(config.seed, self._id(row)),
-            prompt=list(row["raw_prompt"]),
-        )
-        return [dialogue]
-
-    def _id(self, row: Mapping[str, Any]) -> str:
-        extra = row["extra_info"]
+    async def _play(self, policy: ServerPolicy, row: Mapping[str, Any]) -> list[Dialogue]:
+        extra, split, step = row["extra_info"], _split(row), row.get("global_steps")
+        game = GameRow(extra["game_id"], int(extra["seat"]), read_game_state(extra), [])
         # The older trainer tells neither: `priority` numbers the rows of its batch, and a uid is used in one step only.
-        session, step = row.get("session_id", row.get("priority", 0)), row.get("global_steps", row["uid"])
-        return f"{self.table.config.name}/{_split(row)}-{step}/{extra['game_id']}/{extra['seat']}/{session}"
+        scope, session = (
+            f"{split}-{row['uid'] if step is None else step}",
+            row.get("session_id", row.get("priority", 0)),
+        )
+        episode = self.process.worker.episode(
+            game, scope, session, phase=split, step=None if step is None else int(step), group=str(row["uid"])
+        )
+        return await self.process.worker.play(episode, policy=policy, limits=self._limits())
 
     def _policy(self, sampling_params: Mapping[str, Any]) -> ServerPolicy:
         identity = {
@@ -124,15 +114,14 @@ class DialogueLoop(AgentLoopBase):
             "temperature": sampling_params.get("temperature"),
             "top_p": sampling_params.get("top_p"),
         }
-        return ServerPolicy(self.server_manager, sampling_params, self.table.chat.stop_ids, identity)
+        return ServerPolicy(self.server_manager, sampling_params, self.process.chat.stop_ids, identity)
 
     def _limits(self) -> Limits:
         """The config's limits, within what verl's batch can hold."""
-        limits, rollout = self.table.config.limits, self.rollout_config
+        rollout = self.rollout_config
         longest = int(rollout.prompt_length) + int(rollout.response_length)
-        response = min(limits.dialogue_tokens or longest, int(rollout.response_length))
-        return limits.model_copy(
-            update={"dialogue_tokens": response, "context_tokens": min(limits.context_tokens or longest, longest)}
+        return self.process.config.limits.within(
+            dialogue_tokens=int(rollout.response_length), context_tokens=(longest,)
         )
 
     def _is_playable(self, dialogue: Dialogue) -> bool:
@@ -143,13 +132,8 @@ class DialogueLoop(AgentLoopBase):
             and len(dialogue.prompt_ids) <= self.rollout_config.prompt_length
         )
 
-    def _log(self, dialogue: Dialogue, row: Mapping[str, Any]) -> None:
-        config = self.table.config
-        step = row.get("global_steps")
-        dialogue.run, dialogue.arm, dialogue.phase = config.name, config.arm_name, _split(row)
-        dialogue.step = None if step is None else int(step)
-        dialogue.group = str(row["uid"]) if config.partner.kind != "self" else f"{row['uid']}/{dialogue.seat}"
-        self.table.log.append(dialogue)
+    def _log(self, dialogue: Dialogue) -> None:
+        self.process.log.append(dialogue)
         if dialogue.failed:
             logger.warning("%s: %s (%s)", dialogue.id, dialogue.stop_reason, dialogue.failure)
 
@@ -180,7 +164,7 @@ class DialogueLoop(AgentLoopBase):
 
     def _no_play(self, policy: ServerPolicy) -> AgentLoopOutput:
         """A row for the older trainer that teaches nothing: one token, masked."""
-        end = self.table.chat.end_id
+        end = self.process.chat.end_id
         return AgentLoopOutput(
             prompt_ids=[end],
             response_ids=[end],
@@ -199,31 +183,3 @@ class DialogueLoop(AgentLoopBase):
 
 def _split(row: Mapping[str, Any]) -> str:
     return str(row["extra_info"].get("split", "train"))
-
-
-class SelfPlayLoop(DialogueLoop):
-    """Plays one game with the policy on both seats; each seat's view is an output of its own.
-
-    verl compares sessions by their last output and gives its advantage to the others. Since both seats share the game's reward,
-    that is each seat's advantage over its own seat's baseline, exactly.
-    """
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        if self.one_output:
-            raise ConfigError(
-                "Self-play gives two outputs a session, which verl's older trainer cannot take: use trainer.use_v1=true."
-            )
-
-    async def _play(self, policy: ServerPolicy, row: Mapping[str, Any]) -> Sequence[Dialogue]:
-        extra, config = row["extra_info"], self.table.config
-        return await play_selfplay(
-            make_environment(config),
-            policy,
-            self.table.chat,
-            self._limits(),
-            game_state=game_state(extra),
-            id=self._id(row),
-            game_id=extra["game_id"],
-            seed=seed_of(config.seed, self._id(row)),
-        )

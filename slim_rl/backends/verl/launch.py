@@ -19,11 +19,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from slim_rl.config import ROOT_KEY, Config, DataConfig, load_config
+from slim_rl.config import Config, DataConfig, load_config
 from slim_rl.errors import ConfigError, SlimError
-from slim_rl.files import write_atomically
 from slim_rl.keys import KEYS
 
 HERE = Path(__file__).parent
@@ -53,8 +50,7 @@ def train(config: Config, extra_overrides: Sequence[str] = (), dry_run: bool = F
     if dry_run:
         print(shlex.join(command))
         return
-    text = yaml.safe_dump({ROOT_KEY: config.model_dump(mode="json")}, sort_keys=False, allow_unicode=True)
-    write_atomically(run_dir(config) / "config.yaml", text)
+    config.write(run_dir(config) / "config.yaml")
     write_data(config, run_dir(config))
     # Games of your own are imported in Ray's workers from where the run was started.
     path = os.pathsep.join(filter(None, [str(Path.cwd()), os.environ.get("PYTHONPATH")]))
@@ -111,7 +107,7 @@ def _check(config: Config) -> None:
             )
     if config.train.lr_schedule == "linear":
         raise ConfigError("train.lr_schedule is linear, which verl does not have; choose constant or cosine.")
-    from slim_rl.dialogue.rows import make_environment
+    from slim_rl.dialogue.factory import make_environment
 
     seats = make_environment(config).seats
     if config.verl.mode == "single_turn" and seats != 1:

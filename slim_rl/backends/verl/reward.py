@@ -14,10 +14,10 @@ from typing import Any
 from verl.experimental.reward_loop.reward_manager import register
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
-from slim_rl.backends.verl.data import DATA_SOURCE, game_state
 from slim_rl.config import load_config
 from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.rows import make_environment
+from slim_rl.dialogue.factory import make_environment
+from slim_rl.dialogue.rows import DATA_SOURCE, read_game_state
 from slim_rl.environment import BaseEnvironment
 from slim_rl.errors import ConfigError
 
@@ -61,7 +61,7 @@ class GameRewardManager(RewardManagerBase):
         response = item.batch["responses"]
         length = int(item.batch["attention_mask"][-response.shape[-1] :].sum())
         answer, _ = self.chat.decode(response[:length].tolist())
-        state = game_state(item.non_tensor_batch["extra_info"])
+        state = read_game_state(item.non_tensor_batch["extra_info"])
         reward, error = score_answer(make_environment(self.game), state, answer)
         self.scored += 1
         self.unparsable += error is not None

@@ -12,14 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import yaml
-
 from slim_rl.backends.verl.compose import compose
 from slim_rl.backends.verl.data import write_data
 from slim_rl.backends.verl.launch import build_overrides, run_dir
-from slim_rl.config import ROOT_KEY, Config
+from slim_rl.config import Config
 from slim_rl.errors import ConfigError
-from slim_rl.files import write_atomically
 
 
 def make_trainer(config: Config, extra_overrides: Sequence[str] = ()) -> Any:
@@ -40,8 +37,7 @@ def make_trainer(config: Config, extra_overrides: Sequence[str] = ()) -> Any:
     if config.partner.kind == "self":
         raise ConfigError("Self-play needs verl's newer trainer: start it with slim-rl train --backend verl.")
     folder = run_dir(config)
-    text = yaml.safe_dump({ROOT_KEY: config.model_dump(mode="json")}, sort_keys=False, allow_unicode=True)
-    write_atomically(folder / "config.yaml", text)
+    config.write(folder / "config.yaml")
     write_data(config, folder)
     estimator = ["algorithm.adv_estimator=grpo_played"] if config.verl.adv_estimator == "grpo" else []
     verl = compose(build_overrides(config, ["trainer.use_v1=false", *estimator, *extra_overrides]))

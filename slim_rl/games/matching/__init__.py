@@ -1,32 +1,43 @@
-"""The matching game: instances, optimum, actions, environment, data. Needs numpy and scipy, and no framework."""
+"""The matching game: DialOp's "optimization". All that knows what a reviewer and a paper are is in this folder.
+
+env, planning, notebook     the environments: for two, for one, and with the seat's table kept up to date
+instance, generate, optimum one dealt game, games dealt, the best assignment
+roster, actions, prompt     names in free text, what a player may say, what players are told
+records, chat_data          games that people played, replayed and as chat data
+reading/                    what a message asks and tells
+questions/                  the measuring instrument: classes and worth of questions
+partners/                   shy, forthcoming and mute partners, and how they judge a plan
+references, audit           what plans without talk reach; what a partner said, against the truth
+asker                       the scripted player of demonstrations
+"""
 
 from slim_rl.games.matching.actions import Action, ActionError, format_proposal, parse_action
-from slim_rl.games.matching.dataset import GameRow, read_games, write_games, write_parquet
-from slim_rl.games.matching.env import MatchingEnv, MatchingView, build_env
+from slim_rl.games.matching.env import MatchingEnv, MatchingView
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.instance import GameState
+from slim_rl.games.matching.notebook import NotebookEnv
 from slim_rl.games.matching.optimum import Assignment, best_assignment
+from slim_rl.games.matching.planning import PlanningEnv
 from slim_rl.games.matching.records import Replay, replay
 from slim_rl.games.matching.roster import Mention, Roster
+from slim_rl.games.matching.settings import MatchingSettings
 
 __all__ = [
     "Action",
     "ActionError",
     "Assignment",
-    "GameRow",
     "GameState",
     "MatchingEnv",
+    "MatchingSettings",
     "MatchingView",
     "Mention",
+    "NotebookEnv",
+    "PlanningEnv",
     "Replay",
     "Roster",
     "best_assignment",
-    "build_env",
     "format_proposal",
     "generate_games",
     "parse_action",
-    "read_games",
     "replay",
-    "write_games",
-    "write_parquet",
 ]

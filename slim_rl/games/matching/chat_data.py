@@ -7,16 +7,15 @@ that had to be supplied for that are the partner's, or the player's own but no t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from slim_rl import jsonl
+from slim_rl.dialogue.rows import GameRow, write_rows
 from slim_rl.errors import DataError
-from slim_rl.files import write_atomically
 from slim_rl.games.matching.actions import format_proposal
-from slim_rl.games.matching.dataset import GameRow, write_games
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.records import Replay, replay
@@ -82,27 +81,20 @@ def convert_command(
     seats = (0, 1) if str(seat) == "both" else (int(seat),)
     games = [game for game in read_recorded(recorded) if game.reward >= min_reward]
     if form == "games":
-        return write_games((GameRow.of(game.state, each, max_turns) for game in games for each in seats), output)
+        env = MatchingEnv(max_turns=max_turns)
+        return write_rows(
+            (GameRow.of(env, game.state.id, game.state, each) for game in games for each in seats), output
+        )
     conversations = [conversation(game, each, max_turns) for game in games for each in seats]
     encode = _encoder(tokenizer) if tokenizer else lambda _: {}
-    lines = [json.dumps(_row(each) | encode(each), ensure_ascii=False) + "\n" for each in conversations]
-    write_atomically(Path(output), "".join(lines))
-    return len(lines)
+    return jsonl.write(output, (_row(each) | encode(each) for each in conversations))
 
 
 def read_recorded(path: str | Path) -> Iterator[Replay]:
     """Replays every game of a file of DialOp's. Raises DataError, naming the line."""
-    try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise DataError(f"Cannot read the recorded games {path}: {error.strerror}.") from error
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
+    for number, record in jsonl.read(path, "recorded games", "give the path of DialOp's optimization.jsonl"):
         try:
-            yield replay(json.loads(line))
-        except json.JSONDecodeError as error:
-            raise DataError(f"{path}, line {number}: not valid JSON.") from error
+            yield replay(record)
         except DataError as error:
             raise DataError(f"{path}, line {number}: {error}") from error
 

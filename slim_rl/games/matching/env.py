@@ -6,11 +6,11 @@ stepping through its record. A malformed action leaves the turn with its author;
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-from slim_rl.environment import BaseEnvironment
+from slim_rl.environment import BaseEnvironment, Board
 from slim_rl.errors import DataError
 from slim_rl.games.matching.actions import Action, ActionError, parse_action
 from slim_rl.games.matching.instance import GameState
@@ -18,6 +18,11 @@ from slim_rl.games.matching.optimum import Assignment
 from slim_rl.games.matching.prompt import RESPOND, has_scales, state_description
 from slim_rl.games.matching.prompt import rules as rules_text
 from slim_rl.games.matching.roster import Roster
+from slim_rl.games.matching.settings import MatchingSettings
+
+_EVAL_START = (
+    2**31
+)  # eval games have numbers from here on, so that they stay the same however many there are to train on
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,12 @@ class MatchingEnv(BaseEnvironment):
     """
 
     seats = 2
+    Settings = MatchingSettings
+    partners: ClassVar[Mapping[str, str]] = {
+        "shy": "slim_rl.games.matching.partners.scripted.ShyPartner",
+        "forthcoming": "slim_rl.games.matching.partners.scripted.ForthcomingPartner",
+        "mute": "slim_rl.games.matching.partners.scripted.MutePartner",
+    }
 
     def __init__(
         self,
@@ -154,16 +165,59 @@ class MatchingEnv(BaseEnvironment):
             turns_left=self.max_turns - self.turns_taken,
         )
 
+    @classmethod
+    def deal(
+        cls, game: MatchingSettings, seed: int, split: str, numbers: range, workers: int = 1
+    ) -> Iterator[tuple[str, GameState]]:
+        from slim_rl.games.matching.generate import generate_games
 
-def build_env(sample: Any = None, args: Any = None, **_: Any) -> MatchingEnv:
-    """slime's convention for multi-turn environments (its examples/geo3k_vlm_multi_turn).
+        start = numbers.start + (_EVAL_START if split == "eval" else 0)
+        for state in generate_games(len(numbers), game, seed, workers, start):
+            yield state.id, state
 
-    The game comes from `sample.metadata["game_state"]`; limits from `args.slim_rl["game"]` (the config given to
-    ``--custom-config-path``). `reset()` then takes no argument.
-    """
-    metadata = getattr(sample, "metadata", None) or {}
-    if "game_state" not in metadata:
-        raise DataError("The sample's metadata has no game_state: start slime with --metadata-key metadata.")
-    game = (getattr(args, "slim_rl", None) or {}).get("game", {})
-    limits = {key: game[key] for key in ("max_turns", "max_errors") if key in game}
-    return MatchingEnv(game_state=metadata["game_state"], **limits)
+    def solution(self) -> dict[str, Any]:
+        """``ground_truth``, an optimal assignment, and ``optimal_score``."""
+        return {"ground_truth": list(self.game.best()), "optimal_score": self.game.best_assignment_reward}
+
+    def board(self, seat: int | None) -> Board:
+        game, roster = self.game, self.game.roster
+        values = game.table if seat is None else self.known(seat)
+        cells = tuple(tuple("?" if value is None else f"{value:g}" for value in row) for row in values)
+        title = "true scores, the best plan marked" if seat is None else "your scores"
+        best = frozenset(enumerate(game.best())) if seat is None else frozenset()
+        return Board(title, roster.reviewers, roster.short_papers, cells, best)
+
+    def known(self, seat: int) -> Sequence[Sequence[float | None]]:
+        """The scores that `seat` is shown; None where it is shown none."""
+        return self.game.displayed(seat)
+
+    @classmethod
+    def annotate(cls, dialogue: Any) -> None:
+        from slim_rl.games.matching.questions.annotate import annotate
+
+        annotate(dialogue)
+
+    @classmethod
+    def asks(cls, text: str) -> bool:
+        from slim_rl.games.matching.questions.classify import INFORMATION_SEEKING, classify
+
+        return bool(classify(text) & INFORMATION_SEEKING)
+
+    @classmethod
+    def questions_worth_asking(cls, game_state: Any, seat: int, number: int, seed: int) -> list[str]:
+        """About random pairs that the seat cannot see and the partner can."""
+        from slim_rl.games.matching.questions.value import informative_questions
+
+        return informative_questions(GameState.from_dict(game_state), seat, number, seed)
+
+    @classmethod
+    def references(cls, games: Sequence[tuple[Any, int]]) -> dict[str, dict[str, Any]]:
+        from slim_rl.games.matching.references import references
+
+        return references([(GameState.from_dict(state), seat) for state, seat in games])
+
+    @classmethod
+    def frontier(cls, games: Sequence[tuple[Any, int]], most: int, seed: int = 0) -> dict[str, Any]:
+        from slim_rl.games.matching.references import frontier
+
+        return frontier([(GameState.from_dict(state), seat) for state, seat in games], most, seed)

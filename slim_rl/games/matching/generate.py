@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from slim_rl.config import GameConfig
 from slim_rl.errors import ConfigError
 from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
 from slim_rl.games.matching.optimum import best_assignment, total
 from slim_rl.games.matching.roster import PAPERS, REVIEWERS, Roster
+from slim_rl.games.matching.settings import MatchingSettings
 
 VALUES = 100  # scores are 0..99
 SCALES = (1.0, 10.0)
@@ -38,12 +38,12 @@ _PACK = 1024
 
 
 def generate_games(
-    num: int, config: GameConfig, seed: int = 0, workers: int = 1, start: int = 0
+    num: int, config: MatchingSettings, seed: int = 0, workers: int = 1, start: int = 0
 ) -> Iterator[GameState]:
     """Games number `start` to `start + num - 1` of a seed, in order.
 
     Raises:
-        ConfigError: names for the roster are lacking, or no draw in MAX_DRAWS is hard enough.
+        ConfigError: no draw in MAX_DRAWS is hard enough.
     """
     roster = roster_for(config)
     make = partial(_generate, config, roster, seed)
@@ -60,15 +60,9 @@ def generate_games(
             pool.shutdown(cancel_futures=True)
 
 
-def roster_for(config: GameConfig) -> Roster:
+def roster_for(config: MatchingSettings) -> Roster:
     """The config's own names, or DialOp's; the first n of them."""
-    names = []
-    for kind, own, default in (("reviewers", config.reviewers, REVIEWERS), ("papers", config.papers, PAPERS)):
-        chosen = own if own is not None else default
-        if len(chosen) < config.n:
-            raise ConfigError(f"game.n is {config.n} but there are {len(chosen)} names: list more in game.{kind}.")
-        names.append(tuple(chosen[: config.n]))
-    return Roster(*names)
+    return Roster((config.reviewers or REVIEWERS)[: config.n], (config.papers or PAPERS)[: config.n])
 
 
 @dataclass(slots=True)
@@ -102,11 +96,11 @@ class _Draws:
         return cls(*(np.concatenate([getattr(part, f.name) for part in parts], axis=-1) for f in fields(cls)))
 
 
-def _generate_list(config: GameConfig, roster: Roster, seed: int, indices: range) -> list[GameState]:
+def _generate_list(config: MatchingSettings, roster: Roster, seed: int, indices: range) -> list[GameState]:
     return list(_generate(config, roster, seed, indices))
 
 
-def _generate(config: GameConfig, roster: Roster, seed: int, indices: range) -> Iterator[GameState]:
+def _generate(config: MatchingSettings, roster: Roster, seed: int, indices: range) -> Iterator[GameState]:
     waiting = iter(indices)
     streams: list[_Stream] = []
     made: dict[int, GameState] = {}
@@ -128,7 +122,7 @@ def _stream(seed: int, index: int) -> _Stream:
     return _Stream(index, np.random.default_rng(cells), np.random.default_rng(scales))
 
 
-def _advance(streams: list[_Stream], config: GameConfig, roster: Roster) -> dict[int, GameState]:
+def _advance(streams: list[_Stream], config: MatchingSettings, roster: Roster) -> dict[int, GameState]:
     """Looks at one batch of draws, split evenly among the streams; returns the games it made, by index."""
     blocks = _BLOCKS // len(streams)
     owners = [stream for stream in streams for _ in range(blocks)]
@@ -152,7 +146,7 @@ def _advance(streams: list[_Stream], config: GameConfig, roster: Roster) -> dict
     return made
 
 
-def _draw(owners: list[_Stream], first: int, config: GameConfig) -> _Draws:
+def _draw(owners: list[_Stream], first: int, config: MatchingSettings) -> _Draws:
     """One block a stream named in `owners`, in that order; they are numbered from `first`."""
     shape = (config.n, config.n, _BLOCK)
     chances = (config.p_observed, config.p_observed if config.p_observed_2 is None else config.p_observed_2)

@@ -6,6 +6,7 @@ its books and nothing else: what to ask, and when to propose, is still its own a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from slim_rl.games.matching.env import MatchingEnv
@@ -28,11 +29,14 @@ class NotebookEnv(MatchingEnv):
         self._told[reader].update(told_values(text, self.game.roster))
         return f"{observation}\n{self.notes(reader)}", done, info
 
-    def notes(self, seat: int) -> str:
-        """The seat's table, one line a reviewer: what it sees, else what it was told, else "?"."""
+    def known(self, seat: int) -> Sequence[Sequence[float | None]]:
+        """What the seat is shown, else what it was told."""
         told = self._told[seat]
-        known = [
+        return [
             [told.get((r, p)) if value is None else value for p, value in enumerate(row)]
             for r, row in enumerate(self.game.displayed(seat))
         ]
-        return "\n".join(("Your scores:", *table_lines(self.game.roster, known), "You speak on."))
+
+    def notes(self, seat: int) -> str:
+        """The seat's table, one line a reviewer: what it sees, else what it was told, else "?"."""
+        return "\n".join(("Your scores:", *table_lines(self.game.roster, self.known(seat)), "You speak on."))

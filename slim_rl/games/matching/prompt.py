@@ -51,13 +51,5 @@ def table_lines(roster: Roster, values: Sequence[Sequence[float | None]]) -> lis
     ]
 
 
-def prompt(game: GameState, seat: int, max_turns: int) -> list[dict[str, str]]:
-    """The opening chat messages of `seat`."""
-    return [
-        {"role": "system", "content": rules(game.roster, has_scales(game), max_turns)},
-        {"role": "user", "content": state_description(game, seat)},
-    ]
-
-
 def has_scales(game: GameState) -> bool:
     return game.scale1 != game.scale2

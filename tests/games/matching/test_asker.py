@@ -8,23 +8,24 @@ import statistics
 
 import pytest
 
-from slim_rl.config import Config, GameConfig, Limits, PartnerConfig
+from slim_rl.config import Config, Limits, PartnerConfig
 from slim_rl.dialogue.loop import converse
 from slim_rl.dialogue.record import StopReason
 from slim_rl.environment import Utterance, View
 from slim_rl.games.matching.asker import Asker, knowledge, plans
 from slim_rl.games.matching.env import MatchingEnv, MatchingView
 from slim_rl.games.matching.generate import generate_games
+from slim_rl.games.matching.partners.scripted import ShyPartner
 from slim_rl.games.matching.questions import INFORMATION_SEEKING, classify
 from slim_rl.games.matching.roster import Roster
-from slim_rl.partners import make_partner
+from slim_rl.games.matching.settings import MatchingSettings
 
-GAME = GameConfig(n=3, scales=False)
+GAME = MatchingSettings(n=3, scales=False)
 
 
 def test_its_games_end_in_agreement_and_its_questions_vary() -> None:
     games = list(generate_games(60, GAME, seed=3))
-    partner = make_partner(PartnerConfig(kind="shy", accept_fraction=0))
+    partner = ShyPartner(0.0)
     asked = []
     for index, game in enumerate(games):
         turns, reason, reward = asyncio.run(

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slim_rl.config import GameConfig, Limits, PartnerConfig
+from slim_rl.config import Limits, parse_config
+from slim_rl.dialogue.factory import make_partner
 from slim_rl.dialogue.log import DialogueLog
 from slim_rl.dialogue.loop import converse
 from slim_rl.dialogue.partner import Partner, Reply
@@ -24,7 +25,7 @@ from slim_rl.games.matching.env import MatchingEnv, MatchingView
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.roster import Roster
-from slim_rl.partners import make_partner
+from slim_rl.games.matching.settings import MatchingSettings
 
 ASKS = (
     "What do you have for {r} on {p}?",
@@ -81,13 +82,13 @@ def play(partner: Partner, state: GameState, seed: int, seat: int = 0) -> Dialog
 
 @pytest.fixture(scope="module")
 def games() -> list[GameState]:
-    small = generate_games(60, GameConfig(n=3, scales=False), seed=1)
-    large = generate_games(15, GameConfig(n=8), seed=2)
+    small = generate_games(60, MatchingSettings(n=3, scales=False), seed=1)
+    large = generate_games(15, MatchingSettings(n=8), seed=2)
     return [*small, *large]
 
 
 def audited(kind: Any, games: list[GameState]) -> PartnerAudit:
-    partner = make_partner(PartnerConfig(kind=kind))
+    partner = make_partner(parse_config({"partner": {"kind": kind}}))
     return audit_dialogues(play(partner, game, seed, seat=seed % 2) for seed, game in enumerate(games)).overall
 
 

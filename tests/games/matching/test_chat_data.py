@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from slim_rl.dialogue.chat import Chat
+from slim_rl.dialogue.rows import read_rows
 from slim_rl.errors import DataError
 from slim_rl.games.matching.chat_data import GO_ON, conversation, convert_command, encode, playable, read_recorded
-from slim_rl.games.matching.dataset import read_games
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.records import replay
@@ -139,8 +139,10 @@ def test_the_command_writes_either_form(tmp_path: Path, tokenizer: Any) -> None:
 
     assert convert_command(source, tmp_path / "good.jsonl", seat=1, min_reward=0.5) == 1
     assert convert_command(source, tmp_path / "games.jsonl", form="games", seat=0) == 2
-    games = read_games(tmp_path / "games.jsonl")
-    assert [game.state for game in games] == [GameState.from_dict(each) for each in (good, none)]
+    games = read_rows(tmp_path / "games.jsonl")
+    assert [GameState.from_dict(game.game_state) for game in games] == [
+        GameState.from_dict(each) for each in (good, none)
+    ]
     assert games[0].prompt == conversation(replay(good), 0).messages[:2]
 
 

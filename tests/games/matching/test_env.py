@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from slim_rl.errors import DataError
-from slim_rl.games.matching import GameState, MatchingEnv, Roster, build_env, format_proposal
+from slim_rl.games.matching import GameState, MatchingEnv, Roster, format_proposal
 
 BEST, WORSE = (0, 1, 2), (1, 0, 2)  # 270 and 130 of 270
 
@@ -165,15 +164,10 @@ def test_any_texts_can_be_played(texts: list[str]) -> None:
         assert 0.0 <= env.get_normalized_reward() <= 1.0
 
 
-def test_slime_convention(game: GameState) -> None:
-    sample = SimpleNamespace(metadata={"game_state": game.to_dict()})
-    env = build_env(sample=sample, args=SimpleNamespace(slim_rl={"game": {"max_turns": 5, "n": 3}}))
-    observation, _ = env.reset()
-    assert env.max_turns == 5
+def test_an_observation_is_a_chat_message(game: GameState) -> None:
+    env = MatchingEnv()
+    observation, _ = env.reset(game)
     assert env.format_observation(observation) == {"role": "user", "content": observation}
     env.close()
-    assert build_env(sample, SimpleNamespace()).max_turns == 20
-    with pytest.raises(DataError, match="metadata-key"):
-        build_env(SimpleNamespace(metadata={}), None)
     with pytest.raises(DataError, match="game_state"):
         MatchingEnv().reset()

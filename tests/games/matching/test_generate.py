@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
 
-from slim_rl.config import GameConfig
 from slim_rl.errors import ConfigError
 from slim_rl.games.matching import GameState, generate_games
 from slim_rl.games.matching import generate as generator
+from slim_rl.games.matching.settings import MatchingSettings
 
 
 def solve(values: np.ndarray, truth: np.ndarray) -> int:
@@ -66,7 +66,7 @@ def features(table: np.ndarray, mask1: np.ndarray, mask2: np.ndarray) -> list[fl
 
 
 def test_statistics_are_those_of_a_plain_rejection_loop() -> None:
-    ours = np.array([features(*arrays(game)) for game in generate_games(1500, GameConfig(n=4), seed=1)])
+    ours = np.array([features(*arrays(game)) for game in generate_games(1500, MatchingSettings(n=4), seed=1)])
     plain = np.array([features(*game) for game in plain_games(500, n=4, p=0.4, seed=2)])
     error = np.sqrt(ours.var(axis=0) / len(ours) + plain.var(axis=0) / len(plain))
     assert (np.abs(ours.mean(axis=0) - plain.mean(axis=0)) < 4 * error).all()
@@ -75,7 +75,7 @@ def test_statistics_are_those_of_a_plain_rejection_loop() -> None:
 
 @pytest.mark.parametrize(("n", "hardness"), [(2, 1.25), (3, 1.25), (5, 1.2), (6, 1.1)])
 def test_a_game_is_the_first_draw_of_its_stream_that_the_plain_rule_keeps(n: int, hardness: float) -> None:
-    config = GameConfig(n=n, hardness=hardness)
+    config = MatchingSettings(n=n, hardness=hardness)
     for index, game in enumerate(generate_games(5, config, seed=3)):
         stream = generator._stream(3, index)
         while True:
@@ -88,7 +88,7 @@ def test_a_game_is_the_first_draw_of_its_stream_that_the_plain_rule_keeps(n: int
 
 
 def test_the_bounds_hold_on_random_tables() -> None:
-    draws = generator._draw([generator._stream(4, 0)], 0, GameConfig(n=5))
+    draws = generator._draw([generator._stream(4, 0)], 0, MatchingSettings(n=5))
     table = draws.table
     ceiling = generator._optimum_ceiling(table)
     best = generator._maximum(table.astype(np.int32))
@@ -107,7 +107,7 @@ def test_equal_beliefs_are_bounded_by_the_worst_in_truth() -> None:
 
 @pytest.mark.parametrize("n", range(2, 8))
 def test_every_game_is_hard_and_whole(n: int) -> None:
-    for game in generate_games(10, GameConfig(n=n, hardness=1.2), seed=5):
+    for game in generate_games(10, MatchingSettings(n=n, hardness=1.2), seed=5):
         table, mask1, mask2 = arrays(game)
         assert table.shape == mask1.shape == mask2.shape == (n, n)
         assert is_hard(table, mask1, mask2, 1.2)
@@ -120,13 +120,13 @@ def test_every_game_is_hard_and_whole(n: int) -> None:
 
 
 def test_a_full_sized_game() -> None:
-    (game,) = generate_games(1, GameConfig(), seed=6)
+    (game,) = generate_games(1, MatchingSettings(), seed=6)
     assert game.n == 8
     assert is_hard(*arrays(game))
 
 
 def test_the_same_whatever_the_workers_and_the_range() -> None:
-    config = GameConfig(n=4)
+    config = MatchingSettings(n=4)
     whole = list(generate_games(40, config, seed=7))
     assert list(generate_games(40, config, seed=7, workers=2)) == whole
     assert list(generate_games(10, config, seed=7, start=25)) == whole[25:35]
@@ -136,8 +136,8 @@ def test_the_same_whatever_the_workers_and_the_range() -> None:
 
 
 def test_scales_off_leaves_the_same_games_unscaled() -> None:
-    scaled = list(generate_games(5, GameConfig(n=3), seed=9))
-    plain = list(generate_games(5, GameConfig(n=3, scales=False), seed=9))
+    scaled = list(generate_games(5, MatchingSettings(n=3), seed=9))
+    plain = list(generate_games(5, MatchingSettings(n=3, scales=False), seed=9))
     assert all((game.scale1, game.scale2) == (1.0, 1.0) for game in plain)
     assert [game.table for game in plain] == [game.table for game in scaled]
     assert [game.id for game in plain] == [game.id for game in scaled]
@@ -145,7 +145,7 @@ def test_scales_off_leaves_the_same_games_unscaled() -> None:
 
 def test_larger_than_the_filter_with_own_names() -> None:
     names = tuple(f"Name{i}" for i in range(11))
-    config = GameConfig(
+    config = MatchingSettings(
         n=11, hardness=1.05, p_observed=0.3, reviewers=names, papers=tuple(f"Paper{i}" for i in range(11))
     )
     (game,) = generate_games(1, config)
@@ -156,9 +156,9 @@ def test_larger_than_the_filter_with_own_names() -> None:
 @pytest.mark.parametrize("workers", [1, 2])
 def test_an_impossible_config_is_refused_in_a_sentence(workers: int) -> None:
     with pytest.raises(ConfigError, match=r"p_observed = 1\.0.*lower game\.hardness"):
-        list(generate_games(2, GameConfig(n=2, p_observed=1.0), workers=workers))
+        list(generate_games(2, MatchingSettings(n=2, p_observed=1.0), workers=workers))
 
 
 def test_names_lacking() -> None:
-    with pytest.raises(ConfigError, match=r"game\.reviewers"):
-        list(generate_games(1, GameConfig(n=9)))
+    with pytest.raises(ValueError, match=r"game\.reviewers"):
+        MatchingSettings(n=9)

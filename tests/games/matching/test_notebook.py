@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from slim_rl.config import load_config
-from slim_rl.dialogue.rows import make_environment
+from slim_rl.dialogue.factory import make_environment
 from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.notebook import NotebookEnv
 from slim_rl.games.matching.roster import Roster

@@ -22,6 +22,7 @@ all n * n cells at once, so nothing is solved again cell by cell.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -186,6 +187,15 @@ def frontier(
         left = open_cells.reshape(count, n * n)[all_games, choice]
         known.reshape(count, n * n)[all_games[left], choice[left]] = True
     return rewards
+
+
+def informative_questions(state: GameState, seat: int, number: int, seed: int) -> list[str]:
+    """Questions about at most `number` random pairs that `seat` cannot see and the partner can: those worth asking."""
+    own, other = state.mask(seat), state.mask(1 - seat)
+    pairs = [(r, p) for r in range(state.n) for p in range(state.n) if other[r][p] and not own[r][p]]
+    random.Random(seed).shuffle(pairs)
+    roster = state.roster
+    return [f"[message] What is {roster.reviewers[r]} on {roster.short_papers[p]}?" for r, p in pairs[:number]]
 
 
 def _plans(values: Floats) -> NDArray[np.intp]:

@@ -4,13 +4,13 @@ import random
 
 import pytest
 
-from slim_rl.config import GameConfig
 from slim_rl.games.matching.env import MatchingView
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.optimum import best_assignment
 from slim_rl.games.matching.partners.judging import estimates, judge
 from slim_rl.games.matching.roster import Roster
+from slim_rl.games.matching.settings import MatchingSettings
 
 N = None
 
@@ -74,7 +74,7 @@ def test_without_a_shared_cell_a_told_value_is_scaled_by_what_scales_are_likely(
 def test_scaled_estimates_of_told_values_are_near_the_truth() -> None:
     """On generated games with the other's whole table told, estimated values miss the true ones by a few points."""
     misses = []
-    for state in generate_games(20, GameConfig(n=4, scales=True), seed=3):
+    for state in generate_games(20, MatchingSettings(n=4, scales=True), seed=3):
         told = {
             (r, p): float(value)
             for r, row in enumerate(state.displayed(0))
@@ -92,7 +92,7 @@ def test_acceptance_on_8x8(scales: bool) -> None:
     """0.75 accepts every pooled-optimal plan, few of the other seat's own plans, and a good third of random ones."""
     rng = random.Random(0)
     pooled, other, chance = [], [], []
-    for state in generate_games(60, GameConfig(n=8, scales=scales), seed=2):
+    for state in generate_games(60, MatchingSettings(n=8, scales=scales), seed=2):
         for seat in (0, 1):
             game = seen(state, seat)
             unknown = 50 * state.scale(1 - seat)

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slim_rl.config import GameConfig, PartnerConfig
+from slim_rl.config import parse_config
+from slim_rl.dialogue.factory import make_partner
 from slim_rl.dialogue.partner import PartnerFailure
 from slim_rl.environment import Utterance, View
 from slim_rl.errors import ConfigError
@@ -26,11 +27,11 @@ from slim_rl.games.matching.partners.scripted import (
     ShyPartner,
 )
 from slim_rl.games.matching.reading.listening import asked_pairs, told_values
-from slim_rl.partners import make_partner
+from slim_rl.games.matching.settings import MatchingSettings
 
-SMALL = next(generate_games(1, GameConfig(n=3, scales=False), seed=4))
-SCALED = next(generate_games(1, GameConfig(n=3, scales=True), seed=4))
-LARGE = next(generate_games(1, GameConfig(n=8, scales=True), seed=4))
+SMALL = next(generate_games(1, MatchingSettings(n=3, scales=False), seed=4))
+SCALED = next(generate_games(1, MatchingSettings(n=3, scales=True), seed=4))
+LARGE = next(generate_games(1, MatchingSettings(n=8, scales=True), seed=4))
 KINDS = [ShyPartner, ForthcomingPartner, MutePartner]
 
 
@@ -226,13 +227,13 @@ async def test_another_game_is_a_failure_that_says_so() -> None:
 
 def test_make_partner() -> None:
     for kind in ("shy", "forthcoming", "mute"):
-        partner = make_partner(PartnerConfig(kind=kind, accept_fraction=0.5))
+        partner = make_partner(parse_config({"partner": {"kind": kind, "accept_fraction": 0.5}}))
+        assert partner is not None
         assert partner.identity["kind"] == kind
         assert partner.identity["accept_fraction"] == 0.5
-    with pytest.raises(ConfigError, match="both seats"):
-        make_partner(PartnerConfig(kind="self"))
+    assert make_partner(parse_config({"partner": {"kind": "self"}})) is None  # the policy plays both seats
     with pytest.raises(ConfigError, match=r"partner\.replay"):
-        make_partner(PartnerConfig(kind="replay"))
+        make_partner(parse_config({"partner": {"kind": "replay"}}))
 
 
 # --- properties: whatever the policy says

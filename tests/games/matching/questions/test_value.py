@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from slim_rl.config import GameConfig
 from slim_rl.errors import ConfigError
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.questions.value import Asker, frontier, promises
+from slim_rl.games.matching.settings import MatchingSettings
 
 Floats = NDArray[np.float64]
 
@@ -97,7 +97,7 @@ def test_all_known_is_the_optimum(game: GameState) -> None:
     assert gain == pytest.approx(50 / 230)
 
 
-GAMES = list(generate_games(800, GameConfig(n=3, scales=False), seed=5))
+GAMES = list(generate_games(800, MatchingSettings(n=3, scales=False), seed=5))
 
 
 def test_random_frontier_meets_the_reference_points() -> None:
@@ -121,6 +121,6 @@ def test_frontier_is_the_same_for_a_seed_and_needs_one_board_size(game: GameStat
     assert (frontier(GAMES[:99], 3, "random", seed=1) != frontier(GAMES[:99], 3, "random", seed=2)).any()
     assert frontier([game], 2).shape == (1, 3)
     with pytest.raises(ConfigError, match="one size"):
-        frontier([game, next(generate_games(1, GameConfig(n=4)))], 2)
+        frontier([game, next(generate_games(1, MatchingSettings(n=4)))], 2)
     with pytest.raises(ConfigError, match="at least one"):
         frontier([], 2)

@@ -1,7 +1,6 @@
-"""Counts the dialogues of a rollout and says when too many of them failed.
+"""Counts the dialogues that failed, and says when there are too many of them to go on.
 
-What is counted are whole groups, as the filter sees them: failed games end early, so that a count of whatever has ended would
-find too many of them. Dropped groups count; games that were called off do not.
+A game that the trainer called off is no failure, and does not count at all.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from slim_rl.errors import SlimError
 log = logging.getLogger(__name__)
 
 
-class Tally:
+class Failures:
     """Dialogues that ended, since the last `clear`.
 
     Attributes:
@@ -53,21 +52,18 @@ class Tally:
         return self.reasons.total() / self.count if self.count else 0.0
 
     def check(self, config: Config) -> None:
-        """Raises SlimError if more than `train.stop_failures` of the dialogues failed."""
+        """Raises SlimError if more than `train.stop_failures` of the dialogues failed: what is left is nothing to train on."""
         if self.failed_share > config.train.stop_failures:
             raise SlimError(
-                f"Stopped instead of training on scraps: {self._summary()}. train.stop_failures allows "
-                f"{config.train.stop_failures:.0%}; mend the cause and start again from the last checkpoint."
+                f"Training stops: {self._summary()}. train.stop_failures allows {config.train.stop_failures:.0%}; "
+                "fix the cause and start again from the last checkpoint."
             )
 
     def warn(self, config: Config) -> None:
-        """Says loudly that more than `slime.warn_failures` of the dialogues failed."""
+        """Logs an error if more than `slime.warn_failures` of the dialogues failed."""
         if self.failed_share > config.slime.warn_failures:
             log.error("!!! %s. They count for nothing, but find the cause (slime.warn_failures).", self._summary())
 
     def _summary(self) -> str:
         most = "; ".join(f"{count} × {cause}" for cause, count in self._causes.most_common(3))
         return f"{self.reasons.total()} of {self.count} dialogues failed ({self.failed_share:.0%}): {most}"
-
-
-tally = Tally()  # of the rollout under way, by the group filter

@@ -12,10 +12,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from slim_rl.commands.generate import generate
 from slim_rl.config import Config
+from slim_rl.dialogue.dealing import ensure_games
+from slim_rl.dialogue.rows import GameRow, read_game_state, read_rows, write_parquet, write_rows
 from slim_rl.errors import ConfigError, DataError
-from slim_rl.games.matching import GameRow, GameState, MatchingEnv, read_games, write_games, write_parquet
-from slim_rl.games.matching.dealing import ensure_games, generate_command
+from slim_rl.games.matching import GameState, MatchingEnv
 from tests.paths import ROOT
 
 SCRIPT = ROOT / "scripts" / "generate_data.py"
@@ -25,13 +27,17 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
+def row_of(game: GameState, seat: int = 0) -> GameRow:
+    return GameRow.of(MatchingEnv(), game.id, game, seat)
+
+
 def small(tmp_path: Path, **data: Any) -> Config:
     data = {"train": tmp_path / "train.jsonl", "eval": tmp_path / "eval.jsonl", "num_train": 6, "num_eval": 4, **data}
     return Config.model_validate({"game": {"n": 3}, "data": data})
 
 
 def test_rows_hold_all_a_trainer_needs(tmp_path: Path) -> None:
-    (path,) = generate_command(5, tmp_path / "new" / "games.jsonl", n=3, seed=2)
+    (path,) = generate(5, tmp_path / "new" / "games.jsonl", n=3, seed=2)
     rows = lines(path)
     assert len(rows) == 5
     for row in rows:
@@ -42,13 +48,13 @@ def test_rows_hold_all_a_trainer_needs(tmp_path: Path) -> None:
         env.reset(game)
         assert row["prompt"] == env.prompt(0)
     assert len({row["game_id"] for row in rows}) == 5
-    assert [row.to_dict() for row in read_games(path)] == rows
+    assert [row.to_dict() for row in read_rows(path)] == rows
 
 
 def test_seats(tmp_path: Path) -> None:
     def seats(seat: str) -> list[int]:
-        (path,) = generate_command(4, tmp_path / f"{seat}.jsonl", n=3, seat=seat)
-        return [row.seat for row in read_games(path)]
+        (path,) = generate(4, tmp_path / f"{seat}.jsonl", n=3, seat=seat)
+        return [row.seat for row in read_rows(path)]
 
     assert seats("1") == [1, 1, 1, 1]
     assert seats("both") == [0, 1, 0, 1]
@@ -56,28 +62,28 @@ def test_seats(tmp_path: Path) -> None:
 
 def test_parquet_for_verl(tmp_path: Path, game: GameState) -> None:
     path = tmp_path / "games.parquet"
-    assert write_parquet([GameRow.of(game, seat=1)], path) == 1
+    assert write_parquet([row_of(game, seat=1)], path, MatchingEnv()) == 1
     (row,) = pq.read_table(path).to_pylist()
     assert set(row) >= {"data_source", "prompt", "reward_model", "extra_info"}
     assert [message["role"] for message in row["prompt"]] == ["system", "user"]
-    assert row["reward_model"]["ground_truth"] == [0, 1, 2]
-    assert GameState.from_dict(row["extra_info"]["game_state"]) == game
+    assert json.loads(row["reward_model"]["ground_truth"]) == [0, 1, 2]
+    assert GameState.from_dict(read_game_state(row["extra_info"])) == game
     assert (row["extra_info"]["game_id"], row["extra_info"]["seat"]) == (game.id, 1)
     frame = pq.read_table(path).to_pandas()
-    assert GameState.from_dict(frame.extra_info[0]["game_state"]) == game
+    assert GameState.from_dict(read_game_state(frame.extra_info[0])) == game
 
 
 def test_a_failed_write_leaves_what_was_there(tmp_path: Path, game: GameState) -> None:
     path = tmp_path / "games.jsonl"
-    write_games([GameRow.of(game)], path)
+    write_rows([row_of(game)], path)
     before = path.read_bytes()
 
     def failing() -> Any:
-        yield GameRow.of(game)
+        yield row_of(game)
         raise RuntimeError
 
     with pytest.raises(RuntimeError):
-        write_games(failing(), path)
+        write_rows(failing(), path)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 
@@ -85,7 +91,7 @@ def test_a_failed_write_leaves_what_was_there(tmp_path: Path, game: GameState) -
 def test_an_output_that_cannot_be_written(tmp_path: Path, game: GameState) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="Cannot write"):
-        write_games([GameRow.of(game)], tmp_path / "file" / "games.jsonl")
+        write_rows([row_of(game)], tmp_path / "file" / "games.jsonl")
 
 
 @pytest.mark.parametrize(
@@ -103,19 +109,19 @@ def test_an_output_that_cannot_be_written(tmp_path: Path, game: GameState) -> No
 )
 def test_bad_rows_are_named(tmp_path: Path, game: GameState, line: str, says: str) -> None:
     path = tmp_path / "games.jsonl"
-    write_games([GameRow.of(game)], path)
+    write_rows([row_of(game)], path)
     path.write_text(path.read_text() + line + "\n")
     with pytest.raises(DataError, match=says) as caught:
-        read_games(path)
+        read_rows(path, MatchingEnv())
     assert str(path) in str(caught.value)
 
 
 def test_absent_and_empty_files(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="slim-rl generate"):
-        read_games(tmp_path / "none.jsonl")
+        read_rows(tmp_path / "none.jsonl")
     (tmp_path / "empty.jsonl").write_text("\n")
     with pytest.raises(DataError, match="holds no game"):
-        read_games(tmp_path / "empty.jsonl")
+        read_rows(tmp_path / "empty.jsonl")
 
 
 def test_missing_files_are_made_and_kept(tmp_path: Path) -> None:
@@ -123,8 +129,8 @@ def test_missing_files_are_made_and_kept(tmp_path: Path) -> None:
     train, held_out = ensure_games(config)
     assert held_out is not None
     before = train.read_bytes(), held_out.read_bytes()
-    assert (len(read_games(train)), len(read_games(held_out))) == (6, 4)
-    assert not {row.game_id for row in read_games(train)} & {row.game_id for row in read_games(held_out)}
+    assert (len(read_rows(train)), len(read_rows(held_out))) == (6, 4)
+    assert not {row.game_id for row in read_rows(train)} & {row.game_id for row in read_rows(held_out)}
     assert ensure_games(config) == (train, held_out)
     train.unlink()
     ensure_games(config)
@@ -158,25 +164,25 @@ def test_train_and_eval_never_share_a_game(tmp_path: Path) -> None:
     ensure_games(config)
     path = config.data.eval
     assert path is not None
-    rows = [GameRow(row.game_id, row.seat, row.state, row.prompt) for row in read_games(config.data.train)]
-    write_games(rows, path)
+    rows = [GameRow(row.game_id, row.seat, row.game_state, row.prompt) for row in read_rows(config.data.train)]
+    write_rows(rows, path)
     with pytest.raises(DataError, match="share 6 games"):
         ensure_games(config)
     # Games that the other file holds are passed over when one is made.
     config.data.train.unlink()
     ensure_games(config)
-    assert not {row.game_id for row in read_games(config.data.train)} & {row.game_id for row in rows}
+    assert not {row.game_id for row in read_rows(config.data.train)} & {row.game_id for row in rows}
 
 
 def test_options_that_make_no_sense(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--output"):
-        generate_command(5)
+        generate(5)
     with pytest.raises(ConfigError, match="csv"):
-        generate_command(5, tmp_path / "games", format="csv")
+        generate(5, tmp_path / "games", format="csv")
     with pytest.raises(ConfigError, match=r"data\.num_train"):
-        generate_command(0, tmp_path / "games.jsonl")
+        generate(0, tmp_path / "games.jsonl")
     with pytest.raises(ConfigError, match="--workers"):
-        generate_command(1, tmp_path / "games.jsonl", workers=0)
+        generate(1, tmp_path / "games.jsonl", workers=0)
 
 
 def test_the_config_names_the_files(tmp_path: Path) -> None:
@@ -184,8 +190,8 @@ def test_the_config_names_the_files(tmp_path: Path) -> None:
     config.write_text(
         f"slim_rl: {{game: {{n: 3}}, data: {{train: {tmp_path}/a.jsonl, num_train: 2, eval: {tmp_path}/b.jsonl, num_eval: 1}}}}"
     )
-    assert generate_command(config=config) == [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
-    (path,) = generate_command(3, tmp_path / "c.parquet", config=config)
+    assert generate(config=config) == [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
+    (path,) = generate(3, tmp_path / "c.parquet", config=config)
     assert pq.read_table(path).num_rows == 3
 
 
@@ -206,8 +212,8 @@ def test_the_script(tmp_path: Path) -> None:
     options = ["--num_games", "3", "--output", str(path), "--n", "3", "--no-scales", "--seat", "1", "--hardness", "1.1"]
     done = run_script(*options)
     assert (done.returncode, done.stdout.strip()) == (0, str(path)), done.stderr
-    rows = read_games(path)
-    assert [(row.seat, row.state.n, row.state.scale1) for row in rows] == [(1, 3, 1.0)] * 3
+    rows = read_rows(path)
+    assert [(row.seat, len(row.game_state["table"]), row.game_state["scale1"]) for row in rows] == [(1, 3, 1.0)] * 3
     done = run_script("--n", "3")
     assert done.returncode == 1
     assert done.stderr.startswith("error: ")

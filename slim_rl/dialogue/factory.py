@@ -1,0 +1,62 @@
+"""What a config names, made: its environment and its partner. Both are imported only then.
+
+A partner's class is made by its `from_config(partner_config, make_env)`, if it has that classmethod; else it is called with
+`partner.args`, and with `partner.accept_fraction` if its constructor takes it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from functools import partial
+from typing import Any
+
+from pydantic import BaseModel
+
+from slim_rl.config import PARTNERS, SELF, Config
+from slim_rl.dialogue.partner import Partner
+from slim_rl.environment import BaseEnvironment, environment_class, load_object
+from slim_rl.errors import ConfigError
+
+
+def make_environment(config: Config) -> BaseEnvironment:
+    """A fresh environment of the run's game.
+
+    Its constructor is given the settings of the `game` section: all of them, or, where the game has a `Settings` model, those
+    that it takes. Raises ConfigError if the arguments do not suit it.
+    """
+    made = environment_class(config.environment)
+    game: Any = config.game
+    arguments = game.model_dump() if isinstance(game, BaseModel) else dict(game)
+    if made.Settings is not None:
+        arguments = _taken(made, arguments)
+    try:
+        return made(**arguments)
+    except TypeError as error:
+        raise ConfigError(f"The game section does not suit {config.environment}: {error}.") from error
+
+
+def make_partner(config: Config) -> Partner | None:
+    """The partner that the config names, or None where the policy is alone: in self-play, and in a game for one. One object
+    serves all dialogues of a process.
+
+    Raises:
+        ConfigError: a key that the partner needs is missing, or its arguments do not suit it.
+        DataError: the log to replay cannot be used.
+    """
+    game, kind = environment_class(config.environment), config.partner.kind
+    if kind == SELF or game.seats == 1:
+        return None
+    made = load_object({**PARTNERS, **game.partners}.get(kind, kind), "partner.kind", "examples.treasure.HonestPartner")
+    if hasattr(made, "from_config"):
+        return made.from_config(config.partner, partial(make_environment, config))  # type: ignore[no-any-return]
+    shared = _taken(made, {"accept_fraction": config.partner.accept_fraction})
+    try:
+        return made(**(shared | config.partner.args))  # type: ignore[no-any-return]
+    except TypeError as error:
+        raise ConfigError(f"partner.args do not suit the partner {kind}: {error}.") from error
+
+
+def _taken(made: Any, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments that the constructor takes."""
+    takes = inspect.signature(made).parameters
+    return {name: value for name, value in arguments.items() if name in takes}

@@ -1,0 +1,52 @@
+"""Held-out games, played with a policy as it stands. Two policies evaluated with the same seed play the same games with the same
+partner's seeds, so that they can be compared in pairs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from slim_rl.dialogue.log import DialogueLog, read_log
+from slim_rl.dialogue.loop import Player
+from slim_rl.dialogue.record import Dialogue
+from slim_rl.dialogue.rows import GameRow
+from slim_rl.dialogue.worker import Episode, RolloutWorker
+from slim_rl.errors import SlimError
+
+SCOPE = "eval"  # of ids and seeds, whatever the run and its step: every evaluation of a seed is dealt the same
+
+
+def play_held_out(
+    worker: RolloutWorker,
+    rows: Sequence[GameRow],
+    log: Path,
+    *,
+    step: int,
+    policy: Callable[[Episode], Player] | None = None,
+    max_live: int | None = None,
+) -> list[Dialogue]:
+    """Plays each row once; returns all dialogues of `log`, those of an earlier try included. Each dialogue is logged as it ends,
+    and one that is in the log is not played again, unless it failed.
+
+    Args:
+        step: the training step that the policy is of.
+        policy: gives each episode a player of its own (an intervention).
+
+    Raises:
+        SlimError: the partner takes no more games (its endpoint is down, or its budget spent); what was played is logged.
+    """
+    episodes = [worker.episode(row, SCOPE, phase="eval", step=step) for row in rows]
+    done = {d.id: d for d in read_log(log) if not d.failed} if log.exists() else {}
+    with DialogueLog(log, tokens=worker.config.log.tokens) as writer:
+
+        def keep(dialogue: Dialogue) -> None:
+            writer.append(dialogue)
+            done[dialogue.id] = dialogue
+
+        left = [episode for episode in episodes if worker.ids(episode)[0] not in done]
+        asyncio.run(worker.play_all(left, policy=policy, max_live=max_live, done=keep))
+    if worker.stopped:
+        raise SlimError(f"{worker.stopped} What was played is in {log}; the same command plays the rest.")
+    return list(done.values())

@@ -1,0 +1,201 @@
+"""Who sits in a game, and what is kept of what each seat says.
+
+    PartnerSeat       a partner, or any player that speaks text: its words are kept, no tokens
+    PolicySeat        the policy: its turns are sampled as tokens
+    DemonstratorSeat  a scripted player in the policy's seat: its words are written as if they had been sampled (logprob 0)
+
+A seat with tokens holds one list, `ids`, prompt and response together, which only ever grows at its end: the list that every
+engine call is given.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar
+
+from slim_rl.config import Limits
+from slim_rl.dialogue.chat import Chat
+from slim_rl.dialogue.partner import Partner, PartnerFailure
+from slim_rl.dialogue.policy import Policy, PolicyFailure
+from slim_rl.dialogue.record import StopReason
+from slim_rl.environment import View
+
+
+class DialogueOver(Exception):
+    """The dialogue ends here, for a reason that is not the game's."""
+
+    def __init__(self, reason: StopReason, failure: str | None = None) -> None:
+        super().__init__(failure or reason.value)
+        self.reason, self.failure = reason, failure
+
+
+@dataclass
+class Said:
+    """What a seat came up with at its turn, before the game has seen it."""
+
+    text: str
+    thought: str | None = None
+    span: tuple[int, int] | None = None
+    usage: dict[str, Any] | None = None
+    cut: StopReason | None = None  # the limit that cut it short
+
+
+class Seat(ABC):
+    """One seat of a game. `is_policy`: whether what it does is the policy's; `reads_private_view`: whether it looks at more than
+    text.
+    """
+
+    is_policy: bool = True
+    reads_private_view: ClassVar[bool] = True
+    prompt: list[dict[str, str]]  # the opening messages, once the seat has spoken
+
+    @property
+    @abstractmethod
+    def identity(self) -> dict[str, Any]:
+        """Who sits here, JSON-able."""
+
+    @abstractmethod
+    async def speak(self, view: View) -> Said:
+        """The seat's next action. Raises DialogueOver."""
+
+
+@dataclass
+class PartnerSeat(Seat):
+    """A player by text: the partner, or a person or chat model in the policy's seat."""
+
+    partner: Partner
+    is_policy: bool = False
+    prompt: list[dict[str, str]] = field(default_factory=list)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        return self.partner.identity
+
+    async def speak(self, view: View) -> Said:
+        try:
+            reply = await self.partner.reply(view)
+        except PartnerFailure as failure:
+            reason = failure.reason
+            if self.is_policy and reason is StopReason.PARTNER_FAILED:
+                reason = StopReason.ENGINE_FAILED
+            raise DialogueOver(reason, str(failure)) from failure
+        return Said(reply.text, usage=asdict(reply.usage) if reply.usage else None)
+
+
+@dataclass
+class TokenSeat(Seat):
+    """A seat whose tokens are kept.
+
+    Attributes:
+        prompt: its opening messages.
+        ids: prompt and response token ids.
+        loss_mask, logprobs: of the response; as long as it.
+    """
+
+    chat: Chat
+    limits: Limits
+    prompt: list[dict[str, str]]
+    ids: list[int] = field(default_factory=list)
+    prompt_length: int = 0
+    loss_mask: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    _last_span: tuple[int, int] = (0, 0)
+
+    def hear(self, view: View) -> None:
+        """Writes what happened since the seat last spoke. The first time, that is the prompt."""
+        if not self.ids:
+            if view.history:  # the partner opened: its words follow the state
+                *before, last = self.prompt
+                self.prompt = [*before, {**last, "content": f"{last['content']}\n\n{view.observation}"}]
+            self.ids = self.chat.prompt_ids(self.prompt)
+            self.prompt_length = len(self.ids)
+            return
+        start, end = (self.prompt_length + index for index in self._last_span)
+        delta = self.chat.turn_ids(self.ids[start:end], view.observation)
+        for limit, most in self._budgets():
+            if len(self.ids) + len(delta) >= most:
+                raise DialogueOver(limit)
+        self.ids += delta
+        self.loss_mask += [0] * len(delta)
+        self.logprobs += [0.0] * len(delta)
+
+    def add_sampled(self, ids: list[int], logprobs: list[float]) -> tuple[int, int]:
+        """Appends a turn of the seat's own; returns its [start, end) in the response."""
+        if len(ids) != len(logprobs):
+            raise DialogueOver(
+                StopReason.ENGINE_FAILED, f"the engine gave {len(ids)} tokens but {len(logprobs)} logprobs"
+            )
+        start = len(self.loss_mask)
+        self.ids += ids
+        self.loss_mask += [1] * len(ids)
+        self.logprobs += logprobs
+        self._last_span = (start, len(self.loss_mask))
+        return self._last_span
+
+    def allowance(self) -> tuple[int, StopReason]:
+        """Tokens the next turn may have, and the limit that sets it."""
+        allowed, limit = self.limits.turn_tokens, StopReason.TURN_TOKENS
+        for reason, most in self._budgets():
+            left = most - len(self.ids)
+            if left <= 0:
+                raise DialogueOver(reason)
+            if left < allowed:
+                allowed, limit = left, reason
+        return allowed, limit
+
+    def _budgets(self) -> list[tuple[StopReason, int]]:
+        """The limits on prompt and response together."""
+        budgets = []
+        if self.limits.dialogue_tokens is not None:
+            budgets.append((StopReason.DIALOGUE_TOKENS, self.prompt_length + self.limits.dialogue_tokens))
+        if self.limits.context_tokens is not None:
+            budgets.append((StopReason.CONTEXT_LENGTH, self.limits.context_tokens))
+        return budgets
+
+
+@dataclass
+class PolicySeat(TokenSeat):
+    """Its words are sampled. `key` is the policy's routing key."""
+
+    reads_private_view: ClassVar[bool] = False
+    policy: Policy = field(kw_only=True)
+    key: str = field(kw_only=True)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        return self.policy.identity
+
+    async def speak(self, view: View) -> Said:
+        self.hear(view)
+        allowed, limit = self.allowance()
+        try:
+            sampled = await self.policy.sample(self.ids, allowed, self.key)
+        except PolicyFailure as failure:
+            raise DialogueOver(failure.reason, str(failure)) from failure
+        if sampled.finish == "abort":
+            # An aborted turn leaves no trace: what is recorded are whole turns, and a resumed game samples this one anew.
+            raise DialogueOver(StopReason.ABORTED, "the engine was told to stop")
+        span = self.add_sampled(sampled.ids, sampled.logprobs)
+        text, thought = self.chat.decode(sampled.ids)
+        return Said(text, thought, span, cut=limit if sampled.finish == "length" else None)
+
+
+@dataclass
+class DemonstratorSeat(TokenSeat):
+    """Its words are a scripted player's, written as tokens."""
+
+    player: Partner = field(kw_only=True)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        return self.player.identity
+
+    async def speak(self, view: View) -> Said:
+        self.hear(view)
+        reply = await self.player.reply(view)
+        ids = self.chat.said_ids(reply.text)
+        allowed, limit = self.allowance()
+        cut = limit if len(ids) > allowed else None
+        ids = ids[:allowed]
+        return Said(reply.text, span=self.add_sampled(ids, [0.0] * len(ids)), cut=cut)

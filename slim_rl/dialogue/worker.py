@@ -1,0 +1,239 @@
+"""The rollout worker: built once a process from a `Config`, it turns rows of a games file into dialogues.
+
+    every dialogue of this project, whatever trains or evaluates on it, is named, seeded, grouped, played and stamped here
+
+`episode` says which dialogue is to be played: its id, its seed and its group follow from the row, the scope (a training step, or
+"eval") and its number among the dialogues of that row, so that any process plays the same dialogue again. `play` plays it. What
+breaks in one game is a failed dialogue (`BROKEN`) and no other game notices.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from slim_rl.config import Config, Limits
+from slim_rl.dialogue.chat import Chat
+from slim_rl.dialogue.factory import make_environment, make_partner
+from slim_rl.dialogue.loop import Demonstrator, Player, Speaker, play_dialogue, play_selfplay
+from slim_rl.dialogue.partner import Partner
+from slim_rl.dialogue.record import Dialogue, StopReason
+from slim_rl.dialogue.rows import GameRow
+from slim_rl.environment import BaseEnvironment
+from slim_rl.errors import SlimError
+from slim_rl.seeds import seed_of
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """One dialogue to be played; under self-play one for each seat.
+
+    Attributes:
+        id: names the dialogue in the run; under self-play the seats' ids end in ``/0`` and ``/1``.
+        seed: of all that is drawn in it.
+        group: names the dialogues that its reward is compared with.
+        phase: "train" or "eval".
+        step: the training step; None where the trainer tells it later.
+    """
+
+    row: GameRow
+    id: str
+    seed: int
+    group: str
+    phase: str = "train"
+    step: int | None = None
+
+
+class RolloutWorker:
+    """Plays the dialogues of one process.
+
+    Args:
+        chat: the token boundaries; None if the policy plays by text alone.
+        policy: who plays, unless `play` is given another.
+        partner: the partner, if not the one that the config names.
+
+    Attributes:
+        partner: None in self-play and in a game for one.
+
+    Raises:
+        SlimError: the config's partner cannot be made.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        chat: Chat | None,
+        policy: Player | None = None,
+        *,
+        partner: Partner | None = None,
+    ) -> None:
+        self.config, self.chat, self.policy = config, chat, policy
+        self.selfplay = config.selfplay
+        self.partner = partner if partner is not None else make_partner(config)
+
+    @property
+    def stopped(self) -> str | None:
+        """Why no new game should be started: the partner takes no more (its endpoint is down, its budget spent). None: go on."""
+        return getattr(self.partner, "stopped", None)
+
+    def environment(self) -> BaseEnvironment:
+        """A fresh environment of the run's game."""
+        return make_environment(self.config)
+
+    def episode(
+        self,
+        row: GameRow,
+        scope: str,
+        number: int = 0,
+        *,
+        phase: str = "train",
+        step: int | None = None,
+        group: str | None = None,
+    ) -> Episode:
+        """The dialogue numbered `number` of a row.
+
+        Args:
+            scope: goes before its id, and into its seed: what tells the times apart that a row is played.
+            group: the trainer's own name of the group; by default scope and row.
+
+        Under self-play the rows of a game's two seats have one dialogue.
+        """
+        which = row.game_id if self.selfplay else row.name
+        seed = seed_of(self.config.seed, scope, which, number)
+        return Episode(row, f"{scope}/{which}/{number}", seed, group or f"{scope}/{which}", phase, step)
+
+    def ids(self, episode: Episode) -> list[str]:
+        """The ids of an episode's dialogues."""
+        return [f"{episode.id}/{seat}" for seat in (0, 1)] if self.selfplay else [episode.id]
+
+    async def play(
+        self,
+        episode: Episode,
+        *,
+        policy: Player | None = None,
+        partner: Partner | None = None,
+        limits: Limits | None = None,
+        resume: Dialogue | None = None,
+    ) -> list[Dialogue]:
+        """Plays an episode in an environment of its own.
+
+        Args:
+            policy, partner: in place of the worker's.
+            limits: narrower ones than the config's (`Limits.within`).
+            resume: see `play_dialogue`.
+
+        Returns:
+            One dialogue, or under self-play those of seats 0 and 1.
+
+        Raises:
+            SlimError: the config or the row cannot be used. Whatever else goes wrong is a failed dialogue.
+        """
+        policy = policy or self.policy
+        if policy is None:
+            raise ValueError("the worker was given no policy")
+        try:
+            dialogues = await self._play(episode, policy, partner or self.partner, limits, resume)
+        except SlimError:
+            raise
+        except Exception as error:
+            log.exception("dialogue %s broke", episode.id)
+            dialogues = self._broken(episode, policy, error)
+        return [self._stamped(dialogue, episode) for dialogue in dialogues]
+
+    async def play_all(
+        self,
+        episodes: Sequence[Episode],
+        *,
+        policy: Callable[[Episode], Player] | None = None,
+        max_live: int | None = None,
+        done: Callable[[Dialogue], None] | None = None,
+    ) -> list[list[Dialogue]]:
+        """Plays episodes side by side on one event loop; one list an episode, in their order.
+
+        Args:
+            policy: gives each episode a player of its own.
+            max_live: dialogues under way at once; all of them by default.
+            done: called with each dialogue as it ends, in the order they end.
+        """
+        gate = asyncio.Semaphore(max_live or len(episodes) or 1)
+
+        async def play(episode: Episode) -> list[Dialogue]:
+            async with gate:
+                dialogues = await self.play(episode, policy=policy(episode) if policy else None)
+            for dialogue in dialogues:
+                if done:
+                    done(dialogue)
+            return dialogues
+
+        async with asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(play(episode)) for episode in episodes]
+        return [task.result() for task in running]
+
+    async def _play(
+        self,
+        episode: Episode,
+        policy: Player,
+        partner: Partner | None,
+        limits: Limits | None,
+        resume: Dialogue | None,
+    ) -> list[Dialogue]:
+        env, row, limits = self.environment(), episode.row, limits or self.config.limits
+        if not self.selfplay:
+            dialogue = await play_dialogue(
+                env,
+                policy,
+                partner,
+                self.chat,
+                limits,
+                game_state=row.game_state,
+                id=episode.id,
+                game_id=row.game_id,
+                seat=row.seat,
+                seed=episode.seed,
+                resume=resume,
+            )
+            return [dialogue]
+        if self.chat is None or isinstance(policy, Demonstrator | Speaker):
+            raise ValueError("self-play needs a policy with tokens")
+        seats = await play_selfplay(
+            env,
+            policy,
+            self.chat,
+            limits,
+            game_state=row.game_state,
+            id=episode.id,
+            game_id=row.game_id,
+            seed=episode.seed,
+        )
+        return list(seats)
+
+    def _broken(self, episode: Episode, policy: Player, error: Exception) -> list[Dialogue]:
+        identity = policy.player.identity if isinstance(policy, Demonstrator | Speaker) else policy.identity
+        row, seats = episode.row, (0, 1) if self.selfplay else (episode.row.seat,)
+        return [
+            Dialogue(
+                id=id,
+                game_id=row.game_id,
+                seat=seat,
+                seed=episode.seed,
+                game_state=dict(row.game_state),
+                policy=identity,
+                partner=self.partner.identity if self.partner else {"kind": "self" if self.selfplay else "none"},
+                environment=self.config.environment,
+                stop_reason=StopReason.BROKEN,
+                failure=f"{type(error).__name__}: {error}",
+            )
+            for id, seat in zip(self.ids(episode), seats, strict=True)
+        ]
+
+    def _stamped(self, dialogue: Dialogue, episode: Episode) -> Dialogue:
+        config = self.config
+        dialogue.run, dialogue.arm = config.name, config.arm_name
+        dialogue.phase, dialogue.step = episode.phase, episode.step
+        dialogue.environment = config.environment
+        dialogue.group = f"{episode.group}/{dialogue.seat}" if self.selfplay else episode.group
+        return dialogue

@@ -1,0 +1,210 @@
+"""JSON lines, the one way this project reads and writes them.
+
+    a line that ends in a newline was written entirely; only the last line of a file that is appended to can be torn
+    the bytes are UTF-8 whatever was said: half a surrogate pair, which UTF-8 cannot hold, is written as U+FFFD
+    lines end in \\n and in nothing else, whatever characters a message holds
+
+`Appender` adds whole lines to a file that other processes may be killed beside; `write` makes a file whole or not at all; `read`
+names file and line in every error.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import orjson
+
+from slim_rl.errors import DataError
+from slim_rl.files import replacing
+
+
+def encode(data: Any) -> bytes:
+    """One line of JSON, without its newline: valid UTF-8 for any text."""
+    try:
+        return orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY)
+    except TypeError:  # half a surrogate pair, most likely; anything else fails again
+        return orjson.dumps(_without_half_surrogates(data), option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a file.
+
+    Attributes:
+        number: from 1.
+        offset: where it begins, in bytes.
+        data: what it holds; None if it is not JSON.
+        error: why it is not JSON; None if it is.
+        torn: whether it is a last line that was cut while it was being written.
+    """
+
+    number: int
+    offset: int
+    data: Any
+    error: str | None = None
+    torn: bool = False
+
+
+def scan(path: Path) -> Iterator[Line]:
+    """Every line of a file that is not empty, the unreadable ones included. Raises OSError if the file cannot be read."""
+    offset = 0
+    with path.open("rb") as stream:
+        for number, line in enumerate(stream, 1):
+            start, offset = offset, offset + len(line)
+            if not line.strip():
+                continue
+            try:
+                yield Line(number, start, orjson.loads(line))
+            except orjson.JSONDecodeError as error:
+                yield Line(number, start, None, str(error), torn=not line.endswith(b"\n"))
+
+
+def read(
+    path: str | Path,
+    what: str = "file",
+    hint: str = "give the path of a *.jsonl file",
+    torn: Literal["refuse", "warn", "skip"] = "refuse",
+) -> Iterator[tuple[int, Any]]:
+    """The lines' numbers and data.
+
+    Args:
+        what: what the file is, for messages.
+        hint: what to do if it cannot be read.
+        torn: a torn last line is an error, or, in a file that is appended to, left out with or without a warning.
+
+    Raises:
+        DataError: the file cannot be read, or a line (named by file and number) is not JSON.
+    """
+    path = Path(path)
+    try:
+        for line in scan(path):
+            if line.torn and torn != "refuse":
+                if torn == "warn":
+                    warnings.warn(
+                        f"{path}, line {line.number}: left out, torn while it was being written.", stacklevel=3
+                    )
+            elif line.error is not None:
+                raise DataError(
+                    f"{path}, line {line.number}: not valid JSON ({line.error}); remove the line, or restore the file."
+                )
+            else:
+                yield line.number, line.data
+    except OSError as error:
+        raise DataError(f"Cannot read the {what} {path}: {error.strerror}; {hint}.") from error
+
+
+def write(path: str | Path, rows: Iterable[Any]) -> int:
+    """Writes a file that appears whole or not at all; returns how many lines. Raises DataError if it cannot be written."""
+    number = 0
+    try:
+        with replacing(Path(path)) as temporary, temporary.open("wb") as file:
+            for row in rows:
+                file.write(encode(row) + b"\n")
+                number += 1
+    except OSError as error:
+        raise DataError(f"Cannot write {path}: {error.strerror or error}; choose another output.") from error
+    return number
+
+
+def keep_lines(path: Path, wanted: Callable[[Any], bool]) -> None:
+    """Rewrites a file with its wanted lines alone, byte for byte; a torn last line goes too. A crash leaves the old file or the
+    new one.
+
+    Raises:
+        DataError: a line before the last is not JSON.
+    """
+    with replacing(path) as temporary, path.open("rb") as old, temporary.open("wb") as new:
+        for line in scan(path):
+            if line.error is not None and not line.torn:
+                raise DataError(
+                    f"{path}, line {line.number}: not valid JSON ({line.error}); remove the line, or restore the file."
+                )
+            if not line.torn and wanted(line.data):
+                old.seek(line.offset)
+                new.write(old.readline())
+
+
+class Appender:
+    """A file that whole lines are appended to, by one process at a time. Opening it takes a torn last line off.
+
+    Args:
+        what: what the file is, for messages.
+
+    Raises:
+        DataError: the file cannot be written.
+    """
+
+    def __init__(self, path: str | Path, what: str = "file") -> None:
+        self.path, self.what = Path(path), what
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            cut_torn(self.path)
+            self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        except OSError as error:
+            raise DataError(f"Cannot write the {what} {self.path}: {error.strerror}.") from error
+
+    def append(self, data: Any) -> None:
+        """Writes one line in one call, so that a crash can tear the last line only.
+
+        Raises:
+            DataError: the disk would not take the line; nothing of it is left in the file.
+        """
+        line = encode(data) + b"\n"
+        end = os.fstat(self._file).st_size
+        try:
+            if os.write(self._file, line) != len(line):
+                raise OSError(0, "the disk is full")
+        except OSError as error:
+            os.ftruncate(self._file, end)
+            raise DataError(
+                f"Cannot append to the {self.what} {self.path}: {error.strerror}; make room and resume."
+            ) from error
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def cut_torn(path: Path) -> None:
+    """Takes a last line without its newline off the file."""
+    if not path.exists() or not path.stat().st_size:
+        return
+    with path.open("r+b") as stream:
+        size = end = stream.seek(0, os.SEEK_END)
+        while end:
+            start = max(0, end - 65536)
+            stream.seek(start)
+            newline = stream.read(end - start).rfind(b"\n")
+            if newline >= 0:
+                end = start + newline + 1
+                break
+            end = start
+        if end < size:
+            warnings.warn(f"{path}: its last line, torn while it was being written, is taken off.", stacklevel=4)
+            stream.truncate(end)
+
+
+def _without_half_surrogates(data: Any) -> Any:
+    """The data with every half surrogate pair replaced, and whole ones joined."""
+    if isinstance(data, str):
+        return data.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if isinstance(data, dict):
+        return {_without_half_surrogates(key): _without_half_surrogates(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_without_half_surrogates(item) for item in data]
+    return data
