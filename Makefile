@@ -25,11 +25,12 @@ test: $(VENV)/dev check
 test-verl: $(VENV)/dev
 	$(BIN)/python -m pytest -m verl --timeout 900
 
-## ruff and mypy
+## ruff, mypy, and the contracts on who may import whom
 check: $(VENV)/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy slim_rl scripts analysis examples benchmarks
+	$(BIN)/lint-imports
 
 format: $(VENV)/dev
 	$(BIN)/ruff check --fix .

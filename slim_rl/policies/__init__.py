@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from slim_rl.errors import ConfigError
 
@@ -15,3 +16,15 @@ def check_model_name(name: str) -> None:
         raise ConfigError(
             f"policy.model '{name}' is no folder here; make it, or give a hub name such as Qwen/Qwen3-0.6B."
         )
+
+
+def load_tokenizer(name: str) -> Any:
+    """The fast tokenizer of a model folder or hub name. Raises ConfigError if there is none."""
+    from transformers import AutoTokenizer
+
+    check_model_name(name)
+    try:
+        return AutoTokenizer.from_pretrained(name)
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ConfigError(f"{name} has no tokenizer ({reason}); give a model's folder or its name on the hub.") from error

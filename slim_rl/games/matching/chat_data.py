@@ -175,11 +175,10 @@ def _row(played: Conversation) -> dict[str, Any]:
 
 
 def _encoder(name: str) -> Any:
-    from transformers import AutoTokenizer
-
     from slim_rl.dialogue.chat import Chat
+    from slim_rl.policies import load_tokenizer
 
-    chat = Chat(AutoTokenizer.from_pretrained(name))
+    chat = Chat(load_tokenizer(name))
     return lambda played: encode(played.messages, played.train, chat)
 
 
