@@ -19,8 +19,9 @@ from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.questions import annotate
-from slim_rl.games.matching.questions.classify import questions
+from slim_rl.games.matching.questions.classify import _questions, questions
 from slim_rl.games.matching.questions.value import Asker, frontier
+from slim_rl.games.matching.reading.masking import mask
 from slim_rl.games.matching.settings import MatchingSettings
 
 SAYINGS = (
@@ -90,7 +91,8 @@ def main() -> None:
     texts = list(dict.fromkeys(messages(rng, games[8][0], 20_000)))
 
     def label() -> None:
-        questions.cache_clear()
+        _questions.cache_clear()
+        mask.cache_clear()
         for text in texts:
             questions(text, "", games[8][0].roster)
 
@@ -99,7 +101,8 @@ def main() -> None:
         played = [dialogue(rng, state) for state in games[n]]
 
         def fill(dialogues: list[Dialogue] = played) -> None:
-            questions.cache_clear()
+            _questions.cache_clear()
+            mask.cache_clear()
             for each in dialogues:
                 annotate(each)
 

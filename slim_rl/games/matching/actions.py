@@ -23,7 +23,8 @@ KINDS: tuple[ActionKind, ...] = ("message", "propose", "accept", "reject")
 _TAG = re.compile(rf"\[\s*({'|'.join(KINDS)})\s*\]", re.IGNORECASE | re.ASCII)
 _ANY_TAG = re.compile(r"\[\s*([A-Za-z_]+)\s*\]")
 _DECORATION = "*_`>#\"'“”- \t\r\n\v\f"  # what may stand around a leading tag: markdown, quotes
-_BREAK = re.compile(r"<\s*br\s*/?\s*>|[\r\n\v\f\x85\u2028\u2029;]", re.IGNORECASE)
+_BREAK = re.compile(r"<\s*br\s*(?:/\s*)?>|[\r\n\v\f\x85\u2028\u2029;]", re.IGNORECASE)
+_LONG_CHARACTER = re.compile(r"&#(?=\d{8})")  # names no character, and takes long to find that out
 _BRACKETED = re.compile(r"\([^()]*\)")
 _WORD = re.compile(r"[^\W\d_]+")
 _SEPARATOR = re.compile(r":|=|->|→|⇒|—|–|\s-\s|\|")
@@ -79,7 +80,7 @@ def parse_action(text: str, roster: Roster, must_respond: bool = False) -> Actio
 def parse_proposal(text: str, roster: Roster) -> Assignment | ActionError:
     """Reads the text of a proposal, its tag taken off."""
     plan: dict[int, int] = {}  # reviewer: paper
-    for line in _BREAK.split(html.unescape(text)):
+    for line in _BREAK.split(html.unescape(_LONG_CHARACTER.sub("&", text))):
         pairs = _parse_line(line, roster)
         if isinstance(pairs, ActionError):
             return pairs

@@ -2,7 +2,9 @@
 
     a fault is counted only where the words can be read one way; a number that cannot is counted as unread, never guessed
 
-Two readers judge what the policy asked (`partners.listening` and `questions.classify`). A partner must answer what both take for
+Two readers judge what the policy asked (`reading.listening` and `questions.classify`): they share how a text is masked and cut,
+and nothing of their rules. Which numbers a reply holds is read here once more and independently, so that a value that the
+shared reading overlooks is seen to be unread. A partner must answer what both readers take for
 a direct question, and may tell what either does. A reply with an unread number is in no other count but `malformed`.
 Rates have Wilson's 95% intervals, which take cases for independent; those of one dialogue are somewhat alike.
 """

@@ -9,12 +9,15 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal
+
+from rapidfuzz.distance import OSA
 
 from slim_rl.errors import ConfigError
 
 Kind = Literal["reviewer", "paper"]
+Meanings = tuple[tuple[Kind, int], ...]
 
 REVIEWERS = (
     "Ava Li",
@@ -37,6 +40,10 @@ PAPERS = (
     "SWAG: An Adversarial Dataset for Commonsense Inference",
 )
 
+# What people write for a name beyond slips of the pen, and everyday words one slip away from a name of DialOp's roster.
+_ALSO_CALLED = {"bert": "roberta"}
+_NOT_NAMES = frozenset({"panel", "pastel", "petal", "globe", "sofa", "glued"})
+_MEMO = 100_000  # words
 _WORD = re.compile(r"[^\W_]+")
 
 
@@ -125,47 +132,79 @@ class Roster:
         words = [_fold(match.group()) for match in matches]
         at = 0
         while at < len(words):
-            length, meanings = self._match(words, at, typos)
+            length, meanings = self._names.match(words, at, typos)
             if meanings:
                 yield Hit(meanings, matches[at].start(), matches[at + length - 1].end())
             at += length
 
-    def _match(self, words: list[str], at: int, typos: bool) -> tuple[int, tuple[tuple[Kind, int], ...]]:
-        for length in range(min(self._longest, len(words) - at), 0, -1):
-            if meanings := self._index.get(tuple(words[at : at + length])):
+    @cached_property
+    def _names(self) -> _Names:
+        return _names_of(self)
+
+
+class _Names:
+    """What words can mean in one roster.
+
+    Attributes:
+        index: the meanings of each run of folded words.
+        lengths: how many words the names that begin with a word have, the longest first.
+    """
+
+    def __init__(self, roster: Roster) -> None:
+        self.index = _index(roster)
+        lengths: dict[str, set[int]] = {}
+        for key in self.index:
+            lengths.setdefault(key[0], set()).add(len(key))
+        self.lengths = {word: sorted(found, reverse=True) for word, found in lengths.items()}
+        self._memo: dict[str, Meanings] = {}
+
+    def match(self, words: list[str], at: int, typos: bool) -> tuple[int, Meanings]:
+        """How many words from words[at] on are one name, and what it can mean; (1, ()) if they are none."""
+        for length in self.lengths.get(words[at], ()):
+            key = tuple(words[at : at + length])
+            if len(key) == length and (meanings := self.index.get(key)):
                 return length, meanings
-        return 1, self._near(words[at]) if typos else ()
+        return 1, self.near(words[at]) if typos else ()
 
-    def _near(self, word: str) -> tuple[tuple[Kind, int], ...]:
-        found = {m for key, meanings in self._index.items() if len(key) == 1 and _slip(word, key[0]) for m in meanings}
-        return tuple(found) if len(found) == 1 else ()
+    def near(self, word: str) -> Meanings:
+        """What a word that is no name may mean, if one slip of the pen is forgiven."""
+        if word not in self._memo:
+            if len(self._memo) >= _MEMO:
+                self._memo.clear()
+            near = {
+                m for key, meanings in self.index.items() if len(key) == 1 and _slip(word, key[0]) for m in meanings
+            }
+            self._memo[word] = tuple(sorted(near)) or self.index.get((_ALSO_CALLED.get(word, ""),), ())
+        return self._memo[word]
 
-    @cached_property
-    def _index(self) -> dict[tuple[str, ...], tuple[tuple[Kind, int], ...]]:
-        """What each run of folded words can mean."""
-        index: dict[tuple[str, ...], set[tuple[Kind, int]]] = {}
-        for i, name in enumerate(self.reviewers):
-            words = _words(name)
-            for key in (words, words[:1], words[-1:]):
-                index.setdefault(key, set()).add(("reviewer", i))
-        for i, title in enumerate(self.papers):
-            words, short = _words(title), len(_words(self.short_papers[i]))
-            for end in range(short, len(words) + 1):  # the title, or as much of it as was written
-                index.setdefault(words[:end], set()).add(("paper", i))
-        # A whole name or short title means its owner, even where it is also a part of another's.
-        for i in range(self.n):
-            index[_words(self.reviewers[i])] = {("reviewer", i)}
-        for i, short_title in enumerate(self.short_papers):
-            index.setdefault(_words(short_title), set()).add(("paper", i))
-        return {key: tuple(sorted(meanings)) for key, meanings in index.items()}
 
-    @cached_property
-    def _longest(self) -> int:
-        return max(len(key) for key in self._index)
+@lru_cache(maxsize=64)
+def _names_of(roster: Roster) -> _Names:
+    return _Names(roster)
+
+
+def _index(roster: Roster) -> dict[tuple[str, ...], Meanings]:
+    index: dict[tuple[str, ...], set[tuple[Kind, int]]] = {}
+    for i, name in enumerate(roster.reviewers):
+        words = _words(name)
+        for key in (words, words[:1], words[-1:]):
+            index.setdefault(key, set()).add(("reviewer", i))
+    for i, title in enumerate(roster.papers):
+        words, short = _words(title), len(_words(roster.short_papers[i]))
+        for end in range(short, len(words) + 1):  # the title, or as much of it as was written
+            index.setdefault(words[:end], set()).add(("paper", i))
+    # A whole name or short title means its owner, even where it is also a part of another's.
+    for i in range(roster.n):
+        index[_words(roster.reviewers[i])] = {("reviewer", i)}
+    for i, short_title in enumerate(roster.short_papers):
+        index.setdefault(_words(short_title), set()).add(("paper", i))
+    return {key: tuple(sorted(meanings)) for key, meanings in index.items()}
 
 
 def _fold(word: str) -> str:
     """Case and accents taken off."""
+    if word.isascii():
+        return word.lower()
     return "".join(c for c in unicodedata.normalize("NFKD", word) if not unicodedata.combining(c)).casefold()
 
 
@@ -176,23 +215,14 @@ def _words(name: str) -> tuple[str, ...]:
 def _slip(word: str, name: str) -> bool:
     """Whether `word` is `name` with one slip of the pen: the same first letter, and one letter added, swapped with its
     neighbour or (in names of five letters or more, where few English words are that near) replaced or dropped."""
-    if word[:1] != name[:1]:
+    if word[0] != name[0] or abs(len(word) - len(name)) > 1 or word in _NOT_NAMES:
         return False
-    if len(name) >= 3 and word == name + "s":  # "Avas score"
-        return True
-    if len(name) < 4:
-        return False
-    if len(name) >= 5 and word.replace("ph", "f") == name.replace("ph", "f"):  # "Sophia"
-        return True
-    if len(word) == len(name) + 1:
-        return any(word[:i] + word[i + 1 :] == name for i in range(1, len(word)))
-    if len(word) == len(name):
-        differ = [i for i, (a, b) in enumerate(zip(word, name, strict=True)) if a != b]
-        swapped = len(differ) == 2 and differ[1] == differ[0] + 1
-        if swapped:
-            return word[differ[0]] == name[differ[1]] and word[differ[1]] == name[differ[0]]
     if len(name) < 5:
-        return False
-    if len(word) == len(name):
-        return len(differ) == 1
-    return len(word) + 1 == len(name) and any(name[:i] + name[i + 1 :] == word for i in range(1, len(name)))
+        added = len(word) == len(name) + 1
+        swapped = sorted(word) == sorted(name)
+        return (
+            word == name + "s" and len(name) == 3
+            if len(name) < 4
+            else (added or swapped) and OSA.distance(word, name) == 1
+        )
+    return word.replace("ph", "f") == name.replace("ph", "f") or OSA.distance(word, name, score_cutoff=1) == 1

@@ -7,18 +7,17 @@ be the answer: one number for one pair, or as many numbers as pairs, in the orde
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from slim_rl.games.matching.questions.scope import Pair
-from slim_rl.games.matching.questions.text import clauses, names_of
+from slim_rl.games.matching.reading.clauses import word_clauses
 from slim_rl.games.matching.reading.listening import told_values
+from slim_rl.games.matching.reading.masking import NAME, mask, untagged
+from slim_rl.games.matching.reading.pairing import NUMBER, Pair
 from slim_rl.games.matching.roster import Roster
 
 Answer = Literal["value", "none"]
 
-_NUMBER = re.compile(r"(?<![\w.#/-])\d{1,3}(?:\.\d+)?(?![\w/%]|\.\d)")
-_NAME = re.compile(r"\b([RP])(\d+)\b")
 _LACKS = re.compile(
     r"\b(?:(?:don't|do not|didn't|did not|can't|cannot|can not|couldn't|haven't|doesn't) (?:\w+ ){0,3}?"
     r"(?:have|see|know|show|got|hold|any|list)|not (?:visible|shown|known|listed|available|on my (?:board|table|side))|"
@@ -30,8 +29,8 @@ _LACKS = re.compile(
 def answers(asked: Sequence[Pair], reply: str, roster: Roster) -> dict[Pair, Answer]:
     """The pairs of `asked` that the reply answers, and how. Never raises."""
     found: dict[Pair, Answer] = {pair: "value" for pair in told(asked, reply, roster) if pair in set(asked)}
-    for clause in clauses(reply, names_of(roster)):
-        for part in re.split(r" (?:,|but|and) ", clause.text):
+    for clause in _clauses(reply, roster):
+        for part in re.split(r" (?:,|but|and) ", clause):
             if _LACKS.search(part):
                 for pair in asked:
                     if pair not in found and _may_mean(part, pair):
@@ -41,25 +40,27 @@ def answers(asked: Sequence[Pair], reply: str, roster: Roster) -> dict[Pair, Ans
 
 def lacks(reply: str, roster: Roster | None) -> bool:
     """Whether the reply says of anything that there is no score for it."""
-    return any(_LACKS.search(clause.text) for clause in clauses(reply, names_of(roster)))
+    return any(_LACKS.search(clause) for clause in _clauses(reply, roster))
 
 
 def told(asked: Sequence[Pair], reply: str, roster: Roster) -> list[Pair]:
     """The pairs whose value the reply states, asked about or not, each once. Never raises."""
     stated = [pair for pair, _ in told_values(reply, roster)]
     if not stated and asked:
-        body = " ".join(clause.text for clause in clauses(reply, names_of(roster)))
-        numbers = _NUMBER.findall(body)
-        if len(numbers) == len(asked) and all(
-            any(_is_in(name, pair) for pair in asked) for name in _NAME.findall(body)
-        ):
+        body = mask(untagged(reply)[1], roster)
+        numbers = NUMBER.findall(body)
+        if len(numbers) == len(asked) and all(any(_is_in(name, pair) for pair in asked) for name in NAME.findall(body)):
             stated = list(asked)
     return list(dict.fromkeys(stated))
 
 
+def _clauses(reply: str, roster: Roster | None) -> Iterator[str]:
+    return (clause for clause, _ in word_clauses(mask(untagged(reply)[1], roster or Roster.default())))
+
+
 def _may_mean(text: str, pair: Pair) -> bool:
     """Whether nothing the text names is other than the pair's reviewer and paper."""
-    names = _NAME.findall(text)
+    names = NAME.findall(text)
     reviewers = [int(index) for kind, index in names if kind == "R"]
     papers = [int(index) for kind, index in names if kind == "P"]
     return (not reviewers or pair[0] in reviewers) and (not papers or pair[1] in papers)

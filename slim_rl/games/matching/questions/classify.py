@@ -5,25 +5,29 @@ reviewer-paper pairs, `open` for information about a whole reviewer, a whole pap
 opinion on a suggestion, `process` is any other real question. A question mark is neither needed nor enough.
 
 Each clause is read by itself. It must open like a question or end in a question mark; the first rule that fits the words from
-there on names its kind, and what the clause names tells `pair` from `open`. Names are tokens by then (see `text`), so the rules
-hold for every roster.
+there on names its kind, and what the clause names tells `pair` from `open`. Text is masked and cut into sentences as for the
+scripted partners; the rules here, in `rules` and in `scope` are the instrument's own.
 """
 
 from __future__ import annotations
 
 import re
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
 from slim_rl.games.matching.questions import scope
 from slim_rl.games.matching.questions.rules import LABELS, kind_at
 from slim_rl.games.matching.questions.scope import PAPER, REVIEWER, Pair
-from slim_rl.games.matching.questions.text import clauses, names_of
+from slim_rl.games.matching.reading.clauses import announces_list, goes_on, is_bare, word_clauses
+from slim_rl.games.matching.reading.masking import READ_UP_TO, mask, untagged
 from slim_rl.games.matching.roster import Roster
 
 __all__ = ["INFORMATION_SEEKING", "LABELS", "Question", "classify", "pairs_asked", "questions"]
 
 INFORMATION_SEEKING = frozenset({"pair", "open"})
+LOOK_BACK = 20  # clauses of this message, and of the one before, in which a question looks for what it leaves out
 
 # A question begins with one of these words,
 _OPENERS = frozenset(
@@ -110,29 +114,37 @@ def pairs_asked(text: str, roster: Roster | None = None, previous: str | None = 
     return list(dict.fromkeys(found))
 
 
-@lru_cache(maxsize=16384)
 def questions(text: str, previous: str = "", roster: Roster | None = None) -> tuple[Question, ...]:
-    """The questions of a message, in order; arguments as for `classify`."""
-    names = names_of(roster)
+    """The questions of a message, in order; arguments as for `classify`. At most `READ_UP_TO` characters are read of each."""
+    return _questions(text[:READ_UP_TO], previous[:READ_UP_TO], roster or Roster.default())
+
+
+@lru_cache(maxsize=16384)
+def _questions(text: str, previous: str, roster: Roster) -> tuple[Question, ...]:
+    earlier = " ".join(clause for clause, _ in list(_clauses(previous, roster))[-LOOK_BACK:])
     found: list[Question] = []
-    before = ""
+    said: deque[str] = deque(maxlen=LOOK_BACK)  # the message's clauses so far
     about_pairs = lists = False  # of the question just before: whether it is about pairs, and whether a list follows it
-    for clause in clauses(text, names):
-        more = scope.continued(clause.text, before) if (about_pairs and clause.asks) or lists else ()
-        if more:
+    for clause, marked in _clauses(text, roster):
+        before = "".join(said)
+        goes = (about_pairs and marked and goes_on(clause, marked)) or (lists and is_bare(clause))
+        if goes and (more := scope.pairs_of(clause, before)):
             if found[-1].label == "open":
                 found.pop()
             found.append(Question("pair", more))
-        elif (kind := _kind(clause.text, clause.asks)) is not None:
-            words, start = clause.text, kind[1]
-            found.append(Question(*scope.settle(kind[0], words[start:], f"{before}{words[:start]}", previous, names)))
+        elif (kind := _kind(clause, marked)) is not None:
+            start = kind[1]
+            found.append(Question(*scope.settle(kind[0], clause[start:], f"{before}{clause[:start]}", earlier)))
             about_pairs = bool(found[-1].pairs)
-            lists = found[-1].label in INFORMATION_SEEKING and scope.opens_list(words)
+            lists = found[-1].label in INFORMATION_SEEKING and announces_list(clause)
         else:
-            about_pairs = False
-            lists = lists and clause.text.isdigit()  # "1."
-        before = f"{before}{clause.text} . "
+            about_pairs = lists = False
+        said.append(f"{clause} . ")
     return tuple(found)
+
+
+def _clauses(text: str, roster: Roster) -> Iterator[tuple[str, bool]]:
+    return word_clauses(mask(untagged(text)[1], roster))
 
 
 def _kind(text: str, asks: bool) -> tuple[str, int] | None:

@@ -10,7 +10,7 @@ Kinds are the labels, and six more, five of which `scope.settle` turns into labe
     none     asks nothing
 
 A kind with "?" holds only for clauses that end in a question mark, one with "!" only for the others. Patterns read the
-normalised words of `text.clauses`; capitals stand for names.
+words of `reading.clauses.word_clauses`; capitals stand for names.
 """
 
 from __future__ import annotations

@@ -9,14 +9,9 @@ from __future__ import annotations
 import re
 
 from slim_rl.games.matching.questions.rules import LABELS
-from slim_rl.games.matching.questions.text import Names, clauses
+from slim_rl.games.matching.reading.masking import NAME
+from slim_rl.games.matching.reading.pairing import Pair, named_pairs, without_excluded
 
-Pair = tuple[int, int]
-
-_EXCLUDED = re.compile(
-    r"\b(?:besides|other than|except|instead of|over|apart from|aside from|outside of|not|but not) "
-    r"(?:(?:[RP]\w+|and|or|,) ?)+"
-)
 _OUTDONE = re.compile(r"\bthan (?:(?:R\w+|and|or|,) ?)+")
 # What the asker goes on to say itself: "how is Ava on BLEU, I have 62 for Noah on SWAG".
 _OWN_WORDS = re.compile(r" (?:[,-] (?:and |but )?(?:i|i'm|i've|my|mine|we|let's)|because|since) .*")
@@ -50,36 +45,20 @@ _TOPIC = re.compile(
 _YOU = re.compile(
     r"^(?:(?:what|how) about )?(?:and )?you$|(?<!what's )(?<!are )(?<!is )\byours$|^(?:do|can) you$|your (?:end|side|own)$"
 )
-_NAME = re.compile(r"\b([RP])(\d+)\b")
-_ONLY_NAMES = re.compile(
-    r"(?:(?:and|or|also|then|what about|how about|vs) )*(?:(?:on|for|at) )?"
-    r"(?:(?:[RP]\d+|\d+|and|or|,|-|:|on|for|at|paper|the)(?: |$))+"
-)
-_LISTS = re.compile(r"\b(?:these|those|following|below)\b|:$")
 
 
-def continued(clause: str, before: str) -> tuple[Pair, ...]:
-    """The pairs of a clause that only names, and so goes on with the question in `before`: "and Noah on SWAG?", "- BLEU"."""
-    return _pairs(clause, before) if _NAME.search(clause) and _ONLY_NAMES.fullmatch(clause) else ()
-
-
-def opens_list(clause: str) -> bool:
-    """Whether a question ends so that a list of names may follow it."""
-    return _LISTS.search(clause) is not None
-
-
-def settle(kind: str, text: str, before: str, previous: str, names: Names) -> tuple[str, tuple[Pair, ...]]:
+def settle(kind: str, text: str, before: str, previous: str) -> tuple[str, tuple[Pair, ...]]:
     """The label and the pairs of one question.
 
     Args:
         kind: from `rules.kind_at`.
         text: the clause from the question's first word on.
         before: what the message says before it.
-        previous: the partner's message before, as written.
+        previous: the partner's message before, read as clauses.
     """
     if kind in LABELS:
         return kind, ()
-    kept = _EXCLUDED.sub(" ", _OWN_WORDS.sub("", text))
+    kept = without_excluded(_OWN_WORDS.sub("", text))
     without = _OUTDONE.sub(" ", kept)
     if REVIEWER.search(without) is None:  # "anyone better than Sofia"; but "is Ava better than Sofia" is about both
         kept = without
@@ -99,20 +78,20 @@ def settle(kind: str, text: str, before: str, previous: str, names: Names) -> tu
         kept = f"{topic[0]} {kept}"
         reviewer, paper = REVIEWER.search(kept) is not None, PAPER.search(kept) is not None
     if kind == "which":
-        return _which(text, kept, f"{_read(previous, names)} {before}")
+        return _which(text, kept, f"{previous} {before}")
     if reviewer and paper:
-        return "pair", _pairs(kept, f"{_read(previous, names)} {before}")
+        return "pair", pairs_of(kept, f"{previous} {before}")
     if kind == "state" or _BARE.search(kept):  # "unknown for SWAG?": the rest was named just before
-        label, pairs = _completed(text, before if _NAME.search(before) else _read(previous, names))
+        label, pairs = _completed(text, before if NAME.search(before) else previous)
         # "is it dark green?" is about one cell, even where it was named too long ago to tell which
         return ("pair" if _ONE_CELL.search(text) else label), pairs
     if not paper and _THERE.search(kept):
         if reviewer and not PAPER.search(before):
-            return _completed(kept, f"{_read(previous, names)} {before}")
+            return _completed(kept, f"{previous} {before}")
         both = reviewer or "there" in kept or _THAT_PAIR.search(kept)
         return _completed(kept, before) if both else ("open", ())
     if not reviewer and not paper and _YOU.search(kept):
-        if _SOCIAL.search(_read(previous, names)):
+        if _SOCIAL.search(previous):
             return "process", ()
         return _completed("", before) if _names_one_pair(before) else ("open", ())
     return "open", ()
@@ -120,10 +99,10 @@ def settle(kind: str, text: str, before: str, previous: str, names: Names) -> tu
 
 def _which(text: str, kept: str, earlier: str) -> tuple[str, tuple[Pair, ...]]:
     """A choice between papers for a reviewer is about pairs; "which paper is best for him?" is not."""
-    if not _NAME.search(kept):
+    if not NAME.search(kept):
         return _completed("", earlier) if "prefer" in text else ("open", ())
     if REVIEWER.search(kept) and len(PAPER.findall(kept)) > 1:
-        return "pair", _pairs(kept, earlier)
+        return "pair", pairs_of(kept, earlier)
     return "open", ()
 
 
@@ -131,45 +110,27 @@ def _completed(text: str, earlier: str) -> tuple[str, tuple[Pair, ...]]:
     """A question that names one side at most, with the other side as it was named last."""
     reviewer = REVIEWER.search(text) or REVIEWER.search(earlier)
     paper = PAPER.search(text) or PAPER.search(earlier)
-    return ("pair", _pairs(text, earlier)) if reviewer and paper else ("open", ())
+    return ("pair", pairs_of(text, earlier)) if reviewer and paper else ("open", ())
 
 
 def _names_one_pair(text: str) -> bool:
-    named = set(_NAME.findall(_EXCLUDED.sub(" ", text)))
+    named = set(NAME.findall(without_excluded(text)))
     return len(named) <= 2 and len(named) == len({kind for kind, _ in named})
 
 
-def _pairs(text: str, earlier: str) -> tuple[Pair, ...]:
-    """The pairs that names in a row make: "Ava on BLEU and GLUE, Noah on SWAG" is three. Each once, in the order named."""
-    runs = _runs(text)
-    kinds = {kind for kind, _ in runs}
-    for kind in ("R", "P"):
-        if kind not in kinds:
-            runs[:0] = [run for run in _runs(earlier) if run[0] == kind][-1:]
-    if len({kind for kind, _ in runs}) < 2:
-        return ()
-    if len(runs) % 2:  # "Ava on BLEU, or Noah?": the last run shares the other side of the one before
-        runs.append(runs[-2])
-    pairs: list[Pair] = []
-    for (kind, first), (_, second) in zip(runs[::2], runs[1::2], strict=True):
-        reviewers, papers = (first, second) if kind == "R" else (second, first)
-        if "respectively" in text and len(reviewers) == len(papers):
-            pairs += zip(reviewers, papers, strict=True)
-        else:
-            pairs += [(reviewer, paper) for reviewer in reviewers for paper in papers]
-    return tuple(dict.fromkeys(pairs))
+def pairs_of(text: str, earlier: str) -> tuple[Pair, ...]:
+    """The pairs of a clause. If it names one side only, the other is what stood last in `earlier`."""
+    named = {kind for kind, _ in NAME.findall(text)}
+    left_out = [_last_named(earlier, kind) for kind in "RP" if kind not in named]
+    return tuple(named_pairs(" ".join([*left_out, text])))
 
 
-def _runs(text: str) -> list[tuple[str, list[int]]]:
-    """Neighbouring names of one kind, kinds alternating."""
-    runs: list[tuple[str, list[int]]] = []
-    for kind, index in _NAME.findall(text):
-        if runs and runs[-1][0] == kind:
-            runs[-1][1].append(int(index))
-        else:
-            runs.append((kind, [int(index)]))
-    return runs
-
-
-def _read(text: str, names: Names) -> str:
-    return " ".join(clause.text for clause in clauses(text, names))
+def _last_named(text: str, kind: str) -> str:
+    """The last names of a kind in a row."""
+    run: list[str] = []
+    for name in reversed(NAME.findall(text)):
+        if name[0] == kind:
+            run.append("".join(name))
+        elif run:
+            break
+    return " ".join(reversed(run))

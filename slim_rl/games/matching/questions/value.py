@@ -33,7 +33,7 @@ from scipy.optimize import linear_sum_assignment
 
 from slim_rl.errors import ConfigError
 from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
-from slim_rl.games.matching.questions.scope import Pair
+from slim_rl.games.matching.reading.pairing import Pair
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

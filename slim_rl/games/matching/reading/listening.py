@@ -2,19 +2,20 @@
 
     asked_pairs(text, roster) never holds a pair that only a statement, a suggestion or a general question names.
 
-Names are replaced by tokens and the message is cut into clauses; `wording` says what a clause does, `pairing` which
-pairs it names.
+Text is masked and cut into sentences as for the measuring instrument; the rules here and in `wording`, which say what a clause
+does, are the partner's own.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+from slim_rl.games.matching.reading.clauses import announces_list, goes_on, is_bare, sentences
+from slim_rl.games.matching.reading.masking import READ_UP_TO, mask, untagged
 from slim_rl.games.matching.reading.pairing import Pair, completed_pairs, named_pairs, stated_values
-from slim_rl.games.matching.reading.wording import announces_list, continues, echoes, is_bare, mood, parts
+from slim_rl.games.matching.reading.wording import echoes, mood, parts
 from slim_rl.games.matching.roster import Roster
 
 
@@ -45,20 +46,25 @@ def told_values(text: str, roster: Roster) -> list[tuple[Pair, float]]:
     return list(listen(text, roster).told)
 
 
-@lru_cache(maxsize=16384)
 def listen(text: str, roster: Roster) -> Heard:
-    """Reads one message, its action tag on or off. A proposal or acceptance asks and tells nothing. Never raises."""
-    tag = _TAG.match(text)
-    if tag and tag[1].lower() in ("propose", "accept"):
+    """Reads the first `READ_UP_TO` characters of one message, its action tag on or off. A proposal or acceptance asks and tells
+    nothing. Never raises."""
+    return _listen(text[:READ_UP_TO], roster)
+
+
+@lru_cache(maxsize=16384)
+def _listen(text: str, roster: Roster) -> Heard:
+    tag, body = untagged(text)
+    if tag in ("propose", "accept"):
         return Heard()
     asked: list[Pair] = []
     told: list[tuple[Pair, float]] = []
     general = suggests = False
     before: list[Pair] = []  # the pairs of the clause before
     asking = listing = False  # whether that clause asked, and whether names alone go on with it
-    for clause, marked in _clauses(_masked(text[tag.end() :] if tag else text, roster)):
+    for clause, marked in _clauses(mask(body, roster)):
         pairs = named_pairs(clause)
-        if not pairs and before and ((asking and continues(clause, marked)) or echoes(clause, len(before))):
+        if not pairs and before and ((asking and goes_on(clause, marked)) or echoes(clause, len(before))):
             pairs = completed_pairs(clause, before)
             does = "ask"
         elif listing and pairs and is_bare(clause):
@@ -78,51 +84,9 @@ def listen(text: str, roster: Roster) -> Heard:
     return Heard(tuple(dict.fromkeys(asked)), general, suggests, tuple(told))
 
 
-_TAG = re.compile(r"[^\w\[]*\[\s*(message|propose|accept|reject)\s*\]", re.IGNORECASE)
-_STRAIGHT = str.maketrans({"\u2019": "'", "\u2018": "'", "\u02bc": "'", "`": "'"})
-_BREAK = re.compile(r"<br\s*/?>|\r\n?|\u2028", re.IGNORECASE)
-_ITEM = re.compile(r"\s*(?:[-*\u2022\u2013]+|\(?\d{1,2}[.)](?!\d))\s+")
-_CARRIES_ON = re.compile(r"(?:on|for|at|with|in|vs|than|of)\b|[?!. ]+$")
-# A full stop between digits is a decimal point, and the one of "vs." ends nothing.
-_SENTENCE = re.compile(r"(?:[^.?!]|(?<=\d)\.(?=\d)|(?<=\bvs)\.)+([.?!]*)")
-
-
-def _masked(text: str, roster: Roster) -> str:
-    """The text in lower case, each name replaced by its token."""
-    text = _BREAK.sub("\n", text).translate(_STRAIGHT)
-    pieces, end = [], 0
-    for mention in roster.find(text):
-        pieces += [text[end : mention.start].lower(), f"{'R' if mention.kind == 'reviewer' else 'P'}{mention.index}"]
-        end = mention.end
-    return "".join([*pieces, text[end:].lower()])
-
-
 def _clauses(text: str) -> Iterator[tuple[str, bool]]:
-    """The clauses of a message, each with whether a question mark closes it."""
-    for line in _joined_lines(text):
-        for sentence in _SENTENCE.finditer(line):
-            clauses = parts(sentence[0].strip(" \t.?!"))
-            for number, clause in enumerate(clauses, 1):
-                yield clause, number == len(clauses) and "?" in sentence[1]
-
-
-def _joined_lines(text: str) -> list[str]:
-    """Lines without their bullets. A line is joined to the one before if a colon introduces it, if it goes on with such
-    a list (as a bullet, or naming only), or if it begins with a preposition."""
-    lines: list[str] = []
-    listed = False
-    for raw in text.split("\n"):
-        item = _ITEM.match(raw)
-        line = (raw[item.end() :] if item else raw).strip()
-        if not line:
-            continue
-        last = lines[-1] if lines else "."
-        introduced = last.endswith(":")
-        listed = introduced or (listed and (item is not None or is_bare(line)))
-        if introduced or (last[-1] not in ".?!" and _CARRIES_ON.match(line)):
-            lines[-1] = f"{last} {line}"
-        elif listed:
-            lines[-1] = f"{last.rstrip(' .,;')}, {line}"
-        else:
-            lines.append(line)
-    return lines
+    """The clauses of a masked message, each with whether a question mark closes it."""
+    for sentence, marked in sentences(text):
+        clauses = parts(sentence)
+        for number, clause in enumerate(clauses, 1):
+            yield clause, marked and number == len(clauses)

@@ -1,21 +1,21 @@
-"""Which reviewer belongs to which paper, and which value to which pair, in a clause with tokens for names.
+"""Which reviewer belongs to which paper, and which value to which pair, in a masked clause.
 
 Names of one kind side by side share the other kind: "R0 or R2 for P6" is two pairs. A name of the kind that began a
-group begins the next one: "R0 on P0 and P3, R7 on P7" is three pairs. Tokens are as in `wording`.
+group begins the next one: "R0 on P0 and P3, R7 on P7" is three pairs.
 """
 
 from __future__ import annotations
 
 import re
 
-from slim_rl.games.matching.reading.wording import NAME
+from slim_rl.games.matching.reading.masking import NAME
 
 Pair = tuple[int, int]  # (reviewer, paper)
 _Names = list[tuple[str, int]]
 
 _EXCLUDED = re.compile(
-    r"\b(?:besides|beside|other than|apart from|aside from|except(?: for)?|outside of|excluding|not counting|"
-    r"instead of|rather than)(?:(?: the| for| on)* ?[RP]\d+(?:'s)?(?:\s*(?:,|and|or)\s*(?=[RP]))?)+"
+    r"\b(?:besides?|other than|apart from|aside from|except(?: for)?|outside of|excluding|not counting|instead of|"
+    r"rather than|not|over)(?:(?: the| for| on)* ?[RP](?:\d+|_)(?:'s)?(?:\s*(?:,|and|or)\s*(?=[RP]))?)+"
 )
 _OUTDONE = re.compile(r"\b((?:any|some)(?:one|body|thing)|who|else)\b([^R]*)\bthan R\d+")  # "anyone better than R0"
 _BETWEEN = re.compile(r"[,;&+]|\b(?:and|or|then|vs|versus|but)\b")
@@ -25,7 +25,7 @@ def named_pairs(text: str) -> list[Pair]:
     """The pairs a clause names, in order, each once; names that it excludes ("besides R0") left out."""
     if "R" not in text or "P" not in text:
         return []
-    text = _OUTDONE.sub(r"\1\2", _EXCLUDED.sub(" ", text))
+    text = _OUTDONE.sub(r"\1\2", without_excluded(text))
     groups: list[_Names] = [[]]
     for segment in _BETWEEN.split(text):
         names = _names(segment)
@@ -40,6 +40,11 @@ def named_pairs(text: str) -> list[Pair]:
         groups[-1] += [name for name in groups[-2] if name[0] != kind]
     respectively = "respectively" in text
     return list(dict.fromkeys(pair for group in groups for pair in _product(group, respectively)))
+
+
+def without_excluded(text: str) -> str:
+    """A clause without the names it excludes: "besides R0", "instead of P3"."""
+    return _EXCLUDED.sub(" ", text)
 
 
 def completed_pairs(text: str, before: list[Pair]) -> list[Pair]:
@@ -70,9 +75,10 @@ def _product(group: _Names, respectively: bool = False) -> list[Pair]:
 
 
 # A value has at most three digits (a displayed score is below 1000) and is no bound ("above 50") and no share ("9/10").
+NUMBER = re.compile(r"(?<![\w.#/])\d{1,3}(?:\.\d+)?(?![\w/%]|\.\d|\s*%)")
 _TOKEN = re.compile(
     r"(?P<name>[RP]\d+)|(?P<bound>\b(?:above|over|below|under|than|least|most|not|up to)\s+)?"
-    r"(?<![\w.#/])(?P<number>\d{1,3}(?:\.\d+)?)(?![\w/%]|\.\d|\s*%)"
+    rf"(?P<number>{NUMBER.pattern})"
 )
 _NOTHING = re.compile(r"\b(?:no|nothing|not|don't|can't|cannot|unknown|blank)\b")
 
@@ -86,13 +92,14 @@ def stated_values(text: str) -> list[tuple[Pair, float]]:
     fresh = False  # both names are known, and one was said since the last value
     for segment in _BETWEEN.split(text):
         tokens = list(_TOKEN.finditer(segment))
+        denied = _NOTHING.search(segment) is not None
         if sum(token["number"] is not None for token in tokens) == 1:  # it may come first: "62 for R0 on P0"
             tokens.sort(key=lambda token: token["number"] is not None)
         for token in tokens:
             if token["name"]:
                 last[token["name"][0]] = int(token["name"][1:])
                 fresh = len(last) == 2
-            elif fresh and not token["bound"] and not _NOTHING.search(segment):
+            elif fresh and not token["bound"] and not denied:
                 out.append(((last["R"], last["P"]), float(token["number"])))
                 fresh = False
     return out

@@ -1,7 +1,6 @@
 """Whether a clause asks, suggests or states, by its wording alone.
 
-Clauses are in lower case with names as tokens, "R0" for a reviewer and "P3" for a paper: the only capitals, so that the
-patterns hold for any roster. They take time linear, or nearly so, in the length of the text, which a policy chooses.
+Patterns read masked clauses, and take time linear, or nearly so, in the length of the text, which a policy chooses.
 """
 
 from __future__ import annotations
@@ -9,9 +8,9 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-Mood = Literal["ask", "suggest", "state"]
+from slim_rl.games.matching.reading.clauses import is_bare
 
-NAME = re.compile(r"([RP])(\d+)")
+Mood = Literal["ask", "suggest", "state"]
 
 # Words before the point of a clause. Bounded, since it is tried at every comma.
 _FILLER = (
@@ -136,26 +135,6 @@ def parts(sentence: str) -> list[str]:
     return out
 
 
-_BARE_WORDS = frozenset(
-    """
-    on for at with in to and or the a of s vs versus about as regarding concerning paper papers reviewer reviewers score
-    scores value values pair pairs both then plus respectively doing
-    """.split()  # noqa: SIM905
-)
-_WORD = re.compile(r"[^\W_]+")
-_LIST = re.compile(r"\b(?:these|those|following|below|(?:this|that) pair)\b|\b(?:for|on|about)$")
-
-
-def is_bare(text: str) -> bool:
-    """Whether a clause names somebody and says nothing else: "R0 on P0", "for the P3 paper"."""
-    return bool(NAME.search(text)) and all(word in _BARE_WORDS or NAME.fullmatch(word) for word in _WORD.findall(text))
-
-
-def announces_list(text: str) -> bool:
-    """Whether a clause names nobody yet, and a list is to follow: "what do you have for these pairs"."""
-    return not NAME.search(text) and _LIST.search(text) is not None
-
-
 _SCORE = r"(?:scores?|values?|numbers?)"
 _THAT = (
     r"(?:it|that|this|them|these|those|(?:this|that|these|those|the same) (?:pair|one|cell|combination|assignment)s?)"
@@ -174,7 +153,6 @@ _ECHO = re.compile(
 _NO_ECHO = re.compile(rf"{_FILLER}what(?: do you (?:have|see|know|say))?")
 _POINTS_BACK = re.compile(r"\b(?:them|these|those|there|that|this|it)\b")
 _SEVERAL = re.compile(r"\b(?:are|scores|values|numbers)\b")
-_AND_FOR = re.compile(r"(?:(?:what|how) about|and|or|also|then)\b")
 
 
 def echoes(text: str, pairs_before: int) -> bool:
@@ -185,9 +163,3 @@ def echoes(text: str, pairs_before: int) -> bool:
     if not _ECHO.fullmatch(text) or _NO_ECHO.fullmatch(text):
         return False
     return bool(_POINTS_BACK.search(text)) or (pairs_before == 1 and not _SEVERAL.search(text))
-
-
-def continues(text: str, marked: bool) -> bool:
-    """Whether a clause after a question, naming only reviewers or only papers, goes on with it: "and on P3?"."""
-    rest = _AND_FOR.sub("", text, count=1).strip()
-    return is_bare(rest) and (marked or rest != text) and len({kind for kind, _ in NAME.findall(text)}) == 1
