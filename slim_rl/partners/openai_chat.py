@@ -28,7 +28,6 @@ from slim_rl.games.matching.actions import ActionError, parse_action
 from slim_rl.games.matching.env import MatchingView
 from slim_rl.games.matching.partners.judging import judge
 from slim_rl.games.matching.prompt import RESPOND
-from slim_rl.games.matching.reading.listening import Pair, told_values
 from slim_rl.partners.endpoint import Completion, Endpoint
 from slim_rl.partners.spend import add
 
@@ -96,26 +95,23 @@ class OpenAIPartner:
             {"role": "system", "content": f"{view.rules}\n\n{self.prompt}"},
             {"role": "user", "content": view.state},
         ]
-        told: dict[Pair, float] = {}
         for utterance in view.history:
             if utterance.seat != view.seat:
-                # What is noted depends on what came before alone, so that a later request still begins with this one.
-                _say(messages, "user", utterance.text + self._note(utterance.text, told, view.private))
-                told.update(_told(utterance.text, view.private))
+                _say(messages, "user", utterance.text + self._note(utterance.text, view.private))
                 continue
             _say(messages, "assistant", utterance.text)
             if utterance.error is not None:
                 _say(messages, "user", f"Error: {utterance.error}")
         return messages
 
-    def _note(self, text: str, told: dict[Pair, float], game: Any) -> str:
+    def _note(self, text: str, game: Any) -> str:
         """What is written under a proposal; nothing under anything else."""
         if not isinstance(game, MatchingView) or not _PROPOSAL.match(text):
             return ""
         action = parse_action(text, game.roster)
         if not self.config.reckon or isinstance(action, ActionError) or action.assignment is None:
             return f"\n{RESPOND}"
-        verdict = judge(game, action.assignment, told, self.accept_fraction)
+        verdict = judge(game, action.assignment, self.accept_fraction)
         share = f"{100 * verdict.value / verdict.best:.0f}%" if verdict.best else "100%"
         doubts = ", ".join(f"{game.roster.reviewers[r]} on {game.roster.short_papers[p]}" for r, p in verdict.doubts)
         return (
@@ -162,10 +158,6 @@ class OpenAIPartner:
         if action.kind == "propose":
             return "You do not make proposals. Reply with [message]."
         return None
-
-
-def _told(text: str, game: Any) -> dict[Pair, float]:
-    return dict(told_values(text, game.roster)) if isinstance(game, MatchingView) else {}
 
 
 def _say(messages: Messages, role: str, content: str) -> None:

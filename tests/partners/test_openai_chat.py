@@ -92,10 +92,10 @@ async def test_opens_the_game_when_it_must(server: OpenAIServer) -> None:
 
 
 async def test_a_proposal_is_noted_with_its_worth(server: OpenAIServer) -> None:
-    told = "[message] Ava Li on Electra is 80."
+    told = "[message] Ava Li on Electra is 80."  # which does not count
     history = (told, "[message] I see.", GOOD_PLAN)
     accepted = partner_of(server).messages(view_after(*history))[-1]["content"]
-    assert "[accept] or [reject]" in accepted and "worth 69% of your best plan, so you reject it" in accepted
+    assert "[accept] or [reject]" in accepted and "worth 90% of your best plan, so you accept it" in accepted
     assert "Daniel Nguyen on Electra" in accepted
     plain = partner_of(server, reckon=False).messages(view_after(*history))[-1]["content"]
     assert "worth" not in plain
@@ -177,7 +177,7 @@ async def test_a_whole_dialogue_keeps_identity_usage_and_reward(server: OpenAISe
 def test_identity_tells_model_parameters_and_prompt() -> None:
     identity = OpenAIPartner(partner_config("http://me:hunter2@localhost:1/v1", temperature=0.3)).identity
     assert identity["kind"] == "openai" and identity["request"]["temperature"] == 0.3
-    assert identity["request"]["max_tokens"] == 300 and identity["prompt_version"] == "1"
+    assert identity["request"]["max_tokens"] == 300 and identity["prompt_version"] == "2"
     assert len(identity["prompt_sha256"]) == 64
     assert identity["base_url"] == "http://localhost:1/v1" and "hunter2" not in json.dumps(identity)
 

@@ -206,7 +206,6 @@ class _Audit:
         self.table = game.displayed(self.seat)
         self.audit = PartnerAudit(dialogue.partner, dialogues=1)
         self.allowed: set[Pair] = set()  # pairs asked about so far, as either reader has it
-        self.told: dict[Pair, float] = {}  # what the policy stated, the latest counts
         self.quotable: set[tuple[Pair, float]] = set()
         self.partner_said = ""
 
@@ -228,7 +227,6 @@ class _Audit:
     def _hear(self, turn: Turn) -> None:
         heard = listen(turn.text, self.roster)
         self.allowed.update(heard.asked, pairs_asked(turn.text, self.roster, self.partner_said))
-        self.told.update(heard.told)
         self.quotable.update(heard.told)
 
     def _judge(self, number: int, turn: Turn, previous: Turn | None) -> None:
@@ -268,7 +266,7 @@ class _Audit:
             return
         view = MatchingView(self.seat, self.roster, self.table, self.game.scale(self.seat), tuple(plan), 0)
         fraction = float(self.dialogue.partner.get("accept_fraction", DEFAULT_ACCEPT_FRACTION))
-        self._count("bad_accept", not judge(view, tuple(plan), self.told, fraction).accepts, number, turn)
+        self._count("bad_accept", not judge(view, tuple(plan), fraction).accepts, number, turn)
 
     def _count_malformed(self, turn: Turn) -> None:
         asked_again = int((turn.usage or {}).get("malformed") or 0)

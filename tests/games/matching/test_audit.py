@@ -187,11 +187,13 @@ def faults(*said: str, **fields: Any) -> dict[str, int]:
         ((GOOD, "[reject] I doubt Daniel Nguyen on BLEU."), {}),
         ((BAD, "[accept]"), {}),
         (("[message] Ava on Electra is 80.", "[message] I see.", BAD, "[accept]"), {}),
+        # 30 and an unknown score are 73% of 60 and one, whatever the policy claims
+        ((GOOD, "[accept]"), {"bad_accept": 1}),
         (
-            ("[message] Ava on Electra is 80. Daniel on Electra is 10.", "[message] I see.", BAD, "[accept]"),
+            ("[message] Ava on Electra is 80. Daniel on Electra is 10.", "[message] I see.", GOOD, "[accept]"),
             {"bad_accept": 1},
         ),
-        (("[message] Ava on Electra is 80. Daniel on Electra is 10.", "[message] I see.", GOOD, "[accept]"), {}),
+        (("[message] Ava on Electra is 80. Daniel on Electra is 10.", "[message] I see.", BAD, "[accept]"), {}),
         ((ASK, "60", "[message] 60."), {"malformed": 1}),
     ],
 )
@@ -200,7 +202,7 @@ def test_each_fault_is_found_where_it_is(said: tuple[str, ...], expected: dict[s
 
 
 def test_the_threshold_is_the_partners_own() -> None:
-    said = ("[message] Ava on Electra is 80. Daniel on Electra is 10.", "[message] I see.", BAD, "[accept]")
+    said = (GOOD, "[accept]")
     assert faults(*said, partner={"accept_fraction": 0.75}) == {"bad_accept": 1}
     assert faults(*said, partner={"accept_fraction": 0.5}) == {}
 

@@ -23,7 +23,7 @@ from slim_rl.games.matching.partners.judging import Verdict, judge
 from slim_rl.games.matching.reading.listening import Heard, listen
 from slim_rl.games.matching.reading.pairing import Pair
 
-VERSION = 1  # raised when the same view would get another reply
+VERSION = 2  # raised when the same view would get another reply
 
 GREETINGS = ("Hello. Ask me about a reviewer and a paper.", "Hi. Which reviewer and which paper interest you?")
 VAGUE = (
@@ -68,7 +68,7 @@ class ScriptedPartner(ABC):
             )
         refused = bool(view.history) and view.history[-1].seat == view.seat and view.history[-1].error is not None
         if game.pending is not None:
-            verdict = judge(game, game.pending, _told(view, game), self.accept_fraction)
+            verdict = judge(game, game.pending, self.accept_fraction)
             if verdict.accepts:
                 return "[accept]"
             return "[reject]" if refused else f"[reject] {self.objection(game, game.pending, verdict)}"
@@ -153,16 +153,6 @@ def _score(pair: Pair, game: MatchingView) -> str:
     names = f"{game.roster.reviewers[reviewer]} on {game.roster.short_papers[paper]}"
     value = game.table[reviewer][paper]
     return f"I have no score for {names}." if value is None else f"{names}: {value}."
-
-
-def _told(view: View, game: MatchingView) -> dict[Pair, float]:
-    """What the other player stated so far; the latest counts."""
-    return {
-        pair: value
-        for utterance in view.history
-        if utterance.seat != view.seat and utterance.error is None
-        for pair, value in listen(utterance.text, game.roster).told
-    }
 
 
 def _choose(sentences: Sequence[str], view: View) -> str:

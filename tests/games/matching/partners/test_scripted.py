@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -16,6 +17,7 @@ from slim_rl.games.matching.actions import format_proposal
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.instance import GameState
+from slim_rl.games.matching.optimum import best_assignment
 from slim_rl.games.matching.partners.scripted import (
     GREETINGS,
     NOTED,
@@ -173,19 +175,29 @@ def test_accepts_the_best_plan_and_rejects_the_worst(kind: type[ScriptedPartner]
     assert Table(kind(accept_fraction=0), LARGE).say(format_proposal(worst, LARGE.roster)) == "[accept]"
 
 
-def test_what_it_was_told_counts_in_judging() -> None:
-    table = ((10, 90, 50), (90, 10, 50), (50, 50, 50))
-    sees_low = ((True, False, False), (False, True, False), (False, False, False))
-    sees_high = ((False, True, False), (True, False, False), (False, False, False))
-    state = GameState(table, sees_high, sees_low, 1.0, 1.0, 230, SMALL.roster)
-    plan = format_proposal(
-        (2, 1, 0), state.roster
-    )  # 50 + 10 + 50 of at most 150 in its own eyes, of 230 once it was told
-    alone = Table(ShyPartner(0.7), state)
-    assert alone.say(plan) == "[accept]"
-    told = Table(ShyPartner(0.7), state)
-    told.say("[message] I have 90 for Ava on Electra and 90 for Daniel on BLEU.")
-    assert told.say(plan) == "[reject] I doubt Daniel Nguyen on Electra."
+def claims(state: GameState, plan: Sequence[int]) -> str:
+    """A message that claims the most for a plan's pairs and the least for all others."""
+    roster, n = state.roster, state.n
+    return "[message] " + "\n".join(
+        f"{roster.reviewers[r]}: "
+        + ", ".join(f"{roster.short_papers[p]} {999 if plan[r] == p else 1}" for p in range(n))
+        for r in range(n)
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_it_is_told_does_not_move_its_judgement(kind: type[ScriptedPartner]) -> None:
+    """Plans that are best for both are accepted, and no other plan more often for what is claimed about it."""
+    rng = random.Random(0)
+    for state in generate_games(40, GameConfig(n=8, scales=True), seed=6):
+        alone = [[50 * state.scale1 if value is None else value for value in row] for row in state.displayed(0)]
+        for plan in (state.best(), best_assignment(alone)[0], tuple(rng.sample(range(8), 8))):
+            honest, liar = Table(kind(), state), Table(kind(), state)
+            assert len(told_values(claims(state, plan), state.roster)) == 64
+            liar.say(claims(state, plan))
+            verdict = honest.say(format_proposal(plan, state.roster))
+            assert liar.say(format_proposal(plan, state.roster)) == verdict
+            assert verdict == "[accept]" or plan != state.best()
 
 
 def test_an_objection_without_doubts_is_still_true() -> None:
