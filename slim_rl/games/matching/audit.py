@@ -251,6 +251,9 @@ class _Audit:
             self._judge_answer(number, turn, previous, heard, {pair for pair, _ in claims})
 
     def _judge_answer(self, number: int, turn: Turn, previous: Turn, heard: Heard, claimed: set[Pair]) -> None:
+        limit = self.dialogue.partner.get("max_pairs")  # of a partner that need not answer whatever it is asked
+        if limit is not None and heard.asked and (len(heard.asked) > limit or heard.malformed):
+            return
         agreed = set(heard.asked) & set(pairs_asked(previous.text, self.roster, self.partner_said))
         for reviewer, paper in agreed:
             if self.table[reviewer][paper] is not None:

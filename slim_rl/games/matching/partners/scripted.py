@@ -1,6 +1,7 @@
 """Partners that follow rules: shy, forthcoming and mute. They state true values only, and answer; they never propose.
 
-    shy          tells the score of a pair it is directly asked about, and nothing else.
+    shy          tells the score of a pair it is directly asked about, and nothing else. It is vague to a message that asks
+                 about more than a few pairs, or that is no sentence, so that one message cannot have its whole table.
     forthcoming  tells its whole table when first spoken to; from then on it answers like shy.
     mute         tells no score, whatever it is asked, and rejects without naming doubts.
 
@@ -44,16 +45,23 @@ class ScriptedPartner(ABC):
 
     Args:
         accept_fraction: accept a plan worth this share of one's own best plan; 0 accepts every full plan.
+        max_pairs: the most pairs that one message may ask about.
     """
 
     kind: str
 
-    def __init__(self, accept_fraction: float = 0.75) -> None:
+    def __init__(self, accept_fraction: float = 0.75, max_pairs: int = 2) -> None:
         self.accept_fraction = accept_fraction
+        self.max_pairs = max_pairs
 
     @property
     def identity(self) -> dict[str, Any]:
-        return {"kind": self.kind, "version": VERSION, "accept_fraction": self.accept_fraction}
+        return {
+            "kind": self.kind,
+            "version": VERSION,
+            "accept_fraction": self.accept_fraction,
+            "max_pairs": self.max_pairs,
+        }
 
     async def reply(self, view: View) -> Reply:
         """The next action. Raises PartnerFailure if the game is not the matching game."""
@@ -97,9 +105,9 @@ class ShyPartner(ScriptedPartner):
     kind = "shy"
 
     def answer(self, heard: Heard, view: View, game: MatchingView) -> str:
-        if heard.asked:
+        if heard.asked and len(heard.asked) <= self.max_pairs and not heard.malformed:
             return scores(heard.asked, game)
-        if heard.general:
+        if heard.asked or heard.general:
             return _choose(VAGUE, view)
         return PROPOSE if heard.suggests else _choose(NOTED, view)
 

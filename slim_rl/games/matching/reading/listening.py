@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from slim_rl.games.matching.reading.clauses import announces_list, goes_on, is_bare, sentences
+from slim_rl.games.matching.reading.form import is_malformed
 from slim_rl.games.matching.reading.masking import READ_UP_TO, mask, untagged
 from slim_rl.games.matching.reading.pairing import Pair, completed_pairs, named_pairs, stated_values
 from slim_rl.games.matching.reading.wording import echoes, mood, parts
@@ -28,12 +29,14 @@ class Heard:
         general: whether it asks something else: about a whole reviewer, the table, or no score at all.
         suggests: whether it suggests or seeks consent instead ("Should we put Ava on BLEU?").
         told: the (pair, value) statements in it, in order.
+        malformed: whether it cannot be read as a sentence (see `form`); what it asks and tells is a guess then.
     """
 
     asked: tuple[Pair, ...] = ()
     general: bool = False
     suggests: bool = False
     told: tuple[tuple[Pair, float], ...] = ()
+    malformed: bool = False
 
 
 def asked_pairs(text: str, roster: Roster) -> list[Pair]:
@@ -81,7 +84,7 @@ def _listen(text: str, roster: Roster) -> Heard:
             suggests = True
         else:
             told += stated_values(clause)
-    return Heard(tuple(dict.fromkeys(asked)), general, suggests, tuple(told))
+    return Heard(tuple(dict.fromkeys(asked)), general, suggests, tuple(told), is_malformed(text, roster))
 
 
 def _clauses(text: str) -> Iterator[tuple[str, bool]]:

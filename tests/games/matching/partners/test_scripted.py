@@ -108,6 +108,28 @@ def test_shy_is_vague_on_general_questions() -> None:
         assert table.say(f"[message] {question}") in [f"[message] {text}" for text in VAGUE]
 
 
+def test_one_message_cannot_have_the_whole_table() -> None:
+    roster = LARGE.roster
+    everything = (
+        f"[message] What are your scores for {', '.join(roster.first_names)} on {', '.join(roster.short_papers)}?"
+    )
+    assert len(asked_pairs(everything, roster)) == 64
+    vague = [f"[message] {text}" for text in VAGUE]
+    assert Table(ShyPartner(), LARGE).say(everything) in vague
+    three = "[message] How is Ava Li on BLEU, GLUE and QuAC?"
+    assert Table(ShyPartner(), LARGE).say(three) in vague
+    answer = Table(ShyPartner(max_pairs=3), LARGE).say(three)
+    assert answer is not None and all(f"Ava Li on {paper}" in answer for paper in ("BLEU", "GLUE", "QuAC"))
+    assert ShyPartner(max_pairs=3).identity["max_pairs"] == 3
+
+
+def test_a_question_that_is_no_sentence_is_not_answered() -> None:
+    pair = names(LARGE, cells(LARGE, 1, True)[0])
+    assert Table(ShyPartner(), LARGE).say(f"[message] What is for for {pair}?") in [f"[message] {v}" for v in VAGUE]
+    answer = Table(ShyPartner(), LARGE).say(f"[message] {pair}?")
+    assert answer is not None and answer not in [f"[message] {v}" for v in VAGUE]
+
+
 def test_shy_acknowledges_statements_and_invites_proposals() -> None:
     table = Table(ShyPartner())
     assert table.say("[message] I have 62 for Ava on BLEU.") in [f"[message] {text}" for text in NOTED]

@@ -1,0 +1,49 @@
+"""Whether a message is a sentence at all. Judged by form alone, and only what nobody writes by choice is called malformed:
+
+a word or a group of up to three words said twice in a row ("for for", "what is what is")
+two prepositions before a name, or a name beside itself ("on for BLEU", "Ava on Ava")
+pairs of names with nothing between them ("Ava BLEU Noah SWAG")
+control tokens of a chat template
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from slim_rl.games.matching.reading.masking import READ_UP_TO, mask, untagged
+from slim_rl.games.matching.roster import Roster
+
+# Said twice by people too: "no no", "very very good", "I know that that is high".
+_MAY_REPEAT = frozenset(
+    """
+    a blah bye cool far go ha had haha hah he hello hey hi hmm hm just lol long many more much no not now oh ok okay please pretty
+    really so super sure thanks that very wait way well yes yay
+    """.split()  # noqa: SIM905
+)
+_SPACES = re.compile(r"[^\S\n]+")
+_TWICE = re.compile(r"(?<![\w'])([^\W_]+(?:'\w+)?(?: [^\W_]+(?:'\w+)?){0,2}) \1(?![\w'])")
+_PREPOSITION = r"(?:on|for|at)"
+_GARBLED = re.compile(
+    rf"\b{_PREPOSITION}(?: the)? {_PREPOSITION}(?: the)? [RP]\d"
+    rf"|\b([RP]\d+) (?:(?:{_PREPOSITION}|the|is) )+\1\b"
+    r"|\bR\d+ P\d+ R\d+ P\d|\bP\d+ R\d+ P\d+ R\d"
+)
+_CONTROL = re.compile(r"<\|\w+\|>|</?(?:s|bos|eos)>")
+
+
+def is_malformed(text: str, roster: Roster) -> bool:
+    """Whether a message, its tag on or off, cannot be read as a sentence. "Ava on BLEU?" can. Never raises."""
+    return _is_malformed(text[:READ_UP_TO], roster)
+
+
+@lru_cache(maxsize=16384)
+def _is_malformed(text: str, roster: Roster) -> bool:
+    tag, body = untagged(text)
+    if tag in ("propose", "accept"):
+        return False
+    if any(match[1] not in _MAY_REPEAT for match in _TWICE.finditer(_SPACES.sub(" ", body.lower()))):
+        return True
+    if _CONTROL.search(body):
+        return True
+    return _GARBLED.search(mask(body, roster)) is not None
