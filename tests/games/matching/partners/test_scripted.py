@@ -211,7 +211,7 @@ def claims(state: GameState, plan: Sequence[int]) -> str:
 def test_what_it_is_told_does_not_move_its_judgement(kind: type[ScriptedPartner]) -> None:
     """Plans that are best for both are accepted, and no other plan more often for what is claimed about it."""
     rng = random.Random(0)
-    for state in generate_games(40, GameConfig(n=8, scales=True), seed=6):
+    for state in generate_games(40, MatchingSettings(n=8, scales=True), seed=6):
         alone = [[50 * state.scale1 if value is None else value for value in row] for row in state.displayed(0)]
         for plan in (state.best(), best_assignment(alone)[0], tuple(rng.sample(range(8), 8))):
             honest, liar = Table(kind(), state), Table(kind(), state)
