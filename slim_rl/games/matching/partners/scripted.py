@@ -35,6 +35,7 @@ VAGUE = (
 SILENT = ("I would rather not say.", "I keep my scores to myself.", "I cannot tell you that.")
 NOTED = ("Noted.", "I see.", "Thank you.")
 PROPOSE = "Propose a full plan and I will judge it."
+ENOUGH = "I will not consider another plan."
 TABLE = "All my scores:"
 EMPTY_TABLE = "I have no scores."
 SENTENCES_UP_TO = 4  # the largest n whose table is told in the sentences of single answers
@@ -46,13 +47,16 @@ class ScriptedPartner(ABC):
     Args:
         accept_fraction: accept a plan worth this share of one's own best plan; 0 accepts every full plan.
         max_pairs: the most pairs that one message may ask about.
+        max_rejections: after so many rejected plans every further one is rejected, so that trying plans one by one does not
+            stand in for asking; None: each plan is judged.
     """
 
     kind: str
 
-    def __init__(self, accept_fraction: float = 0.75, max_pairs: int = 2) -> None:
+    def __init__(self, accept_fraction: float = 0.75, max_pairs: int = 2, max_rejections: int | None = None) -> None:
         self.accept_fraction = accept_fraction
         self.max_pairs = max_pairs
+        self.max_rejections = max_rejections
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -61,6 +65,7 @@ class ScriptedPartner(ABC):
             "version": VERSION,
             "accept_fraction": self.accept_fraction,
             "max_pairs": self.max_pairs,
+            "max_rejections": self.max_rejections,
         }
 
     async def reply(self, view: View) -> Reply:
@@ -76,6 +81,8 @@ class ScriptedPartner(ABC):
             )
         refused = bool(view.history) and view.history[-1].seat == view.seat and view.history[-1].error is not None
         if game.pending is not None:
+            if self.max_rejections is not None and _rejections(view) >= self.max_rejections:
+                return f"[reject] {ENOUGH}"
             verdict = judge(game, game.pending, self.accept_fraction)
             if verdict.accepts:
                 return "[accept]"
@@ -161,6 +168,11 @@ def _score(pair: Pair, game: MatchingView) -> str:
     names = f"{game.roster.reviewers[reviewer]} on {game.roster.short_papers[paper]}"
     value = game.table[reviewer][paper]
     return f"I have no score for {names}." if value is None else f"{names}: {value}."
+
+
+def _rejections(view: View) -> int:
+    own = [utterance.text for utterance in view.history if utterance.seat == view.seat and utterance.error is None]
+    return sum(text.startswith("[reject]") for text in own)
 
 
 def _choose(sentences: Sequence[str], view: View) -> str:

@@ -231,6 +231,19 @@ def test_an_objection_without_doubts_is_still_true() -> None:
     )
 
 
+def test_after_enough_rejections_no_plan_is_accepted() -> None:
+    alone = [[50 * LARGE.scale1 if value is None else value for value in row] for row in LARGE.displayed(0)]
+    poor, good = format_proposal(best_assignment(alone)[0], LARGE.roster), format_proposal(LARGE.best(), LARGE.roster)
+    table = Table(ShyPartner(max_rejections=1), LARGE)
+    first = table.say(poor)
+    assert first is not None and first.startswith("[reject] ")
+    assert table.say(good) == "[reject] I will not consider another plan."
+    assert Table(ShyPartner(max_rejections=1), LARGE).say(good) == "[accept]"
+    unlimited = Table(ShyPartner(), LARGE)
+    unlimited.say(poor)
+    assert unlimited.say(good) == "[accept]"
+
+
 def test_same_view_same_reply_and_seeds_differ() -> None:
     replies = {
         seed: [Table(ShyPartner(), seed=seed).say("[message] What do you have?") for _ in range(2)]
