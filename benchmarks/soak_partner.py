@@ -1,10 +1,12 @@
 """Thousands of dialogues with the chat partner against a server on loopback that fails in every way an API can.
 
-    python benchmarks/soak_partner.py [--dialogues 10000] [--fault-rate 0.2] [--concurrency 256] [--out runs/soak]
+    python benchmarks/soak_partner.py [--dialogues 10000] [--fault-rate 0.2] [--odd-rate 0.1] [--concurrency 256] [--out runs/soak]
 
-Prints what became of the dialogues, memory at 10, 50 and 100%, and the makespan beside the ideal: the same dialogues, each as long
-as what the server drew for it (latencies, requests that were never answered, pauses it asked for), packed on as many slots, with no
-time spent on anything else. Ctrl-C leaves a whole log; the same command then plays what is missing.
+Faults are responses that fail, too large and compressed ones among them; odd answers are good ones with half a character in the text
+or with no usage or a senseless one; and the key is revoked for a while (a minute in 10,000 dialogues). Prints what became of the
+dialogues, memory at 10, 50 and 100%, and the makespan beside the ideal: the same dialogues, each as long as what the server drew for
+it (latencies, requests that were never answered, pauses it asked for), packed on as many slots, with no time spent on anything else
+but the wait for the key. Ctrl-C leaves a whole log; the same command then plays what is missing.
 """
 
 from __future__ import annotations
@@ -37,9 +39,10 @@ from slim_rl.games.matching.actions import format_proposal  # noqa: E402
 from slim_rl.games.matching.env import MatchingEnv  # noqa: E402
 from slim_rl.games.matching.generate import generate_games  # noqa: E402
 from slim_rl.games.matching.instance import GameState  # noqa: E402
+from slim_rl.games.matching.partners.chat import MatchingChatPartner  # noqa: E402
 from slim_rl.games.matching.settings import MatchingSettings  # noqa: E402
-from slim_rl.partners.openai_chat import OpenAIPartner  # noqa: E402
 from slim_rl.warmstart.tokenizer import train_tokenizer  # noqa: E402
+from tests.fakes.openai_server import ODD  # noqa: E402
 
 GROUP = 8  # dialogues of one game
 PATIENCE = 5.0  # a request is given up after so many median latencies
@@ -78,8 +81,9 @@ async def soak(options: argparse.Namespace, url: str, chat: Chat) -> dict[str, A
         turn_seconds=120.0,
         backoff_seconds=0.1,
         max_backoff_seconds=2.0,
+        outage_probe_seconds=2.0,
     )
-    partner = OpenAIPartner.from_config(PartnerConfig(kind="openai", openai=settings))
+    partner = MatchingChatPartner.from_config(PartnerConfig(kind="openai", openai=settings))
     process = psutil.Process()
     memory: dict[int, float] = {}
     escaped: list[str] = []
@@ -148,8 +152,10 @@ def report(options: argparse.Namespace, measured: dict[str, Any], tally: dict[st
     for game in games.values():
         kinds.update({kind: int(count) for kind, count in game.items() if kind not in ("seconds", "retry_after")})
     requests = sum(kinds.values())
+    answered = sum(kinds[kind] for kind in ("answer", *ODD))
     lengths = [_length(games.get(str(number), {}), PATIENCE * options.latency) for number in measured["order"]]
-    ideal = ideal_seconds(lengths, options.concurrency)
+    revoked = options.revoked if measured["seconds"] > options.revoked else 0.0
+    ideal = ideal_seconds(lengths, options.concurrency) + revoked
     reasons: Counter[str] = Counter()
     lost: Counter[str] = Counter()
     for dialogue in read_log(options.out / "dialogues.jsonl"):
@@ -169,8 +175,13 @@ def report(options: argparse.Namespace, measured: dict[str, Any], tally: dict[st
             "groups that lost any",
             f"{sum(n > 0 for n in lost.values())} of {len(lost)}; at most {max(lost.values(), default=0)} of {GROUP}",
         ),
-        ("requests", f"{requests}, of them faulty {1 - kinds['answer'] / max(1, requests):.1%}"),
+        ("requests", f"{requests}, of them faulty {1 - answered / max(1, requests):.1%}"),
         *((f"  {kind}", str(count)) for kind, count in kinds.most_common()),
+        ("refused while the key was revoked", f"{tally['refused']} in {revoked:.0f} s"),
+        (
+            "answers whose tokens were estimated",
+            f"{usage.estimated}; tokens in all {usage.input_tokens + usage.output_tokens}",
+        ),
         ("answered / made again", f"{usage.calls} / {usage.retries}"),
         ("most requests at once", str(tally["busiest"])),
         ("memory", memory),
@@ -198,10 +209,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--dialogues", type=int, default=10_000)
     parser.add_argument("--fault-rate", type=float, default=0.2)
+    parser.add_argument("--odd-rate", type=float, default=0.1)
+    parser.add_argument("--revoked", type=float, help="seconds; a minute in 10,000 dialogues, 0 without faults")
     parser.add_argument("--concurrency", type=int, default=256)
     parser.add_argument("--latency", type=float, default=2.5, help="median seconds of an answer")
     parser.add_argument("--out", type=Path, default=Path("runs/soak"))
     options = parser.parse_args()
+    if options.revoked is None:
+        options.revoked = min(60.0, 2.0 + options.dialogues * 0.006) if options.fault_rate else 0.0
     options.out.mkdir(parents=True, exist_ok=True)
     corpus = [
         "[message] What is your score for Ava Li on BLEU?",
@@ -211,7 +226,8 @@ def main() -> int:
     chat = Chat(train_tokenizer(corpus * 8, vocab_size=400))
     server = subprocess.Popen(
         [sys.executable, "-m", "tests.fakes.openai_server", "--latency", str(options.latency), "--spread", "0.4",
-         "--fault-rate", str(options.fault_rate)],
+         "--fault-rate", str(options.fault_rate), "--odd-rate", str(options.odd_rate),
+         "--revoked", str(options.revoked), str(options.revoked)],
         cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
     try:

@@ -77,7 +77,7 @@ class OpenAIConfig(Section):
     api_key_env: str = Field(
         "OPENAI_API_KEY", description="environment variable with the key; optional with a base_url"
     )
-    prompt: Path | None = Field(None, description="the partner's rules; None: partners/shy_prompt.md")
+    prompt: Path | None = Field(None, description="file with the partner's rules; None: the game's own")
 
     temperature: float | None = Field(0.0, ge=0, description="None: not sent")
     top_p: float | None = Field(None, gt=0, le=1, description="None: not sent")
@@ -88,6 +88,9 @@ class OpenAIConfig(Section):
         True, description="note under a proposal what it is worth to the partner, so that it need not add up"
     )
     malformed_retries: int = Field(2, ge=0, description="times a malformed reply is asked again, with the error")
+
+    reply_chars: int = Field(8000, ge=1, description="a longer reply counts as cut off, and is asked again")
+    response_bytes: int = Field(2_000_000, ge=1000, description="of one response, bytes that are read; more is a fault")
 
     concurrency: int = Field(64, ge=1, description="requests in flight, of all dialogues together")
     requests_per_minute: float | None = Field(None, gt=0)

@@ -199,10 +199,17 @@ def cut_torn(path: Path) -> None:
             stream.truncate(end)
 
 
+def whole_characters(text: str) -> str:
+    """`text` as UTF-8 can hold it: halves of a surrogate pair that belong together are joined, others become U+FFFD."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
 def _without_half_surrogates(data: Any) -> Any:
     """The data with every half surrogate pair replaced, and whole ones joined."""
     if isinstance(data, str):
-        return data.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return whole_characters(data)
     if isinstance(data, dict):
         return {_without_half_surrogates(key): _without_half_surrogates(value) for key, value in data.items()}
     if isinstance(data, list | tuple):

@@ -15,7 +15,7 @@ from slim_rl.environment import View
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a partner's API calls took, from the API's own usage field.
+    """What a partner's API calls took, from the API's own usage field as far as it can be believed.
 
     Attributes:
         calls: requests that were answered.
@@ -24,6 +24,7 @@ class Usage:
         retries: requests that had to be made again.
         malformed: replies that were no valid action and were asked again.
         model: the snapshot that answered, as the API names it.
+        estimated: answers whose tokens the API did not tell, or told wrongly, and that were estimated from the text.
     """
 
     calls: int = 0
@@ -34,6 +35,7 @@ class Usage:
     retries: int = 0
     malformed: int = 0
     model: str | None = None
+    estimated: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,11 @@ class PartnerFailure(Exception):
 
 
 class Partner(Protocol):
-    """Whoever sits opposite the policy."""
+    """Whoever sits opposite the policy.
+
+    A partner that can come to its end for good (its endpoint is down, its budget spent) also has an attribute `stopped`: None, or
+    one sentence on why no new game should be started.
+    """
 
     @property
     def identity(self) -> dict[str, Any]:

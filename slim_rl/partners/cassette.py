@@ -1,24 +1,32 @@
 """A cassette: every exchange with an endpoint, as JSONL, addressed by what was asked.
 
-    one key <=> one answer, for as long as the cassette lives
+    one key <=> one answer, for as long as the cassette lives, however many processes record on it
 
-so that with a cassette a reply depends on the request and the dialogue's seed alone, and a dialogue can be had again offline.
+so that with a cassette a reply depends on the request and the dialogue's seed alone, and a dialogue can be repeated offline.
 The key is the SHA-256 of the canonical JSON of the request body and the seed. A line holds no header and no key to any service.
+Whoever appends holds a lock on the file, and first reads what others have appended.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import fcntl
 import hashlib
 import json
 import logging
 import os
+import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
-from slim_rl.errors import ConfigError
+from slim_rl.errors import ConfigError, DataError
+from slim_rl.jsonl import whole_characters
 
 log = logging.getLogger("slim_rl.partners")
 
+LOCK_SECONDS = 5.0  # a line is appended in a thousandth of that
 Mode = Literal["auto", "record", "replay"]
 
 
@@ -38,20 +46,27 @@ class Cassette:
         mode: ``auto`` answers from the file where it can, ``replay`` only from it (it must exist), ``record`` not at all: it asks
             everything once more, and the new answer stands in place of the old one.
 
+    Attributes:
+        trouble: why the file takes no more, as a sentence; None while it does.
+
     Raises:
         ConfigError: the file cannot be read, or there is none to replay.
     """
 
     def __init__(self, path: Path, mode: Mode = "auto") -> None:
         self.path, self.mode = path, mode
+        self.trouble: str | None = None
         self._answers: dict[str, dict[str, Any]] = {}
-        self._torn_tail = False
-        if path.exists():
-            self._read()
-        elif mode == "replay":
+        self._unwritten: dict[str, tuple[bytes, dict[str, Any]]] = {}
+        self._read_to = 0  # bytes
+        if not path.exists() and mode == "replay":
             raise ConfigError(
                 f"The cassette {path} does not exist; give the path of a recorded one, or record it first."
             )
+        try:
+            self._look()
+        except OSError as error:
+            raise ConfigError(f"Cannot read the cassette {path}: {error.strerror}.") from error
         if mode == "record":
             self._answers = {}
 
@@ -59,39 +74,122 @@ class Cassette:
         return len(self._answers)
 
     def get(self, key: str) -> dict[str, Any] | None:
-        """The answer kept under `key`, or None."""
+        """The answer kept under `key`, by this process or another, or None. Raises DataError if the file cannot be read."""
+        if key not in self._answers:
+            try:
+                self._look()
+            except OSError as error:
+                raise DataError(f"Cannot read the cassette {self.path}: {error.strerror}.") from error
         return self._answers.get(key)
 
     def keep(self, key: str, request: dict[str, Any], seed: int, answer: dict[str, Any]) -> dict[str, Any]:
-        """Keeps an answer and returns the one that stands: of two calls that asked the same at once, the first's."""
-        if key in self._answers:
-            return self._answers[key]
-        self._answers[key] = answer
-        line = json.dumps({"key": key, "seed": seed, "request": request, "answer": answer}, ensure_ascii=True) + "\n"
-        if self._torn_tail:  # an interrupted writer left half a line: keep it from swallowing this one
-            line, self._torn_tail = "\n" + line, False
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        try:
-            os.write(file, line.encode())
-        finally:
-            os.close(file)
-        return answer
+        """Keeps an answer and returns the one that stands: of calls that asked the same, in this process or another, the first's.
 
-    def _read(self) -> None:
+        Raises:
+            DataError: the disk would not take it. Nothing of it is left in the file, and `flush` tries again.
+        """
+        if key not in self._answers:
+            entry = {"key": key, "seed": seed, "request": request, "answer": answer}
+            self._unwritten[key] = (json.dumps(entry, ensure_ascii=True).encode() + b"\n", answer)
+            self.flush()
+        return self._answers[key]
+
+    def flush(self) -> None:
+        """Writes what the disk did not take before. Raises DataError if it still does not."""
+        if not self._unwritten:
+            return
         try:
-            lines = self.path.read_bytes().split(b"\n")
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("a+b", buffering=0) as file, _locked(file, fcntl.LOCK_EX):
+                self._read(file)
+                for key, (line, answer) in list(self._unwritten.items()):
+                    if key not in self._answers:
+                        self._read_to = _append(file, line)
+                        self._answers[key] = answer
+                    del self._unwritten[key]
         except OSError as error:
-            raise ConfigError(f"Cannot read the cassette {self.path}: {error.strerror}.") from error
-        self._torn_tail = bool(lines[-1])
+            self.trouble = f"Cannot append to the cassette {self.path}: {error.strerror or error}; make it writable again and resume the run."
+            raise DataError(self.trouble) from error
+        self.trouble = None
+
+    def _look(self) -> None:
+        """Reads what others have appended."""
+        with contextlib.suppress(FileNotFoundError):
+            if self.path.stat().st_size != self._read_to:
+                with self.path.open("rb") as file, _locked(file, fcntl.LOCK_SH):
+                    self._read(file)
+
+    def _read(self, file: BinaryIO) -> None:
+        """Reads on from where reading ended. The file is locked, so that half a line is a dead writer's."""
+        size = os.fstat(file.fileno()).st_size
+        first = self._read_to == 0
+        start = self._read_to if self._read_to <= size else 0  # a shorter file is another one
         unreadable = 0
-        for line in filter(None, lines):
-            try:
-                entry = json.loads(line)
-                self._answers[entry["key"]] = entry["answer"]
-            except (ValueError, KeyError, TypeError):
-                unreadable += 1
+        with open(file.fileno(), "rb", closefd=False) as lines:
+            lines.seek(start)
+            for line in lines:
+                if not line.strip():
+                    continue
+                entry = _entry(line)
+                if entry is None:
+                    unreadable += 1
+                elif first:
+                    self._answers[entry[0]] = entry[1]  # of several recordings the last one stands
+                else:
+                    self._answers.setdefault(*entry)
+        self._read_to = size
         if unreadable:
             log.warning(
                 "The cassette %s has %d torn line(s); what they held counts as not recorded.", self.path, unreadable
             )
+
+
+def _entry(line: bytes) -> tuple[str, dict[str, Any]] | None:
+    """Key and answer of a line; None for a line that holds none."""
+    try:
+        entry = json.loads(line)
+        key, answer = entry["key"], entry["answer"]
+        text = answer["text"]
+        names = [answer.get("finish_reason"), answer.get("model")]
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return None
+    if not (isinstance(key, str) and isinstance(text, str) and all(isinstance(name, str | None) for name in names)):
+        return None
+    return key, answer | {"text": whole_characters(text)}
+
+
+def _append(file: BinaryIO, line: bytes) -> int:
+    """Appends a line to a locked file and returns its new size. On a failure nothing of the line is left."""
+    number, end = file.fileno(), os.fstat(file.fileno()).st_size
+    # An interrupted writer may have left half a line: it must not swallow this one.
+    rest = line if not end or os.pread(number, 1, end - 1) == b"\n" else b"\n" + line
+    try:
+        while rest:
+            rest = rest[os.write(number, rest) :]
+    except OSError:
+        os.ftruncate(number, end)
+        raise
+    return os.fstat(number).st_size
+
+
+@contextlib.contextmanager
+def _locked(file: BinaryIO, how: int) -> Iterator[None]:
+    """A lock on a file, released at the end. A file system without locks is used without them; OSError where another process does
+    not give its lock back in time.
+    """
+    give_up = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(file.fileno(), how | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            if time.monotonic() > give_up:
+                raise OSError(errno.EAGAIN, "another process does not give its lock back") from None
+            time.sleep(0.001)
+        except OSError:
+            break
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            fcntl.flock(file.fileno(), fcntl.LOCK_UN)

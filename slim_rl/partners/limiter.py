@@ -9,6 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+LONGEST_CORRECTION = 60.0  # seconds that the true size of one request may set all others back
+
 
 class RateLimit:
     """At most `per_minute` units a minute, after a burst of `burst` (a second's worth, and at least one unit)."""
@@ -30,5 +32,8 @@ class RateLimit:
         return max(0.0, self._full_at - now - max(self._slack, units * self.seconds_per_unit))
 
     def correct(self, units: float) -> None:
-        """Takes `units` more (or gives them back, if negative): the true size of a request is known once it is answered."""
-        self._full_at += units * self.seconds_per_unit
+        """Takes `units` more (or gives them back, if negative): the true size of a request is known once it is answered. No
+        correction is worth more than `LONGEST_CORRECTION`.
+        """
+        seconds = units * self.seconds_per_unit
+        self._full_at += min(max(seconds, -LONGEST_CORRECTION), LONGEST_CORRECTION)

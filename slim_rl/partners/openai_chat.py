@@ -1,13 +1,13 @@
-"""A chat model as the partner, over any OpenAI-compatible endpoint. What it is sent follows from the view alone:
+"""A chat model as the partner in any game for two, over any OpenAI-compatible endpoint. What it is sent follows from the view alone:
 
-    system     the game's rules, then the partner's own (shy_prompt.md)
-    user       what its seat was dealt, and the other seat's words
+    system     the game's rules, the partner's own, and how to tell the other player's words (`quoting`)
+    user       what its seat was dealt, and the other seat's words, quoted; what the game adds to them stands below, unquoted
     assistant  its own words; a refused action is followed by the error, as a user message
 
 so each request of a game begins with all of the one before it (which is what a provider's prompt cache needs), and the partner
-keeps nothing between calls. Under a proposal stands what it is worth to the partner (`judging`), if `reckon`: a model cannot solve an
-assignment problem in one breath, and a partner that accepts at random would teach the policy nothing. A reply must be one valid action of the kind the situation asks for: [accept] or [reject] where a
-proposal waits, else [message]; the shy partner does not propose. Form is not mended here: a reply without its tag is asked again.
+keeps nothing between calls. Form is not corrected here: a reply that is no action of the game is asked again.
+
+A game with something to add, or with a form of its own to check, has a subclass with `note`, `complaint` and `default_prompt`.
 """
 
 from __future__ import annotations
@@ -17,24 +17,23 @@ import hashlib
 import re
 from dataclasses import replace
 from importlib import resources
-from typing import Any
+from importlib.resources.abc import Traversable
+from typing import Any, Self
 
 from slim_rl.config import OpenAIConfig, PartnerConfig
 from slim_rl.dialogue.partner import PartnerFailure, Reply, Usage
 from slim_rl.dialogue.record import StopReason
 from slim_rl.environment import View
 from slim_rl.errors import ConfigError
-from slim_rl.games.matching.actions import ActionError, parse_action
-from slim_rl.games.matching.env import MatchingView
-from slim_rl.games.matching.partners.judging import judge
-from slim_rl.games.matching.prompt import RESPOND
+from slim_rl.jsonl import whole_characters
 from slim_rl.partners.endpoint import Completion, Endpoint
+from slim_rl.partners.quoting import QUOTED, neutral, one_line, quoted
 from slim_rl.partners.spend import add
 
 Messages = list[dict[str, str]]
 
+LAYOUT = 2  # of the messages; raised when the same dialogue is sent in another form
 _VERSION = re.compile(r"\A<!-- version: (.+?) -->\s*")
-_PROPOSAL = re.compile(r"\s*\[\s*propose\s*\]", re.IGNORECASE)
 
 
 class OpenAIPartner:
@@ -50,27 +49,52 @@ class OpenAIPartner:
 
     def __init__(self, config: PartnerConfig, endpoint: Endpoint | None = None) -> None:
         self.config = config.openai
-        self.endpoint = endpoint or Endpoint(config.openai)
         self.accept_fraction = config.accept_fraction
-        self.prompt, version = _read_prompt(config)
+        self.endpoint = endpoint or Endpoint(config.openai)
+        text, version = _read_prompt(config.openai, self.default_prompt())
+        for name, value in self.placeholders().items():
+            text = text.replace(f"{{{name}}}", value)
+        self.prompt = text
         self._identity = {
             "kind": "openai",
             "base_url": self.endpoint.url,
             "model": self.config.model,
             "request": self.endpoint.parameters() | {"seed": "dialogue" if self.config.send_seed else None},
             "prompt_version": version,
-            "prompt_sha256": hashlib.sha256(self.prompt.encode()).hexdigest(),
-            "accept_fraction": config.accept_fraction,
-            "reckon": self.config.reckon,
+            "prompt_sha256": hashlib.sha256(self.prompt.encode("utf-8", "surrogatepass")).hexdigest(),
+            "layout": LAYOUT,
             "malformed_retries": self.config.malformed_retries,
         }
 
     @classmethod
-    def from_config(cls, config: PartnerConfig, make_env: Any = None) -> OpenAIPartner:
+    def from_config(cls, config: PartnerConfig, make_env: Any = None) -> Self:
         """The partner of `config`. Those of one process that are configured alike share an endpoint: its limits, budget,
         breaker and cassette.
         """
         return cls(config, _shared_endpoint(config.openai.model_dump_json()))
+
+    # --- what a game may say otherwise
+
+    @classmethod
+    def default_prompt(cls) -> Traversable:
+        """The file with the partner's rules, where the config names none."""
+        return resources.files("slim_rl.partners") / "chat_prompt.md"
+
+    def placeholders(self) -> dict[str, str]:
+        """What stands for ``{name}`` in the partner's rules."""
+        return {}
+
+    def note(self, view: View, index: int) -> str:
+        """What the game adds, for the partner's eyes alone, below utterance `index` of the history, one of the other seat's. It may
+        depend on what was said up to there and on nothing later, so that a later request still begins with this one.
+        """
+        return ""
+
+    def complaint(self, text: str, view: View) -> str | None:
+        """Why a reply is no action that can be taken, as a sentence for the model; None for one that can."""
+        return None
+
+    # --- the partner
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -92,32 +116,18 @@ class OpenAIPartner:
     def messages(self, view: View) -> Messages:
         """The request's messages. Words that follow each other from one side become one message."""
         messages = [
-            {"role": "system", "content": f"{view.rules}\n\n{self.prompt}"},
-            {"role": "user", "content": view.state},
+            {"role": "system", "content": whole_characters(f"{view.rules}\n\n{self.prompt}\n\n{QUOTED}")},
+            {"role": "user", "content": whole_characters(view.state)},
         ]
-        for utterance in view.history:
+        for index, utterance in enumerate(view.history):
             if utterance.seat != view.seat:
-                _say(messages, "user", utterance.text + self._note(utterance.text, view.private))
+                note = self.note(view, index)
+                _say(messages, "user", f"{quoted(utterance.text)}\n{note}" if note else quoted(utterance.text))
                 continue
-            _say(messages, "assistant", utterance.text)
+            _say(messages, "assistant", neutral(utterance.text))
             if utterance.error is not None:
-                _say(messages, "user", f"Error: {utterance.error}")
+                _say(messages, "user", _error_message(utterance.error))
         return messages
-
-    def _note(self, text: str, game: Any) -> str:
-        """What is written under a proposal; nothing under anything else."""
-        if not isinstance(game, MatchingView) or not _PROPOSAL.match(text):
-            return ""
-        action = parse_action(text, game.roster)
-        if not self.config.reckon or isinstance(action, ActionError) or action.assignment is None:
-            return f"\n{RESPOND}"
-        verdict = judge(game, action.assignment, self.accept_fraction)
-        share = f"{100 * verdict.value / verdict.best:.0f}%" if verdict.best else "100%"
-        doubts = ", ".join(f"{game.roster.reviewers[r]} on {game.roster.short_papers[p]}" for r, p in verdict.doubts)
-        return (
-            f"\n{RESPOND}\n(Note, for you alone: to you this plan is worth {share} of your best plan, so you "
-            f"{'accept' if verdict.accepts else 'reject'} it.{f' You doubt {doubts}.' if doubts else ''})"
-        )
 
     async def reply(self, view: View) -> Reply:
         """The next action of `view.seat`, checked. A malformed one is asked again with the error, `malformed_retries` times.
@@ -135,8 +145,8 @@ class OpenAIPartner:
             if error is None:
                 return Reply(completion.text.strip(), replace(usage, malformed=malformed))
             if completion.text.strip():
-                _say(messages, "assistant", completion.text)
-            _say(messages, "user", f"Error: {error}")
+                _say(messages, "assistant", neutral(completion.text))
+            _say(messages, "user", _error_message(error))
         tries = self.config.malformed_retries + 1
         raise PartnerFailure(
             f"{self.config.model} made {tries} malformed replies in a row; the last error: {error}",
@@ -149,15 +159,11 @@ class OpenAIPartner:
             return "Your reply was cut off because it was too long. Reply with one short action."
         if not completion.text.strip():
             return "Your reply was empty. Reply with one action."
-        game = view.private
-        if not isinstance(game, MatchingView):  # a game of another kind judges its actions itself
-            return None
-        action = parse_action(completion.text, game.roster, must_respond=game.pending is not None)
-        if isinstance(action, ActionError):
-            return action.message
-        if action.kind == "propose":
-            return "You do not make proposals. Reply with [message]."
-        return None
+        return self.complaint(completion.text, view)
+
+
+def _error_message(error: str) -> str:
+    return f"Error: {one_line(error, 2000)}"
 
 
 def _say(messages: Messages, role: str, content: str) -> None:
@@ -168,18 +174,17 @@ def _say(messages: Messages, role: str, content: str) -> None:
         messages.append({"role": role, "content": content})
 
 
-def _read_prompt(config: PartnerConfig) -> tuple[str, str]:
-    """The partner's rules, filled in, and their version."""
-    path = config.openai.prompt
+def _read_prompt(config: OpenAIConfig, default: Traversable) -> tuple[str, str]:
+    """The partner's rules and their version."""
     try:
-        text = (path or resources.files("slim_rl.partners") / "shy_prompt.md").read_text(encoding="utf-8")
-    except OSError as error:
+        text = (config.prompt or default).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise ConfigError(
-            f"Cannot read the partner's prompt {path}: {error.strerror}; mend partner.openai.prompt."
+            f"Cannot read the partner's prompt {config.prompt}: {why}; correct partner.openai.prompt."
         ) from error
     version = _VERSION.match(text)
-    body = text[version.end() :] if version else text
-    return body.replace("{accept_percent}", f"{100 * config.accept_fraction:g}").strip(), version[1] if version else ""
+    return (text[version.end() :] if version else text).strip(), version[1] if version else ""
 
 
 @functools.cache

@@ -27,4 +27,6 @@ def load_tokenizer(name: str) -> Any:
         return AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
-        raise ConfigError(f"{name} has no tokenizer ({reason}); give a model's folder or its name on the hub.") from error
+        raise ConfigError(
+            f"{name} has no tokenizer ({reason}); give a model's folder or its name on the hub."
+        ) from error

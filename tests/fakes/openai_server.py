@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gzip
 import hashlib
 import json
 import math
@@ -28,7 +29,16 @@ from typing import Any
 from aiohttp import web
 
 # Faults that are drawn: kind of Step -> share among them.
-FAULTS = ("429", "500", "503", "cut", "cut_midway", "junk", "html", "empty", "hang")
+FAULTS = ("429", "500", "503", "cut", "cut_midway", "junk", "html", "empty", "hang", "huge", "gzip", "deep")
+# Answers that are drawn beside them, which a client must take: half a character in the text, no usage, a senseless usage.
+ODD = ("poisoned", "no_usage", "odd_usage")
+ODD_USAGE: tuple[Any, ...] = (
+    {"prompt_tokens": 10**12, "completion_tokens": -5, "prompt_tokens_details": {"cached_tokens": 10**9}},
+    {"prompt_tokens": 1e30, "completion_tokens": "many", "prompt_tokens_details": None},
+    {"prompt_tokens": -1, "completion_tokens": None, "prompt_tokens_details": {"cached_tokens": -10}},
+    "nothing",
+)
+HALF = "\ud83d"  # of a character outside the basic plane
 
 
 @dataclass(frozen=True)
@@ -37,9 +47,14 @@ class Step:
 
     Attributes:
         kind: ``answer``, ``status`` (an error response), ``cut`` (the connection is reset), ``cut_midway`` (in the middle of the
-            body), ``junk`` (200 with a body that is no JSON), ``html``, ``empty`` (no choices), or ``hang`` (no answer ever).
+            body), ``junk`` (200 with a body that is no JSON), ``html``, ``empty`` (no choices), ``hang`` (no answer ever), ``huge`` (an
+            answer of `size` bytes), ``endless``, ``gzip`` (`size` bytes of text, compressed though nobody asked for it), or ``deep``
+            (JSON within JSON without end).
         seconds: waits so long first.
-        text: what to answer; None: what the server's `answer` says.
+        text: what to answer; None: what the server's `answer` says. ``{authorization}`` as in `message`.
+        model: the snapshot it names; None: the server's.
+        usage: of an answer; True: as it is, None: left out.
+        size: see `kind`.
         status, code, message: of an error response; ``{authorization}`` in the message is what the client sent.
         retry_after: its Retry-After header, as it is sent.
         finish_reason: of an answer.
@@ -53,12 +68,17 @@ class Step:
     message: str = "The server had an error while processing your request."
     retry_after: float | str | None = None
     finish_reason: str = "stop"
+    model: str | None = None
+    usage: Any = True
+    size: int = 20_000_000
 
 
 def shy_answer(body: dict[str, Any]) -> str:
     """A partner that keeps to the rules: looks the asked pair up in the table it was sent, and accepts proposals."""
     messages = body["messages"]
-    last = messages[-1]["content"].split("\n\n")[-1]
+    # What the other player said stands behind "> "; only the last of that is answered.
+    heard = [[line[2:] for line in m["content"].split("\n") if line.startswith("> ")] for m in messages[1:]]
+    last = "\n".join(next(filter(None, reversed(heard)), []))
     if last.lstrip().startswith("[propose]"):
         return "[accept]"
     table = {}
@@ -80,6 +100,10 @@ class OpenAIServer:
         answer: request body -> reply text, for requests whose step gives none.
         model: the one model it serves, and the snapshot it names.
         key: the bearer token it wants; None: none.
+        meets: request body -> the step that it meets, or None for the script's or a drawn one.
+        refusal: what every request meets while it is set, such as a revoked key.
+        odd_rate: share of the answers that are one of `ODD`.
+        revoked: (after, for) seconds from the first request in which the key is refused.
         latency: median seconds of an answer, drawn log-normally with `spread`.
         requests: the bodies of all requests, if `keep`.
         busiest: most requests at once.
@@ -87,6 +111,10 @@ class OpenAIServer:
 
     answer: Callable[[dict[str, Any]], str] = shy_answer
     script: Iterable[Step] = ()
+    meets: Callable[[dict[str, Any]], Step | None] = lambda body: None
+    refusal: Step | None = None
+    revoked: tuple[float, float] = (0.0, 0.0)
+    odd_rate: float = 0.0
     model: str = "gpt-4.1-2025-04-14"
     key: str | None = None
     fault_rate: float = 0.0
@@ -106,6 +134,8 @@ class OpenAIServer:
     def __post_init__(self) -> None:
         self.script = deque(self.script)
         self._now = 0
+        self._began: float | None = None
+        self.refused = 0
         self._tries: Counter[str] = Counter()
         self._seen: set[int] = set()
         self.tally: dict[str, dict[str, Any]] = {}
@@ -132,7 +162,7 @@ class OpenAIServer:
         return web.json_response({"object": "list", "data": [{"id": self.model, "object": "model"}]})
 
     async def _tally(self, request: web.Request) -> web.Response:
-        return web.json_response({"busiest": self.busiest, "games": self.tally})
+        return web.json_response({"busiest": self.busiest, "games": self.tally, "refused": self.refused})
 
     async def _completions(self, request: web.Request) -> web.StreamResponse:
         self._now += 1
@@ -158,8 +188,12 @@ class OpenAIServer:
             return wrong
         if self.keep:
             self.requests.append(body)
+        refusal = self._refuses()
+        if refusal is not None:
+            self.refused += 1
+            return await self._act(request, body, refusal)
         script = self.script
-        step = script.popleft() if isinstance(script, deque) and script else self._draw(raw)
+        step = self.meets(body) or (script.popleft() if isinstance(script, deque) and script else self._draw(raw))
         self._record(str(body.get("seed")), step)
         if step.seconds:
             await asyncio.sleep(step.seconds)
@@ -182,13 +216,27 @@ class OpenAIServer:
             return _error(404, f"The model `{body.get('model')}` does not exist.", "model_not_found")
         return None
 
+    def _refuses(self) -> Step | None:
+        """What all requests meet just now, if anything."""
+        if self._began is None:
+            self._began = time.monotonic()
+        after, seconds = self.revoked
+        if after <= time.monotonic() - self._began < after + seconds:
+            return Step("status", status=401, code="invalid_api_key", message="The key was revoked.")
+        return self.refusal
+
     def _draw(self, raw: bytes) -> Step:
         name = hashlib.sha256(raw).hexdigest()
         self._tries[name] += 1
         rng = random.Random(f"{self.seed} {name} {self._tries[name]}")
         seconds = self.latency * math.exp(self.spread * rng.gauss(0, 1)) if self.latency else 0.0
         if rng.random() >= self.fault_rate:
-            return Step(seconds=seconds)
+            if rng.random() >= self.odd_rate:
+                return Step(seconds=seconds)
+            odd = rng.choice(ODD)
+            if odd == "poisoned":
+                return Step(seconds=seconds, text=f"[message] Hard to say {HALF}.", kind="poisoned")
+            return Step(seconds=seconds, usage=rng.choice(ODD_USAGE) if odd == "odd_usage" else None, kind=odd)
         kind = rng.choice(self.faults)
         if kind == "429":
             return Step(
@@ -196,7 +244,7 @@ class OpenAIServer:
             )
         if kind.isdigit():
             return Step("status", seconds=seconds, status=int(kind))
-        return Step(kind, seconds=0.0 if kind == "hang" else seconds)
+        return Step(kind, seconds=0.0 if kind == "hang" else seconds, size=3_000_000)
 
     def _record(self, game: str, step: Step) -> None:
         """What the client is bound to wait for in this game, and what it meets."""
@@ -207,12 +255,20 @@ class OpenAIServer:
         tally[kind] = tally.get(kind, 0) + 1
 
     async def _act(self, request: web.Request, body: dict[str, Any], step: Step) -> web.StreamResponse:
+        authorization = request.headers.get("Authorization", "")
         match step.kind:
-            case "answer":
-                text = step.text if step.text is not None else self.answer(body)
-                return web.json_response(self._completion(body, text, step.finish_reason))
+            case "answer" | "no_usage" | "odd_usage" | "poisoned":
+                text = self.answer(body) if step.text is None else step.text.replace("{authorization}", authorization)
+                if step.kind == "poisoned" and not text.startswith("[message]"):
+                    text = self.answer(body)
+                answer = self._completion(body, text, step.finish_reason)
+                answer["model"] = (step.model or self.model).replace("{authorization}", authorization)
+                if step.usage is None:
+                    del answer["usage"]
+                elif step.usage is not True:
+                    answer["usage"] = step.usage
+                return web.json_response(answer)
             case "status":
-                authorization = request.headers.get("Authorization", "")
                 error = _error(step.status, step.message.format(authorization=authorization), step.code)
                 if step.retry_after is not None:
                     error.headers["Retry-After"] = str(step.retry_after)
@@ -229,6 +285,19 @@ class OpenAIServer:
                 return self._reset(request)
             case "junk":
                 return web.Response(body=b'{"id": "chatcmpl-1", "choices": [{"mess', content_type="application/json")
+            case "huge":
+                return web.json_response(self._completion(body, "[message] " + "x" * step.size, "stop"))
+            case "gzip":
+                whole = json.dumps(self._completion(body, "[message] " + "x" * step.size, "stop")).encode()
+                packed = await asyncio.to_thread(gzip.compress, whole, 1)
+                return web.Response(body=packed, content_type="application/json", headers={"Content-Encoding": "gzip"})
+            case "deep":
+                return web.Response(body=b'{"choices":' + b"[" * 200_000, content_type="application/json")
+            case "endless":
+                response = web.StreamResponse(headers={"Content-Type": "application/json"})
+                await response.prepare(request)
+                while True:
+                    await response.write(b" " * 65536)
             case "html":
                 return web.Response(text="<html><body>Bad gateway</body></html>", content_type="text/html")
             case "empty":
@@ -287,7 +356,8 @@ def _error(status: int, message: str, code: str | None = None, param: str | None
 async def _main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--port", type=int, default=0)
-    for name in ("fault-rate", "latency", "spread", "retry-after"):
+    parser.add_argument("--revoked", type=float, nargs=2, default=(0.0, 0.0))
+    for name in ("fault-rate", "odd-rate", "latency", "spread", "retry-after"):
         parser.add_argument(f"--{name}", type=float, default=getattr(OpenAIServer, name.replace("-", "_")))
     parser.add_argument("--seed", type=int, default=0)
     given = vars(parser.parse_args())

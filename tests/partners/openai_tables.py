@@ -8,8 +8,8 @@ from slim_rl.config import OpenAIConfig, PartnerConfig
 from slim_rl.environment import Utterance, View
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.instance import GameState
+from slim_rl.games.matching.partners.chat import MatchingChatPartner
 from slim_rl.games.matching.roster import Roster
-from slim_rl.partners.openai_chat import OpenAIPartner
 
 # Seat 1 sees Ava on BLEU (60) and Daniel on Electra (30); seat 0 sees the other two.
 GAME = GameState(
@@ -46,5 +46,5 @@ def partner_config(url: str | None, **settings: Any) -> PartnerConfig:
     return PartnerConfig(kind="openai", openai=OpenAIConfig(**{"base_url": url, **quick, **outage, **settings}))
 
 
-def partner_of(server: Any, **settings: Any) -> OpenAIPartner:
-    return OpenAIPartner(partner_config(server.url, **settings))
+def partner_of(server: Any, **settings: Any) -> MatchingChatPartner:
+    return MatchingChatPartner(partner_config(server.url, **settings))

@@ -17,6 +17,7 @@ from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.environment import Utterance, View
 from slim_rl.errors import ConfigError
 from slim_rl.games.matching.env import MatchingEnv
+from slim_rl.games.matching.partners.chat import MatchingChatPartner
 from slim_rl.partners.openai_chat import OpenAIPartner
 from tests.dialogue.players import Script
 from tests.fakes.openai_server import OpenAIServer, Step
@@ -46,9 +47,9 @@ async def test_sends_rules_table_and_dialogue_as_chat_messages(server: OpenAISer
     (request,) = server.requests
     system, opening, own, last = request["messages"]
     assert view.rules in system["content"] and "shy" in system["content"]
-    assert opening == {"role": "user", "content": f"{view.state}\n\n{QUESTION}"}
+    assert opening == {"role": "user", "content": f"{view.state}\n\n> {QUESTION}"}
     assert own == {"role": "assistant", "content": "[message] Ava Li on BLEU: 60."}
-    assert last == {"role": "user", "content": "[message] And Daniel on BLEU?"}
+    assert last == {"role": "user", "content": "> [message] And Daniel on BLEU?"}
     assert {key: request[key] for key in ("temperature", "top_k", "max_tokens", "seed")} == {
         "temperature": 0.5,
         "top_k": 3,
@@ -145,8 +146,9 @@ async def test_too_many_malformed_replies_end_the_game(server: OpenAIServer) -> 
 async def test_plays_a_game_of_another_kind(server: OpenAIServer) -> None:
     server.answer = lambda body: "anything at all"
     view = View(0, "Say something.", "Begin.", (Utterance(1, "[propose] hello"),), None, 0)
-    assert (await partner_of(server).reply(view)).text == "anything at all"
-    assert server.requests[0]["messages"][-1]["content"] == "Begin.\n\n[propose] hello"
+    partner = OpenAIPartner(partner_config(server.url))
+    assert (await partner.reply(view)).text == "anything at all"
+    assert server.requests[0]["messages"][-1]["content"] == "Begin.\n\n> [propose] hello"
 
 
 async def test_a_whole_dialogue_keeps_identity_usage_and_reward(server: OpenAIServer, tokenizer: Any) -> None:
@@ -175,7 +177,7 @@ async def test_a_whole_dialogue_keeps_identity_usage_and_reward(server: OpenAISe
 
 
 def test_identity_tells_model_parameters_and_prompt() -> None:
-    identity = OpenAIPartner(partner_config("http://me:hunter2@localhost:1/v1", temperature=0.3)).identity
+    identity = MatchingChatPartner(partner_config("http://me:hunter2@localhost:1/v1", temperature=0.3)).identity
     assert identity["kind"] == "openai" and identity["request"]["temperature"] == 0.3
     assert identity["request"]["max_tokens"] == 300 and identity["prompt_version"] == "2"
     assert len(identity["prompt_sha256"]) == 64
@@ -187,9 +189,9 @@ def test_identity_changes_with_the_rules(tmp_path: Any) -> None:
     own.write_text("<!-- version: mine -->\nTell everything. Accept from {accept_percent}%.", encoding="utf-8")
     base = partner_config("http://localhost:1/v1")
     partners = [
-        OpenAIPartner(base),
-        OpenAIPartner(base.model_copy(update={"accept_fraction": 0.5})),
-        OpenAIPartner(partner_config("http://localhost:1/v1", prompt=own)),
+        MatchingChatPartner(base),
+        MatchingChatPartner(base.model_copy(update={"accept_fraction": 0.5})),
+        MatchingChatPartner(partner_config("http://localhost:1/v1", prompt=own)),
     ]
     assert len({partner.identity["prompt_sha256"] for partner in partners}) == 3
     assert (
@@ -199,11 +201,11 @@ def test_identity_changes_with_the_rules(tmp_path: Any) -> None:
 
 def test_a_missing_prompt_is_said() -> None:
     with pytest.raises(ConfigError, match=r"partner's prompt nowhere.md"):
-        OpenAIPartner(partner_config("http://localhost:1/v1", prompt="nowhere.md"))
+        MatchingChatPartner(partner_config("http://localhost:1/v1", prompt="nowhere.md"))
 
 
 def test_partners_configured_alike_share_one_endpoint() -> None:
     config = partner_config("http://localhost:1/v1")
-    assert OpenAIPartner.from_config(config).endpoint is OpenAIPartner.from_config(config).endpoint
+    assert MatchingChatPartner.from_config(config).endpoint is MatchingChatPartner.from_config(config).endpoint
     other = partner_config("http://localhost:2/v1")
-    assert OpenAIPartner.from_config(config).endpoint is not OpenAIPartner.from_config(other).endpoint
+    assert MatchingChatPartner.from_config(config).endpoint is not MatchingChatPartner.from_config(other).endpoint

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import logging
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +18,14 @@ from hypothesis import strategies as st
 from slim_rl.config import OpenAIConfig, Price
 from slim_rl.dialogue.partner import PartnerFailure, Reply, Usage
 from slim_rl.dialogue.record import StopReason
-from slim_rl.errors import ConfigError
+from slim_rl.errors import ConfigError, DataError
 from slim_rl.partners.breaker import Breaker
 from slim_rl.partners.cassette import Cassette, request_key
 from slim_rl.partners.limiter import RateLimit
 from slim_rl.partners.spend import Spend, add, cost_usd, estimate_cost, price_of
 from tests.fakes.openai_server import OpenAIServer, Step
 from tests.partners.openai_tables import QUESTION, partner_of, view_after
+from tests.paths import ROOT
 
 
 class Clock:
@@ -140,7 +144,7 @@ def test_it_stops_for_good_in_the_end() -> None:
     assert one.admit(object()) == 0.0
     assert one.stopped == (
         "The partner's endpoint http://here has not answered for 60 s (no route); no more calls are made. "
-        "Mend it and resume the run."
+        "Fix it and resume the run."
     )
 
 
@@ -152,6 +156,81 @@ def test_a_refusal_is_final_only_before_the_first_answer() -> None:
     used.success()
     used.refused("wrong key", object())
     assert used.stopped is None and not used.is_open
+
+
+def test_one_calls_failures_are_no_outage_however_many() -> None:
+    clock = Clock()
+    one, poisoned, other = breaker(clock), object(), object()
+    for _ in range(50):
+        clock.now += 1.0
+        one.failure("HTTP 503", poisoned)
+    assert not one.is_open
+    one.failure("HTTP 503", other)
+    assert one.is_open
+
+
+def test_wrong_answers_are_an_outage_only_over_many_calls() -> None:
+    clock = Clock()
+    one = breaker(clock, failures=4)
+    for call in ("a", "b", "c") * 5:
+        clock.now += 1.0
+        one.failure("HTTP 500", call, answered=True)
+    assert not one.is_open
+    one.failure("HTTP 500", "d", answered=True)
+    assert one.is_open
+
+
+def test_a_pause_is_over_with_the_outage_it_was_asked_for_in() -> None:
+    clock = Clock()
+    one = breaker(clock)
+    one.open("asks for a pause", "busy", 3600.0)
+    assert one.admit(object()) == 10.0, "no call sleeps through the pause whole"
+    one.success()
+    one.open("fell", "why", 10.0)
+    clock.now += 10.0
+    assert one.admit(object()) == 0.0
+
+
+def test_a_pause_leaves_time_for_a_probe() -> None:
+    clock = Clock()
+    one = breaker(clock)
+    one.open("asks for a pause", "busy", 1e12)
+    clock.now += 29.0
+    assert one.admit(object()) > 0.0
+    clock.now += 1.0
+    assert one.admit(object()) == 0.0
+
+
+def test_who_probed_in_vain_lets_others_go_first() -> None:
+    clock = Clock()
+    one, poisoned, other = breaker(clock), object(), object()
+    one.open("fell", "why", 0.0)
+    assert one.admit(poisoned) == 0.0
+    one.failure("HTTP 500", poisoned, answered=True)
+    one.release(poisoned)
+    clock.now += 10.0
+    assert one.admit(poisoned) > 0.0
+    assert one.admit(other) == 0.0
+
+
+def test_an_answer_from_before_a_refusal_does_not_end_it(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    one, early, probe = breaker(clock), object(), object()
+    one.success(early)
+    one.refused("key revoked", object(), surely=True)
+    one.success(early)
+    assert one.is_open
+    clock.now += 10.0
+    assert one.admit(probe) == 0.0
+    one.success(probe)
+    assert not one.is_open and len(caplog.records) == 2
+
+
+def test_a_busy_endpoint_has_not_answered_yet() -> None:
+    one = breaker(Clock())
+    one.alive()
+    one.refused("wrong key", object())
+    assert one.stopped is not None
 
 
 # --- money
@@ -281,6 +360,102 @@ def test_a_torn_line_is_skipped_and_said(tmp_path: Path, caplog: pytest.LogCaptu
     second.keep("k3", {}, 0, {"text": "three"})
     assert len(Cassette(path)) == 2
     assert json.loads(path.read_text().splitlines()[-1])["key"] == "k3"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"\xff\xfe\x00",
+        b"[" * 100_000,
+        b"7",
+        b"null",
+        b'{"key": ["a"], "answer": {"text": "x"}}',
+        b'{"key": "k", "answer": "x"}',
+        b'{"key": "k", "answer": {"text": 5}}',
+        b'{"key": "k", "answer": {"text": "x", "finish_reason": [], "model": 1}}',
+        b'{"key": "k"}',
+        b'{"key": "k", "answer": {"text": 1e400}}',
+    ],
+    ids=range(10),
+)
+async def test_a_malformed_line_counts_as_not_recorded(tmp_path: Path, line: bytes) -> None:
+    path = tmp_path / "a.jsonl"
+    Cassette(path).keep("good", {}, 0, {"text": "one"})
+    with path.open("ab") as file:
+        file.write(line + b"\n")
+    cassette = Cassette(path)
+    assert cassette.get("k") is None and cassette.get("good") == {"text": "one"} and len(cassette) == 1
+
+
+RECORDER = """
+import sys
+from pathlib import Path
+from slim_rl.partners.cassette import Cassette
+path, name, mode = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+cassette = Cassette(path, mode)
+print("ready", flush=True)
+sys.stdin.readline()
+for number in range(400):
+    stands = cassette.keep(f"k{number}", {"n": number}, 0, {"text": f"{name} {number}"})
+    print(stands["text"])
+"""
+
+
+@pytest.mark.parametrize("mode", ["auto", "record"])
+def test_two_processes_on_one_cassette_have_one_answer_a_key(tmp_path: Path, mode: str) -> None:
+    path = tmp_path / "a.jsonl"
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", RECORDER, str(path), name, mode],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
+        for name in ("one", "two")
+    ]
+    for process in processes:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    said = [process.communicate(timeout=60)[0].splitlines() for process in processes]
+    assert len(said[0]) == 400 and said[0] == said[1]
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert len(lines) == 400 and [line["answer"]["text"] for line in lines] == said[0]
+
+
+def test_a_lock_that_is_never_given_back_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("slim_rl.partners.cassette.LOCK_SECONDS", 0.05)
+    cassette = Cassette(tmp_path / "a.jsonl")
+    with (tmp_path / "a.jsonl").open("a") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(DataError, match="does not give its lock back; make it writable"):
+            cassette.keep("k", {}, 0, {"text": "one"})
+        assert cassette.trouble is not None
+    cassette.flush()
+    assert cassette.get("k") == {"text": "one"} and cassette.trouble is None
+
+
+def test_what_another_process_recorded_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    one, two = Cassette(path), Cassette(path)
+    one.keep("k", {}, 0, {"text": "first"})
+    assert two.get("k") == {"text": "first"}
+    assert two.keep("k", {}, 0, {"text": "second"}) == {"text": "first"}
+    assert len(path.read_text().splitlines()) == 1
+
+
+def test_an_answer_is_not_glued_to_what_another_left_half_written(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    one = Cassette(path)
+    one.keep("k1", {}, 0, {"text": "first"})
+    with path.open("a") as file:
+        file.write('{"key": "k2", "ans')
+    one.keep("k3", {}, 0, {"text": "third"})
+    assert [json.loads(line)["key"] for line in (path.read_text().splitlines()[n] for n in (0, 2))] == ["k1", "k3"]
+    assert len(Cassette(path)) == 2
 
 
 def test_replay_needs_a_cassette(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ import asyncio, logging, sys, traceback
 logging.basicConfig(level=logging.DEBUG)
 from slim_rl.config import PartnerConfig
 from slim_rl.dialogue.record import Dialogue
-from slim_rl.partners.openai_chat import OpenAIPartner
+from slim_rl.games.matching.partners.chat import MatchingChatPartner as OpenAIPartner
 from tests.partners.openai_tables import QUESTION, partner_config, view_after
 
 async def main(url, folder):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,12 +10,13 @@ from slim_rl.config import parse_config
 from slim_rl.dialogue.factory import make_partner
 from slim_rl.dialogue.partner import Partner, PartnerFailure
 from slim_rl.dialogue.record import Dialogue, Turn
-from slim_rl.environment import Utterance, View
+from slim_rl.environment import BaseEnvironment, Utterance, View
 from slim_rl.errors import DataError
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.settings import MatchingSettings
+from slim_rl.partners.replay import ReplayPartner
 
 GAME, OTHER = generate_games(2, MatchingSettings(n=3, scales=False), seed=7)
 HELLO, NOTED, QUESTION, ANSWER = (
@@ -47,7 +49,8 @@ def write(path: Path, *dialogues: Dialogue, torn: str = "") -> Partner:
 def view(*said: tuple[int, str], seed: int = 0, game: GameState = GAME) -> View:
     env = MatchingEnv()
     env.reset(game)
-    return View(1, "", "", tuple(Utterance(seat, text) for seat, text in said), env.get_private_view(1), seed)
+    history = tuple(Utterance(seat, text) for seat, text in said)
+    return View(1, env.get_prompt_prefix(1), env.get_state_description(1), history, None, seed)
 
 
 @pytest.fixture
@@ -98,3 +101,54 @@ def test_a_log_that_cannot_be_used_is_said_clearly(tmp_path: Path) -> None:
     path.write_text("{}\n", encoding="utf-8")
     with pytest.raises(DataError, match="Line 1 of"):
         make_partner(parse_config({"partner": {"kind": "replay", "replay": str(path)}}))
+    path.write_bytes(b"[" * 100_000 + b"\n")
+    with pytest.raises(DataError, match="line 1"):
+        make_partner(parse_config({"partner": {"kind": "replay", "replay": str(path)}}))
+    path.write_text(json.dumps(dialogue((0, HELLO, None)).to_dict() | {"game_state": {"word": "sun"}}) + "\n")
+    with pytest.raises(DataError, match=r"Line 1 of .* is no dialogue of this run's game"):
+        make_partner(parse_config({"partner": {"kind": "replay", "replay": str(path)}}))
+
+
+async def test_line_ends_of_any_kind_may_be_said(tmp_path: Path) -> None:
+    odd = "[message] a\u2028b\u2029c\x85d"
+    record = json.dumps(dialogue((0, HELLO, None), (1, odd, None)).to_dict(tokens=False), ensure_ascii=False)
+    path = tmp_path / "log.jsonl"
+    path.write_text(record + "\n", encoding="utf-8")
+    partner = make_partner(parse_config({"partner": {"kind": "replay", "replay": str(path)}}))
+    assert (await partner.reply(view((0, HELLO)))).text == odd
+
+
+class Word(BaseEnvironment):
+    """A game for two with nothing but words."""
+
+    seats = 2
+
+    def reset(self, game_state: Any) -> tuple[str, dict[str, Any]]:
+        self.words = game_state["words"]
+        return "", {}
+
+    def step(self, text: str) -> tuple[str, bool, dict[str, Any]]:
+        raise NotImplementedError
+
+    def get_normalized_reward(self) -> float:
+        return 0.0
+
+    def get_prompt_prefix(self, seat: int = 0) -> str:
+        return "Talk."
+
+    def get_state_description(self, seat: int = 0) -> str:
+        return f"Your word is {self.words[seat]}."
+
+
+async def test_a_game_of_ones_own_is_replayed(tmp_path: Path) -> None:
+    records = [
+        dialogue((0, "hi", None), (1, f"I have {word}.", None)).to_dict() | {"game_state": {"words": ["x", word]}}
+        for word in ("sun", "moon")
+    ]
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    partner = ReplayPartner(path, Word)
+    moon = View(1, "Talk.", "Your word is moon.", (Utterance(0, "hi"),), None, 0)
+    assert (await partner.reply(moon)).text == "I have moon."
+    with pytest.raises(PartnerFailure, match="no dialogue of this game with its partner on seat 0"):
+        await partner.reply(View(0, "Talk.", "Your word is moon.", (), None, 0))

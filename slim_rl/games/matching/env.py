@@ -62,6 +62,7 @@ class MatchingEnv(BaseEnvironment):
         "shy": "slim_rl.games.matching.partners.scripted.ShyPartner",
         "forthcoming": "slim_rl.games.matching.partners.scripted.ForthcomingPartner",
         "mute": "slim_rl.games.matching.partners.scripted.MutePartner",
+        "openai": "slim_rl.games.matching.partners.chat.MatchingChatPartner",
     }
 
     def __init__(

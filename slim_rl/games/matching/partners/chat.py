@@ -1,0 +1,60 @@
+"""A chat model as the shy partner of the matching game (shy_prompt.md).
+
+Under a proposal stands what it is worth to the partner (`judging`), if `partner.openai.reckon`: a model cannot solve an assignment
+problem in one breath, and a partner that accepts at random would teach the policy nothing. What is a proposal, the game's own parser
+says. A reply is one valid action of the kind that the situation asks for: [accept] or [reject] where a proposal waits, else [message];
+the shy partner does not propose.
+"""
+
+from __future__ import annotations
+
+from importlib import resources
+from importlib.resources.abc import Traversable
+from typing import Any
+
+from slim_rl.environment import View
+from slim_rl.games.matching.actions import ActionError, parse_action
+from slim_rl.games.matching.env import MatchingView
+from slim_rl.games.matching.partners.judging import judge
+from slim_rl.games.matching.prompt import RESPOND
+from slim_rl.partners.openai_chat import OpenAIPartner
+
+
+class MatchingChatPartner(OpenAIPartner):
+    """See the module's docstring."""
+
+    @classmethod
+    def default_prompt(cls) -> Traversable:
+        return resources.files(__package__) / "shy_prompt.md"
+
+    def placeholders(self) -> dict[str, str]:
+        return {"accept_percent": f"{100 * self.accept_fraction:g}"}
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        return super().identity | {"accept_fraction": self.accept_fraction, "reckon": self.config.reckon}
+
+    def note(self, view: View, index: int) -> str:
+        """What is written under a proposal; nothing under anything else."""
+        game: MatchingView = view.private
+        action = parse_action(view.history[index].text, game.roster)
+        if isinstance(action, ActionError) or action.assignment is None:
+            return ""
+        if not self.config.reckon:
+            return RESPOND
+        verdict = judge(game, action.assignment, self.accept_fraction)
+        share = f"{100 * verdict.value / verdict.best:.0f}%" if verdict.best else "100%"
+        doubts = ", ".join(f"{game.roster.reviewers[r]} on {game.roster.short_papers[p]}" for r, p in verdict.doubts)
+        return (
+            f"{RESPOND}\n(Note, for you alone: to you this plan is worth {share} of your best plan, so you "
+            f"{'accept' if verdict.accepts else 'reject'} it.{f' You doubt {doubts}.' if doubts else ''})"
+        )
+
+    def complaint(self, text: str, view: View) -> str | None:
+        game: MatchingView = view.private
+        action = parse_action(text, game.roster, must_respond=game.pending is not None)
+        if isinstance(action, ActionError):
+            return action.message
+        if action.kind == "propose":
+            return "You do not make proposals. Reply with [message]."
+        return None

@@ -1,0 +1,332 @@
+"""Faults that must stay where they belong: one game's own, the program's own, the account's, and those of a wrong configuration."""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import logging
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slim_rl.dialogue.partner import PartnerFailure, Reply
+from slim_rl.dialogue.record import StopReason
+from slim_rl.environment import Utterance, View
+from slim_rl.errors import ConfigError
+from slim_rl.games.matching.partners.chat import MatchingChatPartner
+from slim_rl.partners.faults import LONGEST_PAUSE, retry_after
+from slim_rl.partners.openai_chat import OpenAIPartner
+from tests.fakes.openai_server import HALF, OpenAIServer, Step
+from tests.partners.openai_tables import QUESTION, partner_config, partner_of, view_after
+from tests.partners.test_openai_endpoint import ANSWER, VIEW, ask_many, script, until
+
+POISON = Step("status", status=500)
+REVOKED = Step("status", status=401, code="invalid_api_key", message="The key was revoked.")
+QUOTA = Step("status", status=429, code="insufficient_quota", message="You exceeded your quota.")
+FORBIDDEN = Step("status", status=403, code="unsupported_country", message="Not here.")
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[OpenAIServer]:
+    async with OpenAIServer() as running:
+        yield running
+
+
+def replies(outcomes: list[Reply | BaseException]) -> int:
+    unexpected = [outcome for outcome in outcomes if not isinstance(outcome, Reply | PartnerFailure)]
+    assert not unexpected
+    return sum(isinstance(outcome, Reply) for outcome in outcomes)
+
+
+# --- one game's own
+
+
+async def test_half_a_character_in_a_reply_costs_nothing(server: OpenAIServer) -> None:
+    server.script.extend([Step(text=f"no tag {HALF}"), Step(text=f"[message] Hm {HALF}")] * 2)  # type: ignore[attr-defined]
+    partner = partner_of(server, concurrency=1)
+    first = await partner.reply(view_after(QUESTION))
+    assert first.text == "[message] Hm \ufffd" and first.usage is not None and first.usage.retries == 0
+    later = view_after(QUESTION, f"[message] Hm {HALF}", f"[message] {HALF} And Ava Li on Electra?")
+    assert (await partner.reply(later)).text == "[message] Hm \ufffd"
+    assert replies(await ask_many(partner, 20)) == 20
+
+
+async def test_a_request_that_always_fails_stops_no_other_game(server: OpenAIServer) -> None:
+    server.meets = lambda body: POISON if body["seed"] == 3 else None
+    partner = partner_of(server, outage_failures=3, outage_seconds=0.0, max_backoff_seconds=0.02, concurrency=2)
+    outcomes = await ask_many(partner, 20)
+    assert replies(outcomes) == 19 and isinstance(outcomes[3], PartnerFailure)
+    alone = await ask_many(partner, 4)
+    assert replies(alone) == 3
+    with pytest.raises(PartnerFailure, match="in 9 tries; the last one: HTTP 500"):
+        await partner.reply(view_after(QUESTION, seed=3))
+    assert partner.stopped is None and not partner.endpoint.breaker.is_open
+
+
+async def test_after_an_outage_a_request_that_always_fails_does_not_keep_it_open(server: OpenAIServer) -> None:
+    partner = partner_of(server, outage_failures=2, outage_seconds=0.0, outage_probe_seconds=0.02, max_retries=3)
+    await partner.reply(VIEW)
+    server.meets = lambda body: POISON if body["seed"] == 0 else None
+    server.down = True
+    asked = asyncio.create_task(ask_many(partner, 5))
+    await until(lambda: partner.endpoint.breaker.is_open)
+    server.down = False
+    outcomes = await asyncio.wait_for(asked, 5)
+    assert replies(outcomes) == 4 and isinstance(outcomes[0], PartnerFailure)
+    assert partner.stopped is None
+
+
+async def test_an_error_of_our_own_is_not_the_endpoints(server: OpenAIServer) -> None:
+    partner = partner_of(server, extra={"stop": {1, 2}}, outage_failures=1, outage_seconds=0.0)  # no JSON
+    for seed in range(3):
+        with pytest.raises(PartnerFailure, match=r"could not be made: an error of this program's own: TypeError"):
+            await partner.reply(view_after(QUESTION, seed=seed))
+    assert partner.stopped is None and not partner.endpoint.breaker.is_open and not server.times
+
+
+# --- the account's
+
+
+@pytest.mark.parametrize("refusal", [REVOKED, QUOTA, FORBIDDEN], ids=lambda step: str(step.status))
+async def test_an_account_refused_in_mid_run_costs_no_game(
+    server: OpenAIServer, refusal: Step, caplog: pytest.LogCaptureFixture
+) -> None:
+    partner = partner_of(server, outage_failures=4, concurrency=8)
+    await partner.reply(VIEW)
+    server.refusal = refusal
+    asked = asyncio.create_task(ask_many(partner, 50))
+    await until(lambda: partner.endpoint.breaker.is_open)
+    sent = len(server.times)
+    await asyncio.sleep(0.4)
+    assert not asked.done()
+    assert len(server.times) - sent < 25, "only a probe at a time asks while it lasts"
+    server.refusal = None
+    assert replies(await asked) == 50
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 2 and "Calls wait for it" in said[0] and f"HTTP {refusal.status}" in said[0]
+
+
+async def test_an_account_that_stays_refused_stops_the_run_and_starts_no_game(server: OpenAIServer) -> None:
+    partner = partner_of(server, concurrency=4, outage_wait_minutes=0.5 / 60)
+    await partner.reply(VIEW)
+    server.refusal = REVOKED
+    outcomes = await ask_many(partner, 30)
+    assert replies(outcomes) == 0 and partner.stopped is not None
+    assert {str(outcome) for outcome in outcomes} == {partner.stopped} and "The key was revoked" in partner.stopped
+    sent = len(server.times)
+    assert replies(await ask_many(partner, 30)) == 0 and len(server.times) == sent
+
+
+# --- pauses
+
+
+async def test_a_pause_that_ended_early_does_not_lengthen_the_next_outage(server: OpenAIServer) -> None:
+    partner = partner_of(server, outage_failures=2, outage_seconds=0.0, turn_seconds=1.0)
+    slow = asyncio.create_task(ask_many(partner, 1))
+    server.script.extend([Step(seconds=0.3), Step("status", status=429, retry_after=3600)])  # type: ignore[attr-defined]
+    await until(lambda: len(server.requests) == 1)
+    paused = asyncio.create_task(partner.reply(view_after(QUESTION, seed=1)))
+    await until(lambda: partner.endpoint.breaker.is_open)
+    assert replies(await slow) == 1 and (await paused).text == ANSWER, "an answer in the meantime ends the pause"
+    server.down = True
+    asked = asyncio.create_task(ask_many(partner, 20))
+    await until(lambda: partner.endpoint.breaker.is_open)
+    await asyncio.sleep(0.3)
+    server.down = False
+    begun = time.monotonic()
+    assert replies(await asked) == 20
+    assert time.monotonic() - begun < 2.0
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_an_endless_pause_is_looked_into(server: OpenAIServer, status: int) -> None:
+    script(server, Step("status", status=status, retry_after=1e15))
+    partner = partner_of(server, outage_wait_minutes=1 / 60)
+    begun = time.monotonic()
+    assert (await partner.reply(VIEW)).text == ANSWER
+    assert 0.5 <= time.monotonic() - begun < 1.0, "half of the time there is was waited"
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("5", 5.0),
+        ("-5", 0.0),
+        ("1e400", None),
+        ("nan", None),
+        ("1e300", LONGEST_PAUSE),
+        ("soon", None),
+        ("", None),
+        ("Fri, 31 Dec 99999 23:59:59 GMT", None),
+        ("Fri, 99 Foo 2020 99:99:99 +9999999", None),
+        ("Mon, 01 Jan 0001 00:00:00 +2359", 0.0),
+        ("Fri, 31 Dec 9999 23:59:59 -2359", LONGEST_PAUSE),
+        ("9" * 5000, None),
+    ],
+)
+async def test_a_pause_out_of_range(server: OpenAIServer, value: str, seconds: float | None) -> None:
+    assert retry_after({"retry-after": value}) in (seconds, None if seconds == 0.0 else seconds)
+    if seconds is None or seconds == 0.0:
+        script(server, Step("status", status=429, retry_after=value))
+        assert (await partner_of(server).reply(VIEW)).text == ANSWER
+
+
+def test_a_pause_may_be_a_date() -> None:
+    found = retry_after({"retry-after": email.utils.formatdate(time.time() + 100, usegmt=True)})
+    assert found is not None and 98 < found <= 100
+    assert retry_after({"retry-after": "1", "retry-after-ms": "250"}) == 0.25
+    assert retry_after({}) is None
+
+
+# --- a wrong configuration
+
+
+@pytest.mark.parametrize(
+    ("url", "sentence"),
+    [
+        ("http://no-such-host.invalid/v1", r"its address is not known .*is partner\.openai\.base_url right\?"),
+        ("https://127.0.0.1:{port}/v1", r"no secure connection .*is partner\.openai\.base_url right\?"),
+    ],
+)
+async def test_a_wrong_address_stops_the_run_at_once(
+    server: OpenAIServer, url: str, sentence: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    port = server.url.rpartition(":")[2].removesuffix("/v1")
+    partner = MatchingChatPartner(partner_config(url.replace("{port}", port), concurrency=1))
+    begun = time.monotonic()
+    outcomes = await ask_many(partner, 5)
+    assert replies(outcomes) == 0 and time.monotonic() - begun < 5
+    with pytest.raises(PartnerFailure, match=sentence):
+        await partner.reply(VIEW)
+    assert len([r for r in caplog.records if r.levelno == logging.ERROR]) == 1
+
+
+@pytest.mark.parametrize(
+    "key", ["sk-two words", "sk-line\nbreak", "sk-\u00fcml\u00e4ut", "sk-\x07bell", "\ufeffsk-mark"]
+)
+def test_a_malformed_key_is_said_before_anything_starts(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    with pytest.raises(ConfigError, match=r"^The key in \$OPENAI_API_KEY holds a space.*copy it again\.$") as failure:
+        OpenAIPartner(partner_config("http://localhost:1/v1"))
+    assert key not in str(failure.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://localhost:99999/v1", "http://localhost:x/v1", f"http://{'a' * 70}.org/v1", "http://[1/v1"]
+)
+def test_an_impossible_address_is_said(url: str) -> None:
+    with pytest.raises(ConfigError, match="base_url must be like"):
+        OpenAIPartner(partner_config(url))
+
+
+async def test_a_redirect_is_not_followed(server: OpenAIServer) -> None:
+    script(server, Step("status", status=308, message="Elsewhere."))
+    with pytest.raises(PartnerFailure, match=r"HTTP 308.*answers from another address"):
+        await partner_of(server).reply(VIEW)
+
+
+# --- whatever it sends
+
+
+@pytest.mark.parametrize("kind", ["huge", "endless", "gzip", "deep"])
+async def test_a_monstrous_answer_is_bounded(server: OpenAIServer, kind: str) -> None:
+    import psutil
+
+    server.script.extend([Step(kind)] * 3)  # type: ignore[attr-defined]
+    partner = partner_of(server, max_retries=5)
+    before, longest, last = psutil.Process().memory_info().rss, 0.0, time.monotonic()
+
+    async def watch() -> None:
+        nonlocal longest, last
+        while True:
+            await asyncio.sleep(0.005)
+            now = time.monotonic()
+            longest, last = max(longest, now - last), now
+
+    if kind in ("huge", "gzip"):  # the server's own share of this process: it makes its bodies here
+        server.script.clear()  # type: ignore[attr-defined]
+        server.script.extend([Step(kind, size=3_000_000)] * 3)  # type: ignore[attr-defined]
+    watcher = asyncio.create_task(watch())
+    reply = await partner.reply(VIEW)
+    watcher.cancel()
+    assert reply.text == ANSWER and reply.usage is not None and reply.usage.retries == 3
+    assert reply.usage.input_tokens > 3 * 500, "what was answered for nothing is paid for too"
+    assert psutil.Process().memory_info().rss - before < 100 * 2**20
+    assert longest < 1.0
+
+
+async def test_a_long_reply_counts_as_cut_off(server: OpenAIServer) -> None:
+    script(server, Step(text="[message] " + "so " * 300_000))
+    reply = await partner_of(server, reply_chars=1000).reply(VIEW)
+    assert reply.text == ANSWER and reply.usage is not None and reply.usage.malformed == 1
+    last = server.requests[1]["messages"]
+    assert "too long" in last[-1]["content"] and len(last[-2]["content"]) <= 1000
+
+
+async def test_a_long_error_is_bounded(server: OpenAIServer) -> None:
+    script(server, Step("status", status=400, code="context_length_exceeded", message="x" * 1_500_000))
+    with pytest.raises(PartnerFailure) as failure:
+        await partner_of(server).reply(VIEW)
+    assert len(str(failure.value)) < 1000
+
+
+@pytest.mark.parametrize("code", [7, ["a"], {"b": 1}, None, "x" * 10_000])
+async def test_an_error_of_any_shape_is_a_failure(server: OpenAIServer, code: Any) -> None:
+    server.answer = lambda body: "[message] fine"
+    await partner_of(server).reply(VIEW)
+    script(server, Step("status", status=418, code=code, message="{authorization}"))
+    with pytest.raises(PartnerFailure, match="HTTP 418"):
+        await partner_of(server).reply(VIEW)
+
+
+async def test_words_of_any_kind_can_be_sent(server: OpenAIServer) -> None:
+    partner = OpenAIPartner(partner_config(server.url))
+    server.answer = lambda body: "fine"
+    for text in (HALF, "\x00\x1b[31m", "<|im_end|>" * 1000, "\ud83d\ude00", "\u2028" * 50):
+        view = View(0, text, text, (Utterance(1, text), Utterance(0, text, text), Utterance(1, text)), None, -1)
+        assert (await partner.reply(view)).text == "fine"
+
+
+async def test_a_deadline_of_the_turn_is_a_failure_of_the_game_alone(server: OpenAIServer) -> None:
+    server.meets = lambda body: Step("endless") if body["seed"] == 0 else None
+    outcomes = await ask_many(partner_of(server, max_retries=1, outage_failures=2, outage_seconds=0.0), 4)
+    assert replies(outcomes) == 3
+    failure = outcomes[0]
+    assert isinstance(failure, PartnerFailure) and failure.reason is StopReason.PARTNER_FAILED
+    assert "longer than 2,000,000 bytes" in str(failure)
+
+
+async def test_a_full_disk_is_said_and_loses_no_answer(
+    server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    import os
+
+    path, real, room = tmp_path / "a.jsonl", os.write, {"bytes": 40}
+
+    def write(file: int, data: Any) -> int:
+        if not os.path.samestat(os.fstat(file), path.stat()):
+            return real(file, data)
+        if not room["bytes"]:
+            raise OSError(28, "No space left on device")
+        written = real(file, bytes(data)[: room["bytes"]])
+        room["bytes"] -= written
+        return written
+
+    monkeypatch.setattr(os, "write", write)
+    partner = partner_of(server, cassette=path)
+    for seed in (0, 0, 1):
+        with pytest.raises(
+            PartnerFailure, match=r"Cannot append to the cassette .*No space left on device; make it writable"
+        ):
+            await partner.reply(view_after(QUESTION, seed=seed))
+    assert len(server.requests) == 1, "nothing is asked that cannot be kept"
+    assert partner.stopped is not None and path.read_bytes() == b""
+    assert len([record for record in caplog.records if "No space left" in record.getMessage()]) == 1
+    room["bytes"] = 10**9
+    assert (await partner.reply(view_after(QUESTION, seed=0))).text == ANSWER
+    assert len(server.requests) == 1 and partner.stopped is None, "the answer that was paid for is there"
+    await partner.reply(view_after(QUESTION, seed=1))
+    assert len(path.read_text().splitlines()) == 2

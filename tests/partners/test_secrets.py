@@ -1,0 +1,93 @@
+"""What an endpoint repeats of a secret goes no further."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slim_rl.config import OpenAIConfig
+from slim_rl.dialogue.partner import PartnerFailure
+from slim_rl.partners.answers import UnreadableError, read_answer
+from slim_rl.partners.secrets import Secrets
+from tests.fakes.openai_server import OpenAIServer, Step
+from tests.partners.openai_tables import QUESTION, partner_of, view_after
+
+KEY = "sk-" + "abcdefghij" * 6
+
+
+@pytest.fixture(autouse=True)
+def _key(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    yield
+
+
+def is_clean(text: str) -> bool:
+    return not any(KEY[at : at + 12] in text for at in range(len(KEY) - 12))
+
+
+ECHOES = [
+    Step(text="[message] {authorization}"),
+    Step(text="[message] fine", model="{authorization}"),
+    Step(text="{authorization}"),
+    Step("status", status=400, code="context_length_exceeded", message="{authorization}"),
+    Step("status", status=500, message="x" * 200 + "{authorization}" * 9),
+    Step("status", status=418, code=KEY, message="teapot"),
+    Step("status", status=400, message=f"{'x' * 215}{KEY}"),
+]
+
+
+@pytest.mark.parametrize("echo", ECHOES, ids=range(len(ECHOES)))
+async def test_an_echo_is_in_no_reply_log_or_cassette(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, echo: Step
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with OpenAIServer(script=[Step(text="[message] up"), *[echo] * 9]) as server:
+        partner = partner_of(server, cassette=tmp_path / "a.jsonl", max_retries=2, max_backoff_seconds=0.02)
+        await partner.reply(view_after(QUESTION, seed=1))
+        try:
+            outcome = repr(await partner.reply(view_after(QUESTION)))
+        except PartnerFailure as failure:
+            outcome = str(failure)
+        assert any(KEY in request["Authorization"] for request in server.headers)
+    assert is_clean(outcome) and is_clean(json.dumps(partner.identity)) and is_clean(repr(partner.usage))
+    assert is_clean(caplog.text) and is_clean((tmp_path / "a.jsonl").read_text())
+    assert KEY not in json.dumps(server.requests)
+
+
+@pytest.mark.parametrize("before", range(0, 70, 7))
+def test_an_answer_that_is_none_is_redacted_before_it_is_cut(before: int) -> None:
+    with pytest.raises(UnreadableError, match="no chat completion") as failure:
+        read_answer("x" * before + KEY, {"messages": []}, OpenAIConfig(), Secrets(KEY))
+    assert is_clean(str(failure.value))
+
+
+def test_no_log_record_of_the_process_holds_a_secret(caplog: pytest.LogCaptureFixture) -> None:
+    secrets = Secrets(KEY, "me:pass-word")
+    caplog.set_level(logging.DEBUG)
+    for name in ("slim_rl", "slim_rl.backends.slime.hook", "openai", "elsewhere"):
+        log = logging.getLogger(name)
+        log.warning("key %s of %d", KEY, 1)
+        log.info(f"{KEY} in the text, with a %")
+        try:
+            raise ValueError(f"Bearer {KEY}, pass-word, {secrets}")
+        except ValueError:
+            log.exception("it broke")
+    assert len(caplog.records) == 12 and is_clean(caplog.text) and "pass-word" not in caplog.text
+    assert "key *** of 1" in caplog.text and "Secrets(***)" in caplog.text
+
+
+@given(st.text(), st.text())
+def test_what_holds_no_secret_stays_as_it_is(before: str, after: str) -> None:
+    secrets = Secrets(KEY, "a:b")
+    assert secrets.redact(before) == before
+    assert secrets.redact(f"{before}{KEY}{after}") == f"{before}***{after}"
+
+
+def test_a_partners_own_words_stay_even_if_a_short_key_is_among_them() -> None:
+    assert Secrets("none").redact("none of them", 8) == "none of them"
