@@ -69,12 +69,12 @@ REPEATED = ["Is he good at BLEU? ", "Ava BLEU 62 ", "Ava on BLEU and ", "so, ", 
 @pytest.mark.parametrize("part", REPEATED)
 def test_a_megabyte_of_anything_is_read_at_once(part: str) -> None:
     text = (part * (MEGABYTE // len(part) + 1))[:MEGABYTE]
-    start = time.perf_counter()
+    start = time.process_time()
     for tagged in (text, f"[message] {text}", f"[propose] <br{text}"):
         listen(tagged, ROSTER)
         classify(tagged, tagged, ROSTER)
         parse_action(tagged, ROSTER)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 def test_numbers_of_a_character_that_does_not_exist_are_read() -> None:
