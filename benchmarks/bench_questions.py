@@ -20,7 +20,7 @@ from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.questions import annotate
 from slim_rl.games.matching.questions.classify import _questions, questions
-from slim_rl.games.matching.questions.value import Asker, frontier
+from slim_rl.games.matching.questions.value import Knowledge, frontier
 from slim_rl.games.matching.reading.masking import mask
 from slim_rl.games.matching.settings import MatchingSettings
 
@@ -109,7 +109,7 @@ def main() -> None:
         print(f"annotate, {n}x{n}           {seconds(fill) / len(played) * 1e3:10.2f} ms a dialogue of 10 messages")
         took = seconds(lambda dialogues=played: [measures(each) for each in dialogues])  # type: ignore[misc]
         print(f"measures, {n}x{n}           {took / len(played) * 1e6:10.0f} µs a dialogue")
-        ours = seconds(lambda n=n: [Asker(state, 0).promise for state in games[n]]) / len(games[n])  # type: ignore[misc]
+        ours = seconds(lambda n=n: [Knowledge(state, 0).promise for state in games[n]]) / len(games[n])  # type: ignore[misc]
         plain = seconds(lambda n=n: [plain_values(state) for state in games[n][:5]], 1) / 5  # type: ignore[misc]
         print(
             f"value of every question, {n}x{n} {ours * 1e6:5.0f} µs a board; the plain way {plain / ours:,.0f} times that"

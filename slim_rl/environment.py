@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from slim_rl.errors import ConfigError
@@ -170,6 +171,16 @@ class BaseEnvironment(ABC):
         ``drawn`` (whether figures show the line). `games`: (game state, the policy's seat).
         """
         return {}
+
+    @classmethod
+    def people(cls, path: Path, games: Sequence[tuple[Any, int]]) -> dict[str, dict[str, Any]]:
+        """The same of recorded human games in a file. Raises DataError if the file cannot be used."""
+        return {}
+
+    @classmethod
+    def viewer_board(cls, game_state: Any, seat: int) -> dict[str, Any] | None:
+        """What the report's viewer draws of a game (see `games.matching.boards`), or ``{"text": ...}``; None for nothing."""
+        return None
 
     @classmethod
     def frontier(cls, games: Sequence[tuple[Any, int]], most: int, seed: int = 0) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -57,7 +56,7 @@ def analyze(
         DataError: there is no dialogue to analyse, or `references` or `tokenizer` cannot be used.
     """
     from slim_rl import __version__
-    from slim_rl.analysis import plots, viewer
+    from slim_rl.analysis import figure_style, plots, viewer
     from slim_rl.analysis import references as lines
     from slim_rl.analysis.load import load
     from slim_rl.analysis.report import render
@@ -66,15 +65,15 @@ def analyze(
 
     decode = viewer.token_decoder(tokenizer) if tokenizer else None
     log = load(log_dirs)
-    games = lines.boards(log, seed)
+    environment, games = lines.games_of(log, seed)
     results = {
         "version": __version__,
         "command": command,
         "files": [_file(file) for file in log.files],
         "warnings": log.warnings,
-        **summarise(log.frame, seed=seed),
-        "references": {**lines.plans(games), **(lines.humans(references, games) if references else {})},
-        "frontier": lines.frontier_curves(games, MANY, seed),
+        **summarise(log.frame, seed=seed, labels=log.labels),
+        "references": lines.reference_lines(games, references, environment),
+        "frontier": lines.frontier_curves(games, MANY, seed, environment),
     }
     shown = viewer.collect(log, max_dialogues, seed, decode)
     results["sampled"] = len(shown["dialogues"])
@@ -82,19 +81,20 @@ def analyze(
     output_dir = Path(output_dir)
     output_dir.mkdir(parents=True, exist_ok=True)
     svgs, figures = {}, {}
-    with plots.style():
+    with figure_style.style():
         for name, figure in plots.draw_all(results).items():
             figures[name] = output_dir / f"{name}.png"
-            png, svg = io.BytesIO(), io.BytesIO()
-            plots.lay_out(figure)
-            figure.savefig(png, format="png")
-            figure.savefig(svg, format="svg", metadata={"Date": None})
-            write_atomically(figures[name], png.getvalue())
-            write_atomically(output_dir / f"{name}.svg", svg.getvalue())
-            svgs[name] = svg.getvalue().decode()
+            png, svg = figure_style.to_bytes(figure, "png", "svg")
+            write_atomically(figures[name], png)
+            write_atomically(output_dir / f"{name}.svg", svg)
+            svgs[name] = svg.decode()
+        narrow = {
+            name: figure_style.to_bytes(figure, "svg")[0].decode()
+            for name, figure in plots.draw_narrow(results).items()
+        }
     summary, report = output_dir / "summary.json", output_dir / "report.html"
     write_atomically(summary, orjson.dumps(_finite(results), option=orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY))
-    write_atomically(report, render(results, svgs, shown))
+    write_atomically(report, render(results, svgs, shown, narrow))
     return Summary(results, report, summary, figures)
 
 

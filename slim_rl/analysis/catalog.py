@@ -1,4 +1,4 @@
-"""What is measured, in the order in which it is shown. Names are those of `questions.measures`."""
+"""What is measured, in the order in which it is shown. Names are those of `dialogue.measures`."""
 
 from __future__ import annotations
 
@@ -14,35 +14,39 @@ class Measure:
     Attributes:
         name: the column.
         title: for tables and axes.
-        share: its values are shares in [0, 1], shown as per cent.
-        role: "primary" measures are the hypothesis' own and make up the family that p values are corrected in;
-        "secondary" ones
-            are shown with their intervals, uncorrected.
+        share: shown as per cent.
+        role: "primary" measures are the hypothesis' own and make up the family that p values are corrected in; "secondary"
+            ones are shown with their intervals, uncorrected.
+        bounded: its values lie in [0, 1], and so do the intervals of their mean.
+        short: for narrow tables, where the title is long.
     """
 
     name: str
     title: str
     share: bool = False
     role: Literal["primary", "secondary"] = "secondary"
+    bounded: bool = False
+    short: str = ""
 
 
 MEASURES = (
-    Measure("seeking", "information-seeking questions a game", role="primary"),
-    Measure("informative_pairs", "informative pairs asked a game", role="primary"),
+    Measure("questions", "information-seeking questions a game", role="primary", short="questions a game"),
+    Measure("informative_pairs", "informative pairs asked a game", role="primary", short="informative pairs"),
     Measure("value", "information value of the questions of a game", role="primary"),
-    Measure("reward", "reward", role="primary"),
-    Measure("agreed", "games agreed", share=True),
-    Measure("answered", "information-seeking questions answered", share=True),
+    Measure("reward", "reward", role="primary", bounded=True),
+    Measure("agreed", "games agreed", share=True, bounded=True),
+    Measure("answered", "information-seeking questions answered", share=True, bounded=True),
     Measure("regret", "regret a question, against the best one"),
-    Measure("seeking_per_message", "information-seeking questions a message"),
-    Measure("seeking_per_100_words", "information-seeking questions per 100 words"),
+    Measure("questions_per_message", "information-seeking questions a message"),
+    Measure("questions_per_100_words", "information-seeking questions per 100 words"),
     Measure("informative_pairs_per_message", "informative pairs a message"),
     Measure("value_per_100_words", "information value per 100 words"),
-    Measure("questions", "questions of any kind a game"),
+    Measure("questions_any", "questions of any kind a game"),
     Measure("pairs_asked", "pairs asked a game"),
     Measure("repeats", "pairs asked again a game"),
+    Measure("malformed", "malformed messages a game"),
     Measure("gain", "true gain of the best plan by the questions of a game"),
-    Measure("valid_proposals", "valid proposals among those tried", share=True),
+    Measure("valid_proposals", "valid proposals among those tried", share=True, bounded=True),
     Measure("messages", "policy messages a game"),
     Measure("words", "policy words a game"),
     Measure("turns", "turns a game, both seats"),
@@ -61,6 +65,6 @@ def order_arms(arms: Iterable[str]) -> list[str]:
 KINDS = {
     "pair": "about a pair",
     "open": "open",
-    "check": "seeking consent",
+    "check": "questions consent",
     "process": "about the game",
 }

@@ -16,15 +16,18 @@ from typing import Any
 import orjson
 import pandas as pd
 
+from slim_rl import jsonl
 from slim_rl.analysis.catalog import order_arms
+from slim_rl.analysis.game import game_of, is_known
 from slim_rl.dialogue.measures import measures
 from slim_rl.dialogue.record import FORMAT, Dialogue
 from slim_rl.errors import DataError
-from slim_rl.games.matching.questions.annotate import annotate
 
 TRAIN = "train"
 _BATCH = 4096  # rows held as Python objects before they become columns
-_LABELS = ("arm", "run", "phase", "policy", "partner", "stop_reason", "game_id", "cluster")
+_NAMES = ("arm", "run", "phase", "policy", "partner", "stop_reason", "game_id", "cluster", "environment", "group")
+_ORIGIN = {"file", "offset", "step", "id", "seat", "seed", "failed", *_NAMES}
+_MEASURED = frozenset(measures(Dialogue("", "", 0, 0, {}, {}, {})))
 
 
 @dataclass(slots=True)
@@ -54,15 +57,17 @@ class Log:
 
     Attributes:
         frame: one row a dialogue. Where it comes from: file (index into `files`), offset (bytes); arm, run, phase,
-        step, game_id,
-            seat, seed, policy, partner; cluster (the game: dialogues with equal `game_id` and table, whatever their
-            run); stop_reason, failed; then the measures of `questions.measures`.
+        step, environment,
+            game_id, seat, seed, group, policy, partner; cluster (the game: dialogues with equal `game_id` and game state,
+            whatever their run); failed; then the measures of `dialogue.measures`.
         files: what each file held.
+        labels: kinds of question that a game has of its own, each a column.
         repeated: dialogues logged more than once, of which the last counts (a run resumed before its last lines).
     """
 
     frame: pd.DataFrame
     files: list[LogFile]
+    labels: list[str] = field(default_factory=list)
     repeated: int = 0
     warnings: list[str] = field(default_factory=list)
 
@@ -97,19 +102,21 @@ def load(log_dirs: Sequence[Path]) -> Log:
         )
     same = frame.duplicated(["arm", "run", "phase", "step", "id"], keep="last")
     frame = frame[~same].drop(columns="id").reset_index(drop=True)
-    for label in _LABELS:
-        frame[label] = frame[label].astype("category")
+    for name in _NAMES:
+        frame[name] = frame[name].astype("category")
     frame["arm"] = frame["arm"].cat.reorder_categories(order_arms(frame["arm"].cat.categories))
-    log = Log(frame, files, int(same.sum()))
+    labels = [name for name in frame.columns if name not in _MEASURED and name not in _ORIGIN]
+    frame[labels] = frame[labels].fillna(0)
+    log = Log(frame, files, labels, int(same.sum()))
     log.warnings.extend(_warnings(log))
     return log
 
 
 def annotated(data: dict[str, Any]) -> Dialogue:
-    """A line's dialogue; annotated here if it was logged without."""
+    """A line's dialogue; annotated here, by its game, if it was logged without or in an older format."""
     dialogue = Dialogue.from_dict(data)
-    if any(turn.questions is None for turn in dialogue.turns):
-        annotate(dialogue)
+    if not all(turn.annotated for turn in dialogue.turns):
+        game_of(dialogue.environment).annotate(dialogue)
     return dialogue
 
 
@@ -141,25 +148,16 @@ def _names(paths: Sequence[Path]) -> str:
 
 def _lines(file: LogFile) -> Iterator[tuple[int, dict[str, Any]]]:
     """The file's dialogues with the offset of their lines; counts the others."""
-    offset = 0
-    with file.path.open("rb") as stream:
-        for line in stream:
-            start, offset = offset, offset + len(line)
-            if not line.strip():
-                continue
-            file.lines += 1
-            try:
-                data = orjson.loads(line)
-            except orjson.JSONDecodeError:
-                if line.endswith(b"\n"):
-                    file.unreadable += 1
-                else:
-                    file.torn += 1
-                continue
-            if not _is_dialogue(data):
-                file.foreign += 1
-                continue
-            yield start, data
+    for line in jsonl.scan(file.path):
+        file.lines += 1
+        if line.torn:
+            file.torn += 1
+        elif line.error is not None:
+            file.unreadable += 1
+        elif not _is_dialogue(line.data):
+            file.foreign += 1
+        else:
+            yield line.offset, line.data
 
 
 def _is_dialogue(data: Any) -> bool:
@@ -168,7 +166,6 @@ def _is_dialogue(data: Any) -> bool:
 
 def _row(data: dict[str, Any], path: Path) -> dict[str, Any]:
     dialogue = annotated(data)
-    state = data.get("game_state") or {}
     step = data.get("step")
     return {
         "arm": dialogue.arm or str(dialogue.partner.get("kind", "")) or "unnamed",
@@ -177,9 +174,11 @@ def _row(data: dict[str, Any], path: Path) -> dict[str, Any]:
         "step": float("nan") if step is None else float(step),
         "id": dialogue.id,
         "game_id": dialogue.game_id,
-        "cluster": f"{dialogue.game_id}:{zlib.crc32(orjson.dumps(state.get('table'))):08x}",
+        "cluster": f"{dialogue.game_id}:{zlib.crc32(orjson.dumps(data.get('game_state'))):08x}",
+        "environment": dialogue.environment,
         "seat": dialogue.seat,
         "seed": dialogue.seed,
+        "group": dialogue.group,
         "policy": _identity(dialogue.policy),
         "partner": _identity(dialogue.partner),
         "failed": dialogue.failed,
@@ -204,6 +203,9 @@ def _warnings(log: Log) -> Iterator[str]:
             yield f"Not counted: {_count(file.foreign, 'line')} of {file.path} that are no dialogues (format {FORMAT})."
     if log.repeated:
         yield f"Logged more than once (by a run that was resumed), the last counts: {_count(log.repeated, 'dialogue')}."
+    for environment in log.frame["environment"].cat.categories:
+        if not is_known(environment):
+            yield f"Without boards and reference lines: {environment} cannot be imported; put its folder on PYTHONPATH."
     failed = int(log.frame["failed"].sum())
     if failed:
         yield f"Without a reward, hence among the stop reasons only: {_count(failed, 'failed dialogue')}."

@@ -1,129 +1,76 @@
 """Figures, drawn from the results dict alone. Each function returns one matplotlib Figure, or None where it has nothing
 to show.
 
-Colours are Okabe and Ito's, which the colour-blind tell apart; an arm has one colour in every figure and is labelled
-where it is drawn. Bands and bars are 95% intervals over games.
+An arm is labelled where it is drawn. Bands and bars are 95% intervals over games.
 """
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from slim_rl.analysis.catalog import KINDS
-
-ARM_COLOURS = {
-    "shy": "#0072B2",
-    "forthcoming": "#D55E00",
-    "mute": "#5B5B5B",
-    "shuffled_reward": "#CC79A7",
-    "frozen_policy": "#009E73",
-}
-SPARE_COLOURS = ("#E69F00", "#56B4E9", "#8C6D31", "#882255", "#117733", "#332288")
-KIND_COLOURS = dict(zip(KINDS, ("#0072B2", "#56B4E9", "#E69F00", "#B8B8B8"), strict=True))
-STOP_COLOURS = {
-    "agreed": "#009E73",
-    "finished": "#66C2A5",
-    "max_turns": "#E69F00",
-    "policy_errors": "#D55E00",
-    "turn_tokens": "#CC79A7",
-    "dialogue_tokens": "#AA4499",
-    "context_length": "#882255",
-}
-INK, SOFT, FAINT = "#222222", "#6B6B6B", "#E4E4E4"
-STYLE: Any = {
-    "font.family": "DejaVu Sans",
-    "font.size": 9,
-    "axes.titlesize": 10,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.titlepad": 10,
-    "axes.labelcolor": SOFT,
-    "axes.edgecolor": "#9A9A9A",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": FAINT,
-    "grid.linewidth": 0.8,
-    "xtick.color": SOFT,
-    "ytick.color": SOFT,
-    "text.color": INK,
-    "axes.titlecolor": INK,
-    "xtick.major.size": 0,
-    "ytick.major.size": 0,
-    "legend.frameon": False,
-    "figure.constrained_layout.use": True,
-    "savefig.dpi": 160,
-    "text.parse_math": False,  # a name may hold a dollar
-    "svg.fonttype": "path",  # the same letters on every machine
-    "svg.hashsalt": "slim_rl",  # the same file from the same numbers
-}
-
-
-@contextmanager
-def style() -> Iterator[None]:
-    """The look of all figures; draw and save inside it."""
-    with matplotlib.rc_context(STYLE):
-        yield
+from slim_rl.analysis.figure_style import (
+    INK,
+    KIND_COLOURS,
+    SOFT,
+    SPARE_COLOURS,
+    STOP_COLOURS,
+    colours,
+    legend,
+    short_words,
+)
+from slim_rl.analysis.formats import sentence
 
 
 def draw_all(results: dict[str, Any]) -> dict[str, Figure]:
-    """Every figure that has something to show, by file name. To be called and saved inside `style()`."""
-    drawn = {name: draw(results) for name, draw in FIGURES.items()}
-    return {name: figure for name, figure in drawn.items() if figure is not None}
+    """Every figure that has something to show, by file name. To be called and saved inside `figure_style.style()`."""
+    return _drawn({name: draw(results) for name, draw in FIGURES.items()})
 
 
-def lay_out(figure: Figure) -> None:
-    """Places everything, once: saving a figure to two files would do it twice."""
-    engine = figure.get_layout_engine()
-    if engine is not None:
-        engine.execute(figure)
-    figure.set_layout_engine("none")
+def draw_narrow(results: dict[str, Any]) -> dict[str, Figure]:
+    """The figures of a few panels again, panels below each other, for a screen some 400 pixels wide."""
+    return _drawn({name: draw(results, columns) for name, (draw, columns) in NARROW.items()})
 
 
-def colours(arms: Sequence[str]) -> dict[str, str]:
-    spare = iter(SPARE_COLOURS * (1 + len(arms) // len(SPARE_COLOURS)))
-    return {arm: ARM_COLOURS[arm] if arm in ARM_COLOURS else next(spare) for arm in arms}
+def _drawn(figures: dict[str, Figure | None]) -> dict[str, Figure]:
+    return {name: figure for name, figure in figures.items() if figure is not None}
 
 
 # -- over training -----------------------------------------------------------------------------------------------------
 
 
-def training(results: dict[str, Any]) -> Figure | None:
+def training(results: dict[str, Any], columns: int = 2) -> Figure | None:
     """Information-seeking questions a game, and reward."""
     if not any(results["curves"].values()):
         return None
-    figure = Figure(figsize=(9.6, 3.7))
-    left, right = figure.subplots(1, 2)
-    _curve(left, results, "seeking")
+    figure = Figure(figsize=(4.8 * columns, 3.7 * (2 // columns)))
+    left, right = figure.subplots(2 // columns, columns).ravel()
+    _curve(left, results, "questions")
     _curve(right, results, "reward")
     _references(right, results)
     return figure
 
 
-def measures(results: dict[str, Any]) -> Figure | None:
+def measures(results: dict[str, Any], columns: int = 3) -> Figure | None:
     """Every other measure over training, as small multiples."""
-    names = [name for name in results["measures"] if name not in ("seeking", "reward")]
+    names = [name for name in results["measures"] if name not in ("questions", "reward")]
     if not any(results["curves"].values()) or not names:
         return None
-    columns = 3
     lines = -(-len(names) // columns)
-    figure = Figure(figsize=(9.6, 2.5 * lines))
+    figure = Figure(figsize=(3.2 * columns, 2.5 * lines))
     axes = figure.subplots(lines, columns, squeeze=False).ravel()
     for ax, name in zip(axes, names, strict=False):
         _curve(ax, results, name, labels=False)
     for ax in axes[len(names) :]:
         ax.axis("off")
-    _legend(figure, colours(results["arms"]))
+    legend(figure, colours(results["arms"]), 2 * columns)
     return figure
 
 
@@ -144,7 +91,7 @@ def _curve(ax: Axes, results: dict[str, Any], name: str, labels: bool = True) ->
         if len(known):
             ends.append((float(mean[known[-3:]].mean()), steps[known[-1]], arm, colour))
     measure = results["measures"].get(name, {"title": name, "share": False})
-    title = _sentence(measure["title"])
+    title = sentence(measure["title"])
     ax.set_title(title if labels else textwrap.fill(title, 30), fontsize=10 if labels else 9)
     ax.set_xlabel("training step")
     ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
@@ -169,7 +116,7 @@ def _label_ends(ax: Axes, ends: list[tuple[float, float, str, str]]) -> None:
     right = max(x for _, x, *_ in ends)
     for place, (_, _, arm, colour) in zip(places, ends, strict=True):
         ax.annotate(
-            _words(arm),
+            short_words(arm),
             (right, place),
             (6, 0),
             textcoords="offset points",
@@ -179,28 +126,35 @@ def _label_ends(ax: Axes, ends: list[tuple[float, float, str, str]]) -> None:
         )
 
 
-def kinds(results: dict[str, Any]) -> Figure | None:
+def kinds(results: dict[str, Any], columns: int = 3) -> Figure | None:
     """The share of each kind of question, stacked, one panel an arm."""
-    parts = {arm: part for arm, part in results["kinds"].items() if part and sum(part["questions"]) > 0}
-    layers = {kind: (KIND_COLOURS[kind], KINDS[kind]) for kind in KINDS}
-    return _stacked(results, parts, layers, "share of questions") if parts else None
+    parts = {arm: part for arm, part in results["kinds"].items() if part and sum(part["questions_any"]) > 0}
+    spare = iter(SPARE_COLOURS * 9)
+    names = [*KINDS, *(kind for part in parts.values() for kind in part["shares"] if kind not in KINDS)]
+    layers = {
+        kind: (KIND_COLOURS.get(kind) or next(spare), KINDS.get(kind, short_words(kind)))
+        for kind in dict.fromkeys(names)
+    }
+    return _stacked(results, parts, layers, "share of questions", columns) if parts else None
 
 
-def stop_reasons(results: dict[str, Any]) -> Figure | None:
+def stop_reasons(results: dict[str, Any], columns: int = 3) -> Figure | None:
     """The share of each stop reason, stacked, one panel an arm."""
     parts = {arm: part for arm, part in results["stop_reasons"].items() if part}
     reasons = {reason for part in parts.values() for reason in part["shares"]}
     failures = sorted(reasons - STOP_COLOURS.keys())
     greys = [f"#{shade:02x}{shade:02x}{shade:02x}" for shade in np.linspace(90, 200, max(1, len(failures))).astype(int)]
     order = {**{r: c for r, c in STOP_COLOURS.items() if r in reasons}, **dict(zip(failures, greys, strict=False))}
-    layers = {reason: (colour, _words(reason)) for reason, colour in order.items()}
-    return _stacked(results, parts, layers, "share of dialogues") if parts else None
+    layers = {reason: (colour, short_words(reason)) for reason, colour in order.items()}
+    return _stacked(results, parts, layers, "share of dialogues", columns) if parts else None
 
 
-def _stacked(results: dict[str, Any], parts: dict[str, Any], layers: dict[str, tuple[str, str]], label: str) -> Figure:
-    columns = min(3, len(parts))
+def _stacked(
+    results: dict[str, Any], parts: dict[str, Any], layers: dict[str, tuple[str, str]], label: str, most_columns: int
+) -> Figure:
+    columns = min(most_columns, len(parts))
     lines = -(-len(parts) // columns)
-    figure = Figure(figsize=(3.2 * max(columns, 2), 2.5 * lines + 0.4))
+    figure = Figure(figsize=(max(3.2 * columns, 4.2 if most_columns == 1 else 6.4), 2.5 * lines + 0.4))
     axes = figure.subplots(lines, columns, squeeze=False, sharey=True).ravel()
     palette = colours(results["arms"])
     for ax, (arm, part) in zip(axes, parts.items(), strict=False):
@@ -209,7 +163,7 @@ def _stacked(results: dict[str, Any], parts: dict[str, Any], layers: dict[str, t
         if len(steps) == 1:
             steps, shares = np.array([steps[0] - 0.5, steps[0] + 0.5]), [np.repeat(s, 2) for s in shares]
         ax.stackplot(steps, shares, colors=[colour for colour, _ in layers.values()], edgecolor="white", linewidth=0.4)
-        ax.set_title(_words(arm), color=palette[arm])
+        ax.set_title(short_words(arm), color=palette[arm])
         ax.set(xlim=(steps[0], steps[-1]), ylim=(0, 1), xlabel="training step")
         ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
@@ -218,7 +172,7 @@ def _stacked(results: dict[str, Any], parts: dict[str, Any], layers: dict[str, t
         ax.set_ylabel(label)
     for ax in axes[len(parts) :]:
         ax.axis("off")
-    _legend(figure, {name: colour for colour, name in layers.values()})
+    legend(figure, {name: colour for colour, name in layers.values()}, 2 if most_columns == 1 else 6)
     return figure
 
 
@@ -245,12 +199,12 @@ def frontier(results: dict[str, Any]) -> Figure | None:
         return None
     figure = Figure(figsize=(7.2, 4.2))
     ax = figure.subplots()
-    for name, label, line, side in (("greedy", "ideal asker", "-", 4), ("random", "random asker", "--", -11)):
-        if curve := curves.get(name):
-            k = np.arange(len(curve["mean"]))
-            ax.plot(k, curve["mean"], line, color=INK, linewidth=1.4)
-            ax.fill_between(k, curve["low"], curve["high"], color=INK, alpha=0.08, linewidth=0)
-            ax.annotate(label, (k[-1], curve["mean"][-1]), (0, side), textcoords="offset points", ha="right")
+    for i, (name, curve) in enumerate(curves.items()):
+        k, label = np.arange(len(curve["mean"])), {"greedy": "ideal asker", "random": "random asker"}.get(name, name)
+        ax.plot(k, curve["mean"], ("-", "--", ":", "-.")[i % 4], color=INK, linewidth=1.4)
+        ax.fill_between(k, curve["low"], curve["high"], color=INK, alpha=0.08, linewidth=0)
+        place = (0, 4 if i % 2 == 0 else -11)
+        ax.annotate(short_words(label), (k[-1], curve["mean"][-1]), place, textcoords="offset points", ha="right")
     _points(ax, results, "reward_by_pairs")
     ax.set_title("Reward by informative pairs asked, and the frontier")
     ax.set_xlabel("informative pairs asked in the dialogue")
@@ -275,7 +229,7 @@ def _points(ax: Axes, results: dict[str, Any], key: str) -> None:
         ax.set_xticks(range(top + 1), [*map(str, range(top)), f"{top}+"])
     ax.set_ylabel("mean reward")
     ax.grid(False, axis="x")
-    handles = [ax.scatter([], [], s=36, color=palette[arm], label=_words(arm)) for arm in shown]
+    handles = [ax.scatter([], [], s=36, color=palette[arm], label=short_words(arm)) for arm in shown]
     ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.01, 1), labelcolor="linecolor")
 
 
@@ -286,7 +240,7 @@ def _references(ax: Axes, results: dict[str, Any]) -> None:
         if reference["drawn"] and low - 0.12 <= value <= high + 0.12:
             ax.axhline(value, color=SOFT, linewidth=0.9, linestyle=(0, (1, 2)), zorder=1)
             ax.annotate(
-                f"{_words(name)} {value:.2f}", (0.02 + 0.24 * i, value), (0, 2), xycoords=("axes fraction", "data"),
+                f"{short_words(name)} {value:.2f}", (0.02 + 0.24 * i, value), (0, 2), xycoords=("axes fraction", "data"),
                 textcoords="offset points", color=INK, fontsize=7.5, zorder=5,
                 bbox={"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.6},
             )  # fmt: skip
@@ -295,7 +249,7 @@ def _references(ax: Axes, results: dict[str, Any]) -> None:
 # -- trends ------------------------------------------------------------------------------------------------------------
 
 
-def trends(results: dict[str, Any]) -> Figure | None:
+def trends(results: dict[str, Any], columns: int = 0) -> Figure | None:
     """Slopes per 100 steps by arm: dot, thick bar (over games), thin bar (over runs), and a tick a run."""
     rows = results["trends"]
     names = [
@@ -306,10 +260,14 @@ def trends(results: dict[str, Any]) -> Figure | None:
     arms = [arm for arm in results["arms"] if any(r["arm"] == arm for r in rows)]
     if not names or not arms:
         return None
-    figure = Figure(figsize=(2.5 * max(2, len(names)), 0.36 * len(arms) + 1.5))
-    axes = figure.subplots(1, len(names), squeeze=False, sharey=True).ravel()
+    columns = columns or max(2, len(names))
+    lines = -(-len(names) // columns)
+    figure = Figure(figsize=(2.5 * columns, (0.36 * len(arms) + 1.5) * lines))
+    axes = figure.subplots(lines, columns, squeeze=False, sharey=True).ravel()
+    for ax in axes[len(names) :]:
+        ax.axis("off")
     palette = colours(results["arms"])
-    for ax, name in zip(axes, names, strict=True):
+    for ax, name in zip(axes, names, strict=False):
         ax.axvline(0, color=SOFT, linewidth=0.9)
         for row in (r for r in rows if r["measure"] == name):
             y, colour = arms.index(row["arm"]), palette[row["arm"]]
@@ -317,32 +275,19 @@ def trends(results: dict[str, Any]) -> Figure | None:
             ax.plot([row["low"], row["high"]], [y, y], color=colour, linewidth=4.5, alpha=0.45, solid_capstyle="butt")
             ax.plot(row["by_run"], [y - 0.24] * len(row["by_run"]), "|", color=colour, markersize=5, alpha=0.8)
             ax.plot(row["value"], y, "o", color=colour, markersize=5.5)
-        ax.set_title(textwrap.fill(_sentence(results["measures"][name]["title"]), 24), fontsize=8.5)
+        ax.set_title(textwrap.fill(sentence(results["measures"][name]["title"]), 24), fontsize=8.5)
         ax.set_xlabel("change per 100 steps", fontsize=8)
         ax.grid(False, axis="y")
         ax.locator_params(axis="x", nbins=4)
-    axes[0].set_yticks(range(len(arms)), [_words(arm) for arm in arms])
+    axes[0].set_yticks(range(len(arms)), [short_words(arm) for arm in arms])
     axes[0].set_ylim(len(arms) - 0.5, -0.6)
-    for label, arm in zip(axes[0].get_yticklabels(), arms, strict=True):
-        label.set(color=palette[arm], fontweight="bold")
+    for ax in axes[:: max(1, columns)]:
+        for label, arm in zip(ax.get_yticklabels(), arms, strict=True):
+            label.set(color=palette[arm], fontweight="bold")
     return figure
 
 
-def _legend(figure: Figure, entries: dict[str, str]) -> None:
-    handles = [matplotlib.patches.Patch(color=colour, label=_words(name)) for name, colour in entries.items()]
-    figure.legend(handles=handles, loc="outside upper left", ncols=min(6, len(handles)), handlelength=1, fontsize=8.5)
-
-
-def _words(name: str) -> str:
-    text = name.replace("_", " ")
-    return text if len(text) <= 28 else text[:27] + "…"
-
-
-def _sentence(title: str) -> str:
-    return title[:1].upper() + title[1:]
-
-
-FIGURES: dict[str, Callable[[dict[str, Any]], Figure | None]] = {
+FIGURES: dict[str, Callable[..., Figure | None]] = {
     "training": training,
     "trends": trends,
     "reward_by_questions": reward_by_questions,
@@ -350,4 +295,10 @@ FIGURES: dict[str, Callable[[dict[str, Any]], Figure | None]] = {
     "question_kinds": kinds,
     "stop_reasons": stop_reasons,
     "measures": measures,
+}
+NARROW: dict[str, tuple[Callable[..., Figure | None], int]] = {  # with how many columns
+    "training": (training, 1),
+    "trends": (trends, 2),
+    "question_kinds": (kinds, 1),
+    "stop_reasons": (stop_reasons, 1),
 }

@@ -1,123 +1,202 @@
-"""report.html: one file that opens from disk, with everything in it and nothing fetched.
+"""report.html: one file that opens from disk, with everything in it and nothing fetched. It answers first.
 
-The invariant: whatever stands in a log (names, dialogue text, failure messages) is text. Tables escape it; the viewer's
-data is JSON in which `<` is written \\u003c, so that no `</script>` can end it; the page's content policy runs the one
-script it was made with and nothing else.
+The invariant: whatever stands in a log (names, dialogue text, failure messages) is text. The template escapes all it is
+given; the viewer's data is JSON in which `<` is written \\u003c, so that no `</script>` can end it; the page's content policy
+runs the one script it was made with and nothing else.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from collections.abc import Iterator, Mapping
-from html import escape
+from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
 
 import orjson
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from slim_rl.analysis.catalog import KINDS
-from slim_rl.analysis.plots import colours
-from slim_rl.analysis.tables import all_tables, headline, interval, known, p_value, plain, table, words
+from slim_rl.analysis.figure_style import colours
+from slim_rl.analysis.formats import count, interval, known, p_value, plain, sentence, words
+from slim_rl.analysis.report_tables import Table, Tables
+from slim_rl.analysis.verdict import by_how_much, direction
 
 TITLE = "What did the policy learn to ask?"
+SCRIPTS = ("dom.js", "list.js", "board.js", "dialogue.js", "main.js")  # one script, in this order
 CAPTIONS = {
     "training": "Information-seeking questions a game (messages that ask about a pair or in general) and reward over training. "
     "Bands: 95% intervals, clustered by game. Thin lines: single runs.",
     "trends": "Least-squares slope over training. Dot: mean of the arm's runs; ticks above it: single runs. Thick bar: 95% "
     "bootstrap interval over games, given these runs. Thin bar: 95% t interval over runs, which is what to expect of another seed.",
     "question_kinds": "Kinds among the policy's questions. A message of two kinds counts for both.",
-    "stop_reasons": "Why dialogues ended. Greys are failures that are nobody's play and have no reward.",
+    "stop_reasons": "Why dialogues ended. Greys are failures, which have no reward.",
     "measures": "The other measures over training; bands and lines as above.",
     "frontier": "Mean reward by the informative pairs that the policy asked about (a pair is informative if the partner sees it and "
     "the policy does not), beside an ideal asker, who takes the most valuable question each time, and a random one.",
 }
 WIDE = ("training", "trends", "measures", "question_kinds", "stop_reasons")
+CARDS = ("questions", "informative_pairs", "reward", "agreed")
 
 
-def render(results: Mapping[str, Any], svgs: Mapping[str, str], viewer: Mapping[str, Any]) -> str:
-    """The page, from the results dict, the figures as SVG and the viewer's data."""
-    script = _asset("report.js")
-    parts = {
-        "title": escape(TITLE),
-        "lead": _lead(results),
-        "style": _asset("report.css"),
-        "script": script,
-        "script_hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        "summary": _summary(results),
-        "figures": _figures(results, svgs),
-        "tables": all_tables(results),
-        "sample": escape(_sample(results, viewer)),
-        "method": _method(results),
-        "data": embed_json({**viewer, "kinds": KINDS, "colours": colours(results["arms"])}),
-    }
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _asset("report.html"))
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A measure before and after; `trend` is "rose", "fell" or empty."""
+
+    title: str
+    before: str
+    after: str
+    change: str
+    trend: str = ""
 
 
-def embed_json(data: Any) -> str:
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The first screen: sentences, cards, tables above and below the training figure; `open`: trends are shown at once."""
+
+    sentences: list[str]
+    about: str = ""
+    cards: list[Card] = field(default_factory=list)
+    tables_first: list[Table] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+    open: bool = False
+
+
+def render(
+    results: Mapping[str, Any],
+    svgs: Mapping[str, str],
+    viewer: Mapping[str, Any],
+    narrow: Mapping[str, str] | None = None,
+) -> str:
+    """The page, from the results dict, the figures as SVG (and those for narrow screens) and the viewer's data."""
+    script = "\n".join(_asset(name) for name in SCRIPTS)
+    tables = Tables(results)
+    figures = {name: _figure(name, svg, (narrow or {}).get(name), results) for name, svg in svgs.items()}
+    several = any(known(row["runs_low"]) for row in results["trends"])
+    environment = Environment(
+        loader=PackageLoader("slim_rl.analysis", "page"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("report.html").render(
+        title=TITLE,
+        lead=_lead(results),
+        style=Markup(_asset("report.css")),
+        script=Markup(script),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        answer=_answer(results, tables),
+        findings=list(_findings(results)),
+        basis="the wider of those over games and over runs"
+        if several
+        else "over games; one run says nothing of other seeds",
+        warnings=results["warnings"],
+        first_figure=figures.pop("training", None),
+        figures=list(figures.values()),
+        sections=tables.sections(),
+        sample=_sample(results, viewer),
+        method=_method(results),
+        version=results["version"],
+        command=results["command"],
+        files=tables.files(),
+        data=embed_json({**viewer, "kinds": KINDS, "colours": colours(results["arms"])}),
+    )
+
+
+def embed_json(data: Any) -> Markup:
     """JSON that can stand inside a <script> element whatever its strings hold."""
     text = orjson.dumps(data).decode()
-    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    return Markup(text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
 
 
 def _asset(name: str) -> str:
-    return files("slim_rl.analysis").joinpath(name).read_text(encoding="utf-8")
+    return files("slim_rl.analysis").joinpath("page", name).read_text(encoding="utf-8")
 
 
-# -- sections ----------------------------------------------------------------------------------------------------------
+# -- the answer --------------------------------------------------------------------------------------------------------
 
 
-def _lead(results: Mapping[str, Any]) -> str:
-    runs, counts = results["runs"], results["counts"]
-    return escape(
-        f"{counts['dialogues']:,} dialogues of {counts['games']:,} games in {len(runs)} "
-        f"run{'s' if len(runs) != 1 else ''} and {len(results['arms'])} arm{'s' if len(results['arms']) != 1 else ''}."
-    )
+def _answer(results: Mapping[str, Any], tables: Tables) -> Answer:
+    """From held-out games before and after training; without them from training; without it of an evaluation."""
+    if results["verdict"]:
+        chief, changed = results["verdict"][0], tables.arms_changed()
+        rows = [row for row in results["held_out"]["paired"] if all(row[k] == chief[k] for k in ("arm", "partner"))]
+        about = f"Arm {words(chief['arm'])}, held-out games with the partner {words(chief['partner'])}:"
+        return Answer(
+            chief["sentences"],
+            about=about if len(changed.rows) > 1 else "",
+            cards=[_card(results, row) for row in rows if row["measure"] in CARDS],
+            tables=[*([changed] if len(changed.rows) > 1 else []), tables.training(), tables.references()],
+        )
+    if results["counts"]["train"]:
+        return Answer(
+            ["There are no held-out games before and after training, so that only its trends can be told."],
+            tables=[tables.training(), tables.references()],
+            open=True,
+        )
+    return Answer(list(_evaluated(results)), tables_first=[tables.checkpoints()], tables=[tables.references()])
 
 
-def _summary(results: Mapping[str, Any]) -> str:
-    warnings = "".join(f'<p class="warning">{escape(text)}</p>' for text in results["warnings"])
-    findings = "".join(f"<li>{text}</li>" for text in _findings(results))
-    several = any(known(row["runs_low"]) for row in results["trends"])
-    basis = (
-        "the wider of those over games and over runs" if several else "over games; one run says nothing of other seeds"
-    )
-    note = f'<p class="note">Intervals: 95%, {basis}.</p>' if findings else ""
-    return f'{warnings}<ul class="findings">{findings}</ul>{note}{headline(results)}'
+def _card(results: Mapping[str, Any], row: Mapping[str, Any]) -> Card:
+    measure = results["measures"][row["measure"]]
+    share = measure["share"]
+    trend = {1: "rose", 0: "", -1: "fell"}[direction(row)] if known(row["low"]) else ""
+    before, after = (plain(row[side], share) for side in ("before", "after"))
+    return Card(sentence(measure["title"]), before, after, by_how_much(row, share), trend)
+
+
+def _evaluated(results: Mapping[str, Any]) -> Iterator[str]:
+    """An evaluation in sentences."""
+    cells = results["held_out"]["cells"]
+    counts = results["counts"]
+    yield f"Evaluation: {count(counts['dialogues'], 'dialogue')} of {count(counts['games'], 'game')}; no training is in these logs."
+    scored = [cell for cell in cells if all(known(cell["measures"][name]["value"]) for name in ("questions", "reward"))]
+    if len(scored) < 2:
+        return
+    for measure, what in (("reward", "reward"), ("questions", "questions a game")):
+        top, bottom = (pick(scored, key=lambda cell: cell["measures"][measure]["value"]) for pick in (max, min))
+        parts = [
+            f"{words(cell['arm'])} {plain(part['value'])} ({interval(part['low'], part['high'])})"
+            for cell in (top, bottom)
+            for part in [cell["measures"][measure]]
+        ]
+        yield f"Most {what}: {parts[0]}; least: {parts[1]}."
 
 
 def _findings(results: Mapping[str, Any]) -> Iterator[str]:
-    """What happened to questions and reward in each arm, and how the first arm differs, in sentences (HTML)."""
+    """What happened to questions and reward over training in each arm, and how the first arm differs, in sentences."""
     trend = {(row["arm"], row["measure"]): row for row in results["trends"]}
     for arm in results["arms"]:
         parts = [
             f"{name} {_movement(trend[arm, measure])}"
-            for measure, name in (("seeking", "information-seeking questions a game"), ("reward", "reward"))
+            for measure, name in (("questions", "questions a game"), ("reward", "reward"))
             if (arm, measure) in trend
         ]
         if parts:
-            yield f"<b>{words(arm)}</b>, per 100 steps: {'; '.join(parts)}."
+            yield f"{sentence(words(arm))}, per 100 steps: {'; '.join(parts)}."
     for row in results["differences"]:
-        if row["measure"] == "seeking" and known(row["value"]):
+        if row["measure"] == "questions" and known(row["value"]):
             exact = (
                 f", exact permutation of runs p {p_value(row['p_permutation'])}" if known(row["p_permutation"]) else ""
             )
             yield (
-                f"Slope of questions in <b>{words(row['arm'])}</b> less that in <b>{words(row['other'])}</b>: "
-                f"<b>{plain(row['value'], signed=True)}</b> ({interval(*_widest(row))}{exact})."
+                f"Slope of questions in {words(row['arm'])} less that in {words(row['other'])}: "
+                f"{plain(row['value'], signed=True)} ({interval(*_widest(row))}{exact})."
             )
 
 
 def _movement(row: Mapping[str, Any]) -> str:
     low, high = _widest(row)
     if not known(low):
-        return f"<b>{plain(row['value'], signed=True)}</b>, interval unknown"
+        return f"{plain(row['value'], signed=True)}, interval unknown"
     verb = "show no clear trend," if low <= 0 <= high else "rise by" if row["value"] > 0 else "fall by"
     if row["measure"] == "reward":
         verb = verb.replace("show", "shows").replace("rise", "rises").replace("fall", "falls")
     value = plain(row["value"], signed=True) if low <= 0 <= high else plain(abs(row["value"]))
-    return f"{verb} <b>{value}</b> ({interval(low, high)}, Holm p {p_value(row['p_holm'])})"
+    return f"{verb} {value} ({interval(low, high)}, Holm p {p_value(row['p_holm'])})"
 
 
 def _widest(row: Mapping[str, Any]) -> tuple[float, float]:
@@ -126,15 +205,28 @@ def _widest(row: Mapping[str, Any]) -> tuple[float, float]:
     return max(spans, key=lambda span: span[1] - span[0] if known(span[0]) else -1.0)
 
 
-def _figures(results: Mapping[str, Any], svgs: Mapping[str, str]) -> str:
-    items = []
-    for name, svg in svgs.items():
-        caption = _reward_caption(results) if name == "reward_by_questions" else escape(CAPTIONS[name])
-        source = "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
-        wide = ' class="wide"' if name in WIDE else ""
-        alt = escape(name.replace("_", " "))
-        items.append(f'<figure{wide}><img alt="{alt}" src="{source}"><figcaption>{caption}</figcaption></figure>')
-    return f'<div class="figures">{"".join(items)}</div>'
+# -- the rest ----------------------------------------------------------------------------------------------------------
+
+
+def _lead(results: Mapping[str, Any]) -> str:
+    counts = results["counts"]
+    arms = count(len(results["arms"]), "arm")
+    of = f"{count(counts['dialogues'], 'dialogue')} of {count(counts['games'], 'game')}"
+    return f"{of} in {count(len(results['runs']), 'run')} and {arms}."
+
+
+def _figure(name: str, svg: str, narrow: str | None, results: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "alt": words(name),
+        "wide": name in WIDE,
+        "source": _data_address(svg),
+        "narrow": _data_address(narrow) if narrow else "",
+        "caption": _reward_caption(results) if name == "reward_by_questions" else CAPTIONS[name],
+    }
+
+
+def _data_address(svg: str) -> str:
+    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
 
 
 def _reward_caption(results: Mapping[str, Any]) -> str:
@@ -157,22 +249,9 @@ def _sample(results: Mapping[str, Any], viewer: Mapping[str, Any]) -> str:
 
 
 def _method(results: Mapping[str, Any]) -> str:
-    files_table = table(
-        "Log files.",
-        ["file", "lines", "dialogues", "torn", "not JSON", "other"],
-        (
-            [
-                f"<code>{escape(f['path'])}</code>",
-                *(f"{f[key]:,}" for key in ("lines", "dialogues", "torn", "unreadable", "foreign")),
-            ]
-            for f in results["files"]
-        ),
-    )
-    text = (
+    return (
         "A dialogue is not an independent draw: a game is played several times. Intervals are therefore over games (clustered "
-        "errors for means, a bootstrap of whole games for slopes and correlations) and, where an arm has several runs, over runs. "
-        "One bootstrap draw takes the same games in all runs and arms. Failed dialogues have no reward and count among the stop "
-        f"reasons only. {results['draws']:,} bootstrap draws, seed {results['seed']}."
+        "errors for means, Wilson's form for shares, a bootstrap of whole games for slopes and correlations) and, where an arm has "
+        "several runs, over runs. One bootstrap draw takes the same games in all runs and arms. Failed dialogues have no reward and "
+        f"count among the stop reasons only. {results['draws']:,} bootstrap draws, seed {results['seed']}."
     )
-    made = f"Made by slim_rl {escape(results['version'])} with <code>{escape(results['command'])}</code>."
-    return f"<p>{escape(text)}</p><p>{made} All numbers are in <code>summary.json</code>.</p>{files_table}"

@@ -1,13 +1,13 @@
 """From the frame of dialogues to every number that the report shows, as one JSON-able dict.
 
 The invariant: figures, tables and `summary.json` are drawn from this dict alone, so they cannot disagree. Training
-dialogues make the curves, trends and correlations; all other phases make the held-out tables. Failed dialogues are
-nobody's play: they are counted among the stop reasons and left out of everything else.
+dialogues make the curves, trends and correlations; all other phases make the held-out tables. Failed dialogues have
+no reward: they are counted among the stop reasons and left out of everything else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ import pandas as pd
 from slim_rl.analysis import statistics as st
 from slim_rl.analysis.catalog import BY_NAME, KINDS, MEASURES
 from slim_rl.analysis.load import TRAIN
+from slim_rl.analysis.verdict import sentences
 
 BINS = 25  # points of a curve over training, at most
 MANY = 8  # games with so many questions or more share a point
@@ -24,11 +25,17 @@ MANY = 8  # games with so many questions or more share a point
 PRIMARY = [m.name for m in MEASURES if m.role == "primary"]
 
 
-def summarise(frame: pd.DataFrame, draws: int = st.DRAWS, seed: int = 0) -> dict[str, Any]:
-    """All numbers, from a frame as `load` makes it."""
+def summarise(frame: pd.DataFrame, draws: int = st.DRAWS, seed: int = 0, labels: Sequence[str] = ()) -> dict[str, Any]:
+    """All numbers, from a frame as `load` makes it.
+
+    Args:
+        labels: columns that count kinds of question which a game has of its own.
+    """
+    kinds = [*KINDS, *labels]
     played = frame[~frame["failed"]]
     names = [m.name for m in MEASURES if m.name in frame and frame[m.name].notna().any()]
     train = played[(played["phase"] == TRAIN) & played["step"].notna()]
+    held_out = _held_out(played[played["phase"] != TRAIN], names, seed)
     arms = [str(arm) for arm in frame["arm"].cat.categories]
     slopes = st.Slopes.fit(train, names, draws, seed) if len(train) else None
     return {
@@ -46,14 +53,15 @@ def summarise(frame: pd.DataFrame, draws: int = st.DRAWS, seed: int = 0) -> dict
         "runs": list(_runs(frame)),
         "curves": {arm: _curves(train[train["arm"] == arm], names) for arm in arms},
         "ends": {arm: _ends(train[train["arm"] == arm], names) for arm in arms},
-        "kinds": {arm: _kinds(train[train["arm"] == arm]) for arm in arms},
+        "kinds": {arm: _kinds(train[train["arm"] == arm], kinds) for arm in arms},
         "stop_reasons": {arm: _stop_reasons(frame[(frame["arm"] == arm) & (frame["phase"] == TRAIN)]) for arm in arms},
         "trends": _trends(slopes, names, arms) if slopes else [],
         "differences": _differences(slopes, names, arms) if slopes else [],
-        "reward_by_questions": {arm: _by_count(played[played["arm"] == arm], "seeking") for arm in arms},
+        "reward_by_questions": {arm: _by_count(played[played["arm"] == arm], "questions") for arm in arms},
         "reward_by_pairs": {arm: _by_count(played[played["arm"] == arm], "informative_pairs") for arm in arms},
         "correlations": [row for arm in arms for row in _correlations(train[train["arm"] == arm], arm, draws, seed)],
-        "held_out": _held_out(played[played["phase"] != TRAIN], names, seed),
+        "held_out": held_out,
+        "verdict": list(_verdicts(held_out["paired"])),
     }
 
 
@@ -96,7 +104,8 @@ def _curves(rows: pd.DataFrame, names: list[str]) -> dict[str, Any]:
     index, steps = _bins(rows["step"])
     curves: dict[str, Any] = {"steps": steps.tolist(), "measures": {}}
     for name in names:
-        table = st.clustered_means(rows[name], rows["cluster"].cat.codes, index).reindex(range(len(steps)))
+        table = st.clustered_means(rows[name], rows["cluster"].cat.codes, index, BY_NAME[name].bounded)
+        table = table.reindex(range(len(steps)))
         by_run = rows.assign(bin=index).groupby(["run", "bin"], observed=True)[name].mean().unstack("bin")
         by_run = by_run.reindex(columns=range(len(steps)))
         curves["measures"][name] = {
@@ -112,27 +121,25 @@ def _ends(rows: pd.DataFrame, names: list[str]) -> dict[str, Any]:
         return {}
     low, high = rows["step"].min(), rows["step"].max()
     sides = {"first": rows["step"] <= low + (high - low) / 10, "last": rows["step"] >= high - (high - low) / 10}
-    return {
-        name: {
-            side: asdict(st.clustered_mean(rows.loc[these, name], rows.loc[these, "cluster"].cat.codes))
-            for side, these in sides.items()
-        }
-        for name in names
-    }
+    return {name: {side: asdict(_mean(rows[these], name)) for side, these in sides.items()} for name in names}
 
 
-def _kinds(rows: pd.DataFrame) -> dict[str, Any]:
+def _mean(rows: pd.DataFrame, name: str) -> st.Estimate:
+    return st.clustered_mean(rows[name], rows["cluster"].cat.codes, BY_NAME[name].bounded)
+
+
+def _kinds(rows: pd.DataFrame, kinds: list[str]) -> dict[str, Any]:
     """Share of each kind among the questions of each point; a message of two kinds counts for both."""
     if rows.empty:
         return {}
     index, steps = _bins(rows["step"])
-    sums = rows[list(KINDS)].groupby(index).sum()
+    sums = rows[kinds].groupby(index).sum()
     total = sums.sum(axis=1)
     shares = sums.div(total.where(total > 0), axis=0)
     return {
         "steps": steps.tolist(),
-        "questions": total.tolist(),
-        "shares": {kind: shares[kind].tolist() for kind in KINDS},
+        "questions_any": total.tolist(),
+        "shares": {kind: shares[kind].tolist() for kind in kinds},
     }
 
 
@@ -219,7 +226,7 @@ def _by_count(rows: pd.DataFrame, name: str) -> list[dict[str, Any]]:
     if rows.empty:
         return []
     count = rows[name].clip(upper=MANY).round().astype(int)
-    table = st.clustered_means(rows["reward"], rows["cluster"].cat.codes, count)
+    table = st.clustered_means(rows["reward"], rows["cluster"].cat.codes, count, bounded=True)
     points = table.rename_axis("count").reset_index().astype(float).to_dict(orient="records")
     return [{str(key): value for key, value in point.items()} for point in points]
 
@@ -229,7 +236,7 @@ def _correlations(rows: pd.DataFrame, arm: str, draws: int, seed: int) -> Iterat
     if rows.empty:
         return
     group = rows.groupby(["run", "step", "cluster"], observed=True, sort=False).ngroup().to_numpy()
-    x, y, words, step = (rows[name].to_numpy(float) for name in ("seeking", "reward", "words", "step"))
+    x, y, words, step = (rows[name].to_numpy(float) for name in ("questions", "reward", "words", "step"))
     ways: list[tuple[str, list[np.ndarray], np.ndarray | None]] = [
         ("nothing", [], None),
         ("words", [words], None),
@@ -267,13 +274,15 @@ def _held_out(rows: pd.DataFrame, names: list[str], seed: int) -> dict[str, Any]
                     "phase": phase,
                     "step": step,
                     "runs": int(cell["run"].nunique()),
-                    "measures": {n: asdict(st.clustered_mean(cell[n], cell["cluster"].cat.codes)) for n in names},
+                    "measures": {n: asdict(_mean(cell, n)) for n in names},
                 }
             )
         (before, first), (after, last) = checkpoints[0], checkpoints[-1]
+        by_run = _change_by_run(first, last, names) if before != after else pd.DataFrame()
         for name in names if before != after else []:
             one, two = (side.set_index(side["cluster"].astype(str))[name] for side in (first, last))
-            test = st.paired_comparison(one, two, seed=seed)
+            test = st.paired_comparison(one, two, seed=seed, bounded=BY_NAME[name].bounded)
+            over_runs = st.mean_over_runs(by_run[name])
             paired.append(
                 {
                     "arm": arm,
@@ -285,9 +294,28 @@ def _held_out(rows: pd.DataFrame, names: list[str], seed: int) -> dict[str, Any]
                     "after": test.after,
                     **asdict(test.difference),
                     "effect": test.effect,
+                    "by_run": by_run[name].dropna().tolist(),
+                    "runs_low": over_runs.low,
+                    "runs_high": over_runs.high,
                 }
             )
     return {"cells": cells, "paired": _corrected(paired)}
+
+
+def _verdicts(paired: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Whether each arm learned to ask, and whether that helped, in sentences; one row an arm and partner."""
+    rows = {(row["arm"], row["partner"], row["measure"]): row for row in paired}
+    for arm, partner, measure in rows:
+        if measure == "questions" and (reward := rows.get((arm, partner, "reward"))) is not None:
+            said = sentences(rows[arm, partner, "questions"], reward)
+            yield {"arm": arm, "partner": partner, "sentences": said}
+
+
+def _change_by_run(first: pd.DataFrame, last: pd.DataFrame, names: list[str]) -> pd.DataFrame:
+    """The mean change of each run on the games it played before and after: one row a run, one column a measure."""
+    keys = ["run", "cluster"]
+    before, after = (side.astype(dict.fromkeys(keys, str)).groupby(keys)[names].mean() for side in (first, last))
+    return (after - before).groupby("run").mean()
 
 
 def _order(checkpoint: Any) -> tuple[float, str]:

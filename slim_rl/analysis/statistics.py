@@ -19,6 +19,8 @@ Sources:
     [4] Fisher, The distribution of the partial correlation coefficient, Metron 1924.
     [5] Cohen, Statistical Power Analysis, 1988 (d_z); Lakens, Frontiers in Psychology 2013.
     [6] Holm 1979 (family-wise error); Benjamini & Hochberg 1995 (false discovery rate).
+    [7] Wilson, Probable inference, the law of succession, and statistical inference, JASA 1927; Brown, Cai & DasGupta,
+        Interval estimation for a binomial proportion, Statistical Science 2001.
 """
 
 from __future__ import annotations
@@ -67,14 +69,14 @@ class Estimate:
 # -- means -----------------------------------------------------------------------------------------------------------
 
 
-def clustered_mean(y: ArrayLike, cluster: ArrayLike) -> Estimate:
+def clustered_mean(y: ArrayLike, cluster: ArrayLike, bounded: bool = False) -> Estimate:
     """The mean of `y` and its interval with errors clustered by game.
 
     With residuals e = y - mean, n values and G games: se² = G/(G-1) · Σ_games (Σ_i∈game e_i)² / n²; the interval is
     mean ± t(G-1) · se. This is the intercept of an OLS fit with CR1 errors [1]. With one value a game it is the usual t
-    interval.
+    interval. `bounded`: see `clustered_means`.
     """
-    table = clustered_means(y, cluster, np.zeros(len(np.asarray(y)), dtype=int))
+    table = clustered_means(y, cluster, np.zeros(len(np.asarray(y)), dtype=int), bounded)
     if table.empty:
         return Estimate(np.nan, np.nan, np.nan, 0, 0, note="no data")
     row = table.iloc[0]
@@ -82,8 +84,14 @@ def clustered_mean(y: ArrayLike, cluster: ArrayLike) -> Estimate:
     return Estimate(row["mean"], row.low, row.high, int(row.n), int(row.clusters), note=note)
 
 
-def clustered_means(y: ArrayLike, cluster: ArrayLike, group: ArrayLike) -> pd.DataFrame:
-    """`clustered_mean` of every group at once. Returns a frame indexed by group: mean, low, high, n, clusters."""
+def clustered_means(y: ArrayLike, cluster: ArrayLike, group: ArrayLike, bounded: bool = False) -> pd.DataFrame:
+    """`clustered_mean` of every group at once. Returns a frame indexed by group: mean, low, high, n, clusters.
+
+    Args:
+        bounded: all values lie in [0, 1], and so shall the intervals: Wilson's [7], with as many independent draws as would
+            have the clustered error, mean · (1 - mean) / se²; where all values are 0 or all are 1, as many as there are games.
+            Ignored where a value lies outside.
+    """
     values = np.asarray(y, dtype=float)
     ok = np.isfinite(values)
     values = values[ok]
@@ -96,9 +104,23 @@ def clustered_means(y: ArrayLike, cluster: ArrayLike, group: ArrayLike) -> pd.Da
     residuals = np.bincount(cells, values, len(keys)) - np.bincount(cells, minlength=len(keys)) * mean[owner]
     count = np.where(clusters > 1, clusters, np.nan)
     se = np.sqrt(count / (count - 1) * np.bincount(owner, residuals**2, len(groups))) / n
-    half = se * stats.t.ppf(0.5 + LEVEL / 2, count - 1)
-    columns = {"mean": mean, "low": mean - half, "high": mean + half, "n": n, "clusters": clusters}
+    t = stats.t.ppf(0.5 + LEVEL / 2, count - 1)
+    if bounded and len(values) and values.min() >= 0 and values.max() <= 1:
+        centre, half = _wilson(mean, se, t, clusters)
+    else:
+        centre, half = mean, se * t
+    columns = {"mean": mean, "low": centre - half, "high": centre + half, "n": n, "clusters": clusters}
     return pd.DataFrame(columns, index=pd.Index(groups))
+
+
+def _wilson(mean: Floats, se: Floats, t: Floats, clusters: NDArray[np.int64]) -> tuple[Floats, Floats]:
+    """Centre and half width of Wilson's interval for means in [0, 1] with these errors."""
+    variance = np.clip(mean * (1 - mean), 0.0, None)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        draws = np.where(variance > 0, variance / se**2, clusters)
+    shrunk = 1 + t**2 / draws
+    half = t * np.sqrt(variance / draws + (t / (2 * draws)) ** 2) / shrunk
+    return (mean + t**2 / (2 * draws)) / shrunk, half
 
 
 def mean_over_runs(values: ArrayLike) -> Estimate:
@@ -398,19 +420,22 @@ class PairedComparison:
     effect: float
 
 
-def paired_comparison(before: pd.Series, after: pd.Series, seed: int = 0, resamples: int = 9999) -> PairedComparison:
+def paired_comparison(
+    before: pd.Series, after: pd.Series, seed: int = 0, resamples: int = 9999, bounded: bool = False
+) -> PairedComparison:
     """Compares two checkpoints game by game.
 
     Args:
         before, after: one value a dialogue, indexed by game. A game's dialogues (several seeds or repeats) are averaged
-        first;
-            games that only one side played are left out.
+            first; games that only one side played are left out.
+        bounded: all values lie in [0, 1], so that the interval of a difference is cut at -1 and 1.
 
     The interval of the mean difference is Student's over games; p is that of the sign-flip permutation test, exact
     where 2^games is at most `resamples`, else drawn. With fewer than two common games all but the means is NaN.
     """
     a, b = (s.dropna().groupby(level=0).mean() for s in (before, after))
     both = pd.concat([a, b], axis=1, join="inner").to_numpy(float)
+    both = both[np.lexsort(both.T)]  # so that what games are called does not change the flips that are drawn
     n = int(before.notna().sum() + after.notna().sum())
     d = both[:, 1] - both[:, 0]
     value = float(d.mean()) if len(d) else np.nan
@@ -429,9 +454,9 @@ def paired_comparison(before: pd.Series, after: pd.Series, seed: int = 0, resamp
         rng=np.random.default_rng(seed),
     )
     p = float(test.pvalue) if sd > 0 or value else 1.0
-    return PairedComparison(
-        *means, Estimate(value, value - half, value + half, n, len(d), p), value / sd if sd else np.nan
-    )
+    limit = 1.0 if bounded else np.inf
+    interval = max(-limit, value - half), min(limit, value + half)
+    return PairedComparison(*means, Estimate(value, *interval, n, len(d), p), value / sd if sd else np.nan)
 
 
 # -- several measures at once ----------------------------------------------------------------------------------------

@@ -1,14 +1,17 @@
 """The dialogues that the report lets one read: which ones, and what of them.
 
 The invariant: the choice is spread over arms, runs, phases, stop reasons and steps, depends on the seed alone, and
-never changes a number elsewhere in the report: there every dialogue is counted. Boards and prompts are kept once,
+never changes a number elsewhere in the report: there every dialogue is counted. The same games are chosen wherever there
+is a choice, so that a game can be seen before and after training and next to its group. Boards and prompts are kept once,
 however many dialogues share them, and the whole stays below a size.
 """
 
 from __future__ import annotations
 
+import hashlib
 import zlib
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +19,10 @@ import numpy as np
 import orjson
 import pandas as pd
 
+from slim_rl.analysis.game import game_of
 from slim_rl.analysis.load import Log, annotated, read_dialogue
 from slim_rl.dialogue.record import Dialogue, Turn
-from slim_rl.errors import DataError, SlimError
-from slim_rl.games.matching.instance import GameState
+from slim_rl.errors import DataError
 
 STEP_STRATA = 10
 MAX_BYTES = 12_000_000
@@ -28,18 +31,20 @@ Decode = Callable[[int], str]
 
 
 def choose(frame: pd.DataFrame, size: int, seed: int = 0) -> pd.DataFrame:
-    """At most `size` rows, in reading order.
+    """At most `size` rows, the most wanted first.
 
     First comes one of every arm, run, phase and stop reason; then, of every arm, run and phase, as many as there is room for,
-    spread over the steps, with stop reasons as they fall.
+    spread over the steps, with stop reasons as they fall. Games come in one random order everywhere, each whole.
     """
     runs = ["arm", "run", "phase"]
     steps = frame["step"].rank(method="dense", pct=True).fillna(0.0)
-    shuffled = frame.assign(tenth=np.ceil(steps * STEP_STRATA)).sample(frac=1.0, random_state=seed)
-    lap = shuffled.groupby([*runs, "tenth"], observed=True).cumcount()
-    lap[~shuffled.duplicated([*runs, "stop_reason"])] = -1
-    chosen = shuffled.loc[lap.sort_values(kind="stable").index[:size]]
-    return chosen.sort_values(["arm", "run", "step", "phase", "game_id"], kind="stable").drop(columns="tenth")
+    order = np.random.default_rng(seed).permutation(len(frame["cluster"].cat.categories))
+    drawn = frame.assign(
+        tenth=np.ceil(steps * STEP_STRATA), game=order[frame["cluster"].cat.codes.to_numpy()]
+    ).sort_values(["game", "step"], kind="stable")
+    lap = drawn.groupby([*runs, "tenth"], observed=True).cumcount()
+    lap[~drawn.duplicated([*runs, "stop_reason"])] = -1
+    return drawn.loc[lap.sort_values(kind="stable").index[:size]].drop(columns=["tenth", "game"])
 
 
 def collect(
@@ -49,18 +54,22 @@ def collect(
 
     Args:
         size: dialogues at most. Those that would take the data above `max_bytes` are left out.
-        decode: the text of one token id, for logs that hold tokens; without it ids stand for themselves.
+        decode: the text of one token id, for logs that hold tokens; without it that of the policy's own tokenizer, where the
+            log names a folder that has it, else ids stand for themselves.
     """
     pool = _Pool()
-    views: list[dict[str, Any]] = []
+    views: dict[int, dict[str, Any]] = {}
     taken = 0
-    for row in choose(log.frame, size, seed).itertuples():
+    chosen = choose(log.frame, size, seed)
+    for row in chosen.itertuples():
         view = _view(read_dialogue(log, row), row, pool, decode)
         taken += len(orjson.dumps(view))
         if taken + pool.bytes > max_bytes:
             break
-        views.append(view)
-    return {"dialogues": views, "boards": pool.boards, "texts": pool.texts}
+        views[row.Index] = view
+    reading = chosen.sort_values(["arm", "run", "step", "phase", "game_id", "group"], kind="stable").index
+    shown = [views[index] for index in reading if index in views]
+    return {"dialogues": shown, "boards": pool.boards, "texts": pool.texts}
 
 
 def token_decoder(folder: Path) -> Decode:
@@ -80,6 +89,15 @@ def token_decoder(folder: Path) -> Decode:
     return lambda token: str(tokenizer.decode([token], skip_special_tokens=False))
 
 
+@cache
+def _own_decoder(model: str) -> Decode | None:
+    """That of the policy's model folder, if it is here and can be read."""
+    try:
+        return token_decoder(Path(model)) if model else None
+    except DataError:
+        return None
+
+
 class _Pool:
     """Boards and texts, each kept once."""
 
@@ -87,22 +105,20 @@ class _Pool:
         self.boards: list[dict[str, Any]] = []
         self.texts: list[str] = []
         self.bytes = 0
-        self._seen: dict[Any, int] = {}
+        self._seen: dict[Any, Any] = {}
 
-    def board(self, state: dict[str, Any]) -> int | None:
-        key = orjson.dumps(state, option=orjson.OPT_SORT_KEYS)
+    def board(self, environment: str, state: Any, seat: int) -> int | None:
+        """The index of what the game shows of itself; None if it shows nothing."""
+        key = (environment, seat, orjson.dumps(state, option=orjson.OPT_SORT_KEYS))
         if key not in self._seen:
-            try:
-                game = GameState.from_dict(state)
-            except SlimError:  # another game, which has no table
-                return None
-            self._seen[key] = self._add(self.boards, _board(game))
+            board = game_of(environment).viewer_board(state, seat)
+            self._seen[key] = None if board is None else self._add(self.boards, board)
         return self._seen[key]
 
     def text(self, text: str) -> int:
         if text not in self._seen:
             self._seen[text] = self._add(self.texts, text)
-        return self._seen[text]
+        return int(self._seen[text])
 
     def _add(self, items: list[Any], item: Any) -> int:
         self.bytes += len(orjson.dumps(item))
@@ -110,31 +126,20 @@ class _Pool:
         return len(items) - 1
 
 
-def _board(game: GameState) -> dict[str, Any]:
-    return {
-        "reviewers": game.roster.reviewers,
-        "papers": game.roster.papers,
-        "truth": game.table,
-        "shown": [game.displayed(0), game.displayed(1)],
-        "scales": [game.scale1, game.scale2],
-        "best": game.best(),
-        "score": game.best_assignment_reward,
-    }
-
-
 def _view(data: dict[str, Any], row: Any, pool: _Pool, decode: Decode | None) -> dict[str, Any]:
     dialogue = annotated(data)
     name = f"{row.arm}/{row.run}/{row.phase}/{row.step}/{dialogue.id}"
     sizes = {"prompt": dialogue.prompt_ids, "response": dialogue.response_ids}
-    board = pool.board(dialogue.game_state)
-    informative = _informative(dialogue)
+    board = pool.board(row.environment, dialogue.game_state, dialogue.seat)
     return {
-        "key": f"{zlib.crc32(name.encode()):08x}",
+        "key": hashlib.blake2b(name.encode("utf-8", "replace"), digest_size=6).hexdigest(),
         "arm": row.arm,
         "run": row.run,
         "phase": row.phase,
         "step": None if np.isnan(row.step) else int(row.step),
+        "group": dialogue.group,
         "game": dialogue.game_id,
+        "cluster": f"{zlib.crc32(row.cluster.encode('utf-8', 'replace')):08x}",
         "seat": dialogue.seat,
         "seed": dialogue.seed,
         "policy": row.policy,
@@ -142,17 +147,21 @@ def _view(data: dict[str, Any], row: Any, pool: _Pool, decode: Decode | None) ->
         "stop": row.stop_reason,
         "reward": dialogue.reward,
         "failure": dialogue.failure,
-        "asked": int(row.seeking),
+        "questions": int(row.questions),
+        "kinds": list(
+            dict.fromkeys(k for turn in dialogue.turns if turn.role == "policy" for k in turn.questions or ())
+        ),
+        "malformed": None if np.isnan(row.malformed) else int(row.malformed),
         "value": round(float(row.value), 4) if board is not None else None,
         "tokens": data.get("tokens") or {**{k: len(v) for k, v in sizes.items()}, "policy": sum(dialogue.loss_mask)},
         "board": board,
         "prompt": [[m.get("role", ""), pool.text(str(m.get("content", "")))] for m in dialogue.prompt],
-        "turns": [_turn(turn, new) for turn, new in zip(dialogue.turns, informative, strict=True)],
+        "turns": [_turn(turn) for turn in dialogue.turns],
         "pieces": list(_pieces(dialogue, decode)) or None,
     }
 
 
-def _turn(turn: Turn, informative: int) -> dict[str, Any]:
+def _turn(turn: Turn) -> dict[str, Any]:
     action = turn.action or {}
     return {
         "role": turn.role,
@@ -165,7 +174,8 @@ def _turn(turn: Turn, informative: int) -> dict[str, Any]:
         "seconds": turn.seconds,
         "questions": turn.questions or [],
         "pairs": turn.pairs or [],
-        "informative": informative,
+        "informative": len(turn.informative or ()),
+        "malformed": turn.malformed,
         "answered": turn.answered,
         "value": turn.value,
         "gain": turn.gain,
@@ -173,19 +183,9 @@ def _turn(turn: Turn, informative: int) -> dict[str, Any]:
     }
 
 
-def _informative(dialogue: Dialogue) -> list[int]:
-    """For each turn, how many pairs it asks about that are informative, in the sense of `questions.measures`."""
-    counts = []
-    known: set[tuple[int, int]] = set()
-    own, theirs = (dialogue.game_state.get(f"mask{seat + 1}") or [] for seat in (dialogue.seat, 1 - dialogue.seat))
-    for turn in dialogue.turns:
-        new = set(turn.pairs or ()) - known if turn.role == "policy" and theirs else set()
-        counts.append(sum(bool(theirs[r][p]) and not own[r][p] for r, p in new))
-        known |= new | set(turn.told or () if turn.role != "policy" else ())
-    return counts
-
-
 def _pieces(dialogue: Dialogue, decode: Decode | None) -> Iterator[tuple[str, int, float]]:
     """(text, loss mask, logprob) of every response token, if the log holds them."""
+    if dialogue.response_ids and decode is None:
+        decode = _own_decoder(str(dialogue.policy.get("model") or ""))
     for token, mask, logprob in zip(dialogue.response_ids, dialogue.loss_mask, dialogue.logprobs, strict=True):
         yield (decode(token) if decode else f"{token} "), mask, round(logprob, 3)

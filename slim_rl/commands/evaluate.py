@@ -113,7 +113,7 @@ def evaluate_command(
     from rich.console import Console
 
     from slim_rl.analysis.references import reference_lines
-    from slim_rl.analysis.terminal import cells_table
+    from slim_rl.analysis.terminal_tables import cells_table
 
     config = load_config(path, overrides)
     cells = [
@@ -136,7 +136,7 @@ def evaluate_command(
         return
     played = evaluate(config, cells, output, num_games)
     games = [(row.game_state, row.seat) for row in load_rows(config, "eval")[:num_games]]
-    lines = reference_lines(config.environment, games, human)
+    lines = reference_lines(games, human, config.environment)
     with (output / "table.txt").open("w", encoding="utf-8") as file:
         for target in (console, Console(file=file, width=200)):
             target.print(cells_table(played, f"{num_games} held-out games"))

@@ -54,9 +54,12 @@ def _train_here(config: object, fresh: bool) -> None:
     # TRL marks rollout_func experimental at every start; that is why it is pinned.
     warnings.filterwarnings("ignore", message="You are using 'rollout_func'")
     result = local.train(config, fresh=fresh)  # type: ignore[arg-type]
-    from slim_rl.analysis.terminal import before_after_table
+    from slim_rl.analysis.terminal_tables import before_after_table
+    from slim_rl.analysis.verdict import verdict
 
     console = Console()
     if result.before and result.after:
         console.print(before_after_table(result.before, result.after))
+        for sentence in verdict(result.before, result.after):
+            console.print(sentence, highlight=False, markup=False)
     console.print(f"model: {result.run_dir / 'model'}\ndialogues: {result.log_dir}", style="dim")

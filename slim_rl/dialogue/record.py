@@ -15,7 +15,9 @@ from typing import Any
 
 from slim_rl.environment import MATCHING
 
-FORMAT = 1  # of a log line; raised when a reader of the old one would misread the new
+FORMAT = (
+    2  # of a log line; raised when a reader of the old one would misread the new. 1 had no `seeking`, no `informative`
+)
 
 
 class StopReason(StrEnum):
@@ -70,12 +72,17 @@ class Turn:
         span: [start, end) of the sampled tokens in response_ids; None for a partner.
         seconds: time taken to produce the turn.
         usage: tokens and cost of a partner's API calls, as far as there were any (see `partners.base.Usage`).
-        questions: labels of `questions.classify`; filled in, like all that follows, by `questions.annotate` when the dialogue is
-            logged, and None before.
-        pairs: the (reviewer, paper) indices asked about.
-        told: those whose value this turn states.
+
+    Annotations, filled in by the game's annotator when the dialogue is logged, and None before:
+        questions: the kinds of question it asks, such as "pair" and "check"; empty if it asks nothing.
+        seeking: whether it seeks information, as opposed to consent or to talk about the game itself.
+        pairs: what it asks about; for the matching game (reviewer, paper) indices.
+        informative: those of `pairs` that its author asks about for the first time, and that the other seat can see while the
+            author neither sees them nor was told.
+        malformed: whether its words are no sentence; None if nobody looked.
+        told: those whose value it states.
         answered: whether the other seat's next turn answered what was asked; None if no information was asked for.
-        value, gain, regret: what the question was worth, as shares of the best score (see `questions.value`); likewise.
+        value, gain, regret: what the question was worth, as shares of the best score; None if it asks for no information.
     """
 
     seat: int
@@ -88,12 +95,20 @@ class Turn:
     seconds: float = 0.0
     usage: dict[str, Any] | None = None
     questions: list[str] | None = None
-    pairs: list[tuple[int, int]] | None = None
-    told: list[tuple[int, int]] | None = None
+    seeking: bool | None = None
+    pairs: list[tuple[Any, ...]] | None = None
+    informative: list[tuple[Any, ...]] | None = None
+    malformed: bool | None = None
+    told: list[tuple[Any, ...]] | None = None
     answered: bool | None = None
     value: float | None = None
     gain: float | None = None
     regret: float | None = None
+
+    @property
+    def annotated(self) -> bool:
+        """Whether it holds all annotations of this format."""
+        return self.questions is not None and self.seeking is not None and self.informative is not None
 
 
 @dataclass(slots=True)
@@ -168,6 +183,7 @@ _TURN_FIELDS = frozenset(f.name for f in fields(Turn))
 def _turn(data: dict[str, Any]) -> Turn:
     turn = Turn(**{key: value for key, value in data.items() if key in _TURN_FIELDS})
     turn.span = tuple(turn.span) if turn.span is not None else None  # type: ignore[assignment]
-    turn.pairs = [tuple(pair) for pair in turn.pairs] if turn.pairs is not None else None  # type: ignore[misc]
-    turn.told = [tuple(pair) for pair in turn.told] if turn.told is not None else None  # type: ignore[misc]
+    for name in ("pairs", "informative", "told"):
+        pairs = getattr(turn, name)
+        setattr(turn, name, None if pairs is None else [tuple(pair) for pair in pairs])
     return turn

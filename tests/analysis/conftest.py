@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import orjson
 import pytest
 import synthetic
 
@@ -21,3 +22,18 @@ def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def analysed(log_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Summary:
     return analyze([log_dir], tmp_path_factory.mktemp("plots"), max_dialogues=60, command="analyze <these> & those")
+
+
+@pytest.fixture(scope="session")
+def evil_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report on dialogues in which every free text is an attack."""
+    folder = tmp_path_factory.mktemp("evil")
+    with (folder / "log.jsonl").open("wb") as file:
+        for dialogue in synthetic.make_runs(arms=("shy",), seeds=1, steps=2, games_per_step=2, n=3, eval_games=0):
+            dialogue.arm = dialogue.run = dialogue.game_id = dialogue.failure = synthetic.EVIL
+            dialogue.id += synthetic.EVIL
+            dialogue.policy = dialogue.partner = {"model": synthetic.EVIL}
+            dialogue.prompt = [{"role": synthetic.EVIL, "content": synthetic.EVIL}]
+            dialogue.turns[0].text = dialogue.turns[0].thought = dialogue.turns[0].error = synthetic.EVIL
+            file.write(orjson.dumps(dialogue.to_dict(tokens=False)) + b"\n")
+    return analyze([folder], folder / "plots").report

@@ -29,6 +29,7 @@ ASKS = {  # arm -> (mean questions at the start, after training)
     "shuffled_reward": (0.9, 0.9),
     "frozen_policy": (0.9, 0.9),
 }
+EVIL = "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\"><!-- <script>"
 PROMPT = "You and your partner match reviewers to papers. Each of you sees part of the scores. " * 12
 
 

@@ -11,8 +11,9 @@ import pytest
 import synthetic
 
 from slim_rl.analysis import Summary, analyze
-from slim_rl.analysis.references import humans
+from slim_rl.analysis.references import reference_lines
 from slim_rl.errors import DataError
+from slim_rl.games.matching.references import people
 from tests.paths import ROOT
 
 SCRIPT = ROOT / "analysis" / "analyze_questions.py"
@@ -61,7 +62,7 @@ def test_a_log_of_held_out_games_alone(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not HUMAN_GAMES.exists(), reason="DialOp's human games are not here")
 def test_people_reach_what_the_recorded_games_say() -> None:
-    reward = humans(HUMAN_GAMES, [])["human"]["reward"]
+    reward = reference_lines([], HUMAN_GAMES)["human"]["reward"]
     assert (round(reward["value"], 3), reward["n"]) == (0.921, 134)
 
 
@@ -70,7 +71,7 @@ def test_another_file_for_the_human_games_is_refused(tmp_path: Path, content: st
     path = tmp_path / "games.jsonl"
     path.write_text(content)
     with pytest.raises(DataError, match=r"optimization\.jsonl"):
-        humans(path, [])
+        people(path, [])
 
 
 def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:

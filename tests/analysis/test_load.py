@@ -107,7 +107,21 @@ def test_a_line_logged_without_annotation_is_annotated(tmp_path: Path, dialogues
     write(tmp_path / "with" / "a.jsonl", dialogues)
     write(tmp_path / "without" / "a.jsonl", bare)
     one, other = (load([tmp_path / name]).frame for name in ("with", "without"))
-    assert one["seeking"].sum() > 0
+    assert one["questions"].sum() > 0
+    assert one.drop(columns=["offset"]).equals(other.drop(columns=["offset"]))
+
+
+def test_lines_of_the_first_format_are_annotated_anew(tmp_path: Path, dialogues: list[dict[str, Any]]) -> None:
+    new = ("seeking", "informative", "malformed")
+    old = [
+        {**d, "format": 1, "turns": [{k: v for k, v in turn.items() if k not in new} for turn in d["turns"]]}
+        for d in dialogues
+    ]
+    assert dialogues[0]["format"] == 2
+    write(tmp_path / "new" / "a.jsonl", dialogues)
+    write(tmp_path / "old" / "a.jsonl", old)
+    one, other = (load([tmp_path / name]).frame for name in ("new", "old"))
+    assert one["informative_pairs"].sum() > 0
     assert one.drop(columns=["offset"]).equals(other.drop(columns=["offset"]))
 
 

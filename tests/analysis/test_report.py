@@ -6,8 +6,6 @@ import base64
 import hashlib
 import json
 import re
-import shutil
-import subprocess
 from collections import Counter
 from html.parser import HTMLParser
 from importlib.resources import files
@@ -17,16 +15,14 @@ from typing import Any
 import orjson
 import pytest
 import synthetic
+from synthetic import EVIL
 
-from slim_rl.analysis import Summary, analyze
+from slim_rl.analysis import Summary
+from slim_rl.analysis.formats import interval, p_value, plain
 from slim_rl.analysis.load import load
-from slim_rl.analysis.report import embed_json
-from slim_rl.analysis.tables import interval, p_value, plain, words
+from slim_rl.analysis.report import SCRIPTS, embed_json
 from slim_rl.analysis.viewer import choose, collect, token_decoder
 from slim_rl.errors import DataError
-
-EVIL = "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\"><!-- <script>"
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 class Page(HTMLParser):
@@ -97,7 +93,7 @@ def test_figures_tables_and_sources_are_there(analysed: Summary, page: Page) -> 
 
 def test_numbers_of_the_page_are_those_of_the_summary(analysed: Summary, page: Page) -> None:
     summary = json.loads(analysed.summary.read_text(encoding="utf-8"))
-    row = next(r for r in summary["trends"] if r["arm"] == "shy" and r["measure"] == "seeking")
+    row = next(r for r in summary["trends"] if r["arm"] == "shy" and r["measure"] == "questions")
     assert plain(row["value"]) in page.words
     assert interval(row["low"], row["high"]) in page.words
     assert f"{summary['counts']['dialogues']:,} dialogues" in page.words
@@ -121,28 +117,14 @@ def test_data_cannot_end_its_element() -> None:
     assert json.loads(text) == {"a": EVIL, "b": "\u2028\u2029"}
 
 
-def test_names_are_escaped() -> None:
-    assert words("<b>shy_arm</b>") == "&lt;b&gt;shy arm&lt;/b&gt;"
+def test_names_are_escaped(evil_report: Path) -> None:
+    assert "<img src=x" not in evil_report.read_text(encoding="utf-8")
+    assert "&lt;img src=x onerror=" in evil_report.read_text(encoding="utf-8")
 
 
 def test_the_viewer_makes_no_markup_from_text() -> None:
-    script = files("slim_rl.analysis").joinpath("report.js").read_text(encoding="utf-8")
+    script = "".join(files("slim_rl.analysis").joinpath("page", name).read_text(encoding="utf-8") for name in SCRIPTS)
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function", script)
-
-
-@pytest.fixture(scope="module")
-def evil_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A report on dialogues in which every free text is an attack."""
-    folder = tmp_path_factory.mktemp("evil")
-    with (folder / "log.jsonl").open("wb") as file:
-        for dialogue in synthetic.make_runs(arms=("shy",), seeds=1, steps=2, games_per_step=2, n=3, eval_games=0):
-            dialogue.arm = dialogue.run = dialogue.game_id = dialogue.failure = EVIL
-            dialogue.id += EVIL
-            dialogue.policy = dialogue.partner = {"model": EVIL}
-            dialogue.prompt = [{"role": EVIL, "content": EVIL}]
-            dialogue.turns[0].text = dialogue.turns[0].thought = dialogue.turns[0].error = EVIL
-            file.write(orjson.dumps(dialogue.to_dict(tokens=False)) + b"\n")
-    return analyze([folder], folder / "plots").report
 
 
 def test_an_attack_adds_no_element(evil_report: Path) -> None:
@@ -223,38 +205,3 @@ def test_a_missing_tokenizer_is_named(tmp_path: Path) -> None:
     pytest.importorskip("tokenizers")
     with pytest.raises(DataError, match=r"tokenizer\.json"):
         token_decoder(tmp_path)
-
-
-# -- in a browser, where there is one
-
-
-def rendered(report: Path, fragment: str, profile: Path) -> str:
-    """The page's elements after its script ran."""
-    command = [
-        str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-        "--disable-component-update", "--disable-sync", f"--user-data-dir={profile}", "--virtual-time-budget=2000",
-        "--dump-dom", f"file://{report}#{fragment}",
-    ]  # fmt: skip
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
-
-
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
-def test_a_deep_link_shows_its_dialogue(analysed: Summary, page: Page, tmp_path: Path) -> None:
-    data = viewer_data(page)
-    wanted = next(d for d in data["dialogues"] if d["stop"] == "agreed" and d["asked"] >= 2)
-    dom = Page(rendered(analysed.report, f"d={wanted['key']}", tmp_path))
-    assert f"{wanted['phase']} step {wanted['step']} · game {wanted['game']}" in dom.words
-    assert all(turn["text"] in dom.words for turn in wanted["turns"])
-    assert "60 of 60 dialogues" in dom.words
-    total = sum(data["boards"][wanted["board"]]["truth"][r][p] for r, p in enumerate(wanted["turns"][-2]["assignment"]))
-    best = data["boards"][wanted["board"]]["score"]
-    assert f"{100 * total / best:.1f}% of the best, {best}" in dom.words
-
-
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
-def test_an_attack_stays_text_in_a_browser(evil_report: Path, tmp_path: Path) -> None:
-    dom = Page(rendered(evil_report, "dialogues", tmp_path))
-    assert "owned" not in re.findall(r"<title>(.*?)</title>", rendered(evil_report, "", tmp_path))[0]
-    assert dom.tags["script"] == 2
-    assert dom.handlers == []
-    assert "Refused: </script><script>" in dom.words

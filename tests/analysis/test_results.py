@@ -26,14 +26,14 @@ def results(frame: pd.DataFrame) -> dict:
 
 
 def test_trends_are_those_of_the_made_up_arms(results: dict) -> None:
-    slope = {row["arm"]: row for row in results["trends"] if row["measure"] == "seeking"}
+    slope = {row["arm"]: row for row in results["trends"] if row["measure"] == "questions"}
     for arm in ("shy", "mute"):
         first, last = synthetic.ASKS[arm]
         want = 100 * (last - first) / 24
         assert slope[arm]["low"] < want < slope[arm]["high"]
         assert len(slope[arm]["by_run"]) == slope[arm]["runs"] == 2
     assert slope["shy"]["low"] > max(0, slope["mute"]["high"])
-    difference = next(row for row in results["differences"] if row["measure"] == "seeking")
+    difference = next(row for row in results["differences"] if row["measure"] == "questions")
     assert (difference["arm"], difference["other"]) == ("shy", "mute")
     assert difference["value"] == pytest.approx(slope["shy"]["value"] - slope["mute"]["value"])
 
@@ -41,7 +41,7 @@ def test_trends_are_those_of_the_made_up_arms(results: dict) -> None:
 def test_only_primary_measures_are_corrected_and_together(results: dict) -> None:
     for rows in (results["trends"], results["differences"], results["held_out"]["paired"]):
         family = [row for row in rows if "p_holm" in row]
-        assert {row["measure"] for row in family} == {"seeking", "informative_pairs", "value", "reward"}
+        assert {row["measure"] for row in family} == {"questions", "informative_pairs", "value", "reward"}
         want = st.adjust([row["p"] for row in family])
         assert [row["p_holm"] for row in family] == pytest.approx(list(want), nan_ok=True)
 
@@ -78,16 +78,16 @@ def test_failures_are_among_the_stop_reasons_only(results: dict, frame: pd.DataF
 def test_kinds_are_shares_of_the_questions(results: dict) -> None:
     for part in results["kinds"].values():
         total = np.sum([part["shares"][kind] for kind in ("pair", "open", "check", "process")], axis=0)
-        assert total[np.array(part["questions"]) > 0] == pytest.approx(1)
+        assert total[np.array(part["questions_any"]) > 0] == pytest.approx(1)
 
 
 def test_held_out_checkpoints_are_compared_on_the_same_games(results: dict, frame: pd.DataFrame) -> None:
     cells = {(cell["arm"], cell["step"]): cell for cell in results["held_out"]["cells"]}
     assert set(cells) == {("shy", 0), ("shy", 24), ("mute", 0), ("mute", 24)}
-    row = next(r for r in results["held_out"]["paired"] if (r["arm"], r["measure"]) == ("shy", "seeking"))
+    row = next(r for r in results["held_out"]["paired"] if (r["arm"], r["measure"]) == ("shy", "questions"))
     assert (row["from"]["step"], row["to"]["step"]) == (0, 24)
     part = frame[(frame["phase"] == "eval") & (frame["arm"] == "shy") & ~frame["failed"]]
-    means = part.groupby(["step", "game_id"], observed=True)["seeking"].mean().unstack("step").dropna()
+    means = part.groupby(["step", "game_id"], observed=True)["questions"].mean().unstack("step").dropna()
     assert row["clusters"] == len(means) <= 8
     assert row["value"] == pytest.approx((means[24] - means[0]).mean())
 
@@ -105,7 +105,14 @@ def test_one_run_of_one_step_has_numbers_without_intervals() -> None:
             "partner": "q",
             "failed": False,
         }
-        | {"stop_reason": "agreed", "seeking": 1.0, "informative_pairs": 1.0, "reward": 0.5, "words": 9.0, "value": 0.1}
+        | {
+            "stop_reason": "agreed",
+            "questions": 1.0,
+            "informative_pairs": 1.0,
+            "reward": 0.5,
+            "words": 9.0,
+            "value": 0.1,
+        }
         | dict.fromkeys(("pair", "open", "check", "process"), 0)
         for _ in made
     ]

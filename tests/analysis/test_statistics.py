@@ -6,6 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
+from hypothesis import given
+from hypothesis import strategies as draw
 from scipy import stats
 
 from slim_rl.analysis import statistics as st
@@ -319,3 +321,39 @@ def test_corrections_by_hand() -> None:
     assert st.adjust(p, "holm") == pytest.approx([0.03, np.nan, 0.06, 0.06], nan_ok=True)
     assert st.adjust(p, "fdr_bh") == pytest.approx([0.03, np.nan, 0.04, 0.04], nan_ok=True)
     assert np.isnan(st.adjust([np.nan])).all()
+
+
+# -- intervals that stay in range
+
+
+def test_wilson_by_hand_with_one_value_a_game() -> None:
+    y = np.array([1.0] * 9 + [0.0])
+    got = st.clustered_mean(y, np.arange(10), bounded=True)
+    n, t = 0.9 * 0.1 / (0.9 * 0.1 / 9), stats.t.ppf(0.975, 9)  # se² = p q / (n - 1)
+    centre, half = (0.9 + t**2 / (2 * n)) / (1 + t**2 / n), t * np.sqrt(0.09 / n + (t / (2 * n)) ** 2) / (1 + t**2 / n)
+    assert (got.value, got.low, got.high) == pytest.approx((0.9, centre - half, centre + half))
+
+
+@given(draw.lists(draw.floats(0, 1), min_size=2, max_size=30), draw.integers(1, 6))
+def test_intervals_of_shares_stay_in_range(values: list[float], size: int) -> None:
+    got = st.clustered_mean(values, np.arange(len(values)) // size, bounded=True)
+    if got.clusters > 1:
+        assert -1e-9 <= got.low <= got.value + 1e-9 and got.value - 1e-9 <= got.high <= 1 + 1e-9
+
+
+def test_all_or_none_is_not_certain() -> None:
+    every = st.clustered_mean(np.ones(20), np.arange(20), bounded=True)
+    none = st.clustered_mean(np.zeros(20), np.arange(20), bounded=True)
+    assert 0.8 < every.low < 0.9 and every.high == pytest.approx(1.0)
+    assert (none.low, none.high) == pytest.approx((1 - every.high, 1 - every.low))
+
+
+def test_values_outside_keep_their_t_interval() -> None:
+    y = np.array([0.5, 1.5, 0.9, 1.2])
+    assert st.clustered_mean(y, np.arange(4), bounded=True) == st.clustered_mean(y, np.arange(4))
+
+
+def test_a_difference_of_shares_stays_in_range() -> None:
+    before, after = pd.Series([0.0, 0.0, 1.0], index=list("abc")), pd.Series([1.0, 1.0, 1.0], index=list("abc"))
+    assert st.paired_comparison(before, after, bounded=True).difference.high == 1.0
+    assert st.paired_comparison(before, after).difference.high > 1.0

@@ -9,6 +9,7 @@ import pytest
 
 from slim_rl.dialogue.log import read_log
 from slim_rl.errors import SlimError
+from slim_rl.games.matching.questions import annotate
 from tests.backends.slime_table import make_args, make_group, run, sampling_params, serve
 
 from slim_rl.backends.slime import metrics  # isort: skip
@@ -78,6 +79,8 @@ def test_a_run_that_resumes_takes_back_the_steps_it_plays_again(tokenizer, token
 def test_failures_count_in_their_own_metrics_only(tokenizer, tokenizer_dir, tmp_path) -> None:
     _, samples = play_some(tokenizer, tokenizer_dir, tmp_path)
     dialogues = [metrics.Dialogue.from_dict(sample.metadata["dialogue"]) for sample in samples]
+    for dialogue in dialogues:
+        annotate(dialogue)  # as the log does
     measured = metrics._measure(dialogues, metrics.Failures(dialogues))
     assert measured["reward"] == pytest.approx(sum(sample.reward for sample in samples[:3]) / 3)
     assert (measured["ended"], measured["failed"], measured["failure/engine_failed"]) == (4.0, 0.25, 1.0)

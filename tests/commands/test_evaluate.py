@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from slim_rl.analysis.references import plans
-from slim_rl.analysis.terminal import before_after_table, cells_table, frame
+from slim_rl.analysis.references import reference_lines
+from slim_rl.analysis.terminal_tables import before_after_table, cells_table
+from slim_rl.analysis.verdict import frame
 from slim_rl.commands.evaluate import Cell, intervention
 from slim_rl.config import parse_config
 from slim_rl.dialogue.chat import Chat
@@ -104,13 +105,13 @@ def test_cells_are_named_after_what_they_are() -> None:
 
 def test_reference_plans_are_ordered_as_they_must_be() -> None:
     games = [(game, 0) for game in generate_games(40, parse_config({"game": {"n": 4}}).game, seed=1)]
-    mean = {name: line["reward"]["value"] for name, line in plans(games).items()}
+    mean = {name: line["reward"]["value"] for name, line in reference_lines(games).items()}
     assert mean["random"] < mean["solo"] < mean["pooled_optimal"] == 1.0
 
 
 def test_tables_hold_every_cell_and_measure(config, chat, tmp_path) -> None:
     dialogues = held_out(config, chat, lambda job: Script(chat, [PLAN]), tmp_path / "t.jsonl")
     table = cells_table({"a": dialogues, "b": dialogues}, "t")
-    assert len(table.columns) == 3 and table.row_count == 5
+    assert len(table.columns) == 5 and table.row_count == 2 * 5
     assert before_after_table(dialogues, dialogues).row_count == 5
     assert frame([]).empty and cells_table({"none": []}, "t").row_count == 5

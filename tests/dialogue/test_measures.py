@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from slim_rl.dialogue.measures import batch_metrics, measures
+from slim_rl.dialogue.measures import LABELS, batch_metrics, measures
 from slim_rl.dialogue.record import Dialogue, StopReason
+from slim_rl.games.matching.questions import LABELS as MATCHING_LABELS
 from slim_rl.games.matching.questions import annotate
 from tests.dialogue.made import MakeDialogue
 
@@ -32,6 +33,8 @@ def test_questions_pairs_answers_and_worth(make_dialogue: MakeDialogue) -> None:
     assert first.questions == ["pair"]
     assert first.pairs == [(0, 1)]
     assert first.answered is True
+    assert first.seeking is True and reply.seeking is False
+    assert first.informative == [(0, 1)]
     assert first.value == pytest.approx(20 / 230, abs=1e-5)  # from 180 on the diagonal to 90 + 50 + 60
     assert first.gain == pytest.approx(50 / 230, abs=1e-5)
     assert first.regret is not None
@@ -40,6 +43,8 @@ def test_questions_pairs_answers_and_worth(make_dialogue: MakeDialogue) -> None:
     assert reply.value is None
     assert second.pairs == [(1, 0), (2, 0)]
     assert second.value == pytest.approx(30 / 230, abs=1e-5)
+    assert second.informative == [(1, 0)]
+    assert again.informative == []
     assert both.told == [(1, 0)]
     assert again.value == 0.0
     assert plan.questions == accept.questions == []
@@ -51,7 +56,7 @@ def test_measures_count_by_hand(make_dialogue: MakeDialogue) -> None:
     row = measures(dialogue)
     counts = {
         "questions": 3,
-        "seeking": 3,
+        "questions_any": 3,
         "pair": 3,
         "open": 0,
         "pairs_asked": 3,
@@ -63,8 +68,8 @@ def test_measures_count_by_hand(make_dialogue: MakeDialogue) -> None:
     assert row["value"] == pytest.approx(50 / 230, abs=1e-5)
     assert row["answered"] == row["valid_proposals"] == row["agreed"] == row["reward"] == 1.0
     assert row["stop_reason"] == "agreed"
-    assert row["seeking_per_message"] == 1.0
-    assert row["seeking_per_100_words"] == pytest.approx(300 / float(row["words"]))
+    assert row["questions_per_message"] == 1.0
+    assert row["questions_per_100_words"] == pytest.approx(300 / float(row["words"]))
 
 
 def test_a_log_line_measures_as_its_dialogue(make_dialogue: MakeDialogue) -> None:
@@ -114,7 +119,7 @@ def test_a_refused_turn_reached_nobody(make_dialogue: MakeDialogue) -> None:
     row = measures(dialogue)
     assert (row["questions"], row["errors"], row["messages"]) == (0, 1, 0)
     assert math.isnan(float(row["answered"]))
-    assert math.isnan(float(row["seeking_per_message"]))
+    assert math.isnan(float(row["questions_per_message"]))
 
 
 def test_the_other_seat_sees_the_other_mask(make_dialogue: MakeDialogue) -> None:
@@ -145,11 +150,17 @@ def test_malformed_proposals_lower_the_valid_share(make_dialogue: MakeDialogue) 
 def test_batch_metrics(make_dialogue: MakeDialogue) -> None:
     failed = make_dialogue(ASKS[0], reward=None, stop_reason=StopReason.PARTNER_FAILED)
     silent = make_dialogue("[message] Hi.", "[message] Hi.", reward=0.0, stop_reason=StopReason.MAX_TURNS)
-    metrics = batch_metrics([make_dialogue(*ASKS), silent, failed])
+    batch = [make_dialogue(*ASKS), silent, failed]
+    for dialogue in batch:
+        annotate(dialogue)
+    metrics = batch_metrics(batch)
     assert metrics["reward"] == 0.5
     assert metrics["questions"] == 1.5
     assert metrics["questions/pair"] == 1.5
-    assert metrics["pairs"] == 1.5
+    assert metrics["pairs_asked"] == 1.5
+    assert metrics["questions_any"] == 1.5
+    assert metrics["questions/check"] == 0.0
+    assert "malformed" not in metrics  # nobody looked
     assert metrics["informative_pairs"] == 1.0
     assert metrics["agreed"] == 0.5
     assert metrics["answered"] == 1.0  # of the dialogue that asked
@@ -162,3 +173,37 @@ def test_batch_metrics(make_dialogue: MakeDialogue) -> None:
     assert all(isinstance(value, float) for value in metrics.values())
     assert batch_metrics([]) == {}
     assert batch_metrics([failed])["failed"] == 1.0
+
+
+def test_questions_are_those_that_seek_information(make_dialogue: MakeDialogue) -> None:
+    dialogue = make_dialogue(
+        "[message] Shall we put Ava on BLEU?", "[message] No.", "[message] What is Ava on Electra?"
+    )
+    annotate(dialogue)
+    assert [turn.seeking for turn in dialogue.turns] == [False, False, True]
+    row = measures(dialogue)
+    assert (row["questions_any"], row["questions"], row["check"]) == (2, 1, 1)
+    metrics = batch_metrics([dialogue])
+    assert (metrics["questions_any"], metrics["questions"], metrics["questions/check"]) == (2.0, 1.0, 1.0)
+
+
+def test_a_game_that_came_to_its_own_end_was_not_agreed(make_dialogue: MakeDialogue) -> None:
+    dialogue = make_dialogue("[message] Hi.", "[message] Hi.", stop_reason=StopReason.FINISHED)
+    assert measures(dialogue)["agreed"] == batch_metrics([dialogue])["agreed"] == 0.0
+
+
+def test_any_game_with_annotations_is_measured(make_dialogue: MakeDialogue) -> None:
+    dialogue = make_dialogue("[guess] red?", "[answer] yes", "[guess] red?", game_state={"code": "red"})
+    first, reply, again = dialogue.turns
+    for turn, seeking in ((first, True), (reply, False), (again, True)):
+        turn.questions, turn.seeking = ["colour"] if seeking else [], seeking
+        turn.pairs, turn.informative, turn.malformed = [(3,)] if seeking else [], [], seeking
+    first.informative, first.answered, first.value = [(3,)], True, 0.5
+    row = measures(dialogue)
+    assert (row["questions"], row["colour"], row["pair"], row["pairs_asked"], row["repeats"]) == (2, 2, 0, 1, 1)
+    assert (row["informative_pairs"], row["answered"], row["value"], row["malformed"]) == (1, 0.5, 0.5, 2)
+    assert batch_metrics([dialogue])["questions/colour"] == 2.0
+
+
+def test_the_shared_kinds_are_those_of_the_matching_game() -> None:
+    assert LABELS == MATCHING_LABELS

@@ -9,6 +9,7 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from slime.observability import logging_utils
@@ -66,7 +67,7 @@ def log_eval_rollout(rollout_id: int, args: Namespace, data: Mapping[str, dict[s
         metrics |= {f"eval/{name}/dialogue/{measure}": value for measure, value in measured.items()}
         played = [reward for reward, sample in zip(rewards, samples, strict=False) if not failed(sample)]
         if played and len(played) < len(samples):
-            mean = sum(played) / len(played)
+            mean = fmean(played)
             results["rewards"] = [
                 mean if failed(sample) else reward for reward, sample in zip(rewards, samples, strict=True)
             ]

@@ -5,10 +5,10 @@ it is in no group's mean or deviation, its advantage is 0, and a group with too 
 
 from __future__ import annotations
 
-import math
 from argparse import Namespace
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from statistics import fmean, stdev
 from typing import Any
 
 from slime.rollout.filter_hub.base_types import DynamicFilterOutput
@@ -44,20 +44,23 @@ def normalize_rewards(args: Namespace, samples: Sequence[Sample]) -> tuple[list[
     for index, sample in enumerate(samples):
         groups[sample.group_index, _seat(sample)].append(index)
     raw = [0.0 if failed(sample) else float(sample.get_reward_value(args)) for sample in samples]
-    overall = _mean([reward for reward, sample in zip(raw, samples, strict=True) if not failed(sample)])
+    all_played = [reward for reward, sample in zip(raw, samples, strict=True) if not failed(sample)]
+    overall = fmean(all_played) if all_played else 0.0
     grouped = args.advantage_estimator in _GROUPED and args.rewards_normalization
     scaled = args.advantage_estimator in _SCALED and args.grpo_std_normalization
     normalized = list(raw)
     for members in groups.values():
         played = [index for index in members if not failed(samples[index])]
-        mean = _mean([raw[index] for index in played])
+        rewards = [raw[index] for index in played]
+        mean = fmean(rewards) if rewards else overall
         if grouped:
-            scale = _deviation([raw[index] for index in played], mean) + 1e-6 if scaled else 1.0
+            spread = stdev(rewards) if len(rewards) > 1 else 0.0  # of a sample (n - 1), as slime has it
+            scale = spread + 1e-6 if scaled else 1.0
             for index in played:
                 normalized[index] = (raw[index] - mean) / scale
         for index in members:
             if failed(samples[index]):
-                raw[index] = mean if played else overall
+                raw[index] = mean
     return raw, normalized
 
 
@@ -93,12 +96,3 @@ def flat(samples: Iterable[Any]) -> Iterable[Sample]:
 
 def _seat(sample: Sample) -> int:
     return int(((sample.metadata or {}).get(RECORD) or {}).get("seat", 0))
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values) if values else 0.0
-
-
-def _deviation(values: Sequence[float], mean: float) -> float:
-    """Of a sample (n - 1), as slime has it; 0.0 for fewer than two."""
-    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)) if len(values) > 1 else 0.0

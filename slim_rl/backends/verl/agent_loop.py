@@ -24,6 +24,7 @@ from slim_rl.backends.verl.policy import ServerPolicy
 from slim_rl.config import Config, Limits, load_config
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.log import DialogueLog
+from slim_rl.dialogue.measures import measures
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow, read_game_state
 from slim_rl.dialogue.worker import RolloutWorker
@@ -33,6 +34,8 @@ logger = logging.getLogger(__name__)
 
 # A lone session of a group has a baseline in these, and none in the estimators that compare siblings.
 WITHOUT_GROUPS = frozenset({"gae", "reinforce_plus_plus", "remax"})
+
+MEASURED = ("agreed", "questions", "questions_any", "informative_pairs")  # by `measures`, among verl's reward metrics
 
 
 @dataclass
@@ -139,7 +142,7 @@ class DialogueLoop(AgentLoopBase):
 
     def _output(self, dialogue: Dialogue, policy: ServerPolicy) -> AgentLoopOutput:
         partner_seconds = sum(turn.seconds for turn in dialogue.turns if turn.seat != dialogue.seat)
-        asked = sum(len(turn.questions or ()) > 0 for turn in dialogue.turns if turn.seat == dialogue.seat)
+        row = measures(dialogue)
         return AgentLoopOutput(
             prompt_ids=dialogue.prompt_ids,
             response_ids=dialogue.response_ids,
@@ -153,11 +156,8 @@ class DialogueLoop(AgentLoopBase):
             extra_fields={
                 "min_global_steps": min(policy.versions, default=0),
                 "max_global_steps": max(policy.versions, default=0),
-                "reward_extra_info": {
-                    "agreed": float(dialogue.stop_reason in (StopReason.AGREED, StopReason.FINISHED)),
-                    "questions": float(asked),
-                    "unparsable": float(dialogue.stop_reason is StopReason.POLICY_ERRORS),
-                },
+                "reward_extra_info": {name: float(row[name]) for name in MEASURED}
+                | {"unparsable": float(dialogue.stop_reason is StopReason.POLICY_ERRORS)},
                 "dialogue": dialogue.to_dict(tokens=False),
             },
         )
@@ -175,7 +175,7 @@ class DialogueLoop(AgentLoopBase):
             extra_fields={
                 "min_global_steps": 0,
                 "max_global_steps": 0,
-                "reward_extra_info": {"agreed": 0.0, "questions": 0.0, "unparsable": 0.0},
+                "reward_extra_info": dict.fromkeys((*MEASURED, "unparsable"), 0.0),
                 "dialogue": None,
             },
         )

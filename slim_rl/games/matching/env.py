@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from slim_rl.environment import BaseEnvironment, Board
@@ -20,9 +21,7 @@ from slim_rl.games.matching.prompt import rules as rules_text
 from slim_rl.games.matching.roster import Roster
 from slim_rl.games.matching.settings import MatchingSettings
 
-_EVAL_START = (
-    2**31
-)  # eval games have numbers from here on, so that they stay the same however many there are to train on
+_EVAL_START = 2**31  # eval games are numbered from here on, and stay the same however many there are to train on
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,10 +214,22 @@ class MatchingEnv(BaseEnvironment):
     def references(cls, games: Sequence[tuple[Any, int]]) -> dict[str, dict[str, Any]]:
         from slim_rl.games.matching.references import references
 
-        return references([(GameState.from_dict(state), seat) for state, seat in games])
+        return references(games)
+
+    @classmethod
+    def people(cls, path: Path, games: Sequence[tuple[Any, int]]) -> dict[str, dict[str, Any]]:
+        from slim_rl.games.matching.references import people
+
+        return people(path, games)
 
     @classmethod
     def frontier(cls, games: Sequence[tuple[Any, int]], most: int, seed: int = 0) -> dict[str, Any]:
-        from slim_rl.games.matching.references import frontier
+        from slim_rl.games.matching.references import frontier_curves
 
-        return frontier([(GameState.from_dict(state), seat) for state, seat in games], most, seed)
+        return dict(frontier_curves(games, most, seed))
+
+    @classmethod
+    def viewer_board(cls, game_state: Any, seat: int) -> dict[str, Any] | None:
+        from slim_rl.games.matching.boards import viewer_board
+
+        return viewer_board(game_state, seat)

@@ -51,7 +51,7 @@ class Worth:
     regret: float | None
 
 
-class Asker:
+class Knowledge:
     """One seat of one game and what it knows. `hear` adds to it.
 
     Attributes:
@@ -85,14 +85,14 @@ class Asker:
         """Whether the partner sees the cell and the asker does not know it."""
         return bool(self._theirs[pair] and not self.known[pair])
 
-    def hear(self, told: Iterable[Pair], lacking: Iterable[Pair] = ()) -> tuple[float, float]:
+    def hear(self, told: Iterable[Pair], missing: Iterable[Pair] = ()) -> tuple[float, float]:
         """Adds the cells told that the partner sees, and those it truly lacks, which are worth 50.
 
         Returns the change in V and in the plan's true score, as shares of the best.
         """
         before = self._expected, self._true
         new = [pair for pair in told if self.informative(pair)]
-        new += [pair for pair in lacking if not self._theirs[pair] and not self.known[pair]]
+        new += [pair for pair in missing if not self._theirs[pair] and not self.known[pair]]
         if not new:
             return 0.0, 0.0
         for pair in new:
@@ -100,12 +100,12 @@ class Asker:
         self._solve()
         return (self._expected - before[0]) / self._best, (self._true - before[1]) / self._best
 
-    def ask(self, pairs: Sequence[Pair], told: Iterable[Pair], lacking: Iterable[Pair] = ()) -> Worth:
+    def ask(self, pairs: Sequence[Pair], told: Iterable[Pair], missing: Iterable[Pair] = ()) -> Worth:
         """The worth of a question about `pairs` that was answered so; the asker has heard it then."""
         regret = None
         if pairs:
             regret = max(0.0, float(self.promise.max() - max(self.promise[pair] for pair in pairs)))
-        value, gain = self.hear(told, lacking)
+        value, gain = self.hear(told, missing)
         return Worth(value, gain, regret)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from slim_rl.errors import ConfigError
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.instance import GameState
-from slim_rl.games.matching.questions.value import Asker, frontier, promises
+from slim_rl.games.matching.questions.value import Knowledge, frontier, promises
 from slim_rl.games.matching.settings import MatchingSettings
 
 Floats = NDArray[np.float64]
@@ -59,7 +59,7 @@ def game() -> GameState:
 
 
 def test_a_question_is_worth_the_change_in_the_best_expected_score(game: GameState) -> None:
-    asker = Asker(game, 0)
+    asker = Knowledge(game, 0)
     assert asker.informative((0, 1))
     first = asker.ask([(0, 1)], [(0, 1)])  # 180 on the diagonal; then 90 + 50 + 60
     assert first.value == pytest.approx(20 / 230)
@@ -72,7 +72,7 @@ def test_a_question_is_worth_the_change_in_the_best_expected_score(game: GameSta
 
 
 def test_regret_is_against_the_best_promise(game: GameState) -> None:
-    asker = Asker(game, 0)
+    asker = Knowledge(game, 0)
     cells = [(r, p) for r in range(3) for p in range(3)]
     top = max(cells, key=lambda cell: asker.promise[cell])
     assert asker.ask([top], []).regret == 0.0
@@ -82,7 +82,7 @@ def test_regret_is_against_the_best_promise(game: GameState) -> None:
 
 
 def test_what_nobody_sees_counts_50_and_is_asked_once(game: GameState) -> None:
-    asker = Asker(game, 0)
+    asker = Knowledge(game, 0)
     assert asker.promise[0, 2] > 0
     assert asker.ask([(0, 2)], [], [(0, 2)]).value == 0.0
     assert asker.promise[0, 2] == 0.0
@@ -91,7 +91,7 @@ def test_what_nobody_sees_counts_50_and_is_asked_once(game: GameState) -> None:
 
 
 def test_all_known_is_the_optimum(game: GameState) -> None:
-    asker = Asker(game, 0)
+    asker = Knowledge(game, 0)
     value, gain = asker.hear([(r, p) for r in range(3) for p in range(3)])
     assert value == pytest.approx(50 / 230)
     assert gain == pytest.approx(50 / 230)

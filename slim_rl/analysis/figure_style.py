@@ -1,0 +1,109 @@
+"""How every figure looks, and how one becomes a file: the same bytes for the same numbers.
+
+Colours are Okabe and Ito's, which the colour-blind tell apart; an arm has one colour in every figure.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from slim_rl.analysis.catalog import KINDS
+
+ARM_COLOURS = {
+    "shy": "#0072B2",
+    "forthcoming": "#D55E00",
+    "mute": "#5B5B5B",
+    "shuffled_reward": "#CC79A7",
+    "frozen_policy": "#009E73",
+}
+SPARE_COLOURS = ("#E69F00", "#56B4E9", "#8C6D31", "#882255", "#117733", "#332288")
+KIND_COLOURS = dict(zip(KINDS, ("#0072B2", "#56B4E9", "#E69F00", "#B8B8B8"), strict=True))
+STOP_COLOURS = {
+    "agreed": "#009E73",
+    "finished": "#66C2A5",
+    "max_turns": "#E69F00",
+    "policy_errors": "#D55E00",
+    "turn_tokens": "#CC79A7",
+    "dialogue_tokens": "#AA4499",
+    "context_length": "#882255",
+}
+INK, SOFT, FAINT = "#222222", "#6B6B6B", "#E4E4E4"
+STYLE: Any = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.titlepad": 10,
+    "axes.labelcolor": SOFT,
+    "axes.edgecolor": "#9A9A9A",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": FAINT,
+    "grid.linewidth": 0.8,
+    "xtick.color": SOFT,
+    "ytick.color": SOFT,
+    "text.color": INK,
+    "axes.titlecolor": INK,
+    "xtick.major.size": 0,
+    "ytick.major.size": 0,
+    "legend.frameon": False,
+    "figure.constrained_layout.use": True,
+    "savefig.dpi": 160,
+    "text.parse_math": False,  # a name may hold a dollar
+    "svg.fonttype": "path",  # the same letters on every machine
+    "svg.hashsalt": "slim_rl",  # the same file from the same numbers
+}
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """The look of all figures; draw and save inside it."""
+    with matplotlib.rc_context(STYLE):
+        yield
+
+
+def to_bytes(figure: Figure, *forms: str) -> list[bytes]:
+    """The figure as files of these forms ("png", "svg"); the same bytes for the same figure."""
+    lay_out(figure)
+    files = []
+    for form in forms:
+        file = io.BytesIO()
+        figure.savefig(file, format=form, metadata={"Date": None} if form == "svg" else None)
+        files.append(file.getvalue())
+    return files
+
+
+def lay_out(figure: Figure) -> None:
+    """Places everything, once: saving a figure to two files would do it twice."""
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
+    figure.set_layout_engine("none")
+
+
+def colours(arms: Sequence[str]) -> dict[str, str]:
+    spare = iter(SPARE_COLOURS * (1 + len(arms) // len(SPARE_COLOURS)))
+    return {arm: ARM_COLOURS[arm] if arm in ARM_COLOURS else next(spare) for arm in arms}
+
+
+def legend(figure: Figure, entries: dict[str, str], columns: int = 6) -> None:
+    """A legend above the figure: name -> colour."""
+    handles = [matplotlib.patches.Patch(color=colour, label=short_words(name)) for name, colour in entries.items()]
+    figure.legend(
+        handles=handles, loc="outside upper left", ncols=min(columns, len(handles)), handlelength=1, fontsize=8.5
+    )
+
+
+def short_words(name: str) -> str:
+    """A name as words, cut where it would not fit."""
+    text = name.replace("_", " ")
+    return text if len(text) <= 28 else text[:27] + "…"

@@ -1,0 +1,22 @@
+"""The game that a dialogue is of, as the analysis asks it for reference lines and boards. The analysis knows no game itself."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from slim_rl.environment import BaseEnvironment, environment_class
+from slim_rl.errors import SlimError
+
+
+@cache
+def game_of(environment: str) -> type[BaseEnvironment]:
+    """The environment's class. One that cannot be imported here offers nothing, as `BaseEnvironment` does itself."""
+    try:
+        return environment_class(environment)
+    except SlimError:
+        return BaseEnvironment
+
+
+def is_known(environment: str) -> bool:
+    """Whether the environment can be imported here."""
+    return game_of(environment) is not BaseEnvironment

@@ -1,0 +1,55 @@
+// Moving about. The address names the dialogue on show: #d=KEY, or #d=KEY+KEY for two side by side. A key is made from what the
+// dialogue is (run, arm, phase, step, id) and stays its own in every report.
+
+const addressOf = (d) => `#d=${d.key}${state.beside ? `+${state.beside.key}` : ""}`;
+
+function move(by) {
+  const at = state.at + by;
+  if (at < 0 || at >= state.shown.length) return;
+  const paired = state.beside !== null;
+  state.at = at;
+  state.beside = paired ? otherEnd(state.shown[at]) : null;
+  show(true);
+}
+
+/** Shows the dialogue that the address names; scrolls to the viewer if asked to. */
+function follow(scroll = true) {
+  if (!location.hash.startsWith("#d=")) return;
+  const [key, beside] = location.hash.slice(3).split("+");
+  const d = DATA.dialogues.find((each) => each.key === key);
+  document.getElementById("absent").hidden = d !== undefined;
+  if (!d) return;
+  if (!state.shown.includes(d)) {
+    clearFilters();
+    list();
+  }
+  state.at = state.shown.indexOf(d);
+  state.beside = DATA.dialogues.find((each) => each.key === beside) ?? null;
+  show();
+  if (scroll) document.getElementById("dialogues").scrollIntoView();
+}
+
+function start() {
+  const viewer = document.getElementById("viewer");
+  if (!DATA.dialogues.length) {
+    viewer.replaceWith(h("p", {}, "There is no dialogue to show."));
+    return;
+  }
+  viewer.before(h("p", { class: "warning", id: "absent", hidden: "" },
+    "The dialogue that this address names is not among those this report shows; analyse its log with a larger --max-dialogues."));
+  viewer.append(
+    h("div", { class: "panel side" }, controls(),
+      h("div", { class: "count", id: "count", role: "status" }), h("ul", { class: "list", id: "list" })),
+    h("div", { class: "panel detail", id: "detail" }));
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
+    const act = { ArrowRight: () => move(1), j: () => move(1), ArrowLeft: () => move(-1), k: () => move(-1), b: sideBySide }[event.key];
+    if (act) { event.preventDefault(); act(); }
+  });
+  window.addEventListener("hashchange", () => follow());
+  list();
+  show();
+  follow();
+}
+
+start();

@@ -1,0 +1,306 @@
+"""The report's tables as data: columns that say how a row is shown, and the rows. The page's template makes them HTML.
+
+The invariant: a cell is plain text, which the template escapes, or a `Cell`; no name from a log becomes markup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from slim_rl.analysis.figure_style import colours
+from slim_rl.analysis.formats import DASH, interval, known, p_value, plain, words
+
+Row = Mapping[str, Any]
+Rows = Sequence[Row]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A cell that is more than text: `aside` in grey behind it, a dot of `colour` before it."""
+
+    text: str
+    aside: str = ""
+    colour: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """What stands above a column, and what of a row stands in it; `prose` is aligned as words are."""
+
+    head: str
+    show: Callable[[Row], str | Cell]
+    prose: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """`others`: the same for rows that are shown only when asked for."""
+
+    caption: str
+    columns: Sequence[Column]
+    rows: Rows
+    others: Rows = ()
+
+
+class Tables:
+    """Makes the tables of one results dict."""
+
+    def __init__(self, results: Mapping[str, Any]) -> None:
+        self.results = results
+        self._palette = colours(results["arms"])
+        self._measures = results["measures"]
+
+    def sections(self) -> dict[str, list[Table]]:
+        """Every table but those of the first screen, by heading; empty ones are left out."""
+        results = self.results
+        sections = {
+            "Held-out games": [self.checkpoints(), self._paired()],
+            "Trends": [self._trends()],
+            "Trends compared": [self._differences()],
+            "Questions and reward": [self._correlations()],
+            "Runs": [self._runs()],
+        }
+        if not results["counts"]["train"]:
+            sections["Held-out games"].pop(0)  # the first screen has it
+        filled = {name: [table for table in tables if table.rows] for name, tables in sections.items()}
+        return {name: tables for name, tables in filled.items() if tables}
+
+    # -- the first screen
+
+    def arms_changed(self) -> Table:
+        """Before and after training, one row an arm and partner."""
+        paired: dict[tuple[str, str], dict[str, Any]] = {}
+        for row in self.results["held_out"]["paired"]:
+            if row["measure"] in ("questions", "reward"):
+                paired.setdefault((row["arm"], row["partner"]), {"arm": row["arm"]})[row["measure"]] = row
+        rows = [row for row in paired.values() if {"questions", "reward"} <= row.keys()]
+        columns = [self._arm()]
+        for name in ("questions", "reward"):
+            columns += [
+                Column(f"{name} before", lambda row, name=name: plain(row[name]["before"])),  # type: ignore[misc]
+                Column("after", lambda row, name=name: plain(row[name]["after"])),  # type: ignore[misc]
+                Column(f"change of {name}", lambda row, name=name: _with_interval(row[name], signed=True)),  # type: ignore[misc]
+            ]
+        return Table("The same held-out games before and after training; 95% intervals over games.", columns, rows)
+
+    def training(self) -> Table:
+        """The first and last tenth of training, one row an arm."""
+        results = self.results
+        slopes = {(row["arm"], row["measure"]): row for row in results["trends"]}
+        rows = []
+        for arm in results["arms"]:
+            runs = [run for run in results["runs"] if run["arm"] == arm]
+            row = {"arm": arm, "runs": len(runs), "dialogues": sum(run["dialogues"] for run in runs)}
+            rows.append({**row, "ends": results["ends"].get(arm, {}), "slopes": slopes})
+        columns = [
+            self._arm(),
+            Column("runs", lambda row: str(row["runs"])),
+            Column("dialogues", lambda row: f"{row['dialogues']:,}"),
+        ]
+        for name in ("questions", "reward"):
+            columns += [
+                Column(f"{name}, first", partial(_end, name, "first")),
+                Column(f"{name}, last", partial(_end, name, "last")),
+                Column(f"slope of {name}", partial(_slope, name)),
+            ]
+        return Table(
+            "Training: the first and the last tenth of the steps, and the slope per 100 steps; 95% intervals over games.",
+            columns,
+            rows if any(row["ends"] for row in rows) else [],
+        )
+
+    def references(self) -> Table:
+        rows = [{"name": name, **line, **line["reward"]} for name, line in self.results["references"].items()]
+        columns = [
+            Column("plan", lambda row: words(row["name"]), prose=True),
+            Column("reward", _with_interval),
+            Column("n", lambda row: f"{row['n']:,}"),
+            Column("", lambda row: row["about"], prose=True),
+        ]
+        return Table("For comparison: reward of plans made without any dialogue, and of people.", columns, rows)
+
+    def checkpoints(self) -> Table:
+        """Means on held-out games, one row a policy and partner."""
+        columns = [
+            self._arm(),
+            Column("partner", lambda row: row["partner"], prose=True),
+            Column("checkpoint", _checkpoint, prose=True),
+            Column("runs", lambda row: str(row["runs"])),
+            Column("dialogues", lambda row: f"{max(part['n'] for part in row['measures'].values()):,}"),
+        ]
+        for name, measure in self._measures.items():
+            if self._is_chief(name):
+                columns.append(Column(measure["title"], partial(_measured, name, measure["share"])))
+        caption = "Held-out games by checkpoint; 95% intervals clustered by game."
+        return Table(caption, columns, self.results["held_out"]["cells"])
+
+    # -- the others
+
+    def _trends(self) -> Table:
+        return self._by_role(
+            f"Slopes per 100 training steps. p is the larger of those over games and over runs. {_FAMILY}",
+            [
+                self._arm(),
+                self._title(),
+                Column("slope, 95% over games", self._value),
+                Column("95% over runs", self._over_runs),
+                Column("runs", lambda row: str(row["runs"])),
+                *_COUNTS,
+                *_TESTS,
+                _NOTE,
+            ],
+            self.results["trends"],
+        )
+
+    def _differences(self) -> Table:
+        return self._by_role(
+            "The first arm's slope per 100 steps less another's: over games by bootstrap, the same games drawn in both arms; "
+            "over runs by Welch's t and by the exact permutation of run labels. p is the larger of the first two. "
+            + _FAMILY,
+            [
+                self._arm(),
+                self._arm("other", "less"),
+                self._title(),
+                Column("difference, 95% over games", self._value),
+                Column("95% over runs", self._over_runs),
+                *_TESTS,
+                Column("permutation p", lambda row: p_value(row["p_permutation"])),
+                _NOTE,
+            ],
+            self.results["differences"],
+        )
+
+    def _correlations(self) -> Table:
+        return Table(
+            "Correlation of information-seeking questions with reward in training dialogues, 95% by bootstrap over games. "
+            "“Within a game and step” compares only the dialogues of one group, which is all that GRPO sees.",
+            [
+                self._arm(),
+                Column("given", lambda row: row["given"], prose=True),
+                Column("method", lambda row: row["method"], prose=True),
+                Column("r", _with_interval),
+                *_COUNTS,
+                Column("p", lambda row: p_value(row["p"])),
+                _NOTE,
+            ],
+            self.results["correlations"],
+        )
+
+    def _paired(self) -> Table:
+        return self._by_role(
+            "The last checkpoint against the first on the same games: mean change with its 95% t interval over games, Cohen's "
+            f"d (mean change over its deviation), p of the sign-flip permutation test. {_FAMILY}",
+            [
+                self._arm(),
+                Column("partner", lambda row: row["partner"], prose=True),
+                Column("from", lambda row: _checkpoint(row["from"]), prose=True),
+                Column("to", lambda row: _checkpoint(row["to"]), prose=True),
+                self._title(),
+                Column("before", lambda row: plain(row["before"], self._share(row))),
+                Column("after", lambda row: plain(row["after"], self._share(row))),
+                Column("change", self._value),
+                Column("games", lambda row: f"{row['clusters']:,}"),
+                Column("d", lambda row: plain(row["effect"])),
+                *_TESTS,
+            ],
+            self.results["held_out"]["paired"],
+        )
+
+    def _runs(self) -> Table:
+        return Table(
+            "What was read.",
+            [
+                self._arm(),
+                Column("run", lambda row: row["run"], prose=True),
+                *(Column(name, lambda row, name=name: f"{row[name]:,}") for name in ("dialogues", "games", "failed")),  # type: ignore[misc]
+                Column("steps", _steps),
+                Column("phases", lambda row: ", ".join(f"{k} {v:,}" for k, v in row["phases"].items()), prose=True),
+                Column("policy", lambda row: ", ".join(row["policies"]), prose=True),
+                Column("partner", lambda row: ", ".join(row["partners"]), prose=True),
+            ],
+            self.results["runs"],
+        )
+
+    def files(self) -> Table:
+        names = {
+            "lines": "lines",
+            "dialogues": "dialogues",
+            "torn": "torn",
+            "unreadable": "not JSON",
+            "foreign": "other",
+        }
+        columns = [Column("file", lambda row: row["path"], prose=True)]
+        columns += [Column(head, lambda row, key=key: f"{row[key]:,}") for key, head in names.items()]  # type: ignore[misc]
+        return Table("Log files.", columns, self.results["files"])
+
+    # -- how this report's arms and measures are written
+
+    def _by_role(self, caption: str, columns: Sequence[Column], rows: Rows) -> Table:
+        chief = [row for row in rows if self._is_chief(row["measure"])]
+        others = [row for row in rows if not self._is_chief(row["measure"])]
+        return Table(caption, columns, chief, others)
+
+    def _is_chief(self, measure: str) -> bool:
+        """Whether the measure is shown at once, and not only when asked for."""
+        return self._measures[measure]["role"] == "primary" or measure == "agreed"
+
+    def _arm(self, key: str = "arm", head: str = "arm") -> Column:
+        return Column(head, lambda row: Cell(words(row[key]), colour=self._palette[row[key]]), prose=True)
+
+    def _title(self) -> Column:
+        return Column("measure", lambda row: self._measures[row["measure"]]["title"], prose=True)
+
+    def _share(self, row: Row) -> bool:
+        return bool(self._measures[row["measure"]]["share"])
+
+    def _value(self, row: Row) -> Cell:
+        return _with_interval(row, self._share(row))
+
+    def _over_runs(self, row: Row) -> str:
+        return interval(row["runs_low"], row["runs_high"], self._share(row))
+
+
+_FAMILY = (
+    "Holm and Benjamini-Hochberg (BH) corrections are over the primary measures of all arms; others are uncorrected."
+)
+_COUNTS = (
+    Column("games", lambda row: f"{row['clusters']:,}"),
+    Column("dialogues", lambda row: f"{row['n']:,}"),
+)
+_TESTS = (
+    Column("p", lambda row: p_value(row["p"])),
+    Column("Holm", lambda row: p_value(row.get("p_holm"))),
+    Column("BH", lambda row: p_value(row.get("q_bh"))),
+)
+_NOTE = Column("", lambda row: row["note"], prose=True)
+
+
+def _with_interval(part: Row, share: bool = False, signed: bool = False) -> Cell:
+    span = interval(part["low"], part["high"], share)
+    return Cell(plain(part["value"], share, signed), "" if span == DASH else span)
+
+
+def _measured(name: str, share: bool, row: Row) -> Cell:
+    return _with_interval(row["measures"][name], share)
+
+
+def _end(name: str, side: str, row: Row) -> str | Cell:
+    part = row["ends"].get(name)
+    return _with_interval(part[side]) if part else DASH
+
+
+def _slope(name: str, row: Row) -> str | Cell:
+    part = row["slopes"].get((row["arm"], name))
+    return _with_interval(part) if part else DASH
+
+
+def _checkpoint(cell: Row) -> str:
+    step = cell["step"]
+    return str(cell["phase"]) + (f", step {step:.0f}" if known(step) else "")
+
+
+def _steps(run: Row) -> str:
+    return f"{run['first_step']:.0f} to {run['last_step']:.0f}" if known(run["first_step"]) else DASH

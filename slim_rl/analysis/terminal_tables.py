@@ -1,0 +1,58 @@
+"""The short tables a command ends with, at 80 columns: measures with 95% intervals, errors clustered by game."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich.table import Table
+
+from slim_rl.analysis.catalog import BY_NAME
+from slim_rl.analysis.formats import DASH, interval, known, p_value, plain
+from slim_rl.analysis.statistics import clustered_mean
+from slim_rl.analysis.verdict import changed, frame
+from slim_rl.dialogue.record import Dialogue
+
+SHOWN = [BY_NAME[name] for name in ("reward", "questions", "informative_pairs", "agreed", "valid_proposals")]
+
+
+def cells_table(cells: Mapping[str, Sequence[Dialogue]], title: str) -> Table:
+    """One row a measure and cell."""
+    table = Table(title=title, caption="intervals: 95%, clustered by game")
+    for heading in ("measure", "cell", "n", "mean", "interval"):
+        table.add_column(heading, justify="left" if heading in ("measure", "cell") else "right", overflow="fold")
+    frames = {name: frame(dialogues) for name, dialogues in cells.items()}
+    for measure in SHOWN:
+        for i, (name, data) in enumerate(frames.items()):
+            mean = clustered_mean(data[measure.name].astype(float), data["game_id"], measure.bounded)
+            table.add_row(
+                "" if i else measure.short or measure.title,
+                name,
+                f"{mean.n:,}",
+                plain(mean.value, measure.share),
+                interval(mean.low, mean.high, measure.share),
+                end_section=i == len(frames) - 1,
+            )
+    return table
+
+
+def before_after_table(before: Sequence[Dialogue], after: Sequence[Dialogue]) -> Table:
+    """One row a measure: its means on held-out games before and after training, and their difference."""
+    first, last = frame(before), frame(after)
+    games = len(set(first["game_id"]) & set(last["game_id"]))
+    table = Table(
+        title=f"{games:,} held-out games, before and after training", caption="intervals: 95%, paired by game"
+    )
+    for heading in ("", "before", "after", "change", "interval", "p"):
+        table.add_column(heading, justify="right" if heading else "left")
+    for measure in SHOWN:
+        change = changed(first, last, measure.name)
+        share = measure.share
+        table.add_row(
+            measure.short or measure.title,
+            plain(change["before"], share),
+            plain(change["after"], share),
+            plain(change["value"], share, signed=True),
+            interval(change["low"], change["high"], share),
+            p_value(change["p"]) if known(change["p"]) else DASH,
+        )
+    return table

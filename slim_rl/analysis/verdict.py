@@ -1,0 +1,91 @@
+"""Did it learn to ask, did it help, and how sure is that? One sentence each, the same in the terminal and in the report.
+
+The answer rests on held-out games that were played both before and after training, paired game by game. "Rose" and "fell"
+are said only where the 95% interval over games leaves zero out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import pandas as pd
+
+from slim_rl.analysis.catalog import BY_NAME
+from slim_rl.analysis.formats import count, interval, known, p_value, plain
+from slim_rl.analysis.statistics import paired_comparison
+from slim_rl.dialogue.measures import measures
+from slim_rl.dialogue.record import Dialogue
+
+Change = Mapping[str, Any]
+
+
+def verdict(before: Sequence[Dialogue], after: Sequence[Dialogue]) -> list[str]:
+    """The three sentences, from one run's annotated held-out dialogues."""
+    first, last = frame(before), frame(after)
+    return sentences(changed(first, last, "questions"), changed(first, last, "reward"))
+
+
+def frame(dialogues: Sequence[Dialogue]) -> pd.DataFrame:
+    """One row a dialogue that did not fail: its measures, game_id and seat."""
+    rows = [{"game_id": d.game_id, "seat": d.seat, **measures(d)} for d in dialogues if not d.failed]
+    return pd.DataFrame(rows, columns=None if rows else ["game_id", "seat", *BY_NAME])
+
+
+def changed(before: pd.DataFrame, after: pd.DataFrame, measure: str) -> dict[str, Any]:
+    """How a measure changed on the games of both frames; keys as in the results' `held_out.paired`."""
+    one, two = (data.set_index("game_id")[measure].astype(float) for data in (before, after))
+    test = paired_comparison(one, two, bounded=BY_NAME[measure].bounded)
+    return {"before": test.before, "after": test.after, **asdict(test.difference), "by_run": [test.difference.value]}
+
+
+def sentences(questions: Change, reward: Change) -> list[str]:
+    """The three sentences, from two rows of the results' `held_out.paired`."""
+    if not known(questions["low"]) or not known(reward["low"]):
+        return ["Whether it learned to ask cannot be said: fewer than two games were played both before and after."]
+    asked, helped = direction(questions), direction(reward)
+    span = (
+        f"from {plain(questions['before'])} to {plain(questions['after'])} questions a game ({by_how_much(questions)})"
+    )
+    learned = {
+        1: f"It learned to ask: {span}.",
+        0: f"It did not clearly learn to ask: {span}.",
+        -1: f"It learned to ask less: {span}.",
+    }[asked]
+    span = f"from {plain(reward['before'])} to {plain(reward['after'])} ({by_how_much(reward)})"
+    paid = {
+        1: f"Reward rose {'with it' if asked > 0 else 'all the same'}, {span}.",
+        0: f"Reward did not clearly change: {span}.",
+        -1: f"Reward fell, {span}.",
+    }[helped]
+    return [learned, paid, _how_sure(questions, reward)]
+
+
+def direction(change: Change) -> int:
+    """1 if it rose, -1 if it fell, 0 if the interval does not tell."""
+    return 1 if change["low"] > 0 else -1 if change["high"] < 0 else 0
+
+
+def by_how_much(change: Change, share: bool = False) -> str:
+    """'+0.76, 95% interval 0.68 to 0.85'; a share changes by points of per cent."""
+    scale, unit = (100, " points") if share else (1, "")
+    value = f"{plain(scale * change['value'], signed=True)}{unit}"
+    span = interval(scale * change["low"], scale * change["high"])
+    return f"{value}, 95% interval {span}" if known(change["low"]) else value
+
+
+def _how_sure(questions: Change, reward: Change) -> str:
+    text = (
+        f"How sure: {count(questions['clusters'], 'held-out game')}, each played before and after; p of no change "
+        f"{p_value(questions['p'])} for questions and {p_value(reward['p'])} for reward"
+    )
+    runs = len(questions["by_run"])
+    if runs < 2:
+        return f"{text}; one run, which says nothing of another seed."
+    rose, gained = (sum(value > 0 for value in change["by_run"]) for change in (questions, reward))
+    over = interval(questions.get("runs_low"), questions.get("runs_high"))
+    return (
+        f"{text}; questions rose in {rose} of {runs} runs and reward in {gained}; another seed is expected to change questions "
+        f"by {over}."
+    )

@@ -1,0 +1,121 @@
+"""The report in a real browser, as a reader uses it. Skipped where there is no Chromium."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser import CHROMIUM, browse
+from synthetic import EVIL
+
+from slim_rl.analysis import Summary
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+
+
+@pytest.fixture
+def dialogues(analysed: Summary) -> list[dict[str, Any]]:
+    return viewer_data(analysed)["dialogues"]
+
+
+def viewer_data(analysed: Summary) -> dict[str, Any]:
+    text = analysed.report.read_text(encoding="utf-8")
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)[1])
+
+
+async def test_a_link_shows_its_dialogue(analysed: Summary) -> None:
+    data = viewer_data(analysed)
+    wanted = next(d for d in data["dialogues"] if d["stop"] == "agreed" and d["questions"] >= 2)
+    async with browse() as page:
+        await page.open(f"file://{analysed.report}#d={wanted['key']}")
+        shown = await page.text("#detail")
+        assert f"{wanted['phase']} step {wanted['step']} · game {wanted['game']}" in shown
+        assert all(turn["text"] in shown for turn in wanted["turns"])
+        assert f"policy {wanted['policy']} at step {wanted['step']}" in shown
+        board = data["boards"][wanted["board"]]
+        total = sum(board["truth"][r][p] for r, p in enumerate(wanted["turns"][-2]["assignment"]))
+        assert f"{100 * total / board['score']:.1f}% of the best, {board['score']}" in shown
+        assert await page.text("#count") == "60 of 60 dialogues"
+        assert page.problems == []
+
+
+async def test_filters_and_order(analysed: Summary, dialogues: list[dict[str, Any]]) -> None:
+    async with browse() as page:
+        await page.open(f"file://{analysed.report}")
+        await page.choose("f-asks", "2")
+        asking = [d for d in dialogues if d["questions"] >= 2]
+        assert await page.text("#count") == f"{len(asking)} of 60 dialogues"
+        await page.choose("f-asks", "")
+        await page.choose("f-kind", "kcheck")
+        assert await page.text("#count") == f"{sum('check' in d['kinds'] for d in dialogues)} of 60 dialogues"
+        await page.choose("f-kind", "")
+        await page.choose("f-order", "most questions")
+        assert (await page.text("#list li")).split()[1] == str(max(d["questions"] for d in dialogues))
+        await page.choose("f-order", "lowest reward")
+        rewards = await page.run("state.shown.map(d => d.reward)")
+        played = [reward for reward in rewards if reward is not None]
+        assert played == sorted(played) and rewards[: len(played)] == played
+        await page.choose("f-text", "nobody ever said this")
+        assert "No dialogue passes" in await page.text("#detail")
+        assert page.problems == []
+
+
+async def test_keys_move_and_the_address_follows(analysed: Summary, dialogues: list[dict[str, Any]]) -> None:
+    async with browse() as page:
+        await page.open(f"file://{analysed.report}#d={dialogues[0]['key']}")
+        await page.press("j")
+        assert await page.run("location.hash") == f"#d={dialogues[1]['key']}"
+        await page.press("ArrowRight")
+        await page.press("k")
+        assert await page.run("location.hash") == f"#d={dialogues[1]['key']}"
+        await page.choose(
+            "f-asks", str(dialogues[1]["questions"] + 1)
+        )  # the one on show goes; the address goes with it
+        assert await page.run("location.hash") == await page.run("'#d=' + state.shown[0].key")
+        await page.open(f"file://{analysed.report}#d=0123456789ab")
+        assert await page.run("document.getElementById('absent').hidden") is False
+        assert page.problems == []
+
+
+async def test_before_and_after_side_by_side(analysed: Summary, dialogues: list[dict[str, Any]]) -> None:
+    async with browse() as page:
+        await page.open(f"file://{analysed.report}")
+        first = await page.run("DATA.dialogues.find((d) => otherEnd(d) && d.step === 0)")
+        await page.run(f"location.hash = '#d={first['key']}'")
+        await page.press("b")
+        heads = await page.run("[...document.querySelectorAll('.column h4')].map((head) => head.innerText)")
+        assert [head.split(":")[0] for head in heads] == ["eval step 0", "eval step 24"]
+        address = await page.run("location.hash")
+        await page.open(f"file://{analysed.report}{address}")
+        assert await page.run("document.querySelectorAll('.column').length") == 2
+        grouped = await page.run("DATA.dialogues.find((d) => DATA.dialogues.some((o) => o !== d && inGroup(d, o)))")
+        await page.open(f"file://{analysed.report}#d={grouped['key']}")
+        assert "This group" in await page.text("#detail")
+        assert page.problems == []
+
+
+async def test_narrow_and_dark(analysed: Summary) -> None:
+    async with browse() as page:
+        await page.resize(420, 900)
+        await page.open(f"file://{analysed.report}")
+        assert await page.run("document.documentElement.scrollWidth") <= 420
+        shape = (
+            "(() => { const i = document.querySelector('#answer img'); return i.naturalHeight / i.naturalWidth; })()"
+        )
+        assert await page.run(shape) > 1  # panels below each other
+        await page.resize(1300, 900, dark=True)
+        assert await page.run(shape) < 1
+        assert "invert" in await page.run("getComputedStyle(document.querySelector('figure img')).filter")
+
+
+async def test_an_attack_stays_text(evil_report: Path) -> None:
+    async with browse() as page:
+        await page.open(f"file://{evil_report}#dialogues")
+        assert "owned" not in await page.run("document.title")
+        assert await page.run("document.scripts.length") == 2
+        assert await page.run("document.querySelectorAll('img[src=x], #detail img').length") == 0
+        assert f"Refused: {EVIL}" in await page.text("#detail")
+        assert page.problems == []
