@@ -46,7 +46,7 @@ MEASURES = (
     Measure("repeats", "pairs asked again a game"),
     Measure("malformed", "malformed messages a game"),
     Measure("gain", "true gain of the best plan by the questions of a game"),
-    Measure("valid_proposals", "valid proposals among those tried", share=True, bounded=True),
+    Measure("valid_proposals", "valid proposals among those tried", share=True, bounded=True, short="valid proposals"),
     Measure("messages", "policy messages a game"),
     Measure("words", "policy words a game"),
     Measure("turns", "turns a game, both seats"),

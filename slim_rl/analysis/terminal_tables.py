@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from slim_rl.analysis.catalog import BY_NAME
@@ -17,7 +18,7 @@ SHOWN = [BY_NAME[name] for name in ("reward", "questions", "informative_pairs", 
 
 def cells_table(cells: Mapping[str, Sequence[Dialogue]], title: str) -> Table:
     """One row a measure and cell."""
-    table = Table(title=title, caption="intervals: 95%, clustered by game")
+    table = Table(title=title, caption="intervals: 95%, clustered by game", box=SIMPLE_HEAD)
     for heading in ("measure", "cell", "n", "mean", "interval"):
         table.add_column(heading, justify="left" if heading in ("measure", "cell") else "right", overflow="fold")
     frames = {name: frame(dialogues) for name, dialogues in cells.items()}
