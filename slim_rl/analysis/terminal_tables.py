@@ -18,7 +18,7 @@ SHOWN = [BY_NAME[name] for name in ("reward", "questions", "informative_pairs", 
 
 def cells_table(cells: Mapping[str, Sequence[Dialogue]], title: str) -> Table:
     """One row a measure and cell."""
-    table = Table(title=title, caption="intervals: 95%, clustered by game", box=SIMPLE_HEAD)
+    table = Table(title=title, caption="intervals: 95%, clustered by game", box=SIMPLE_HEAD, pad_edge=False)
     for heading in ("measure", "cell", "n", "mean", "interval"):
         table.add_column(heading, justify="left" if heading in ("measure", "cell") else "right", overflow="fold")
     frames = {name: frame(dialogues) for name, dialogues in cells.items()}
@@ -41,7 +41,10 @@ def before_after_table(before: Sequence[Dialogue], after: Sequence[Dialogue]) ->
     first, last = frame(before), frame(after)
     games = len(set(first["game_id"]) & set(last["game_id"]))
     table = Table(
-        title=f"{games:,} held-out games, before and after training", caption="intervals: 95%, paired by game"
+        title=f"{games:,} held-out games, before and after training",
+        caption="intervals: 95%, paired by game",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
     )
     for heading in ("", "before", "after", "change", "interval", "p"):
         table.add_column(heading, justify="right" if heading else "left")
