@@ -63,7 +63,9 @@ def train(
     backend: Annotated[Optional[str], typer.Option(help="trl, slime or verl; the config's by default")] = None,  # noqa: UP045
     fresh: Annotated[bool, typer.Option("--fresh", help="start anew instead of resuming")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would be run, and stop")] = False,
-    extra: Annotated[Optional[list[str]], typer.Argument(help="verl: its own overrides, key=value")] = None,  # noqa: UP045
+    extra: Annotated[
+        list[str] | None, typer.Argument(help="verl: its own key=value; slime, after --: its own flags")
+    ] = None,
 ) -> None:
     """Train a policy; resumes by itself from its last checkpoint."""
     from slim_rl.commands.train import train as run

@@ -6,7 +6,6 @@ A file holds one top-level key, ``slim_rl``, so that the same file can be given 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -44,11 +43,11 @@ class Section(BaseModel):
 class DataConfig(Section):
     """The games. Files are made when missing; train and eval never share a game."""
 
-    train: Path = Path("data/games.jsonl")
-    eval: Path | None = None
-    num_train: int = Field(1000, ge=1)
-    num_eval: int = Field(100, ge=0)
-    seed: int = 0
+    train: Path = Field(Path("data/games.jsonl"), description="games to train on")
+    eval: Path | None = Field(None, description="held-out games; null: none")
+    num_train: int = Field(1000, ge=1, description="games to make for train")
+    num_eval: int = Field(100, ge=0, description="games to make for eval")
+    seed: int = Field(0, description="of the games themselves; the order in which they are played has the run's own")
     seat: Literal[0, 1, "both"] = Field(0, description="the policy's seat; seat 0 speaks first")
 
 
@@ -57,7 +56,7 @@ class Price(Section):
 
     input: float = Field(0.0, ge=0, description="prompt tokens that were not cached")
     cached: float = Field(0.0, ge=0, description="prompt tokens the provider had cached")
-    output: float = Field(0.0, ge=0)
+    output: float = Field(0.0, ge=0, description="tokens of the reply")
 
 
 _PRICES = {
@@ -93,13 +92,15 @@ class OpenAIConfig(Section):
     response_bytes: int = Field(2_000_000, ge=1000, description="of one response, bytes that are read; more is a fault")
 
     concurrency: int = Field(64, ge=1, description="requests in flight, of all dialogues together")
-    requests_per_minute: float | None = Field(None, gt=0)
+    requests_per_minute: float | None = Field(
+        None, gt=0, description="the endpoint's limit, kept by waiting; null: none"
+    )
     tokens_per_minute: float | None = Field(None, gt=0, description="input and output together")
     request_seconds: float = Field(60.0, gt=0, description="wall time of one request")
     turn_seconds: float = Field(300.0, gt=0, description="wall time of one turn, retries included, queueing not")
     max_retries: int = Field(8, ge=0, description="times a failed request is made again; a 429 is no failure")
     backoff_seconds: float = Field(0.5, gt=0, description="first wait before a retry; doubles, with full jitter")
-    max_backoff_seconds: float = Field(20.0, gt=0)
+    max_backoff_seconds: float = Field(20.0, gt=0, description="the longest of these waits")
 
     outage_failures: int = Field(
         8, ge=1, description="failures in a row, over all games, that mean the endpoint is down, if"
@@ -169,47 +170,55 @@ class PolicyConfig(Section):
 
     model: str = Field("data/warmstart", description="a local folder or a hub name")
     thinking: bool = Field(False, description="for templates that know `enable_thinking`")
-    temperature: float = Field(1.0, gt=0)
-    top_p: float = Field(1.0, gt=0, le=1)
-    dtype: Literal["float32", "bfloat16"] = "float32"
+    temperature: float = Field(1.0, gt=0, description="of sampling, in training and evaluation alike")
+    top_p: float = Field(1.0, gt=0, le=1, description="of sampling; below 1 slime must replay the truncation")
+    dtype: Literal["float32", "bfloat16"] = Field("float32", description="of the weights, where TRL trains")
 
 
 class LoraSection(Section):
     """LoRA adapters (peft)."""
 
-    r: int = Field(16, ge=1)
-    alpha: int = Field(32, ge=1)
-    dropout: float = Field(0.0, ge=0, lt=1)
-    target_modules: tuple[str, ...] | Literal["all-linear"] = "all-linear"
+    r: int = Field(16, ge=1, description="rank")
+    alpha: int = Field(32, ge=1, description="the adapters' output is scaled by alpha / r")
+    dropout: float = Field(0.0, ge=0, lt=1, description="chance, on the adapters' input")
+    target_modules: tuple[str, ...] | Literal["all-linear"] = Field(
+        "all-linear", description="names of the layers that get adapters"
+    )
 
 
 class TrainConfig(Section):
     """GRPO. One step plays `games_per_step` games, each `group_size` times."""
 
-    backend: Literal["trl", "slime", "verl"] = "trl"
-    steps: int = Field(150, ge=1)
-    games_per_step: int = Field(16, ge=1)
+    backend: Literal["trl", "slime", "verl"] = Field("trl", description="the trainer that slim-rl train starts")
+    steps: int = Field(150, ge=1, description="rollouts, one update each")
+    games_per_step: int = Field(16, ge=1, description="games of one rollout")
     group_size: int = Field(8, ge=1, description="1 only where a critic is the baseline (verl's gae)")
-    learning_rate: float = Field(5e-5, gt=0)
-    lr_schedule: Literal["constant", "linear", "cosine"] = "constant"
-    warmup_steps: int = Field(0, ge=0)
+    learning_rate: float = Field(5e-5, gt=0, description="Adam's")
+    lr_schedule: Literal["constant", "linear", "cosine"] = Field(
+        "constant", description="how the rate goes on after the warm-up"
+    )
+    warmup_steps: int = Field(0, ge=0, description="steps over which the rate rises from 0")
     kl_coef: float = Field(0.0, ge=0, description="KL to the starting model, in the loss")
-    clip_ratio: float = Field(0.2, gt=0)
-    max_grad_norm: float = Field(1.0, gt=0)
+    clip_ratio: float = Field(0.2, gt=0, description="how far PPO's ratio may leave 1")
+    max_grad_norm: float = Field(1.0, gt=0, description="longer gradients are shortened to this")
     micro_batch: int = Field(128, ge=1, description="dialogues a forward and backward pass")
     scale_rewards: bool = Field(True, description="divide a group's advantages by its standard deviation")
     reward: Literal["game", "shuffled"] = Field(
         "game", description="shuffled: rewards above 0 permuted within a group (control)"
     )
     frozen: bool = Field(False, description="play and log without any update (control)")
-    lora: LoraSection | None = None
+    lora: LoraSection | None = Field(None, description="adapters instead of all weights (TRL, verl); null: all weights")
     stop_failures: float = Field(0.5, ge=0, le=1, description="share of failed dialogues in a step that stops the run")
     save_every: int = Field(50, ge=1, description="steps between checkpoints")
-    keep_checkpoints: int = Field(2, ge=1)
+    keep_checkpoints: int = Field(2, ge=1, description="the newest ones; older are deleted")
     eval_games: int = Field(200, ge=0, description="held-out games played before and after training")
     threads: int = Field(1, ge=1, description="CPU threads of one process; 1 is steadiest")
-    report_to: tuple[Literal["tensorboard", "wandb"], ...] = ()
-    gradient_checkpointing: bool = False
+    report_to: tuple[Literal["tensorboard", "wandb"], ...] = Field(
+        (), description="trackers, besides the run's own files"
+    )
+    gradient_checkpointing: bool = Field(
+        False, description="recompute activations instead of keeping them: less memory, more time"
+    )
 
 
 class SlimeConfig(Section):
@@ -245,12 +254,12 @@ class WarmstartConfig(Section):
         min_length=1,
         description="share of each scripted partner in them",
     )
-    epochs: float = Field(1, gt=0)
-    batch_size: int = Field(64, ge=1)
-    learning_rate: float = Field(2e-3, gt=0)
-    hidden_size: int = Field(128, ge=32, multiple_of=32)
-    layers: int = Field(4, ge=1)
-    vocab_size: int = Field(512, ge=300)
+    epochs: float = Field(1, gt=0, description="passes over the demonstrations")
+    batch_size: int = Field(64, ge=1, description="demonstrations a step")
+    learning_rate: float = Field(2e-3, gt=0, description="its peak")
+    hidden_size: int = Field(128, ge=32, multiple_of=32, description="of a new model")
+    layers: int = Field(4, ge=1, description="of a new model")
+    vocab_size: int = Field(512, ge=300, description="of a new tokenizer")
     tokenizer_games: int = Field(500, ge=1, description="of the demonstrations, those the tokenizer is trained on")
 
 
@@ -270,18 +279,18 @@ class VerlConfig(Section):
     kl_target: float = Field(0.1, gt=0, description="adaptive: KL it steers to, nats a token")
     kl_horizon: int = Field(10_000, ge=1, description="adaptive: dialogues over which it does so")
     critic_model: str | None = Field(None, description="where gae's critic starts; None: the policy's model")
-    critic_learning_rate: float = Field(1e-5, gt=0)
+    critic_learning_rate: float = Field(1e-5, gt=0, description="Adam's, for the critic")
     reference_model: str | None = Field(None, description="what the KL is taken to; None: the policy's model")
     prompt_tokens: int = Field(2048, ge=1, description="longest prompt; games with a longer one are left out")
     gpus: int = Field(1, ge=1, description="of one node")
-    nodes: int = Field(1, ge=1)
+    nodes: int = Field(1, ge=1, description="machines")
     overrides: dict[str, Any] = Field(default_factory=dict, description="verl's keys by their dotted names")
 
 
 class LogConfig(Section):
     """The dialogue log."""
 
-    dir: Path = Path("logs")
+    dir: Path = Field(Path("logs"), description="folder of the dialogue logs")
     tokens: bool = Field(False, description="keep token ids and masks too (large)")
 
 
@@ -297,10 +306,10 @@ _ARMS: dict[str, dict[str, Any]] = {
 class Config(Section):
     """Everything about one run."""
 
-    name: str = "run"
+    name: str = Field("run", description="of the run's folder, and in logs and plots")
     arm: str = Field("", description="label in logs and plots; the partner's kind if empty")
-    seed: int = 0
-    output_dir: Path = Path("runs")
+    seed: int = Field(0, description="of the order of games and of sampling")
+    output_dir: Path = Field(Path("runs"), description="folder that holds the runs' folders")
     environment: str = Field(MATCHING, description="dotted path of the game, a BaseEnvironment")
     game: SerializeAsAny[Any] = Field(None, validate_default=True, description="the game's own settings")
     data: DataConfig = DataConfig()
@@ -317,10 +326,8 @@ class Config(Section):
     @field_validator("name")
     @classmethod
     def _is_a_folder_name(cls, name: str) -> str:
-        if not re.fullmatch(r"[^\W_][^/\\\0\n]*", name):
-            raise ValueError(
-                "names the run's folder: begin with a letter or digit, without / or \\, such as matching-seed-3"
-            )
+        if name in ("", ".", "..") or name != name.strip() or any(c in "/\0\n" for c in name):
+            raise ValueError("names the run's folder: a name without /, such as matching-seed-3")
         return name
 
     @field_validator("game", mode="before")
@@ -381,14 +388,15 @@ class Config(Section):
         """The run's folder."""
         return self.output_dir / self.name
 
-    def to_yaml(self) -> str:
-        """The whole configuration as a file that `load_config` reads back."""
-        data = {ROOT_KEY: self.model_dump(mode="json")}
-        return yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
+    def write(self, path: Path, **others: Any) -> None:
+        """Writes the whole configuration as a file that `load_config` reads back, whole or not at all.
 
-    def write(self, path: Path) -> None:
-        """Writes `to_yaml` to `path`, whole or not at all."""
-        write_atomically(path, self.to_yaml())
+        Args:
+            others: sections of other programs, to stand beside it.
+        """
+        data = {**others, ROOT_KEY: self.model_dump(mode="json")}
+        # In ASCII: PyYAML folds some Unicode line ends that it writes as they are.
+        write_atomically(path, yaml.safe_dump(data, sort_keys=False))
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:

@@ -1,154 +1,278 @@
-"""What each key of the config is called by the trainers. The verl launcher is driven by this table, docs/config_keys.md is
-printed from it (`python -m slim_rl.keys`), and tests hold it against the real TRL and verl and slime's launch script.
+"""Each training key once: what TRL, slime and verl call it. The launchers build their commands from this table.
+
+A name stands beside the converter that makes the trainer's value of the config's. A key without a name of a trainer's own is the
+business of slim_rl's dialogue loop, or is built from several keys by the trainer's launcher; its note says which.
+
+    python -m slim_rl.keys docs/config.md     writes the page of all keys (without a path it is printed)
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+import sys
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from slim_rl.config import Config
+
+Trainer = Literal["slime", "trl", "verl"]
+Names = Mapping[str, Callable[[Any], Any]]
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _names(*names: str) -> Names:
+    return dict.fromkeys(names, _same)
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key of slim_rl's config.
+    """One key of the config.
 
     Attributes:
         name: dotted, as in a config file.
-        slime: its launch flags; none where slime has no such thing or the hook does it.
+        slime: its launch flags and what each is given: False or None leaves the flag out, True gives it without a value.
         trl: fields of TRL's GRPOConfig.
-        verl: hydra keys. The launcher writes the value to each of them as it is.
-        note: what a reader must know besides.
+        verl: hydra keys.
+        note: what a reader must know besides the field's own description.
     """
 
     name: str
-    slime: tuple[str, ...] = ()
-    trl: tuple[str, ...] = ()
-    verl: tuple[str, ...] = ()
+    slime: Names = field(default_factory=dict)
+    trl: Names = field(default_factory=dict)
+    verl: Names = field(default_factory=dict)
     note: str = ""
 
 
-_ACTOR, _ROLLOUT, _CRITIC = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", "critic"
+_ACTOR, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 
 KEYS: tuple[Key, ...] = (
-    Key("seed", ("--rollout-seed",), ("seed",), ("data.seed", f"{_ROLLOUT}.seed", f"{_ACTOR}.data_loader_seed")),
-    Key("policy.model", ("--hf-checkpoint",), (), ("actor_rollout_ref.model.path",), "TRL takes the model itself"),
-    Key("policy.temperature", ("--rollout-temperature",), ("temperature",), (f"{_ROLLOUT}.temperature",)),
-    Key("policy.top_p", ("--rollout-top-p",), ("top_p",), (f"{_ROLLOUT}.top_p",)),
+    Key(
+        "seed",
+        _names("--rollout-seed", "--seed"),
+        _names("seed"),
+        _names("data.seed", f"{_ROLLOUT}.seed", f"{_ACTOR}.data_loader_seed"),
+    ),
+    Key(
+        "policy.model",
+        _names("--hf-checkpoint"),
+        verl=_names("actor_rollout_ref.model.path"),
+        note="TRL takes the model itself",
+    ),
+    Key(
+        "policy.temperature",
+        _names("--rollout-temperature"),
+        _names("temperature"),
+        _names(f"{_ROLLOUT}.temperature"),
+    ),
+    Key("policy.top_p", _names("--rollout-top-p"), _names("top_p"), _names(f"{_ROLLOUT}.top_p")),
     Key("policy.thinking", note="the dialogue loop passes it to the chat template as enable_thinking"),
-    Key("train.backend", note="which trainer `slim-rl train` starts"),
-    Key("train.steps", ("--num-rollout",), ("max_steps",), ("trainer.total_training_steps",)),
+    Key("train.steps", _names("--num-rollout"), _names("max_steps"), _names("trainer.total_training_steps")),
     Key(
         "train.games_per_step",
-        ("--rollout-batch-size",),
-        (),
-        ("data.train_batch_size", f"{_ACTOR}.ppo_mini_batch_size"),
-        "TRL counts dialogues: games_per_step × group_size",
+        _names("--rollout-batch-size"),
+        verl=_names("data.train_batch_size", f"{_ACTOR}.ppo_mini_batch_size"),
+        note="TRL counts dialogues: games_per_step × group_size, which is also slime's --global-batch-size",
     ),
-    Key("train.group_size", ("--n-samples-per-prompt",), ("num_generations",), (f"{_ROLLOUT}.n",)),
+    Key("train.group_size", _names("--n-samples-per-prompt"), _names("num_generations"), _names(f"{_ROLLOUT}.n")),
     Key(
         "train.micro_batch",
-        (),
-        ("per_device_train_batch_size",),
-        (),
-        "slime and verl pack by tokens: --max-tokens-per-gpu, ppo_max_token_len_per_gpu",
+        trl=_names("per_device_train_batch_size"),
+        note="slime and verl pack by tokens: --max-tokens-per-gpu, ppo_max_token_len_per_gpu",
     ),
-    Key("train.learning_rate", ("--lr",), ("learning_rate",), (f"{_ACTOR}.optim.lr",)),
+    Key("train.learning_rate", _names("--lr"), _names("learning_rate"), _names(f"{_ACTOR}.optim.lr")),
     Key(
         "train.lr_schedule",
-        ("--lr-decay-style",),
-        ("lr_scheduler_type",),
-        (f"{_ACTOR}.optim.lr_scheduler_type",),
+        _names("--lr-decay-style"),
+        _names("lr_scheduler_type"),
+        _names(f"{_ACTOR}.optim.lr_scheduler_type"),
         "verl has constant and cosine",
     ),
-    Key("train.warmup_steps", ("--lr-warmup-iters",), ("warmup_steps",), (f"{_ACTOR}.optim.lr_warmup_steps",)),
+    Key(
+        "train.warmup_steps",
+        _names("--lr-warmup-iters"),
+        _names("warmup_steps"),
+        _names(f"{_ACTOR}.optim.lr_warmup_steps"),
+    ),
     Key(
         "train.max_grad_norm",
-        ("--clip-grad",),
-        ("max_grad_norm",),
-        (f"{_ACTOR}.optim.clip_grad", f"{_ACTOR}.grad_clip"),
+        _names("--clip-grad"),
+        _names("max_grad_norm"),
+        _names(f"{_ACTOR}.optim.clip_grad", f"{_ACTOR}.grad_clip"),
     ),
     Key(
         "train.clip_ratio",
-        ("--eps-clip",),
-        ("epsilon",),
-        (f"{_ACTOR}.clip_ratio", f"{_ACTOR}.clip_ratio_low", f"{_ACTOR}.clip_ratio_high"),
+        # A wider upper clip lets rare good turns, such as a first question, grow (DAPO's clip-higher).
+        {"--eps-clip": _same, "--eps-clip-high": lambda clip: round(1.4 * clip, 4)},
+        _names("epsilon"),
+        _names(f"{_ACTOR}.clip_ratio", f"{_ACTOR}.clip_ratio_low", f"{_ACTOR}.clip_ratio_high"),
+        "with one update a step the ratio is 1 and nothing is clipped; on slime the upper clip is 1.4 times as wide",
     ),
     Key(
         "train.kl_coef",
-        ("--kl-loss-coef",),
-        ("beta",),
-        (f"{_ACTOR}.kl_loss_coef", "algorithm.kl_ctrl.kl_coef"),
-        "verl.kl says which of the two counts",
+        # Without a KL term no reference model is loaded at all.
+        {"--use-kl-loss": bool, "--kl-loss-coef": lambda coef: coef or None},
+        _names("beta"),
+        _names(f"{_ACTOR}.kl_loss_coef", "algorithm.kl_ctrl.kl_coef"),
+        "verl.kl says which of verl's two counts",
     ),
     Key(
         "train.scale_rewards",
-        ("--disable-grpo-std-normalization",),
-        ("scale_rewards",),
-        ("algorithm.norm_adv_by_std_in_grpo",),
+        # Dr. GRPO: dividing by a group's deviation favours games whose dialogues all ended alike.
+        {"--disable-grpo-std-normalization": lambda scale: not scale},
+        {"scale_rewards": lambda scale: "group" if scale else "none"},
+        _names("algorithm.norm_adv_by_std_in_grpo"),
         "slime's flag is the opposite",
     ),
-    Key("train.save_every", ("--save-interval",), ("save_steps",), ("trainer.save_freq",)),
+    Key("train.save_every", _names("--save-interval"), _names("save_steps"), _names("trainer.save_freq")),
     Key(
         "train.keep_checkpoints",
-        (),
-        ("save_total_limit",),
-        ("trainer.max_actor_ckpt_to_keep", "trainer.max_critic_ckpt_to_keep"),
-        "slime keeps all",
+        trl=_names("save_total_limit"),
+        verl=_names("trainer.max_actor_ckpt_to_keep", "trainer.max_critic_ckpt_to_keep"),
+        note="slime deletes no checkpoint",
     ),
     Key(
         "train.gradient_checkpointing",
-        (),
-        ("gradient_checkpointing",),
-        ("actor_rollout_ref.model.enable_gradient_checkpointing",),
-        "slime: the launch script's recompute flags",
+        trl=_names("gradient_checkpointing"),
+        verl=_names("actor_rollout_ref.model.enable_gradient_checkpointing"),
+        note="on slime activations are always recomputed",
     ),
     Key(
         "train.report_to",
-        ("--use-wandb", "--use-tensorboard"),
-        ("report_to",),
-        (),
-        "verl: trainer.logger, console besides",
+        {"--use-wandb": lambda names: "wandb" in names, "--use-tensorboard": lambda names: "tensorboard" in names},
+        {"report_to": lambda names: list(names) or "none"},
+        {"trainer.logger": lambda names: ["console", *names]},
     ),
     Key(
         "limits.dialogue_tokens",
-        ("--rollout-max-response-len",),
-        ("max_completion_length",),
-        ("data.max_response_length",),
-        "6144 for slime and verl if not set",
+        _names("--rollout-max-response-len"),
+        _names("max_completion_length"),
+        _names("data.max_response_length"),
+        "6144 for slime and verl if not set; context_tokens or 4096 for TRL",
     ),
     Key(
         "limits.context_tokens",
-        ("--rollout-max-context-len",),
-        (),
-        (),
-        "verl: data.max_prompt_length + max_response_length",
+        _names("--rollout-max-context-len"),
+        note="8192 for slime if not set; verl: verl.prompt_tokens + limits.dialogue_tokens",
     ),
     Key("limits.turn_tokens", note="the dialogue loop asks for so many tokens a turn, in every backend"),
     Key("limits.seconds", note="the dialogue loop's, in every backend"),
-    Key("game.max_turns", note="the environment's, in every backend"),
-    Key("verl.adv_estimator", ("--advantage-estimator",), (), ("algorithm.adv_estimator",), "TRL has GRPO only"),
-    Key("verl.gamma", ("--gamma",), (), ("algorithm.gamma",)),
-    Key("verl.lam", ("--lambd",), (), ("algorithm.lam",)),
-    Key("verl.engine", (), (), (f"{_ROLLOUT}.name",), "slime: SGLang; TRL: the model itself"),
-    Key("verl.kl_control", (), (), ("algorithm.kl_ctrl.type",)),
-    Key("verl.kl_target", (), (), ("algorithm.kl_ctrl.target_kl",)),
-    Key("verl.kl_horizon", (), (), ("algorithm.kl_ctrl.horizon",)),
-    Key("verl.critic_model", (), (), (f"{_CRITIC}.model.path",)),
-    Key("verl.critic_learning_rate", (), (), (f"{_CRITIC}.optim.lr",)),
-    Key("verl.reference_model", ("--ref-load",), (), (), "verl: see docs/verl.md"),
-    Key("verl.prompt_tokens", ("--rollout-max-prompt-len",), (), ("data.max_prompt_length",)),
-    Key("verl.gpus", ("--actor-num-gpus-per-node",), (), ("trainer.n_gpus_per_node",)),
-    Key("verl.nodes", ("--actor-num-nodes",), (), ("trainer.nnodes",)),
+    Key(
+        "verl.adv_estimator",
+        verl=_names("algorithm.adv_estimator"),
+        note="slime: --advantage-estimator; TRL has GRPO only",
+    ),
+    Key("verl.gamma", verl=_names("algorithm.gamma"), note="slime: --gamma"),
+    Key("verl.lam", verl=_names("algorithm.lam"), note="slime: --lambd"),
+    Key("verl.engine", verl=_names(f"{_ROLLOUT}.name"), note="slime: SGLang; TRL: the model itself"),
+    Key("verl.kl_control", verl=_names("algorithm.kl_ctrl.type")),
+    Key("verl.kl_target", verl=_names("algorithm.kl_ctrl.target_kl")),
+    Key("verl.kl_horizon", verl=_names("algorithm.kl_ctrl.horizon")),
+    Key("verl.critic_model", verl=_names("critic.model.path")),
+    Key("verl.critic_learning_rate", verl=_names("critic.optim.lr")),
+    Key("verl.reference_model", note="see verl.md; slime takes it from TORCH_DIST"),
+    Key("verl.prompt_tokens", verl=_names("data.max_prompt_length"), note="slime: --rollout-max-prompt-len"),
+    Key("verl.gpus", verl=_names("trainer.n_gpus_per_node"), note="slime: NUM_GPUS"),
+    Key("verl.nodes", verl=_names("trainer.nnodes"), note="slime: NUM_NODES"),
 )
 
 
-def table() -> str:
-    """The table as Markdown."""
-    rows = ["| slim_rl | slime | TRL (`GRPOConfig`) | verl | |", "|---|---|---|---|---|"]
-    for key in KEYS:
-        cells = ["<br>".join(f"`{name}`" for name in names) for names in ((key.name,), key.slime, key.trl, key.verl)]
-        rows.append("| " + " | ".join([*cells, key.note]) + " |")
-    return "\n".join(rows) + "\n"
+def lookup(config: Config, name: str) -> Any:
+    """The value of a dotted key."""
+    value: Any = config
+    for part in name.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def values(config: Config, trainer: Trainer) -> dict[str, Any]:
+    """The trainer's names and values of all keys of the table."""
+    return {name: convert(lookup(config, key.name)) for key in KEYS for name, convert in getattr(key, trainer).items()}
+
+
+def reference() -> str:
+    """The page of all keys: every section of the default config, walked as deep as it goes, beside the table's names."""
+    table = {key.name: key for key in KEYS}
+    parts = [_INTRODUCTION]
+    for section, model, rows in _sections(Config(), ""):
+        about = " ".join((type(model).__doc__ or "").split("\n\n")[0].split())
+        parts.append(f"## {f'`{section}`' if section else 'The run'}\n\n{about}\n")
+        parts.append("| key | default | meaning | slime | TRL | verl |\n|---|---|---|---|---|---|")
+        for name, info, value in rows:
+            key = table.get(f"{section}.{name}" if section else name, Key(name))
+            meaning = "; ".join(filter(None, [info.description or "", key.note]))
+            cells = [f"`{name}`", _shown(value), meaning, *(_codes(names) for names in (key.slime, key.trl, key.verl))]
+            parts.append("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |")
+        parts.append("")
+    return "\n".join(parts).rstrip() + "\n"
+
+
+_INTRODUCTION = """\
+# All keys
+
+One config drives three trainers. A file holds what differs from the defaults below, under one top-level key `slim_rl`; on the
+command line a key is changed by `--set train.steps=50`. The last three columns are the key's names in each trainer: slime's
+flags, fields of TRL's `GRPOConfig`, verl's own keys. Any other flag of slime's follows the command, any other key of verl's goes
+under `verl.overrides`.
+
+This page is generated: `python -m slim_rl.keys docs/config.md`.
+"""
+
+_Row = tuple[str, FieldInfo, Any]
+
+
+def _sections(model: BaseModel, path: str) -> Iterator[tuple[str, BaseModel, list[_Row]]]:
+    """(dotted path, section, its plain keys) of `model` and of every section in it; optional ones with their own defaults."""
+    rows: list[_Row] = []
+    inner: list[tuple[str, BaseModel]] = []
+    for name, info in type(model).model_fields.items():
+        value = getattr(model, name)
+        section = value if isinstance(value, BaseModel) else _optional_section(info)
+        if not isinstance(value, BaseModel):
+            rows.append((name, info, value))
+        if section is not None:
+            inner.append((f"{path}.{name}" if path else name, section))
+    yield path, model, rows
+    for name, section in inner:
+        yield from _sections(section, name)
+
+
+def _optional_section(info: FieldInfo) -> BaseModel | None:
+    for kind in typing.get_args(info.annotation):
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            return kind()
+    return None
+
+
+def _shown(value: Any) -> str:
+    """A default, as one writes it in YAML; of a mapping that is long, its keys."""
+    if isinstance(value, Mapping) and len(str(value)) > 60:
+        return "has " + ", ".join(f"`{name}`" for name in value)
+    text = json.dumps(value, default=str, ensure_ascii=False).strip('"') or '""'
+    return f"`{text}`"
+
+
+def _codes(names: Names) -> str:
+    return "<br>".join(f"`{name}`" for name in names)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prints the page, or writes it to the path given."""
+    words = sys.argv[1:] if arguments is None else arguments
+    if words:
+        Path(words[0]).write_text(reference(), encoding="utf-8")
+    else:
+        print(reference(), end="")
+    return 0
 
 
 if __name__ == "__main__":
-    print(table(), end="")
+    raise SystemExit(main())

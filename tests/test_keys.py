@@ -1,15 +1,17 @@
-"""The table of keys, held against the real TRL, slime's launch script and the config itself. (verl: test_verl_launch.py)"""
+"""The table of keys, held against the real TRL, slime's flags and the config itself. (verl: test_verl_launch.py)"""
 
 from __future__ import annotations
 
-import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from slim_rl.config import Config, parse_config
-from slim_rl.keys import KEYS, table
+from slim_rl.keys import KEYS, lookup, reference, values
+from tests.fakes.cluster import known_flags
 from tests.paths import ROOT
 
 OTHER: dict[str, Any] = {
@@ -21,17 +23,18 @@ OTHER: dict[str, Any] = {
 }
 
 
-def lookup(config: Config, name: str) -> Any:
-    value: Any = config
-    for part in name.split("."):
-        value = getattr(value, part)
-    return value
-
-
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: key.name)
 def test_every_key_is_one_of_the_configs(key: Any) -> None:
     lookup(Config(), key.name)
     assert any((key.slime, key.trl, key.verl, key.note))
+
+
+def test_no_key_and_no_name_stands_twice() -> None:
+    names = [key.name for key in KEYS]
+    assert len(names) == len(set(names))
+    for trainer in ("slime", "trl"):
+        all_names = [name for key in KEYS for name in getattr(key, trainer)]
+        assert len(all_names) == len(set(all_names)), trainer
 
 
 @pytest.mark.parametrize("key", [key for key in KEYS if key.trl], ids=lambda key: key.name)
@@ -52,12 +55,36 @@ def test_a_changed_key_reaches_trl(key: Any) -> None:
             assert (getattr(now, "value", now)) == other, field
 
 
-def test_slimes_launch_script_sets_the_flags_of_the_shared_keys() -> None:
-    script = (ROOT / "scripts" / "run_matching.sh").read_text()
-    flags = set(re.findall(r"(?<![\w-])--[a-z0-9-]+", script))
-    missing = {flag for key in KEYS if not key.name.startswith("verl.") for flag in key.slime} - flags
-    assert not missing
+def test_slime_knows_every_flag_of_the_table() -> None:
+    assert {flag for key in KEYS for flag in key.slime} <= known_flags()
 
 
-def test_the_printed_table_is_the_documents() -> None:
-    assert table() in (ROOT / "docs" / "config_keys.md").read_text()
+def test_where_the_trainers_values_differ_they_are_converted() -> None:
+    plain = values(Config(), "slime")
+    assert not plain["--disable-grpo-std-normalization"] and not plain["--use-kl-loss"]
+    assert plain["--kl-loss-coef"] is None
+    other = parse_config({"train": {"scale_rewards": False, "kl_coef": 0.01, "report_to": ["wandb"]}})
+    flags = values(other, "slime")
+    assert flags["--disable-grpo-std-normalization"] is True and flags["--use-kl-loss"] is True
+    assert (flags["--use-wandb"], flags["--use-tensorboard"]) == (True, False)
+    assert values(other, "trl")["scale_rewards"] == "none"
+    assert values(other, "verl")["algorithm.norm_adv_by_std_in_grpo"] is False
+
+
+def test_the_page_of_all_keys_is_up_to_date() -> None:
+    page = ROOT / "docs" / "config.md"
+    assert page.read_text(encoding="utf-8") == reference(), "write it anew: python -m slim_rl.keys docs/config.md"
+
+
+def test_the_page_has_every_key_of_the_config() -> None:
+    page = reference()
+    assert all(f"| `{key.name.rpartition('.')[2]}` |" in page for key in KEYS)
+    for section in ("partner.openai", "train.lora", "partner.openai.prices", "game"):
+        assert f"\n## `{section}`\n" in page
+
+
+def test_the_page_is_printed(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "slim_rl.keys"]
+    assert subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True).stdout == reference()
+    subprocess.run([*command, str(tmp_path / "page.md")], cwd=ROOT, check=True)
+    assert (tmp_path / "page.md").read_text(encoding="utf-8") == reference()

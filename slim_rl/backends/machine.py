@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from slim_rl.backends.checks import Check, Patient, sentence
-from slim_rl.backends.slime.launch import locate_model
 from slim_rl.backends.slime.model import count_parameters, read_model_config
+from slim_rl.backends.slime.storage import locate_model
 from slim_rl.config import Config
 from slim_rl.dialogue.dealing import deal, ensure_games
 from slim_rl.dialogue.factory import make_environment, make_partner

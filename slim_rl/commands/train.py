@@ -18,21 +18,34 @@ def train(
     dry_run: bool = False,
     extra: Sequence[str] = (),
 ) -> None:
-    """Trains by TRL here, or launches verl; slime is launched by its own script.
+    """Trains by TRL here, or launches verl or slime.
+
+    Args:
+        extra: verl's own key=value words; slime's own flags and the settings of its launch.
+        dry_run: check everything and print what would run; needs neither slime nor a GPU.
 
     Raises:
-        ConfigError: the config cannot be used, or its backend is launched elsewhere.
+        SlimError: the config cannot be used, or the run could not be started.
+        SystemExit: slime's job ended with another exit code than 0.
     """
-    config = load_config(path, [*overrides, *([f"train.backend={backend}"] if backend else [])])
+    named = [f"train.backend={backend}"] if backend else []
+    config = load_config(path, [*overrides, *named])
+    if config.train.backend != "trl" and fresh:
+        raise ConfigError("--fresh is for the trl backend; give the run another name or folder to start it anew.")
     if config.train.backend == "verl":
-        from slim_rl.backends.verl.launch import train as launch
+        from slim_rl.backends.verl.launch import split
+        from slim_rl.backends.verl.launch import train as launch_verl
 
-        launch(config, extra, dry_run=dry_run)
+        ours, theirs = split(extra)
+        launch_verl(load_config(path, [*overrides, *named, *ours]), theirs, dry_run=dry_run)
         return
     if config.train.backend == "slime":
-        raise ConfigError(
-            f"slime runs on a cluster and is launched there: CONFIG={path} scripts/run_matching.sh (see docs/cluster.md)."
-        )
+        from slim_rl.backends.slime.launch import launch as launch_slime
+
+        words = ["--config", str(path), *(f"--set={override}" for override in overrides), *extra]
+        if code := launch_slime([*words, *(["--dry-run"] if dry_run else [])]):
+            raise SystemExit(code)
+        return
     if extra:
         raise ConfigError(f"'{extra[0]}' is an override for verl; with trl, keys are changed by --set.")
     if dry_run:

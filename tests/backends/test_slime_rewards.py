@@ -116,6 +116,7 @@ def test_groups_that_are_kept(tmp_path, group, settings, reason, nested) -> None
     samples = [sample(reward) for reward in group]
     output = keep_usable_groups(args, [[s] for s in samples] if nested else samples)
     assert (bool(output.keep), output.reason) == (reason is None, reason)
+    assert output.keep or output.keep_when_insufficient, "where no group can take its place, nothing is drawn anew"
 
 
 def test_the_filter_stops_a_rollout_that_would_never_fill(args) -> None:

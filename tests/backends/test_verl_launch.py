@@ -12,10 +12,10 @@ import pytest
 
 pytest.importorskip("verl")
 from slim_rl.backends.verl.compose import compose
-from slim_rl.backends.verl.launch import build_overrides, lookup, main, with_models
+from slim_rl.backends.verl.launch import build_overrides, main, with_models
 from slim_rl.config import Config, load_config, parse_config
 from slim_rl.errors import ConfigError
-from slim_rl.keys import KEYS
+from slim_rl.keys import KEYS, lookup
 from tests.paths import ROOT
 
 SHIPPED = sorted(ROOT.glob("configs/verl_*.yaml")) + sorted(ROOT.glob("examples/*.yaml"))
@@ -37,6 +37,20 @@ def test_every_shipped_config_is_one_verl_takes(path: Path) -> None:
         assert at(verl, key) == value
 
 
+@pytest.mark.parametrize("key", ["algorithm.gama", "algorithm.gamma.deep", "nothing"])
+def test_a_wrong_key_of_the_configs_overrides_is_refused_by_name(key: str) -> None:
+    with pytest.raises(ConfigError, match=f"verl has no key {key}"):
+        compose(build_overrides(parse_config({"verl": {"overrides": {key: 1}}})))
+
+
+@pytest.mark.parametrize("where", ["config", "command line"])
+def test_a_wrong_estimator_is_refused_with_verls_own_list(where: str) -> None:
+    wrong = {"adv_estimator": "bogus_x"} if where == "config" else {}
+    extra = [] if wrong else ["algorithm.adv_estimator=bogus_x"]
+    with pytest.raises(ConfigError, match=r"bogus_x, which verl does not have; it has .*reinforce_plus_plus"):
+        compose(build_overrides(parse_config({"verl": wrong}), extra))
+
+
 @pytest.mark.parametrize("extra", ["algorithm.gama=0.9", "gamma=1", "actor_rollout_ref.actor.loss_agg_mode=median"])
 def test_a_wrong_key_or_value_is_refused_by_name(extra: str) -> None:
     with pytest.raises(ConfigError, match=extra.split("=")[0].split(".")[-1]):
@@ -49,7 +63,7 @@ def test_every_key_of_the_table_reaches_verl() -> None:
     verl = compose(build_overrides(parse_config({}, [f"{name}={value}" for name, value in changed.items()])))
     for key in KEYS:
         for name in key.verl:
-            assert at(verl, name) == changed[key.name], name
+            assert at(verl, name) == key.verl[name](changed[key.name]), name
 
 
 def another(name: str) -> Any:
@@ -57,6 +71,7 @@ def another(name: str) -> Any:
     chosen = {
         "policy.model": "some/model",
         "train.lr_schedule": "cosine",
+        "train.report_to": ["tensorboard"],
         "verl.engine": "sglang",
         "verl.adv_estimator": "gae",
         "verl.kl_control": "adaptive",
@@ -106,8 +121,8 @@ def test_the_three_models_come_from_the_environment() -> None:
     assert verl.ray_kwargs.ray_init.runtime_env.env_vars.SLIM_RL_REFERENCE_MODEL == "models/reference"
 
     alone = build_overrides(with_models(Config(), {"POLICY_MODEL": "models/policy", "CRITIC_MODEL": ""}))
-    assert "critic.model.path=models/policy" in alone
-    assert not any("REFERENCE" in override for override in alone)
+    assert alone.values["critic.model.path"] == "models/policy"
+    assert not any("REFERENCE" in key for key in alone.values)
 
 
 @pytest.mark.parametrize(
@@ -145,6 +160,42 @@ def test_odd_values_survive_and_the_command_line_has_the_last_word() -> None:
     assert verl.trainer.project_name == odd["trainer.project_name"]
     assert verl.trainer.experiment_name == "null"
     assert (verl.algorithm.gamma, verl.algorithm.lam) == (0.25, 0.5)
+
+
+@pytest.mark.parametrize("name", ["plain", "\N{CRAB} \U0001f980", "a\u2028b\u0085c", "[x]: {y}, 'z' #", "\\"])
+def test_any_path_reaches_verl(tmp_path: Path, name: str) -> None:
+    folder = str(tmp_path / name)
+    verl = compose(build_overrides(parse_config({"output_dir": folder, "policy": {"model": folder}})))
+    assert verl.actor_rollout_ref.model.path == folder
+    assert verl.trainer.default_local_dir == f"{folder}/run/checkpoints"
+
+
+def test_hydras_own_command_line_reads_the_file(tmp_path: Path) -> None:
+    """As the launcher starts it: verl's main_ppo with --config-path; hydra prints what it composed."""
+    overrides = build_overrides(parse_config({"name": "x", "train": {"steps": 7}}), ["algorithm.gamma=0.25"])
+    (tmp_path / "verl.yaml").write_text(overrides.yaml(), encoding="utf-8")
+    command = [sys.executable, "-m", "verl.trainer.main_ppo", "--config-path", str(tmp_path), "--config-name", "verl"]
+    done = subprocess.run([*command, *overrides.extra, "--cfg", "job"], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "total_training_steps: 7" in done.stdout
+    assert "gamma: 0.25" in done.stdout
+
+
+def test_one_grammar_of_overrides(capsys: pytest.CaptureFixture[str]) -> None:
+    config = str(ROOT / "configs/verl_ppo.yaml")
+    assert main([config, "--dry-run", "--set", "train.steps=3", "algorithm.gamma=0.5", "seed=9"]) == 0
+    printed = capsys.readouterr().out
+    assert "trainer.total_training_steps=3" in printed and "data.seed=9" in printed
+    assert printed.rstrip().endswith("algorithm.gamma=0.5")
+
+
+def test_without_verl_a_dry_run_says_that_nothing_was_checked() -> None:
+    code = "import sys; sys.modules['verl'] = None; from slim_rl.cli import main; main()"
+    words = ["train", str(ROOT / "configs/verl_ppo.yaml"), "--backend", "verl", "--dry-run"]
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert "verl is not installed here" in done.stdout
+    assert "algorithm.adv_estimator=gae" in done.stdout
 
 
 def test_the_scripts_dry_run_prints_verls_command() -> None:

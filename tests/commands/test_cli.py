@@ -50,7 +50,7 @@ def test_every_command_has_help(command) -> None:
     [
         (("train", "nowhere.yaml"), "Cannot read the config nowhere.yaml"),
         (("train", "configs/matching_local.yaml", "--set", "game.m=3"), "'game.m' is not a key"),
-        (("train", "configs/matching.yaml", "--backend", "slime"), "scripts/run_matching.sh"),
+        (("train", "configs/matching.yaml", "--backend", "slime", "--", "--num-gpus", "0"), "NUM_GPUS is '0'"),
         (("train", "configs/matching_local.yaml", "a=b"), "override for verl"),
         (("arms", "configs/matching_local.yaml", "--seeds", "a"), "whole numbers"),
         (("analyze", "--log-dir", "nowhere"), "nowhere"),

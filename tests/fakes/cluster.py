@@ -26,6 +26,10 @@ MODELS: dict[str, dict[str, Any]] = {
     "Qwen3-32B": dict(
         _QWEN3, num_hidden_layers=64, hidden_size=5120, intermediate_size=25600, num_attention_heads=64, tie_word_embeddings=False,
     ),
+    "Qwen3-30B-A3B": dict(
+        _QWEN3, model_type="qwen3_moe", num_hidden_layers=48, hidden_size=2048, intermediate_size=6144, num_attention_heads=32,
+        num_key_value_heads=4, num_experts=128, moe_intermediate_size=768, tie_word_embeddings=False,
+    ),
 }  # fmt: skip
 
 _RAY = r"""#!/usr/bin/env bash
@@ -95,7 +99,7 @@ def write_model(folder: Path, name: str, **changes: Any) -> Path:
 
 
 def write_slime(folder: Path) -> Path:
-    """slime's tree."""
+    """slime's tree, of a version that cannot read a Hugging Face checkpoint by itself (see `Cluster.reads_checkpoints`)."""
     scripts = folder / "scripts" / "models"
     scripts.mkdir(parents=True)
     for name, shape in MODELS.items():
@@ -113,6 +117,8 @@ def write_slime(folder: Path) -> Path:
 
 def _model_script(shape: dict[str, Any]) -> str:
     own = "--add-qkv-bias" if shape["model_type"] == "qwen2" else "--qk-layernorm --kv-channels 128"
+    if shape.get("num_experts"):
+        own += f" --num-experts {shape['num_experts']} --moe-ffn-hidden-size {shape['moe_intermediate_size']}"
     untied = "" if shape["tie_word_embeddings"] else "--untie-embeddings-and-output-weights"
     return f"""MODEL_ARGS=(
    --swiglu --num-layers {shape["num_hidden_layers"]} --hidden-size {shape["hidden_size"]}
@@ -156,6 +162,10 @@ class Cluster:
             "HF_HUB_OFFLINE": "1",
         }
         return cls(folder, slime, keep | own)
+
+    def reads_checkpoints(self) -> None:
+        """Makes slime one that reads Hugging Face checkpoints itself."""
+        (self.slime / "slime" / "backends" / "megatron_utils" / "hf_to_megatron").mkdir(parents=True)
 
     @property
     def calls(self) -> list[str]:

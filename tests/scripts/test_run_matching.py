@@ -100,7 +100,8 @@ def test_parallelism_fits_the_gpus_that_training_has(cluster: Cluster, tmp_path:
     model = write_model(tmp_path, "Qwen3-32B")
 
     def parallel(**variables: object) -> tuple[str, str]:
-        flags = flags_of(command_of(launch(cluster, "--dry-run", MODEL=model, **variables)))
+        divides = ["--set", "train.games_per_step=30"]  # over three copies of the model too
+        flags = flags_of(command_of(launch(cluster, "--dry-run", *divides, MODEL=model, **variables)))
         return flags["--tensor-model-parallel-size"][0], flags["--rollout-num-gpus-per-engine"][0]
 
     assert parallel(NUM_GPUS=8) == ("8", "4")

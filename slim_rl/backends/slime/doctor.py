@@ -15,7 +15,8 @@ from typing import Any
 
 from slim_rl.backends.checks import Check, Examination, Patient, sentence
 from slim_rl.backends.machine import GIB, find_gpus, model_shape
-from slim_rl.backends.slime.model import find_architecture, size_up
+from slim_rl.backends.slime.model import find_architecture, needs_offload, size_up, training_bytes
+from slim_rl.errors import SlimError
 
 CONTAINER = "Use slime's container, which holds versions that fit each other (docs/cluster.md), or set SLIME_DIR."
 TRIED = {"slime": "0.3.1", "sglang": "0.5.15", "ray": "2."}
@@ -39,8 +40,9 @@ HOOKS = [
     Hook("slim_rl.rollout.log_eval_rollout", ("rollout_id", "args", "data", "extra_metrics")),
 ]
 # What the hook calls of slime.
+COMPAT = "slim_rl.backends.slime.compat"
 NEEDED = [
-    ("slime.utils.types", "Sample.append_response_tokens"),
+    ("slime.utils.types", "Sample"),
     ("slime.utils.http_utils", "post"),
     ("slime.rollout.sglang_rollout", "GenerateState"),
     ("slime.rollout.filter_hub.base_types", "DynamicFilterOutput"),
@@ -87,9 +89,13 @@ def check_slime_parts(patient: Patient) -> Check:
             thing: Any = importlib.import_module(module)
             for part in path.split("."):
                 thing = getattr(thing, part)
+        path, module = "", COMPAT
+        importlib.import_module(COMPAT)  # finds what has moved between versions, and refuses a slime that is too old
+    except SlimError as error:
+        return Check(name, "fail", str(error), CONTAINER)
     except Exception as error:
         mend = "Take THUDM's slime; the package of that name on the index is another thing."
-        return Check(name, "fail", f"{module}.{path}: {sentence(error)}", mend)
+        return Check(name, "fail", f"{module}.{path}".rstrip(".") + f": {sentence(error)}", mend)
     return Check(name, "pass", f"{len(NEEDED)} parts found")
 
 
@@ -144,7 +150,10 @@ def check_model(patient: Patient) -> Check:
     count = patient.gpus or len(gpus) or 8
     size = size_up(shape, count)
     split = size.tensor_parallel
-    need = training_bytes(size.parameters, split, count, size.offload_optimizer, int(shape["vocab_size"]))
+    vocabulary = int(shape["vocab_size"])
+    need = training_bytes(
+        size.parameters, split, count, vocabulary, needs_offload(size.parameters, split, count, vocabulary)
+    )
     found = f"{architecture.script}, {size.parameters / 1e9:.1f}B: about {need / GIB:.0f} GiB a GPU to train on {count} (TP={split})"
     if gpus and need > 0.95 * gpus[0].total:
         mend = (
@@ -152,14 +161,6 @@ def check_model(patient: Patient) -> Check:
         )
         return Check("model", "warn", f"{found}, of {gpus[0].total / GIB:.0f} GiB", mend)
     return Check("model", "pass", found)
-
-
-def training_bytes(parameters: int, split: int, gpus: int, offload: bool, vocabulary: int, tokens: int = 9216) -> float:
-    """A rough need of GPU memory for one GPU in training: bf16 weights and float32 gradients, Adam's states over all GPUs, and
-    the logits of one pack of `tokens`, which are the largest activation when layers are recomputed."""
-    adam = 0.0 if offload else 12 * parameters / gpus
-    logits = 3 * 4 * tokens * vocabulary / split
-    return 6 * parameters / split + adam + logits
 
 
 def _version(module: str, distribution: str | None = None) -> str:

@@ -60,7 +60,7 @@ def main() -> int:
     words = sys.argv[1:]
     found = complaints(words, known_flags(words))
     for sentence in found:
-        print(f"run_matching: {sentence}", file=sys.stderr)
+        print(f"slim-rl: {sentence}", file=sys.stderr)
     return 1 if found else 0
 
 

@@ -1,267 +1,226 @@
-"""What `scripts/run_matching.sh` asks of Python: the one config as shell variables, and the files a run starts from.
+"""Starts slime: one config and a few settings of the machines become slime's command line, as a job of Ray's.
 
-    python -m slim_rl.backends.slime.launch settings …   prints assignments for bash's eval; changes nothing
-    python -m slim_rl.backends.slime.launch prepare …    writes the run's config.yaml and the games, if they are missing
-    python -m slim_rl.backends.slime.launch runtime FILE … writes the Ray job's environment into a file that is its owner's alone
+    slim-rl train CONFIG --backend slime [--set key=value …] [-- settings and slime's own flags]
+    scripts/run_matching.sh [settings and slime's own flags]
 
-The config decides everything that belongs to the experiment; the script adds what belongs to the machines.
+What happens, in this order: everything that can be wrong is checked; the run's config.yaml and missing games are written; the
+checkpoint is converted if slime cannot read it as it is; slime's own parsers read the flags; a Ray cluster is joined or started,
+and the job is submitted. A dry run ends after the checks and prints the command; it needs neither slime nor a GPU.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
+import math
 import os
 import shlex
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from slim_rl.backends.slime.model import can_split, find_architecture, read_model_config, size_up
-from slim_rl.config import Config, load_config
+import yaml
+
+from slim_rl.backends.slime.arguments import Run, command_line
+from slim_rl.backends.slime.cluster import ray_cluster, run_job, runtime_environment, signals_end_the_run
+from slim_rl.backends.slime.layout import check_batch, count_gpus, has_nvlink, lay_out
+from slim_rl.backends.slime.model import find_architecture, parse_flags, read_model_config
+from slim_rl.backends.slime.places import Places, check_flags, convert, find_places, router_policy
+from slim_rl.backends.slime.settings import Settings, read_settings
+from slim_rl.backends.slime.storage import check_save_dir, in_hub_cache, locate_model, model_name, reads_directly
+from slim_rl.config import ROOT_KEY, Config, parse_config
 from slim_rl.errors import ConfigError, SlimError
+from slim_rl.keys import lookup
 
-# Where the config sets no limit: a long 8×8 dialogue with room to spare, and the prompt (about 1k tokens) beside it.
-RESPONSE_TOKENS, CONTEXT_TOKENS = 6144, 8192
-# Training packs whole dialogues; one that is longer than this makes a pack of its own.
-TOKENS_PER_GPU = 9216
-# Above this, converting the checkpoint is spread over a node's GPUs.
-CONVERT_ON_ONE_GPU = 9e9
-# Set on this machine, they are set for the job too: keys, caches and network settings.
-PASSED_ON = (
-    "OPENAI_",
-    "WANDB_",
-    "HF_",
-    "NCCL_",
-    "GLOO_",
-    "NVSHMEM_",
-    "TENSORBOARD_DIR",
-    "http_proxy",
-    "https_proxy",
-    "no_proxy",
-)
-
-Settings = dict[str, str | int | float | list[str]]
+# controls that only the trl backend plays
+_CONTROLS = {"train.frozen": False, "train.reward": "game"}
 
 
-def locate_model(model: str, download: bool) -> Path:
-    """The checkpoint's folder: a local path as it is, a hub name from the hub's cache.
+def say(text: str) -> None:
+    """A line for the user."""
+    print(f"slim-rl: {text}", file=sys.stderr, flush=True)
+
+
+def launch(words: Sequence[str], needs_model: bool = False) -> int:
+    """Launches, or prints, one run. Returns the job's exit code.
 
     Args:
-        model: a folder, ``owner/name``, or a bare Qwen name such as ``Qwen3-4B``.
-        download: fetch the whole checkpoint; otherwise its config.json alone.
+        words: settings and slime's own flags, as on the command line of the script.
+        needs_model: MODEL must be given; otherwise the config's policy.model will do.
 
     Raises:
-        ConfigError: neither a folder nor a name the hub knows.
+        SlimError: something is wrong with what was asked for, or could not be started.
     """
-    path = Path(model).expanduser()
-    if path.is_dir():
-        return path.resolve()
-    name = f"Qwen/{model}" if model.startswith("Qwen") and "/" not in model else model
-    try:
-        import huggingface_hub
-
-        if download:
-            return Path(huggingface_hub.snapshot_download(name))
-        return Path(huggingface_hub.hf_hub_download(name, "config.json")).parent
-    except Exception as error:  # the hub's client raises many kinds; all of them mean that there is no model
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    settings, options, own = read_settings(words, os.environ)
+    if needs_model and not settings.model:
         raise ConfigError(
-            f"MODEL {model} is no folder here and cannot be had from the hub ({reason}); give a path."
-        ) from error
+            "MODEL is not set: give a checkpoint folder or a name on the hub, such as MODEL=Qwen/Qwen3-4B."
+        )
+    dry = options.dry_run
+    gpus = count_gpus()
+    if not gpus and not dry and not os.environ.get("RAY_ADDRESS"):
+        raise ConfigError(
+            "this machine has no GPU, and slime trains on GPUs alone. For the whole loop on a CPU: make run. To see the command "
+            "that a cluster would run: --dry-run. To join a cluster from here: RAY_ADDRESS=http://HEAD:8265."
+        )
+    places = find_places(settings, dry)
+    config, plugins = read_config(settings, options.overrides, options.plugins)
+    run = _make_run(settings, config, places, own, gpus, dry)
+    flags = command_line(run, own, os.environ)
+    check_batch(parse_flags(flags))
+    if warning := check_save_dir(run.folder, settings.num_nodes, dry):
+        say(warning)
+    if dry:
+        print(_shown(run, places, flags))
+        return 0
+
+    from slim_rl.dialogue.dealing import ensure_games
+
+    run.config.write(run.folder / "config.yaml", **plugins)
+    ensure_games(run.config)
+    with signals_end_the_run():
+        if run.start != Path(run.config.policy.model):
+            convert(run, places, gpus, say)
+        if gpus:  # Megatron's parser asks a GPU for its kind
+            check_flags(run, places, flags, say)
+        with ray_cluster(settings.num_nodes, run.layout.node_gpus, run.folder / "ray.log", say) as environment:
+            key = run.config.partner.openai.api_key_env
+            runtime = runtime_environment(places.path(run.config), has_nvlink(), key)
+            if "tensorboard" in run.config.train.report_to:
+                runtime["env_vars"].setdefault("TENSORBOARD_DIR", str(run.folder / "tensorboard"))
+            train = run.config.train
+            say(
+                f"{run.config.name}: {train.steps} steps of {train.games_per_step} games, {train.group_size} dialogues each; "
+                f"everything is in {run.folder}"
+            )
+            job = f"{run.config.name}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+            return run_job(job, [places.python, f"{places.slime}/{run.entry}", *flags], runtime, environment, say)
 
 
-def model_name(model: Path) -> str:
-    """What to call the checkpoint in `model`: its folder's name, or its name on the hub for one in the hub's cache."""
-    if model.parent.name == "snapshots":  # models--owner--name/snapshots/commit
-        return model.parent.parent.name.rpartition("--")[2]
-    return model.name
-
-
-def run_config(path: Path, overrides: Sequence[str], model: Path, save_dir: Path | None) -> tuple[Config, Path]:
-    """The run's own config and folder: relative paths made absolute, the log beside the checkpoints, the run named.
+def read_config(
+    settings: Settings, overrides: Sequence[str], plugins: Sequence[Path] = ()
+) -> tuple[Config, dict[str, Any]]:
+    """The experiment, with what the settings change of it, and the keys of other plug-ins: those beside `slim_rl` in the config's
+    file and those of `plugins`.
 
     Raises:
-        ConfigError: the config is wrong, or asks for what slime cannot do.
+        ConfigError: a file cannot be used, or the config asks for what slime cannot do.
     """
-    config = load_config(path, overrides)
-    for key, value, usual in (
-        ("train.frozen", config.train.frozen, False),
-        ("train.reward", config.train.reward, "game"),
-    ):
-        if value != usual:
+    data = _read_yaml(settings.config)
+    foreign = {key: value for key, value in data.items() if key != ROOT_KEY} if ROOT_KEY in data else {}
+    for path in plugins:
+        more = _read_yaml(path)
+        if ROOT_KEY in more:
+            raise ConfigError(f"{path} holds a '{ROOT_KEY}' section: that is the run's config; give it as CONFIG.")
+        foreign |= more
+    changed = {
+        "partner.kind": settings.partner,
+        "data.train": settings.data,
+        "data.eval": settings.eval_data,
+        "train.steps": settings.num_rollout,
+        "train.save_every": settings.save_interval,
+    }
+    given = [f"{key}={_quoted(value)}" for key, value in changed.items() if value]
+    # in a fully asynchronous run nearly every game sees new weights: begun anew each time, none would end
+    usual = ["slime.new_weights=keep"] if settings.asynchronous == "full" else []
+    config = parse_config(data.get(ROOT_KEY, data), [*usual, *overrides, *given], source=str(settings.config))
+    for key, usual_value in _CONTROLS.items():
+        if (found := lookup(config, key)) != usual_value:
             raise ConfigError(
-                f"{key} is {value}, a control that only the trl backend plays; run it with `slim-rl train`."
+                f"{key} is {found}, a control that only the trl backend plays; run it with `slim-rl train`."
             )
-    folder = save_dir or config.output_dir / f"{config.name}-{model_name(model)}-{config.arm_name}"
-    folder = folder.absolute()
-    paths = {
-        "data.train": str(config.data.train.absolute()),
-        "log.dir": str(folder / config.log.dir),
-        "policy.model": str(model),
-        "train.backend": "slime",
+    return config, foreign
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"Cannot read the config {path}: {error.strerror}; give the path of a YAML file.") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}.") from error
+    if data is not None and not isinstance(data, dict):
+        raise ConfigError(f"{path} must be a mapping, but is {type(data).__name__}.")
+    return data or {}
+
+
+def _quoted(value: Any) -> str:
+    """A value as YAML on one line, whatever characters are in it."""
+    text = str(yaml.safe_dump(value, default_style='"' if isinstance(value, str) else None, width=math.inf))
+    return text.removesuffix("...\n").strip()
+
+
+def own_config(config: Config, model: Path, folder: Path) -> Config:
+    """The config the hook reads: relative paths made absolute, the log beside the checkpoints, the run named."""
+    data = {"train": config.data.train.absolute()}
+    if config.data.eval is not None:
+        data["eval"] = config.data.eval.absolute()
+    changed = {
+        "data": config.data.model_copy(update=data),
+        "log": config.log.model_copy(update={"dir": folder / config.log.dir}),
+        "policy": config.policy.model_copy(update={"model": str(model)}),
+        "train": config.train.model_copy(update={"backend": "slime"}),
         "name": folder.name,
         "arm": config.arm_name,
     }
-    if config.data.eval is not None:
-        paths["data.eval"] = str(config.data.eval.absolute())
-    return load_config(path, [*overrides, *(f"{key}={json.dumps(value)}" for key, value in paths.items())]), folder
+    return config.model_copy(update=changed)
 
 
-def settings(
-    config: Config,
-    model: Path,
-    save_dir: Path,
-    slime_dir: Path,
-    gpus: int,
-    rollout_gpus: int | None = None,
-    tensor_parallel: int | None = None,
-) -> Settings:
-    """The shell variables of the launch script, from the run's config and the checkpoint.
-
-    Args:
-        gpus, rollout_gpus: see `size_up`.
-        tensor_parallel: instead of the one that suits the model's size.
-
-    Raises:
-        SlimError: slime has no such model, or it cannot be split as asked.
-    """
+def _make_run(settings: Settings, config: Config, places: Places, own: Sequence[str], gpus: int, dry_run: bool) -> Run:
+    name = settings.model or config.policy.model
+    if settings.num_nodes > 1 and not Path(name).expanduser().is_dir():
+        raise ConfigError(
+            f"MODEL {name} is no folder here: with several nodes it must be a folder on a disk that all of them see."
+        )
+    model = locate_model(name, download=not dry_run)
+    title = model_name(model)
     shape = read_model_config(model)
-    architecture = find_architecture(shape, slime_dir)
-    size = size_up(shape, gpus, rollout_gpus)
-    split = tensor_parallel or size.tensor_parallel
-    if not can_split(shape, split):
-        groups = shape.get("num_key_value_heads", shape["num_attention_heads"])
-        raise ConfigError(f"TP={split} cannot split {model_name(model)}: it must divide its {groups} query groups.")
-    if gpus % split:
-        raise ConfigError(f"TP={split} does not divide the {gpus} GPUs of a node that train; choose a divisor.")
-    train, limits, data = config.train, config.limits, config.data
-    context = limits.context_tokens or CONTEXT_TOKENS
-    # beside the checkpoint, as slime has it; but the hub's cache is no place of ours
-    home = config.output_dir.absolute() if model.parent.name == "snapshots" else model.parent
-    return {
-        "MODEL_NAME": model_name(model),
-        "MODEL_SCRIPT": architecture.script,
-        "MODEL_CORRECTED": "; ".join(architecture.corrected),
-        "MODEL_ARGS": architecture.flags,
-        "MODEL_DIR": str(model),
-        "MODEL_TORCH_DIST": str(home / f"{model_name(model)}_torch_dist"),
-        "MODEL_TP": split,
-        "MODEL_ENGINE_GPUS": size.engine_gpus,
-        "MODEL_OFFLOAD": int(size.offload_optimizer),
-        "MODEL_CONVERT_GPUS": gpus if size.parameters > CONVERT_ON_ONE_GPU else 1,
-        "RUN_DIR": str(save_dir),
-        "RUN_NAME": config.name,
-        "RUN_GAMES": str(data.train),
-        "RUN_EVAL_GAMES": str(data.eval or ""),
-        "RUN_STEPS": train.steps,
-        "RUN_GAMES_PER_STEP": train.games_per_step,
-        "RUN_GROUP_SIZE": train.group_size,
-        "RUN_BATCH": train.games_per_step * train.group_size,
-        "RUN_LR": train.learning_rate,
-        "RUN_LR_SCHEDULE": train.lr_schedule,
-        "RUN_WARMUP": train.warmup_steps,
-        "RUN_CLIP": train.clip_ratio,
-        "RUN_CLIP_HIGH": round(1.4 * train.clip_ratio, 4),
-        "RUN_CLIP_GRAD": train.max_grad_norm,
-        "RUN_KL": train.kl_coef,
-        "RUN_SCALE_REWARDS": int(train.scale_rewards),
-        "RUN_SAVE_EVERY": train.save_every,
-        "RUN_TEMPERATURE": config.policy.temperature,
-        "RUN_TOP_P": config.policy.top_p,
-        "RUN_SEED": config.seed,
-        "RUN_RESPONSE_TOKENS": limits.dialogue_tokens or min(RESPONSE_TOKENS, context),
-        "RUN_CONTEXT_TOKENS": context,
-        "RUN_TOKENS_PER_GPU": max(TOKENS_PER_GPU, context),
-        "RUN_WANDB": int("wandb" in train.report_to),
-        "RUN_KEY": config.partner.openai.api_key_env,
-        "RUN_TENSORBOARD": int("tensorboard" in train.report_to),
-    }
+    model_flags = None
+    if places.slime is not None:
+        architecture = find_architecture(shape, places.slime)
+        model_flags = architecture.flags
+        corrected = f", with {'; '.join(architecture.corrected)}" if architecture.corrected else ""
+        say(f"{title} is slime's {architecture.script}{corrected}.")
+    layout = lay_out(settings, shape, title, gpus, "--expert-model-parallel-size" in parse_flags(own))
+    folder = (
+        Path(settings.save_dir) if settings.save_dir else config.output_dir / f"{config.name}-{title}-{config.arm_name}"
+    )
+    folder = folder.expanduser().absolute()
+    start = model
+    if settings.torch_dist:
+        # absolute: the job has a working directory of its own
+        start = Path(settings.torch_dist).expanduser().absolute()
+    elif not reads_directly(model, shape, places.slime):
+        # beside the checkpoint, as slime has it; but the hub's cache is no place of ours
+        start = (config.output_dir.absolute() if in_hub_cache(model) else model.parent) / f"{title}_torch_dist"
+    router = os.environ.get("ROUTER_POLICY") or router_policy()
+    config = own_config(config, model, folder)
+    return Run(config, folder, start, model_flags, layout, settings.asynchronous, settings.eval_interval, router)
 
 
-def as_shell(values: Settings) -> str:
-    """Assignments that bash's eval reads back to exactly these values."""
+def _shown(run: Run, places: Places, flags: Sequence[str]) -> str:
+    """The command as one would type it: one flag a line."""
     lines = []
-    for name, value in values.items():
-        words = f"({shlex.join(value)})" if isinstance(value, list) else shlex.quote(str(value))
-        lines.append(f"{name}={words}")
-    return "\n".join(lines)
-
-
-def prepare(config: Config, save_dir: Path) -> None:
-    """Writes the run's config.yaml, which the hook reads, and the games that are missing."""
-    from slim_rl.dialogue.dealing import ensure_games
-
-    config.write(save_dir / "config.yaml")
-    ensure_games(config)
-
-
-def runtime_environment(
-    repository: Path, slime_dir: Path, megatron_dir: Path | None, nvlink: bool, key: str = ""
-) -> dict[str, Any]:
-    """The Ray job's runtime environment. Keys (`key` names the partner's) travel in it, and not on a command line that every
-    user of the machine can read.
-    """
-    places = [repository, slime_dir, *([megatron_dir] if megatron_dir else [])]
-    path = os.pathsep.join([*map(str, places), *filter(None, [os.environ.get("PYTHONPATH")])])
-    variables = {name: value for name, value in os.environ.items() if name == key or name.startswith(PASSED_ON)}
-    variables |= {
-        "PYTHONPATH": path,
-        "PYTHONUNBUFFERED": "1",
-        "CUDA_DEVICE_MAX_CONNECTIONS": "1",  # Megatron's overlap of tensor-parallel communication needs one queue
-        "NCCL_NVLS_ENABLE": str(int(nvlink)),
-    }
-    return {"env_vars": variables}
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m slim_rl.backends.slime.launch", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("settings", "prepare"):
-        command = commands.add_parser(name)
-        command.add_argument("--config", type=Path, required=True)
-        command.add_argument("--set", action="append", default=[], dest="overrides", metavar="KEY=VALUE")
-        command.add_argument("--model", required=True)
-        command.add_argument("--save-dir", type=Path)
-        command.add_argument("--slime-dir", type=Path)
-        command.add_argument("--gpus", type=int, default=8, help="of a node, that train")
-        command.add_argument("--rollout-gpus", type=int, help="of all nodes, that play")
-        command.add_argument("--tp", type=int)
-        command.add_argument("--download", action="store_true")
-    runtime = commands.add_parser("runtime")
-    runtime.add_argument("file", type=Path)
-    runtime.add_argument("--slime-dir", type=Path, required=True)
-    runtime.add_argument("--megatron-dir", type=Path)
-    runtime.add_argument("--nvlink", action="store_true")
-    runtime.add_argument("--key", default="", help="name of the variable with the partner's key")
-    return parser
+    if run.model_flags is None:
+        lines.append(
+            "# slime is not found here: the flags of the model's architecture, which stand in slime's scripts/models, are left out; "
+            "with SLIME_DIR the command is whole"
+        )
+    slime = str(places.slime) if places.slime is not None else "$SLIME_DIR"
+    script = f"{slime}/{run.entry}" if places.slime is None else shlex.quote(f"{slime}/{run.entry}")
+    command = f"{shlex.quote(places.python)} {script}"
+    for word in flags:
+        command += f" \\\n    {shlex.quote(word)}" if word.startswith("--") else f" {shlex.quote(word)}"
+    return "\n".join([*lines, command])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry point of the script's three calls; an error is one sentence on stderr and exit code 1."""
-    options = _parser().parse_args(arguments)
+    """Entry point of scripts/run_matching.sh; an error is one sentence on stderr and exit code 1."""
     try:
-        if options.command == "runtime":
-            repository = Path(__file__).resolve().parents[3]
-            environment = runtime_environment(
-                repository, options.slime_dir, options.megatron_dir, options.nvlink, options.key
-            )
-            options.file.write_text(json.dumps(environment), encoding="utf-8")
-            return 0
-        model = locate_model(options.model, options.download)
-        config, save_dir = run_config(options.config, options.overrides, model, options.save_dir)
-        if options.command == "prepare":
-            prepare(config, save_dir)
-        else:
-            values = settings(
-                config, model, save_dir, options.slime_dir, options.gpus, options.rollout_gpus, options.tp
-            )
-            print(as_shell(values))
+        return launch(sys.argv[1:] if arguments is None else arguments, needs_model=True)
     except SlimError as error:
-        print(f"run_matching: {error}", file=sys.stderr)
+        say(str(error))
         return 1
-    return 0
 
 
 if __name__ == "__main__":

@@ -12,10 +12,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from slime.observability import logging_utils
-from slime.observability.metric_utils import compute_rollout_step
 from slime.utils.types import Sample
 
+from slim_rl.backends.slime.compat import compute_rollout_step, log_metrics
 from slim_rl.backends.slime.hook import RECORD
 from slim_rl.backends.slime.rewards import failed, flat, tally
 from slim_rl.backends.slime.setup import config_of
@@ -116,4 +115,4 @@ def _track(args: Namespace, metrics: dict[str, float], rollout_id: int, step_key
         import wandb
 
         wandb.define_metric("dialogue/*", step_metric="rollout/step")  # slime tells W&B so of its own families
-    logging_utils.log(args, {**metrics, step_key: compute_rollout_step(args, rollout_id)}, step_key=step_key)
+    log_metrics(args, {**metrics, step_key: compute_rollout_step(args, rollout_id)}, step_key=step_key)

@@ -64,13 +64,13 @@ class Sizing:
         parameters: their number, from the shape.
         tensor_parallel: GPUs that share one copy of the training weights.
         engine_gpus: GPUs of one SGLang engine.
-        offload_optimizer: keep Adam's states in host memory.
+        expert_parallel: GPUs over which the experts are spread; None for a dense model.
     """
 
     parameters: int
     tensor_parallel: int
     engine_gpus: int
-    offload_optimizer: bool
+    expert_parallel: int | None = None
 
 
 def read_model_config(model: str | Path) -> dict[str, Any]:
@@ -122,14 +122,24 @@ def find_architecture(config: Mapping[str, Any], slime_dir: str | Path) -> Archi
 
 
 def size_up(config: Mapping[str, Any], gpus: int, rollout_gpus: int | None = None) -> Sizing:
-    """Parallelism for a dense model of this shape, on GPUs with 80 GB each.
+    """Parallelism for a model of this shape, on GPUs with 80 GB each.
 
     Args:
         gpus: those of a node that train; tensor parallelism divides them.
         rollout_gpus: those that play, over all nodes; engines divide them. None: the ones that train.
+
+    Raises:
+        DataError: a mixture of experts that is larger than slime's own example, or on other than whole nodes of 8 GPUs.
     """
     parameters = count_parameters(config)
     billions = parameters / 1e9
+    if config.get("num_experts"):
+        if billions > 40 or gpus % 8 or (rollout_gpus or gpus) % 8:
+            raise DataError(
+                f"This mixture of experts ({billions:.0f}B parameters) is not sized by itself: slime's own values are for 30B on "
+                "whole nodes of 8 GPUs. Give TP, ENGINE_GPUS and --expert-model-parallel-size after slime's example for it."
+            )
+        return Sizing(parameters, 4, 8, expert_parallel=8)  # as slime's run-qwen3-30B-A3B.sh
     if billions < 3:
         wanted, engine = 1, 1
     elif billions < 10:
@@ -140,7 +150,24 @@ def size_up(config: Mapping[str, Any], gpus: int, rollout_gpus: int | None = Non
         wanted, engine = 8, 4
     splits = [n for n in range(1, wanted + 1) if can_split(config, n) and gpus % n == 0]
     engines = [n for n in range(1, engine + 1) if can_split(config, n) and (rollout_gpus or gpus) % n == 0]
-    return Sizing(parameters, max(splits), max(engines), offload_optimizer=billions >= 20)
+    return Sizing(parameters, max(splits), max(engines))
+
+
+def training_bytes(
+    parameters: int, split: int, gpus: int, vocabulary: int, offload: bool = False, tokens: int = 9216
+) -> float:
+    """A rough need of GPU memory for one GPU in training, in bytes: bf16 weights and float32 gradients over `split` GPUs, Adam's
+    states over all `gpus` that train, and the logits of one pack of `tokens`, which are the largest activation when layers are
+    recomputed.
+    """
+    adam = 0.0 if offload else 12 * parameters / gpus
+    logits = 3 * 4 * tokens * vocabulary / split
+    return 6 * parameters / split + adam + logits
+
+
+def needs_offload(parameters: int, split: int, gpus: int, vocabulary: int) -> bool:
+    """Whether Adam's states must live in host memory: with them, training would fill three quarters of GPUs of 80 GB."""
+    return training_bytes(parameters, split, gpus, vocabulary) > 0.75 * 80e9
 
 
 def can_split(config: Mapping[str, Any], tensor_parallel: int) -> bool:

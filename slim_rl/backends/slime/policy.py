@@ -13,10 +13,10 @@ from argparse import Namespace
 from collections.abc import Mapping
 from typing import Any
 
-from slime.observability.trace_utils import build_sglang_meta_trace_attrs, trace_span
 from slime.rollout.sglang_rollout import GenerateState
 from slime.utils.types import Sample
 
+from slim_rl.backends.slime.compat import build_sglang_meta_trace_attrs, trace_span
 from slim_rl.backends.slime.setup import Process
 from slim_rl.dialogue.policy import PolicyFailure, Sampled
 from slim_rl.dialogue.record import StopReason

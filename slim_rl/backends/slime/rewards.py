@@ -68,9 +68,13 @@ def keep_usable_groups(args: Namespace, samples: Sequence[Any], **_: Any) -> Dyn
     """slime's ``--dynamic-sampling-filter-path``: drops a group when too few of its games were played (`slime.min_survivors`)
     or, by config, when all of those have one reward. slime counts the drops by reason.
 
+    A group goes only where another is under way to take its place, that is with an ``--over-sampling-batch-size`` above the
+    batch: otherwise slime would draw a whole new batch to replace it and call off, paid, what it does not need. Kept, its failed
+    games are masked and count in no baseline.
+
     Raises:
-        SlimError: of the groups so far, a whole rollout's worth, more than `train.stop_failures` failed. Without this, slime
-            would go on drawing games for ever while the partner is down.
+        SlimError: of the groups so far, a whole rollout's worth, more than `train.stop_failures` failed. Without this, an
+            over-sampling slime could go on drawing games for ever while the partner is down.
     """
     config, group = config_of(args), list(flat(samples))
     for sample in group:
@@ -79,9 +83,9 @@ def keep_usable_groups(args: Namespace, samples: Sequence[Any], **_: Any) -> Dyn
         tally.check(config)
     rewards = [sample.get_reward_value(args) for sample in group if not failed(sample)]
     if len(rewards) < config.slime.min_survivors * len(group):
-        return DynamicFilterOutput(keep=False, reason="too_few_played")
+        return DynamicFilterOutput(keep=False, reason="too_few_played", keep_when_insufficient=True)
     if config.slime.drop_equal_rewards and (not rewards or max(rewards) - min(rewards) < _SAME):
-        return DynamicFilterOutput(keep=False, reason="equal_rewards")
+        return DynamicFilterOutput(keep=False, reason="equal_rewards", keep_when_insufficient=True)
     return DynamicFilterOutput(keep=True)
 
 

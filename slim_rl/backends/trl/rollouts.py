@@ -32,6 +32,7 @@ from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import Episode, RolloutWorker
 from slim_rl.errors import SlimError
+from slim_rl.keys import values
 from slim_rl.policies.transformers import TransformersPolicy
 from slim_rl.seeds import seed_of
 
@@ -240,37 +241,26 @@ def grpo_arguments(config: Config, run_dir: Path) -> GRPOConfig:
         )
     accumulation = dialogues // (micro * processes)
     on_gpu = torch.cuda.is_available()
+    arguments = values(config, "trl") | {
+        "per_device_train_batch_size": micro,
+        "gradient_accumulation_steps": accumulation,
+        "steps_per_generation": accumulation,
+        # Read only by loss types that divide by it; the dialogues themselves obey `limits`.
+        "max_completion_length": config.limits.dialogue_tokens or config.limits.context_tokens or 4096,
+    }
+    if train.frozen:
+        arguments["learning_rate"] = 0.0
     return GRPOConfig(
+        **arguments,
         output_dir=str(run_dir / "checkpoints"),
         run_name=config.name,
-        seed=config.seed,
-        max_steps=train.steps,
-        per_device_train_batch_size=micro,
-        gradient_accumulation_steps=accumulation,
-        steps_per_generation=accumulation,
-        num_generations=train.group_size,
-        # Read only by loss types that divide by it; the dialogues themselves obey `limits`.
-        max_completion_length=config.limits.dialogue_tokens or config.limits.context_tokens or 4096,
-        temperature=config.policy.temperature,
-        top_p=config.policy.top_p,
-        learning_rate=0.0 if train.frozen else train.learning_rate,
-        lr_scheduler_type=train.lr_schedule,
-        warmup_steps=train.warmup_steps,
         weight_decay=0.0,
-        max_grad_norm=train.max_grad_norm,
-        beta=train.kl_coef,
-        epsilon=train.clip_ratio,
-        scale_rewards="group" if train.scale_rewards else "none",
         # The names come shuffled by our own seed, the seats of a game side by side.
         shuffle_dataset=False,
         use_cpu=not on_gpu,
         bf16=on_gpu and config.policy.dtype == "bfloat16",
-        gradient_checkpointing=train.gradient_checkpointing,
         logging_steps=1,
         save_strategy="steps",
-        save_steps=train.save_every,
-        save_total_limit=train.keep_checkpoints,
-        report_to=list(train.report_to) or "none",
         disable_tqdm=True,
         dataloader_pin_memory=on_gpu,
         remove_unused_columns=False,

@@ -1,18 +1,26 @@
-"""verl's own view of a command line: hydra composes it, verl validates it. Needs verl, but no GPU."""
+"""verl's own view of a run: hydra composes it, verl validates it. Needs verl, but no GPU."""
 
 from __future__ import annotations
 
 import contextlib
 import copy
 import io
+import tempfile
 import warnings
-from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from slim_rl.errors import ConfigError
 
+if TYPE_CHECKING:
+    from slim_rl.backends.verl.launch import Overrides
 
-def compose(overrides: Sequence[str]) -> Any:
+# What verl's own config does not list and its workers read all the same.
+_ADDED = ("slim_rl.", "ray_kwargs.ray_init.runtime_env.env_vars.", "data.apply_chat_template_kwargs.")
+_OURS = "grpo_played"  # registered by `plugin`, in the workers
+
+
+def compose(overrides: Overrides) -> Any:
     """The DictConfig that `verl.trainer.main_ppo` would train with.
 
     Raises:
@@ -28,7 +36,14 @@ def compose(overrides: Sequence[str]) -> Any:
         raise ConfigError(f"verl cannot be imported ({error}); install it with pip install 'slim-rl[verl]'.") from error
     try:
         with hydra.initialize_config_module("verl.trainer.config", version_base=None):
-            config = hydra.compose("ppo_trainer", list(overrides))
+            known = hydra.compose("ppo_trainer")
+        for key in overrides.values:
+            _check_known(known, key)
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "run.yaml").write_text(overrides.yaml(), encoding="utf-8")
+            with hydra.initialize_config_dir(folder, version_base=None):
+                config = hydra.compose("run", overrides.extra)
+        _check_estimator(config.algorithm.adv_estimator)
         checked = copy.deepcopy(config)
         checked.critic.model = None  # to check it verl would fetch the checkpoint
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
@@ -37,6 +52,29 @@ def compose(overrides: Sequence[str]) -> Any:
     except (HydraException, OmegaConfBaseException, AssertionError, ValueError, TypeError) as error:
         raise ConfigError(f"verl refuses this run: {_first_cause(error)}") from error
     return config
+
+
+def _check_known(known: Any, key: str) -> None:
+    """Raises ConfigError for a key that is not one of verl's: in a file, hydra would take it without a word."""
+    if key.startswith(_ADDED):
+        return
+    node = known
+    for part in key.split("."):
+        names = list(node) if hasattr(node, "keys") else []
+        if part not in names:
+            raise ConfigError(f"verl has no key {key}: '{part}' is none of {', '.join(map(str, names)) or 'a value'}.")
+        node = node._get_node(part)
+
+
+def _check_estimator(name: str) -> None:
+    """Raises ConfigError for an estimator that verl does not have; verl itself finds out after its first rollout."""
+    from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY
+
+    if name not in ADV_ESTIMATOR_REGISTRY and name != _OURS:
+        known = ", ".join(sorted(ADV_ESTIMATOR_REGISTRY))
+        raise ConfigError(
+            f"verl.adv_estimator (algorithm.adv_estimator) is {name}, which verl does not have; it has {known}."
+        )
 
 
 def _first_cause(error: BaseException) -> str:

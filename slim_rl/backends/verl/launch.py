@@ -1,33 +1,68 @@
-"""Starts verl's PPO trainer: one config becomes verl's command line, and nothing of the trainer is written again.
+"""Starts verl's PPO trainer: one config becomes one YAML file for hydra, and nothing of the trainer is written again.
 
-    slim-rl train --backend verl --config configs/verl_ppo.yaml
-    python -m slim_rl.backends.verl.launch configs/verl_ppo.yaml [key=value …]
+    slim-rl train CONFIG --backend verl [--set key=value …] [verl's key=value …]
+    python -m slim_rl.backends.verl.launch CONFIG [--set key=value …] [verl's key=value …]
 
-`key=value` with a key of slim_rl's config changes that; any other goes to verl as it is, and comes last, so that every key of
-verl's can be had. POLICY_MODEL, REF_MODEL and CRITIC_MODEL in the environment say where the three models start.
+`--set` changes a key of slim_rl's config. A bare key=value goes to verl as it is and has the last word, unless its key is one of
+the config's own. POLICY_MODEL, REF_MODEL and CRITIC_MODEL in the environment say where the three models start.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from slim_rl.config import Config, DataConfig, load_config
 from slim_rl.errors import ConfigError, SlimError
-from slim_rl.keys import KEYS
+from slim_rl.files import write_atomically
+from slim_rl.keys import lookup
+from slim_rl.keys import values as table_values
 
 HERE = Path(__file__).parent
+FILE = "verl"  # of the run's folder, with .yaml: what hydra is given
 RESPONSE_TOKENS = 6144  # where the config sets no limit: a long 8×8 dialogue with room to spare
 MODELS = {"POLICY_MODEL": "policy.model", "REF_MODEL": "verl.reference_model", "CRITIC_MODEL": "verl.critic_model"}
 # Set in the job's environment on every node; `plugin` reads it in the workers.
 REFERENCE_VARIABLE = "SLIM_RL_REFERENCE_MODEL"
+
+
+@dataclass(frozen=True)
+class Overrides:
+    """What a run changes of verl's own config.
+
+    Attributes:
+        values: verl's dotted keys and their values; they go into a file.
+        extra: verl's own key=value, the last word; they stay on the command line.
+    """
+
+    values: dict[str, Any]
+    extra: list[str] = field(default_factory=list)
+
+    def yaml(self) -> str:
+        """The file for hydra: verl's own config, and these values over it."""
+        tree: dict[str, Any] = {
+            "defaults": ["ppo_trainer", "_self_"],
+            "hydra": {"searchpath": ["pkg://verl.trainer.config"]},
+        }
+        for key, value in self.values.items():
+            *parents, last = key.split(".")
+            node = tree
+            for parent in parents:
+                node = node.setdefault(parent, {})
+            node[last] = value
+        return yaml.safe_dump(
+            tree, sort_keys=False
+        )  # in ASCII: PyYAML folds some Unicode line ends that it writes as they are
 
 
 def train(config: Config, extra_overrides: Sequence[str] = (), dry_run: bool = False) -> None:
@@ -35,7 +70,7 @@ def train(config: Config, extra_overrides: Sequence[str] = (), dry_run: bool = F
 
     Args:
         extra_overrides: verl's own keys, the last word.
-        dry_run: check and print the command; write nothing.
+        dry_run: check and print the file's values and the command; write nothing.
 
     Raises:
         SlimError: the config asks for what verl cannot do, verl refuses a key, or the training ended with an error.
@@ -45,18 +80,35 @@ def train(config: Config, extra_overrides: Sequence[str] = (), dry_run: bool = F
 
     config = with_models(config, os.environ)
     overrides = build_overrides(config, extra_overrides)
-    compose(overrides)
-    command = [sys.executable, "-m", "verl.trainer.main_ppo", *overrides]
+    folder = run_dir(config)
+    command = [sys.executable, "-m", "verl.trainer.main_ppo", "--config-path", str(folder), "--config-name", FILE]
+    command += overrides.extra
+    if dry_run and find_spec("verl") is None:
+        print("# verl is not installed here: nothing below was checked by it")
+    else:
+        compose(overrides)
     if dry_run:
+        print(f"# {folder / FILE}.yaml, over verl's own ppo_trainer.yaml:")
+        for key, value in overrides.values.items():
+            print(f"#   {key}={_shown(value)}")
         print(shlex.join(command))
         return
-    config.write(run_dir(config) / "config.yaml")
-    write_data(config, run_dir(config))
+    config.write(folder / "config.yaml")
+    write_atomically(folder / f"{FILE}.yaml", overrides.yaml())
+    write_data(config, folder)
     # Games of your own are imported in Ray's workers from where the run was started.
     path = os.pathsep.join(filter(None, [str(Path.cwd()), os.environ.get("PYTHONPATH")]))
     code = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, check=False).returncode
     if code:
         raise SlimError(f"verl stopped with exit code {code}; its own message stands above.")
+
+
+def _shown(value: Any) -> str:
+    return (
+        yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=sys.maxsize)
+        .removesuffix("...\n")
+        .strip()
+    )
 
 
 def with_models(config: Config, environment: Mapping[str, str]) -> Config:
@@ -75,28 +127,18 @@ def run_dir(config: Config) -> Path:
     return Path.cwd() / config.output_dir / config.name
 
 
-def build_overrides(config: Config, extra: Sequence[str] = ()) -> list[str]:
-    """verl's command line for a config: its table of keys, then what a dialogue needs, then `verl.overrides`, then `extra`.
+def build_overrides(config: Config, extra: Sequence[str] = ()) -> Overrides:
+    """verl's settings for a config: the table of keys, then what a dialogue needs, then `verl.overrides`.
 
     Raises:
         ConfigError: the config asks for what verl cannot do.
     """
     _check(config)
-    values: dict[str, Any] = {}
-    for key in KEYS:
-        for target in key.verl:
-            values[target] = lookup(config, key.name)
-    values |= _models(config) | _data(config) | _rollout(config) | _trainer(config)
-    values |= config.verl.overrides
-    return [f"{_name(key)}={_value(value)}" for key, value in values.items()] + list(extra)
-
-
-def lookup(config: Config, name: str) -> Any:
-    """The value of a dotted key."""
-    value: Any = config
-    for part in name.split("."):
-        value = getattr(value, part)
-    return value
+    parts = (_models(config), _data(config), _rollout(config), _trainer(config), config.verl.overrides)
+    values = table_values(config, "verl")
+    for part in parts:
+        values |= part
+    return Overrides(values, list(extra))
 
 
 def _check(config: Config) -> None:
@@ -195,7 +237,6 @@ def _trainer(config: Config) -> dict[str, Any]:
         "trainer.project_name": "slim_rl",
         "trainer.experiment_name": config.name,
         "trainer.default_local_dir": str(run_dir(config) / "checkpoints"),
-        "trainer.logger": ["console", *config.train.report_to],
         # verl's own 8 processes each are for whole nodes; every storage unit takes a CPU of Ray's.
         "actor_rollout_ref.rollout.agent.num_workers": 4,
         "transfer_queue.backend.SimpleStorage.num_data_storage_units": 2,
@@ -218,50 +259,10 @@ def _sequence_tokens(config: Config) -> int:
     return config.verl.prompt_tokens + _response_tokens(config)
 
 
-_PLAIN = re.compile(r"[A-Za-z_/][\w./:@+-]*")  # needs no quotes in hydra's grammar
-
-# What verl's own config does not list must be added and not overridden.
-_ADDED = ("slim_rl.", "ray_kwargs.ray_init.runtime_env.env_vars.", "data.apply_chat_template_kwargs.")
-
-
-def _name(key: str) -> str:
-    return f"++{key}" if key.startswith(_ADDED) else key
-
-
-def _value(value: Any) -> str:
-    """A value as hydra's grammar reads it back."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, (list, tuple)):
-        return "[" + ",".join(_value(item) for item in value) + "]"
-    if isinstance(value, Mapping):
-        return "{" + ",".join(f"{key}:{_value(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, str):
-        if _PLAIN.fullmatch(value) and value.lower() not in ("null", "true", "false", "nan", "inf"):
-            return value
-        # In quotes a backslash is one only before a quote or at the end.
-        escaped = re.sub(r"(\\*)'", r"\1\1\\'", re.sub(r"(\\+)$", r"\1\1", value))
-        return f"'{escaped}'"
-    return str(value)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry point of the scripts; an error is one sentence on stderr and exit code 1."""
-    parser = argparse.ArgumentParser(prog="python -m slim_rl.backends.verl.launch")
-    parser.add_argument("config", type=Path)
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="of slim_rl's config, or verl's")
-    parser.add_argument("--dry-run", action="store_true", help="check everything and print the command")
-    options = parser.parse_intermixed_args(arguments)
-    ours = [item for item in options.overrides if _is_ours(item.partition("=")[0])]
-    try:
-        config = load_config(options.config, ours)
-        train(config, [item for item in options.overrides if item not in ours], options.dry_run)
-    except SlimError as error:
-        print(f"slim-rl: {error}", file=sys.stderr)
-        return 1
-    return 0
+def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Bare key=value words as (of slim_rl's config, of verl's)."""
+    ours = [word for word in words if _is_ours(word.partition("=")[0])]
+    return ours, [word for word in words if word not in ours]
 
 
 def _is_ours(key: str) -> bool:
@@ -269,6 +270,25 @@ def _is_ours(key: str) -> bool:
     if section == "data":  # the one section that verl has by that name too
         return name in DataConfig.model_fields
     return section in Config.model_fields
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point of the scripts; an error is one sentence on stderr and exit code 1."""
+    parser = argparse.ArgumentParser(prog="python -m slim_rl.backends.verl.launch")
+    parser.add_argument("config", type=Path)
+    parser.add_argument("words", nargs="*", metavar="key=value", help="verl's own keys")
+    parser.add_argument(
+        "--set", action="append", default=[], dest="overrides", metavar="KEY=VALUE", help="of the config"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="check everything and print what would run")
+    options = parser.parse_intermixed_args(arguments)
+    ours, extra = split(options.words)
+    try:
+        train(load_config(options.config, [*options.overrides, *ours]), extra, options.dry_run)
+    except SlimError as error:
+        print(f"slim-rl: {error}", file=sys.stderr)
+        return 1
+    return 0
 
 
 if __name__ == "__main__":

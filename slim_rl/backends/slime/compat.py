@@ -1,0 +1,54 @@
+"""What the hook takes of slime that is not in one place in all versions: v0.3.1 keeps under `slime.utils` what later versions keep
+under `slime.observability`, and both call themselves 0.3.1. A slime that is too old is refused by what it cannot do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from typing import Any
+
+from slime.utils.types import Sample
+
+from slim_rl.errors import SlimError
+
+_HOMES = ("slime.observability", "slime.utils")
+
+
+def complaint(sample: type) -> str:
+    """Why this slime's Sample cannot hold a dialogue, in one sentence, or nothing."""
+    fields = {field.name for field in dataclasses.fields(sample)} if dataclasses.is_dataclass(sample) else set()
+    missing = [
+        name
+        for name, there in (
+            ("append_response_tokens", hasattr(sample, "append_response_tokens")),
+            ("rollout_id", "rollout_id" in fields),
+        )
+        if not there
+    ]
+    if not missing:
+        return ""
+    return (
+        f"This slime is too old: its Sample has no {' and no '.join(missing)}; take v0.3.1 or later (docs/cluster.md)."
+    )
+
+
+def _moved(module: str, name: str) -> Any:
+    for home in _HOMES:
+        try:
+            return getattr(importlib.import_module(f"{home}.{module}"), name)
+        except ModuleNotFoundError as error:
+            if error.name not in (home, f"{home}.{module}"):  # something else that it needs is not installed
+                raise
+    raise SlimError(
+        f"This slime has {name} neither in {' nor in '.join(_HOMES)}; take v0.3.1 or later (docs/cluster.md)."
+    )
+
+
+if _why := complaint(Sample):
+    raise SlimError(_why)
+
+trace_span = _moved("trace_utils", "trace_span")
+build_sglang_meta_trace_attrs = _moved("trace_utils", "build_sglang_meta_trace_attrs")
+compute_rollout_step = _moved("metric_utils", "compute_rollout_step")
+log_metrics = _moved("logging_utils", "log")

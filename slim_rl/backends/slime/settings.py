@@ -1,0 +1,171 @@
+"""What a launch on slime is told about the machines: one table of settings, each an environment variable and a flag of one name.
+
+Every value is checked here, before anything counts with it, and no shell ever evaluates one. What belongs to the experiment
+stands in its config; flags that are not in the table are slime's own and are handed on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, NoReturn
+
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from slim_rl.errors import ConfigError
+
+# slime's flags that the launch derives from a setting: given by hand they would contradict it
+_DERIVED = {
+    "--hf-checkpoint": "MODEL",
+    "--save": "SAVE_DIR",
+    "--load": "SAVE_DIR",
+    "--ref-load": "TORCH_DIST",
+    "--prompt-data": "DATA",
+    "--tensor-model-parallel-size": "TP",
+}
+_REFUSED = {
+    "--group-rm": "slime would overwrite the games' rewards with those of a reward model; leave it out.",
+}
+
+
+def _whole(least: int) -> Any:
+    """A validator for whole numbers of at least `least`, written in decimal digits."""
+
+    def check(value: Any) -> int:
+        if not re.fullmatch(r"[0-9]{1,9}", str(value)) or int(value) < least:
+            raise ValueError(f"it must be a whole number of at least {least}")
+        return int(value)
+
+    return BeforeValidator(check)
+
+
+def _one_of(*words: str) -> Any:
+    def check(value: Any) -> str:
+        if value not in words:
+            raise ValueError(f"it is {', '.join(words[:-1])} or {words[-1]}")
+        return str(value)
+
+    return BeforeValidator(check)
+
+
+_Positive = Annotated[int, _whole(1)]
+_Natural = Annotated[int, _whole(0)]
+
+
+class Settings(BaseModel):
+    """The settings. None, or an empty text, leaves the choice to the launch."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: str = Field("", description="checkpoint folder, or a name on the hub")
+    config: Path = Field(
+        Path("configs/matching.yaml"), description="the experiment; --set key=value changes a key of it"
+    )
+    partner: str = Field("", description="partner.kind of the config: openai, shy, forthcoming, mute, self (self-play)")
+    data: str = Field("", description="games to train on, made when missing (data.train)")
+    eval_data: str = Field("", description="held-out games, made when missing (data.eval)")
+    num_rollout: _Positive | None = Field(None, description="training steps in all (train.steps)")
+    save_dir: str = Field("", description="the run's folder; started again, a run goes on from its last checkpoint")
+    save_interval: _Positive | None = Field(None, description="steps between checkpoints (train.save_every)")
+    eval_interval: _Natural = Field(10, description="steps between evaluations; 0: none")
+    num_gpus: _Positive | None = Field(None, description="GPUs of a node (those nvidia-smi shows)")
+    num_nodes: _Positive = Field(1, description="nodes")
+    tp: _Positive | None = Field(
+        None, description="GPUs that share one copy of the training weights (by the model's size)"
+    )
+    colocate: Annotated[Literal["0", "1"] | None, _one_of("0", "1")] = Field(
+        None, description="1: training and inference take turns on all GPUs (usual); 0: each has its own"
+    )
+    rollout_gpus: _Positive | None = Field(None, description="not colocated: GPUs in all that go to inference (half)")
+    engine_gpus: _Positive | None = Field(None, description="GPUs of one SGLang engine (by the model's size)")
+    asynchronous: Annotated[Literal["0", "1", "full"], _one_of("0", "1", "full")] = Field(
+        "0",
+        validation_alias=AliasChoices("async"),
+        description="0: play, then train; 1: play the next step's games while training; full: games never wait for a step",
+    )
+    torch_dist: str = Field(
+        "", description="the checkpoint in Megatron's format, converted when missing; empty: slime reads MODEL itself"
+    )
+    slime_dir: str = Field("", description="slime's checkout (found from its package)")
+    megatron_dir: str = Field("", description="Megatron-LM's checkout (beside slime, or found from its package)")
+
+    @classmethod
+    def names(cls) -> dict[str, str]:
+        """Variable name -> description, in the order of the table."""
+        return {_variable(name): field.description or "" for name, field in cls.model_fields.items()}
+
+
+def _variable(field: str) -> str:
+    return "ASYNC" if field == "asynchronous" else field.upper()
+
+
+class Words(argparse.ArgumentParser):
+    """argparse whose errors are this project's."""
+
+    def error(self, message: str) -> NoReturn:
+        needs = re.sub(r"^argument (\S+): expected one argument$", r"\1 needs a value", message)
+        raise ConfigError(f"{needs}; --help lists the settings.")
+
+
+def parser(program: str) -> argparse.ArgumentParser:
+    """The settings as flags."""
+    words = Words(
+        program, allow_abbrev=False, description="Trains a policy with slime (GRPO). docs/cluster.md walks through it."
+    )
+    words.epilog = (
+        "Each setting is also an environment variable of the same name (--num-gpus 4 or NUM_GPUS=4); the flag wins. Any flag of "
+        "slime, Megatron or SGLang may follow, and wins over the one set here."
+    )
+    for variable, text in Settings.names().items():
+        flag = f"--{variable.lower().replace('_', '-')}"
+        if variable == "COLOCATE":
+            words.add_argument(flag, action="store_const", const="1", help=text)
+            words.add_argument("--no-colocate", action="store_const", const="0", dest="colocate", help="COLOCATE=0")
+        else:
+            words.add_argument(flag, metavar=variable, help=text)
+    words.add_argument(
+        "--set", action="append", default=[], dest="overrides", metavar="KEY=VALUE", help="a key of the config"
+    )
+    words.add_argument(
+        "--custom-config-path", action="append", default=[], dest="plugins", metavar="FILE", type=Path,
+        help="YAML of another plug-in of slime; its keys join the run's own file",
+    )  # fmt: skip
+    words.add_argument(
+        "--dry-run", action="store_true", help="print the command and stop; needs neither slime nor a GPU"
+    )
+    return words
+
+
+def read_settings(
+    words: Sequence[str], environment: Mapping[str, str], program: str = "run_matching.sh"
+) -> tuple[Settings, argparse.Namespace, list[str]]:
+    """The settings, what else was asked for (`overrides`, `plugins`, `dry_run`), and slime's own flags in their order.
+
+    Raises:
+        ConfigError: a value is not what its setting takes, or a flag contradicts one.
+    """
+    options, own = parser(program).parse_known_args(words)
+    given = {name: environment[name] for name in Settings.names() if environment.get(name)}
+    given |= {name: value for name in Settings.names() if (value := getattr(options, name.lower())) is not None}
+    try:
+        settings = Settings.model_validate({name.lower(): value for name, value in given.items()})
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0]).upper()
+        raise ConfigError(f"{name} is {given[name]!r}, but {first['msg'].removeprefix('Value error, ')}.") from None
+    if own and not own[0].startswith("--"):
+        raise ConfigError(
+            f"What is '{own[0]}'? Settings are NAME=value before the script, or flags after it; see --help."
+        )
+    for flag in (word.partition("=")[0] for word in own if word.startswith("--")):
+        if flag in _DERIVED:
+            raise ConfigError(f"{flag} is set from {_DERIVED[flag]}; give that instead.")
+        if flag in _REFUSED:
+            raise ConfigError(f"{flag} is refused: {_REFUSED[flag]}")
+    if settings.asynchronous != "0" and settings.colocate == "1":
+        raise ConfigError(
+            f"ASYNC={settings.asynchronous} plays while it trains and cannot share GPUs: use COLOCATE=0 (--no-colocate)."
+        )
+    return settings, options, own

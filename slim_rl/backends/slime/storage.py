@@ -1,0 +1,99 @@
+"""Where checkpoints come from and where a run is kept: the hub, slime's conversion, and disks that outlive a container."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from slim_rl.errors import ConfigError
+
+# Families whose Hugging Face checkpoints slime reads into Megatron itself, as its own tests do; others are converted first.
+_READ_BY_SLIME = ("qwen2", "qwen3", "llama")
+
+
+def locate_model(model: str, download: bool) -> Path:
+    """The checkpoint's folder: a local path as it is, a hub name from the hub's cache.
+
+    Args:
+        model: a folder, ``owner/name``, or a bare Qwen name such as ``Qwen3-4B``.
+        download: fetch the whole checkpoint; otherwise its config.json alone.
+
+    Raises:
+        ConfigError: neither a folder nor a name the hub knows.
+    """
+    path = Path(model).expanduser()
+    if path.is_dir():
+        return path.resolve()
+    name = f"Qwen/{model}" if model.startswith("Qwen") and "/" not in model else model
+    try:
+        import huggingface_hub
+
+        if download:
+            return Path(huggingface_hub.snapshot_download(name))
+        return Path(huggingface_hub.hf_hub_download(name, "config.json")).parent
+    except Exception as error:  # the hub's client raises many kinds; all of them mean that there is no model
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ConfigError(
+            f"MODEL {model} is no folder here and cannot be had from the hub ({reason}); give a path."
+        ) from error
+
+
+def model_name(model: Path) -> str:
+    """What to call the checkpoint in `model`: its folder's name, or its name on the hub for one in the hub's cache."""
+    if in_hub_cache(model):  # models--owner--name/snapshots/commit
+        return model.parent.parent.name.rpartition("--")[2]
+    return model.name
+
+
+def in_hub_cache(model: Path) -> bool:
+    """Whether the folder is a snapshot in the hub's cache, beside which nothing should be written."""
+    return model.parent.name == "snapshots"
+
+
+def reads_directly(model: Path, shape: Mapping[str, Any], slime_dir: Path | None) -> bool:
+    """Whether slime starts from this Hugging Face checkpoint without a conversion. With no `slime_dir`: whether today's would."""
+    if slime_dir is not None and not (slime_dir / "slime/backends/megatron_utils/hf_to_megatron").is_dir():
+        return False
+    only_pickles = any(model.glob("*.bin")) and not any(model.glob("*.safetensors"))
+    return shape.get("model_type") in _READ_BY_SLIME and not only_pickles
+
+
+def check_save_dir(folder: Path, nodes: int, dry_run: bool, mounts: str | None = None) -> str:
+    """A warning if what is saved in `folder` would be gone with the container, or nothing.
+
+    Args:
+        mounts: the text of /proc/self/mountinfo; None: this machine's, where there is one.
+
+    Raises:
+        ConfigError: it would, and the run has several nodes (of a dry run nothing is saved: it is warned of).
+    """
+    if mounts is None:
+        try:
+            mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return ""
+    if file_system(folder, mounts) != "overlay":
+        return ""
+    wrong = f"SAVE_DIR {folder} lies on the container's own layer and is gone with the container"
+    if nodes > 1 and not dry_run:
+        raise ConfigError(
+            f"{wrong}, and other nodes do not see it: mount a shared disk and set SAVE_DIR to a folder on it."
+        )
+    return f"{wrong}: mount a disk and set SAVE_DIR to a folder on it."
+
+
+def file_system(folder: Path, mounts: str) -> str:
+    """The type of the file system that holds `folder`, which need not exist yet, by the text of a mountinfo file."""
+    path = os.path.realpath(folder)
+    best, kind = -1, ""
+    for line in mounts.splitlines():
+        left, separator, right = line.partition(" - ")
+        fields = left.split(" ")
+        if not separator or len(fields) < 5:
+            continue
+        point = fields[4].replace("\\040", " ").rstrip("/")
+        if (path == point or path.startswith(f"{point}/")) and len(point) >= best:  # the last of several is on top
+            best, kind = len(point), right.split(" ")[0]
+    return kind

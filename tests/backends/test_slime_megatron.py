@@ -1,0 +1,55 @@
+"""What the launch takes for Megatron's rules, asked of Megatron itself where its source can be imported."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+
+from slim_rl.backends.slime.layout import check_batch
+from slim_rl.errors import ConfigError
+
+
+@pytest.mark.parametrize("change", [{"steps": 400}, {"rate": 2e-6}])
+def test_a_longer_run_or_another_rate_needs_the_override(change: dict[str, Any]) -> None:
+    torch = pytest.importorskip("torch")
+    scheduler = pytest.importorskip("megatron.core.optimizer_param_scheduler")
+
+    def make(steps: int = 200, rate: float = 1e-6, override: bool = False) -> Any:
+        optimizer = torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))], lr=rate)
+        return scheduler.OptimizerParamScheduler(
+            optimizer, init_lr=0.0, max_lr=rate, min_lr=0.0, lr_warmup_steps=0, lr_decay_steps=steps * 256,
+            lr_decay_style="constant", start_wd=0.1, end_wd=0.1, wd_incr_steps=steps * 256, wd_incr_style="constant",
+            use_checkpoint_opt_param_scheduler=False, override_opt_param_scheduler=override,
+        )  # fmt: skip
+
+    begun = make()
+    begun.step(50 * 256)
+    with pytest.raises(AssertionError, match="do not match"):
+        make(**change).load_state_dict(begun.state_dict())
+    resumed = make(**change, override=True)
+    resumed.load_state_dict(begun.state_dict())
+    assert resumed.num_steps == 50 * 256
+
+
+@pytest.mark.parametrize("gpus", [1, 2, 3, 4, 6, 8, 12, 24])
+@pytest.mark.parametrize("games", [30, 32, 33])
+@pytest.mark.parametrize("micro", [1, 2])
+def test_the_batch_is_divided_as_megatron_divides_it(gpus: int, games: int, micro: int) -> None:
+    calculator = pytest.importorskip("megatron.core.num_microbatches_calculator")
+    flags = {
+        "--actor-num-nodes": ["1"], "--actor-num-gpus-per-node": [str(gpus)], "--rollout-batch-size": [str(games)],
+        "--n-samples-per-prompt": ["8"], "--global-batch-size": [str(games * 8)], "--micro-batch-size": [str(micro)],
+    }  # fmt: skip
+
+    def refused(check: Any, error: type[BaseException]) -> bool:
+        with contextlib.suppress(error):
+            check()
+            return False
+        return True
+
+    def theirs() -> Any:
+        return calculator.ConstantNumMicroBatchesCalculator(games * 8, micro, gpus, False, 0)
+
+    assert refused(lambda: check_batch(flags), ConfigError) == refused(theirs, AssertionError)

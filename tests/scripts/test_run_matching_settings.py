@@ -1,0 +1,305 @@
+"""What scripts/run_matching.sh and `slim-rl train --backend slime` make of settings, sizes, plug-ins and models; mostly dry runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from slim_rl.backends.slime.cluster import runtime_environment
+from slim_rl.backends.slime.layout import has_nvlink
+from slim_rl.backends.slime.model import needs_offload, parse_flags
+from slim_rl.backends.slime.settings import Settings
+from slim_rl.backends.slime.storage import check_save_dir, file_system
+from slim_rl.config import load_config
+from slim_rl.errors import ConfigError
+from tests.fakes.cluster import Cluster, write_model
+from tests.paths import ROOT
+from tests.scripts.test_run_matching import SMALL, cluster, command_of, flags_of, launch, model, small
+
+__all__ = ["cluster", "model", "small"]  # fixtures
+
+NUMBERS = [
+    "NUM_GPUS", "NUM_NODES", "NUM_ROLLOUT", "SAVE_INTERVAL", "EVAL_INTERVAL", "TP", "ROLLOUT_GPUS", "ENGINE_GPUS", "COLOCATE",
+]  # fmt: skip
+
+
+def one_sentence(done: subprocess.CompletedProcess[str]) -> str:
+    assert done.returncode == 1, done.stdout
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    return done.stderr.splitlines()[-1]
+
+
+# ------------------------------------------------------------------------------------------------------------ settings
+@pytest.mark.parametrize("name", NUMBERS)
+def test_no_setting_is_ever_executed(cluster: Cluster, model: Path, name: str) -> None:
+    value = "PPID[$(touch executed)0]"
+    done = launch(cluster, "--dry-run", MODEL=model, **{name: value})
+    assert f"{name} is {value!r}" in one_sentence(done)
+    assert not (cluster.folder / "executed").exists()
+    flag = f"--{name.lower().replace('_', '-')}"
+    if name != "COLOCATE":
+        assert f"{name} is {value!r}" in one_sentence(launch(cluster, "--dry-run", flag, value, MODEL=model))
+    assert not (cluster.folder / "executed").exists()
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "two", "1.5", "1e3", "0x10", "²", " 4", "99999999999"])
+def test_what_is_no_number_of_gpus_is_refused_in_the_dry_run(cluster: Cluster, model: Path, value: str) -> None:
+    assert f"NUM_GPUS is {value!r}" in one_sentence(launch(cluster, "--dry-run", MODEL=model, NUM_GPUS=value))
+
+
+def test_an_empty_variable_is_none(cluster: Cluster, model: Path) -> None:
+    flags = flags_of(command_of(launch(cluster, "--dry-run", MODEL=model, NUM_GPUS="", TP="", ASYNC="", DATA="")))
+    assert flags["--num-gpus-per-node"] == ["4"], "as many as nvidia-smi shows"
+
+
+def test_help_lists_every_setting(cluster: Cluster) -> None:
+    done = launch(cluster, "--help", COLUMNS=200)
+    assert done.returncode == 0
+    for name in Settings.names():
+        assert f"--{name.lower().replace('_', '-')}" in done.stdout
+
+
+def test_the_script_holds_only_what_must_be_shell() -> None:
+    text = (ROOT / "scripts" / "run_matching.sh").read_text()
+    assert len(text.splitlines()) < 30
+    assert "eval" not in text and "((" not in text
+
+
+# ----------------------------------------------------------------------------------------------------------- two doors
+def test_slim_rl_train_is_the_same_launch(cluster: Cluster, model: Path, small: Path) -> None:
+    command = [sys.executable, "-m", "slim_rl.cli", "train", str(small), "--backend", "slime", "--dry-run"]
+    command += ["--set", f"policy.model={model}", "--set", "train.steps=9", "--", "--num-gpus", "4", "--lr", "2e-6"]
+    environment = cluster.environment | {"PYTHONPATH": str(ROOT), "PYTHON": "python3"}
+    run = subprocess.run(command, env=environment, cwd=cluster.folder, capture_output=True, text=True, check=False)
+    script = launch(cluster, "--dry-run", "--lr", "2e-6", MODEL=model, CONFIG=small, NUM_GPUS=4, NUM_ROLLOUT=9)
+    assert command_of(run) == command_of(script)
+    assert flags_of(command_of(run))["--lr"] == ["2e-6"]
+
+
+@pytest.mark.parametrize(("backend", "said"), [("trl", "max_steps"), ("slime", "train.py"), ("verl", "main_ppo")])
+def test_a_dry_run_of_every_backend_needs_no_slime_and_no_gpu(
+    tmp_path: Path, model: Path, small: Path, backend: str, said: str
+) -> None:
+    pytest.importorskip("trl" if backend != "slime" else "yaml")
+    if backend == "verl":
+        pytest.importorskip("verl")
+    command = [sys.executable, "-m", "slim_rl.cli", "train", str(small), "--backend", backend, "--dry-run"]
+    environment = {key: value for key, value in os.environ.items() if key != "SLIME_DIR"}
+    environment |= {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(ROOT), "NUM_GPUS": "4"}
+    run = subprocess.run(
+        [*command, "--set", f"policy.model={model}"], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    assert said in run.stdout
+
+
+def test_without_slime_a_dry_run_prints_what_can_be_known(cluster: Cluster, model: Path) -> None:
+    done = launch(cluster, "--dry-run", MODEL=model, SLIME_DIR="")
+    assert done.returncode == 0, done.stderr
+    comment, _, command = done.stdout.partition("\n")
+    assert comment.startswith("#") and "SLIME_DIR" in comment
+    assert command.startswith("python3 $SLIME_DIR/train.py \\\n")
+    assert "--num-layers" not in command and "--ref-load" in command
+    with_slime = flags_of(command_of(launch(cluster, "--dry-run", MODEL=model)))
+    assert set(parse_flags(shlex.split(command.replace("\\\n", " ")))) < set(with_slime)
+
+
+# --------------------------------------------------------------------------------------------------------------- sizes
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"NUM_GPUS": 6, "TP": 2}, "over 3 copies of the model (6 GPUs, 2 a copy)"),
+        ({"NUM_NODES": 3, "NUM_GPUS": 8, "TP": 2}, "over 12 copies"),
+        ({"NUM_GPUS": 8, "ASYNC": 1, "ROLLOUT_GPUS": 2, "TP": 2}, "over 3 copies"),
+    ],
+)
+def test_a_batch_that_megatron_cannot_divide_is_refused(
+    cluster: Cluster, tmp_path: Path, settings: dict[str, int], said: str
+) -> None:
+    model = write_model(tmp_path, "Qwen3-4B")
+    told = one_sentence(launch(cluster, "--dry-run", MODEL=model, **settings))
+    assert said in told and "train.games_per_step to 30 or 33" in told
+    for games in (30, 33):
+        command_of(launch(cluster, "--dry-run", "--set", f"train.games_per_step={games}", MODEL=model, **settings))
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        (["--micro-batch-size", "3"], "in micro-batches of 3"),
+        (["--micro-batch-size", "$(x)"], "--micro-batch-size is '$(x)'"),
+        (["--global-batch-size", "96"], "slime would throw the rest away"),
+        (["--global-batch-size", "512"], "slime would throw the rest away"),
+        (["--pipeline-model-parallel-size", "3"], "do not divide 4"),
+    ],
+)
+def test_the_users_own_sizes_are_checked_too(cluster: Cluster, model: Path, own: list[str], said: str) -> None:
+    assert said in one_sentence(launch(cluster, "--dry-run", *own, MODEL=model))
+    command_of(launch(cluster, "--dry-run", "--global-batch-size", "128", MODEL=model))
+
+
+def test_the_optimizer_is_offloaded_where_it_does_not_fit(cluster: Cluster, tmp_path: Path) -> None:
+    model = write_model(tmp_path, "Qwen3-32B")
+
+    def offloaded(**settings: object) -> bool:
+        return "--optimizer-cpu-offload" in flags_of(command_of(launch(cluster, "--dry-run", MODEL=model, **settings)))
+
+    assert offloaded(NUM_GPUS=8)
+    assert not offloaded(NUM_GPUS=8, NUM_NODES=8)
+    assert not needs_offload(4_000_000_000, split=2, gpus=2, vocabulary=151936)
+
+
+def test_a_mixture_of_experts_gets_slimes_own_values_or_is_refused(cluster: Cluster, tmp_path: Path) -> None:
+    model = write_model(tmp_path, "Qwen3-30B-A3B")
+    flags = flags_of(command_of(launch(cluster, "--dry-run", MODEL=model, NUM_GPUS=8)))
+    assert flags["--expert-model-parallel-size"] == ["8"] and flags["--expert-tensor-parallel-size"] == ["1"]
+    assert flags["--tensor-model-parallel-size"] == ["4"] and flags["--rollout-num-gpus-per-engine"] == ["8"]
+    told = one_sentence(launch(cluster, "--dry-run", MODEL=model, NUM_GPUS=4))
+    assert "--expert-model-parallel-size" in told
+    given = ["--expert-model-parallel-size", "4", "--tp", "4", "--engine-gpus", "4"]
+    flags = flags_of(command_of(launch(cluster, "--dry-run", *given, MODEL=model, NUM_GPUS=4)))
+    assert flags["--expert-model-parallel-size"] == ["4"]
+
+
+# --------------------------------------------------------------------------------------------------------- checkpoints
+def test_slime_reads_a_usual_checkpoint_itself(cluster: Cluster, model: Path, small: Path) -> None:
+    cluster.reads_checkpoints()
+    done = launch(cluster, MODEL=model, CONFIG=small)
+    assert done.returncode == 0, done.stderr
+    assert flags_of(cluster.trained["words"])["--ref-load"] == [str(model)]
+    assert not any(call.startswith("convert") for call in cluster.calls)
+
+
+def test_what_slime_does_not_read_is_converted(cluster: Cluster, tmp_path: Path, model: Path) -> None:
+    cluster.reads_checkpoints()
+
+    def start(model: Path, **settings: object) -> str:
+        flags = flags_of(command_of(launch(cluster, "--dry-run", MODEL=model, NUM_GPUS=8, **settings)))
+        return flags["--ref-load"][0]
+
+    moe = write_model(tmp_path, "Qwen3-30B-A3B")
+    assert start(moe) == f"{moe}_torch_dist"
+    assert start(model, TORCH_DIST="mine") == str(cluster.folder / "mine")
+    (model / "pytorch_model.bin").touch()
+    assert start(model) == f"{model}_torch_dist"
+
+
+def test_a_run_that_goes_on_may_have_other_steps_and_another_rate(cluster: Cluster, model: Path) -> None:
+    run = cluster.folder / "run"
+    flag = "--override-opt-param-scheduler"
+    assert flag not in flags_of(command_of(launch(cluster, "--dry-run", MODEL=model, SAVE_DIR=run)))
+    run.mkdir()
+    (run / "latest_checkpointed_iteration.txt").write_text("2")
+    assert flag in flags_of(command_of(launch(cluster, "--dry-run", MODEL=model, SAVE_DIR=run)))
+
+
+MOUNTS = """22 1 0:20 / / rw - overlay overlay rw,lowerdir=/a
+30 22 0:21 / /shared rw - nfs4 server:/x rw
+31 22 8:1 / /my\\040disk rw - ext4 /dev/sda1 rw
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/runs/a", "overlay"),
+        ("/shared/runs", "nfs4"),
+        ("/sharedruns", "overlay"),
+        ("/my disk/a/b", "ext4"),
+        ("/", "overlay"),
+    ],
+)
+def test_the_file_system_under_a_folder(path: str, kind: str) -> None:
+    assert file_system(Path(path), MOUNTS) == kind
+    assert file_system(Path(path), "") == ""
+
+
+def test_what_would_be_gone_with_the_container_is_said() -> None:
+    assert check_save_dir(Path("/shared/a"), 2, False, MOUNTS) == ""
+    assert "gone with the container" in check_save_dir(Path("/runs/a"), 1, False, MOUNTS)
+    assert "gone with the container" in check_save_dir(Path("/runs/a"), 2, True, MOUNTS)
+    with pytest.raises(ConfigError, match="mount a shared disk"):
+        check_save_dir(Path("/runs/a"), 2, False, MOUNTS)
+
+
+def test_several_nodes_need_a_model_they_all_see(cluster: Cluster) -> None:
+    told = one_sentence(launch(cluster, "--dry-run", MODEL="Qwen/Qwen3-4B", NUM_NODES=2))
+    assert "a folder on a disk that all of them see" in told
+
+
+# ------------------------------------------------------------------------------------------------------ other plug-ins
+def test_keys_of_other_plug_ins_join_the_runs_file(cluster: Cluster, model: Path, tmp_path: Path) -> None:
+    config, plugin, run = tmp_path / "both.yaml", tmp_path / "mis.yaml", cluster.folder / "run"
+    config.write_text(yaml.safe_dump({"slim_rl": SMALL, "tis_mode": "clip", "kept": 1}))
+    plugin.write_text(yaml.safe_dump({"tis_mode": "truncate", "rs_veto_threshold": 1.0e-4}))
+    done = launch(cluster, "--custom-config-path", plugin, MODEL=model, CONFIG=config, SAVE_DIR=run)
+    assert done.returncode == 0, done.stderr
+    written = yaml.safe_load((run / "config.yaml").read_text())
+    assert set(written) == {"slim_rl", "tis_mode", "kept", "rs_veto_threshold"}
+    assert written["tis_mode"] == "truncate" and written["slim_rl"]["train"]["games_per_step"] == 2
+    assert flags_of(cluster.trained["words"])["--custom-config-path"] == [str(run / "config.yaml")]
+
+
+def test_what_would_undo_the_games_reward_is_refused(cluster: Cluster, model: Path, small: Path) -> None:
+    assert "overwrite the games' rewards" in one_sentence(launch(cluster, "--dry-run", "--group-rm", MODEL=model))
+    told = one_sentence(launch(cluster, "--dry-run", "--custom-config-path", small, MODEL=model))
+    assert "give it as CONFIG" in told
+
+
+def test_slimes_own_examples_are_found_unless_the_game_is_ours(cluster: Cluster, model: Path, small: Path) -> None:
+    for environment, first in (
+        ("slim_rl.games.matching.MatchingEnv", str(cluster.slime)),
+        ("examples.secret_number.SecretNumber", str(ROOT)),
+    ):
+        changed = [
+            "--set",
+            f"environment={environment}",
+            "--set",
+            f"data.train={cluster.folder}/{len(environment)}.jsonl",
+        ]
+        done = launch(cluster, *changed, "--set", "data.eval=null", MODEL=model, CONFIG=small, EVAL_INTERVAL=0)
+        assert done.returncode == 0, done.stderr
+        variables = json.loads((cluster.folder / "runtime").read_text())["env_vars"]
+        assert variables["PYTHONPATH"].split(":")[0] == first
+
+
+# ------------------------------------------------------------------------------------------------------------ the rest
+@pytest.mark.parametrize("name", ["\N{CRAB} \U0001f980", "a\u2028b\u0085c", "[x]: {y} 'z'", "a\\b"])
+def test_any_path_survives(cluster: Cluster, model: Path, small: Path, name: str) -> None:
+    folder = cluster.folder / name
+    done = launch(cluster, MODEL=model, CONFIG=small, SAVE_DIR=folder, DATA=folder / "games.jsonl")
+    assert done.returncode == 0, done.stderr
+    config = load_config(folder / "config.yaml")
+    assert (config.name, config.data.train) == (name, folder / "games.jsonl")
+    assert flags_of(cluster.trained["words"])["--save"] == [str(folder)]
+
+
+def test_nvlink_is_seen_however_the_topology_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = tmp_path / "nvidia-smi"
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    for first, expected in (("GPU0 X NV18 SYS", True), ("GPU0 X PIX SYS", False)):
+        # in two writes, with much after the match: a pipe that closes early would lose it
+        lines = "".join(f"echo 'GPU1 SYS X NODE {index}'\n" for index in range(2000))
+        command.write_text(f"#!/bin/sh\nprintf '{first}'\nsleep 0.05\necho\n{lines}")
+        command.chmod(0o755)
+        assert has_nvlink() is expected
+    command.unlink()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert not has_nvlink()
+
+
+def test_proxies_and_sglangs_variables_reach_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    passed = {"https_proxy": "a", "HTTPS_PROXY": "b", "NO_PROXY": "c", "SGLANG_X": "d", "NCCL_NVLS_ENABLE": "0"}
+    for name, value in passed.items():
+        monkeypatch.setenv(name, value)
+    variables = runtime_environment([Path("/slime")], nvlink=True)["env_vars"]
+    assert passed.items() <= variables.items()
+    assert variables["PYTHONPATH"].split(":")[0] == "/slime"

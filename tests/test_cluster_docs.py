@@ -1,0 +1,42 @@
+"""docs/cluster.md names only what is there: metrics that the hook logs, flags that slime knows, settings that the launch has."""
+
+from __future__ import annotations
+
+import re
+
+from slim_rl.backends.slime.settings import Settings
+from slim_rl.dialogue.measures import batch_metrics
+from slim_rl.dialogue.record import Dialogue, StopReason
+from tests.fakes.cluster import known_flags
+from tests.paths import ROOT
+
+TEXT = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
+OURS = {f"--{name.lower().replace('_', '-')}" for name in Settings.names()} | {
+    "--set",
+    "--dry-run",
+    "--help",
+    "--backend",
+}
+
+
+def test_every_metric_of_the_table_is_logged() -> None:
+    played = Dialogue("a", "g", 0, 0, {}, {}, {}, stop_reason=StopReason.AGREED, reward=0.5)
+    failed = Dialogue("b", "g", 0, 0, {}, {}, {}, stop_reason=StopReason.PARTNER_FAILED)
+    logged = set(batch_metrics([played, failed])) | {
+        "ended",
+        "cost_usd",
+        "answered",
+        "valid_proposals",
+    }  # where there is any
+    logged |= {f"stop/{reason.value}" for reason in StopReason}
+    logged |= {f"partner_seconds_{quantile}" for quantile in ("p50", "p95")}
+    table = TEXT[TEXT.index("| metric | what it tells |") : TEXT.index("Of slime's own:")].strip()
+    named = [name for line in table.splitlines()[2:] for name in re.findall(r"`([\w/]+)`", line.split("|")[1])]
+    assert len(named) > 15
+    assert set(named) <= logged
+
+
+def test_every_flag_is_one() -> None:
+    own = [line for line in TEXT.splitlines() if "run_matching.sh" in line or line.startswith("| ")]
+    flags = set(re.findall(r"(?<![\w-])--[a-z0-9-]+", "\n".join(own)))
+    assert flags <= known_flags() | OURS | {"--log-dir", "--x"}  # the last is an example of a wrong one
