@@ -89,13 +89,7 @@ class Chat:
     def decode(self, sampled: Sequence[int]) -> tuple[str, str | None]:
         """What the policy said, and what it thought before (None if it did not). A thought that never ends leaves nothing said."""
         text: str = self.tokenizer.decode(list(sampled), skip_special_tokens=True, clean_up_tokenization_spaces=False)
-        thought, closed, said = text.rpartition(THINK_CLOSE)
-        if closed:
-            return said.strip(), thought.replace(THINK_OPEN, "", 1).strip()
-        opened = self._after_observation.rstrip().endswith(THINK_OPEN)
-        if opened or THINK_OPEN in text:
-            return "", text.replace(THINK_OPEN, "", 1).strip()
-        return text.strip(), None
+        return split_thought(text, opened=self._after_observation.rstrip().endswith(THINK_OPEN))
 
     def render(self, messages: Messages, add_generation_prompt: bool = True) -> str:
         """The template's own rendering, as text."""
@@ -160,6 +154,16 @@ class Chat:
 
     def _text(self, ids: list[int]) -> str:
         return str(self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+
+def split_thought(text: str, opened: bool = False) -> tuple[str, str | None]:
+    """What a turn says, and what was thought before (None if nothing). `opened`: the template has begun the thought already."""
+    thought, closed, said = text.rpartition(THINK_CLOSE)
+    if closed:
+        return said.strip(), thought.replace(THINK_OPEN, "", 1).strip()
+    if opened or THINK_OPEN in text:
+        return "", text.replace(THINK_OPEN, "", 1).strip()
+    return text.strip(), None
 
 
 def _without_added_tokens(tokenizer: Any) -> Any:

@@ -40,10 +40,18 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A partner's action as text, and what it took to get it (None for a partner that calls no API)."""
+    """A player's action as text.
+
+    Attributes:
+        usage: what it took to get it; None for a player that calls no API.
+        thought: what a player in the policy's seat thought before it spoke, if it thinks aloud.
+        cut: the limit that cut it short, of a player in the policy's seat.
+    """
 
     text: str
     usage: Usage | None = None
+    thought: str | None = None
+    cut: StopReason | None = None
 
 
 class PartnerFailure(Exception):

@@ -41,6 +41,14 @@ class Said:
     cut: StopReason | None = None  # the limit that cut it short
 
 
+def opening(prompt: list[dict[str, str]], view: View) -> list[dict[str, str]]:
+    """The messages a seat reads before its first turn. If the other one opened, its words follow the state."""
+    if not view.history:
+        return prompt
+    *before, last = prompt
+    return [*before, {**last, "content": f"{last['content']}\n\n{view.observation}"}]
+
+
 class Seat(ABC):
     """One seat of a game. `is_policy`: whether what it does is the policy's; `reads_private_view`: whether it looks at more than
     text.
@@ -73,6 +81,8 @@ class PartnerSeat(Seat):
         return self.partner.identity
 
     async def speak(self, view: View) -> Said:
+        if self.is_policy and not any(heard.seat == view.seat for heard in view.history):
+            self.prompt = opening(self.prompt, view)
         try:
             reply = await self.partner.reply(view)
         except PartnerFailure as failure:
@@ -80,7 +90,8 @@ class PartnerSeat(Seat):
             if self.is_policy and reason is StopReason.PARTNER_FAILED:
                 reason = StopReason.ENGINE_FAILED
             raise DialogueOver(reason, str(failure)) from failure
-        return Said(reply.text, usage=asdict(reply.usage) if reply.usage else None)
+        usage = asdict(reply.usage) if reply.usage else None
+        return Said(reply.text, reply.thought, usage=usage, cut=reply.cut)
 
 
 @dataclass
@@ -105,9 +116,7 @@ class TokenSeat(Seat):
     def hear(self, view: View) -> None:
         """Writes what happened since the seat last spoke. The first time, that is the prompt."""
         if not self.ids:
-            if view.history:  # the partner opened: its words follow the state
-                *before, last = self.prompt
-                self.prompt = [*before, {**last, "content": f"{last['content']}\n\n{view.observation}"}]
+            self.prompt = opening(self.prompt, view)
             self.ids = self.chat.prompt_ids(self.prompt)
             self.prompt_length = len(self.ids)
             return

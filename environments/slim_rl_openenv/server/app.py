@@ -1,0 +1,36 @@
+"""The server that openenv.yaml names. Environment variables say which games it offers:
+
+SLIM_RL_CONFIG   a config's path; without it the matching game as it is by default
+SLIM_RL_PARTNER  who sits opposite, in place of the config's partner.kind
+SLIM_RL_SPLIT    train (without it) or eval games
+SLIM_RL_LOG      a file that each finished dialogue is appended to; then run one process only
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+import uvicorn
+
+from slim_rl.adapters.openenv import make_app
+from slim_rl.adapters.session import Games
+
+_given = os.environ.get
+app = make_app(
+    Games(_given("SLIM_RL_CONFIG"), partner=_given("SLIM_RL_PARTNER"), log=_given("SLIM_RL_LOG"), scope="openenv"),
+    "eval" if _given("SLIM_RL_SPLIT") == "eval" else "train",
+)
+
+
+def main() -> None:
+    """Serves until it is stopped."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8000)
+    given = parser.parse_args()
+    uvicorn.run(app, host=given.host, port=given.port)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,233 @@
+"""A game under way whose policy is another framework's: it reads what the policy reads, and answers what the policy says.
+
+    the rollout worker plays the dialogue, turn for turn as in training; only the policy's words come from outside
+
+So rules, partner, limits, reward, stop reason and log line are `play_dialogue`'s, and an adapter adds nothing to them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from slim_rl.config import Config, load_config, parse_config
+from slim_rl.dialogue.chat import split_thought
+from slim_rl.dialogue.dealing import deal
+from slim_rl.dialogue.log import DialogueLog
+from slim_rl.dialogue.loop import Speaker
+from slim_rl.dialogue.measures import batch_metrics
+from slim_rl.dialogue.partner import PartnerFailure, Reply
+from slim_rl.dialogue.record import Dialogue, StopReason
+from slim_rl.dialogue.rows import GameRow, Split
+from slim_rl.dialogue.seats import opening
+from slim_rl.dialogue.worker import RolloutWorker
+from slim_rl.environment import View
+from slim_rl.errors import ConfigError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What the policy is told.
+
+    Attributes:
+        messages: the chat messages since it last spoke: first its prompt, then one of the user's; empty once the game is over.
+        text: the same as text. Of a game that is over: the partner's last words, if it had the last word.
+        error: why the game refused what the policy just said; None if it did not.
+        done: whether the game is over; then `Session.dialogue` is its record.
+        reward: 0 until the game is over; None if it failed, which says nothing about the policy.
+    """
+
+    messages: tuple[dict[str, str], ...]
+    text: str
+    error: str | None = None
+    done: bool = False
+    reward: float | None = 0.0
+
+
+class Games:
+    """The games of a config and whoever sits opposite the policy, shared by the sessions of one process.
+
+    Args:
+        config: a config, the path of its file, its keys as a mapping, or None for the matching game as it is by default.
+        partner: in place of the config's `partner.kind`.
+        overrides: changes such as ``game.n=3``.
+        log: a file that each finished dialogue is appended to; one process writes it.
+        scope: goes before the dialogues' ids, and into their seeds.
+
+    Raises:
+        SlimError: the config is wrong, its partner cannot be made, or it asks for self-play.
+    """
+
+    def __init__(
+        self,
+        config: Config | str | Path | Mapping[str, Any] | None = None,
+        *,
+        partner: str | None = None,
+        overrides: Sequence[str] = (),
+        log: str | Path | None = None,
+        scope: str = "adapter",
+    ) -> None:
+        overrides = [*overrides, *([f"partner.kind={partner}"] if partner else [])]
+        if isinstance(config, str | Path):
+            self.config = load_config(config, overrides)
+        else:
+            self.config = parse_config(config.model_dump() if isinstance(config, Config) else config, overrides)
+        if self.config.selfplay:
+            raise ConfigError("partner.kind is self, but an adapter has one policy: set partner.kind to a partner.")
+        self.worker = RolloutWorker(self.config, None)
+        self.log = DialogueLog(log) if log is not None else None
+        self.scope = scope
+        self._played: Counter[str] = Counter()
+
+    def deal(self, split: Split, number: int, seed: int | None = None) -> list[GameRow]:
+        """`number` games; those of the config's files, unless another `seed` than `data.seed` is given."""
+        config = self.config
+        if seed is not None:
+            config = config.model_copy(update={"data": config.data.model_copy(update={"seed": seed})})
+        return list(deal(config, split, number))
+
+    def session(self) -> Session:
+        """A seat at one game at a time."""
+        return Session(self)
+
+    def number(self, row: GameRow) -> int:
+        """The number of the next dialogue of a row."""
+        self._played[row.name] += 1
+        return self._played[row.name] - 1
+
+
+class Session:
+    """Plays one game at a time. Open it with `reset`, answer with `step` until an observation is `done`.
+
+    Attributes:
+        dialogue: the record of the game, once it is over.
+    """
+
+    dialogue: Dialogue | None = None
+
+    def __init__(self, games: Games) -> None:
+        self.games = games
+        self._seat = _Seat()
+        self._task: asyncio.Task[list[Dialogue]] | None = None
+        self._last = Observation((), "No game is dealt: reset first.", done=True, reward=None)
+        self._prompt: list[dict[str, str]] | None = None
+
+    async def reset(self, row: GameRow, number: int | None = None, phase: str = "eval") -> Observation:
+        """Deals a game; one under way is called off. `number` tells the dialogues of a row apart, their partner's draws included."""
+        await self.leave()
+        worker = self.games.worker
+        env = worker.environment()
+        env.reset(row.game_state)
+        self._prompt, self._seat, self.dialogue = env.prompt(row.seat), _Seat(), None
+        number = self.games.number(row) if number is None else number
+        episode = worker.episode(row, self.games.scope, number, phase=phase)
+        self._task = asyncio.create_task(worker.play(episode, policy=Speaker(self._seat)))
+        self._task.add_done_callback(self._seat.end)
+        self._abandoned = weakref.finalize(self, _cancel, self._task)
+        return await self._heard()
+
+    async def step(self, text: str, *, thought: str | None = None, cut: bool = False) -> Observation:
+        """Says something and hears the answer. A ``<think>`` in `text` is not said. `cut`: the turn met its limit of tokens.
+
+        Once the game is over, the last observation again.
+        """
+        if self._task is None:
+            return self._last
+        said, aloud = split_thought(text)
+        self._seat.words.put_nowait(Reply(said, thought=aloud or thought, cut=StopReason.TURN_TOKENS if cut else None))
+        return await self._heard()
+
+    async def leave(self, reason: StopReason = StopReason.ABORTED, why: str = "the game was called off") -> Observation:
+        """Ends a game under way, if there is one, for a reason that is not the game's. A game called off is not logged."""
+        if self._task is not None:
+            self._seat.words.put_nowait(PartnerFailure(why, reason))
+            while self._task is not None:
+                await self._heard()
+        return self._last
+
+    async def _heard(self) -> Observation:
+        view = await self._seat.views.get()
+        if view is not None:
+            self._last = self._observation(view)
+            return self._last
+        assert self._task is not None
+        task, self._task = self._task, None
+        self._abandoned.detach()
+        self._last = Observation((), "The game broke.", done=True, reward=None)
+        (self.dialogue,) = task.result()
+        if self.games.log is not None and self.dialogue.stop_reason is not StopReason.ABORTED:
+            self.games.log.append(self.dialogue)
+        turns = self.dialogue.turns
+        last = turns[-1].text if turns and turns[-1].role == "partner" else ""
+        error = turns[-1].error if turns and turns[-1].role == "policy" else None
+        self._last = Observation((), last, error, done=True, reward=self.dialogue.reward)
+        return self._last
+
+    def _observation(self, view: View) -> Observation:
+        if self._prompt is not None:
+            messages, self._prompt = opening(self._prompt, view), None
+            return Observation(tuple(messages), "\n\n".join(message["content"] for message in messages))
+        error = view.history[-1].error if view.history else None
+        return Observation(({"role": "user", "content": view.observation},), view.observation, error)
+
+
+class _Seat:
+    """The policy's seat, on the protocol of a partner: it hands each view out and waits for the words."""
+
+    identity: ClassVar[dict[str, Any]] = {"kind": "external"}
+
+    def __init__(self) -> None:
+        self.views: asyncio.Queue[View | None] = asyncio.Queue()
+        self.words: asyncio.Queue[Reply | PartnerFailure] = asyncio.Queue()
+
+    async def reply(self, view: View) -> Reply:
+        self.views.put_nowait(view)
+        words = await self.words.get()
+        if isinstance(words, PartnerFailure):
+            raise words
+        return words
+
+    def end(self, _: asyncio.Task[Any]) -> None:
+        self.views.put_nowait(None)
+
+
+def _cancel(task: asyncio.Task[Any]) -> None:
+    """Calls off the game of a session that nobody holds any more."""
+    if not task.done() and not task.get_loop().is_closed():
+        task.get_loop().call_soon_threadsafe(task.cancel)
+
+
+def metrics(dialogue: Dialogue) -> dict[str, float]:
+    """What a finished dialogue measures beside its reward, by the names of the tracker. A share of nothing is left out, and so
+    is what only a batch has. Empty if the game failed.
+    """
+    if dialogue.failed:
+        return {}
+    measured = batch_metrics([dialogue])
+    return {name: measured[name] for name in measured if not name.startswith(_NOT_MEASURES)}
+
+
+_NOT_MEASURES = ("reward", "failed", "failure/", "stop/", "turns_", "partner_seconds_")
+
+
+def wait(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Runs a coroutine to its end from code that is not asynchronous. All of a process's run on one event loop."""
+    return asyncio.run_coroutine_threadsafe(coroutine, _loop(os.getpid())).result()
+
+
+@cache
+def _loop(process: int) -> asyncio.AbstractEventLoop:
+    """An event loop on a thread of its own. A forked process has lost its parent's thread and is given another."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="slim_rl adapters", daemon=True).start()
+    return loop

@@ -1,0 +1,57 @@
+"""The same words said through an adapter and to the rollout worker: what both must agree on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+from slim_rl.adapters.session import Games
+from slim_rl.dialogue.chat import split_thought
+from slim_rl.dialogue.log import annotate
+from slim_rl.dialogue.loop import Player, Speaker
+from slim_rl.dialogue.partner import Reply
+from slim_rl.dialogue.record import Dialogue
+from slim_rl.dialogue.rows import GameRow
+from slim_rl.environment import View
+
+SMALL = {"game": {"n": 2, "scales": False, "hardness": 0, "max_turns": 6, "max_errors": 2}, "seed": 5}
+ASK = "[message] What do you have for Ava Li on BLEU?"
+PROPOSE = "[propose]\nBLEU: Ava Li\nElectra: Daniel Nguyen"
+OTHER = "[propose]\nBLEU: Daniel Nguyen\nElectra: Ava Li"
+WRONG = "I would rather not say."
+ACTIONS = (ASK, PROPOSE, OTHER, WRONG, "[accept]", "[reject]", "[message] Hm.", "")
+
+
+class Recites:
+    """A player of the policy's seat by text alone, who says these words one after another."""
+
+    identity: ClassVar[dict[str, Any]] = {"kind": "recites"}
+
+    def __init__(self, words: Iterable[str]) -> None:
+        self.words = iter(words)
+
+    async def reply(self, view: View) -> Reply:
+        said, thought = split_thought(next(self.words))
+        return Reply(said, thought=thought)
+
+
+async def by_worker(
+    games: Games, row: GameRow, words: Iterable[str], number: int = 0, policy: Player | None = None
+) -> Dialogue:
+    """What `RolloutWorker` makes of these words."""
+    episode = games.worker.episode(row, games.scope, number, phase="train")
+    (dialogue,) = await games.worker.play(episode, policy=policy or Speaker(Recites(words)))
+    return dialogue
+
+
+def line(dialogue: Dialogue) -> dict[str, Any]:
+    """A dialogue's log line, without what the clock and the policy's engine put into it."""
+    annotate(dialogue)
+    data = dialogue.to_dict(tokens=False)
+    for key in ("policy", "seconds", "tokens"):
+        del data[key]
+    for turn in data["turns"]:
+        del turn["seconds"], turn["span"]
+        if turn["usage"]:
+            turn["usage"]["retries"] = 0
+    return data

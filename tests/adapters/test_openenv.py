@@ -1,0 +1,235 @@
+"""The OpenEnv server, over HTTP and WebSocket on loopback, and through TRL's environment_factory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from slim_rl.adapters.session import Games
+from slim_rl.dialogue.log import read_log
+from slim_rl.dialogue.partner import PartnerFailure
+from slim_rl.dialogue.record import Dialogue, StopReason
+from tests.adapters.played import ASK, OTHER, PROPOSE, SMALL, WRONG, by_worker, line
+from tests.dialogue.players import Says
+from tests.paths import ROOT
+
+pytest.importorskip("openenv.core", reason="openenv-core is not installed: pip install slim-rl[openenv]")
+
+Serve = Callable[[Games], str]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """serve(games): the URL of a server of these games."""
+    import uvicorn
+
+    from slim_rl.adapters.openenv import make_app
+
+    running = []
+
+    def start(games: Games) -> str:
+        bound = socket.socket()
+        bound.bind(("127.0.0.1", 0))
+        server = uvicorn.Server(uvicorn.Config(make_app(games), log_level="warning"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
+        thread.start()
+        running.append((server, thread))
+        deadline = time.monotonic() + 30
+        while not server.started and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return f"http://127.0.0.1:{bound.getsockname()[1]}"
+
+    yield start
+    for server, thread in running:
+        server.should_exit = True
+        thread.join(10)
+
+
+def only(log: Path) -> Dialogue:
+    (dialogue,) = read_log(log)
+    return dialogue
+
+
+@pytest.mark.parametrize("seat", [0, 1])
+@pytest.mark.parametrize("words", [[ASK, PROPOSE, OTHER, ASK, ASK, ASK], [WRONG, ASK, WRONG, WRONG]])
+def test_a_game_over_the_websocket_is_the_workers(words: list[str], seat: int, serve: Serve, tmp_path: Path) -> None:
+    from slim_rl.adapters.openenv import GameAction, GameClient
+
+    games = Games(SMALL | {"data": {"seat": seat}}, log=tmp_path / "log.jsonl", scope="openenv")
+    with GameClient(serve(games)).sync() as game:
+        opening = seen = game.reset(seed=3)
+        assert seen.reward is None and not seen.done
+        for word in words:
+            seen = game.step(GameAction(text=word))
+            if seen.done:
+                break
+        steps = game.state().step_count
+        again = game.reset(seed=3)
+        other = game.reset(seed=4)
+    (row,) = games.deal("train", 1, 3)
+    expected = asyncio.run(by_worker(games, row, words, 0))
+    assert line(only(tmp_path / "log.jsonl")) == line(expected)
+    assert seen.done and seen.reward == expected.reward
+    assert seen.observation.stop_reason == expected.stop_reason
+    assert seen.observation.metrics["questions"] == words[:steps].count(ASK)
+    assert opening.observation.messages == expected.prompt
+    dealt = [shown.observation.messages[-1]["content"].split("\n\n")[0] for shown in (opening, again, other)]
+    assert dealt[0] == dealt[1] != dealt[2]
+
+
+def test_a_row_of_a_games_file(serve: Serve) -> None:
+    from slim_rl.adapters.openenv import GameClient
+
+    games = Games(SMALL)
+    (row,) = games.deal("eval", 1)
+    with GameClient(serve(games)).sync() as game:
+        assert game.reset(row=row.to_dict()).observation.messages == row.prompt
+        assert game.state().episode_id == row.name
+
+
+def test_games_side_by_side(serve: Serve) -> None:
+    from slim_rl.adapters.openenv import GameAction, GameClient
+
+    url = serve(Games(SMALL))
+
+    async def play(seed: int) -> float | None:
+        async with GameClient(url) as game:
+            seen = await game.reset(seed=seed)
+            for word in [ASK, PROPOSE, OTHER, WRONG, WRONG]:
+                if not seen.done:
+                    seen = await game.step(GameAction(text=word))
+            return seen.reward
+
+    async def play_all() -> list[float | None]:
+        return await asyncio.gather(*(play(seed % 4) for seed in range(16)))
+
+    rewards = asyncio.run(play_all())
+    assert rewards[:4] * 4 == rewards and all(reward is not None for reward in rewards)
+
+
+def test_a_failed_partner_leaves_no_reward(serve: Serve) -> None:
+    from slim_rl.adapters.openenv import GameAction, GameClient
+
+    def fail(view: Any) -> str:
+        raise PartnerFailure("no answer")
+
+    games = Games(SMALL)
+    games.worker.partner = Says(fail)
+    with GameClient(serve(games)).sync() as game:
+        game.reset(seed=1)
+        seen = game.step(GameAction(text=ASK))
+    assert seen.done and seen.reward is None and seen.observation.failure == "no answer"
+
+
+def test_what_openenv_validates_of_a_running_server(serve: Serve) -> None:
+    from openenv.cli._validation import validate_running_environment
+
+    report = validate_running_environment(serve(Games(SMALL)))
+    assert report["passed"], report
+
+
+def test_plain_http_resets_but_keeps_no_game(serve: Serve) -> None:
+    url = serve(Games(SMALL))
+    opening = httpx.post(f"{url}/reset", json={"seed": 3}).json()
+    assert [message["role"] for message in opening["observation"]["messages"]] == ["system", "user"]
+    seen = httpx.post(f"{url}/step", json={"action": {"text": ASK}}).json()
+    assert seen["done"] and seen["reward"] is None and "reset" in seen["observation"]["text"]
+
+
+def test_the_environments_folder_is_what_openenv_asks_for() -> None:
+    from openenv.cli._validation import validate_multi_mode_deployment
+
+    _, issues = validate_multi_mode_deployment(ROOT / "environments/slim_rl_openenv")
+    assert [issue for issue in issues if "uv.lock" not in issue] == []  # a lock would name one machine's index
+
+
+def test_for_trl_the_tool_says_and_the_environment_rewards(serve: Serve, tmp_path: Path) -> None:
+    from slim_rl.adapters.openenv import TRLGame
+
+    games = Games(SMALL | {"data": {"seat": 1}}, log=tmp_path / "log.jsonl")
+    environment = TRLGame(serve(games))
+    (row,) = games.deal("train", 1)
+    opening = environment.reset(prompt=row.prompt, game=json.dumps(row.to_dict()))
+    assert opening is not None and opening.strip().startswith("[message]")  # the partner spoke first
+    assert "Ava Li" in environment.say(ASK)
+    assert environment.get_reward() == 0.0  # it stopped before the game did
+    assert only(tmp_path / "log.jsonl").stop_reason is StopReason.DIALOGUE_TOKENS
+    assert "Your scores" in (environment.reset(seed=2) or "")
+
+
+def test_trl_trains_on_it(serve: Serve, tmp_path: Path) -> None:
+    """One step of TRL's own GRPOTrainer with a model that calls the tool as it is told to."""
+    pytest.importorskip("trl", reason="TRL is not installed: pip install slim-rl[local]")
+    pytest.importorskip("jmespath", reason="TRL's tools need jmespath")
+    import torch
+    from datasets import Dataset
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+    from trl import GRPOConfig, GRPOTrainer
+    from trl.chat_template_utils import qwen3_chat_template
+
+    from slim_rl.adapters.openenv import TRLGame
+    from slim_rl.warmstart.tokenizer import train_tokenizer
+
+    games = Games(SMALL, overrides=["partner.accept_fraction=0"], log=tmp_path / "log.jsonl")
+    rows = games.deal("train", 2)
+    tokenizer = train_tokenizer([ASK, PROPOSE, *(message["content"] for message in rows[0].prompt)] * 4, 500)
+    tokenizer.chat_template = qwen3_chat_template
+    calls = [json.dumps({"name": "say", "arguments": {"text": text}}) for text in (ASK, PROPOSE)]
+    turns = [f"<tool_call>\n{call}\n</tool_call><|im_end|>" for call in calls] + ["Done.<|im_end|>"]
+
+    class Scripted(Qwen3ForCausalLM):
+        """Says the next turn each time it is asked to generate, to all rows of the batch."""
+
+        asked = 0
+
+        def generate(self, input_ids: torch.Tensor, **_: Any) -> torch.Tensor:
+            turn = torch.tensor([tokenizer.encode(turns[min(Scripted.asked, 2)], add_special_tokens=False)])
+            Scripted.asked += 1
+            return torch.cat([input_ids, turn.expand(len(input_ids), -1)], dim=1)
+
+    torch.manual_seed(0)
+    shape = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    model = Scripted(
+        Qwen3Config(
+            **shape, num_key_value_heads=1, head_dim=16, vocab_size=len(tokenizer), max_position_embeddings=8192
+        )
+    )
+    config = GRPOConfig(
+        output_dir=str(tmp_path / "out"),
+        use_cpu=True,
+        bf16=False,
+        report_to="none",
+        gradient_checkpointing=False,
+        max_steps=1,
+        per_device_train_batch_size=4,
+        num_generations=2,
+        max_completion_length=2000,
+        save_strategy="no",
+    )
+    dataset = Dataset.from_list([{"prompt": row.prompt, "game": json.dumps(row.to_dict())} for row in rows])
+    trainer = GRPOTrainer(
+        model=model,
+        args=config,
+        train_dataset=dataset,
+        processing_class=tokenizer,
+        environment_factory=partial(TRLGame, serve(games)),
+    )
+    trainer.train()
+    dialogues = list(read_log(tmp_path / "log.jsonl"))
+    assert len(dialogues) == 4 and {dialogue.game_id for dialogue in dialogues} == {row.game_id for row in rows}
+    for dialogue in dialogues:
+        assert [turn.text for turn in dialogue.turns if turn.role == "policy"] == [ASK, PROPOSE]
+        assert dialogue.stop_reason is StopReason.AGREED
+    history = trainer.state.log_history[0]
+    rewards = [dialogue.reward or 0.0 for dialogue in dialogues]
+    assert history["rewards/TRLGame/mean"] == pytest.approx(sum(rewards) / 4)

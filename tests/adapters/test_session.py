@@ -1,0 +1,184 @@
+"""The session: whatever is said, its dialogue is the rollout worker's."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slim_rl.adapters.session import Games, Observation, Session, metrics, wait
+from slim_rl.config import Limits
+from slim_rl.dialogue.chat import Chat
+from slim_rl.dialogue.partner import PartnerFailure
+from slim_rl.dialogue.record import StopReason
+from slim_rl.dialogue.rows import GameRow
+from slim_rl.errors import ConfigError, DataError
+from tests.adapters.played import ACTIONS, ASK, OTHER, PROPOSE, SMALL, WRONG, by_worker, line
+from tests.dialogue.players import Says, Script
+
+
+async def say(session: Session, row: GameRow, words: list[str], number: int = 0) -> list[Observation]:
+    seen = [await session.reset(row, number, "train")]
+    for word in words:
+        if seen[-1].done:
+            break
+        seen.append(await session.step(word))
+    return seen
+
+
+@settings(max_examples=25, deadline=None)
+@given(words=st.lists(st.sampled_from(ACTIONS), max_size=8), seat=st.sampled_from([0, 1]), number=st.integers(0, 3))
+def test_plays_as_the_worker_does(words: list[str], seat: int, number: int) -> None:
+    games = Games(SMALL | {"data": {"seat": seat}})
+    words = [*words, *[WRONG] * 2]  # which ends any game
+
+    async def both() -> None:
+        session = games.session()
+        (row,) = games.deal("train", 1)
+        seen = await say(session, row, words, number)
+        expected = await by_worker(games, row, words, number)
+        assert session.dialogue is not None and seen[-1].done
+        assert line(session.dialogue) == line(expected)
+        assert seen[-1].reward == expected.reward
+
+    asyncio.run(both())
+
+
+@pytest.mark.parametrize("seat", [0, 1])
+async def test_plays_as_a_policy_with_tokens_does(tokenizer: Any, seat: int) -> None:
+    games = Games(SMALL | {"data": {"seat": seat}})
+    (row,) = games.deal("train", 1)
+    words = ["<think>\nLet me ask.\n</think>\n\n" + ASK, WRONG, PROPOSE, OTHER, ASK, ASK]
+    session = games.session()
+    seen = await say(session, row, words)
+    games.worker.chat = Chat(tokenizer)
+    script = Script(games.worker.chat, words)
+    expected = await by_worker(games, row, words, policy=script)
+    assert session.dialogue is not None and line(session.dialogue) == line(expected)
+    # what the policy read is what the tokens decode to
+    assert [message["content"] for message in seen[0].messages] == [m["content"] for m in expected.prompt]
+    last = tokenizer.decode(script.inputs[-1])
+    position = 0
+    for observation in seen:
+        for message in observation.messages:
+            position = last.index(message["content"], position)
+
+
+async def test_a_turn_cut_by_its_tokens_ends_the_game_as_in_training(tokenizer: Any) -> None:
+    for truncated, ending in (("end", StopReason.TURN_TOKENS), ("continue", StopReason.POLICY_ERRORS)):
+        games = Games(SMALL, overrides=[f"limits.truncated_turn={truncated}"])
+        (row,) = games.deal("train", 1)
+        session = games.session()
+        await session.reset(row, 0, "train")
+        seen = await session.step("[mess", cut=True)
+        if not seen.done:
+            seen = await session.step("[mess", cut=True)
+        games.worker.chat = Chat(tokenizer)
+        expected = await by_worker(
+            games, row, [], policy=Script(games.worker.chat, [("[mess", "length"), ("[mess", "length")])
+        )
+        assert session.dialogue is not None
+        assert session.dialogue.stop_reason is ending and seen.reward == 0.0
+        assert line(session.dialogue) == line(expected)
+
+
+async def test_a_game_for_one_is_played_too() -> None:
+    games = Games("examples/secret_number.yaml")
+    (row,) = games.deal("train", 1)
+    session = games.session()
+    seen = await say(session, row, ["4", "6", "7", "8", "5"])
+    expected = await by_worker(games, row, ["4", "6", "7", "8", "5"])
+    assert session.dialogue is not None and line(session.dialogue) == line(expected)
+    assert seen[1].text in ("Higher.", "Lower.") or seen[1].done
+
+
+async def test_what_is_refused_is_told() -> None:
+    games = Games(SMALL)
+    session = games.session()
+    opening = await session.reset(games.deal("train", 1)[0])
+    assert [message["role"] for message in opening.messages] == ["system", "user"]
+    seen = await session.step(WRONG)
+    assert seen.error is not None and seen.text.startswith("Error") and not seen.done
+    seen = await session.step(WRONG)
+    assert seen.done and seen.reward == 0.0 and seen.messages == ()
+    assert await session.step(ASK) == seen  # the game is over
+
+
+async def test_a_partner_that_fails_leaves_no_reward() -> None:
+    games = Games(SMALL)
+
+    def fail(view: Any) -> str:
+        raise PartnerFailure("no answer")
+
+    games.worker.partner = Says(fail)
+    session = games.session()
+    await session.reset(games.deal("train", 1)[0])
+    seen = await session.step(ASK)
+    assert seen.done and seen.reward is None
+    assert session.dialogue is not None and session.dialogue.stop_reason is StopReason.PARTNER_FAILED
+    assert metrics(session.dialogue) == {}
+
+
+async def test_a_policy_that_takes_too_long_has_failed() -> None:
+    games = Games(SMALL, overrides=["limits.seconds=0.05"])
+    session = games.session()
+    await session.reset(games.deal("train", 1)[0])
+    await asyncio.sleep(0.1)
+    seen = await session.step(ASK)
+    assert seen.done and seen.reward is None
+    assert session.dialogue is not None and session.dialogue.stop_reason is StopReason.DEADLINE
+
+
+async def test_leaving_ends_the_game(tmp_path: Path) -> None:
+    games = Games(SMALL, log=tmp_path / "log.jsonl")
+    row = games.deal("train", 1)[0]
+    session = games.session()
+    await session.reset(row)
+    seen = await session.leave(StopReason.DIALOGUE_TOKENS, "no more tokens")
+    assert seen.done and seen.reward == 0.0
+    await session.reset(row)
+    await session.reset(row)  # calls the one under way off: nothing is logged of it
+    await session.step(WRONG)
+    await session.step(WRONG)
+    lines = [json.loads(text) for text in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert [data["stop_reason"] for data in lines] == ["dialogue_tokens", "policy_errors"]
+    assert [data["id"].rpartition("/")[2] for data in lines] == ["0", "2"]
+
+
+async def test_measures_have_the_trackers_names() -> None:
+    games = Games(SMALL, overrides=["partner.accept_fraction=0"])
+    session = games.session()
+    await say(session, games.deal("train", 1)[0], [ASK, PROPOSE])
+    assert session.dialogue is not None
+    measured = metrics(session.dialogue)
+    assert measured["questions"] == 1 and measured["agreed"] == 1 and measured["pairs"] == 1
+
+
+async def test_bad_rows_and_selfplay_are_refused() -> None:
+    with pytest.raises(ConfigError, match="self"):
+        Games(SMALL, partner="self")
+    with pytest.raises(DataError):
+        await Games(SMALL).session().reset(GameRow("x", 0, {"table": []}, []))
+
+
+def test_waits_on_one_loop_and_leaves_no_game_behind(caplog: pytest.LogCaptureFixture) -> None:
+    games = Games(SMALL)
+    row = games.deal("train", 1)[0]
+    session = games.session()
+    assert not wait(session.reset(row)).done
+    task = session._task
+    assert task is not None
+    del session
+    gc.collect()
+    wait(asyncio.sleep(0.01))
+    assert task.cancelled()
+
+
+def test_limits_are_the_configs() -> None:
+    assert Games(SMALL | {"limits": {"seconds": 3.0}}).config.limits == Limits(seconds=3.0)
