@@ -36,6 +36,7 @@ from slim_rl.dialogue.policy import PolicyFailure, Sampled
 from slim_rl.dialogue.record import StopReason
 from slim_rl.errors import ConfigError
 from slim_rl.policies import check_model_name
+from slim_rl.policies.turn_cache import TurnCache, batched, unbatched
 from slim_rl.seeds import seed_of
 
 
@@ -55,6 +56,7 @@ class TransformersPolicy:
         stop_ids: tokens that end a turn (`Chat.stop_ids`).
         pad_id: any id; padding is masked.
         max_batch: dialogues sampled in one forward pass; a larger wave is done in parts.
+        cache_bytes: memory for what was computed of a dialogue's earlier turns; 0: every turn computes its whole input.
         max_context: positions the model has; a longer input ends its dialogue, not the wave.
     """
 
@@ -67,6 +69,7 @@ class TransformersPolicy:
         temperature: float = 1.0,
         top_p: float = 1.0,
         max_batch: int = 256,
+        cache_bytes: int = 2**30,
         name: str = "",
     ) -> None:
         self.model = model
@@ -77,6 +80,7 @@ class TransformersPolicy:
         self.name = name or model.config.name_or_path
         self.max_context = int(model.config.max_position_embeddings)
         self.tokens_sampled = 0
+        self.turns = TurnCache(cache_bytes) if cache_bytes and TurnCache.suits(model) else None
         self._seed = 0
         self._waiting: list[_Request] = []
         self._flush: asyncio.Task[None] | None = None
@@ -86,8 +90,10 @@ class TransformersPolicy:
         return {"engine": "transformers", "model": self.name, "temperature": self.temperature, "top_p": self.top_p}
 
     def reseed(self, seed: int) -> None:
-        """Turns that follow are drawn with `seed`."""
+        """Turns that follow are drawn with `seed`, and with the weights as they are now."""
         self._seed = seed
+        if self.turns is not None:
+            self.turns.clear()
 
     async def sample(self, input_ids: list[int], max_tokens: int, key: str) -> Sampled:
         """See `policies.base.Policy`. Raises PolicyFailure if the input leaves no room in the model's context."""
@@ -135,13 +141,11 @@ class TransformersPolicy:
     @torch.no_grad()  # grad mode belongs to the thread, so it is set here and not by the caller
     def _generate(self, batch: list[_Request]) -> list[Sampled]:
         device = self.model.device
-        longest = max(len(request.input_ids) for request in batch)
         budget = max(request.max_tokens for request in batch)
-        ids = torch.full((len(batch), longest), self.pad_id, dtype=torch.long)
-        mask = torch.zeros_like(ids)
-        for row, request in enumerate(batch):
-            ids[row, longest - len(request.input_ids) :] = torch.tensor(request.input_ids)
-            mask[row, longest - len(request.input_ids) :] = 1
+        known = [self.turns.take(request.key, request.input_ids) if self.turns else None for request in batch]
+        cache, lengths = batched(known)
+        ids, mask = self._padded(batch, lengths)
+        longest = ids.shape[1]
         draw = _Draw([seed_of(self._seed, request.key, len(request.input_ids)) for request in batch])
         processors: list[LogitsProcessor] = []
         if self.temperature != 1.0:
@@ -162,13 +166,40 @@ class TransformersPolicy:
                 pad_token_id=self.pad_id,
                 do_sample=False,  # `draw` has drawn: it leaves one token to choose
                 use_cache=True,
+                past_key_values=cache,
+                return_dict_in_generate=True,
             )
         finally:
             self.model.train(was_training)
             self.model.generation_config = defaults
-        sampled = output[:, longest:].cpu()
+        sampled = output.sequences[:, longest:].cpu()
         logprobs = draw.logprobs().cpu()
-        return [self._cut(sampled[row], logprobs[row], request) for row, request in enumerate(batch)]
+        turns = [self._cut(sampled[row], logprobs[row], request) for row, request in enumerate(batch)]
+        self._keep(batch, turns, mask, output.past_key_values)
+        return turns
+
+    def _padded(self, batch: list[_Request], known: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
+        """The inputs and their mask, each (rows, tokens): what is known of each row, padded on the left, and then what is new."""
+        past = max(known)
+        new = max(len(request.input_ids) - length for request, length in zip(batch, known, strict=True))
+        ids = torch.full((len(batch), past + new), self.pad_id, dtype=torch.long)
+        mask = torch.zeros_like(ids)
+        for row, (request, length) in enumerate(zip(batch, known, strict=True)):
+            for end, part in ((past, request.input_ids[:length]), (past + new, request.input_ids[length:])):
+                ids[row, end - len(part) : end] = torch.tensor(part, dtype=torch.long)
+                mask[row, end - len(part) : end] = 1
+        return ids, mask
+
+    def _keep(self, batch: list[_Request], turns: list[Sampled], mask: torch.Tensor, cache: Any) -> None:
+        """Keeps what was computed: the input, and of the turn all but the last token, which no step has read yet."""
+        if self.turns is None:
+            return
+        read = cache.get_seq_length() - mask.shape[1]
+        steps = torch.arange(read)
+        lengths = torch.tensor([[len(turn.ids) - 1] for turn in turns])
+        states = unbatched(cache, torch.cat((mask.bool(), steps < lengths), dim=1))
+        for request, turn, state in zip(batch, turns, states, strict=True):
+            self.turns.keep(request.key, request.input_ids + turn.ids[:-1], state)
 
     def _cut(self, ids: torch.Tensor, logprobs: torch.Tensor, request: _Request) -> Sampled:
         """One row up to its first stop token, or its own token limit."""

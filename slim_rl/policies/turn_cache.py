@@ -1,0 +1,88 @@
+"""Keys and values of the dialogues under way, kept between their turns: a turn computes only what was said since the last one.
+
+    a dialogue's kept ids are always a prefix of its next input, or they are dropped
+
+For models whose layers all attend to everything; for others nothing is kept. Weights that changed make what was kept worthless:
+`clear` it then.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from transformers import DynamicCache, PreTrainedModel
+
+
+@dataclass(slots=True)
+class _Kept:
+    ids: list[int]
+    states: torch.Tensor  # (layers, 2, heads, tokens, head size): keys and values
+
+
+class TurnCache:
+    """Keeps the least recently used dialogues out when there is no room.
+
+    Args:
+        most_bytes: memory to use, on the model's device.
+    """
+
+    def __init__(self, most_bytes: int = 2**30) -> None:
+        self.most_bytes = most_bytes
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._bytes = 0
+
+    @staticmethod
+    def suits(model: PreTrainedModel) -> bool:
+        """Whether every layer of the model attends to all that came before."""
+        config = model.config.get_text_config(decoder=True)
+        kinds = getattr(config, "layer_types", None) or ["full_attention"]
+        return set(kinds) == {"full_attention"} and not getattr(config, "num_kv_shared_layers", 0)
+
+    def clear(self) -> None:
+        self._kept.clear()
+        self._bytes = 0
+
+    def take(self, key: str, input_ids: Sequence[int]) -> torch.Tensor | None:
+        """The states of the beginning of `input_ids`, (layers, 2, heads, tokens, head size); None if none are kept. At least one
+        id is always left to compute.
+        """
+        kept = self._kept.pop(key, None)
+        if kept is None:
+            return None
+        self._bytes -= kept.states.nbytes
+        length = len(kept.ids)
+        if length >= len(input_ids) or kept.ids != list(input_ids[:length]):
+            return None
+        return kept.states
+
+    def keep(self, key: str, ids: list[int], states: torch.Tensor) -> None:
+        """Keeps the states of `ids`, one a token."""
+        self._kept[key] = _Kept(ids, states)
+        self._bytes += states.nbytes
+        while self._bytes > self.most_bytes and self._kept:
+            _, oldest = self._kept.popitem(last=False)
+            self._bytes -= oldest.states.nbytes
+
+
+def batched(rows: Sequence[torch.Tensor | None]) -> tuple[DynamicCache | None, list[int]]:
+    """The rows' states as one cache, padded on the left, and how many tokens of each row it holds."""
+    lengths = [0 if row is None else row.shape[3] for row in rows]
+    longest = max(lengths)
+    if not longest:
+        return None, lengths
+    some = next(row for row in rows if row is not None)
+    layers, _, heads, _, size = some.shape
+    states = some.new_zeros((layers, 2, len(rows), heads, longest, size))
+    for index, row in enumerate(rows):
+        if row is not None:
+            states[:, :, index, :, longest - lengths[index] :] = row
+    return DynamicCache([(layer[0], layer[1]) for layer in states]), lengths
+
+
+def unbatched(cache: DynamicCache, mask: torch.Tensor) -> list[torch.Tensor]:
+    """Each row's states where `mask`, (rows, tokens), is true."""
+    states = torch.stack([torch.stack((layer.keys, layer.values)) for layer in cache.layers])  # type: ignore[arg-type]
+    return [states[:, :, row, :, mask[row].to(states.device)] for row in range(len(mask))]

@@ -1,0 +1,97 @@
+"""What is kept between turns changes what is computed, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+torch = pytest.importorskip("torch")
+from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM  # noqa: E402
+
+from slim_rl.dialogue.policy import Sampled  # noqa: E402
+from slim_rl.policies.transformers import TransformersPolicy  # noqa: E402
+from slim_rl.policies.turn_cache import TurnCache  # noqa: E402
+
+STOP = 3
+SHAPE = {
+    "vocab_size": 32,
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "max_position_embeddings": 512,
+}
+
+
+@pytest.fixture(scope="module")
+def model() -> Qwen3ForCausalLM:
+    torch.manual_seed(0)
+    return Qwen3ForCausalLM(Qwen3Config(head_dim=16, **SHAPE)).eval()
+
+
+def play(policy: TransformersPolicy, dialogues: int = 9, turns: int = 5) -> list[list[Sampled]]:
+    """Dialogues side by side, each heard something of its own length after every turn."""
+
+    async def dialogue(index: int) -> list[Sampled]:
+        rng = random.Random(index)
+        ids = [rng.randrange(4, 32) for _ in range(3 + index)]
+        said = []
+        for _ in range(turns - index % 3):
+            sampled = await policy.sample(ids, 1 + rng.randrange(10), f"{index}")
+            said.append(sampled)
+            ids = ids + sampled.ids + [rng.randrange(4, 32) for _ in range(rng.randrange(1, 9))]
+        return said
+
+    async def run() -> list[list[Sampled]]:
+        return await asyncio.gather(*(dialogue(index) for index in range(dialogues)))
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("cache_bytes", [2**30, 20_000])  # room for all; for some of them only
+def test_the_same_words_are_sampled_with_and_without(model, cache_bytes) -> None:
+    kept = TransformersPolicy(model, [STOP], cache_bytes=cache_bytes)
+    assert kept.turns is not None
+    anew = TransformersPolicy(model, [STOP], cache_bytes=0)
+    assert anew.turns is None
+    for ours, theirs in zip(play(kept), play(anew), strict=True):
+        assert [turn.ids for turn in ours] == [turn.ids for turn in theirs]
+        for one, other in zip(ours, theirs, strict=True):
+            assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)
+    assert kept.turns._bytes <= cache_bytes
+
+
+def test_a_later_turn_computes_only_what_is_new(model) -> None:
+    read: list[int] = []
+    hook = model.model.embed_tokens.register_forward_hook(lambda _, args, out: read.append(args[0].shape[1]))
+    policy = TransformersPolicy(model, [STOP])
+    try:
+        first = asyncio.run(policy.sample([5] * 50, 4, "a"))
+        read.clear()
+        asyncio.run(policy.sample([5] * 50 + first.ids + [7, 8], 1, "a"))
+    finally:
+        hook.remove()
+    assert read[0] == 3  # the last sampled token, and two more
+
+
+def test_another_past_is_not_mistaken_for_ones_own(model) -> None:
+    policy, anew = TransformersPolicy(model, [STOP]), TransformersPolicy(model, [STOP], cache_bytes=0)
+    asyncio.run(policy.sample([5, 6, 7, 8], 4, "a"))
+    changed = [9] * 12
+    assert asyncio.run(policy.sample(changed, 6, "a")).ids == asyncio.run(anew.sample(changed, 6, "a")).ids
+
+
+def test_new_weights_find_nothing_kept(model) -> None:
+    policy = TransformersPolicy(model, [STOP])
+    asyncio.run(policy.sample([5, 6, 7, 8], 4, "a"))
+    assert policy.turns is not None and policy.turns._kept
+    policy.reseed(0)
+    assert not policy.turns._kept and policy.turns._bytes == 0
+
+
+def test_a_model_that_looks_back_only_so_far_is_left_alone() -> None:
+    config = Qwen2Config(sliding_window=8, use_sliding_window=True, max_window_layers=0, **SHAPE)
+    assert not TurnCache.suits(Qwen2ForCausalLM(config))
