@@ -207,6 +207,8 @@ def main() -> None:
     """Entry point. A `SlimError` is one sentence on stderr and exit code 1; anything else is a bug and shows its traceback."""
     from slim_rl.errors import SlimError
 
+    if not {"", str(Path.cwd())} & set(sys.path):  # a game or partner of one's own may lie where the command is run
+        sys.path.append(str(Path.cwd()))
     try:
         app()
     except SlimError as error:

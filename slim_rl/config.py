@@ -6,6 +6,7 @@ A file holds one top-level key, ``slim_rl``, so that the same file can be given 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -336,11 +337,15 @@ class Config(Section):
         path = info.data.get("environment")
         if path is None:  # wrong already
             return value
-        model = environment_class(path).Settings
-        value = {} if value is None else value
+        made = environment_class(path)
+        model, value = made.Settings, {} if value is None else value
         if model is None:
             if not isinstance(value, Mapping):
                 raise ValueError("must be a mapping of the environment's constructor arguments")
+            try:
+                inspect.signature(made).bind(**value)
+            except TypeError as error:
+                raise ValueError(f"does not suit {path}: {error}") from error
             return dict(value)
         try:
             return model.model_validate(value)

@@ -93,12 +93,15 @@ class BaseEnvironment(ABC):
         seats: 1 or 2.
         Settings: a pydantic model of the config's `game` section; None: its keys are the constructor's arguments.
         partners: scripted partners by name, each a dotted path of a class with `identity` and `async reply(view)`.
+        tags: what actions begin with in brackets, such as ("message", "propose"): a person's line without a tag is given the
+            first. Empty: actions are plain text.
     """
 
     seats: int = 1
     turn: int = 0
     Settings: ClassVar[type[BaseModel] | None] = None
     partners: ClassVar[Mapping[str, str]] = {}
+    tags: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def reset(self, game_state: Any) -> tuple[str, dict[str, Any]]:

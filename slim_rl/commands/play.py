@@ -7,7 +7,7 @@ message, and a proposal may go over several lines, ended by an empty one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from rich.console import Console
@@ -27,12 +27,12 @@ QUIT = "quit"
 
 
 class Person:
-    """Somebody at the keyboard, on the protocol of a partner. `tagged`: the game's actions begin with a tag."""
+    """Somebody at the keyboard, on the protocol of a partner. `tags`: the game's (`BaseEnvironment.tags`)."""
 
     identity: ClassVar[dict[str, Any]] = {"kind": "person"}
 
-    def __init__(self, console: Console, ask: Callable[[str], str] = input, tagged: bool = True) -> None:
-        self.console, self.ask, self.tagged = console, ask, tagged
+    def __init__(self, console: Console, ask: Callable[[str], str] = input, tags: Sequence[str] = ()) -> None:
+        self.console, self.ask, self.tags = console, ask, tags
 
     async def reply(self, view: View) -> Reply:
         if view.history:
@@ -52,7 +52,7 @@ class Person:
                     text += f"\n{line}"
         except EOFError:
             raise PartnerFailure("you left the game") from None
-        return text if text.startswith("[") or not self.tagged else f"[message] {text}"
+        return text if text.startswith("[") or not self.tags else f"[{self.tags[0]}] {text}"
 
 
 def play(
@@ -78,13 +78,12 @@ def play(
 def _play_person(
     config: Config, env: BaseEnvironment, row: GameRow, console: Console, ask: Callable[[str], str]
 ) -> Dialogue:
-    tagged = env.seats == 2
     console.print(Text(env.get_prompt_prefix(row.seat), "dim"))
     if env.board(row.seat) is None:
         console.print(Text(env.get_state_description(row.seat)))
-    actions = "a message, [propose], [accept] or [reject]" if tagged else "your action"
+    actions = ", ".join([f"a {env.tags[0]}", *(f"[{tag}]" for tag in env.tags[1:])]) if env.tags else "your action"
     console.print(Text(f"Type {actions}; '{QUIT}' to leave.", "dim"))
-    worker = RolloutWorker(config, None, Speaker(Person(console, ask, tagged)))
+    worker = RolloutWorker(config, None, Speaker(Person(console, ask, env.tags)))
     (dialogue,) = asyncio.run(worker.play(worker.episode(row, "play")))
     if (
         dialogue.turns and dialogue.turns[-1].role == "partner"

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from examples.secret_number import SecretNumber, reward
-from slim_rl.config import Config, Limits, load_config, parse_config
+from slim_rl.config import Config, Limits, parse_config
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.dealing import load_rows
 from slim_rl.dialogue.factory import make_environment
@@ -20,14 +20,11 @@ from slim_rl.dialogue.rows import read_game_state
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import ConfigError, DataError
 from tests.dialogue.players import Script
-from tests.paths import ROOT
-
-CONFIG = ROOT / "examples" / "secret_number.yaml"
+from tests.examples import sessions
 
 
 def config_in(folder: Path, *overrides: str) -> Config:
-    files = [f"data.train={folder / 'train.jsonl'}", f"data.eval={folder / 'eval.jsonl'}"]
-    return load_config(CONFIG, [*files, "data.num_train=12", "data.num_eval=5", *overrides])
+    return sessions.config_in(folder, "secret_number", *overrides)
 
 
 @pytest.mark.parametrize(
@@ -111,3 +108,15 @@ def test_a_torn_games_file_is_said(tmp_path: Path) -> None:
     (tmp_path / "train.jsonl").write_text('{"prompt": [')
     with pytest.raises(DataError, match="line 1"):
         load_rows(config)
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_a_person_is_told_what_the_game_replies(tmp_path: Path, number: int) -> None:
+    config = config_in(tmp_path)
+    secret = 1 + int(load_rows(config, "eval")[number].game_state["share"] * 8)
+    guesses = [*range(1, secret + 1)] if secret <= 4 else [*range(8, secret - 1, -1)]
+    reward, screen = sessions.played_by_hand(config, ["Hm.", *map(str, guesses)], game=number)
+    assert reward == pytest.approx(1 - (len(guesses) - 1) / 5)
+    hint = "Higher." if secret <= 4 else "Lower."
+    assert screen.count(f"game> {hint}") == len(guesses) - 1
+    assert "Say a number." in screen and "Type your action" in screen and f"reward: {reward:.2f}" in screen

@@ -259,7 +259,9 @@ def test_slimes_own_examples_are_found_unless_the_game_is_ours(cluster: Cluster,
         ("slim_rl.games.matching.MatchingEnv", str(cluster.slime)),
         ("examples.secret_number.SecretNumber", str(ROOT)),
     ):
+        other = ["--set", "game={}"] if environment.startswith("examples.") else []
         changed = [
+            *other,
             "--set",
             f"environment={environment}",
             "--set",

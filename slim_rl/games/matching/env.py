@@ -56,6 +56,7 @@ class MatchingEnv(BaseEnvironment):
     """
 
     seats = 2
+    tags: ClassVar[tuple[str, ...]] = ("message", "propose", "accept", "reject")
     Settings = MatchingSettings
     partners: ClassVar[Mapping[str, str]] = {
         "shy": "slim_rl.games.matching.partners.scripted.ShyPartner",

@@ -5,7 +5,7 @@ It asks how well a policy plans when there is nothing left to ask, and is verl's
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from slim_rl.games.matching.actions import Action, ActionError, parse_action
 from slim_rl.games.matching.env import MatchingEnv
@@ -20,6 +20,9 @@ class PlanningEnv(MatchingEnv):
     """
 
     seats = 1
+    tags: ClassVar[
+        tuple[str, ...]
+    ] = ()  # nobody is there to hear a message: a line without a tag is refused as it stands
 
     def __init__(self, max_errors: int = 3) -> None:
         super().__init__(max_turns=1, max_errors=max_errors)

@@ -1,9 +1,9 @@
-"""Teaches the secret number game to a model that knows nothing at all, by GRPO on a CPU.
+"""Teaches a game to a model that knows nothing at all, by GRPO on a CPU.
 
-    python -m examples.train_secret_number [key=value …]
+    python -m examples.train examples/treasure.yaml [key=value …]
 
-The starting model is a Qwen3 of random weights that cannot even say a number; all that it comes to know it learns from reward.
-To train a real model instead, name it: policy.model=Qwen/Qwen2.5-0.5B-Instruct.
+The starting model is a Qwen3 of random weights; all that it comes to know it learns from reward. To train a real model instead,
+name it: policy.model=Qwen/Qwen2.5-0.5B-Instruct.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from pathlib import Path
 
 from slim_rl.backends.trl.run import Result, train
 from slim_rl.config import Config, load_config
-from slim_rl.dialogue.factory import make_environment
+from slim_rl.dialogue.dealing import load_rows
 
 
 def make_model(config: Config) -> None:
-    """Writes a random model and a tokenizer of the game's own texts to `policy.model`, unless it is there."""
+    """Writes a random model and a tokenizer of the game's opening messages to the folder `policy.model`, unless it is there."""
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
@@ -27,9 +27,7 @@ def make_model(config: Config) -> None:
     folder = Path(config.policy.model)
     if folder.exists():
         return
-    env = make_environment(config)
-    env.reset(env.sample_state(0))
-    tokenizer = train_tokenizer([message["content"] for message in env.prompt()] * 8 + ["Higher. Lower."], 300)
+    tokenizer = train_tokenizer((m["content"] for row in load_rows(config)[:8] for m in row.prompt), 300)
     torch.manual_seed(config.seed)
     shape = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2}
     model = Qwen3ForCausalLM(
@@ -40,15 +38,15 @@ def make_model(config: Config) -> None:
     tokenizer.save_pretrained(folder)
 
 
-def main(overrides: Sequence[str]) -> Result:
-    config = load_config(Path(__file__).with_name("secret_number.yaml"), overrides)
+def main(path: str, overrides: Sequence[str] = ()) -> Result:
+    config = load_config(path, overrides)
     if config.policy.model.startswith("data/"):
         make_model(config)
     return train(config)
 
 
 if __name__ == "__main__":
-    result = main(sys.argv[1:])
+    result = main(sys.argv[1], sys.argv[2:])
     for name, dialogues in (("before", result.before), ("after", result.after)):
         if dialogues:
             mean = sum(dialogue.reward or 0.0 for dialogue in dialogues) / len(dialogues)

@@ -1,0 +1,220 @@
+"""The second example, a game for two: playable, measured by its own annotations, trained, evaluated and reported as it stands."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from examples.treasure import Belief, Treasure, lines_named
+from slim_rl.commands.arms import plan
+from slim_rl.commands.evaluate import Cell, evaluate
+from slim_rl.config import Config, Limits
+from slim_rl.dialogue.chat import Chat
+from slim_rl.dialogue.dealing import load_rows
+from slim_rl.dialogue.log import annotate, read_log
+from slim_rl.dialogue.measures import measures
+from slim_rl.dialogue.record import Dialogue, StopReason
+from slim_rl.dialogue.rows import GameRow
+from slim_rl.dialogue.worker import RolloutWorker
+from slim_rl.errors import ConfigError
+from tests.dialogue.players import Script
+from tests.examples.sessions import config_in, played_by_hand
+from tests.paths import ROOT
+
+LIAR = ("partner.kind=examples.lying_partner.LyingPartner", "partner.args={lies: 1.0}")
+CENTRE = {"treasure": [1, 1]}  # row B, column Y: cell 5
+
+
+def row(state: dict[str, Any], seat: int = 0) -> GameRow:
+    return GameRow.of(Treasure(), "g", state, seat)
+
+
+def play(config: Config, tokenizer: Any, turns: list[str], state: dict[str, Any] = CENTRE, seat: int = 0) -> Dialogue:
+    chat = Chat(tokenizer)
+    config = config.model_copy(update={"limits": Limits()})  # the example's own are a tiny model's
+    worker = RolloutWorker(config, chat, Script(chat, turns))
+    (dialogue,) = asyncio.run(worker.play(worker.episode(row(state, seat), "test")))
+    annotate(dialogue)
+    return dialogue
+
+
+def test_a_seeker_asks_is_answered_and_digs(tmp_path: Path, tokenizer: Any) -> None:
+    turns = ["Is it in row B?", "Column Y or Z?", "Hello.", "Column Y?", "I dig 5"]
+    dialogue = play(config_in(tmp_path, "treasure"), tokenizer, turns)
+    replies = [turn.text for turn in dialogue.turns if turn.role == "partner"]
+    vague = "Ask me about one row or one column."
+    assert replies == ["Yes.", vague, vague, "Yes."]
+    assert (dialogue.stop_reason, dialogue.reward) == (StopReason.FINISHED, 1.0)
+    assert dialogue.environment == "examples.treasure.Treasure"
+    assert dialogue.partner == {"kind": "honest"}
+
+
+@pytest.mark.parametrize(("cell", "reward"), [(5, 1.0), (4, 0.5), (2, 0.5), (9, 0.0)])
+def test_half_of_the_reward_is_the_row_and_half_the_column(
+    tmp_path: Path, tokenizer: Any, cell: int, reward: float
+) -> None:
+    assert play(config_in(tmp_path, "treasure"), tokenizer, [f"{cell}"]).reward == reward
+
+
+@pytest.mark.parametrize(
+    ("turns", "reason"),
+    [
+        (["10", "0"], StopReason.POLICY_ERRORS),
+        (["", "77"], StopReason.POLICY_ERRORS),
+        (["A?"] * 5, StopReason.MAX_TURNS),
+    ],
+)
+def test_a_seeker_that_never_digs_gets_nothing(tmp_path: Path, tokenizer: Any, turns: list[str], reason: Any) -> None:
+    dialogue = play(config_in(tmp_path, "treasure"), tokenizer, turns)
+    assert (dialogue.stop_reason, dialogue.reward) == (reason, 0.0)
+
+
+def test_the_questions_are_annotated_with_labels_and_worth_of_their_own(tmp_path: Path, tokenizer: Any) -> None:
+    dialogue = play(config_in(tmp_path, "treasure"), tokenizer, ["Row A?", "Row A?", "Column Y?", "Good.", "5"])
+    first, again, column, talk, _ = (turn for turn in dialogue.turns if turn.role == "policy")
+    assert (first.questions, first.pairs, first.answered, first.seeking) == (["row"], [(0, 0)], True, True)
+    assert first.value == first.gain == pytest.approx(1 / 12)  # a row of three, then of two
+    assert again.informative == [] and again.value == 0 and again.regret == pytest.approx(1 / 4)
+    assert (column.questions, column.informative, column.regret) == (["column"], [(1, 1)], pytest.approx(1 / 4 - 1 / 6))
+    assert column.value == pytest.approx(1 / 3)
+    assert (talk.questions, talk.answered, talk.value) == ([], None, None)
+    found = measures(dialogue)
+    assert (found["questions"], found["pairs_asked"], found["repeats"]) == (3, 2, 1)
+    assert (found["row"], found["column"], found["informative_pairs"]) == (2, 1, 2)
+    assert found["value"] == pytest.approx(1 / 12 + 1 / 3)
+    assert Dialogue.from_dict(dialogue.to_dict()) == dialogue
+
+
+def test_a_lie_is_worth_something_to_the_seeker_and_costs_it(tmp_path: Path, tokenizer: Any) -> None:
+    dialogue = play(config_in(tmp_path, "treasure", *LIAR), tokenizer, ["Row B?", "Row A?", "1"])
+    lied, again = (turn for turn in dialogue.turns if turn.questions)
+    assert [turn.text for turn in dialogue.turns if turn.role == "partner"] == ["No.", "Yes."]
+    assert lied.value == pytest.approx(1 / 12) and lied.gain == pytest.approx(-1 / 6)
+    assert again.value == pytest.approx(1 / 4) and again.gain == 0.0
+    assert (dialogue.reward, dialogue.partner) == (0.0, {"kind": "lying", "lies": 1.0})
+
+
+def test_a_reply_of_the_partner_follows_from_its_view(tmp_path: Path, tokenizer: Any) -> None:
+    config = config_in(tmp_path, "treasure", LIAR[0])
+    first, again = (play(config, tokenizer, ["Row A?", "Row B?", "Row C?", "5"]) for _ in range(2))
+    assert [turn.text for turn in first.turns] == [turn.text for turn in again.turns]
+
+
+def test_the_guide_has_a_seat_of_its_own(tmp_path: Path, tokenizer: Any) -> None:
+    dialogue = play(config_in(tmp_path, "treasure"), tokenizer, ["Yes."], seat=1)
+    assert dialogue.stop_reason is StopReason.PARTNER_FAILED and "set data.seat to 0" in (dialogue.failure or "")
+
+
+def test_questions_worth_asking_tell_something_each() -> None:
+    for seed in range(20):
+        state, belief = Treasure.sample_state(seed), Belief()
+        for question in Treasure.questions_worth_asking(state, 0, 9, seed):
+            assert Treasure.asks(question)
+            (line,) = lines_named(question)
+            assert belief.promise(line) > 0
+            belief.hear(line, state["treasure"][line[0]] == line[1])
+        assert belief.expected() == belief.expected(state["treasure"]) == 1.0
+        assert len(Treasure.questions_worth_asking(state, 0, 1, seed)) == 1
+
+
+def test_asking_pays() -> None:
+    games = [({"treasure": [r, c]}, 0) for r in range(3) for c in range(3)]
+    mean = {name: sum(line["rewards"]) / 9 for name, line in Treasure.references(games).items()}
+    assert mean == {"random": pytest.approx(1 / 3), "one_question": pytest.approx(1 / 2)}
+    curves = Treasure.frontier(games, 4)["greedy"]
+    means = [sum(column) / 9 for column in zip(*curves, strict=True)]
+    assert means[:2] == pytest.approx([1 / 3, 1 / 2]) and means[-1] == 1.0 and means == sorted(means)
+    assert Treasure.references([])["random"]["rewards"] == ()
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("partner.kind=shy", "no partner of Treasure: choose honest, openai, replay, self"),
+        ("partner.kind=examples.lying_partner.Liar", "cannot be imported"),
+        ("game.size=3", "does not suit examples.treasure.Treasure: got an unexpected keyword argument 'size'"),
+    ],
+)
+def test_what_the_game_does_not_have_is_found_when_the_config_is_read(
+    tmp_path: Path, override: str, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        config_in(tmp_path, "treasure", override)
+
+
+def test_the_arms_of_its_config_are_its_own() -> None:
+    runs = plan(ROOT / "examples" / "treasure.yaml", [], [0])
+    assert [run.arm for run in runs] == ["honest", "lying"]
+
+
+def test_a_person_seeks_by_hand(tmp_path: Path) -> None:
+    config = config_in(tmp_path, "treasure")
+    r, c = load_rows(config, "eval")[0].game_state["treasure"]
+    reward, screen = played_by_hand(config, [f"Row {'ABC'[r]}?", "99", f"{3 * r + c + 1}"])
+    assert reward == 1.0
+    assert "partner> Yes." in screen and "a cell from 1 to 9" in screen and f"*{3 * r + c + 1}" in screen
+    assert "[propose]" not in screen and "[message]" not in screen
+
+
+def test_a_game_and_a_partner_may_lie_where_the_command_is_run(tmp_path: Path) -> None:
+    for name in ("treasure", "lying_partner"):
+        text = (ROOT / "examples" / f"{name}.py").read_text().replace("examples.treasure", "own_treasure")
+        (tmp_path / f"own_{name}.py").write_text(text)
+    (tmp_path / "own.yaml").write_text(
+        "slim_rl: {environment: own_treasure.Treasure, partner: {kind: own_lying_partner.LyingPartner}, "
+        "data: {train: train.jsonl, num_train: 3}}"
+    )
+    # as the installed command starts: without the current folder among the places of imports
+    code = f"import sys; sys.path.append({str(ROOT)!r}); from slim_rl.cli import main; main()"
+    command = [sys.executable, "-P", "-c", code, "generate", "--config", "own.yaml"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert len((tmp_path / "train.jsonl").read_text().splitlines()) == 3
+
+
+def test_it_trains_is_evaluated_and_reported(tmp_path: Path) -> None:
+    pytest.importorskip("trl")
+    from examples.train import make_model
+    from slim_rl.analysis import analyze
+    from slim_rl.backends.trl.run import train
+
+    small = (
+        "train.steps=2",
+        "train.games_per_step=2",
+        "train.group_size=4",
+        "train.micro_batch=8",
+        "train.eval_games=2",
+    )
+    config = config_in(tmp_path, "treasure", *small)
+    make_model(config)
+    result = train(config)
+    assert len(result.before) == len(result.after) == 2
+    trained = list(read_log(result.log_dir / "train.jsonl"))
+    assert len(trained) == 16 and {dialogue.step for dialogue in trained} == {0, 1}
+    assert all(turn.questions is not None for dialogue in trained for turn in dialogue.turns)
+
+    modes = ("free", "forbidden", "forced:1")
+    cells = evaluate(config, [Cell(str(result.run_dir / "model"), "honest", m) for m in modes], tmp_path / "cells", 3)
+    free, forbidden, forced = (cells[f"treasure_honest_{mode.replace(':', '')}"] for mode in modes)
+    assert len(free) == len(forbidden) == len(forced) == 3
+    assert not any(turn.pairs for d in forbidden for turn in d.turns)
+    assert all(d.turns[0].pairs and d.turns[0].answered and (d.turns[0].gain or 0) > 0 for d in forced)
+
+    summary = analyze([tmp_path / "logs", tmp_path / "cells"], tmp_path / "plots")
+    assert summary.report.stat().st_size > 10_000
+    assert summary.results["counts"]["dialogues"] == 16 + 2 + 2 + 9
+
+
+def test_self_play_gives_each_seat_its_own_dialogue(tmp_path: Path, tokenizer: Any) -> None:
+    chat = Chat(tokenizer)
+    policy = Script(chat, ["Row B?", "Yes.", "5"])
+    config = config_in(tmp_path, "treasure", "partner.kind=self", "limits.turn_tokens=64")
+    worker = RolloutWorker(config, chat, policy)
+    seeker, guide = asyncio.run(worker.play(worker.episode(row(CENTRE), "test")))
+    assert seeker.reward == guide.reward == 1.0
+    assert "row B, column Y" in guide.prompt[-1]["content"] and "row B, column Y" not in str(seeker.prompt)
