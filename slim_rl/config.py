@@ -327,8 +327,8 @@ class Config(Section):
     @field_validator("name")
     @classmethod
     def _is_a_folder_name(cls, name: str) -> str:
-        if name in ("", ".", "..") or name != name.strip() or any(c in "/\0\n" for c in name):
-            raise ValueError("names the run's folder: a name without /, such as matching-seed-3")
+        if not name or name[0] in ".~" or name != name.strip() or any(c in "/\0\n" for c in name):
+            raise ValueError("names the run's folder: a plain name without /, such as matching-seed-3")
         return name
 
     @field_validator("game", mode="before")

@@ -1,11 +1,22 @@
-"""Files that appear whole or not at all."""
+"""Files and folders that appear whole or not at all.
+
+    what is being written has a name of its own beside its place: .NAME.HOST.PID.tmp
+    of such leftovers only those of processes of this host that have ended are ever removed
+
+A process that is killed leaves its leftover behind; the next that writes to the same place, or calls `sweep`, removes it.
+"""
 
 from __future__ import annotations
 
 import os
+import platform
+import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from slim_rl.errors import DataError
 
 
 @contextmanager
@@ -14,8 +25,9 @@ def replacing(path: Path) -> Iterator[Path]:
 
     A reader, or a crash, never sees half of it. Makes the folder if need be.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = _beside(path, "tmp")
     path.parent.mkdir(parents=True, exist_ok=True)
+    sweep(path)
     try:
         yield temporary
         temporary.replace(path)
@@ -23,7 +35,93 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+@contextmanager
+def replacing_folder(path: Path) -> Iterator[Path]:
+    """As `replacing`, for a folder: yields an empty one that takes the place of `path` and of all that was in it.
+
+    A process killed at the very moment of the exchange leaves the old folder under another name; `sweep` puts it back.
+    """
+    path = path.resolve()
+    temporary, old = _beside(path, "tmp"), _beside(path, "old")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sweep(path)
+    shutil.rmtree(temporary, ignore_errors=True)  # a container's processes have the same numbers at every start
+    try:
+        temporary.mkdir()
+        yield temporary
+        if path.exists():
+            path.rename(old)
+        temporary.rename(path)
+    finally:
+        if old.exists() and not path.exists():
+            old.rename(path)
+        for folder in (temporary, old):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Writes `content`, a string as UTF-8, to `path` (see `replacing`)."""
     with replacing(path) as temporary:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def sweep(path: Path) -> None:
+    """Removes what processes that ended left beside `path` while they were writing it."""
+    name, host = re.escape(path.name), re.escape(host_name())
+    # Without a host or an ending: as earlier versions named them.
+    leftover = re.compile(rf"\.{name}\.(?:{host}\.)?(?P<pid>\d+)(?P<kind>\.tmp|\.old|)")
+    try:
+        beside = list(path.parent.iterdir())
+    except OSError:
+        return
+    for found in beside:
+        match = leftover.fullmatch(found.name)
+        if match is None or alive(int(match["pid"])):
+            continue
+        if match["kind"] == ".old" and not path.exists():
+            found.rename(path)
+        elif found.is_dir() and not found.is_symlink():
+            shutil.rmtree(found, ignore_errors=True)
+        else:
+            found.unlink(missing_ok=True)
+
+
+def alive(pid: int) -> bool:
+    """Whether this host has a process of this number, whoever owns it."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except (ProcessLookupError, OverflowError):
+        return False
+    return pid > 0
+
+
+@contextmanager
+def disk_errors(what: str, path: Path, hint: str = "make room, or name another folder") -> Iterator[None]:
+    """Turns what goes wrong while `what` is written to `path` (a full or read-only disk) into a DataError.
+
+    torch and safetensors tell of a full disk by exceptions of their own, which are known by name, so that this module needs neither.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not _is_the_disks(error):
+            raise
+        reason = getattr(error, "strerror", None) or str(error).strip().split("\n")[0]
+        raise DataError(f"Cannot write the {what} {path}: {reason}; {hint}.") from error
+
+
+def _is_the_disks(error: Exception) -> bool:
+    if isinstance(error, OSError) or type(error).__name__ == "SafetensorError":
+        return True
+    return isinstance(error, RuntimeError) and ("PytorchStreamWriter" in str(error) or "inline_container" in str(error))
+
+
+def _beside(path: Path, kind: str) -> Path:
+    return path.with_name(f".{path.name}.{host_name()}.{os.getpid()}.{kind}")
+
+
+def host_name() -> str:
+    """This machine's name, as it stands in the names of temporary files."""
+    return re.sub(r"[^\w-]", "-", platform.node()) or "localhost"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -67,6 +68,8 @@ def _train_here(config: object, fresh: bool) -> None:
     # TRL marks rollout_func experimental at every start; that is why it is pinned.
     warnings.filterwarnings("ignore", message="You are using 'rollout_func'")
     result = local.train(config, fresh=fresh)  # type: ignore[arg-type]
+    if os.environ.get("RANK", "0") != "0":  # torchrun: the first process says it
+        return
     from slim_rl.analysis.terminal_tables import before_after_table
     from slim_rl.analysis.verdict import verdict
 

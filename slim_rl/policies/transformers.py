@@ -11,9 +11,8 @@ one batch. With instant partners that is every live dialogue; with a slow partne
 from __future__ import annotations
 
 import asyncio
-import os
+import json
 import random
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,8 @@ from slim_rl.config import PolicyConfig
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.policy import PolicyFailure, Sampled
 from slim_rl.dialogue.record import StopReason
-from slim_rl.errors import ConfigError
+from slim_rl.errors import ConfigError, DataError
+from slim_rl.files import disk_errors, replacing_folder
 from slim_rl.policies import check_model_name
 from slim_rl.policies.turn_cache import TurnCache, batched, unbatched
 from slim_rl.seeds import seed_of
@@ -241,9 +241,13 @@ def load_model(config: PolicyConfig) -> tuple[PreTrainedModel, Any]:
     try:
         tokenizer = AutoTokenizer.from_pretrained(config.model)
         model = AutoModelForCausalLM.from_pretrained(config.model, dtype=dtype)
-    except (OSError, ValueError) as error:
+    except (ImportError, torch.OutOfMemoryError):
+        raise
+    except (
+        Exception
+    ) as error:  # an odd file in the folder can be any error: a TypeError, a RecursionError, safetensors' own
         where = "folder" if Path(config.model).exists() else "reachable hub name"
-        reason = str(error).strip().splitlines()[0]
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ConfigError(
             f"policy.model '{config.model}' is no {where} with a model and tokenizer: {reason}"
         ) from error
@@ -265,12 +269,34 @@ def load_policy(config: PolicyConfig) -> tuple[TransformersPolicy, Chat]:
     return policy, chat
 
 
-def save_model(model: PreTrainedModel, tokenizer: Any, folder: Path) -> None:
-    """Writes a model, its adapters merged, and its tokenizer to a folder, which appears whole and replaces what was there."""
-    scratch = folder.with_name(f".{folder.name}.{os.getpid()}")
+def save_model(model: PreTrainedModel, tokenizer: Any, folder: Path, card: str = "") -> None:
+    """Writes a model, its adapters merged, and its tokenizer to a folder, which appears whole and replaces the model that was there.
+
+    Args:
+        card: what its README.md is to say.
+
+    Raises:
+        DataError: the folder holds other things than a model, or the disk would not take it.
+    """
+    check_model_folder(folder)
     if hasattr(model, "merge_and_unload"):
         model = model.merge_and_unload()
-    model.save_pretrained(scratch)
-    tokenizer.save_pretrained(scratch)
-    shutil.rmtree(folder, ignore_errors=True)
-    scratch.replace(folder)
+    with disk_errors("model", folder), replacing_folder(folder) as scratch:
+        model.save_pretrained(scratch)
+        tokenizer.save_pretrained(scratch)
+        if card:
+            (scratch / "README.md").write_text(card, encoding="utf-8")
+
+
+def check_model_folder(folder: Path) -> None:
+    """Raises DataError unless `folder` is free for a model: not there, empty, or a model already, which may be replaced."""
+    try:
+        if not folder.exists() or not any(folder.iterdir()):
+            return
+        described = json.loads((folder / "config.json").read_bytes())
+    except (OSError, ValueError, RecursionError):
+        described = None
+    if not isinstance(described, dict) or "model_type" not in described:
+        raise DataError(
+            f"{folder} is there already and is no model's folder; name another, so that nothing of it is lost."
+        )

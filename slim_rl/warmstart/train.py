@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-import shutil
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ from slim_rl.games.matching.asker import Asker
 from slim_rl.games.matching.generate import VALUES, generate_games, roster_for
 from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
 from slim_rl.games.matching.optimum import best_assignment
-from slim_rl.policies.transformers import load_model, save_model
+from slim_rl.policies.transformers import check_model_folder, load_model, save_model
 from slim_rl.seeds import seed_of
 from slim_rl.warmstart.tokenizer import train_tokenizer
 
@@ -42,8 +42,10 @@ from slim_rl.warmstart.tokenizer import train_tokenizer
 def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
     """Trains the model of `config.warmstart` on demonstrations of `config.game` and writes it, tokenizer included, to `output`.
 
-    The folder appears whole or not at all. Returns it.
+    The folder appears whole or not at all. Returns it. Raises DataError if `output` holds other things than a model, which this one
+    would replace, or the disk is full.
     """
+    check_model_folder(output)
     settings = config.warmstart
     torch.manual_seed(config.seed)
     torch.set_num_threads(config.train.threads)
@@ -59,31 +61,30 @@ def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
     longest = max(len(row["input_ids"]) for row in rows)
     if model is None:
         model = tiny_qwen3(len(tokenizer), settings.hidden_size, settings.layers, tokenizer, 2 * longest)
-    scratch = output.with_name(f".{output.name}.trainer")
-    trainer = Trainer(
-        model=model,
-        args=TrainingArguments(
-            output_dir=str(scratch),
-            num_train_epochs=settings.epochs,
-            per_device_train_batch_size=settings.batch_size,
-            learning_rate=settings.learning_rate,
-            lr_scheduler_type="cosine",
-            warmup_steps=0.05,  # of all steps
-            weight_decay=0.01,
-            adam_beta2=0.98,
-            logging_steps=50,
-            save_strategy="no",
-            report_to="none",
-            seed=config.seed,
-            use_cpu=not torch.cuda.is_available(),
-            train_sampling_strategy="group_by_length",
-            dataloader_pin_memory=False,
-        ),
-        train_dataset=Dataset.from_list(rows),
-        data_collator=DataCollatorForSeq2Seq(tokenizer, label_pad_token_id=-100),
-    )
-    trainer.train()
-    shutil.rmtree(scratch, ignore_errors=True)
+    with tempfile.TemporaryDirectory() as scratch:  # wanted by the trainer, which keeps nothing there
+        trainer = Trainer(
+            model=model,
+            args=TrainingArguments(
+                output_dir=scratch,
+                num_train_epochs=settings.epochs,
+                per_device_train_batch_size=settings.batch_size,
+                learning_rate=settings.learning_rate,
+                lr_scheduler_type="cosine",
+                warmup_steps=0.05,  # of all steps
+                weight_decay=0.01,
+                adam_beta2=0.98,
+                logging_steps=50,
+                save_strategy="no",
+                report_to="none",
+                seed=config.seed,
+                use_cpu=not torch.cuda.is_available(),
+                train_sampling_strategy="group_by_length",
+                dataloader_pin_memory=False,
+            ),
+            train_dataset=Dataset.from_list(rows),
+            data_collator=DataCollatorForSeq2Seq(tokenizer, label_pad_token_id=-100),
+        )
+        trainer.train()
     # Half the size on disk; a run loads it as float32 again.
     save_model(model.to(torch.bfloat16), tokenizer, output)
     return output

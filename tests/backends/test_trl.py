@@ -27,6 +27,7 @@ from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.policies.transformers import TransformersPolicy, load_model
+from slim_rl.runs import claim
 from slim_rl.warmstart.train import warmstart
 
 TINY = {
@@ -287,10 +288,10 @@ def test_a_finished_run_is_left_as_it_is_and_can_be_made_longer(folder) -> None:
 
 
 def test_another_configuration_under_the_same_name_is_refused(folder) -> None:
-    local._claim(folder / "claimed" / "config.yaml", make_config(folder, "claimed"))
-    local._claim(folder / "claimed" / "config.yaml", make_config(folder, "claimed", "train.steps=9"))
+    claim(folder / "claimed" / "config.yaml", make_config(folder, "claimed"))
+    claim(folder / "claimed" / "config.yaml", make_config(folder, "claimed", "train.steps=9"))
     with pytest.raises(ConfigError, match=r"partner\.kind"):
-        local._claim(folder / "claimed" / "config.yaml", make_config(folder, "claimed", "partner.kind=mute"))
+        claim(folder / "claimed" / "config.yaml", make_config(folder, "claimed", "partner.kind=mute"))
 
 
 def test_selfplay_gives_two_rows_a_game_with_one_reward(folder) -> None:

@@ -7,13 +7,16 @@ import time
 from pathlib import Path
 from typing import Any
 
+import torch
 from tqdm import tqdm
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from slim_rl import jsonl
+from slim_rl.files import disk_errors
 from slim_rl.policies.transformers import TransformersPolicy
 
 _MARK = "COMPLETE"
+ROOM = "make room and run the same command: it goes on from the last whole checkpoint"
 
 # (name in TRL's or our metrics, name on the line, format)
 _SHOWN = (
@@ -29,7 +32,9 @@ _SHOWN = (
 
 
 class StepLine(TrainerCallback):
-    """A progress bar, a line a step, and `metrics.jsonl`: one JSON line a step, appended whole."""
+    """A progress bar, a line a step, and `metrics.jsonl`: one JSON line a step, appended whole. Under torchrun rank 0 writes them;
+    TRL's numbers are those of all processes, tokens a second are rank 0's.
+    """
 
     def __init__(self, run_dir: Path, policy: TransformersPolicy) -> None:
         self.path, self.policy = run_dir / "metrics.jsonl", policy
@@ -39,6 +44,8 @@ class StepLine(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
+        if not state.is_world_process_zero:
+            return
         self._bar = tqdm(total=state.max_steps, initial=state.global_step, desc="training", unit="step", smoothing=0.1)
         self._tokens, self._time = self.policy.tokens_sampled, time.monotonic()
         if self.path.exists():  # a resumed run writes the lines after its checkpoint anew
@@ -75,18 +82,40 @@ class StepLine(TrainerCallback):
 
 
 class MarkWhole(TrainerCallback):
-    """Marks a checkpoint once all of it is written; one without the mark is a torn one and is not resumed from."""
+    """Marks a checkpoint once all of it is written, and then alone removes those before the last `keep`. One without the mark is a
+    torn one and is not resumed from.
+    """
+
+    def __init__(self, keep: int) -> None:
+        self.keep = keep
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        (Path(str(args.output_dir)) / f"checkpoint-{state.global_step}" / _MARK).touch()
+        if torch.distributed.is_initialized():
+            torch.distributed.barrier()  # every process writes a part of it
+        if not state.is_world_process_zero:
+            return
+        folder = Path(str(args.output_dir))
+        mark = folder / f"checkpoint-{state.global_step}" / _MARK
+        with disk_errors("checkpoint", mark.parent, ROOM):
+            mark.touch()
+        for _, checkpoint in sorted(_whole(folder).items())[: -self.keep]:
+            (checkpoint / _MARK).unlink()  # first, so that one that is half removed is no whole one
+            shutil.rmtree(checkpoint)
 
 
-def last_whole_checkpoint(folder: Path) -> Path | None:
+def last_whole_checkpoint(folder: Path, remove_torn: bool = True) -> Path | None:
     """The newest complete checkpoint below `folder`; torn ones are removed."""
-    whole: dict[int, Path] = {}
+    whole = _whole(folder)
     for checkpoint in folder.glob("checkpoint-*"):
-        if (checkpoint / _MARK).exists():
-            whole[int(checkpoint.name.rpartition("-")[2])] = checkpoint
-        else:
+        if remove_torn and checkpoint not in whole.values():
             shutil.rmtree(checkpoint)
     return whole[max(whole)] if whole else None
+
+
+def _whole(folder: Path) -> dict[int, Path]:
+    """The complete checkpoints by their step."""
+    return {
+        int(checkpoint.name.rpartition("-")[2]): checkpoint
+        for checkpoint in folder.glob("checkpoint-*")
+        if (checkpoint / _MARK).exists()
+    }

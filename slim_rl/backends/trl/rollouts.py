@@ -21,9 +21,10 @@ from typing import Any
 import torch
 from datasets import Dataset
 from transformers import PrinterCallback
+from transformers.integrations import TensorBoardCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from slim_rl.backends.trl.callbacks import MarkWhole, StepLine
+from slim_rl.backends.trl.callbacks import ROOM, MarkWhole, StepLine
 from slim_rl.config import Config
 from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.log import DialogueLog
@@ -32,6 +33,7 @@ from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import Episode, RolloutWorker
 from slim_rl.errors import SlimError
+from slim_rl.files import disk_errors
 from slim_rl.keys import values
 from slim_rl.policies.transformers import TransformersPolicy
 from slim_rl.seeds import seed_of
@@ -61,8 +63,9 @@ class Rollouts:
     def __call__(self, prompts: Sequence[str], trainer: GRPOTrainer) -> dict[str, list[Any]]:
         step = trainer.state.global_step
         # Drawn from the step and not from what came before, so that a resumed run samples the same dialogues.
-        self.policy.reseed(seed_of(self.config.seed, "sampling", step, trainer.accelerator.process_index))
-        dialogues = self._play(prompts, step)
+        rank = trainer.accelerator.process_index
+        self.policy.reseed(seed_of(self.config.seed, "sampling", step, rank))
+        dialogues = self._play(prompts, step, rank)
         for dialogue in dialogues:
             self.log.append(dialogue)
         self.metrics = batch_metrics(dialogues)
@@ -77,9 +80,10 @@ class Rollouts:
             "group": [d.group for d in dialogues],
         }
 
-    def _play(self, prompts: Sequence[str], step: int) -> list[Dialogue]:
+    def _play(self, prompts: Sequence[str], step: int, rank: int) -> list[Dialogue]:
         """One dialogue a prompt, in their order. Under self-play one episode fills the prompts of both its seats."""
-        seen: Counter[str] = Counter()
+        # A group that torchrun deals to two processes is numbered through: the second's dialogues are others than the first's.
+        seen = Counter({prompts[0]: rank * len(prompts) % self.config.train.group_size})
         wanted: list[str] = []
         episodes: dict[str, Episode] = {}
         for name in prompts:
@@ -156,6 +160,11 @@ class TrimmedGRPOTrainer(GRPOTrainer):
         self._buffered_inputs = by_length(self._buffered_inputs)
         return self._buffered_inputs[self._step % self.args.steps_per_generation]
 
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        checkpoint = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}"
+        with disk_errors("checkpoint", checkpoint, ROOM):
+            super()._save_checkpoint(model, trial)
+
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
         return super()._compute_loss(model, trim(inputs))
 
@@ -196,6 +205,9 @@ def make_trainer(config: Config, model: Any, tokenizer: Any, rollouts: Rollouts,
     """TRL's trainer for this run. The dataset's prompts are row names; `rollouts` deals the games."""
     train = config.train
     arguments = grpo_arguments(config, run_dir)
+    arguments.save_total_limit = (
+        None  # `MarkWhole` sees to it: TRL would remove the last whole one before the new one is marked
+    )
     peft_config = None
     if train.lora is not None:
         from peft import LoraConfig
@@ -220,7 +232,10 @@ def make_trainer(config: Config, model: Any, tokenizer: Any, rollouts: Rollouts,
     rollouts.policy.model = trainer.model
     trainer.remove_callback(PrinterCallback)  # it prints the whole dictionary; ours prints a line
     trainer.add_callback(StepLine(run_dir, rollouts.policy))
-    trainer.add_callback(MarkWhole())
+    trainer.add_callback(MarkWhole(train.keep_checkpoints))
+    for callback in trainer.callback_handler.callbacks:
+        if isinstance(callback, TensorBoardCallback) and callback.logging_dir is None:  # no TENSORBOARD_LOGGING_DIR
+            callback.logging_dir = str(run_dir / "tensorboard")
     # TRL prints a whole dialogue for each one without a reward; ours are counted in the step's line and told in the log.
     logging.getLogger(GRPOTrainer.__module__).addFilter(lambda record: "returned None" not in record.getMessage())
     return trainer
@@ -261,6 +276,8 @@ def grpo_arguments(config: Config, run_dir: Path) -> GRPOConfig:
         bf16=on_gpu and config.policy.dtype == "bfloat16",
         logging_steps=1,
         save_strategy="steps",
+        ddp_find_unused_parameters=False,  # there are none
+        ddp_timeout=6 * 3600,  # seconds: the other processes wait while rank 0 plays held-out games
         disable_tqdm=True,
         dataloader_pin_memory=on_gpu,
         remove_unused_columns=False,

@@ -3,32 +3,42 @@
 runs/<name>/config.yaml           what is run
 runs/<name>/checkpoints/          TRL's, marked when whole
 runs/<name>/metrics.jsonl         one line a step
-runs/<name>/model/                the trained model and its tokenizer
-<log.dir>/<name>/train.jsonl      one line a dialogue
+runs/<name>/tensorboard/          where train.report_to names tensorboard: `tensorboard --logdir runs`
+runs/<name>/model/                the trained model, its tokenizer and its card
+<log.dir>/<name>/train.jsonl      one line a dialogue; train-<rank>.jsonl for torchrun's further processes
 <log.dir>/<name>/eval-<step>.jsonl
+
+Nothing is written there before the model, the games and the partner are known to be usable, and one run at a time writes there
+(see `runs`). Under torchrun rank 0 alone prints, evaluates and saves.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
+from transformers.utils.logging import disable_progress_bar
 
 from slim_rl.backends.trl.callbacks import last_whole_checkpoint
-from slim_rl.backends.trl.rollouts import Rollouts, make_trainer
-from slim_rl.config import ROOT_KEY, Config
+from slim_rl.backends.trl.card import model_card
+from slim_rl.backends.trl.rollouts import Rollouts, grpo_arguments, make_trainer
+from slim_rl.config import Config
+from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.dealing import load_rows
 from slim_rl.dialogue.held_out import SCOPE, play_held_out
 from slim_rl.dialogue.log import DialogueLog
 from slim_rl.dialogue.record import Dialogue
+from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import RolloutWorker
-from slim_rl.errors import ConfigError, DataError
-from slim_rl.policies.transformers import load_model, load_policy, save_model
+from slim_rl.errors import DataError
+from slim_rl.files import disk_errors, write_atomically
+from slim_rl.policies.transformers import TransformersPolicy, check_model_folder, load_model, load_policy, save_model
+from slim_rl.runs import RunFolder
 from slim_rl.seeds import seed_of
 
 
@@ -45,46 +55,82 @@ class Result:
 def train(config: Config, fresh: bool = False) -> Result:
     """Trains by TRL, or goes on where an interrupted run of this name and configuration was.
 
+    Args:
+        fresh: remove what an earlier run of this name wrote, once this one is known to work.
+
     Raises:
-        ConfigError: another configuration has run under this name.
+        ConfigError: another configuration has run under this name, or the model or the partner cannot be used.
+        SlimError: another process works on the run; the games cannot be used; or the disk is full.
     """
     torch.set_num_threads(config.train.threads)
-    run_dir, log_dir = config.run_dir, config.log.dir / config.name
-    if fresh:
-        shutil.rmtree(run_dir, ignore_errors=True)
-        shutil.rmtree(log_dir, ignore_errors=True)
-    _claim(run_dir / "config.yaml", config)
-
-    rows = load_rows(config, "train")
+    rank = int(os.environ.get("RANK", "0"))
+    folder = RunFolder(config)
+    if rank == 0:
+        folder.check(fresh)
+        check_model_folder(folder.path / "model")
+    else:
+        disable_progress_bar()
+    arguments = grpo_arguments(config, folder.path)  # under torchrun this is where the processes meet
+    with arguments.main_process_first(local=False):
+        rows, held_out = load_rows(config, "train"), _held_out_rows(config)
     policy, chat = load_policy(config.policy)
     worker = RolloutWorker(config, chat, policy)
-    rank = int(os.environ.get("RANK", "0"))
+    with ExitStack() as stack:
+        with arguments.main_process_first(local=False):
+            if rank == 0:
+                stack.enter_context(folder.working(fresh))
+        return _train(folder, worker, policy, chat, rows, held_out, rank)
 
-    def held_out(step: int) -> list[Dialogue]:
-        if not config.train.eval_games or rank:
+
+def _train(
+    folder: RunFolder,
+    worker: RolloutWorker,
+    policy: TransformersPolicy,
+    chat: Chat,
+    rows: Sequence[GameRow],
+    held_out: Sequence[GameRow],
+    rank: int,
+) -> Result:
+    config, model_dir = folder.config, folder.path / "model"
+
+    def evaluate(step: int) -> list[Dialogue]:
+        if not held_out or rank:
             return []
         policy.reseed(seed_of(config.seed, SCOPE))
-        eval_rows = load_rows(config, "eval")[: config.train.eval_games]
-        if not eval_rows:
-            raise DataError("train.eval_games asks for held-out games: name a file in data.eval, or set it to 0.")
-        return play_held_out(worker, eval_rows, log_dir / f"eval-{step:06}.jsonl", step=step)
+        return play_held_out(worker, held_out, folder.logs / f"eval-{step:06}.jsonl", step=step)
 
-    before = held_out(0)
-    checkpoint = last_whole_checkpoint(run_dir / "checkpoints")
+    def save(model: Any) -> None:
+        if rank == 0:
+            save_model(model, chat.tokenizer, model_dir, card=model_card(config))
+
+    before = evaluate(0)
+    checkpoint = last_whole_checkpoint(folder.path / "checkpoints", remove_torn=rank == 0)
     step = int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0
     if step < config.train.steps:
         name = "train.jsonl" if rank == 0 else f"train-{rank}.jsonl"
-        with DialogueLog(log_dir / name, from_step=step, tokens=config.log.tokens) as log:
+        with DialogueLog(folder.logs / name, from_step=step, tokens=config.log.tokens) as log:
             rollouts = Rollouts(worker, policy, rows, log)
-            trainer = make_trainer(config, policy.model, chat.tokenizer, rollouts, run_dir)
+            trainer = make_trainer(config, policy.model, chat.tokenizer, rollouts, folder.path)
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-        if rank == 0:
-            save_model(trainer.accelerator.unwrap_model(trainer.model), chat.tokenizer, run_dir / "model")
+        save(trainer.accelerator.unwrap_model(trainer.model))
     elif checkpoint is not None:  # trained to its end before
         policy.model = _restore(policy.model, config, checkpoint)
-        if rank == 0:
-            save_model(policy.model, chat.tokenizer, run_dir / "model")
-    return Result(run_dir, log_dir, before, held_out(max(step, config.train.steps)))
+        save(policy.model)
+    after = evaluate(max(step, config.train.steps))
+    if before and after:
+        card = model_dir / "README.md"
+        with disk_errors("model's card", card):
+            write_atomically(card, model_card(config, before, after))
+    return Result(folder.path, folder.logs, before, after)
+
+
+def _held_out_rows(config: Config) -> list[GameRow]:
+    if not config.train.eval_games:
+        return []
+    rows = load_rows(config, "eval")[: config.train.eval_games]
+    if not rows:
+        raise DataError("train.eval_games asks for held-out games: name a file in data.eval, or set it to 0.")
+    return rows
 
 
 def _restore(start: Any, config: Config, checkpoint: Path) -> Any:
@@ -94,24 +140,3 @@ def _restore(start: Any, config: Config, checkpoint: Path) -> Any:
 
         return PeftModel.from_pretrained(start, checkpoint)
     return load_model(config.policy.model_copy(update={"model": str(checkpoint)}))[0]
-
-
-def _claim(path: Path, config: Config) -> None:
-    """Writes the configuration, or checks that it is the one this run began with (how long it trains may change)."""
-    data = config.model_dump(mode="json")
-    if path.exists():
-        began = yaml.safe_load(path.read_text(encoding="utf-8"))[ROOT_KEY]
-        differ = sorted(_differences(began, data) - {"train.steps", "train.keep_checkpoints", "train.eval_games"})
-        if differ:
-            raise ConfigError(
-                f"The run '{config.name}' in {path.parent} began with other values of {', '.join(differ)}; give this one "
-                "another name (--set name=...) or start anew with --fresh."
-            )
-    config.write(path)
-
-
-def _differences(a: Any, b: Any, prefix: str = "") -> set[str]:
-    if not (isinstance(a, dict) and isinstance(b, dict)):
-        return set() if a == b else {prefix}
-    keys = a.keys() | b.keys()
-    return set().union(*(_differences(a.get(k), b.get(k), f"{prefix}.{k}" if prefix else k) for k in keys))

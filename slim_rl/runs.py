@@ -1,0 +1,201 @@
+"""A run's folder: whose it is, who may write to it, and what may be removed.
+
+    a folder is a run's if it holds our marker, or a configuration of ours, or nothing that a run would write
+    one process at a time works on a run: the marker is locked meanwhile (torchrun's processes are one run, and rank 0 locks)
+    only what a run itself writes is ever removed, from a folder that is a run's, and once the new run is known to work
+
+The lock is the kernel's: it ends with the process that holds it, however that ends.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import platform
+import re
+import shutil
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+import yaml
+
+from slim_rl import jsonl
+from slim_rl.config import ROOT_KEY, Config
+from slim_rl.errors import ConfigError, SlimError
+from slim_rl.files import disk_errors, sweep
+
+MARKER = ".slim-rl-run"
+WRITTEN = ("config.yaml", "checkpoints", "metrics.jsonl", "model", "tensorboard")  # by a run, in its folder
+_LOGS = re.compile(r"(train(-\d+)?|eval-\d+)\.jsonl")  # by a run, in its log's folder
+_MAY_CHANGE = {"train.steps", "train.keep_checkpoints", "train.eval_games"}
+
+
+class RunFolder:
+    """The folder of one run and that of its log.
+
+    Attributes:
+        path: `config.output_dir`/`config.name`.
+        logs: `config.log.dir`/`config.name`.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.path, self.logs = config.run_dir, config.log.dir / config.name
+
+    def check(self, fresh: bool = False) -> None:
+        """Changes nothing. Raises SlimError if this run could not begin, or go on, here."""
+        with disk_errors("run's folder", self.path):
+            if not self._is_ours():
+                raise ConfigError(
+                    f"{self.path} holds files of its own but no mark of a run; give this one another name (--set name=...) "
+                    "or output_dir."
+                )
+            if (self.path / MARKER).exists():
+                with self._locked():
+                    pass
+            self._check_inputs()
+            if not fresh:
+                check_same(self.path / "config.yaml", self.config)
+
+    @contextmanager
+    def working(self, fresh: bool = False) -> Iterator[None]:
+        """Marks, locks and claims the folder for the configuration, after removing what an earlier run left if `fresh`.
+
+        Raises:
+            SlimError: as `check`; or another process works on the run, or the disk would not take it.
+        """
+        self.check(fresh)
+        with disk_errors("run's folder", self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            (self.path / MARKER).touch()
+        with self._locked() as file:
+            with disk_errors("run's folder", self.path):
+                file.truncate()
+                file.write(f"process {os.getpid()} on {platform.node()}\n")
+                file.flush()
+                self._sweep()
+                if fresh:
+                    self._empty()
+                claim(self.path / "config.yaml", self.config)
+            yield
+
+    def _is_ours(self) -> bool:
+        if (self.path / MARKER).exists() or _configuration(self.path / "config.yaml") is not None:
+            return True
+        if self.path.exists() and not self.path.is_dir():
+            return False
+        return not any((self.path / name).exists() for name in WRITTEN)
+
+    def _check_inputs(self) -> None:
+        """What a run writes, and `fresh` removes, must not be what it reads."""
+        config, openai = self.config, self.config.partner.openai
+        read: dict[str, str | Path | None] = {
+            "policy.model": config.policy.model,
+            "data.train": config.data.train,
+            "data.eval": config.data.eval,
+            "partner.replay": config.partner.replay,
+            "partner.openai.prompt": openai.prompt,
+            "partner.openai.cassette": openai.cassette,
+        }
+        for key, value in read.items():
+            if value is None:
+                continue
+            path = Path(value).resolve()
+            inside = any(path.is_relative_to((self.path / name).resolve()) for name in WRITTEN)
+            if inside or (path.parent == self.logs.resolve() and _LOGS.fullmatch(path.name)):
+                raise ConfigError(
+                    f"{key} is {value}, which the run '{config.name}' itself writes; give the run another name "
+                    "(--set name=...)."
+                )
+
+    @contextmanager
+    def _locked(self) -> Iterator[TextIO]:
+        with (self.path / MARKER).open("r+", encoding="utf-8") as file:
+            _lock(file, self.config.name, self.path)
+            yield file
+
+    def _sweep(self) -> None:
+        for path in (*(self.path / name for name in WRITTEN), self.config.data.train, self.config.data.eval):
+            if path is not None:
+                sweep(path)
+        for path in _logs(self.logs):
+            sweep(path)
+
+    def _empty(self) -> None:
+        """Removes what a run of this name wrote, and nothing else."""
+        for name in WRITTEN:
+            path = self.path / name
+            if path.is_symlink() or path.is_file():
+                path.unlink()
+            elif path.is_dir():
+                shutil.rmtree(path)
+        for path in _logs(self.logs):
+            if _is_log_of(path, self.config.name):
+                path.unlink()
+
+
+def claim(path: Path, config: Config) -> None:
+    """Writes the configuration to `path`, once it is the one that the run began with (see `check_same`)."""
+    check_same(path, config)
+    config.write(path)
+
+
+def check_same(path: Path, config: Config) -> None:
+    """Raises ConfigError if the configuration in `path` is another one; how long the run trains may change."""
+    if not path.exists():
+        return
+    began = _configuration(path)
+    if began is None:
+        raise ConfigError(f"{path} is not a configuration that can be read; start anew with --fresh.")
+    differ = sorted(_differences(began, config.model_dump(mode="json")) - _MAY_CHANGE)
+    if differ:
+        raise ConfigError(
+            f"The run '{config.name}' in {path.parent} began with other values of {', '.join(differ)}; give this one "
+            "another name (--set name=...) or start anew with --fresh."
+        )
+
+
+def _configuration(path: Path) -> dict[str, Any] | None:
+    """What is under our key; None if the file is not one of ours."""
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError):
+        return None
+    found = data.get(ROOT_KEY) if isinstance(data, dict) else None
+    return found if isinstance(found, dict) else None
+
+
+def _differences(a: Any, b: Any, prefix: str = "") -> set[str]:
+    if not (isinstance(a, dict) and isinstance(b, dict)):
+        return set() if a == b else {prefix}
+    keys = a.keys() | b.keys()
+    return set().union(*(_differences(a.get(k), b.get(k), f"{prefix}.{k}" if prefix else k) for k in keys))
+
+
+def _lock(file: TextIO, name: str, folder: Path) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        holder = file.read().strip() or "another process"
+        raise SlimError(
+            f"The run '{name}' in {folder} is being worked on by {holder}; wait until it ends, or give this one another "
+            "name (--set name=...)."
+        ) from error
+    except OSError as error:  # some network file systems have no locks
+        warnings.warn(f"{folder} cannot be locked ({error.strerror}): start one process a run.", stacklevel=5)
+
+
+def _logs(folder: Path) -> list[Path]:
+    try:
+        return [path for path in folder.iterdir() if _LOGS.fullmatch(path.name)]
+    except OSError:
+        return []
+
+
+def _is_log_of(path: Path, name: str) -> bool:
+    """Whether the file is a dialogue log of the run, or holds nothing."""
+    first = next(iter(jsonl.scan(path)), None)
+    return first is None or first.torn or (isinstance(first.data, dict) and first.data.get("run") == name)

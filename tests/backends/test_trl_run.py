@@ -1,0 +1,204 @@
+"""A run on one machine and its folder: a mistake costs nothing, a full disk loses nothing, two processes are one run."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("trl")
+import torch
+import yaml
+
+from slim_rl.backends.trl import run as local
+from slim_rl.backends.trl.callbacks import last_whole_checkpoint
+from slim_rl.config import Config
+from slim_rl.dialogue.log import read_log
+from slim_rl.errors import ConfigError, DataError, SlimError
+from slim_rl.files import write_atomically
+from slim_rl.policies.transformers import load_model, save_model
+from slim_rl.warmstart.train import warmstart
+from tests.backends import test_trl
+from tests.backends.test_trl import make_config, weights
+from tests.paths import ROOT
+
+folder = test_trl.folder  # the fixture: games and a tiny model
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "match"),
+    [
+        ("policy.model=/no/such/model", r"policy\.model"),
+        ("partner={kind: replay, replay: /no/such/log.jsonl}", "log"),
+        ("partner={kind: shy, args: {charm: 3}}", r"partner\.args"),
+        ("data.num_train=100000", "has 40 games"),
+        ("data.eval=null", r"data\.eval"),
+        ("train.micro_batch=3", "micro_batch"),
+    ],
+)
+def test_a_run_that_cannot_work_removes_nothing_and_claims_nothing(folder: Path, wrong: str, match: str) -> None:
+    config = make_config(folder, "kept", "train.steps=2", "train.eval_games=2")
+    if not config.run_dir.exists():
+        local.train(config)
+    before = everything(config.run_dir), everything(config.log.dir / "kept")
+    with pytest.raises(SlimError, match=match):
+        local.train(make_config(folder, "kept", wrong), fresh=True)
+    assert (everything(config.run_dir), everything(config.log.dir / "kept")) == before
+    with pytest.raises(SlimError, match=match):
+        local.train(make_config(folder, "new", wrong))
+    assert not (folder / "runs" / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("config.json", b"[]"),
+        ("config.json", b"null"),
+        ("config.json", b"\xff\xfe\x00"),
+        ("config.json", b"[" * 100_000),
+        ("config.json", b"{}"),
+        ("config.json", b'{"model_type": "qwen3", "hidden_size": "x"}'),
+        ("model.safetensors", b"torn"),
+        ("tokenizer.json", b"{]"),
+    ],
+)
+def test_a_broken_model_folder_is_one_sentence(file: str, content: bytes, folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder / "model", tmp_path / "model")
+    (tmp_path / "model" / file).write_bytes(content)
+    with pytest.raises(ConfigError, match=r"policy\.model .* is no folder with a model") as caught:
+        load_model(make_config(folder, "broken", f"policy.model={tmp_path}/model").policy)
+    assert "\n" not in str(caught.value)
+
+
+def test_fresh_begins_anew(folder: Path) -> None:
+    config = make_config(folder, "anew", "train.steps=2")
+    first = local.train(config)
+    again = local.train(make_config(folder, "anew", "train.steps=2", "seed=2"), fresh=True)
+    assert {line.step for line in read_log(again.log_dir / "train.jsonl")} == {0, 1}
+    assert yaml.safe_load((first.run_dir / "config.yaml").read_text())["slim_rl"]["seed"] == 2
+    back = local.train(config, fresh=True)
+    assert len(list(read_log(back.log_dir / "train.jsonl"))) == 2 * 8
+
+
+def test_a_model_is_not_saved_over_what_is_no_model(folder: Path, tmp_path: Path) -> None:
+    write_atomically(tmp_path / "thesis" / "thesis.tex", "ten years")
+    write_atomically(tmp_path / "project" / "config.json", '{"name": "a project"}')
+    write_atomically(tmp_path / "file", "x")
+    before = everything(tmp_path)
+    config = make_config(folder, "warm")
+    model, tokenizer = load_model(config.policy)
+    for name in ("thesis", "project", "file"):
+        with pytest.raises(DataError, match="is no model's folder"):
+            save_model(model, tokenizer, tmp_path / name)
+        with pytest.raises(DataError, match="is no model's folder"):
+            warmstart(config, tmp_path / name)
+    assert everything(tmp_path) == before
+    (tmp_path / "empty").mkdir()
+    for _ in range(2):  # the second replaces the first
+        save_model(model, tokenizer, tmp_path / "empty")
+    assert (tmp_path / "empty" / "model.safetensors").exists()
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """Writing beyond `size` bytes fails, as on a full disk. Python ignores the signal, so that it is an error."""
+    assert signal.getsignal(signal.SIGXFSZ) == signal.SIG_IGN
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_costs_the_checkpoint_being_written_and_no_earlier_one(folder: Path) -> None:
+    whole = local.train(make_config(folder, "roomy"))
+    config = make_config(folder, "full", "train.keep_checkpoints=1")
+    local.train(make_config(folder, "full", "train.keep_checkpoints=1", "train.steps=2"))
+    checkpoints = config.run_dir / "checkpoints"
+    size = (checkpoints / "checkpoint-2" / "model.safetensors").stat().st_size
+    with largest_file(size - 1), pytest.raises(DataError, match=r"Cannot write the checkpoint .*checkpoint-4"):
+        local.train(config)
+    model = everything(config.run_dir / "model")
+    found = last_whole_checkpoint(checkpoints)
+    assert found is not None and found.name == "checkpoint-2"
+    resumed = local.train(config)
+    assert all(torch.equal(tensor, weights(whole)[name]) for name, tensor in weights(resumed).items())
+    assert [path.name for path in checkpoints.glob("checkpoint-*")] == ["checkpoint-4"]
+    assert everything(config.run_dir / "model") != model
+
+
+def test_a_model_on_a_full_disk_leaves_the_one_before(folder: Path, tmp_path: Path) -> None:
+    model, tokenizer = load_model(make_config(folder, "warm").policy)
+    save_model(model, tokenizer, tmp_path / "model")
+    before = everything(tmp_path)
+    with largest_file(10_000), pytest.raises(DataError, match=r"Cannot write the model .*model: "):
+        save_model(model, tokenizer, tmp_path / "model")
+    assert everything(tmp_path) == before
+
+
+def test_tensorboard_files_and_the_models_card_are_where_they_are_looked_for(folder: Path) -> None:
+    pytest.importorskip("tensorboard")
+    config = make_config(folder, "told", "train.steps=1", "train.report_to=[tensorboard]")
+    result = local.train(config)
+    assert list((result.run_dir / "tensorboard").glob("events.out.tfevents.*"))
+    assert not list((result.run_dir / "checkpoints").rglob("events.out.*"))
+    _, front, text = (result.run_dir / "model" / "README.md").read_text(encoding="utf-8").split("---\n", 2)
+    assert yaml.safe_load(front)["library_name"] == "transformers"
+    assert "base_model" not in yaml.safe_load(front)  # a local folder is none that a hub knows
+    reward = sum(dialogue.reward or 0.0 for dialogue in result.after) / len(result.after)
+    assert "# told" in text and config.environment in text and f"| {reward:.3f} |" in text
+
+
+def torchrun(config: Config, path: Path, processes: int = 2) -> subprocess.CompletedProcess[str]:
+    config.write(path)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+    return subprocess.run(
+        [*command, "-m", "slim_rl.cli", "train", str(path)],
+        env=os.environ | {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+
+@pytest.mark.processes
+def test_two_processes_are_one_run_and_print_once(folder: Path, tmp_path: Path) -> None:
+    config = make_config(
+        folder,
+        "two",
+        "train.steps=2",
+        "train.games_per_step=1",
+        "train.micro_batch=2",
+        f"data.train={tmp_path}/g.jsonl",
+    )
+    done = torchrun(config, tmp_path / "two.yaml")
+    assert done.returncode == 0, done.stderr[-3000:]
+    printed = done.stdout + done.stderr
+    assert [printed.count(f"step    {step}  ") for step in (1, 2)] == [1, 1]
+    assert printed.count("model: ") == printed.count("dialogues: ") == 1
+    assert printed.count("training:   0%") == 1
+    steps = [json.loads(line)["step"] for line in (config.run_dir / "metrics.jsonl").read_text().split("\n") if line]
+    assert steps == [1, 2]
+    assert (config.run_dir / "checkpoints" / "checkpoint-2" / "COMPLETE").exists()
+    assert (config.run_dir / "model" / "model.safetensors").exists()
+    logs = [list(read_log(config.log.dir / "two" / name)) for name in ("train.jsonl", "train-1.jsonl")]
+    assert [len(dialogues) for dialogues in logs] == [4, 4]
+    named = {(dialogue.step, dialogue.id) for dialogues in logs for dialogue in dialogues}
+    assert len(named) == 8, "the group that is dealt to both is numbered through"
+    assert len({dialogue.group for dialogues in logs for dialogue in dialogues}) == 2

@@ -1,0 +1,237 @@
+"""A run's folder: nothing of anybody else's is removed, two runs never share one, and what killed processes left goes."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from slim_rl.config import Config, parse_config
+from slim_rl.errors import ConfigError, DataError, SlimError
+from slim_rl.files import disk_errors, host_name, replacing, replacing_folder, sweep, write_atomically
+from slim_rl.jsonl import encode
+from slim_rl.runs import MARKER, RunFolder
+from tests.paths import ROOT
+
+
+def make_config(folder: Path, *overrides: str) -> Config:
+    data = {"name": "a", "output_dir": str(folder / "runs"), "log": {"dir": str(folder / "logs")}}
+    return parse_config(data, overrides)
+
+
+def started(config: Config, run: str = "") -> RunFolder:
+    """A run that has written something of everything."""
+    folder = RunFolder(config)
+    with folder.working():
+        for name in ("checkpoints/checkpoint-2/COMPLETE", "model/config.json", "metrics.jsonl"):
+            write_atomically(folder.path / name, "{}")
+    for name in ("train.jsonl", "train-1.jsonl", "eval-000000.jsonl"):
+        write_atomically(folder.logs / name, encode({"run": run or config.name}) + b"\n")
+    return folder
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+@pytest.fixture
+def dead() -> int:
+    """The number of a process that has ended."""
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    return child.pid
+
+
+@pytest.mark.parametrize("name", ["/some/folder", "", ".", "..", "old/..", "../precious", "a/b", ".hidden", "~"])
+def test_a_name_that_is_no_plain_folder_name_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="name"):
+        make_config(tmp_path, f"name='{name}'")
+
+
+def test_fresh_removes_what_the_run_wrote_and_nothing_else(tmp_path: Path) -> None:
+    folder = started(make_config(tmp_path))
+    write_atomically(folder.path / "notes.md", "mine")
+    write_atomically(folder.logs / "notes.md", "mine")
+    with RunFolder(make_config(tmp_path, "seed=5")).working(fresh=True):
+        left = {path.name for path in folder.path.iterdir()}
+    assert left == {MARKER, "config.yaml", "notes.md"}
+    assert [path.name for path in folder.logs.iterdir()] == ["notes.md"]
+    assert "seed: 5" in (folder.path / "config.yaml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["model", "checkpoints", "metrics.jsonl", "config.yaml"])
+def test_a_folder_of_somebody_elses_is_refused_and_left_as_it_is(name: str, tmp_path: Path) -> None:
+    theirs = tmp_path / "runs" / "a" / name
+    write_atomically(theirs / "precious" if "." not in name else theirs, "other: 1")
+    before = everything(tmp_path)
+    for fresh in (False, True):
+        with (
+            pytest.raises(ConfigError, match="no mark of a run"),
+            RunFolder(make_config(tmp_path)).working(fresh=fresh),
+        ):
+            pass
+    assert everything(tmp_path) == before
+
+
+def test_a_run_from_before_the_marker_counts_by_its_config(tmp_path: Path) -> None:
+    folder = started(make_config(tmp_path))
+    (folder.path / MARKER).unlink()
+    with RunFolder(make_config(tmp_path)).working(fresh=True):
+        assert not (folder.path / "checkpoints").exists()
+
+
+def test_a_run_inside_anothers_folder_stays(tmp_path: Path) -> None:
+    inner = started(make_config(tmp_path, f"output_dir={tmp_path}/runs/a", "name=b"))
+    before = everything(inner.path)
+    started(make_config(tmp_path))
+    with RunFolder(make_config(tmp_path)).working(fresh=True):
+        pass
+    assert everything(inner.path) == before
+
+
+def test_a_log_folder_that_holds_all_runs_loses_this_runs_log_alone(tmp_path: Path) -> None:
+    other = started(make_config(tmp_path, "name=other"))
+    config = make_config(tmp_path, f"output_dir={tmp_path}/runs", "name=runs", f"log.dir={tmp_path}")
+    folder = started(config)
+    assert folder.logs == other.path.parent  # the log's folder is the folder of all runs
+    write_atomically(folder.logs / "eval-000009.jsonl", encode({"run": "another"}) + b"\n")
+    before = everything(other.path)
+    with RunFolder(config).working(fresh=True):
+        assert not (folder.logs / "train.jsonl").exists()
+        assert (folder.logs / "eval-000009.jsonl").exists()
+    assert everything(other.path) == before
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["policy.model={0}/runs/a/model", "partner.replay={0}/logs/a/train.jsonl", "data.train={0}/logs/a/train.jsonl"],
+)
+def test_a_run_does_not_read_what_it_writes_itself(override: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="itself writes"):
+        RunFolder(make_config(tmp_path, override.format(tmp_path))).check(fresh=True)
+
+
+def test_a_check_changes_nothing(tmp_path: Path) -> None:
+    RunFolder(make_config(tmp_path)).check(fresh=True)
+    assert not list(tmp_path.iterdir())
+    folder = started(make_config(tmp_path))
+    before = everything(tmp_path)
+    folder.check(fresh=True)
+    assert everything(tmp_path) == before
+
+
+def test_another_configuration_is_refused_before_anything_is_touched(tmp_path: Path) -> None:
+    started(make_config(tmp_path))
+    before = everything(tmp_path)
+    with pytest.raises(ConfigError, match="seed"), RunFolder(make_config(tmp_path, "seed=5")).working():
+        pass
+    assert everything(tmp_path) == before
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from slim_rl.runs import RunFolder
+from tests.test_runs import make_config
+with RunFolder(make_config(Path(sys.argv[1]))).working():
+    print("working", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_second_process_is_refused_by_the_firsts_number_until_it_ends_however(tmp_path: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True, env=environment
+    ) as child:
+        assert child.stdout is not None and child.stdout.readline() == "working\n"
+        for fresh in (False, True):
+            with (
+                pytest.raises(SlimError, match=rf"process {child.pid} on {platform.node()}; wait"),
+                RunFolder(make_config(tmp_path)).working(fresh),
+            ):
+                pass
+        child.kill()
+    with RunFolder(make_config(tmp_path)).working():
+        pass
+
+
+def test_what_killed_processes_left_goes_and_what_live_ones_write_stays(tmp_path: Path, dead: int) -> None:
+    config = make_config(tmp_path, f"data.train={tmp_path}/g0.jsonl")
+    folder = started(config)
+    live, host = os.getppid(), host_name()
+    gone = [
+        folder.path / f".config.yaml.{dead}.tmp",
+        folder.path / f".config.yaml.{host}.{dead}.tmp",
+        folder.path / f".model.{dead}",
+        folder.path / f".model.{host}.{dead}.tmp",
+        folder.logs / f".train.jsonl.{host}.{dead}.tmp",
+        tmp_path / f".g0.jsonl.{dead}.tmp",
+    ]
+    stays = [
+        folder.path / f".model.{live}",
+        folder.path / f".config.yaml.{host}.{live}.tmp",
+        folder.path / f".config.yaml.elsewhere.{dead}.tmp",  # another machine's, on a shared disk
+        folder.path / f".notes.{dead}.tmp",
+        tmp_path / f".g1.jsonl.{dead}.tmp",
+    ]
+    for path in (*gone, *stays):
+        write_atomically(path / "weights" if "model" in path.name else path, "half")
+    with RunFolder(config).working():
+        assert [path for path in gone if path.exists()] == []
+        assert [path for path in stays if not path.exists()] == []
+
+
+def test_writing_removes_what_a_killed_writer_left(tmp_path: Path, dead: int) -> None:
+    (tmp_path / f".file.{host_name()}.{dead}.tmp").touch()
+    write_atomically(tmp_path / "file", "whole")
+    assert everything(tmp_path) == {"file": b"whole"}
+
+
+def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    write_atomically(folder / "old", "old")
+
+    def write(fails: bool) -> None:
+        with replacing_folder(folder) as scratch:
+            (scratch / "new").write_text("new")
+            if fails:
+                raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space"):
+        write(fails=True)
+    assert everything(tmp_path) == {"model/old": b"old"}
+    write(fails=False)
+    assert everything(tmp_path) == {"model/new": b"new"}
+
+
+def test_a_folder_that_was_being_exchanged_by_a_killed_process_comes_back(tmp_path: Path, dead: int) -> None:
+    write_atomically(tmp_path / f".model.{host_name()}.{dead}.old" / "weights", "old")
+    write_atomically(tmp_path / f".model.{host_name()}.{dead}.tmp" / "weights", "new")
+    sweep(tmp_path / "model")
+    assert everything(tmp_path) == {"model/weights": b"old"}
+
+
+def test_a_full_disk_is_one_sentence_and_other_errors_stay_what_they_are(tmp_path: Path) -> None:
+    class SafetensorError(Exception):
+        pass
+
+    for error in (
+        OSError(28, "No space left on device"),
+        SafetensorError("I/O error: No space left on device (os error 28)"),
+        RuntimeError("[enforce fail at inline_container.cc:603] . PytorchStreamWriter failed writing file"),
+    ):
+        with (
+            pytest.raises(DataError, match=r"Cannot write the model .*m: .*; make room"),
+            disk_errors("model", Path("m")),
+        ):
+            raise error
+    with pytest.raises(RuntimeError, match="out of memory"), disk_errors("model", Path("m")):
+        raise RuntimeError("CUDA out of memory")
+    with pytest.raises(FileNotFoundError), replacing(tmp_path / "x"):
+        pass  # nothing was written
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,63 @@
+"""Characters that some readers take for the end of a line: a message may hold them, and every file with it stays readable."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from slim_rl import jsonl
+from slim_rl.analysis.load import load, read_dialogue
+from slim_rl.dialogue.log import DialogueLog, read_log
+from slim_rl.dialogue.rows import GameRow, read_rows, write_rows
+from slim_rl.games.matching.audit import audit_log
+from slim_rl.games.matching.chat_data import convert_command, read_recorded
+from slim_rl.games.matching.env import MatchingEnv
+from tests.dialogue.made import STATE, MakeDialogue
+from tests.games.matching.test_chat_data import answers, proposes, record, says
+
+ODD = "\u2028 \u2029 \x85 \x0b \x0c \x1c \x1d \x1e \r"
+SAID = (f"[message] What is{ODD}Ava Li on Electra?", f"[message] 1{ODD}80.")
+
+
+@pytest.fixture
+def log(make_dialogue: MakeDialogue, tmp_path: Path) -> Path:
+    with DialogueLog(tmp_path / "log" / "train.jsonl") as log:
+        for step in range(3):
+            log.append(make_dialogue(*SAID, run="a", arm="shy", phase="train", step=step))
+    return log.path
+
+
+def test_the_characters_are_in_the_file_as_they_are(log: Path) -> None:
+    assert all(character.encode() in log.read_bytes() for character in "\u2028\u2029\x85")
+
+
+def test_a_log_is_read_audited_and_analysed(log: Path) -> None:
+    assert [[turn.text for turn in dialogue.turns] for dialogue in read_log(log)] == [list(SAID)] * 3
+    audit_log(log)
+    found = load([log.parent])
+    assert len(found.frame) == 3 and not found.warnings
+    assert [turn["text"] for turn in read_dialogue(found, next(found.frame.itertuples()))["turns"]] == list(SAID)
+
+
+def test_a_resumed_log_keeps_its_earlier_lines(log: Path) -> None:
+    with DialogueLog(log, from_step=2):
+        pass
+    assert [dialogue.step for dialogue in read_log(log)] == [0, 1]
+
+
+def test_a_games_file_is_read(tmp_path: Path) -> None:
+    row = GameRow.of(MatchingEnv(), f"g{ODD}", STATE)
+    write_rows([row, GameRow.of(MatchingEnv(), "h", STATE)], tmp_path / "games.jsonl")
+    assert [row.game_id for row in read_rows(tmp_path / "games.jsonl")] == [f"g{ODD}", "h"]
+
+
+@pytest.mark.parametrize("escaped", [True, False])
+def test_recorded_games_are_converted(escaped: bool, tmp_path: Path) -> None:
+    game = record(says(0, f"Ava{ODD}on BLEU?"), says(1, "Nine."), proposes(0), answers(1, True))
+    path = tmp_path / "recorded.jsonl"
+    path.write_bytes((json.dumps(game, ensure_ascii=escaped) + "\n").encode() * 2)
+    assert len(list(read_recorded(path))) == 2
+    assert convert_command(path, tmp_path / "chat.jsonl", seat=0) == 2
+    assert len(list(jsonl.read(tmp_path / "chat.jsonl"))) == 2
