@@ -415,8 +415,12 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"Cannot read the config {path}: {error.strerror}; give the path of a YAML file.") from error
-    except yaml.YAMLError as error:
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not text in UTF-8; give the path of a YAML file.") from error
+    except (yaml.YAMLError, ValueError) as error:  # a ValueError: a number or date that YAML reads and Python does not
         raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}.") from error
+    except RecursionError as error:
+        raise ConfigError(f"{path} is nested too deeply to be a config; give the path of another file.") from error
     return parse_config(data, overrides, source=str(path))
 
 
@@ -428,11 +432,13 @@ def parse_config(data: Any, overrides: Sequence[str] = (), source: str = "the co
         data = {}
     if not isinstance(data, Mapping):
         raise ConfigError(f"{source} must be a mapping under the key '{ROOT_KEY}', but is {type(data).__name__}.")
-    tree = _copy(data)
-    for override in overrides:
-        _apply(tree, override)
     try:
+        tree = _copy(data)
+        for override in overrides:
+            _apply(tree, override)
         return Config.model_validate(tree)
+    except RecursionError as error:
+        raise ConfigError(f"{source} is nested too deeply to be a config.") from error
     except ValidationError as error:
         raise ConfigError(f"{source}: {_sentence(error)}") from error
     except ConfigError as error:
@@ -455,7 +461,7 @@ def _apply(tree: dict[str, Any], override: str) -> None:
         tree = child
     try:
         tree[last] = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise ConfigError(f"The override '{override}' has a value that is not valid YAML.") from error
 
 

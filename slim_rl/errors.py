@@ -1,4 +1,4 @@
-"""Errors a person can mend: each carries one sentence that says what is wrong, where, and how to mend it."""
+"""Errors a person can fix: each carries one sentence that says what is wrong, where, and how to fix it."""
 
 
 class SlimError(Exception):
@@ -11,3 +11,7 @@ class ConfigError(SlimError):
 
 class DataError(SlimError):
     """A games file, log or checkpoint that cannot be used."""
+
+
+class SlimWarning(UserWarning):
+    """One sentence that a person should read; what they asked for goes on."""

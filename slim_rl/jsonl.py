@@ -20,7 +20,7 @@ from typing import Any, Literal, Self
 
 import orjson
 
-from slim_rl.errors import DataError
+from slim_rl.errors import DataError, SlimWarning
 from slim_rl.files import replacing
 
 
@@ -87,7 +87,9 @@ def read(
             if line.torn and torn != "refuse":
                 if torn == "warn":
                     warnings.warn(
-                        f"{path}, line {line.number}: left out, torn while it was being written.", stacklevel=3
+                        f"{path}, line {line.number}: left out, torn while it was being written.",
+                        SlimWarning,
+                        stacklevel=3,
                     )
             elif line.error is not None:
                 raise DataError(
@@ -195,7 +197,9 @@ def cut_torn(path: Path) -> None:
                 break
             end = start
         if end < size:
-            warnings.warn(f"{path}: its last line, torn while it was being written, is taken off.", stacklevel=4)
+            warnings.warn(
+                f"{path}: its last line, torn while it was being written, is taken off.", SlimWarning, stacklevel=4
+            )
             stream.truncate(end)
 
 

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, TypeVar
 from slim_rl.config import Config, load_config, parse_config
 from slim_rl.dialogue.chat import split_thought
 from slim_rl.dialogue.dealing import deal
-from slim_rl.dialogue.log import DialogueLog
+from slim_rl.dialogue.log import DialogueLog, annotate
 from slim_rl.dialogue.loop import Speaker
 from slim_rl.dialogue.measures import batch_metrics
 from slim_rl.dialogue.partner import PartnerFailure, Reply
@@ -213,6 +213,7 @@ def metrics(dialogue: Dialogue) -> dict[str, float]:
     """
     if dialogue.failed:
         return {}
+    annotate(dialogue)
     measured = batch_metrics([dialogue])
     return {name: measured[name] for name in measured if not name.startswith(_NOT_MEASURES)}
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pandas as pd
+from tqdm import tqdm
 
 from slim_rl import jsonl
 from slim_rl.analysis.catalog import order_arms
@@ -82,8 +84,11 @@ def load(log_dirs: Sequence[Path]) -> Log:
     files = [LogFile(path) for path in paths]
     parts: list[pd.DataFrame] = []
     rows: list[dict[str, Any]] = []
+    starts = list(accumulate((path.stat().st_size for path in paths), initial=0))
+    bar = tqdm(total=starts[-1], desc="reading", unit="B", unit_scale=True, disable=None)
     for index, file in enumerate(files):
         for offset, data in _lines(file):
+            bar.update(starts[index] + offset - bar.n)
             try:
                 rows.append({"file": index, "offset": offset, **_row(data, file.path)})
             except (AttributeError, KeyError, TypeError, ValueError):  # it has a dialogue's keys, yet not its form
@@ -93,6 +98,7 @@ def load(log_dirs: Sequence[Path]) -> Log:
             if len(rows) == _BATCH:
                 parts.append(pd.DataFrame(rows))
                 rows = []
+    bar.close()
     parts.append(pd.DataFrame(rows))
     frame = pd.concat([part for part in parts if len(part)] or parts, ignore_index=True)
     if frame.empty:

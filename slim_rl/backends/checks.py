@@ -1,4 +1,4 @@
-"""A check looks at one thing and answers with one line of the table: what it found and, unless all is well, the mend.
+"""A check looks at one thing and answers with one line of the table: what it found and, unless all is well, how to fix it.
 
 A check never raises: `examine` turns whatever goes wrong inside one into a failed line of its own, so that the others are run.
 """
@@ -23,44 +23,46 @@ class Check:
         name: what was looked at.
         status: "fail" means that the run would not start or would be wasted, "warn" that it may disappoint.
         found: what is there.
-        mend: what to do about it; empty when all is well.
+        fix: what to do about it; empty when all is well.
     """
 
     name: str
     status: Status
     found: str
-    mend: str = ""
+    fix: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Patient:
-    """What is examined.
+class Target:
+    """The run that is checked.
 
     Attributes:
-        config: the run's config.
-        backend: "trl", "slime" or "verl".
+        config: the run's.
         gpus: GPUs of a node that the run will use; None for all that are there.
         call_partner: make one real call to the partner.
     """
 
     config: Config
-    backend: str
     gpus: int | None = None
     call_partner: bool = True
 
+    @property
+    def backend(self) -> str:
+        return self.config.train.backend
 
-Examination = Callable[[Patient], Check | Sequence[Check]]
+
+Examination = Callable[[Target], Check | Sequence[Check]]
 
 
-def examine(patient: Patient, examinations: Sequence[tuple[str, Examination]]) -> list[Check]:
+def examine(target: Target, examinations: Sequence[tuple[str, Examination]]) -> list[Check]:
     """Runs named examinations one after another. What one raises becomes its failed check."""
     checks: list[Check] = []
     for name, examination in examinations:
         try:
-            found = examination(patient)
+            found = examination(target)
         except Exception as error:  # a check that breaks is a finding like any other
-            mend = "" if isinstance(error, SlimError) else "Mend what the message names."  # a SlimError says how itself
-            found = Check(name, "fail", sentence(error), mend)
+            fix = "" if isinstance(error, SlimError) else "Fix what the message names."  # a SlimError says how itself
+            found = Check(name, "fail", sentence(error), fix)
         checks += [found] if isinstance(found, Check) else found
     return checks
 

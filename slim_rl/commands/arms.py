@@ -10,13 +10,41 @@ import json
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
+import typer
+from tqdm import tqdm
+
+from slim_rl.commands.options import ConfigFile, Overrides
 from slim_rl.config import load_config
 from slim_rl.errors import ConfigError, SlimError
+
+
+def command(
+    config: ConfigFile,
+    arm: Annotated[list[str] | None, typer.Option(help="arms to run (repeatable); all by default")] = None,
+    seeds: Annotated[str, typer.Option(help="comma-separated")] = "0,1,2",
+    jobs: Annotated[int, typer.Option(min=1, help="runs side by side")] = 1,
+    overrides: Overrides = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="print the commands, and stop")] = False,
+) -> None:
+    """Run an experiment: every arm with every seed.
+
+    Complete runs are skipped, interrupted ones resume.
+    """
+    try:
+        numbers = [int(seed) for seed in seeds.split(",")]
+    except ValueError as error:
+        raise ConfigError(f"--seeds takes whole numbers with commas between them, not '{seeds}'.") from error
+    runs = plan(config, arm or (), numbers, overrides or ())
+    for run in runs:
+        typer.echo(f"{run.name}: {shlex.join(run.command(config))}")
+    if not dry_run:
+        run_all(config, runs, jobs, load_config(config, overrides or ()).output_dir)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,34 +90,12 @@ def run_all(config: Path, runs: Sequence[Run], jobs: int, log_dir: Path) -> None
             return subprocess.run(item.command(config), stdout=out, stderr=subprocess.STDOUT, check=False).returncode
 
     with ThreadPoolExecutor(jobs) as pool:
-        codes = list(pool.map(run, runs))
+        codes = list(tqdm(pool.map(run, runs), total=len(runs), desc="runs", unit="run", disable=None))
     failed = [item.name for item, code in zip(runs, codes, strict=True) if code]
     if failed:
         raise SlimError(
             f"These runs failed: {', '.join(failed)}; see {log_dir}/<run>.out, then run the same command again."
         )
-
-
-def experiment(
-    config: Path,
-    arms: Sequence[str],
-    seeds: str,
-    jobs: int,
-    overrides: Sequence[str],
-    *,
-    dry_run: bool,
-    say: Callable[[str], None],
-) -> None:
-    """`slim-rl arms`. Raises ConfigError if `seeds` are no numbers."""
-    try:
-        numbers = [int(seed) for seed in seeds.split(",")]
-    except ValueError as error:
-        raise ConfigError(f"--seeds takes whole numbers with commas between them, not '{seeds}'.") from error
-    runs = plan(config, arms, numbers, overrides)
-    for run in runs:
-        say(f"{run.name}: {shlex.join(run.command(config))}")
-    if not dry_run:
-        run_all(config, runs, jobs, load_config(config, overrides).output_dir)
 
 
 def _yaml(value: object) -> str:

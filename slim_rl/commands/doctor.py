@@ -1,28 +1,56 @@
-"""`slim-rl doctor`: everything a run needs, looked at before it costs anything. One table of pass, warn and fail with the mend.
+"""`slim-rl doctor`: everything a run needs, looked at before it costs anything. One table of pass, warn and fail, with the fix.
 
-A new check is a function of a `Patient` in one of the lists here; a backend's own checks live in a module of its own.
+A new check is a function of a `Target` in one of the lists here; a backend's own checks live in its `doctor.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
-from slim_rl.backends.checks import Check, Examination, Patient, examine
-from slim_rl.backends.machine import check_data, check_disk, check_gpus, check_packages, check_partner, check_tokenizer
-from slim_rl.config import Config, load_config
+import typer
+
+from slim_rl.backends.checks import Check, Examination, Target, examine
+from slim_rl.backends.machine import (
+    check_data,
+    check_disk,
+    check_gpus,
+    check_packages,
+    check_partner,
+    check_tokenizer,
+    check_tracker,
+    go_offline_without_hub,
+)
+from slim_rl.commands.options import Overrides
+from slim_rl.commands.screen import printable, working
+from slim_rl.config import load_config, parse_config
 from slim_rl.errors import SlimError
-
-__all__ = ["Check", "Patient", "examine", "exit_code", "print_table", "run_doctor"]
 
 GENERAL: list[tuple[str, Examination]] = [
     ("packages", check_packages),
     ("tokenizer", check_tokenizer),
     ("games", check_data),
     ("partner", check_partner),
+    ("W&B", check_tracker),
     ("GPUs", check_gpus),
     ("disk", check_disk),
 ]
+
+
+def command(
+    config: Annotated[
+        Path | None,
+        typer.Argument(metavar="[CONFIG]", help="the run's config; the defaults without", show_default=False),
+    ] = None,
+    backend: Annotated[str | None, typer.Option(help="trl, slime or verl; the config's by default")] = None,
+    overrides: Overrides = None,
+) -> None:
+    """Check a machine and a config before an expensive run."""
+    with working("checking"):
+        checks = run_doctor(config, backend, overrides=overrides or ())
+    print_table(checks)
+    raise typer.Exit(exit_code(checks))
 
 
 def run_doctor(
@@ -45,15 +73,15 @@ def run_doctor(
     Returns:
         The checks in the order of the table. Nothing is raised for what is wrong with the machine or the config.
     """
+    changes = [*overrides, *([f"train.backend={backend}"] if backend else [])]
     try:
-        config = load_config(config_path, overrides) if config_path else Config()
+        config = load_config(config_path, changes) if config_path else parse_config({}, changes)
     except SlimError as error:
         return [Check("config", "fail", str(error), "Nothing else can be checked without a config.")]
-    name = backend or config.train.backend
-    found = f"{config_path or 'defaults'}: {config.arm_name} partner, {config.game.n}×{config.game.n}, backend {name}"
-    checks = [Check("config", "pass", found)]
-    patient = Patient(config, name, gpus, call_partner)
-    return checks + examine(patient, GENERAL) + examine(patient, _backend_examinations(name))
+    target = Target(config, gpus, call_partner)
+    found = f"{config_path or 'defaults'}: {config.arm_name} partner, {config.environment}, backend {target.backend}"
+    go_offline_without_hub(config.policy.model)
+    return [Check("config", "pass", found), *examine(target, GENERAL + _backend_examinations(target.backend))]
 
 
 def _backend_examinations(backend: str) -> list[tuple[str, Examination]]:
@@ -62,14 +90,10 @@ def _backend_examinations(backend: str) -> list[tuple[str, Examination]]:
 
         return EXAMINATIONS
     if backend == "verl":
-        return [("verl", _check_verl)]
+        from slim_rl.backends.verl import doctor
+
+        return [("verl", lambda target: list(doctor.checks(target.config)))]
     return []
-
-
-def _check_verl(patient: Patient) -> Sequence[Check]:
-    from slim_rl.backends.verl.doctor import checks
-
-    return list(checks(patient.config))
 
 
 def exit_code(checks: Sequence[Check]) -> int:
@@ -78,7 +102,7 @@ def exit_code(checks: Sequence[Check]) -> int:
 
 
 def print_table(checks: Sequence[Check]) -> None:
-    """One line a check, with the mend under it, then the tally; on stdout."""
+    """One line a check, with the fix under it, then the tally; on stdout."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -88,10 +112,9 @@ def print_table(checks: Sequence[Check]) -> None:
     for _ in range(3):
         table.add_column(overflow="fold")
     for check in checks:
-        # Text, not markup: what was found may hold square brackets
-        found = Text(check.found)
-        if check.mend:
-            found.append(f"\n→ {check.mend}", "dim")
+        found = Text(printable(check.found))  # Text, not markup: what was found may hold square brackets
+        if check.fix:
+            found.append(f"\n→ {printable(check.fix)}", "dim")
         table.add_row(Text(check.status, colour[check.status]), Text(check.name), found)
     console = Console()
     if not console.is_terminal:

@@ -6,10 +6,15 @@ partner's seeds, so that they can be compared in pairs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
+import typer
+
+from slim_rl.commands.options import ConfigFile, Human, Overrides, check_folder
+from slim_rl.commands.screen import printable, working
 from slim_rl.config import Config, load_config, parse_config
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.dealing import load_rows
@@ -21,6 +26,76 @@ from slim_rl.environment import environment_class
 from slim_rl.errors import ConfigError
 from slim_rl.policies.interventions import AskFirst, NeverAsk
 from slim_rl.seeds import seed_of
+
+
+def command(
+    config: ConfigFile,
+    checkpoint: Annotated[
+        list[str], typer.Option("--checkpoint", "--model", help="a model folder or hub name (repeatable)")
+    ],
+    partner: Annotated[
+        list[str] | None, typer.Option(help="shy, forthcoming, mute, openai, ...; the config's by default (repeatable)")
+    ] = None,
+    mode: Annotated[list[str] | None, typer.Option(help="free, forbidden or forced:K (repeatable)")] = None,
+    num_games: Annotated[int, typer.Option("--num-games", "--games", min=1, help="held-out games a cell")] = 200,
+    output: Annotated[Path, typer.Option("--output", "--output-dir", help="folder for the logs and the table")] = Path(
+        "logs/evaluation"
+    ),
+    human: Human = None,
+    overrides: Overrides = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="list the cells and what they would cost, and stop")
+    ] = False,
+) -> None:
+    """Play held-out games for every (checkpoint, partner, mode), and print a table with intervals.
+
+    Resumable: what is in the logs is not played again.
+    """
+    settings = load_config(config, overrides or ())
+    check_folder(output)
+    cells = [
+        Cell(each, kind, name)
+        for each in checkpoint
+        for kind in partner or [settings.partner.kind]
+        for name in mode or ["free"]
+    ]
+    if dry_run:
+        _say_cost(settings, cells, num_games)
+    else:
+        _print_results(settings, evaluate(settings, cells, output, num_games), output, num_games, human)
+
+
+def _say_cost(config: Config, cells: Sequence[Cell], num_games: int) -> None:
+    for cell in cells:
+        typer.echo(f"{cell.name}: {num_games} games")
+    if paid := sum(cell.partner == "openai" for cell in cells):
+        from slim_rl.partners.spend import estimate_cost
+
+        cost = estimate_cost(config.partner.openai, num_games * paid)
+        price = "at an unknown price" if cost["usd"] is None else f"about ${cost['usd']:.2f}"
+        typer.echo(f"{cost['model']}: {cost['calls']} calls, {price}")
+
+
+def _print_results(
+    config: Config, played: Mapping[str, Sequence[Dialogue]], output: Path, num_games: int, human: Path | None
+) -> None:
+    """The cells' table and the reference lines, on the screen and in table.txt."""
+    from rich.console import Console
+
+    from slim_rl.analysis.references import reference_lines
+    from slim_rl.analysis.terminal_tables import cells_table
+
+    games = [(row.game_state, row.seat) for row in load_rows(config, "eval")[:num_games]]
+    lines = reference_lines(games, human, config.environment)
+    with (output / "table.txt").open("w", encoding="utf-8") as file:
+        for target in (Console(), Console(file=file, width=200)):
+            target.print(cells_table(played, f"{len(games)} held-out games"))
+            for line in lines.values():
+                reward = line["reward"]
+                about = printable(
+                    f"{line['about']}: reward {reward['value']:.3f} [{reward['low']:.3f}, {reward['high']:.3f}]"
+                )
+                target.print(about, markup=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +117,14 @@ def evaluate(config: Config, cells: Sequence[Cell], output: Path, num_games: int
     """Plays every cell on the same held-out games; logs go to `output`/<cell>.jsonl. Resumable.
 
     Raises:
-        ConfigError: two cells would share a log, or a mode or partner is unknown.
+        ConfigError: two cells would share a log, a mode or partner is unknown, or there are no held-out games.
     """
     names = [cell.name for cell in cells]
     if len(set(names)) < len(names):
         raise ConfigError("Two cells have the same name; give checkpoints in folders of different names.")
     configs = [_config(config, cell) for cell in cells]  # what is wrong with one is found before any is played
+    if not load_rows(config, "eval"):
+        raise ConfigError("The config names no held-out games to evaluate on: set data.eval and data.num_eval.")
     return {
         cell.name: _play_cell(changed, cell, output / f"{cell.name}.jsonl", num_games)
         for cell, changed in zip(cells, configs, strict=True)
@@ -64,9 +141,10 @@ def _config(config: Config, cell: Cell) -> Config:
 
 
 def _play_cell(config: Config, cell: Cell, log: Path, num_games: int) -> list[Dialogue]:
-    from slim_rl.policies.transformers import load_policy
+    with working(f"loading {cell.checkpoint}"):
+        from slim_rl.policies.transformers import load_policy
 
-    policy, chat = load_policy(config.policy)
+        policy, chat = load_policy(config.policy)
     policy.reseed(seed_of(config.seed, SCOPE))
     worker = RolloutWorker(config, chat, policy)
     rows = load_rows(config, "eval")[:num_games]
@@ -95,54 +173,3 @@ def intervention(config: Config, mode: str, policy: Policy, chat: Chat) -> Calla
         return AskFirst(policy, chat, game.questions_worth_asking(row.game_state, row.seat, number, episode.seed))
 
     return ask_first
-
-
-def evaluate_command(
-    path: Path,
-    overrides: Sequence[str],
-    *,
-    checkpoints: Sequence[str],
-    partners: Sequence[str],
-    modes: Sequence[str],
-    num_games: int,
-    output: Path,
-    human: Path | None,
-    dry_run: bool,
-) -> None:
-    """`slim-rl evaluate`: plays the cells and prints their table and the reference lines; the table is written too."""
-    from rich.console import Console
-
-    from slim_rl.analysis.references import reference_lines
-    from slim_rl.analysis.terminal_tables import cells_table
-
-    config = load_config(path, overrides)
-    cells = [
-        Cell(checkpoint, partner, mode)
-        for checkpoint in checkpoints
-        for partner in partners or [config.partner.kind]
-        for mode in modes
-    ]
-    console = Console()
-    if dry_run:
-        for cell in cells:
-            console.print(f"{cell.name}: {num_games} games", markup=False)
-        paid = sum(cell.partner == "openai" for cell in cells)
-        if paid:
-            from slim_rl.partners.spend import estimate_cost
-
-            cost = estimate_cost(config.partner.openai, num_games * paid)
-            price = "at an unknown price" if cost["usd"] is None else f"about ${cost['usd']:.2f}"
-            console.print(f"{cost['model']}: {cost['calls']} calls, {price}", markup=False)
-        return
-    played = evaluate(config, cells, output, num_games)
-    games = [(row.game_state, row.seat) for row in load_rows(config, "eval")[:num_games]]
-    lines = reference_lines(games, human, config.environment)
-    with (output / "table.txt").open("w", encoding="utf-8") as file:
-        for target in (console, Console(file=file, width=200)):
-            target.print(cells_table(played, f"{num_games} held-out games"))
-            for line in lines.values():
-                reward = line["reward"]
-                target.print(
-                    f"{line['about']}: reward {reward['value']:.3f} [{reward['low']:.3f}, {reward['high']:.3f}]",
-                    markup=False,
-                )

@@ -1,45 +1,93 @@
 """`slim-rl play`: a game in the terminal; a person, or a model that is watched, against any partner.
 
 The person types actions as the policy would write them. In a game whose actions begin with a tag, a line without one is a
-message, and a proposal may go over several lines, ended by an empty one.
+message, and a proposal may go over several lines, ended by an empty one. The person's board is shown again whenever it changes.
+Ctrl-C ends the command at once.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any, ClassVar
 
+import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from slim_rl.config import Config
+from slim_rl.commands.options import ConfigFile, Overrides
+from slim_rl.commands.screen import printable, table_of, working
+from slim_rl.config import Config, load_config
 from slim_rl.dialogue.dealing import load_rows
+from slim_rl.dialogue.factory import make_environment
 from slim_rl.dialogue.loop import Speaker
 from slim_rl.dialogue.partner import PartnerFailure, Reply
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.environment import BaseEnvironment, Board, View
+from slim_rl.errors import ConfigError
 
 QUIT = "quit"
 
 
+def command(
+    config: ConfigFile,
+    game: Annotated[int, typer.Option(help="which of the config's games")] = 0,
+    model: Annotated[
+        str | None, typer.Option("--model", "--checkpoint", help="watch this model play instead: a folder or hub name")
+    ] = None,
+    overrides: Overrides = None,
+) -> None:
+    """Play a game against the config's partner, or watch a model play it."""
+    play(load_config(config, overrides or ()), game=game, model=model)
+
+
+class ShownWorker(RolloutWorker):
+    """A worker that plays in the environment that the screen shows."""
+
+    def __init__(self, config: Config, env: BaseEnvironment, policy: Speaker) -> None:
+        super().__init__(config, None, policy)
+        self.env = env
+
+    def environment(self) -> BaseEnvironment:
+        return self.env
+
+
 class Person:
-    """Somebody at the keyboard, on the protocol of a partner. `tags`: the game's (`BaseEnvironment.tags`)."""
+    """Somebody at the keyboard, on the protocol of a partner.
+
+    Args:
+        board: what the seat is shown now; it is printed before a turn if it has changed since the last.
+        tags: what the game's actions begin with (`BaseEnvironment.tags`).
+    """
 
     identity: ClassVar[dict[str, Any]] = {"kind": "person"}
 
-    def __init__(self, console: Console, ask: Callable[[str], str] = input, tags: Sequence[str] = ()) -> None:
-        self.console, self.ask, self.tags = console, ask, tags
+    def __init__(
+        self,
+        console: Console,
+        ask: Callable[[str], str],
+        board: Callable[[int], Board | None],
+        tags: Sequence[str] = (),
+    ) -> None:
+        self.console, self.ask, self.board, self.tags = console, ask, board, tags
+        self._last: Board | None = None
 
     async def reply(self, view: View) -> Reply:
         if view.history:
             last = view.history[-1]
             author = "partner> " if last.seat != view.seat else "" if last.error else "game> "
             self.console.print(Text(f"{author}{printable(view.observation)}", "red" if last.error else "cyan"))
-        return Reply(await asyncio.to_thread(self.read))
+        board = self.board(view.seat)
+        if board is not None and board != self._last:
+            self.console.print(table_of(board))
+            self._last = board
+        with _interrupted_at_once():  # nothing else waits for the loop while the person thinks
+            return Reply(self.read())
 
     def read(self) -> str:
         """One action. Raises PartnerFailure when the person leaves."""
@@ -62,76 +110,69 @@ def play(
 
     With `model`, that model plays and the person watches.
     """
+    if config.selfplay and model is None:
+        raise ConfigError(
+            "partner.kind is self, and a policy is needed for that: name a partner, --set partner.kind=shy."
+        )
     console = console or Console()
-    rows = load_rows(config, "eval" if config.data.eval else "train")
+    rows = load_rows(config, "eval") or load_rows(config, "train")
     row = rows[game % len(rows)]
-    env = _dealt(config, row)
-    _show_board(console, env.board(row.seat))
-    dialogue = _play_person(config, env, row, console, ask) if model is None else _watch(config, row, model, console)
+    env = make_environment(config)
+    env.reset(row.game_state)
+    dialogue = (
+        _play_person(config, env, row, console, ask) if model is None else _watch(config, env, row, model, console)
+    )
     reward = dialogue.reward or 0.0
     console.print(f"ended: {dialogue.stop_reason}", style="dim")
     console.print(f"reward: {reward:.2f}", style="bold")
-    _show_board(console, env.board(None))
+    if (truth := env.board(None)) is not None:
+        console.print(table_of(truth))
     return reward
 
 
 def _play_person(
     config: Config, env: BaseEnvironment, row: GameRow, console: Console, ask: Callable[[str], str]
 ) -> Dialogue:
-    console.print(Text(env.get_prompt_prefix(row.seat), "dim"))
+    console.print(Text(printable(env.get_prompt_prefix(row.seat)), "dim"))
     if env.board(row.seat) is None:
-        console.print(Text(env.get_state_description(row.seat)))
+        console.print(Text(printable(env.get_state_description(row.seat))))
     actions = ", ".join([f"a {env.tags[0]}", *(f"[{tag}]" for tag in env.tags[1:])]) if env.tags else "your action"
     console.print(Text(f"Type {actions}; '{QUIT}' to leave.", "dim"))
-    worker = RolloutWorker(config, None, Speaker(Person(console, ask, env.tags)))
+    worker = ShownWorker(config, env, Speaker(Person(console, ask, env.board, env.tags)))
     (dialogue,) = asyncio.run(worker.play(worker.episode(row, "play")))
-    if (
-        dialogue.turns and dialogue.turns[-1].role == "partner"
-    ):  # what ended the game, which the person has not seen yet
-        console.print(Text(f"partner> {printable(dialogue.turns[-1].text)}", "cyan"))
+    last = dialogue.turns[-1] if dialogue.turns else None  # what ended the game, which the person has not seen yet
+    if last is not None and last.role == "partner":
+        console.print(Text(f"partner> {printable(last.text)}", "cyan"))
+    elif last is not None and last.error:
+        console.print(Text(printable(last.error), "red"))
     return dialogue
 
 
-def _watch(config: Config, row: GameRow, model: str, console: Console) -> Dialogue:
-    from slim_rl.policies.transformers import load_policy
+def _watch(config: Config, env: BaseEnvironment, row: GameRow, model: str, console: Console) -> Dialogue:
+    if (board := env.board(row.seat)) is not None:
+        console.print(table_of(board))
+    with working(f"loading {model}"):
+        from slim_rl.policies.transformers import load_policy
 
-    policy, chat = load_policy(config.policy.model_copy(update={"model": model}))
+        policy, chat = load_policy(config.policy.model_copy(update={"model": model}))
     policy.reseed(config.seed)
     worker = RolloutWorker(config, chat, policy)
     dialogue = asyncio.run(worker.play(worker.episode(row, "play")))[row.seat if worker.selfplay else 0]
     for turn in dialogue.turns:
         console.print(Text(f"{turn.role}> {printable(turn.text)}", "green" if turn.role == "policy" else "cyan"))
         if turn.error:
-            console.print(Text(f"  refused: {turn.error}", "red"))
+            console.print(Text(f"  refused: {printable(turn.error)}", "red"))
     return dialogue
 
 
-def _dealt(config: Config, row: GameRow) -> BaseEnvironment:
-    env = RolloutWorker(config, None).environment()
-    env.reset(row.game_state)
-    return env
-
-
-def printable(text: str) -> str:
-    """The text without the control characters that a terminal would obey."""
-    return "".join(c for c in text if c == "\n" or c == "\t" or not (ord(c) < 32 or 127 <= ord(c) < 160))
-
-
-def _show_board(console: Console, board: Board | None) -> None:
-    if board is not None:
-        console.print(table_of(board))
-
-
-def table_of(board: Board) -> Table:
-    """A board for the terminal; marked cells stand in bold, with a star."""
-    table = Table(title=Text(board.title))
-    table.add_column("")
-    for column in board.columns:
-        table.add_column(Text(column), justify="right")
-    for row, name in enumerate(board.rows):
-        cells = [
-            Text(f"*{cell}", "bold green") if (row, column) in board.marked else Text(cell)
-            for column, cell in enumerate(board.cells[row])
-        ]
-        table.add_row(Text(name), *cells)
-    return table
+@contextmanager
+def _interrupted_at_once() -> Iterator[None]:
+    """Ctrl-C raises KeyboardInterrupt here and now; asyncio's own handler would wait for the line that is being read."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)

@@ -5,9 +5,25 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
+import typer
+
+from slim_rl.commands.options import ConfigFile, Overrides
 from slim_rl.config import load_config
 from slim_rl.errors import ConfigError
+
+
+def command(
+    config: ConfigFile,
+    overrides: Overrides = None,
+    backend: Annotated[str | None, typer.Option(help="trl, slime or verl; the config's by default")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="start anew instead of resuming")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would be run, and stop")] = False,
+    extra: Annotated[list[str] | None, typer.Argument(help="verl: its own overrides, key=value")] = None,
+) -> None:
+    """Train a policy; resumes by itself from its last checkpoint."""
+    train(config, overrides or (), backend=backend, fresh=fresh, dry_run=dry_run, extra=extra or ())
 
 
 def train(
@@ -78,4 +94,4 @@ def _train_here(config: object, fresh: bool) -> None:
         console.print(before_after_table(result.before, result.after))
         for sentence in verdict(result.before, result.after):
             console.print(sentence, highlight=False, markup=False)
-    console.print(f"model: {result.run_dir / 'model'}\ndialogues: {result.log_dir}", style="dim")
+    console.print(f"model: {result.run_dir / 'model'}\ndialogues: {result.log_dir}", style="dim", markup=False)

@@ -1,11 +1,13 @@
 """The games of a run: dealt once, written to the files that the config names, and read again by every process.
 
 No two rows of a file, nor of a train and an eval file, hold the same game. Each row says what it was dealt from (`spec`), so that
-a file of other games than the config asks for is refused and never trained on by mistake.
+a file of other games than the config asks for is refused and never trained on by mistake. A file of the right games that has
+fewer of them than the config asks for is used as far as it goes.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,43 +18,109 @@ from tqdm import tqdm
 from slim_rl.config import Config
 from slim_rl.dialogue.factory import make_environment
 from slim_rl.dialogue.rows import GameRow, Split, read_rows, write_rows
-from slim_rl.errors import ConfigError, DataError
+from slim_rl.errors import ConfigError, DataError, SlimWarning
 
 _ROUNDS = 100  # times more games are drawn where some were dealt before
 _EVAL_START = 2**31  # in the spec of eval rows, which are numbered from here on
+MAKE = "slim-rl generate CONFIG --overwrite"  # makes a config's files anew
 
 
-def load_rows(config: Config, split: Split = "train") -> list[GameRow]:
-    """The run's games, dealt and written first where their file is missing. Empty for `eval` if the config names no file."""
-    ensure_games(config)
-    path = config.data.train if split == "train" else config.data.eval
-    return read_rows(path) if path is not None else []
+def games_file(config: Config, split: Split) -> tuple[Path, int] | None:
+    """The file of a split and how many games the config asks of it; None if the config has no such split."""
+    data = config.data
+    if split == "train":
+        return data.train, data.num_train
+    return (data.eval, data.num_eval) if data.eval is not None and data.num_eval else None
 
 
-def ensure_games(config: Config, workers: int = 1) -> tuple[Path, Path | None]:
-    """The train and eval files of `config.data`, made if missing.
+def load_rows(config: Config, split: Split = "train", workers: int = 1) -> list[GameRow]:
+    """The games of one split, dealt and written first where their file is missing. Empty if the config has no such split.
 
     Raises:
-        DataError: a file that exists is too short, was dealt from another specification, or shares a game with the other.
+        DataError: a file that exists cannot be used (`existing_rows`), or shares a game with the other split's.
         ConfigError: no game fits the specification.
     """
-    data = config.data
-    wanted: list[tuple[Path, int, Split]] = [(data.train, data.num_train, "train")]
-    if data.eval is not None and data.num_eval > 0:
-        wanted.append((data.eval, data.num_eval, "eval"))
-    made = {path: _check(path, config, number, split) for path, number, split in wanted if path.exists()}
-    for path, number, split in wanted:
-        if path not in made:
-            taken = {game_id for ids in made.values() for game_id in ids}
-            rows = list(deal(config, split, number, taken, workers, path.name))
-            write_rows(rows, path)
-            made[path] = {row.game_id for row in rows}
-    if len(wanted) == 2 and (shared := made[wanted[0][0]] & made[wanted[1][0]]):
+    file = games_file(config, split)
+    if file is None:
+        return []
+    taken = _ids_of_other(config, split)
+    if not file[0].exists():
+        return _make(config, split, taken, workers)
+    rows = existing_rows(config, split, taken)
+    if short := shortage(config, split, rows):
+        warnings.warn(short, SlimWarning, stacklevel=2)
+    return rows
+
+
+def ensure_games(config: Config, workers: int = 1, *, overwrite: bool = False) -> tuple[Path, Path | None]:
+    """The train and eval files of `config.data`, made if missing, or, with `overwrite`, made anew. Raises as `load_rows` does."""
+    if overwrite:
+        taken = {row.game_id for row in _make(config, "train", (), workers)}
+        if games_file(config, "eval"):
+            _make(config, "eval", taken, workers)
+    else:
+        load_rows(config, "train", workers)
+        load_rows(config, "eval", workers)
+    held_out = games_file(config, "eval")
+    return config.data.train, held_out[0] if held_out else None
+
+
+def existing_rows(config: Config, split: Split, taken: Collection[str] | None = None) -> list[GameRow]:
+    """The rows of a split's file, once it is sure that they are those the config asks for.
+
+    Args:
+        taken: ids of the other split's games; None to read them from its file.
+
+    Raises:
+        DataError: the file cannot be read, was dealt from another specification, has fewer games than a step of training plays,
+            or shares a game with the other split's.
+    """
+    path, number = games_file(config, split) or (config.data.train, 0)
+    rows = read_rows(path, make_environment(config))
+    spec = _spec(config, split)
+    for row in rows:
+        for key, value in (row.spec or {}).items():
+            if spec.get(key) != value:
+                raise DataError(
+                    f"{path} was made with {key} = {value!r} where the config says {spec.get(key)!r}: make it anew with "
+                    f"`{MAKE}`, or name another file in data.{split}."
+                )
+    step = config.train.games_per_step
+    if split == "train" and len(rows) < min(number, step):
         raise DataError(
-            f"{data.train} and {data.eval} share {len(shared)} games, so that the eval games would be trained on: "
-            "remove one of the files."
+            f"{path} has {len(rows)} games where the config asks for {number}, and one step of training plays {step}: "
+            f"make it anew with `{MAKE}`, or lower train.games_per_step."
         )
-    return data.train, data.eval if len(wanted) == 2 else None
+    shared = {row.game_id for row in rows}.intersection(_ids_of_other(config, split) if taken is None else taken)
+    if shared:
+        raise DataError(
+            f"{config.data.train} and {config.data.eval} share {len(shared)} games, so that the eval games would be trained "
+            f"on: make both anew with `{MAKE}`, or remove one of the files."
+        )
+    return rows
+
+
+def shortage(config: Config, split: Split, rows: list[GameRow]) -> str | None:
+    """A sentence if a split has fewer games than the config asks for. A file from elsewhere has as many as it has."""
+    path, number = games_file(config, split) or (config.data.train, 0)
+    if len(rows) >= number or all(row.spec is None for row in rows):
+        return None
+    return (
+        f"{path} has {len(rows):,} of the {number:,} games that data.num_{split} asks for, and these are used; "
+        f"`{MAKE}` makes them all."
+    )
+
+
+def _ids_of_other(config: Config, split: Split) -> set[str]:
+    """The games of the other split, if its file is there."""
+    file = games_file(config, "eval" if split == "train" else "train")
+    return {row.game_id for row in read_rows(file[0])} if file and file[0].exists() else set()
+
+
+def _make(config: Config, split: Split, taken: Collection[str], workers: int) -> list[GameRow]:
+    path, number = games_file(config, split) or (config.data.train, 0)
+    write_rows(deal(config, split, number, taken, workers, path.name), path)
+    return read_rows(path)
 
 
 def deal(
@@ -62,7 +130,9 @@ def deal(
     env, seat, spec = make_environment(config), config.data.seat, _spec(config, split)
     seats = (0, 1) if seat == "both" else (seat,)
     games = _distinct(config, split, number, taken, workers)
-    for index, (game_id, state) in enumerate(tqdm(games, total=number, desc=name, unit="game", delay=2)):
+    for index, (game_id, state) in enumerate(
+        tqdm(games, total=number, desc=name, unit="game", delay=0.5, disable=None)
+    ):
         yield GameRow.of(env, game_id, state, seats[index % len(seats)], spec)
 
 
@@ -86,24 +156,6 @@ def _distinct(
     raise ConfigError(
         f"The config's games repeat themselves: of {number} wanted, {missing} distinct ones are missing; ask for fewer."
     )
-
-
-def _check(path: Path, config: Config, number: int, split: Split) -> set[str]:
-    """The ids of an existing file's games, once it is sure that they are those the config asks for."""
-    rows = read_rows(path, make_environment(config))
-    if len(rows) < number:
-        raise DataError(
-            f"{path} has {len(rows)} games where the config asks for {number}: remove it to have it made anew."
-        )
-    spec = _spec(config, split)
-    for row in rows:
-        for key, value in (row.spec or {}).items():
-            if spec.get(key) != value:
-                raise DataError(
-                    f"{path} was made with {key} = {value!r} where the config says {spec.get(key)!r}: remove it to have "
-                    "it made anew, or name another file."
-                )
-    return {row.game_id for row in rows}
 
 
 def _spec(config: Config, split: Split) -> dict[str, Any]:

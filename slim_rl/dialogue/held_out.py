@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from tqdm import tqdm
+
 from slim_rl.dialogue.log import DialogueLog, read_log
 from slim_rl.dialogue.loop import Player
 from slim_rl.dialogue.record import Dialogue
@@ -44,9 +46,12 @@ def play_held_out(
         def keep(dialogue: Dialogue) -> None:
             writer.append(dialogue)
             done[dialogue.id] = dialogue
+            bar.update()
 
         left = [episode for episode in episodes if worker.ids(episode)[0] not in done]
-        asyncio.run(worker.play_all(left, policy=policy, max_live=max_live, done=keep))
+        dialogues = sum(len(worker.ids(episode)) for episode in left)
+        with tqdm(total=dialogues, desc=f"held-out games, {log.stem}", unit="dialogue", disable=None) as bar:
+            asyncio.run(worker.play_all(left, policy=policy, max_live=max_live, done=keep))
     if worker.stopped:
         raise SlimError(f"{worker.stopped} What was played is in {log}; the same command plays the rest.")
     return list(done.values())

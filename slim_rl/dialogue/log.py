@@ -14,7 +14,7 @@ from typing import Any, Literal
 from slim_rl import jsonl
 from slim_rl.dialogue.record import FORMAT, Dialogue
 from slim_rl.environment import environment_class
-from slim_rl.errors import DataError, SlimError
+from slim_rl.errors import DataError, SlimError, SlimWarning
 
 
 class DialogueLog(jsonl.Appender):
@@ -50,7 +50,7 @@ def annotate(dialogue: Dialogue) -> None:
     try:
         made = environment_class(dialogue.environment)
     except SlimError as error:  # a log from elsewhere, whose game is not installed here
-        warnings.warn(f"{dialogue.id}: not annotated; {error}", stacklevel=2)
+        warnings.warn(f"{dialogue.id}: not annotated; {error}", SlimWarning, stacklevel=2)
         return
     made.annotate(dialogue)
 

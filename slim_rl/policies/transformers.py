@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub.utils import are_progress_bars_disabled, enable_progress_bars
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -28,6 +29,7 @@ from transformers import (
     TemperatureLogitsWarper,
     TopPLogitsWarper,
 )
+from transformers.utils import logging
 
 from slim_rl.config import PolicyConfig
 from slim_rl.dialogue.chat import Chat
@@ -238,6 +240,7 @@ def load_model(config: PolicyConfig) -> tuple[PreTrainedModel, Any]:
     check_model_name(config.model)
     dtype = getattr(torch, config.dtype)
     device = "cuda" if torch.cuda.is_available() else "cpu"
+    _hide_bars()
     try:
         tokenizer = AutoTokenizer.from_pretrained(config.model)
         model = AutoModelForCausalLM.from_pretrained(config.model, dtype=dtype)
@@ -252,6 +255,14 @@ def load_model(config: PolicyConfig) -> tuple[PreTrainedModel, Any]:
             f"policy.model '{config.model}' is no {where} with a model and tokenizer: {reason}"
         ) from error
     return model.to(device), tokenizer
+
+
+def _hide_bars() -> None:
+    """No bars for reading and writing weights, which come again with every checkpoint; those of downloads stay."""
+    downloads_hidden = are_progress_bars_disabled()
+    logging.disable_progress_bar()
+    if not downloads_hidden:
+        enable_progress_bars()
 
 
 def load_policy(config: PolicyConfig) -> tuple[TransformersPolicy, Chat]:

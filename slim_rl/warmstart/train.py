@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 from datasets import Dataset
+from tqdm import tqdm
 from transformers import DataCollatorForSeq2Seq, Qwen3Config, Qwen3ForCausalLM, Trainer, TrainingArguments
 
 from slim_rl.config import Config
@@ -49,7 +50,8 @@ def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
     settings = config.warmstart
     torch.manual_seed(config.seed)
     torch.set_num_threads(config.train.threads)
-    games = list(_fresh_games(config, settings.games, workers))
+    fresh = _fresh_games(config, settings.games, workers)
+    games = list(tqdm(fresh, total=settings.games, desc="dealing", unit="game", disable=None))
     if settings.start:
         model, tokenizer = load_model(config.policy.model_copy(update={"model": settings.start}))
     else:
@@ -57,7 +59,14 @@ def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
         model = None
     chat = Chat(tokenizer)
     played = _demonstrations(config, games, chat, Asker(), settings.partners)
-    rows = [_labels(dialogue) for dialogue in (*played, *_lessons(config, chat))]
+    demonstrated = tqdm(
+        itertools.chain(played, _lessons(config, chat)),
+        total=settings.games + sum(settings.lessons.values()),
+        desc="demonstrations",
+        unit="game",
+        disable=None,
+    )
+    rows = [_labels(dialogue) for dialogue in demonstrated]
     longest = max(len(row["input_ids"]) for row in rows)
     if model is None:
         model = tiny_qwen3(len(tokenizer), settings.hidden_size, settings.layers, tokenizer, 2 * longest)

@@ -157,7 +157,7 @@ async def test_measures_have_the_trackers_names() -> None:
     await say(session, games.deal("train", 1)[0], [ASK, PROPOSE])
     assert session.dialogue is not None
     measured = metrics(session.dialogue)
-    assert measured["questions"] == 1 and measured["agreed"] == 1 and measured["pairs"] == 1
+    assert measured["questions"] == 1 and measured["agreed"] == 1 and measured["pairs_asked"] == 1
 
 
 async def test_bad_rows_and_selfplay_are_refused() -> None:

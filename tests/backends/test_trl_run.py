@@ -44,7 +44,7 @@ def everything(folder: Path) -> dict[str, bytes]:
         ("policy.model=/no/such/model", r"policy\.model"),
         ("partner={kind: replay, replay: /no/such/log.jsonl}", "log"),
         ("partner={kind: shy, args: {charm: 3}}", r"partner\.args"),
-        ("data.num_train=100000", "has 40 games"),
+        ("train.games_per_step=64", "has 40 games"),
         ("data.eval=null", r"data\.eval"),
         ("train.micro_batch=3", "micro_batch"),
     ],

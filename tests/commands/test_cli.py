@@ -2,25 +2,42 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import resource
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from slim_rl import __version__, cli
+from slim_rl.config import PolicyConfig, parse_config
+from slim_rl.dialogue.factory import make_partner
+from slim_rl.dialogue.loop import Speaker
+from slim_rl.dialogue.rows import GameRow
+from slim_rl.dialogue.worker import RolloutWorker
+from slim_rl.errors import ConfigError
+from slim_rl.games.matching.generate import generate_games
+from slim_rl.policies.transformers import load_model
 from tests.paths import ROOT
 
-COMMANDS = ["generate", "train", "arms", "evaluate", "play", "analyze", "audit", "doctor", "warmstart", "convert"]
+COMMANDS = [
+    "generate", "train", "arms", "evaluate", "play", "analyze", "audit", "redteam", "doctor", "warmstart", "convert",
+]  # fmt: skip
+LOCAL = "configs/matching_local.yaml"
 
 
-def slim_rl(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+def slim_rl(*arguments: str | Path, cwd: Path = ROOT, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "slim_rl.cli", *arguments],
+        [sys.executable, "-m", "slim_rl.cli", *map(str, arguments)],
         capture_output=True,
         text=True,
         cwd=cwd,
         timeout=120,
         check=False,
+        **options,
     )
 
 
@@ -40,9 +57,27 @@ def test_help_names_every_command() -> None:
     assert all(f"  {command} " in result.stdout for command in COMMANDS)
 
 
+def test_help_imports_no_command() -> None:
+    code = "import sys; from slim_rl import cli; cli.main(['--help']); print(sorted(m for m in sys.modules if m in ('typer', 'pydantic', 'slim_rl.config')))"
+    printed = subprocess.check_output([sys.executable, "-c", code], text=True, cwd=ROOT)
+    assert printed.splitlines()[-1] == "[]"
+
+
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_help(command) -> None:
-    assert slim_rl(command, "--help").returncode == 0
+def test_every_command_has_help_that_begins_as_the_list_says(command) -> None:
+    result = slim_rl(command, "--help")
+    assert result.returncode == 0
+    assert cli.COMMANDS[command] in " ".join(result.stdout.split())
+
+
+def test_version() -> None:
+    assert slim_rl("--version").stdout == f"slim-rl {__version__}\n"
+
+
+def test_an_unknown_command_is_answered_by_the_known_ones() -> None:
+    result = slim_rl("trian")
+    assert result.returncode == 2
+    assert "no command 'trian'" in result.stderr and "train" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -56,6 +91,15 @@ def test_every_command_has_help(command) -> None:
         (("analyze", "--log-dir", "nowhere"), "nowhere"),
         (("audit", "nowhere"), "nowhere"),
         (("generate",), "--output"),
+        (("evaluate", LOCAL, "--checkpoint", "data/warmstart", "--partner", "loud"), "partner.kind 'loud'"),
+        (("evaluate", LOCAL, "--checkpoint", "data/warmstart", "--output", "x.csv"), "name a folder"),
+        (("warmstart", LOCAL), "--overwrite"),
+        (("warmstart", LOCAL, "--output", "x.csv"), "name a folder"),
+        (("convert", "recorded.jsonl", "--output", "x.csv"), "ends in .jsonl"),
+        (("generate", "--num-games", "1", "--output", "x.csv"), "jsonl or parquet"),
+        (("generate", "--num-games", "1", "--output", "README.md/x.jsonl"), "README.md/x.jsonl"),
+        (("play", LOCAL, "--set", "partner.kind=self"), "name a partner"),
+        (("audit",), "which dialogue logs"),
     ],
 )
 def test_what_is_wrong_is_one_sentence_and_exit_code_1(arguments, says) -> None:
@@ -65,6 +109,69 @@ def test_what_is_wrong_is_one_sentence_and_exit_code_1(arguments, says) -> None:
     assert len(result.stderr.strip().splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"\x93\x00\xff\x12", "not text"),
+        (b"a: " + b"[" * 5000, "nested too deeply"),
+        (b"a: &a {b: *a}", "nested too deeply"),
+        (b"a: 2024-99-99", "not valid YAML"),
+    ],
+    ids=["binary", "deep", "endless", "no date"],
+)
+def test_a_file_that_is_no_config_is_one_sentence(tmp_path, content, says) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_bytes(content)
+    result = slim_rl("arms", path, "--dry-run")
+    assert result.returncode == 1 and says in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "described", ["[]", "null", '{"model_type": 3}', '{"model_type": "qwen3", "hidden_size": "x"}']
+)
+def test_a_model_that_cannot_be_read_is_one_sentence(tmp_path, described) -> None:
+    (tmp_path / "config.json").write_text(described)
+    with pytest.raises(ConfigError, match="is no folder with a model"):
+        load_model(PolicyConfig(model=str(tmp_path)))
+
+
+@pytest.mark.parametrize("number", ["-1", "0", "many"])
+def test_a_number_of_games_that_is_none_is_refused(number) -> None:
+    result = slim_rl("evaluate", LOCAL, "--checkpoint", "data/warmstart", "--num-games", number)
+    assert result.returncode == 2 and "Traceback" not in result.stderr and "--num-games" in result.stderr
+
+
+def full_disk() -> None:
+    """In the child: no file may grow beyond a kilobyte."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))
+
+
+def test_a_full_disk_is_one_sentence_that_names_the_file(tmp_path) -> None:
+    games = tmp_path / "games.jsonl"
+    assert slim_rl("generate", "--num-games", "9", "--n", "3", "--output", games).returncode == 0
+    log = tmp_path / "logs" / "log.jsonl"
+    log.parent.mkdir()
+    log.write_text(json.dumps(synthetic_line()) + "\n")
+    for arguments, named in (
+        (("generate", "--num-games", "9", "--n", "3", "--output", games), games),
+        (("analyze", log.parent, "--output", tmp_path / "plots"), tmp_path / "plots"),
+    ):
+        result = slim_rl(*arguments, preexec_fn=full_disk)
+        assert result.returncode == 1 and "Traceback" not in result.stderr, result.stderr
+        assert str(named) in result.stderr and "choose another" in result.stderr
+    assert len(games.read_text().splitlines()) == 9, "what was there is still there"
+
+
+def synthetic_line() -> dict[str, Any]:
+    """A short dialogue as it is logged."""
+    config = parse_config({"game": {"n": 3}, "partner": {"kind": "mute"}})
+    game = next(iter(generate_games(1, config.game, seed=1)))
+    worker = RolloutWorker(config, None, Speaker(make_partner(config)))
+    (dialogue,) = asyncio.run(worker.play(worker.episode(GameRow(game.id, 0, game.to_dict(), []), "x")))
+    return dialogue.to_dict()
+
+
 def test_generate_writes_games(tmp_path) -> None:
     output = tmp_path / "games.jsonl"
     result = slim_rl("generate", "--num-games", "3", "--n", "3", "--output", str(output))
@@ -72,8 +179,24 @@ def test_generate_writes_games(tmp_path) -> None:
     assert len(output.read_text().splitlines()) == 3
     script = ROOT / "scripts" / "generate_data.py"
     again = tmp_path / "again.jsonl"
+    assert "wrote" not in result.stdout and result.stdout.strip() == str(output)
     subprocess.run([sys.executable, script, "--num_games", "3", "--n", "3", "--output", str(again)], check=True)
     assert again.read_bytes() == output.read_bytes()
+
+
+def test_generate_makes_the_files_of_a_config_anew_when_told_to(tmp_path) -> None:
+    config = tmp_path / "config.yaml"
+    data = {"train": f"{tmp_path}/t.jsonl", "eval": f"{tmp_path}/e.jsonl", "num_train": 3, "num_eval": 2}
+    config.write_text(json.dumps({"game": {"n": 3}, "data": data}))
+    assert slim_rl("generate", config).stdout.split() == [data["train"], data["eval"]]
+    refused = slim_rl("generate", config, "--set", "game.n=2")
+    assert refused.returncode == 1 and "slim-rl generate CONFIG --overwrite" in refused.stderr
+    assert slim_rl("generate", config, "--set", "game.n=2", "--overwrite").returncode == 0
+    more = slim_rl(
+        "generate", "--config", config, "-s", "game.n=2", "-s", "data.num_train=4", "-s", "train.games_per_step=2"
+    )
+    assert more.returncode == 0
+    assert more.stderr.startswith("slim-rl: ") and "has 3 of the 4 games" in more.stderr
 
 
 def test_arms_can_be_looked_at_first() -> None:

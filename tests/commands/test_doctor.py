@@ -1,24 +1,29 @@
-"""`slim-rl doctor` on machines well and ill: each fault is its own line with a mend, and none of them hides the others."""
+"""`slim-rl doctor` on machines well and ill: each fault is its own line with its fix, and none of them hides the others."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
+import socket
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from slim_rl.backends.checks import examine
+from slim_rl.backends.checks import Check, Target, examine
 from slim_rl.backends.slime.doctor import HOOKS, Hook, check_model, hook_complaint
-from slim_rl.commands.doctor import Check, Patient, exit_code, print_table, run_doctor
+from slim_rl.commands.doctor import exit_code, print_table, run_doctor
 from slim_rl.config import Config
 from slim_rl.dialogue.dealing import ensure_games
 from slim_rl.errors import ConfigError
 from tests.fakes.cluster import Cluster, write_model
 from tests.fakes.openai_server import OpenAIServer, Step
+from tests.paths import ROOT
 
 
 @pytest.fixture
@@ -67,23 +72,23 @@ def test_a_config_that_cannot_be_read_is_the_only_finding(tmp_path: Path) -> Non
 
 
 def test_what_breaks_in_a_check_is_its_own_finding() -> None:
-    def breaks(_: Patient) -> Check:
+    def breaks(_: Target) -> Check:
         raise KeyError("scale1")
 
-    def refuses(_: Patient) -> Check:
+    def refuses(_: Target) -> Check:
         raise ConfigError("Too hot; cool it.")
 
-    def works(_: Patient) -> list[Check]:
+    def works(_: Target) -> list[Check]:
         return [Check("c", "pass", "fine"), Check("d", "warn", "odd", "look")]
 
-    checks = examine(Patient(Config(), "trl"), [("a", breaks), ("b", refuses), ("c", works)])
+    checks = examine(Target(Config()), [("a", breaks), ("b", refuses), ("c", works)])
     assert [(check.name, check.status) for check in checks] == [
         ("a", "fail"),
         ("b", "fail"),
         ("c", "pass"),
         ("d", "warn"),
     ]
-    assert checks[0].found == "KeyError: 'scale1'" and checks[0].mend
+    assert checks[0].found == "KeyError: 'scale1'" and checks[0].fix
     assert checks[1] == Check("b", "fail", "Too hot; cool it.")
 
 
@@ -102,7 +107,7 @@ def test_template_without_an_end_token_fails(tmp_path: Path, config: dict[str, A
 def test_prompt_that_leaves_no_room_fails(tmp_path: Path, config: dict[str, Any]) -> None:
     check = doctor(tmp_path, config | {"limits": {"context_tokens": 600, "turn_tokens": 256}})["tokenizer"]
     assert check.status == "fail"
-    assert check.mend == "Raise limits.context_tokens."
+    assert check.fix == "Raise limits.context_tokens."
 
 
 def test_missing_tokenizer_fails_and_the_rest_is_still_looked_at(tmp_path: Path, config: dict[str, Any]) -> None:
@@ -117,7 +122,7 @@ def test_games_of_another_specification_fail(tmp_path: Path, config: dict[str, A
     assert (checks["train games"].found.split()[0], checks["held-out games"].found.split()[0]) == ("5", "2")
     assert "games" not in checks
     check = doctor(tmp_path, config | {"game": {"n": 4}})["games"]
-    assert check.status == "fail" and check.mend
+    assert check.status == "fail" and check.fix
 
 
 def test_torn_games_file_fails(tmp_path: Path, config: dict[str, Any]) -> None:
@@ -142,7 +147,7 @@ async def test_endpoint_is_called_once_and_its_cost_told(
     assert checks["partner"].status == "pass", checks["partner"]
     assert "$0.0" in checks["partner"].found
     assert checks["partner's cost"].status == "warn"
-    assert "budget_usd" in checks["partner's cost"].mend
+    assert "budget_usd" in checks["partner's cost"].fix
 
 
 async def test_refused_key_fails_without_being_shown(
@@ -185,7 +190,7 @@ def test_gpus_are_counted_and_those_in_use_told(
     on_path(Cluster.build(tmp_path / "node"), monkeypatch)
     assert doctor(tmp_path, config)["GPUs"] == Check("GPUs", "pass", "4 × NVIDIA H100 80GB HBM3, 80 GiB")
     wanted = doctor(tmp_path, config, gpus=8)["GPUs"]
-    assert (wanted.status, wanted.mend) == ("fail", "Set NUM_GPUS=4.")
+    assert (wanted.status, wanted.fix) == ("fail", "Set NUM_GPUS=4.")
     monkeypatch.setenv("USED", "60000")
     busy = doctor(tmp_path, config)["GPUs"]
     assert busy.status == "warn" and "4 in use" in busy.found
@@ -196,20 +201,68 @@ def test_cluster_backends_fail_without_a_gpu(
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     check = doctor(tmp_path, config, backend="slime")["GPUs"]
-    assert check.status == "fail" and "make run" in check.mend
+    assert check.status == "fail" and "make run" in check.fix
     assert doctor(tmp_path, config)["GPUs"].status == "pass", "a tiny model trains on a CPU"
 
 
 def test_disk_too_small_for_the_checkpoints(tmp_path: Path, config: dict[str, Any]) -> None:
     huge = write_model(tmp_path / "huge", "Qwen3-32B", num_hidden_layers=10**6)
     check = doctor(tmp_path, config | {"policy": {"model": str(huge)}})["disk"]
-    assert check.status == "fail" and "SAVE_DIR" in check.mend
+    assert check.status == "fail" and "SAVE_DIR" in check.fix
 
 
 def test_a_run_whose_checkpoints_outgrow_the_disk_is_warned_of(tmp_path: Path, config: dict[str, Any]) -> None:
     train = {"steps": 10**12, "save_every": 1}
     check = doctor(tmp_path, config | {"train": train}, backend="slime")["disk"]
-    assert check.status == "warn" and "save_every" in check.mend
+    assert check.status == "warn" and "save_every" in check.fix
+
+
+def test_a_tracker_without_its_key_fails(
+    tmp_path: Path, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("wandb")
+    for name in ("WANDB_API_KEY", "WANDB_MODE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("NETRC", str(tmp_path / "none"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    tracked = config | {"train": {"report_to": ["wandb"]}}
+    assert "W&B" not in doctor(tmp_path, config)
+    check = doctor(tmp_path, tracked)["W&B"]
+    assert check.status == "fail" and "WANDB_API_KEY" in check.fix
+    (tmp_path / ".netrc").write_text("machine api.wandb.ai login user password abc")
+    (tmp_path / ".netrc").chmod(0o600)
+    assert doctor(tmp_path, tracked)["W&B"].status == "pass"
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    assert doctor(tmp_path, tracked)["W&B"].status == "pass"
+
+
+def test_an_unknown_backend_is_said_as_the_run_says_it(tmp_path: Path, config: dict[str, Any]) -> None:
+    check = doctor(tmp_path, config, backend="trll")["config"]
+    assert check.status == "fail" and "'trl', 'slime' or 'verl'" in check.found
+
+
+def test_fewer_games_than_asked_for_are_warned_of(tmp_path: Path, config: dict[str, Any]) -> None:
+    ensure_games(Config.model_validate(config))
+    fewer = config | {"data": config["data"] | {"num_train": 9}, "train": {"games_per_step": 4}}
+    check = doctor(tmp_path, fewer)["train games"]
+    assert check.status == "warn" and "5 of the 9" in check.fix and "--overwrite" in check.fix
+    assert doctor(tmp_path, fewer | {"train": {"games_per_step": 6}})["games"].status == "fail", "as the run refuses it"
+
+
+def test_a_hub_that_does_not_answer_is_given_up_in_seconds(tmp_path: Path, config: dict[str, Any]) -> None:
+    silent = socket.create_server(("127.0.0.1", 0))  # takes connections and says nothing
+    path = tmp_path / "config.yaml"
+    path.write_text(json.dumps(config | {"policy": {"model": "nobody/nothing"}}))
+    environment = {name: value for name, value in os.environ.items() if name != "HF_HUB_OFFLINE"}
+    started = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "slim_rl.cli", "doctor", str(path)],
+        env=environment | {"HF_ENDPOINT": f"http://127.0.0.1:{silent.getsockname()[1]}", "HF_HOME": str(tmp_path)},
+        capture_output=True, text=True, cwd=ROOT, check=False,
+    )  # fmt: skip
+    silent.close()
+    assert done.returncode == 1 and "nobody/nothing has no tokenizer" in " ".join(done.stdout.split()), done.stdout
+    assert time.monotonic() - started < 60
 
 
 # ---------------------------------------------------------------------------------------------------------------- slime
@@ -219,8 +272,8 @@ def test_model_is_held_against_slimes_scripts_and_the_gpus(tmp_path: Path, monke
 
     def look(name: str, **changes: Any) -> Check:
         model = write_model(tmp_path / str(changes), name, **changes)
-        config = Config.model_validate({"policy": {"model": str(model)}})
-        return examine(Patient(config, "slime"), [("model", check_model)])[0]
+        config = Config.model_validate({"policy": {"model": str(model)}, "train": {"backend": "slime"}})
+        return examine(Target(config), [("model", check_model)])[0]
 
     assert look("Qwen3-4B").status == "pass"
     assert look("Qwen3-4B").found.startswith("qwen3-4b, 4.0B")
@@ -249,10 +302,10 @@ def test_slime_that_is_not_there_is_said_once(tmp_path: Path, config: dict[str, 
         pytest.skip("slime is here")
     checks = doctor(tmp_path, config, backend="slime")
     assert checks["slime"].status == "fail"
-    assert checks["hooks"] == Check("hooks", "fail", "cannot be loaded without slime", "Mend the checks above first.")
+    assert checks["hooks"] == Check("hooks", "fail", "cannot be loaded without slime", "Fix the checks above first.")
 
 
-def test_table_shows_findings_as_they_are_and_the_mends(capsys: pytest.CaptureFixture[str]) -> None:
+def test_table_shows_findings_as_they_are_and_the_fixes(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(
         [
             Check("reply", "pass", "[message] hello"),

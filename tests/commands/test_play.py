@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
 from typing import Any
 
 import pytest
@@ -10,6 +19,9 @@ from rich.console import Console
 
 from slim_rl.commands.play import play
 from slim_rl.config import parse_config
+from tests.paths import ROOT
+
+NOTEBOOK = "environment=slim_rl.games.matching.notebook.NotebookEnv"
 
 
 def session(tmp_path: Any, lines: list[str], *overrides: str) -> tuple[float, str]:
@@ -54,3 +66,47 @@ def test_a_person_may_leave(tmp_path, lines) -> None:
 def test_the_partner_may_open(tmp_path) -> None:
     _, screen = session(tmp_path, ["quit"], "data.seat=1")
     assert screen.index("partner>") < screen.index("ended")
+
+
+def boards(screen: str) -> int:
+    return sum(line.strip() == "your scores" for line in screen.splitlines())
+
+
+def test_the_persons_board_is_shown_again_when_it_changes(tmp_path) -> None:
+    questions = [f"What is {name} on {paper}?" for name in ("Ava Li", "Daniel Nguyen") for paper in ("BLEU", "Electra")]
+    _, screen = session(
+        tmp_path, [*questions, "quit"], NOTEBOOK, "game.p_observed=0.2", "game.p_observed_2=1.0", "game.hardness=0"
+    )
+    assert boards(screen) >= 2, screen
+    _, plain = session(tmp_path, [*questions, "quit"], "data.train=" + str(tmp_path / "p.jsonl"), "data.eval=null")
+    assert boards(plain) == 1, "without a notebook nothing changes"
+
+
+def test_the_best_plan_is_marked_by_more_than_colour(tmp_path) -> None:
+    _, screen = session(tmp_path, ["quit"])
+    assert screen[screen.index("true scores") :].count("*") == 2
+
+
+def test_ctrl_c_ends_it_at_once(tmp_path) -> None:
+    config = tmp_path / "config.yaml"
+    data = {"train": f"{tmp_path}/t.jsonl", "eval": f"{tmp_path}/e.jsonl", "num_train": 3, "num_eval": 3}
+    config.write_text(json.dumps({"game": {"n": 2, "scales": False}, "data": data}))
+    keyboard, terminal = pty.openpty()
+    child = subprocess.Popen(
+        [sys.executable, "-m", "slim_rl.cli", "play", config],
+        stdin=terminal, stdout=terminal, stderr=terminal, cwd=ROOT, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    os.close(terminal)
+    shown = b""
+    while b"you> " not in shown:
+        shown += os.read(keyboard, 4096)
+    time.sleep(1)  # the prompt is written just before the line is waited for
+    pressed = time.monotonic()
+    child.send_signal(signal.SIGINT)
+    with contextlib.suppress(OSError):  # the terminal's other end was closed
+        while select.select([keyboard], [], [], 20)[0] and os.read(keyboard, 4096):
+            pass
+    os.close(keyboard)
+    child.wait(timeout=20)
+    assert child.returncode != 0 and time.monotonic() - pressed < 10

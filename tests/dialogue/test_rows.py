@@ -14,10 +14,11 @@ import pytest
 
 from slim_rl.commands.generate import generate
 from slim_rl.config import Config
-from slim_rl.dialogue.dealing import ensure_games
+from slim_rl.dialogue.dealing import ensure_games, load_rows
 from slim_rl.dialogue.rows import GameRow, read_game_state, read_rows, write_parquet, write_rows
-from slim_rl.errors import ConfigError, DataError
+from slim_rl.errors import ConfigError, DataError, SlimWarning
 from slim_rl.games.matching import GameState, MatchingEnv
+from slim_rl.games.matching.generate import generate_games
 from tests.paths import ROOT
 
 SCRIPT = ROOT / "scripts" / "generate_data.py"
@@ -143,7 +144,6 @@ def test_missing_files_are_made_and_kept(tmp_path: Path) -> None:
     ("change", "says"),
     [
         ({"data": {"seed": 1}}, "seed = 0 where the config says 1"),
-        ({"data": {"num_train": 7}}, "has 6 games where the config asks for 7"),
         ({"game": {"n": 4}}, "n = 3 where the config says 4"),
         ({"game": {"scales": False}}, "scales = True"),
         ({"data": {"seat": "both"}}, "seat = 0"),
@@ -157,6 +157,35 @@ def test_files_of_another_specification_are_refused(tmp_path: Path, change: dict
         other[section] |= values
     with pytest.raises(DataError, match=says):
         ensure_games(Config.model_validate(other))
+
+
+def test_a_file_with_fewer_games_than_asked_for_is_used_as_far_as_it_goes(tmp_path: Path) -> None:
+    ensure_games(small(tmp_path))
+    more = small(tmp_path, num_train=7).model_dump() | {"train": {"games_per_step": 6}}
+    with pytest.warns(SlimWarning, match=r"has 6 of the 7 games .* `slim-rl generate CONFIG --overwrite`"):
+        assert len(load_rows(Config.model_validate(more))) == 6
+    with pytest.raises(DataError, match="has 6 games where the config asks for 7, and one step of training plays 7"):
+        load_rows(Config.model_validate(more | {"train": {"games_per_step": 7}}))
+    config = Config.model_validate(more)
+    first = read_rows(config.data.train)
+    ensure_games(config, overwrite=True)
+    assert read_rows(config.data.train)[:6] == first and len(load_rows(config)) == 7
+
+
+def test_games_from_elsewhere_are_as_many_as_they_are(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    config = small(tmp_path, num_train=2, num_eval=100)
+    assert config.data.eval is not None
+    write_rows([row_of(game) for game in generate_games(3, config.game, seed=5)], config.data.eval)
+    assert len(load_rows(config, "eval")) == 3
+    assert not recwarn.list
+
+
+def test_only_the_split_that_is_asked_for_is_dealt(tmp_path: Path) -> None:
+    config = small(tmp_path)
+    held_out = load_rows(config, "eval")
+    assert len(held_out) == 4 and not config.data.train.exists()
+    assert not {row.game_id for row in load_rows(config)} & {row.game_id for row in held_out}
+    assert load_rows(small(tmp_path, num_eval=0), "eval") == []
 
 
 def test_train_and_eval_never_share_a_game(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from slim_rl.backends.checks import Check, Examination, Patient, sentence
+from slim_rl.backends.checks import Check, Examination, Target, sentence
 from slim_rl.backends.machine import GIB, find_gpus, model_shape
 from slim_rl.backends.slime.model import find_architecture, needs_offload, size_up, training_bytes
 from slim_rl.errors import SlimError
@@ -49,7 +49,7 @@ NEEDED = [
 ]
 
 
-def check_versions(patient: Patient) -> Sequence[Check]:
+def check_versions(patient: Target) -> Sequence[Check]:
     """slime, SGLang and Ray in versions the hook was tried with; Megatron and the router slime patches."""
     for checkout in ("SLIME_DIR", "MEGATRON_DIR"):  # as the launch script finds them
         place = os.environ.get(checkout)
@@ -81,7 +81,7 @@ def check_versions(patient: Patient) -> Sequence[Check]:
     return checks
 
 
-def check_slime_parts(patient: Patient) -> Check:
+def check_slime_parts(patient: Target) -> Check:
     """What the hook calls of slime is where it is looked for."""
     name = "slime's interface"
     try:
@@ -99,10 +99,10 @@ def check_slime_parts(patient: Patient) -> Check:
     return Check(name, "pass", f"{len(NEEDED)} parts found")
 
 
-def check_hooks(patient: Patient) -> Sequence[Check]:
+def check_hooks(patient: Target) -> Sequence[Check]:
     """Every hook path of the launch loads as slime loads it and takes what slime gives it."""
     if not _installed("slime"):
-        return [Check("hooks", "fail", "cannot be loaded without slime", "Mend the checks above first.")]
+        return [Check("hooks", "fail", "cannot be loaded without slime", "Fix the checks above first.")]
     checks = []
     for hook in HOOKS:
         try:
@@ -138,7 +138,7 @@ def load_hook(path: str) -> Callable[..., Any]:
     return function
 
 
-def check_model(patient: Patient) -> Check:
+def check_model(patient: Target) -> Check:
     """slime knows the architecture, and it fits the GPUs."""
     config = patient.config
     shape = model_shape(config.policy.model)

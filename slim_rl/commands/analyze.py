@@ -1,0 +1,37 @@
+"""`slim-rl analyze`: from dialogue logs to figures, statistics and a report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from slim_rl.analysis import MAX_DIALOGUES, MAX_DIALOGUES_HELP, analyze
+from slim_rl.commands.options import Human, LogDirs, Logs, all_logs, check_folder
+
+
+def command(
+    context: typer.Context,
+    logs: Logs = None,
+    log_dir: LogDirs = None,
+    output: Annotated[
+        Path, typer.Option("--output", "--output-dir", help="folder for figures, summary.json and report.html")
+    ] = Path("plots"),
+    seed: Annotated[int, typer.Option(min=0, help="of the bootstraps, and of the dialogues shown")] = 0,
+    max_dialogues: Annotated[int, typer.Option(min=0, help=MAX_DIALOGUES_HELP)] = MAX_DIALOGUES,
+    human: Human = None,
+    tokenizer: Annotated[Path | None, typer.Option(help="model folder, to show logged token ids as text")] = None,
+) -> None:
+    """Draw figures and statistics from dialogue logs, and write an HTML report with a dialogue viewer."""
+    summary = analyze(
+        all_logs(logs, log_dir),
+        check_folder(output),
+        seed=seed,
+        max_dialogues=max_dialogues,
+        references=human,
+        tokenizer=tokenizer,
+        command=context.obj,
+    )
+    counts = summary.results["counts"]
+    typer.echo(f"{counts['dialogues']:,} dialogues of {counts['games']:,} games: {summary.report}")

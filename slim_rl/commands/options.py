@@ -1,0 +1,45 @@
+"""Options that several commands share: one name for one thing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from slim_rl.errors import ConfigError
+
+ConfigFile = Annotated[
+    Path, typer.Argument(metavar="CONFIG", help="a YAML file, such as configs/matching_local.yaml", show_default=False)
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", "-s", help="override a key: partner.kind=mute (repeatable)", metavar="KEY=VALUE"),
+]
+Workers = Annotated[int, typer.Option(min=1, help="processes that deal games; the games do not depend on it")]
+Human = Annotated[
+    Path | None,
+    typer.Option("--human", "--references", help="DialOp's optimization.jsonl, for a line at human reward"),
+]
+Logs = Annotated[
+    list[Path] | None, typer.Argument(metavar="[LOG]...", help="dialogue logs, or folders of them", show_default=False)
+]
+LogDirs = Annotated[list[Path] | None, typer.Option("--log-dir", help="the same (repeatable)")]
+
+_FILES = (".csv", ".html", ".json", ".jsonl", ".parquet", ".png", ".txt", ".xlsx", ".yaml")
+
+
+def all_logs(logs: list[Path] | None, log_dirs: list[Path] | None) -> list[Path]:
+    """The logs that were named either way. Raises ConfigError if there are none."""
+    if found := [*(log_dirs or ()), *(logs or ())]:
+        return found
+    raise ConfigError(
+        "Say which dialogue logs to read: a folder that a run wrote them to, such as logs/matching_local."
+    )
+
+
+def check_folder(path: Path) -> Path:
+    """An option's value that names a folder to write. Raises ConfigError if it looks like a file, or is one."""
+    if path.suffix.lower() in _FILES or path.is_file():
+        raise ConfigError(f"--output {path}: a folder is written, not a file; name a folder.")
+    return path

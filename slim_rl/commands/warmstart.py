@@ -1,0 +1,28 @@
+"""`slim-rl warmstart`: the tiny model that local runs start from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from slim_rl.commands.options import ConfigFile, Overrides, Workers, check_folder
+from slim_rl.config import load_config
+from slim_rl.errors import ConfigError
+
+
+def command(
+    config: ConfigFile,
+    output: Annotated[Path, typer.Option(help="folder to write")] = Path("data/warmstart"),
+    overrides: Overrides = None,
+    workers: Workers = 1,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace the folder if it exists")] = False,
+) -> None:
+    """Make the tiny model that local runs start from."""
+    settings = load_config(config, overrides or ())
+    if check_folder(output).exists() and not overwrite:
+        raise ConfigError(f"{output} exists: name another folder with --output, or replace it with --overwrite.")
+    from slim_rl.warmstart.train import warmstart
+
+    typer.echo(f"wrote {warmstart(settings, output, workers)}")
