@@ -44,7 +44,7 @@ def everything(folder: Path) -> dict[str, bytes]:
         ("policy.model=/no/such/model", r"policy\.model"),
         ("partner={kind: replay, replay: /no/such/log.jsonl}", "log"),
         ("partner={kind: shy, args: {charm: 3}}", r"partner\.args"),
-        ("train.games_per_step=64", "has 40 games"),
+        ("data.seed=5", "seed = 0"),
         ("data.eval=null", r"data\.eval"),
         ("train.micro_batch=3", "micro_batch"),
     ],

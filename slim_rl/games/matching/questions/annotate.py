@@ -7,9 +7,7 @@ but credits to no question.
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Mapping
-from functools import cache
+from collections.abc import Mapping
 from typing import Any
 
 from slim_rl.dialogue.record import Dialogue, Turn
@@ -19,6 +17,7 @@ from slim_rl.games.matching.questions.answers import answers, lacks, told
 from slim_rl.games.matching.questions.classify import INFORMATION_SEEKING, LABELS, questions
 from slim_rl.games.matching.questions.scope import Pair
 from slim_rl.games.matching.questions.value import Knowledge, Worth
+from slim_rl.games.matching.reading.form import is_malformed
 from slim_rl.games.matching.roster import Roster
 
 _SPEECH = ("message", "reject")  # the actions whose text may ask or tell
@@ -49,8 +48,8 @@ def annotate(dialogue: Dialogue) -> None:
         labels = {question.label for question in asked}
         turn.questions = [label for label in LABELS if label in labels]
         turn.seeking = bool(labels & INFORMATION_SEEKING)
-        if words and (malformed := _malformed_check()) is not None:
-            turn.malformed = bool(malformed(words, roster))
+        if words and roster is not None:
+            turn.malformed = is_malformed(words, roster)
         knowledge = knows.get(turn.seat)
         if state is not None:
             turn.pairs = list(dict.fromkeys(pair for question in asked for pair in question.pairs))
@@ -99,13 +98,6 @@ def _credit(question: Turn, worth: Worth) -> None:
     question.value = round(worth.value, 6)
     question.gain = round(worth.gain, 6)
     question.regret = round(worth.regret, 6) if worth.regret is not None else None
-
-
-@cache
-def _malformed_check() -> Callable[[str, Roster | None], bool] | None:
-    """What tells words that are no sentence, if this version of the project has it."""
-    module = importlib.import_module("slim_rl.games.matching.reading")
-    return getattr(module, "is_malformed", None)
 
 
 def _state(data: Mapping[str, Any]) -> GameState | None:

@@ -1,0 +1,254 @@
+"""The one configuration, read from configs/*.yaml and validated whole before anything starts.
+
+A file holds one top-level key, ``slim_rl``, so that the same file can be given to slime's ``--custom-config-path`` (which makes
+``args.slim_rl`` of it). Every key has a default; an unknown key is an error. Paths are relative to the working directory.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializeAsAny,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from slim_rl.config.sections import (
+    DataConfig,
+    Limits,
+    LogConfig,
+    LoraSection,
+    OpenAIConfig,
+    PartnerConfig,
+    PolicyConfig,
+    Price,
+    Section,
+    SlimeConfig,
+    TrainConfig,
+    VerlConfig,
+    WarmstartConfig,
+)
+from slim_rl.environment import MATCHING, environment_class, load_object
+from slim_rl.errors import ConfigError
+from slim_rl.files import write_atomically
+
+__all__ = [
+    "PARTNERS",
+    "ROOT_KEY",
+    "SELF",
+    "Config",
+    "DataConfig",
+    "Limits",
+    "LogConfig",
+    "LoraSection",
+    "OpenAIConfig",
+    "PartnerConfig",
+    "PolicyConfig",
+    "Price",
+    "Section",
+    "SlimeConfig",
+    "TrainConfig",
+    "VerlConfig",
+    "WarmstartConfig",
+    "load_config",
+    "parse_config",
+]
+
+ROOT_KEY = "slim_rl"
+PARTNERS = {  # kinds that any game knows; a game's own (`BaseEnvironment.partners`) go before them
+    "openai": "slim_rl.partners.openai_chat.OpenAIPartner",
+    "replay": "slim_rl.partners.replay.ReplayPartner",
+}
+SELF = "self"  # partner.kind of self-play
+
+
+_ARMS: dict[str, dict[str, Any]] = {
+    "shy": {"partner.kind": "shy"},
+    "forthcoming": {"partner.kind": "forthcoming"},
+    "mute": {"partner.kind": "mute"},
+    "shuffled_reward": {"partner.kind": "shy", "train.reward": "shuffled"},
+    "frozen_policy": {"partner.kind": "shy", "train.frozen": True},
+}
+
+
+class Config(Section):
+    """Everything about one run."""
+
+    name: str = Field("run", description="of the run's folder, and in logs and plots")
+    arm: str = Field("", description="label in logs and plots; the partner's kind if empty")
+    seed: int = Field(0, description="of the order of games and of sampling")
+    output_dir: Path = Field(Path("runs"), description="folder that holds the runs' folders")
+    environment: str = Field(MATCHING, description="dotted path of the game, a BaseEnvironment")
+    game: SerializeAsAny[Any] = Field(None, validate_default=True, description="the game's own settings")
+    data: DataConfig = DataConfig()
+    partner: PartnerConfig = PartnerConfig()
+    limits: Limits = Limits()
+    policy: PolicyConfig = PolicyConfig()
+    train: TrainConfig = TrainConfig()
+    log: LogConfig = LogConfig()
+    warmstart: WarmstartConfig = WarmstartConfig()
+    arms: dict[str, dict[str, Any]] = Field(_ARMS, description="arms of an experiment: name and the keys it changes")
+    slime: SlimeConfig = SlimeConfig()
+    verl: VerlConfig = VerlConfig()
+
+    @field_validator("name")
+    @classmethod
+    def _is_a_folder_name(cls, name: str) -> str:
+        if not name or name[0] in ".~" or name != name.strip() or any(c in "/\0\n" for c in name):
+            raise ValueError("names the run's folder: a plain name without /, such as matching-seed-3")
+        return name
+
+    @field_validator("game", mode="before")
+    @classmethod
+    def _are_the_games_settings(cls, value: Any, info: ValidationInfo) -> Any:
+        path = info.data.get("environment")
+        if path is None:  # wrong already
+            return value
+        made = environment_class(path)
+        model, value = made.Settings, {} if value is None else value
+        if model is None:
+            if not isinstance(value, Mapping):
+                raise ValueError("must be a mapping of the environment's constructor arguments")
+            try:
+                inspect.signature(made).bind(**value)
+            except TypeError as error:
+                raise ValueError(f"does not suit {path}: {error}") from error
+            return dict(value)
+        try:
+            return model.model_validate(value)
+        except ValidationError as error:
+            raise ConfigError(_sentence(error, "game")) from error
+
+    @model_validator(mode="after")
+    def _has_the_partner(self) -> Config:
+        made, kind = environment_class(self.environment), self.partner.kind
+        if made.seats == 1:
+            if kind == SELF:
+                raise ValueError(f"partner.kind is self, but {made.__name__} has one seat: leave partner.kind out")
+        elif "." in kind:
+            load_object(kind, "partner.kind", "examples.treasure.HonestPartner")
+        elif kind not in (SELF, *made.partners, *PARTNERS):
+            known = ", ".join((*made.partners, *(name for name in PARTNERS if name not in made.partners), SELF))
+            raise ValueError(
+                f"partner.kind '{kind}' is no partner of {made.__name__}: choose {known}, or the dotted path of your own"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _compares(self) -> Config:
+        with_critic = self.train.backend == "verl" and self.verl.adv_estimator in (
+            "gae",
+            "reinforce_plus_plus",
+            "remax",
+        )
+        if self.train.group_size < 2 and not with_critic:
+            raise ValueError(
+                "train.group_size is 1, but GRPO compares a game's dialogues with each other: take 2 or more"
+            )
+        return self
+
+    @property
+    def arm_name(self) -> str:
+        return self.arm or self.partner.kind
+
+    @property
+    def selfplay(self) -> bool:
+        return self.partner.kind == SELF
+
+    @property
+    def run_dir(self) -> Path:
+        """The run's folder."""
+        return self.output_dir / self.name
+
+    def write(self, path: Path, **others: Any) -> None:
+        """Writes the whole configuration as a file that `load_config` reads back, whole or not at all.
+
+        Args:
+            others: sections of other programs, to stand beside it.
+        """
+        data = {**others, ROOT_KEY: self.model_dump(mode="json")}
+        # In ASCII: PyYAML folds some Unicode line ends that it writes as they are.
+        write_atomically(path, yaml.safe_dump(data, sort_keys=False))
+
+
+def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
+    """Reads a YAML file and applies overrides such as ``partner.kind=mute`` (values are YAML).
+
+    Raises:
+        ConfigError: the file cannot be read, is not a mapping, or holds a wrong key or value; the message names the key.
+    """
+    path = Path(path)
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"Cannot read the config {path}: {error.strerror}; give the path of a YAML file.") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not text in UTF-8; give the path of a YAML file.") from error
+    except (yaml.YAMLError, ValueError) as error:  # a ValueError: a number or date that YAML reads and Python does not
+        raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}.") from error
+    except RecursionError as error:
+        raise ConfigError(f"{path} is nested too deeply to be a config; give the path of another file.") from error
+    return parse_config(data, overrides, source=str(path))
+
+
+def parse_config(data: Any, overrides: Sequence[str] = (), source: str = "the config") -> Config:
+    """Validates a mapping, with or without its `slim_rl` key. Raises ConfigError, as `load_config` does."""
+    if isinstance(data, Mapping) and set(data) == {ROOT_KEY}:
+        data = data[ROOT_KEY]
+    if data is None:
+        data = {}
+    if not isinstance(data, Mapping):
+        raise ConfigError(f"{source} must be a mapping under the key '{ROOT_KEY}', but is {type(data).__name__}.")
+    try:
+        tree = _copy(data)
+        for override in overrides:
+            _apply(tree, override)
+        return Config.model_validate(tree)
+    except RecursionError as error:
+        raise ConfigError(f"{source} is nested too deeply to be a config.") from error
+    except ValidationError as error:
+        raise ConfigError(f"{source}: {_sentence(error)}") from error
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from error
+
+
+def _copy(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _copy(value) if isinstance(value, Mapping) else value for key, value in data.items()}
+
+
+def _apply(tree: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    if not equals or not key:
+        raise ConfigError(f"The override '{override}' is not of the form key=value, for example partner.kind=mute.")
+    *parents, last = key.removeprefix(f"{ROOT_KEY}.").split(".")
+    for parent in parents:
+        child = tree.setdefault(parent, {})
+        if not isinstance(child, dict):
+            raise ConfigError(f"The override '{override}' goes through '{parent}', which is not a section.")
+        tree = child
+    try:
+        tree[last] = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError) as error:
+        raise ConfigError(f"The override '{override}' has a value that is not valid YAML.") from error
+
+
+def _sentence(error: ValidationError, section: str = "") -> str:
+    parts = []
+    for item in error.errors():
+        where = ".".join(str(part) for part in ((section,) if section else ()) + item["loc"])
+        if item["type"] == "extra_forbidden":
+            parts.append(f"'{where}' is not a key slim_rl knows; remove it or correct its spelling")
+        else:
+            message = item["msg"].removeprefix("Value error, ")
+            parts.append(f"{where}: {message} (got {item['input']!r})" if item["loc"] else message)
+    return "; ".join(parts) + "."
