@@ -30,13 +30,14 @@ sys.path.insert(0, str(ROOT))
 
 import psutil  # noqa: E402
 
-from slim_rl.config import Limits, OpenAIConfig, PartnerConfig  # noqa: E402
+from slim_rl.config import OpenAIConfig, PartnerConfig, parse_config  # noqa: E402
 from slim_rl.dialogue.chat import Chat  # noqa: E402
 from slim_rl.dialogue.log import DialogueLog, read_log  # noqa: E402
-from slim_rl.dialogue.loop import play_dialogue  # noqa: E402
 from slim_rl.dialogue.policy import Sampled  # noqa: E402
+from slim_rl.dialogue.record import StopReason  # noqa: E402
+from slim_rl.dialogue.rows import GameRow  # noqa: E402
+from slim_rl.dialogue.worker import Episode, RolloutWorker  # noqa: E402
 from slim_rl.games.matching.actions import format_proposal  # noqa: E402
-from slim_rl.games.matching.env import MatchingEnv  # noqa: E402
 from slim_rl.games.matching.generate import generate_games  # noqa: E402
 from slim_rl.games.matching.instance import GameState  # noqa: E402
 from slim_rl.games.matching.partners.chat import MatchingChatPartner  # noqa: E402
@@ -84,6 +85,7 @@ async def soak(options: argparse.Namespace, url: str, chat: Chat) -> dict[str, A
         outage_probe_seconds=2.0,
     )
     partner = MatchingChatPartner.from_config(PartnerConfig(kind="openai", openai=settings))
+    rollouts = RolloutWorker(parse_config({"limits": {"turn_tokens": 4096}}), chat, partner=partner)
     process = psutil.Process()
     memory: dict[int, float] = {}
     escaped: list[str] = []
@@ -95,22 +97,12 @@ async def soak(options: argparse.Namespace, url: str, chat: Chat) -> dict[str, A
         for number in numbers:
             order.append(number)
             game = boards[number // GROUP % len(boards)]
-            try:
-                dialogue = await play_dialogue(
-                    MatchingEnv(),
-                    Asker(chat, game, f"soak-{number}"),
-                    partner,
-                    chat,
-                    Limits(turn_tokens=4096),
-                    game_state=game,
-                    id=f"soak-{number}",
-                    game_id=f"board-{number // GROUP}",
-                    seed=number,
-                )
-                dialogue.group = dialogue.game_id
-                log.append(dialogue)
-            except Exception as error:  # the very thing that must not happen
-                escaped.append(repr(error))
+            row = GameRow(f"board-{number // GROUP}", 0, game.to_dict(), [])
+            episode = Episode(row, f"soak-{number}", seed=number, group=row.game_id)
+            (dialogue,) = await rollouts.play(episode, policy=Asker(chat, game, episode.id))
+            if dialogue.stop_reason is StopReason.BROKEN:  # an exception escaped: the very thing that must not happen
+                escaped.append(str(dialogue.failure))
+            log.append(dialogue)
             finished += 1
             for percent in (10, 50, 100):
                 if percent not in memory and finished * 100 >= percent * len(todo):

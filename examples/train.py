@@ -1,14 +1,14 @@
 """Teaches a game to a model that knows nothing at all, by GRPO on a CPU.
 
-    python -m examples.train examples/treasure.yaml [key=value …]
+    python -m examples.train examples/treasure.yaml [--set key=value …]
 
 The starting model is a Qwen3 of random weights; all that it comes to know it learns from reward. To train a real model instead,
-name it: policy.model=Qwen/Qwen2.5-0.5B-Instruct.
+name it: --set policy.model=Qwen/Qwen2.5-0.5B-Instruct.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -46,7 +46,11 @@ def main(path: str, overrides: Sequence[str] = ()) -> Result:
 
 
 if __name__ == "__main__":
-    result = main(sys.argv[1], sys.argv[2:])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("config")
+    parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="KEY=VALUE")
+    options = parser.parse_args()
+    result = main(options.config, options.overrides)
     for name, dialogues in (("before", result.before), ("after", result.after)):
         if dialogues:
             mean = sum(dialogue.reward or 0.0 for dialogue in dialogues) / len(dialogues)

@@ -160,7 +160,7 @@ def test_batch_metrics(make_dialogue: MakeDialogue) -> None:
     assert metrics["pairs_asked"] == 1.5
     assert metrics["questions_any"] == 1.5
     assert metrics["questions/check"] == 0.0
-    assert "malformed" not in metrics  # nobody looked
+    assert metrics["malformed"] == 0
     assert metrics["informative_pairs"] == 1.0
     assert metrics["agreed"] == 0.5
     assert metrics["answered"] == 1.0  # of the dialogue that asked
