@@ -1,1 +1,48 @@
-"""Adapters to trainers, nothing else: `trl` for one machine, `slime` and `verl` for clusters."""
+"""Adapters to trainers, one folder each: `trl` for one machine, `slime` and `verl` for clusters.
+
+    backends/NAME/launch.py   `start(request)`: trains, or launches the trainer
+    backends/NAME/doctor.py   `EXAMINATIONS`: what a run needs of the machine
+
+Whoever needs a backend asks for it by name here, so that only its own libraries are imported.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from slim_rl.config import Config
+from slim_rl.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call of `slim-rl train`.
+
+    Attributes:
+        path, overrides: the config's file, and the changes to it.
+        config: the config they make.
+        extra: words that are the trainer's own.
+        fresh: start anew instead of resuming.
+        dry_run: check everything and print what would run.
+    """
+
+    path: Path
+    overrides: Sequence[str]
+    config: Config
+    extra: Sequence[str] = ()
+    fresh: bool = False
+    dry_run: bool = False
+
+    def no_fresh(self) -> None:
+        """Raises ConfigError if the run is to start anew, which a cluster's trainer does under a new name only."""
+        if self.fresh:
+            raise ConfigError("--fresh is for the trl backend; give the run another name or folder to start it anew.")
+
+
+def start(request: Request) -> Any:
+    """Starts the run with its config's backend. Returns its result where it was trained here, else None."""
+    return importlib.import_module(f"{__name__}.{request.config.train.backend}.launch").start(request)

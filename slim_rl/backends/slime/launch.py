@@ -21,6 +21,7 @@ from typing import Any
 
 import yaml
 
+from slim_rl.backends import Request
 from slim_rl.backends.slime.arguments import Run, command_line
 from slim_rl.backends.slime.cluster import ray_cluster, run_job, runtime_environment, signals_end_the_run
 from slim_rl.backends.slime.layout import check_batch, count_gpus, has_nvlink, lay_out
@@ -39,6 +40,14 @@ _CONTROLS = {"train.frozen": False, "train.reward": "game"}
 def say(text: str) -> None:
     """A line for the user."""
     print(f"slim-rl: {text}", file=sys.stderr, flush=True)
+
+
+def start(request: Request) -> None:
+    """`slim-rl train` with slime. Raises SystemExit with the job's exit code, unless it is 0."""
+    request.no_fresh()
+    words = ["--config", str(request.path), *(f"--set={override}" for override in request.overrides), *request.extra]
+    if code := launch([*words, *(["--dry-run"] if request.dry_run else [])]):
+        raise SystemExit(code)
 
 
 def launch(words: Sequence[str], needs_model: bool = False) -> int:

@@ -22,6 +22,7 @@ from typing import Any
 
 import yaml
 
+from slim_rl.backends import Request
 from slim_rl.config import Config, DataConfig, load_config
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.files import write_atomically
@@ -63,6 +64,13 @@ class Overrides:
         return yaml.safe_dump(
             tree, sort_keys=False
         )  # in ASCII: PyYAML folds some Unicode line ends that it writes as they are
+
+
+def start(request: Request) -> None:
+    """`slim-rl train` with verl. Words that are keys of slim_rl's config change that; all others go to verl."""
+    request.no_fresh()
+    ours, theirs = split(request.extra)
+    train(load_config(request.path, [*request.overrides, *ours]), theirs, dry_run=request.dry_run)
 
 
 def train(config: Config, extra_overrides: Sequence[str] = (), dry_run: bool = False) -> None:

@@ -1,0 +1,24 @@
+"""`slim-rl train` with TRL: the run itself, in this process."""
+
+from __future__ import annotations
+
+import warnings
+
+from slim_rl.backends import Request
+from slim_rl.backends.trl.rollouts import grpo_arguments
+from slim_rl.backends.trl.run import Result, train
+from slim_rl.errors import ConfigError
+
+
+def start(request: Request) -> Result | None:
+    """Trains, or prints the config and TRL's arguments."""
+    config = request.config
+    if request.extra:
+        raise ConfigError(f"'{request.extra[0]}' is an override for verl; with trl, keys are changed by --set.")
+    if request.dry_run:
+        print(config.model_dump_json(indent=2))
+        print(grpo_arguments(config, config.run_dir).to_json_string())
+        return None
+    # TRL marks rollout_func experimental at every start; that is why it is pinned.
+    warnings.filterwarnings("ignore", message="You are using 'rollout_func'")
+    return train(config, fresh=request.fresh)
