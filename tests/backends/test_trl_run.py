@@ -20,7 +20,7 @@ import torch
 import yaml
 
 from slim_rl.backends.trl import run as local
-from slim_rl.backends.trl.callbacks import last_whole_checkpoint
+from slim_rl.backends.trl.callbacks import last_whole_checkpoint, step_line
 from slim_rl.config import Config
 from slim_rl.dialogue.log import read_log
 from slim_rl.errors import ConfigError, DataError, SlimError
@@ -202,3 +202,11 @@ def test_two_processes_are_one_run_and_print_once(folder: Path, tmp_path: Path) 
     named = {(dialogue.step, dialogue.id) for dialogues in logs for dialogue in dialogues}
     assert len(named) == 8, "the group that is dealt to both is numbered through"
     assert len({dialogue.group for dialogues in logs for dialogue in dialogues}) == 2
+
+
+def test_a_steps_line_fits_a_terminal_and_names_each_thing_once() -> None:
+    logs = {"reward": 0.8765, "questions": 1.234, "agreed": 0.98, "valid_proposals": 0.99, "entropy": 0.456}
+    logs |= {"stop/agreed": 0.98, "stop/max_turns": 0.01, "stop/policy_errors": 0.01, "failed": 0.0}
+    line = step_line(1000, logs)
+    assert len(line) <= 100 and line.count("agreed") == 1 and "max_turns 1%" in line
+    assert len(step_line(7, {**logs, "stop/max_turns": 0.0, "stop/policy_errors": 0.0})) <= 80

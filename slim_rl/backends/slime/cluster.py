@@ -55,13 +55,8 @@ def signals_end_the_run() -> Iterator[None]:
     def end(number: int, frame: FrameType | None) -> None:
         raise SystemExit(143 if number == signal.SIGHUP else 128 + number)
 
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, end) for number in numbers}
-    try:
+    with _handled_by(end):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextlib.contextmanager
@@ -73,7 +68,7 @@ def running(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen
         yield process
     finally:
         if process.poll() is None:
-            with _undisturbed():
+            with _handled_by(signal.SIG_IGN):  # a second Ctrl-C does not stop the stopping
                 process.terminate()
                 try:
                     process.wait(_STOP_SECONDS)
@@ -83,15 +78,15 @@ def running(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen
 
 
 @contextlib.contextmanager
-def _undisturbed() -> Iterator[None]:
-    """A second Ctrl-C does not stop the stopping."""
+def _handled_by(handler: Any) -> Iterator[None]:
+    """Within the block, what ends a program from outside goes to `handler`."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
 
 
 @contextlib.contextmanager

@@ -23,11 +23,9 @@ _SHOWN = (
     ("reward", "reward", ".3f"),
     ("questions", "questions", ".2f"),
     ("agreed", "agreed", ".0%"),
-    ("valid_proposals", "valid proposals", ".0%"),
-    ("failed", "failed", ".0%"),
-    ("entropy", "entropy", ".3f"),
-    ("kl", "kl", ".4f"),
-    ("tokens_per_second", "tok/s", ".0f"),
+    ("valid_proposals", "valid", ".0%"),
+    ("entropy", "entropy", ".2f"),
+    ("kl", "kl", ".3f"),
 )
 
 
@@ -68,9 +66,7 @@ class StepLine(TrainerCallback):
         now = time.monotonic()
         logs["tokens_per_second"] = (self.policy.tokens_sampled - self._tokens) / max(now - self._time, 1e-9)
         self._tokens, self._time = self.policy.tokens_sampled, now
-        shown = [f"{label} {logs[name]:{form}}" for name, label, form in _SHOWN if logs.get(name) is not None]
-        stops = [f"{name.removeprefix('stop/')} {logs[name]:.0%}" for name in sorted(logs) if name.startswith("stop/")]
-        tqdm.write(f"step {state.global_step:>4}  " + "  ".join([*shown, *stops]))
+        tqdm.write(step_line(state.global_step, logs))
         with jsonl.Appender(self.path, "metrics") as file:
             file.append({"step": state.global_step, **logs})
 
@@ -79,6 +75,14 @@ class StepLine(TrainerCallback):
     ) -> None:
         if self._bar is not None:
             self._bar.close()
+
+
+def step_line(step: int, logs: dict[str, Any]) -> str:
+    """What a person is shown of a step, each thing once; the stop reasons are those that are not the usual one."""
+    shown = [f"{label} {logs[name]:{form}}" for name, label, form in _SHOWN if logs.get(name) is not None]
+    stops = {name.removeprefix("stop/"): logs[name] for name in sorted(logs) if name.startswith("stop/")}
+    shown += [f"{reason} {share:.0%}" for reason, share in stops.items() if share and reason != "agreed"]
+    return f"step {step:>4}: " + ", ".join(shown)
 
 
 class MarkWhole(TrainerCallback):
