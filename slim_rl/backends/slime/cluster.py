@@ -180,7 +180,7 @@ def run_job(
             try:
                 return follower.wait()
             except BaseException:
-                with _undisturbed():
+                with _handled_by(signal.SIG_IGN):
                     say(f"stopping the job {job}")
                     _succeeds(["ray", "job", "stop", job], environment, _STOP_SECONDS)
                 raise
