@@ -1,27 +1,19 @@
 """`slim-rl doctor`: everything a run needs, looked at before it costs anything. One table of pass, warn and fail, with the fix.
 
-A new check is a function of a `Target` in one of the lists here; a backend's own checks live in its `doctor.py`.
+A new check is a function of the run's config in the list here, or in that of a backend's own `doctor.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from slim_rl.backends.checks import Check, Examination, Target, examine
-from slim_rl.backends.machine import (
-    check_data,
-    check_disk,
-    check_gpus,
-    check_packages,
-    check_partner,
-    check_tokenizer,
-    check_tracker,
-    go_offline_without_hub,
-)
+from slim_rl.backends import machine
+from slim_rl.backends.checks import Check, Examination, check_packages, examine, failed
 from slim_rl.commands.options import Overrides
 from slim_rl.commands.screen import printable, working
 from slim_rl.config import load_config, parse_config
@@ -29,12 +21,12 @@ from slim_rl.errors import SlimError
 
 GENERAL: list[tuple[str, Examination]] = [
     ("packages", check_packages),
-    ("tokenizer", check_tokenizer),
-    ("games", check_data),
-    ("partner", check_partner),
-    ("W&B", check_tracker),
-    ("GPUs", check_gpus),
-    ("disk", check_disk),
+    ("tokenizer", machine.check_tokenizer),
+    ("games", machine.check_data),
+    ("partner", machine.check_partner),
+    ("W&B", machine.check_tracker),
+    ("GPUs", machine.check_gpus),
+    ("disk", machine.check_disk),
 ]
 
 
@@ -53,47 +45,21 @@ def command(
     raise typer.Exit(exit_code(checks))
 
 
-def run_doctor(
-    config_path: Path | None,
-    backend: str | None = None,
-    *,
-    overrides: Sequence[str] = (),
-    gpus: int | None = None,
-    call_partner: bool = True,
-) -> list[Check]:
-    """Examines this machine for a run.
+def run_doctor(config_path: Path | None, backend: str | None = None, *, overrides: Sequence[str] = ()) -> list[Check]:
+    """The checks of this machine for a run, in the order of the table. Nothing is raised for what is wrong with it or the config.
 
-    Args:
-        config_path: the run's config; None for the defaults.
-        backend: "trl", "slime" or "verl"; None for the config's own.
-        overrides: changes to the config, such as ``policy.model=PATH``.
-        gpus: GPUs of a node that the run will use; None for all that are there.
-        call_partner: make one real, cheap call to the partner's endpoint.
-
-    Returns:
-        The checks in the order of the table. Nothing is raised for what is wrong with the machine or the config.
+    `config_path` None: the defaults; `backend` None: the config's own.
     """
     changes = [*overrides, *([f"train.backend={backend}"] if backend else [])]
     try:
         config = load_config(config_path, changes) if config_path else parse_config({}, changes)
     except SlimError as error:
-        return [Check("config", "fail", str(error), "Nothing else can be checked without a config.")]
-    target = Target(config, gpus, call_partner)
-    found = f"{config_path or 'defaults'}: {config.arm_name} partner, {config.environment}, backend {target.backend}"
-    go_offline_without_hub(config.policy.model)
-    return [Check("config", "pass", found), *examine(target, GENERAL + _backend_examinations(target.backend))]
-
-
-def _backend_examinations(backend: str) -> list[tuple[str, Examination]]:
-    if backend == "slime":
-        from slim_rl.backends.slime.doctor import EXAMINATIONS
-
-        return EXAMINATIONS
-    if backend == "verl":
-        from slim_rl.backends.verl import doctor
-
-        return [("verl", lambda target: list(doctor.checks(target.config)))]
-    return []
+        return [failed("config", error, "Nothing else can be checked without a config.")]
+    backend = config.train.backend
+    found = f"{config_path or 'defaults'}: {config.arm_name} partner, {config.environment}, backend {backend}"
+    machine.go_offline_without_hub(config.policy.model)
+    own = [] if backend == "trl" else import_module(f"slim_rl.backends.{backend}.doctor").EXAMINATIONS
+    return [Check("config", "pass", found), *examine(config, GENERAL + own)]
 
 
 def exit_code(checks: Sequence[Check]) -> int:
@@ -103,21 +69,10 @@ def exit_code(checks: Sequence[Check]) -> int:
 
 def print_table(checks: Sequence[Check]) -> None:
     """One line a check, with the fix under it, then the tally; on stdout."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    colour = {"pass": "green", "warn": "yellow", "fail": "bold red"}
-    table = Table(box=None, pad_edge=False, show_header=False)
-    for _ in range(3):
-        table.add_column(overflow="fold")
+    colour = {"pass": "green", "warn": "yellow", "fail": "red"}
     for check in checks:
-        found = Text(printable(check.found))  # Text, not markup: what was found may hold square brackets
+        typer.secho(check.status, fg=colour[check.status], nl=False)
+        typer.echo(f"  {check.name:<18} {printable(check.found)}")
         if check.fix:
-            found.append(f"\n→ {printable(check.fix)}", "dim")
-        table.add_row(Text(check.status, colour[check.status]), Text(check.name), found)
-    console = Console()
-    if not console.is_terminal:
-        console.width = 120
-    console.print(table)
-    console.print(", ".join(f"{sum(check.status == status for check in checks)} {status}" for status in colour))
+            typer.secho(f"{'':<25}→ {printable(check.fix)}", dim=True)
+    typer.echo(", ".join(f"{sum(check.status == status for check in checks)} {status}" for status in colour))

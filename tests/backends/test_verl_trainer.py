@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 pytest.importorskip("verl")
-from slim_rl.backends.verl.doctor import checks
+from slim_rl.backends.checks import Check, check_packages, examine
+from slim_rl.backends.machine import check_gpus, find_gpus
+from slim_rl.backends.verl.doctor import EXAMINATIONS
 from slim_rl.backends.verl.trainer import make_trainer
 from slim_rl.config import parse_config
 from slim_rl.errors import ConfigError
@@ -57,16 +59,18 @@ def test_self_play_is_sent_to_the_newer_trainer(tmp_path: Path, model: Path) -> 
 
 
 def test_the_doctor_says_what_is_there_and_what_is_not(tmp_path: Path, model: Path) -> None:
-    import torch
+    def look(**changes: Any) -> dict[str, Check]:
+        config = parse_config(settings(tmp_path, model) | changes, ["train.backend=verl"])
+        own = [("packages", check_packages), ("GPUs", check_gpus), *EXAMINATIONS]
+        return {check.name: check for check in examine(config, own)}
 
-    found = {check.name: check for check in checks(parse_config(settings(tmp_path, model)))}
+    found = look()
     assert found["verl"].status == "pass"
     assert found["verl's config"].status == "pass"
     assert found["verl's parts"].found == "loop slim_rl_dialogue, reward manager GameRewardManager"
-    enough = torch.cuda.device_count() >= 2
-    assert found["verl's GPUs"].status == ("pass" if enough else "fail")
-    assert enough or "0 of the 2" in found["verl's GPUs"].found
+    there = len(find_gpus())
+    assert (found["GPUs"].status == "fail") == (there < 2)
+    assert there or "0 of the 2" in found["GPUs"].found
 
-    wrong = parse_config(settings(tmp_path, model) | {"verl": {"overrides": {"algorithm.gama": 1}}})
-    refused = {check.name: check for check in checks(wrong)}["verl's config"]
+    refused = look(verl={"overrides": {"algorithm.gama": 1}})["verl's config"]
     assert (refused.status, "gama" in refused.found) == ("fail", True)
