@@ -10,7 +10,7 @@ export TRL_EXPERIMENTAL_SILENCE ?= 1
 
 .PHONY: run test test-verl check format bench results clean
 
-## train a tiny Qwen on a CPU against the shy partner, then draw what became of its questions
+## train a tiny Qwen on a CPU against the shy partner, then draw how its questions and rewards developed
 run: $(VENV)/local
 	$(BIN)/slim-rl train configs/matching_local.yaml
 	$(BIN)/slim-rl analyze --log-dir logs/matching_local --output-dir plots
@@ -40,7 +40,7 @@ format: $(VENV)/dev
 bench: $(VENV)/dev
 	for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
-## the experiment of analysis/results: four arms, three seeds, and what became of each policy with the shy partner; half an hour on two cores
+## the experiment of analysis/results: four arms, three seeds, and how each policy does with the shy partner; half an hour on two cores
 ARMS := runs/arms/matching_local
 results: $(VENV)/local
 	$(BIN)/slim-rl arms configs/matching_local.yaml --arm shuffled_reward --arm shy --arm forthcoming --arm mute \

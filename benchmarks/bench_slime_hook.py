@@ -23,7 +23,7 @@ import slime_bench as bench
 from slime.rollout import sglang_rollout as stock
 
 from slim_rl.rollout import generate
-from tests.backends.slime_table import Sample, sampling_params
+from tests.backends.slime_setup import Sample, sampling_params
 
 
 async def play(args: Namespace, samples: list[Sample]) -> tuple[float, float, float]:

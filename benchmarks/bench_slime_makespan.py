@@ -23,7 +23,7 @@ import slime_bench as bench
 
 from slim_rl.environment import View
 from slim_rl.rollout import generate
-from tests.backends.slime_table import Sample, sampling_params
+from tests.backends.slime_setup import Sample, sampling_params
 
 PARTNER, ENGINE = (1.5, 0.7), (0.8, 0.4)  # median seconds, sigma
 

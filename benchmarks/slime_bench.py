@@ -1,5 +1,5 @@
 # ruff: noqa: E402  (slime must be on the path first)
-"""What the benchmarks of the slime hook share: slime's arguments, a partner without a mind, and an engine in a process of its own.
+"""What the benchmarks of the slime hook share: slime's arguments, a partner with fixed answers, and an engine in a separate process.
 
 They run slime's own code: SLIME_DIR must name a checkout of slime, in an environment that can import its rollout code.
 """
@@ -28,8 +28,8 @@ from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.settings import MatchingSettings
 from slim_rl.warmstart.tokenizer import train_tokenizer
-from tests.backends import slime_table
-from tests.backends.slime_table import Sample, Talker, make_args
+from tests.backends import slime_setup
+from tests.backends.slime_setup import Sample, Talker, make_args
 from tests.fakes.sglang_server import SGLangServer
 
 
@@ -96,6 +96,6 @@ def samples(number: int, seed: int = 1) -> list[Sample]:
 
 
 def run(args: Namespace, partner: Yes, work: Coroutine[Any, Any, Any]) -> Any:
-    """Runs `work` on an event loop of its own, with `partner` for every dialogue."""
+    """Runs `work` on a new event loop, with `partner` for every dialogue."""
     worker_module.make_partner = lambda config: partner  # type: ignore[assignment]
-    return slime_table.run(args, work)
+    return slime_setup.run(args, work)

@@ -3,7 +3,7 @@
     python benchmarks/soak_partner.py [--dialogues 10000] [--fault-rate 0.2] [--odd-rate 0.1] [--concurrency 256] [--out runs/soak]
 
 Faults are responses that fail, too large and compressed ones among them; odd answers are good ones with half a character in the text
-or with no usage or a senseless one; and the key is revoked for a while (a minute in 10,000 dialogues). Prints what became of the
+or with no usage or a senseless one; and the key is revoked for a while (a minute in 10,000 dialogues). Prints the outcome of the
 dialogues, memory at 10, 50 and 100%, and the makespan beside the ideal: the same dialogues, each as long as what the server drew for
 it (latencies, requests that were never answered, pauses it asked for), packed on as many slots, with no time spent on anything else
 but the wait for the key. Ctrl-C leaves a whole log; the same command then plays what is missing.
@@ -46,7 +46,7 @@ from slim_rl.warmstart.tokenizer import train_tokenizer  # noqa: E402
 from tests.fakes.openai_server import ODD  # noqa: E402
 
 GROUP = 8  # dialogues of one game
-PATIENCE = 5.0  # a request is given up after so many median latencies
+PATIENCE = 5.0  # a request times out after this many median latencies
 
 
 class Asker:
@@ -69,7 +69,7 @@ class Asker:
 
 
 async def soak(options: argparse.Namespace, url: str, chat: Chat) -> dict[str, Any]:
-    """Plays the dialogues that the log lacks. Returns what was measured on the way."""
+    """Plays the dialogues that are not in the log yet. Returns what was measured on the way."""
     path = options.out / "dialogues.jsonl"
     done = {dialogue.id for dialogue in read_log(path)} if path.exists() else set()
     # Dialogue i belongs to game i // GROUP; a few dozen boards serve them all.
@@ -229,7 +229,7 @@ def main() -> int:
         with urllib.request.urlopen(url.removesuffix("/v1") + "/tally") as answer:
             report(options, measured, json.load(answer))
     except KeyboardInterrupt:
-        print("Interrupted. The log is whole; the same command goes on from here.", file=sys.stderr)
+        print("Interrupted. The log is whole; the same command continues from here.", file=sys.stderr)
         return 130
     finally:
         server.kill()

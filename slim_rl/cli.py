@@ -1,7 +1,7 @@
 """`slim-rl`: one command a task, each in a file of its own in `slim_rl/commands/` that is imported only when it runs.
 
 A command's file holds `command`, the typer function with its options and help, and what it does. Here: their names, and what is
-said when one fails. An error that is the input's fault is one sentence on stderr and exit code 1; anything else is a bug and shows
+printed when one fails. An error in the input is one sentence on stderr and exit code 1; anything else is a bug and shows
 its traceback.
 """
 
@@ -19,7 +19,7 @@ from slim_rl.errors import SlimError
 ABOUT = "Does a language model learn to ask questions when reinforcement learning makes asking worth it?"
 COMMANDS = {  # name -> the first line of its help
     "generate": "Make games: a JSONL (or parquet) file, or the files a config names.",
-    "train": "Train a policy; resumes by itself from its last checkpoint.",
+    "train": "Train a policy; an interrupted run resumes from its last checkpoint.",
     "arms": "Run an experiment: every arm with every seed.",
     "evaluate": "Play held-out games for every (checkpoint, partner, mode), and print a table with intervals.",
     "play": "Play a game against the config's partner, or watch a model play it.",
@@ -73,7 +73,9 @@ def _run(name: str, options: list[str], command_line: str, prefix: str) -> None:
     from slim_rl.commands import load, screen
 
     screen.show_warnings_as_sentences(prefix)
-    if not {"", str(Path.cwd())} & set(sys.path):  # a game or partner of one's own may lie where the command is run
+    if not {"", str(Path.cwd())} & set(
+        sys.path
+    ):  # a user's game or partner may be in the folder where the command is run
         sys.path.append(str(Path.cwd()))
     try:
         load(name)(options, prog_name=f"slim-rl {name}", obj=command_line)

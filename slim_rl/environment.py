@@ -3,8 +3,8 @@
 A game is turn-based. `turn` is the seat (0 or 1) whose action `step` takes next; a malformed action leaves the turn with its
 author, who is told why. A one-seat game keeps `turn` at 0 and answers the player itself.
 
-The rest of the house asks a game for what it may need through the optional members of `BaseEnvironment`, and never looks inside
-a game's states.
+All other code asks a game for what it may need through the optional members of `BaseEnvironment`, and never looks inside a
+game's states.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class BaseEnvironment(ABC):
     def get_state_description(self, seat: int = 0) -> str:
         """What `seat` is dealt, as the opening user message."""
 
-    # --- what a game may offer besides
+    # --- optional members
 
     @classmethod
     def sample_state(cls, seed: int) -> Any:
@@ -210,7 +210,9 @@ def environment_class(path: str) -> type[BaseEnvironment]:
     """The class that a dotted path names. Raises ConfigError if there is no such environment."""
     found = load_object(path, "environment", "examples.secret_number.SecretNumber")
     if not (inspect.isclass(found) and issubclass(found, BaseEnvironment)):
-        raise ConfigError(f"environment: {path} is no subclass of slim_rl.environment.BaseEnvironment.")
+        raise ConfigError(
+            f"environment: {path} is not a subclass of slim_rl.environment.BaseEnvironment; name one that is."
+        )
     return found
 
 

@@ -14,4 +14,4 @@ class DataError(SlimError):
 
 
 class SlimWarning(UserWarning):
-    """One sentence that a person should read; what they asked for goes on."""
+    """One sentence that a person should read; what they asked for continues."""

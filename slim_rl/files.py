@@ -1,6 +1,6 @@
 """Files and folders that appear whole or not at all.
 
-    what is being written has a name of its own beside its place: .NAME.HOST.PID.tmp
+    what is being written has a temporary name beside its final one: .NAME.HOST.PID.tmp
     of such leftovers only those of processes of this host that have ended are ever removed
 
 A process that is killed leaves its leftover behind; the next that writes to the same place, or calls `sweep`, removes it.
@@ -126,5 +126,5 @@ def _beside(path: Path, kind: str) -> Path:
 
 
 def host_name() -> str:
-    """This machine's name, as it stands in the names of temporary files."""
+    """This machine's name, as used in the names of temporary files."""
     return re.sub(r"[^\w-]", "-", platform.node()) or "localhost"

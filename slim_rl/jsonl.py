@@ -1,8 +1,8 @@
 """JSON lines, the one way this project reads and writes them.
 
     a line that ends in a newline was written entirely; only the last line of a file that is appended to can be torn
-    the bytes are UTF-8 whatever was said: half a surrogate pair, which UTF-8 cannot hold, is written as U+FFFD
-    lines end in \\n and in nothing else, whatever characters a message holds
+    the bytes are UTF-8 for any text: half a surrogate pair, which UTF-8 cannot hold, is written as U+FFFD
+    lines end in \\n and in nothing else, for any characters in a message
 
 `Appender` adds whole lines to a file that other processes may be killed beside; `write` makes a file whole or not at all; `read`
 names file and line in every error.
@@ -198,7 +198,7 @@ def cut_torn(path: Path) -> None:
             end = start
         if end < size:
             warnings.warn(
-                f"{path}: its last line, torn while it was being written, is taken off.", SlimWarning, stacklevel=4
+                f"{path}: its last line, torn while it was being written, is removed.", SlimWarning, stacklevel=4
             )
             stream.truncate(end)
 

@@ -1,7 +1,7 @@
 """Each training key once: what TRL, slime and verl call it. The launchers build their commands from this table.
 
-A name stands beside the converter that makes the trainer's value of the config's. A key without a name of a trainer's own is the
-business of slim_rl's dialogue loop, or is built from several keys by the trainer's launcher; its note says which.
+Each name comes with the converter that makes the trainer's value of the config's. A key without a trainer's name is
+used by slim_rl's dialogue loop, or combined with others by the trainer's launcher; its note says which.
 
     python -m slim_rl.keys docs/config.md     writes the page of all keys (without a path it is printed)
 """
@@ -42,7 +42,7 @@ class Key:
         slime: its launch flags and what each is given: False or None leaves the flag out, True gives it without a value.
         trl: fields of TRL's GRPOConfig.
         verl: hydra keys.
-        note: what a reader must know besides the field's own description.
+        note: what a reader must know beyond the field's own description.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The measuring instrument under the name people know: `from slim_rl.questions import classify`."""
+"""The measuring instrument under a short name: `from slim_rl.questions import classify`."""
 
 from slim_rl.games.matching.questions import INFORMATION_SEEKING, LABELS, annotate, classify, pairs_asked
 

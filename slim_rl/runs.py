@@ -1,4 +1,4 @@
-"""A run's folder: whose it is, who may write to it, and what may be removed.
+"""A run's folder: which run it belongs to, who may write to it, and what may be removed.
 
     a folder is a run's if it holds our marker, or a configuration of ours, or nothing that a run would write
     one process at a time works on a run: the marker is locked meanwhile (torchrun's processes are one run, and rank 0 locks)
@@ -46,11 +46,11 @@ class RunFolder:
         self.path, self.logs = config.run_dir, config.log.dir / config.name
 
     def check(self, fresh: bool = False) -> None:
-        """Changes nothing. Raises SlimError if this run could not begin, or go on, here."""
+        """Changes nothing. Raises SlimError if this run could not start or continue here."""
         with disk_errors("run's folder", self.path):
             if not self._is_ours():
                 raise ConfigError(
-                    f"{self.path} holds files of its own but no mark of a run; give this one another name (--set name=...) "
+                    f"{self.path} holds files but no mark of a run; give this one another name (--set name=...) "
                     "or output_dir."
                 )
             if (self.path / MARKER).exists():
@@ -149,12 +149,12 @@ def check_same(path: Path, config: Config) -> None:
         return
     began = _configuration(path)
     if began is None:
-        raise ConfigError(f"{path} is not a configuration that can be read; start anew with --fresh.")
+        raise ConfigError(f"{path} is not a configuration that can be read; start over with --fresh.")
     differ = sorted(_differences(began, config.model_dump(mode="json")) - _MAY_CHANGE)
     if differ:
         raise ConfigError(
             f"The run '{config.name}' in {path.parent} began with other values of {', '.join(differ)}; give this one "
-            "another name (--set name=...) or start anew with --fresh."
+            "another name (--set name=...) or start over with --fresh."
         )
 
 
@@ -181,7 +181,7 @@ def _lock(file: TextIO, name: str, folder: Path) -> None:
     except BlockingIOError as error:
         holder = file.read().strip() or "another process"
         raise SlimError(
-            f"The run '{name}' in {folder} is being worked on by {holder}; wait until it ends, or give this one another "
+            f"The run '{name}' in {folder} is in use by {holder}; wait until that ends, or give this one another "
             "name (--set name=...)."
         ) from error
     except OSError as error:  # some network file systems have no locks

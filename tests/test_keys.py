@@ -73,7 +73,7 @@ def test_where_the_trainers_values_differ_they_are_converted() -> None:
 
 def test_the_page_of_all_keys_is_up_to_date() -> None:
     page = ROOT / "docs" / "config.md"
-    assert page.read_text(encoding="utf-8") == reference(), "write it anew: python -m slim_rl.keys docs/config.md"
+    assert page.read_text(encoding="utf-8") == reference(), "write it again: python -m slim_rl.keys docs/config.md"
 
 
 def test_the_page_has_every_key_of_the_config() -> None:

@@ -27,7 +27,7 @@ def load_environment(
     """The environment, for programs that make it themselves.
 
     Args:
-        config: a config of slim_rl; None: the matching game as it is by default.
+        config: a config of slim_rl; None: the default matching game.
         partner: who sits opposite, in place of the config's `partner.kind`: shy, forthcoming, mute, openai, ...
         num_games: how many games, one a task.
         split: training or held-out games.

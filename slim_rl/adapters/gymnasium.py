@@ -1,10 +1,10 @@
 """The game as a Gymnasium environment of text: `gymnasium.make("slim_rl.adapters.gymnasium:slim_rl/Matching-v0")`.
 
-    the same seed of `reset` is the same game, and the same words in it have the same answers and the same reward
+    the same seed of `reset` is the same game, and the same words in it get the same answers and the same reward
 
 The reward comes when the game is over. A game that failed (the partner's endpoint is down, say) is truncated with reward 0, and
-``info["failure"]`` says why: leave it out of any average. `close` an environment that is done with. In an `AsyncVectorEnv`, say
-``shared_memory=False``: Gymnasium's shared memory does not pass text on.
+``info["failure"]`` says why: leave it out of any average. `close` an environment after use. In an `AsyncVectorEnv`, pass
+``shared_memory=False``: Gymnasium's shared memory does not carry text.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     one WebSocket connection is one seat at one game at a time
 
-OpenEnv's plain HTTP keeps nothing between two requests (each meets an environment of its own), so a game is played over its
+OpenEnv's plain HTTP keeps nothing between two requests (each gets a new environment), so a game is played over its
 WebSocket, as every OpenEnv client does.
 """
 
@@ -31,7 +31,7 @@ class GameAction(Action):
 
     text: str = Field("", description="what it says, tag included")
     cut: bool = Field(False, description="the turn met its limit of tokens")
-    leave: bool = Field(False, description="it has no more to say (its tokens are used up): the game ends here")
+    leave: bool = Field(False, description="its tokens are used up: the game ends here")
 
 
 class GameObservation(OpenEnvObservation):
@@ -122,7 +122,7 @@ class TRLGame:
         self._client = GameClient(base_url).sync()
 
     def reset(self, **row: Any) -> str | None:
-        """Deals the row's `game` (a row of a games file, as JSON), else that of its `seed`, or any. Returns what its prompt lacks."""
+        """Deals the row's `game` (a games file's row, as JSON), else that of its `seed`, or any. Returns what the prompt did not tell."""
         if "game" not in row:
             self._seen = self._client.reset(seed=row.get("seed"))
             return self._seen.observation.text

@@ -58,7 +58,7 @@ class Games:
     """The games of a config and whoever sits opposite the policy, shared by the sessions of one process.
 
     Args:
-        config: a config, the path of its file, its keys as a mapping, or None for the matching game as it is by default.
+        config: a config, the path of its file, its keys as a mapping, or None for the default matching game.
         partner: in place of the config's `partner.kind`.
         overrides: changes such as ``game.n=3``.
         log: a file that each finished dialogue is appended to; one process writes it.
@@ -123,7 +123,7 @@ class Session:
         self._prompt: list[dict[str, str]] | None = None
 
     async def reset(self, row: GameRow, number: int | None = None, phase: str = "eval") -> Observation:
-        """Deals a game; one under way is called off. `number` tells the dialogues of a row apart, their partner's draws included."""
+        """Deals a game; one under way is aborted. `number` tells the dialogues of a row apart, their partner's draws included."""
         await self.leave()
         worker = self.games.worker
         env = worker.environment()
@@ -147,8 +147,8 @@ class Session:
         self._seat.words.put_nowait(Reply(said, thought=aloud or thought, cut=StopReason.TURN_TOKENS if cut else None))
         return await self._heard()
 
-    async def leave(self, reason: StopReason = StopReason.ABORTED, why: str = "the game was called off") -> Observation:
-        """Ends a game under way, if there is one, for a reason that is not the game's. A game called off is not logged."""
+    async def leave(self, reason: StopReason = StopReason.ABORTED, why: str = "the game was aborted") -> Observation:
+        """Ends a game under way, if there is one, for a reason that is not the game's. An aborted game is not logged."""
         if self._task is not None:
             self._seat.words.put_nowait(PartnerFailure(why, reason))
             while self._task is not None:
@@ -228,7 +228,7 @@ def wait(coroutine: Coroutine[Any, Any, T]) -> T:
 
 @cache
 def _loop(process: int) -> asyncio.AbstractEventLoop:
-    """An event loop on a thread of its own. A forked process has lost its parent's thread and is given another."""
+    """An event loop in its own thread. A forked process loses its parent's threads and gets a new one."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="slim_rl adapters", daemon=True).start()
     return loop

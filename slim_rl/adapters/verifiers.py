@@ -1,8 +1,8 @@
 """The game for verifiers: a taskset of games, an environment that plays one, and a harness that is a plain chat.
 
-    one task is one game; one episode is one dialogue, and its trace bears the dialogue's reward and measures
+    one task is one game; one episode is one dialogue, and its trace holds the dialogue's reward and measures
 
-The package `environments/slim_rl_matching` makes them known to verifiers by a name. A game that failed fails its episode, which
+The package `environments/slim_rl_matching` registers them with verifiers. A game that failed fails its episode, which
 verifiers may retry, and leaves no reward.
 """
 
@@ -37,7 +37,7 @@ class GameTasksetConfig(vf.TasksetConfig):
     """Which games, and against whom (see `slim_rl.adapters.session.Games`)."""
 
     config: Path | None = None
-    """A config of slim_rl; None: the matching game as it is by default."""
+    """A config of slim_rl; None: the default matching game."""
     partner: str | None = None
     """Who sits opposite, in place of the config's `partner.kind`."""
     num_games: int = 100

@@ -103,7 +103,7 @@ def _file(file: LogFile) -> dict[str, Any]:
 
 
 def _finite(data: Any) -> Any:
-    """The same data with None for NaN and infinities, which JSON lacks."""
+    """The same data with None for NaN and infinities, which JSON does not have."""
     if isinstance(data, dict):
         return {key: _finite(value) for key, value in data.items()}
     if isinstance(data, list | tuple):

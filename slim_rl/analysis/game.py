@@ -1,4 +1,4 @@
-"""The game that a dialogue is of, as the analysis asks it for reference lines and boards. The analysis knows no game itself."""
+"""Asks a dialogue's own game for its reference lines and boards, so the analysis itself knows no game."""
 
 from __future__ import annotations
 

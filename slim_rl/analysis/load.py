@@ -1,8 +1,8 @@
 """Dialogue logs as one tidy frame: one row a dialogue, flat numbers only, every line of every file accounted for.
 
 The invariant: a line is counted once, as a dialogue or as one of the reasons it is not (torn, unreadable, foreign,
-repeated), and all of these counts reach the report. A file is read as a stream; of its lines nothing is kept but a row
-of numbers and the place in the file, from where a dialogue can be read again (`read_dialogue`).
+repeated), and all of these counts reach the report. A file is read as a stream; of each line only a row of
+numbers and its place in the file are kept, from where the dialogue can be read again (`read_dialogue`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class LogFile:
         dialogues: lines that became rows.
         torn: 1 if its last line was cut while it was being written.
         unreadable: other lines that are not JSON.
-        foreign: JSON lines that are no dialogue, or of a format newer than this program's.
+        foreign: JSON lines that are not dialogues, or of a format newer than this program's.
     """
 
     path: Path
@@ -61,9 +61,9 @@ class Log:
         frame: one row a dialogue. Where it comes from: file (index into `files`), offset (bytes); arm, run, phase,
         step, environment,
             game_id, seat, seed, group, policy, partner; cluster (the game: dialogues with equal `game_id` and game state,
-            whatever their run); failed; then the measures of `dialogue.measures`.
+            in any run); failed; then the measures of `dialogue.measures`.
         files: what each file held.
-        labels: kinds of question that a game has of its own, each a column.
+        labels: the game's own kinds of question, each a column.
         repeated: dialogues logged more than once, of which the last counts (a run resumed before its last lines).
     """
 
@@ -193,7 +193,7 @@ def _row(data: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _identity(identity: Mapping[str, Any]) -> str:
-    """A short name: the kind and the model, as far as they are given."""
+    """A short name: the kind and, if given, the model."""
     named = [str(identity[key]) for key in ("kind", "name", "model", "checkpoint") if identity.get(key)]
     return " ".join(dict.fromkeys(named)) or "unnamed"
 
@@ -206,7 +206,7 @@ def _warnings(log: Log) -> Iterator[str]:
         if file.unreadable:
             yield f"Not counted: {_count(file.unreadable, 'line')} of {file.path} that are not JSON."
         if file.foreign:
-            yield f"Not counted: {_count(file.foreign, 'line')} of {file.path} that are no dialogues (format {FORMAT})."
+            yield f"Not counted: {_count(file.foreign, 'line')} of {file.path} that are not dialogues (format {FORMAT})."
     if log.repeated:
         yield f"Logged more than once (by a run that was resumed), the last counts: {_count(log.repeated, 'dialogue')}."
     for environment in log.frame["environment"].cat.categories:
@@ -214,7 +214,7 @@ def _warnings(log: Log) -> Iterator[str]:
             yield f"Without boards and reference lines: {environment} cannot be imported; put its folder on PYTHONPATH."
     failed = int(log.frame["failed"].sum())
     if failed:
-        yield f"Without a reward, hence among the stop reasons only: {_count(failed, 'failed dialogue')}."
+        yield f"Without a reward, so counted among the stop reasons only: {_count(failed, 'failed dialogue')}."
 
 
 def _count(number: int, noun: str) -> str:

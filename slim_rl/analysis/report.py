@@ -1,6 +1,6 @@
-"""report.html: one file that opens from disk, with everything in it and nothing fetched. It answers first.
+"""report.html: one file that opens from disk, with everything in it and nothing fetched. The answer comes first.
 
-The invariant: whatever stands in a log (names, dialogue text, failure messages) is text. The template escapes all it is
+The invariant: everything in a log (names, dialogue text, failure messages) is treated as text. The template escapes all it is
 given; the viewer's data is JSON in which `<` is written \\u003c, so that no `</script>` can end it; the page's content policy
 runs the one script it was made with and nothing else.
 """
@@ -107,7 +107,7 @@ def render(
 
 
 def embed_json(data: Any) -> Markup:
-    """JSON that can stand inside a <script> element whatever its strings hold."""
+    """JSON that can stand inside a <script> element, with any strings in it."""
     text = orjson.dumps(data).decode()
     return Markup(text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
 

@@ -28,7 +28,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What stands above a column, and what of a row stands in it; `prose` is aligned as words are."""
+    """A column's heading, and what it shows of a row; `prose` is aligned as words are."""
 
     head: str
     show: Callable[[Row], str | Cell]

@@ -29,7 +29,7 @@ def summarise(frame: pd.DataFrame, draws: int = st.DRAWS, seed: int = 0, labels:
     """All numbers, from a frame as `load` makes it.
 
     Args:
-        labels: columns that count kinds of question which a game has of its own.
+        labels: columns that count the game's own kinds of question.
     """
     kinds = [*KINDS, *labels]
     played = frame[~frame["failed"]]
@@ -232,7 +232,7 @@ def _by_count(rows: pd.DataFrame, name: str) -> list[dict[str, Any]]:
 
 
 def _correlations(rows: pd.DataFrame, arm: str, draws: int, seed: int) -> Iterator[dict[str, Any]]:
-    """Questions with reward: as it is, given words, given words and step, and within the group that GRPO compares."""
+    """Correlation of questions and reward: plain, given words, given words and step, and within the group that GRPO compares."""
     if rows.empty:
         return
     group = rows.groupby(["run", "step", "cluster"], observed=True, sort=False).ngroup().to_numpy()

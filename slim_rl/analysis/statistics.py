@@ -4,8 +4,8 @@ The invariant: the unit that is drawn independently is the game, not the dialogu
 GRPO group, several seeds, several arms), so every interval here is over games (clusters) or over runs (seeds), never
 over dialogues.
 
-What cannot be said is not said: with fewer than two games (or runs) the interval is NaN and `note` tells why. Missing
-values (NaN) are left out and never counted in `n`. All randomness comes from a `seed`; the same input gives the same
+What the data cannot tell is not reported: with fewer than two games (or runs) the interval is NaN and `note` gives the reason.
+Missing values (NaN) are left out and never counted in `n`. All randomness comes from a `seed`; the same input gives the same
 output.
 
 Intervals are 95% everywhere.
@@ -54,7 +54,7 @@ class Estimate:
         n: dialogues that went in.
         clusters: games (or runs, where the interval is over runs) they belong to.
         p: two-sided p value of the null "value = 0" (of "no difference" for a comparison); NaN where none is made.
-        note: why something is missing, or what the interval does not cover; empty if nothing is to be said.
+        note: why something is missing, or what the interval does not cover; empty if there is nothing to add.
     """
 
     value: float
@@ -88,7 +88,7 @@ def clustered_means(y: ArrayLike, cluster: ArrayLike, group: ArrayLike, bounded:
     """`clustered_mean` of every group at once. Returns a frame indexed by group: mean, low, high, n, clusters.
 
     Args:
-        bounded: all values lie in [0, 1], and so shall the intervals: Wilson's [7], with as many independent draws as would
+        bounded: all values lie in [0, 1], and so do the intervals: Wilson's [7], with as many independent draws as would
             have the clustered error, mean · (1 - mean) / se²; where all values are 0 or all are 1, as many as there are games.
             Ignored where a value lies outside.
     """
@@ -350,7 +350,7 @@ def partial_correlation(
 
     With P the inverse of the covariance matrix of (x, y, given...): r = -P_xy / √(P_xx · P_yy), which equals the
     correlation of the residuals of x and y regressed on `given` [4]. "spearman" ranks every variable first (over all
-    dialogues; ranks are not taken anew in a bootstrap draw). `within` names a group: each variable is centred in its
+    dialogues; ranks are not computed again in a bootstrap draw). `within` names a group: each variable is centred in its
     group first, so that only differences inside a group count (such as between dialogues on the same game at the same
     step, which is all that GRPO sees).
 

@@ -1,7 +1,7 @@
 """Did it learn to ask, did it help, and how sure is that? One sentence each, the same in the terminal and in the report.
 
 The answer rests on held-out games that were played both before and after training, paired game by game. "Rose" and "fell"
-are said only where the 95% interval over games leaves zero out.
+are used only where the 95% interval over games leaves zero out.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def changed(before: pd.DataFrame, after: pd.DataFrame, measure: str) -> dict[str
 def sentences(questions: Change, reward: Change) -> list[str]:
     """The three sentences, from two rows of the results' `held_out.paired`."""
     if not known(questions["low"]) or not known(reward["low"]):
-        return ["Whether it learned to ask cannot be said: fewer than two games were played both before and after."]
+        return ["Whether it learned to ask cannot be judged: fewer than two games were played both before and after."]
     asked, helped = direction(questions), direction(reward)
     span = (
         f"from {plain(questions['before'])} to {plain(questions['after'])} questions a game ({by_how_much(questions)})"

@@ -1,4 +1,4 @@
-"""The dialogues that the report lets one read: which ones, and what of them.
+"""The dialogues that can be read in the report: which ones are chosen, and which parts of them are kept.
 
 The invariant: the choice is spread over arms, runs, phases, stop reasons and steps, depends on the seed alone, and
 never changes a number elsewhere in the report: there every dialogue is counted. The same games are chosen wherever there

@@ -26,7 +26,7 @@ class Request:
         path, overrides: the config's file, and the changes to it.
         config: the config they make.
         extra: words that are the trainer's own.
-        fresh: start anew instead of resuming.
+        fresh: start over instead of resuming.
         dry_run: check everything and print what would run.
     """
 
@@ -38,9 +38,9 @@ class Request:
     dry_run: bool = False
 
     def no_fresh(self) -> None:
-        """Raises ConfigError if the run is to start anew, which a cluster's trainer does under a new name only."""
+        """Raises ConfigError if the run is to start over, which a cluster's trainer does under a new name only."""
         if self.fresh:
-            raise ConfigError("--fresh is for the trl backend; give the run another name or folder to start it anew.")
+            raise ConfigError("--fresh is for the trl backend; give the run another name or folder to start over.")
 
 
 def start(request: Request) -> Any:

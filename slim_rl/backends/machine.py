@@ -183,7 +183,7 @@ def _dealt(config: Config) -> tuple[GameRow, BaseEnvironment]:
 
 def go_offline_without_hub(model: str) -> None:
     """Spares the hub's clients two minutes of trying again where it cannot be reached: they read the variable when imported."""
-    if Path(model).expanduser().is_dir() or "HF_HUB_OFFLINE" in os.environ:
+    if Path(model).expanduser().is_dir() or os.environ.get("HF_HUB_OFFLINE"):
         return
     request = urllib.request.Request(os.environ.get("HF_ENDPOINT", "https://huggingface.co"), method="HEAD")
     try:

@@ -1,6 +1,6 @@
-"""An experiment: every arm of `config.arms` with every seed, each a run of its own, all on the same budget and held-out games.
+"""An experiment: every arm of `config.arms` with every seed, each a separate run, all on the same budget and held-out games.
 
-Runs are processes of their own, `jobs` at a time, one thread each. A run that is complete is not run again, and one that was
+Runs are separate processes, `jobs` at a time, one thread each. A run that is complete is not run again, and one that was
 interrupted resumes.
 """
 
@@ -64,7 +64,7 @@ class Run:
 def plan(config: Path, arms: Sequence[str], seeds: Sequence[int], overrides: Sequence[str] = ()) -> list[Run]:
     """The runs of an experiment, seeds first, so that every arm has a seed before any has two.
 
-    Raises ConfigError if an arm is none of the config's.
+    Raises ConfigError if an arm is not in the config.
     """
     settings = load_config(config, overrides)
     unknown = [arm for arm in arms if arm not in settings.arms]

@@ -23,6 +23,6 @@ def command(
 ) -> None:
     """Turn recorded human games into chat data, for warm starts by supervision and for evaluation."""
     if output.suffix != ".jsonl":
-        raise ConfigError(f"--output {output}: JSON lines are written; give the file a name that ends in .jsonl.")
+        raise ConfigError(f"--output {output} does not end in .jsonl: JSON lines are written; rename it.")
     rows = convert_command(recorded, output, form=form, seat=seat, tokenizer=tokenizer, min_reward=min_reward)
     typer.echo(f"wrote {rows} rows to {output}")

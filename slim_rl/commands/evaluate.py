@@ -1,4 +1,4 @@
-"""`slim-rl evaluate`: plays held-out games with policies as they stand, and says how they did, with 95% intervals.
+"""`slim-rl evaluate`: plays held-out games with given policies, without training, and prints the results with 95% intervals.
 
 Every (checkpoint, partner, mode) is a cell with a log of its own, and resumable. The cells play the same games with the same
 partner's seeds, so that they can be compared in pairs.

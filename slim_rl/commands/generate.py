@@ -33,7 +33,7 @@ def command(
     scales: Annotated[bool | None, typer.Option(help="show each player differently scaled scores")] = None,
     p_observed: Annotated[float | None, typer.Option(help="chance that a player sees a cell")] = None,
     overrides: Overrides = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="make the files that CONFIG names anew")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="make the files that CONFIG names again")] = False,
     config_file: Annotated[Path | None, typer.Option("--config", help="the same as CONFIG")] = None,
 ) -> None:
     """Make games: a JSONL (or parquet) file, or the files a config names.
@@ -101,7 +101,9 @@ def generate(
         raise ConfigError(f"--workers must be at least 1, not {workers}.")
     if output is None:
         if config is None or num_games is not None or format is not None:
-            raise ConfigError("Say where the games go with --output, or give a config that names its data files alone.")
+            raise ConfigError(
+                "There is no place to write the games: give --output, or only a config that names its data files."
+            )
         return [path for path in ensure_games(settings, workers, overwrite=overwrite) if path is not None]
     output = Path(output)
     format = format or output.suffix.removeprefix(".") or "jsonl"

@@ -34,12 +34,12 @@ def all_logs(logs: list[Path] | None, log_dirs: list[Path] | None) -> list[Path]
     if found := [*(log_dirs or ()), *(logs or ())]:
         return found
     raise ConfigError(
-        "Say which dialogue logs to read: a folder that a run wrote them to, such as logs/matching_local."
+        "No dialogue logs are named: give the folder that a run wrote them to, such as logs/matching_local."
     )
 
 
 def check_folder(path: Path) -> Path:
     """An option's value that names a folder to write. Raises ConfigError if it looks like a file, or is one."""
     if path.suffix.lower() in _FILES or path.is_file():
-        raise ConfigError(f"--output {path}: a folder is written, not a file; name a folder.")
+        raise ConfigError(f"--output {path} is a file, but a folder is written; name a folder.")
     return path

@@ -112,7 +112,7 @@ def play(
     """
     if config.selfplay and model is None:
         raise ConfigError(
-            "partner.kind is self, and a policy is needed for that: name a partner, --set partner.kind=shy."
+            "partner.kind is self, which needs a policy: name one, or choose a partner with --set partner.kind=shy."
         )
     console = console or Console()
     rows = load_rows(config, "eval") or load_rows(config, "train")

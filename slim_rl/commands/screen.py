@@ -1,4 +1,4 @@
-"""What goes to a terminal: text from models, logs and files is shown as it is, never obeyed as markup or as control characters."""
+"""What goes to a terminal: text from models, logs and files is shown literally, never interpreted as markup or control characters."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def working(what: str) -> AbstractContextManager[object]:
 
 
 def table_of(board: Board) -> Table:
-    """A board for the terminal; marked cells stand in bold, with a star."""
+    """A board for the terminal; marked cells are bold, with a star."""
     from rich.table import Table
     from rich.text import Text
 

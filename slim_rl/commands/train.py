@@ -18,13 +18,13 @@ def command(
     config: ConfigFile,
     overrides: Overrides = None,
     backend: Annotated[str | None, typer.Option(help="trl, slime or verl; the config's by default")] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="start anew instead of resuming")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="start over instead of resuming")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print what would run, and stop")] = False,
     extra: Annotated[
         list[str] | None, typer.Argument(help="verl: its own key=value; slime, after --: its own flags")
     ] = None,
 ) -> None:
-    """Train a policy; resumes by itself from its last checkpoint."""
+    """Train a policy; an interrupted run resumes from its last checkpoint."""
     train(config, overrides or (), backend=backend, fresh=fresh, dry_run=dry_run, extra=extra or ())
 
 

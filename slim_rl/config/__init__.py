@@ -131,7 +131,7 @@ class Config(Section):
         elif kind not in (SELF, *made.partners, *PARTNERS):
             known = ", ".join((*made.partners, *(name for name in PARTNERS if name not in made.partners), SELF))
             raise ValueError(
-                f"partner.kind '{kind}' is no partner of {made.__name__}: choose {known}, or the dotted path of your own"
+                f"partner.kind '{kind}' is not a partner of {made.__name__}: choose {known}, or the dotted path of your own"
             )
         return self
 
@@ -168,7 +168,7 @@ class Config(Section):
             others: sections of other programs, to stand beside it.
         """
         data = {**others, ROOT_KEY: self.model_dump(mode="json")}
-        # In ASCII: PyYAML folds some Unicode line ends that it writes as they are.
+        # In ASCII: PyYAML folds some Unicode line ends that it writes unescaped.
         write_atomically(path, yaml.safe_dump(data, sort_keys=False))
 
 

@@ -58,7 +58,7 @@ class OpenAIConfig(Section):
     max_tokens: int | None = Field(300, ge=1, description="tokens of one reply; None: not sent")
     send_seed: bool = Field(True, description="send a seed drawn from the dialogue's, for endpoints that know it")
     extra: dict[str, Any] = Field({}, description="further keys of the request body, for example chat_template_kwargs")
-    reckon: bool = Field(
+    note_plan_worth: bool = Field(
         True, description="note under a proposal what it is worth to the partner, so that it need not add up"
     )
     malformed_retries: int = Field(2, ge=0, description="times a malformed reply is asked again, with the error")
@@ -73,7 +73,7 @@ class OpenAIConfig(Section):
     tokens_per_minute: float | None = Field(None, gt=0, description="input and output together")
     request_seconds: float = Field(60.0, gt=0, description="wall time of one request")
     turn_seconds: float = Field(300.0, gt=0, description="wall time of one turn, retries included, queueing not")
-    max_retries: int = Field(8, ge=0, description="times a failed request is made again; a 429 is no failure")
+    max_retries: int = Field(8, ge=0, description="times a failed request is made again; a 429 does not count as one")
     backoff_seconds: float = Field(0.5, gt=0, description="first wait before a retry; doubles, with full jitter")
     max_backoff_seconds: float = Field(20.0, gt=0, description="the longest of these waits")
 
@@ -92,7 +92,9 @@ class OpenAIConfig(Section):
 
     cassette: Path | None = Field(None, description="JSONL file that keeps every exchange")
     cassette_mode: Literal["auto", "record", "replay"] = Field(
-        "auto", description="auto: ask what it lacks; record: ask everything anew; replay: ask nothing"
+        "auto",
+        description="auto: ask the endpoint only what the cassette does not hold; record: ask everything again; "
+        "replay: ask nothing",
     )
 
 
@@ -104,11 +106,15 @@ class PartnerConfig(Section):
         description="a scripted partner of the game (shy, forthcoming, mute), openai, replay, self (self-play: both seats are the "
         "policy), or the dotted path of a partner of your own",
     )
-    accept_fraction: float = Field(0.75, ge=0, le=1, description="accept a plan worth this share of one's own best")
+    accept_fraction: float = Field(
+        0.75, ge=0, le=1, description="accept a plan worth this share of the best plan the partner knows"
+    )
     args: dict[str, Any] = Field(
         default_factory=dict, description="further keyword arguments of the partner's constructor"
     )
-    replay: Path | None = Field(None, description="replay: the dialogue log whose partner speaks again")
+    replay: Path | None = Field(
+        None, description="with kind replay: the dialogue log whose partner's turns are repeated"
+    )
     openai: OpenAIConfig = OpenAIConfig()
 
 
@@ -119,7 +125,7 @@ class Limits(Section):
     dialogue_tokens: int | None = Field(None, ge=1, description="tokens of the response, partner's turns included")
     context_tokens: int | None = Field(None, ge=1, description="prompt and response together")
     truncated_turn: Literal["end", "continue"] = Field(
-        "end", description="a turn cut at turn_tokens ends the game, or is played as far as it got"
+        "end", description="a turn cut at turn_tokens ends the game, or is played as the text it has"
     )
     seconds: float | None = Field(None, gt=0, description="wall time of one dialogue")
 
@@ -170,7 +176,7 @@ class TrainConfig(Section):
     group_size: int = Field(8, ge=1, description="1 only where a critic is the baseline (verl's gae)")
     learning_rate: float = Field(5e-5, gt=0, description="Adam's")
     lr_schedule: Literal["constant", "linear", "cosine"] = Field(
-        "constant", description="how the rate goes on after the warm-up"
+        "constant", description="how the rate changes after the warm-up"
     )
     warmup_steps: int = Field(0, ge=0, description="steps over which the rate rises from 0")
     kl_coef: float = Field(0.0, ge=0, description="KL to the starting model, in the loss")
@@ -189,7 +195,7 @@ class TrainConfig(Section):
     eval_games: int = Field(200, ge=0, description="held-out games played before and after training")
     threads: int = Field(1, ge=1, description="CPU threads of one process; 1 is steadiest")
     report_to: tuple[Literal["tensorboard", "wandb"], ...] = Field(
-        (), description="trackers, besides the run's own files"
+        (), description="trackers, in addition to the run's own files"
     )
     gradient_checkpointing: bool = Field(
         False, description="recompute activations instead of keeping them: less memory, more time"
@@ -200,16 +206,18 @@ class SlimeConfig(Section):
     """What the slime hook does where slime leaves the choice. `train.stop_failures` stops a run of failures here too."""
 
     warn_failures: float = Field(
-        0.05, ge=0, le=1, description="share of failed dialogues in a rollout that is warned of"
+        0.05, ge=0, le=1, description="share of failed dialogues in a rollout above which a warning is logged"
     )
     min_survivors: float = Field(0.5, ge=0, le=1, description="a group with a smaller share of played games is dropped")
     drop_equal_rewards: bool = Field(False, description="drop groups whose played games all have one reward")
     resume: Literal["replay", "restart"] = Field(
-        "replay", description="with --partial-rollout: a game that was called off goes on, or begins anew"
+        "replay",
+        description="with --partial-rollout, a game that slime aborted: its recorded turns are played again and it continues, "
+        "or it restarts",
     )
     new_weights: Literal["restart", "mask", "keep"] = Field(
         "restart",
-        description="a game under way when weights change: begins anew, loses its old tokens' masks, or goes on",
+        description="a game under way when the weights change: it restarts, its old tokens are masked, or they are kept",
     )
     engine_patience: float = Field(60.0, ge=0, description="seconds to wait out an engine that answers with errors")
 
@@ -239,7 +247,7 @@ class WarmstartConfig(Section):
 
 
 class VerlConfig(Section):
-    """verl's trainer: PPO, GRPO and the others. What stands under `overrides` is verl's own and is applied last."""
+    """verl's trainer: PPO, GRPO and the others. The keys under `overrides` are verl's own and are applied last."""
 
     mode: Literal["multi_turn", "single_turn"] = Field(
         "multi_turn",

@@ -32,7 +32,7 @@ class Chat:
     Attributes:
         end_id: the token that ends an assistant turn (``<|im_end|>`` for ChatML).
         stop_ids: tokens at which sampling stops: `end_id` and the tokenizer's eos.
-        keeps_history: whether rendering a whole conversation anew gives the tokens the policy saw. False for templates that
+        keeps_history: whether rendering a whole conversation again gives the tokens the policy saw. False for templates that
             rewrite earlier turns, as Qwen3's does with thoughts; the policy still sees what it said, unrewritten.
 
     Raises:
@@ -57,7 +57,7 @@ class Chat:
         first, *rest = [piece for piece in self._split.split(frame[3]) if piece]
         if first not in self._controls:
             raise ConfigError(
-                f"The chat template of {self._name} ends an assistant turn with {first!r}, which is no token of its own; "
+                f"The chat template of {self._name} ends an assistant turn with {first!r}, which is not a single token; "
                 "slim_rl needs a template whose turns end in a control token."
             )
         self.end_id = self._controls[first]

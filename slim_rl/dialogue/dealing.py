@@ -22,7 +22,7 @@ from slim_rl.errors import ConfigError, DataError, SlimWarning
 
 _ROUNDS = 100  # times more games are drawn where some were dealt before
 _EVAL_START = 2**31  # in the spec of eval rows, which are numbered from here on
-MAKE = "slim-rl generate CONFIG --overwrite"  # makes a config's files anew
+MAKE = "slim-rl generate CONFIG --overwrite"  # makes a config's files again
 
 
 def games_file(config: Config, split: Split) -> tuple[Path, int] | None:
@@ -53,7 +53,7 @@ def load_rows(config: Config, split: Split = "train", workers: int = 1) -> list[
 
 
 def ensure_games(config: Config, workers: int = 1, *, overwrite: bool = False) -> tuple[Path, Path | None]:
-    """The train and eval files of `config.data`, made if missing, or, with `overwrite`, made anew. Raises as `load_rows` does."""
+    """The train and eval files of `config.data`, made if missing, or, with `overwrite`, made again. Raises as `load_rows` does."""
     if overwrite:
         taken = {row.game_id for row in _make(config, "train", (), workers)}
         if games_file(config, "eval"):
@@ -82,20 +82,20 @@ def existing_rows(config: Config, split: Split, taken: Collection[str] | None = 
         for key, value in (row.spec or {}).items():
             if spec.get(key) != value:
                 raise DataError(
-                    f"{path} was made with {key} = {value!r} where the config says {spec.get(key)!r}: make it anew with "
+                    f"{path} was made with {key} = {value!r} where the config says {spec.get(key)!r}: make it again with "
                     f"`{MAKE}`, or name another file in data.{split}."
                 )
     step = config.train.games_per_step
     if split == "train" and len(rows) < min(number, step):
         raise DataError(
             f"{path} has {len(rows)} games where the config asks for {number}, and one step of training plays {step}: "
-            f"make it anew with `{MAKE}`, or lower train.games_per_step."
+            f"make it again with `{MAKE}`, or lower train.games_per_step."
         )
     shared = {row.game_id for row in rows}.intersection(_ids_of_other(config, split) if taken is None else taken)
     if shared:
         raise DataError(
             f"{config.data.train} and {config.data.eval} share {len(shared)} games, so that the eval games would be trained "
-            f"on: make both anew with `{MAKE}`, or remove one of the files."
+            f"on: make both again with `{MAKE}`, or remove one of the files."
         )
     return rows
 
@@ -154,7 +154,7 @@ def _distinct(
             return
         first = numbers.stop
     raise ConfigError(
-        f"The config's games repeat themselves: of {number} wanted, {missing} distinct ones are missing; ask for fewer."
+        f"The config's games repeat: of {number} wanted, {missing} cannot be dealt without repetition; ask for fewer."
     )
 
 

@@ -1,4 +1,4 @@
-"""What a config names, made: its environment and its partner. Both are imported only then.
+"""Makes the environment and the partner that a config names, and imports them only then.
 
 A partner's class is made by its `from_config(partner_config, make_env)`, if it has that classmethod; else it is called with
 `partner.args`, and with `partner.accept_fraction` if its constructor takes it.

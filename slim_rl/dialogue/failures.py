@@ -1,6 +1,6 @@
-"""Counts the dialogues that failed, and says when there are too many of them to go on.
+"""Counts the dialogues that failed, and stops a run when there are too many of them.
 
-A game that the trainer called off is no failure, and does not count at all.
+A game that the trainer aborted is not a failure and is not counted.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Failures:
     def warn(self, config: Config) -> None:
         """Logs an error if more than `slime.warn_failures` of the dialogues failed."""
         if self.failed_share > config.slime.warn_failures:
-            log.error("!!! %s. They count for nothing, but find the cause (slime.warn_failures).", self._summary())
+            log.error("!!! %s. They are not trained on, but find the cause (slime.warn_failures).", self._summary())
 
     def _summary(self) -> str:
         most = "; ".join(f"{count} × {cause}" for cause, count in self._causes.most_common(3))

@@ -1,5 +1,6 @@
-"""Held-out games, played with a policy as it stands. Two policies evaluated with the same seed play the same games with the same
-partner's seeds, so that they can be compared in pairs.
+"""Held-out games, played with a policy that is not being trained.
+
+Two policies evaluated with the same seed play the same games with the same partner's seeds, so they can be compared in pairs.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import Episode, RolloutWorker
 from slim_rl.errors import SlimError
 
-SCOPE = "eval"  # of ids and seeds, whatever the run and its step: every evaluation of a seed is dealt the same
+SCOPE = "eval"  # of ids and seeds, the same for every run and step: every evaluation of a seed is dealt the same games
 
 
 def play_held_out(

@@ -1,6 +1,6 @@
 """The dialogue log: one JSON line a dialogue, annotated, appended whole (see `jsonl`). One process writes a file.
 
-A run that resumes at step k plays the steps from k on again: open the log with `from_step=k`, and their earlier lines go first.
+A run that resumes at step k plays the steps from k on again: open the log with `from_step=k`, which removes their earlier lines.
 Where that is not possible the reader does it: of two lines of one dialogue the later one counts.
 """
 

@@ -66,7 +66,7 @@ async def play_dialogue(
         id: names the dialogue; also the policy's routing key.
         seed: goes into the players' views.
         prompt: the policy's opening messages, if not the game's own (the last one must be the user's).
-        resume: a dialogue of this very game that was called off; its turns are played again as recorded and the game goes on.
+        resume: an aborted dialogue of this same game; its recorded turns are played again and the game continues.
 
     Returns:
         The dialogue. A failure of the partner or the engine is its stop reason, with reward None; it is never raised.
@@ -157,7 +157,7 @@ class _Game:
         except DialogueOver as over:
             self.stop_reason, self.failure = over.reason, over.failure
         except TimeoutError:
-            if not deadline.expired():  # somebody else's timeout: a fault of its own
+            if not deadline.expired():  # a timeout, but not ours: a fault
                 raise
             self.stop_reason, self.failure = StopReason.DEADLINE, f"longer than {self.limits.seconds} s"
         assert self.stop_reason is not None

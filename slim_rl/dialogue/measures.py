@@ -1,4 +1,4 @@
-"""What is measured of a dialogue: one flat dict. Counts the annotations of its turns (see `record.Turn`), whatever the game, and
+"""What is measured of a dialogue: one flat dict. Counts the annotations of its turns (see `record.Turn`), of any game, and
 adds none: a turn without annotations asks nothing.
 
 All counts are of the policy's turns. `questions` are those that seek information, here and in every table, figure and tracker;
@@ -40,7 +40,7 @@ def measures(dialogue: Dialogue | Mapping[str, Any]) -> dict[str, float | str]:
         questions: turns that seek information; questions_any: turns that ask anything; one key a label: turns so labelled.
         pairs_asked: pairs asked about, each counted once; repeats: times one was asked about again.
         informative_pairs: pairs first asked about that the asker could learn from the other seat.
-        malformed: turns whose words are no sentence; NaN where nobody looked.
+        malformed: turns whose words are not a sentence; NaN where it was not judged.
         value, gain: the questions' worth, summed; regret: its mean over questions about pairs. Shares of the best score.
         answered: share of information-seeking questions that were answered.
         reward; agreed: 1 if a proposal was accepted, else 0; stop_reason.
@@ -61,7 +61,7 @@ def measures(dialogue: Dialogue | Mapping[str, Any]) -> dict[str, float | str]:
     for turn in dialogue.turns:
         if turn.role != "policy":
             continue
-        words += len(turn.text.split()) - turn.text.lstrip().startswith("[")  # the tag is no word
+        words += len(turn.text.split()) - turn.text.lstrip().startswith("[")  # the tag is not a word
         errors += turn.error is not None
         tried += _is_proposal(turn)
         kind = turn.action.get("kind") if turn.action is not None and turn.error is None else None

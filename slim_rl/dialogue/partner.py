@@ -15,14 +15,14 @@ from slim_rl.environment import View
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a partner's API calls took, from the API's own usage field as far as it can be believed.
+    """What a partner's API calls took, from the API's own usage field where it can be believed.
 
     Attributes:
         calls: requests that were answered.
         input_tokens, cached_tokens, output_tokens: tokens; cached ones are part of the input ones.
         cost_usd: in US dollars, by the price table; 0.0 where no price is known.
         retries: requests that had to be made again.
-        malformed: replies that were no valid action and were asked again.
+        malformed: replies that were not a valid action and were asked again.
         model: the snapshot that answered, as the API names it.
         estimated: answers whose tokens the API did not tell, or told wrongly, and that were estimated from the text.
     """
@@ -55,7 +55,7 @@ class Reply:
 
 
 class PartnerFailure(Exception):
-    """The partner has no reply, whatever was tried. Ends the dialogue with `reason`, a failure; the message says why."""
+    """The partner has no reply, after all retries. Ends the dialogue with `reason`, a failure; the message says why."""
 
     def __init__(self, message: str, reason: StopReason = StopReason.PARTNER_FAILED) -> None:
         super().__init__(message)
@@ -74,4 +74,4 @@ class Partner(Protocol):
         """Name, model and settings, JSON-able, without secrets: goes into every dialogue record."""
 
     async def reply(self, view: View) -> Reply:
-        """The next action of `view.seat`. Raises PartnerFailure when there is none to be had."""
+        """The next action of `view.seat`. Raises PartnerFailure when there is none."""

@@ -16,7 +16,7 @@ class Sampled:
         ids: sampled token ids, the end-of-turn token included when it was sampled.
         logprobs: log-probability of each id under the sampling distribution; as long as `ids`.
         finish: "stop" (an end token was sampled), "length" (cut at max_tokens) or "abort" (the engine was told to stop).
-        meta: what the engine said besides, for backends that keep it (slime's meta_info).
+        meta: what else the engine returned, for backends that keep it (slime's meta_info).
     """
 
     ids: list[int]
@@ -26,7 +26,7 @@ class Sampled:
 
 
 class PolicyFailure(Exception):
-    """The engine gave no tokens, whatever was tried. Ends the dialogue with `reason`, a failure."""
+    """The engine gave no tokens, after all retries. Ends the dialogue with `reason`, a failure."""
 
     def __init__(self, message: str, reason: StopReason = StopReason.ENGINE_FAILED) -> None:
         super().__init__(message)
@@ -45,5 +45,5 @@ class Policy(Protocol):
 
         `key` names the dialogue, so that an engine behind a router can stay on the worker that holds its prefix.
         `input_ids` belongs to the caller and grows in place between turns: read it, do not keep or change it.
-        Raises PolicyFailure when there are no tokens to be had.
+        Raises PolicyFailure when the engine gives no tokens.
         """

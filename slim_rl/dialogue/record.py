@@ -71,7 +71,7 @@ class Turn:
         thought: what the policy thought before it spoke, if it thinks aloud.
         span: [start, end) of the sampled tokens in response_ids; None for a partner.
         seconds: time taken to produce the turn.
-        usage: tokens and cost of a partner's API calls, as far as there were any (see `partners.base.Usage`).
+        usage: tokens and cost of a partner's API calls, if there were any (see `dialogue.partner.Usage`).
 
     Annotations, filled in by the game's annotator when the dialogue is logged, and None before:
         questions: the kinds of question it asks, such as "pair" and "check"; empty if it asks nothing.
@@ -79,7 +79,7 @@ class Turn:
         pairs: what it asks about; for the matching game (reviewer, paper) indices.
         informative: those of `pairs` that its author asks about for the first time, and that the other seat can see while the
             author neither sees them nor was told.
-        malformed: whether its words are no sentence; None if nobody looked.
+        malformed: whether its words are not a sentence; None if it was not judged.
         told: those whose value it states.
         answered: whether the other seat's next turn answered what was asked; None if no information was asked for.
         value, gain, regret: what the question was worth, as shares of the best score; None if it asks for no information.

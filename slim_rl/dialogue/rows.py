@@ -73,7 +73,7 @@ class GameRow:
             raise DataError(f"a row must be a mapping, but is {type(row).__name__}.")
         missing = [key for key in _NEEDED if row.get(key) is None]
         if missing:
-            raise DataError(f"the row lacks {', '.join(missing)}.")
+            raise DataError(f"the row has no {', '.join(missing)}.")
         seat = row["metadata"].get("seat") if isinstance(row["metadata"], Mapping) else None
         if seat not in (0, 1):
             raise DataError(f"metadata.seat must be 0 or 1, not {seat!r}.")
@@ -105,11 +105,11 @@ def read_rows(path: str | Path, env: BaseEnvironment | None = None) -> list[Game
             raise DataError(f"{path}, line {number}: {error}") from error
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(
-                f"{path}, line {number} is no game of {type(env).__name__} ({error!r}); make the file with slim-rl generate."
+                f"{path}, line {number} is not a game of {type(env).__name__} ({error!r}); make the file with slim-rl generate."
             ) from error
         rows.append(row)
     if not rows:
-        raise DataError(f"The games file {path} holds no game; make it anew with `slim-rl generate`.")
+        raise DataError(f"The games file {path} holds no game; make it again with `slim-rl generate`.")
     return rows
 
 

@@ -183,7 +183,7 @@ class PolicySeat(TokenSeat):
         except PolicyFailure as failure:
             raise DialogueOver(failure.reason, str(failure)) from failure
         if sampled.finish == "abort":
-            # An aborted turn leaves no trace: what is recorded are whole turns, and a resumed game samples this one anew.
+            # An aborted turn leaves no trace: what is recorded are whole turns, and a resumed game samples this one again.
             raise DialogueOver(StopReason.ABORTED, "the engine was told to stop")
         span = self.add_sampled(sampled.ids, sampled.logprobs)
         text, thought = self.chat.decode(sampled.ids)

@@ -1,6 +1,6 @@
 """The rollout worker: built once a process from a `Config`, it turns rows of a games file into dialogues.
 
-    every dialogue of this project, whatever trains or evaluates on it, is named, seeded, grouped, played and stamped here
+    every dialogue of this project, in training and evaluation alike, is named, seeded, grouped, played and stamped here
 
 `episode` says which dialogue is to be played: its id, its seed and its group follow from the row, the scope (a training step, or
 "eval") and its number among the dialogues of that row, so that any process plays the same dialogue again. `play` plays it. What
@@ -77,7 +77,7 @@ class RolloutWorker:
 
     @property
     def stopped(self) -> str | None:
-        """Why no new game should be started: the partner takes no more (its endpoint is down, its budget spent). None: go on."""
+        """Why no new game should be started: the partner takes no more (its endpoint is down, its budget spent). None: start it."""
         return getattr(self.partner, "stopped", None)
 
     def environment(self) -> BaseEnvironment:

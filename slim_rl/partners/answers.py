@@ -1,7 +1,7 @@
-"""A chat completion, as far as it is used, read from bytes that nobody vouches for.
+"""Reads the needed parts of a chat completion from untrusted bytes.
 
 no text is longer than asked for, none holds a secret or half a character
-token counts lie between what the texts make possible; where the endpoint tells none that does, they are estimated
+token counts lie between what the texts make possible; where the endpoint's counts do not, they are estimated
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from slim_rl.partners.quoting import one_line
 from slim_rl.partners.secrets import SHORTEST_SAID, Secrets
 
 CHARS_PER_TOKEN = 4  # of English text, roughly; the longest tokens have some 64
-MESSAGE_TOKENS = 4  # what a message takes besides its text
+MESSAGE_TOKENS = 4  # what a message takes in addition to its text
 TEMPLATE_TOKENS = 4000  # what a server may put before the messages unseen
 FREE_OUTPUT = 100_000  # believable output tokens, thoughts included, where the request sets no limit
 
 
 class UnreadableError(ValueError):
-    """An answer that is no chat completion."""
+    """An answer that is not a chat completion."""
 
 
 def read_answer(content: str, body: Mapping[str, Any], config: OpenAIConfig, secrets: Secrets) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def read_answer(content: str, body: Mapping[str, Any], config: OpenAIConfig, sec
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         text, data = 0, None
     if data is None or not (text is None or isinstance(text, str)):
-        raise UnreadableError(f"the answer is no chat completion: {one_line(secrets.redact(content), 60)!r}")
+        raise UnreadableError(f"the answer is not a chat completion: {one_line(secrets.redact(content), 60)!r}")
     said = secrets.redact(whole_characters(text or ""), SHORTEST_SAID)
     cut = len(said) > config.reply_chars
     return {
@@ -58,7 +58,7 @@ def read_answer(content: str, body: Mapping[str, Any], config: OpenAIConfig, sec
 
 
 def count_tokens(usage: Any, body: Mapping[str, Any], text: str) -> dict[str, Any]:
-    """``input_tokens``, ``cached_tokens``, ``output_tokens`` and ``estimated`` from an answer's usage field, whatever it holds.
+    """``input_tokens``, ``cached_tokens``, ``output_tokens`` and ``estimated`` from an answer's usage field, which may hold anything.
 
     A count that is missing, or smaller than the text makes possible, is estimated; one that is larger is taken for the largest that
     is possible. Cached tokens that cannot be are none.

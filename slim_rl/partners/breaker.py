@@ -1,12 +1,12 @@
-"""The circuit breaker of one endpoint: says once that it is down, and lets one probe at a time find out when it is back.
+"""The circuit breaker of one endpoint: warns once that it is down, and lets one probe at a time find out when it is back.
 
     closed --(failures in a row, of more than one game)--> open --(a probe succeeds)--> closed
                                                            open --(down for too long)--> stopped, for the rest of the run
     closed --(refused before it ever answered)--> stopped
 
-One game's request, tried however often, never opens it: what only that game meets may be that game's own. Where the endpoint does
-answer, but wrongly, so may be what a few games meet: that takes as many games as failures. It holds no timer and
-belongs to no event loop: callers ask `admit` and sleep as long as it says.
+One game's request, tried however often, never opens it: what only one game meets may be that game's own fault. Where
+the endpoint does answer, but wrongly, the same may hold for a few games: then as many games as failures must meet it.
+The breaker holds no timer and belongs to no event loop: callers ask `admit` and sleep for the time it returns.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Breaker:
         endpoint: how to call it in messages.
         failures: failures in a row, of two calls that were not answered or of as many that were answered wrongly, that open the
             breaker, if
-        silent_seconds: the first of them was so long ago. (Calls that were made together fail together: that alone is no outage.)
+        silent_seconds: the first of them was so long ago. (Calls that were made together fail together: that alone is not an outage.)
         probe_seconds: wait between probes while it is open.
         wait_seconds: how long it may be open before the run stops.
 
@@ -67,7 +67,7 @@ class Breaker:
         return self._opened_at is not None
 
     def admit(self, call: object) -> float:
-        """Seconds to wait before asking again; 0.0: go on, unless `stopped`. `release` the call in the end."""
+        """Seconds to wait before asking again; 0.0: ask now, unless `stopped`. `release` the call in the end."""
         if self._opened_at is None or self.stopped:
             return 0.0
         now = self._clock()

@@ -43,14 +43,14 @@ class Cassette:
 
     Args:
         path: the file; made when something is recorded.
-        mode: ``auto`` answers from the file where it can, ``replay`` only from it (it must exist), ``record`` not at all: it asks
-            everything once more, and the new answer stands in place of the old one.
+        mode: `partner.openai.cassette_mode`. ``auto`` answers from the file where it can; ``replay`` only from it (it must exist);
+            ``record`` never: everything is asked again, and the new answer replaces the old one.
 
     Attributes:
-        trouble: why the file takes no more, as a sentence; None while it does.
+        trouble: why nothing more can be written to the file, as a sentence; None while it can.
 
     Raises:
-        ConfigError: the file cannot be read, or there is none to replay.
+        ConfigError: the file cannot be read, or mode is ``replay`` and it does not exist.
     """
 
     def __init__(self, path: Path, mode: Mode = "auto") -> None:
@@ -184,7 +184,7 @@ def _locked(file: BinaryIO, how: int) -> Iterator[None]:
             break
         except BlockingIOError:
             if time.monotonic() > give_up:
-                raise OSError(errno.EAGAIN, "another process does not give its lock back") from None
+                raise OSError(errno.EAGAIN, "another process keeps it locked") from None
             time.sleep(0.001)
         except OSError:
             break

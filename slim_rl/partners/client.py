@@ -1,8 +1,8 @@
 """The openai client of one event loop, made so that no response can hurt it.
 
-    of a response at most so many bytes are read, none is decompressed, and no redirect is followed
+    at most `response_bytes` of a response are read, nothing is decompressed, and no redirect is followed
 
-Timeouts bound what trickles in; the caller sets them.
+A response that trickles in is ended by timeouts, which the caller sets.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def make_client(url: str, key: str, userinfo: str, config: OpenAIConfig) -> Any:
             try:
                 encoding = response.headers.get("content-encoding", "identity").lower()
                 if encoding not in ("", "identity"):
-                    raise TooLargeError("the answer is compressed, although none was asked for that is")
+                    raise TooLargeError("the answer is compressed, which was not asked for")
                 content = bytearray()
                 async for chunk in response.aiter_raw():
                     content += chunk

@@ -1,10 +1,10 @@
-"""One OpenAI-compatible endpoint as every dialogue of the process shares it: asks until it is answered, or says why not.
+"""One OpenAI-compatible endpoint as every dialogue of the process shares it: asks until it is answered, or fails with the reason.
 
     a request that fails is made again, with jittered exponential backoff, or after what Retry-After asks for
-    an endpoint that is down is waited for by all calls together, and said once (`breaker`)
-    whatever an endpoint sends, the caller gets a `Completion` or a `PartnerFailure`
+    all calls wait together for an endpoint that is down, and one warning reports it (`breaker`)
+    for every answer or fault of an endpoint the caller gets a `Completion` or a `PartnerFailure`
 
-The openai client and the semaphore belong to an event loop and are made anew for each; all else outlives loops.
+The openai client and the semaphore belong to an event loop and are made again for each; everything else outlives it.
 """
 
 from __future__ import annotations
@@ -93,13 +93,13 @@ class Endpoint:
     @property
     def stopped(self) -> str | None:
         """Why no new game should be started: the endpoint is down for good, the budget is spent, or the cassette's disk is full.
-        None: go on.
+        None: it may.
         """
         trouble = self.cassette.trouble if self.cassette is not None else None
         return self.breaker.stopped or trouble or self.spend.refusal(opening=True)
 
     def body(self, messages: list[dict[str, str]], seed: int) -> dict[str, Any]:
-        """The request as it is sent, and as the cassette knows it."""
+        """The request that is sent, and its form in the cassette."""
         sent = {**self.parameters(), "messages": messages}
         if self.config.send_seed:
             sent["seed"] = seed
@@ -119,7 +119,7 @@ class Endpoint:
             opening: the first call of a game, which the budget's reserve is not for.
 
         Raises:
-            PartnerFailure: no answer, whatever was tried; the message says why.
+            PartnerFailure: no answer after all retries; the message says why.
         """
         body = self.body(messages, seed)
         if self.cassette is None:
@@ -246,7 +246,7 @@ class Endpoint:
         counts = (tokens["input_tokens"], tokens["cached_tokens"], tokens["output_tokens"])
         if tokens["estimated"] and not isinstance(outcome, Fault):
             self._say_once(
-                f"{self.url} does not say what its answers took, or says what cannot be: tokens and cost are estimated.",
+                f"{self.url} reports no token counts, or impossible ones: tokens and cost are estimated.",
                 "estimated",
             )
         estimated = int(tokens["estimated"])

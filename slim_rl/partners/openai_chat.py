@@ -1,11 +1,11 @@
 """A chat model as the partner in any game for two, over any OpenAI-compatible endpoint. What it is sent follows from the view alone:
 
     system     the game's rules, the partner's own, and how to tell the other player's words (`quoting`)
-    user       what its seat was dealt, and the other seat's words, quoted; what the game adds to them stands below, unquoted
+    user       what its seat was dealt, and the other seat's words, quoted; what the game adds to them is below, unquoted
     assistant  its own words; a refused action is followed by the error, as a user message
 
 so each request of a game begins with all of the one before it (which is what a provider's prompt cache needs), and the partner
-keeps nothing between calls. Form is not corrected here: a reply that is no action of the game is asked again.
+keeps nothing between calls. Form is not corrected here: a reply that is not an action of the game is asked again.
 
 A game with something to add, or with a form of its own to check, has a subclass with `note`, `complaint` and `default_prompt`.
 """
@@ -91,7 +91,7 @@ class OpenAIPartner:
         return ""
 
     def complaint(self, text: str, view: View) -> str | None:
-        """Why a reply is no action that can be taken, as a sentence for the model; None for one that can."""
+        """Why a reply is not an action that can be taken, as a sentence for the model; None for one that can."""
         return None
 
     # --- the partner

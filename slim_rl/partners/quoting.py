@@ -37,7 +37,7 @@ def neutral(text: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """What the other player wrote: neutral, every line behind "> ", whatever character ends the line."""
+    """What the other player wrote: made harmless, with "> " before every line, for any line-ending character."""
     return "\n".join(f"> {line}" for line in neutral(text).splitlines() or [""])
 
 

@@ -1,8 +1,11 @@
-"""A partner that says again what a recorded one said. It never invents: where the record ends, so does the dialogue.
+"""A partner that repeats what a recorded partner said. It never invents: where the record ends, the dialogue ends.
+
+No other "replay" is meant here: `partner.openai.cassette_mode: replay` repeats an endpoint's recorded answers, `slime.resume:
+replay` continues a game that slime aborted.
 
 For debugging: `partner.replay` names a dialogue log. A dialogue is found by what the partner's seat was dealt, in the game's own
-words, and by what was said so far, so that of several recorded dialogues of a game the one that fits is followed, the same seed's
-first. What was dealt is worked out anew from the recorded game, so that a log can be replayed after its game's words have changed.
+words, and by what was said so far: of several recorded dialogues of a game, the one that fits is followed, that of the same seed
+first. What was dealt is computed again from the recorded game, so a log stays usable after the words of its game have changed.
 """
 
 from __future__ import annotations
@@ -23,14 +26,14 @@ Said = list[tuple[int, str]]  # (seat, text): what the partner's seat has seen
 
 
 class ReplayPartner:
-    """Replays the partner's turns of a log (JSONL of `Dialogue.to_dict`, read whole at the start).
+    """Repeats the partner's turns of a log (JSONL of `Dialogue.to_dict`, read whole at the start).
 
     Args:
         path: the log.
         make_env: makes an environment of the run's game.
 
     Raises:
-        DataError: the log cannot be read, or a whole line of it is no dialogue of the run's game.
+        DataError: the log cannot be read, or a complete line of it is not a dialogue of the run's game.
     """
 
     def __init__(self, path: str | Path, make_env: Callable[[], BaseEnvironment]) -> None:
@@ -44,7 +47,9 @@ class ReplayPartner:
                 env.reset(dialogue.game_state)
                 dealt = env.get_prompt_prefix(seat), env.get_state_description(seat)
             except Exception as error:
-                raise DataError(f"Line {number} of {path} is no dialogue of this run's game: {error!r}.") from error
+                raise DataError(
+                    f"Line {number} of {path} is not a dialogue of this run's game: {error!r}; give a log of the same game."
+                ) from error
             said = [(turn.seat, turn.text) for turn in dialogue.turns if turn.error is None or turn.seat == seat]
             self._records[seat, *dealt].append((dialogue.seed, said))
         env.close()
@@ -76,7 +81,7 @@ class ReplayPartner:
             raise PartnerFailure(f"The recorded turns in {self.path} are used up after turn {len(so_far)}.")
         agreed = max(_common(said, so_far) for _, said in records)
         raise PartnerFailure(
-            f"The conversation left the one in {self.path} at turn {agreed + 1}: "
+            f"The conversation differs from the one in {self.path} at turn {agreed + 1}: "
             f"{so_far[agreed][1][:80]!r} was not said there."
         )
 
@@ -87,7 +92,7 @@ def _read(path: Path) -> Iterator[tuple[int, Dialogue]]:
         try:
             yield number, Dialogue.from_dict(data)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise DataError(f"Line {number} of {path} is no dialogue: {error}.") from error
+            raise DataError(f"Line {number} of {path} is not a dialogue: {error}; give a dialogue log.") from error
 
 
 def _common(a: Said, b: Said) -> int:

@@ -1,9 +1,9 @@
-"""Keys and passwords, which go into a request's headers and nowhere else.
+"""Keys and passwords, which go only into a request's headers.
 
-    what comes from an endpoint is redacted whole before it is cut, logged, recorded or said
+    what comes from an endpoint is redacted whole before it is cut, logged, recorded or reported
 
 `Secrets.redact` does it for the texts an endpoint sends. Every log record of the process passes the same way, tracebacks included,
-whatever logger and handler it is meant for.
+for any logger and handler.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from weakref import WeakSet
 
 HIDDEN = "***"
 SHORTEST = 4  # a shorter secret is a common word's part: hiding it would make messages unreadable
-SHORTEST_SAID = 8  # in what a partner said, a game's own words must stay as they are
+SHORTEST_SAID = 8  # in a partner's reply the game's own words must not be changed
 
 _all: WeakSet[Secrets] = WeakSet()
 
@@ -60,7 +60,7 @@ def redact_record(record: logging.LogRecord) -> logging.LogRecord:
     """The record, without any secret in its message or its traceback."""
     try:
         message = record.getMessage()
-    except Exception:  # a record that cannot be formatted is its author's fault, and its handler says so
+    except Exception:  # a record that cannot be formatted is its author's fault, and its handler reports it
         return record
     clean = redact_all(message)
     if clean != message:

@@ -91,7 +91,7 @@ def estimate_cost(
         num_dialogues: games to be played.
         partner_turns: the partner's turns a game.
         system_tokens: what every request begins with.
-        table_tokens: what every request of one game goes on with.
+        table_tokens: what follows the system prompt in every request of one game.
         turn_tokens: what each turn of the other seat adds.
         reply_tokens: the partner's own words.
 

@@ -1,4 +1,4 @@
-"""Who is trained: engines that sample the policy's turns, on one protocol (`base.Policy`)."""
+"""Engines that sample the policy's turns, behind one protocol (`dialogue.policy.Policy`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def check_model_name(name: str) -> None:
     looks_local = path.is_absolute() or name.count("/") > 1 or ("/" in name and path.parent.is_dir())
     if looks_local and not path.exists():
         raise ConfigError(
-            f"policy.model '{name}' is no folder here; make it, or give a hub name such as Qwen/Qwen3-0.6B."
+            f"policy.model '{name}' is not a folder here; make it, or give a hub name such as Qwen/Qwen3-0.6B."
         )
 
 

@@ -1,4 +1,4 @@
-"""What a trained policy does when its questions are decided for it: asked for it, or forbidden.
+"""What a trained policy does when its questions are put for it, or forbidden.
 
 Both wrap another policy and are for evaluation only: a turn that was not sampled from the policy has no logprob of its own (0.0)
 and must not be trained on. One object serves one dialogue.
@@ -14,7 +14,7 @@ from slim_rl.dialogue.policy import Policy, Sampled
 
 
 class AskFirst:
-    """Its first turns are the given questions; then the policy goes on by itself."""
+    """Its first turns are the given questions; then the policy continues by itself."""
 
     def __init__(self, policy: Policy, chat: Chat, questions: Sequence[str]) -> None:
         self.policy, self.chat, self._left = policy, chat, list(questions)
@@ -25,7 +25,7 @@ class AskFirst:
         return {**self.policy.identity, "intervention": f"forced:{self._number}"}
 
     async def sample(self, input_ids: list[int], max_tokens: int, key: str) -> Sampled:
-        """See `policies.base.Policy`."""
+        """See `dialogue.policy.Policy`."""
         if not self._left:
             return await self.policy.sample(input_ids, max_tokens, key)
         ids = self.chat.said_ids(self._left.pop(0))
@@ -33,7 +33,7 @@ class AskFirst:
 
 
 class NeverAsk:
-    """Draws each turn anew until it seeks no information: the policy's own distribution, given that it does not ask.
+    """Draws each turn again until it seeks no information: the policy's own distribution, given that it does not ask.
 
     After `tries` draws it says `instead`, which is counted in `gave_up`. `asks`: whether a message seeks information.
     """
@@ -54,9 +54,9 @@ class NeverAsk:
         return {**self.policy.identity, "intervention": "forbidden"}
 
     async def sample(self, input_ids: list[int], max_tokens: int, key: str) -> Sampled:
-        """See `policies.base.Policy`."""
+        """See `dialogue.policy.Policy`."""
         for redraw in range(self.tries):
-            # a key of its own: the same key would draw the same turn
+            # another key: the same key would draw the same turn
             sampled = await self.policy.sample(input_ids, max_tokens, f"{key}/again-{redraw}" if redraw else key)
             text, _thought = self.chat.decode(sampled.ids)
             if not self.asks(text):

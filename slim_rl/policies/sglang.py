@@ -49,12 +49,12 @@ def read(answer: Any) -> Sampled:
     except (KeyError, TypeError, IndexError) as error:
         raise ValueError(f"no turn in the engine's answer {str(answer)[:200]!r}") from error
     if finish not in ("stop", "length", "abort"):
-        raise ValueError(f"the engine ended a turn for a reason unknown here, {finish!r}")
+        raise ValueError(f"the engine ended a turn for an unknown reason, {finish!r}")
     return Sampled(ids, logprobs, finish, meta)
 
 
 async def sample_turn(
-    post: Post, body: dict[str, Any], patience: float, called_off: Callable[[], bool] = lambda: False
+    post: Post, body: dict[str, Any], patience: float, aborted: Callable[[], bool] = lambda: False
 ) -> Sampled:
     """Samples one turn, trying again after errors and after an abort that nobody here asked for (an engine that is given new
     weights aborts what it has).
@@ -62,14 +62,14 @@ async def sample_turn(
     Args:
         patience: seconds to wait between tries, all waits together. Time that the engine itself takes does not count: one that
             is given new weights may be silent for long.
-        called_off: whether the dialogue is to stop; the turn then comes back with finish "abort", whatever the engine says.
+        aborted: whether the dialogue is to stop; the turn then comes back with finish "abort", even if the engine reports another.
 
     Raises:
         PolicyFailure: the engine refused the request, or patience ran out.
     """
     wait, waited = _FIRST_WAIT, 0.0
     while True:
-        if called_off():
+        if aborted():
             return Sampled([], [], "abort")
         try:
             sampled = read(await post(body))
@@ -78,7 +78,7 @@ async def sample_turn(
             error: Exception = RuntimeError("the engine aborted the turn")
         except Exception as raised:
             error = raised
-        if called_off():
+        if aborted():
             return Sampled([], [], "abort")
         if _is_refusal(error):
             raise PolicyFailure(f"the engine refused the request: {_reason(error)}") from error
@@ -100,7 +100,7 @@ class Connection:
 
     async def post(self, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Any:
         """One request, tried once. Raises EngineError for an error status, and aiohttp's errors."""
-        # Patience, not a timeout, bounds a turn: a long queue is no error.
+        # Patience, not a timeout, bounds a turn: a long queue is not an error.
         async with self._open().post(url, data=orjson.dumps(body), headers={**_JSON, **(headers or {})}) as response:
             answer = await response.read()
             if response.status >= 400:
@@ -128,7 +128,7 @@ class SGLangPolicy:
         url: the server's or router's address, such as ``http://127.0.0.1:30000``.
         model: its name, for records.
         temperature, top_p: of sampling; logprobs are of the tempered distribution.
-        stop_ids: tokens that end a turn besides the model's own eos (`Chat.stop_ids`).
+        stop_ids: tokens that end a turn, in addition to the model's own eos (`Chat.stop_ids`).
         patience: see `sample_turn`.
     """
 

@@ -54,7 +54,7 @@ class TransformersPolicy:
     """Samples from a causal language model held in this process.
 
     Args:
-        model: the model; it is used as it is at each wave, so a trainer may change its weights between waves.
+        model: the model; each wave uses its present weights, so a trainer may change its weights between waves.
         stop_ids: tokens that end a turn (`Chat.stop_ids`).
         pad_id: any id; padding is masked.
         max_batch: dialogues sampled in one forward pass; a larger wave is done in parts.
@@ -98,7 +98,7 @@ class TransformersPolicy:
             self.turns.clear()
 
     async def sample(self, input_ids: list[int], max_tokens: int, key: str) -> Sampled:
-        """See `policies.base.Policy`. Raises PolicyFailure if the input leaves no room in the model's context."""
+        """See `dialogue.policy.Policy`. Raises PolicyFailure if the input leaves no room in the model's context."""
         room = self.max_context - len(input_ids)
         if room <= 0:
             raise PolicyFailure(
@@ -156,7 +156,7 @@ class TransformersPolicy:
             processors.append(TopPLogitsWarper(self.top_p))
         was_training, defaults = self.model.training, self.model.generation_config
         self.model.eval()
-        # A checkpoint may bring sampling habits of its own (Qwen2.5 a repetition penalty), which training knows nothing of.
+        # A checkpoint may bring its own sampling settings (Qwen2.5 a repetition penalty), which training does not know.
         self.model.generation_config = GenerationConfig()
         try:
             output = self.model.generate(
@@ -214,7 +214,7 @@ class TransformersPolicy:
 
 
 class _Draw(LogitsProcessor):
-    """Draws each row's next token by a random stream of its own, and keeps the token's logprob."""
+    """Draws each row's next token by its own random stream, and keeps the token's logprob."""
 
     def __init__(self, seeds: list[int]) -> None:
         self._streams = [random.Random(seed) for seed in seeds]
@@ -224,7 +224,7 @@ class _Draw(LogitsProcessor):
         logprobs = scores.float().log_softmax(-1)
         cumulated = logprobs.exp().cumsum(-1)
         shares = torch.tensor([[stream.random()] for stream in self._streams], device=scores.device)
-        # Of the sum as it was computed: it may fall short of 1, and a token of no probability must not be drawn.
+        # Relative to the computed sum: it may fall short of 1, and a token of no probability must not be drawn.
         drawn = torch.searchsorted(cumulated, shares * cumulated[:, -1:], right=True)
         drawn = torch.minimum(drawn, cumulated.argmax(-1, keepdim=True))
         self._logprobs.append(logprobs.gather(1, drawn).squeeze(1))
@@ -252,7 +252,7 @@ def load_model(config: PolicyConfig) -> tuple[PreTrainedModel, Any]:
         where = "folder" if Path(config.model).exists() else "reachable hub name"
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ConfigError(
-            f"policy.model '{config.model}' is no {where} with a model and tokenizer: {reason}"
+            f"policy.model '{config.model}' is not a {where} with a model and tokenizer: {reason}"
         ) from error
     return model.to(device), tokenizer
 
@@ -308,6 +308,4 @@ def check_model_folder(folder: Path) -> None:
     except (OSError, ValueError, RecursionError):
         described = None
     if not isinstance(described, dict) or "model_type" not in described:
-        raise DataError(
-            f"{folder} is there already and is no model's folder; name another, so that nothing of it is lost."
-        )
+        raise DataError(f"{folder} exists and is not a model's folder; name another, so that nothing in it is lost.")

@@ -2,8 +2,8 @@
 
     a dialogue's kept ids are always a prefix of its next input, or they are dropped
 
-For models whose layers all attend to everything; for others nothing is kept. Weights that changed make what was kept worthless:
-`clear` it then.
+For models whose layers all attend to everything; for others nothing is kept. When the weights change, what was kept is worthless:
+call `clear`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class _Kept:
 
 
 class TurnCache:
-    """Keeps the least recently used dialogues out when there is no room.
+    """Drops the least recently used dialogues when there is no room.
 
     Args:
         most_bytes: memory to use, on the model's device.

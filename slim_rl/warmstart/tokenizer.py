@@ -1,6 +1,6 @@
 """A small tokenizer of Qwen's kind: byte-level BPE, ChatML control tokens, numbers digit by digit.
 
-Any text can be encoded; what it was trained on is short in it.
+Any text can be encoded; text like its training text takes few tokens.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     slim-rl warmstart configs/matching_local.yaml
 
-Only the scripted player's own words are learned (labels elsewhere are -100). The demonstration games are dealt from a seed of
-their own and are in neither split of the run's data. Beside them the model is given lessons, on easier tables, that teach it to plan with
+Only the scripted player's own words are learned (labels elsewhere are -100). The demonstration games are dealt from a separate
+seed and are in neither split of the run's data. The model also is given lessons, on easier tables, that teach it to plan with
 what it sees, what it asks for and what it is told.
 """
 
@@ -31,7 +31,7 @@ from slim_rl.dialogue.partner import Partner
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import Episode, RolloutWorker
-from slim_rl.games.matching.asker import Asker
+from slim_rl.games.matching.demonstrations import QuestioningPlayer
 from slim_rl.games.matching.generate import VALUES, generate_games, roster_for
 from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
 from slim_rl.games.matching.optimum import best_assignment
@@ -58,7 +58,7 @@ def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
         tokenizer = train_tokenizer(_texts(config, games[: settings.tokenizer_games]), settings.vocab_size)
         model = None
     chat = Chat(tokenizer)
-    played = _demonstrations(config, games, chat, Asker(), settings.partners)
+    played = _demonstrations(config, games, chat, QuestioningPlayer(), settings.partners)
     demonstrated = tqdm(
         itertools.chain(played, _lessons(config, chat)),
         total=settings.games + sum(settings.lessons.values()),
@@ -129,16 +129,18 @@ def _fresh_games(config: Config, number: int, workers: int) -> Iterator[GameStat
 
 
 def _lessons(config: Config, chat: Chat) -> Iterator[Dialogue]:
-    """Games on tables of their own, which teach planning: by what is seen, asked and told (`config.warmstart.lessons`)."""
-    curious = Asker(messages=(0.0, 0.4, 0.3, 0.2, 0.1), kinds={"pair": 1.0})
+    """Games on separate random tables, which teach planning from what is seen, asked and told (`config.warmstart.lessons`)."""
+    curious = QuestioningPlayer(messages=(0.0, 0.4, 0.3, 0.2, 0.1), kinds={"pair": 1.0})
     lessons = {
-        "seen": (Asker(messages=(1.0,)), "shy", (0.3, 1.0), (0.0, 0.0)),
+        "seen": (QuestioningPlayer(messages=(1.0,)), "shy", (0.3, 1.0), (0.0, 0.0)),
         "asked": (curious, "shy", (0.1, 0.7), (1.0, 1.0)),
-        "told": (Asker(messages=(0.0, 1.0)), "forthcoming", (0.0, 0.6), (0.3, 1.0)),
+        "told": (QuestioningPlayer(messages=(0.0, 1.0)), "forthcoming", (0.0, 0.6), (0.3, 1.0)),
     }
     for name, number in config.warmstart.lessons.items():
-        asker, partner, sees, partner_sees = lessons[name]
-        yield from _demonstrations(config, _tables(config, name, number, sees, partner_sees), chat, asker, {partner: 1})
+        questioner, partner, sees, partner_sees = lessons[name]
+        yield from _demonstrations(
+            config, _tables(config, name, number, sees, partner_sees), chat, questioner, {partner: 1}
+        )
 
 
 def _tables(
@@ -158,20 +160,20 @@ def _rows(array: np.ndarray) -> tuple[tuple[Any, ...], ...]:
 
 
 def _demonstrations(
-    config: Config, games: Iterable[GameState], chat: Chat, asker: Asker, weights: Mapping[Any, float]
+    config: Config, games: Iterable[GameState], chat: Chat, questioner: QuestioningPlayer, weights: Mapping[Any, float]
 ) -> Iterator[Dialogue]:
-    """Games with partners of the kinds that `weights` names. With several kinds, a control arm's partner is no stranger to the
-    model that meets it."""
+    """Games with partners of the kinds that `weights` names. With several kinds, the model has already met the partner
+    of a control arm."""
     workers = {kind: RolloutWorker(_with_partner(config, kind), chat) for kind in weights}
 
     async def play(index: int, game: GameState) -> Dialogue:
         kind = random.Random(index).choices(list(weights), list(weights.values()))[0]
         worker, seat = workers[kind], index % 2 if config.warmstart.both_seats else 0
-        player: Partner = asker
+        player: Partner = questioner
         opposite = worker.partner
         if seat == 1:  # the partner's seat is taught
             assert worker.partner is not None
-            player, opposite = worker.partner, asker
+            player, opposite = worker.partner, questioner
         row = GameRow(game.id, seat, game.to_dict(), [])
         episode = Episode(row, f"demonstration/{index}", seed_of(config.seed, "demonstration", index), "demonstration")
         (dialogue,) = await worker.play(episode, policy=Demonstrator(player), partner=opposite)
@@ -201,7 +203,7 @@ def _labels(dialogue: Dialogue) -> dict[str, list[int]]:
 def _texts(config: Config, games: Iterable[GameState]) -> Iterator[str]:
     """What the tokenizer is trained on: the games' own texts, every number a score can be, and each name."""
     stand_in = Chat(train_tokenizer(["stand-in"], 300))
-    for dialogue in _demonstrations(config, games, stand_in, Asker(), config.warmstart.partners):
+    for dialogue in _demonstrations(config, games, stand_in, QuestioningPlayer(), config.warmstart.partners):
         yield from (message["content"] for message in dialogue.prompt)
         yield from (turn.text for turn in dialogue.turns)
         yield from (turn.error for turn in dialogue.turns if turn.error)

@@ -1,4 +1,4 @@
-"""The report: whole, self-contained, and deaf to whatever a log says."""
+"""The report: whole, self-contained, and not affected by what a log says."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def test_runs_are_counted() -> None:
 def test_too_few_games_say_so() -> None:
     unknown = {**UP, "low": float("nan"), "high": float("nan")}
     assert sentences(unknown, unknown) == [
-        "Whether it learned to ask cannot be said: fewer than two games were played both before and after."
+        "Whether it learned to ask cannot be judged: fewer than two games were played both before and after."
     ]
     assert verdict([], []) == sentences(unknown, unknown)
 

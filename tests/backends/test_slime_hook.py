@@ -14,8 +14,8 @@ from examples.secret_number import SecretNumber, reward
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.errors import ConfigError, DataError
-from tests.backends import slime_table as table
-from tests.backends.slime_table import Sample, check_invariant, make_args, make_group, run, sampling_params, serve
+from tests.backends import slime_setup
+from tests.backends.slime_setup import Sample, check_invariant, make_args, make_group, run, sampling_params, serve
 from tests.fakes.openai_server import OpenAIServer, Step
 from tests.fakes.sglang_server import Faults, SGLangServer
 
@@ -62,7 +62,7 @@ def test_a_played_game_is_one_sample_with_the_invariant(server, tokenizer, token
         spans = [turn.span for turn in dialogue.turns if turn.role == "policy"]
         assert [i for i, mask in enumerate(sample.loss_mask) if mask] == [i for a, b in spans for i in range(a, b)]
         # Every engine call was given a beginning of the final tokens, and what it answered stands in them with its logprobs.
-        calls = table.sampled_ids(server, sample.session_id)
+        calls = slime_setup.sampled_ids(server, sample.session_id)
         assert len(calls) == len(spans) == 4
         start = len(sample.tokens) - sample.response_length
         for call, (begin, _) in zip(calls, spans, strict=True):
@@ -77,7 +77,7 @@ def test_a_played_game_is_one_sample_with_the_invariant(server, tokenizer, token
 def test_the_prefix_of_every_later_turn_is_cached(server, tokenizer_dir, tmp_path) -> None:
     args = make_args(tokenizer_dir, server.port, tmp_path)
     [sample] = run(args, play_group(args, make_group(1)))
-    calls = table.sampled_ids(server, sample.session_id)
+    calls = slime_setup.sampled_ids(server, sample.session_id)
     inputs = [len(call["input_ids"]) for call in calls]
     assert sample.prefix_cache_info.total_prompt_tokens == sum(inputs)
     spans = [turn.span for turn in record(sample).turns if turn.role == "policy"]
@@ -250,7 +250,7 @@ def test_a_broken_game_is_a_failed_sample(server, tokenizer_dir, tmp_path) -> No
     check_invariant(sample)
 
 
-class BrokenGame(table.MatchingEnv):
+class BrokenGame(slime_setup.MatchingEnv):
     def step(self, text: str) -> Any:
         raise ZeroDivisionError("in the game")
 
@@ -303,7 +303,7 @@ async def play_and_abort(args: Any, server: SGLangServer, group: list[Sample], a
     """Calls the rollout off as slime does: the flag first, then the engine, then wait for all."""
     tasks = [asyncio.create_task(generate(args, sample, sampling_params(args))) for sample in group]
     await server.received(after_requests)
-    table.state(args).aborted = True
+    slime_setup.state(args).aborted = True
     async with httpx.AsyncClient() as client:
         await client.post(f"{server.url}/abort_request", json={"abort_all": True})
     return await asyncio.gather(*tasks)
@@ -344,7 +344,7 @@ def test_a_partner_that_fails_fails_the_game_and_what_it_cost_is_kept(server, to
     check_invariant(failed)
 
 
-def test_nobody_waits_for_a_partner_once_the_rollout_is_called_off(server, tokenizer_dir, tmp_path) -> None:
+def test_nobody_waits_for_a_partner_once_the_rollout_is_aborted(server, tokenizer_dir, tmp_path) -> None:
     async def work() -> list[Sample]:
         async with OpenAIServer(script=[Step(), *[Step("hang")] * 9]) as partner:
             args = make_args(tokenizer_dir, server.port, tmp_path, remote(partner))
@@ -433,7 +433,7 @@ def test_selfplay_gives_one_sample_a_seat(server, tokenizer_dir, tmp_path) -> No
         assert [record(sample).seat for sample in (first, second)] == [0, 1]
         for sample in (first, second):
             check_invariant(sample)
-            calls = table.sampled_ids(server, sample.session_id)
+            calls = slime_setup.sampled_ids(server, sample.session_id)
             spans = [turn.span for turn in record(sample).turns if turn.role == "policy"]
             start = len(sample.tokens) - sample.response_length
             assert [call["input_ids"] for call in calls] == [sample.tokens[: start + begin] for begin, _ in spans]

@@ -10,10 +10,10 @@ import pytest
 from slim_rl.dialogue.log import read_log
 from slim_rl.errors import SlimError
 from slim_rl.games.matching.questions import annotate
-from tests.backends.slime_table import make_args, make_group, run, sampling_params, serve
+from tests.backends.slime_setup import make_args, make_group, run, sampling_params, serve
 
 from slim_rl.backends.slime import metrics  # isort: skip
-from slim_rl.backends.slime.rewards import tally  # isort: skip
+from slim_rl.backends.slime.rewards import rollout_failures  # isort: skip
 from slim_rl.rollout import generate, keep_usable_groups, log_eval_rollout, log_rollout  # isort: skip
 
 
@@ -26,7 +26,7 @@ def tokenizer_dir(tokenizer: Any, tmp_path_factory: pytest.TempPathFactory) -> P
 
 @pytest.fixture(autouse=True)
 def clean() -> None:
-    tally.clear()
+    rollout_failures.clear()
 
 
 async def play(args: Any, group: list[Any], evaluation: bool = False) -> list[Any]:
@@ -115,7 +115,7 @@ def test_dropped_groups_count_among_the_failures(tokenizer, tokenizer_dir, tmp_p
     args.slim_rl["train"] = {"stop_failures": 0.2}
     with pytest.raises(SlimError, match="1 of 4 dialogues failed"):
         log_rollout(0, args, samples[:3], {}, 1.0)
-    assert tally.count == 0
+    assert rollout_failures.count == 0
 
 
 def test_selfplay_logs_both_seats(tokenizer, tokenizer_dir, tmp_path) -> None:

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.errors import SlimError
-from tests.backends.slime_table import Sample, make_args
+from tests.backends.slime_setup import Sample, make_args
 
-from slim_rl.backends.slime.rewards import tally  # isort: skip
+from slim_rl.backends.slime.rewards import rollout_failures  # isort: skip
 from slim_rl.rollout import keep_usable_groups, normalize_rewards  # isort: skip
 
 Status = Sample.Status
@@ -38,7 +38,7 @@ def dialogue(reason: StopReason, seat: int = 0) -> Dialogue:
 
 @pytest.fixture
 def args(tmp_path: Path) -> Any:
-    tally.clear()
+    rollout_failures.clear()
     return make_args(tmp_path, 0, tmp_path)
 
 
@@ -111,25 +111,25 @@ def test_a_batch_of_failures_alone_is_zeros(args) -> None:
 )
 @pytest.mark.parametrize("nested", [False, True])
 def test_groups_that_are_kept(tmp_path, group, settings, reason, nested) -> None:
-    tally.clear()
+    rollout_failures.clear()
     args = make_args(tmp_path, 0, tmp_path, {"slime": settings})
     samples = [sample(reward) for reward in group]
     output = keep_usable_groups(args, [[s] for s in samples] if nested else samples)
     assert (bool(output.keep), output.reason) == (reason is None, reason)
-    assert output.keep or output.keep_when_insufficient, "where no group can take its place, nothing is drawn anew"
+    assert output.keep or output.keep_when_insufficient, "where no group can take its place, nothing is drawn again"
 
 
 def test_the_filter_stops_a_rollout_that_would_never_fill(args) -> None:
     assert keep_usable_groups(args, [sample(0.5)] * 3 + [sample(None)]).keep
     with pytest.raises(SlimError, match=r"5 of 8 dialogues failed \(62%\): 5 × partner_failed: why"):
         keep_usable_groups(args, [sample(None)] * 4)
-    tally.clear()
+    rollout_failures.clear()
 
 
 def test_the_filter_judges_no_run_by_less_than_a_rollout(args) -> None:
     assert not keep_usable_groups(args, [sample(None)] * 4).keep
     assert keep_usable_groups(args, [sample(0.5)] * 4).keep
-    assert (tally.count, tally.failed_share) == (8, 0.5)
+    assert (rollout_failures.count, rollout_failures.failed_share) == (8, 0.5)
 
 
 def test_the_tally_counts_what_ended_and_warns_in_between(args, caplog) -> None:

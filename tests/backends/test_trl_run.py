@@ -78,15 +78,15 @@ def test_a_run_that_cannot_work_removes_nothing_and_claims_nothing(folder: Path,
 def test_a_broken_model_folder_is_one_sentence(file: str, content: bytes, folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder / "model", tmp_path / "model")
     (tmp_path / "model" / file).write_bytes(content)
-    with pytest.raises(ConfigError, match=r"policy\.model .* is no folder with a model") as caught:
+    with pytest.raises(ConfigError, match=r"policy\.model .* is not a folder with a model") as caught:
         load_model(make_config(folder, "broken", f"policy.model={tmp_path}/model").policy)
     assert "\n" not in str(caught.value)
 
 
 def test_fresh_begins_anew(folder: Path) -> None:
-    config = make_config(folder, "anew", "train.steps=2")
+    config = make_config(folder, "fresh", "train.steps=2")
     first = local.train(config)
-    again = local.train(make_config(folder, "anew", "train.steps=2", "seed=2"), fresh=True)
+    again = local.train(make_config(folder, "fresh", "train.steps=2", "seed=2"), fresh=True)
     assert {line.step for line in read_log(again.log_dir / "train.jsonl")} == {0, 1}
     assert yaml.safe_load((first.run_dir / "config.yaml").read_text())["slim_rl"]["seed"] == 2
     back = local.train(config, fresh=True)
@@ -101,9 +101,9 @@ def test_a_model_is_not_saved_over_what_is_no_model(folder: Path, tmp_path: Path
     config = make_config(folder, "warm")
     model, tokenizer = load_model(config.policy)
     for name in ("thesis", "project", "file"):
-        with pytest.raises(DataError, match="is no model's folder"):
+        with pytest.raises(DataError, match="is not a model's folder"):
             save_model(model, tokenizer, tmp_path / name)
-        with pytest.raises(DataError, match="is no model's folder"):
+        with pytest.raises(DataError, match="is not a model's folder"):
             warmstart(config, tmp_path / name)
     assert everything(tmp_path) == before
     (tmp_path / "empty").mkdir()
@@ -159,7 +159,7 @@ def test_tensorboard_files_and_the_models_card_are_where_they_are_looked_for(fol
     assert not list((result.run_dir / "checkpoints").rglob("events.out.*"))
     _, front, text = (result.run_dir / "model" / "README.md").read_text(encoding="utf-8").split("---\n", 2)
     assert yaml.safe_load(front)["library_name"] == "transformers"
-    assert "base_model" not in yaml.safe_load(front)  # a local folder is none that a hub knows
+    assert "base_model" not in yaml.safe_load(front)  # a local folder is unknown to a hub
     reward = sum(dialogue.reward or 0.0 for dialogue in result.after) / len(result.after)
     assert "# told" in text and config.environment in text and f"| {reward:.3f} |" in text
 

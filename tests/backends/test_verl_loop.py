@@ -25,7 +25,7 @@ from verl.utils.dataset.rl_dataset import RLHFDataset, collate_fn
 from slim_rl.backends.verl.plugin import grpo_played
 from slim_rl.config import Config
 from slim_rl.dialogue.log import read_log
-from tests.backends.verl_table import Server, checkpoint, make_run
+from tests.backends.verl_setup import Server, checkpoint, make_run
 
 PLANS = [
     "[propose]\nBLEU: Ava Li\nElectra: Daniel Nguyen\nGloVe: Sofia Patel",

@@ -14,7 +14,7 @@ from slim_rl.backends.verl.doctor import EXAMINATIONS
 from slim_rl.backends.verl.trainer import make_trainer
 from slim_rl.config import parse_config
 from slim_rl.errors import ConfigError
-from tests.backends.verl_table import checkpoint
+from tests.backends.verl_setup import checkpoint
 
 OWN_GAME = {
     "environment": "examples.secret_number.SecretNumber",

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("verl")
-from tests.backends.verl_table import Server, checkpoint, make_run
+from tests.backends.verl_setup import Server, checkpoint, make_run
 from tests.paths import ROOT
 
 pytestmark = pytest.mark.verl

@@ -95,11 +95,11 @@ def test_an_unknown_command_is_answered_by_the_known_ones() -> None:
         (("evaluate", LOCAL, "--checkpoint", "data/warmstart", "--output", "x.csv"), "name a folder"),
         (("warmstart", LOCAL), "--overwrite"),
         (("warmstart", LOCAL, "--output", "x.csv"), "name a folder"),
-        (("convert", "recorded.jsonl", "--output", "x.csv"), "ends in .jsonl"),
+        (("convert", "recorded.jsonl", "--output", "x.csv"), "does not end in .jsonl"),
         (("generate", "--num-games", "1", "--output", "x.csv"), "jsonl or parquet"),
         (("generate", "--num-games", "1", "--output", "README.md/x.jsonl"), "README.md/x.jsonl"),
-        (("play", LOCAL, "--set", "partner.kind=self"), "name a partner"),
-        (("audit",), "which dialogue logs"),
+        (("play", LOCAL, "--set", "partner.kind=self"), "choose a partner"),
+        (("audit",), "No dialogue logs"),
     ],
 )
 def test_what_is_wrong_is_one_sentence_and_exit_code_1(arguments, says) -> None:
@@ -132,7 +132,7 @@ def test_a_file_that_is_no_config_is_one_sentence(tmp_path, content, says) -> No
 )
 def test_a_model_that_cannot_be_read_is_one_sentence(tmp_path, described) -> None:
     (tmp_path / "config.json").write_text(described)
-    with pytest.raises(ConfigError, match="is no folder with a model"):
+    with pytest.raises(ConfigError, match="is not a folder with a model"):
         load_model(PolicyConfig(model=str(tmp_path)))
 
 

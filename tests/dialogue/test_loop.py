@@ -128,7 +128,9 @@ def test_the_partner_may_open(chat) -> None:
     dialogue, policy = play(chat, ["go two", "go four"], Says("go <|im_end|>"), seat=1)
     assert dialogue.stop_reason is StopReason.AGREED
     assert dialogue.prompt[-1]["content"] == "You are seat 1.\n\ngo <|im_end|>"
-    assert dialogue.prompt_ids.count(chat.end_id) == 2  # system's and user's; the partner's spelling is none
+    assert (
+        dialogue.prompt_ids.count(chat.end_id) == 2
+    )  # system's and user's; the partner's spelling is no control token
     check_invariant(dialogue, policy, chat)
 
 

@@ -100,11 +100,11 @@ def test_an_output_that_cannot_be_written(tmp_path: Path, game: GameState) -> No
     [
         ("{", "line 2: not valid JSON"),
         ("[]", "line 2: a row must be a mapping"),
-        ("{}", "line 2: the row lacks prompt, game_state, game_id, metadata"),
+        ("{}", "line 2: the row has no prompt, game_state, game_id, metadata"),
         ('{"prompt": [], "game_state": {}, "game_id": "a", "metadata": {"seat": 2}}', r"line 2: metadata\.seat"),
         (
             '{"prompt": [], "game_state": {}, "game_id": "a", "metadata": {"seat": 0}}',
-            "line 2: The game state lacks table",
+            "line 2: The game state has no table",
         ),
     ],
 )

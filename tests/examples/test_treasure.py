@@ -135,7 +135,7 @@ def test_asking_pays() -> None:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("partner.kind=shy", "no partner of Treasure: choose honest, openai, replay, self"),
+        ("partner.kind=shy", "not a partner of Treasure: choose honest, openai, replay, self"),
         ("partner.kind=examples.lying_partner.Liar", "cannot be imported"),
         ("game.size=3", "does not suit examples.treasure.Treasure: got an unexpected keyword argument 'size'"),
     ],

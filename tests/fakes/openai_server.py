@@ -47,16 +47,16 @@ class Step:
 
     Attributes:
         kind: ``answer``, ``status`` (an error response), ``cut`` (the connection is reset), ``cut_midway`` (in the middle of the
-            body), ``junk`` (200 with a body that is no JSON), ``html``, ``empty`` (no choices), ``hang`` (no answer ever), ``huge`` (an
+            body), ``junk`` (200 with a body that is not JSON), ``html``, ``empty`` (no choices), ``hang`` (no answer ever), ``huge`` (an
             answer of `size` bytes), ``endless``, ``gzip`` (`size` bytes of text, compressed though nobody asked for it), or ``deep``
             (JSON within JSON without end).
         seconds: waits so long first.
         text: what to answer; None: what the server's `answer` says. ``{authorization}`` as in `message`.
         model: the snapshot it names; None: the server's.
-        usage: of an answer; True: as it is, None: left out.
+        usage: of an answer; True: the true one, None: left out.
         size: see `kind`.
         status, code, message: of an error response; ``{authorization}`` in the message is what the client sent.
-        retry_after: its Retry-After header, as it is sent.
+        retry_after: its Retry-After header, verbatim.
         finish_reason: of an answer.
     """
 
@@ -99,7 +99,7 @@ class OpenAIServer:
     Attributes:
         answer: request body -> reply text, for requests whose step gives none.
         model: the one model it serves, and the snapshot it names.
-        key: the bearer token it wants; None: none.
+        key: the bearer token it requires; None: no token.
         meets: request body -> the step that it meets, or None for the script's or a drawn one.
         refusal: what every request meets while it is set, such as a revoked key.
         odd_rate: share of the answers that are one of `ODD`.

@@ -48,12 +48,12 @@ KNOWN = frozenset(
 
 @dataclass
 class Faults:
-    """Shares of requests that go wrong. A request made again is drawn anew, unless `stubborn`."""
+    """Shares of requests that go wrong. A request made again is drawn again, unless `stubborn`."""
 
     error: float = 0.0  # status 500
     abort: float = 0.0  # finish reason abort, a part of the turn returned
-    length: float = 0.0  # cut at max_new_tokens, whatever would have been said
-    garbage: float = 0.0  # an answer that is no turn
+    length: float = 0.0  # cut at max_new_tokens, for any reply
+    garbage: float = 0.0  # an answer that is not a turn
     stubborn: bool = False
 
 

@@ -21,7 +21,7 @@ from slim_rl.games.matching.partners.chat import MatchingChatPartner
 from slim_rl.partners.openai_chat import OpenAIPartner
 from tests.dialogue.players import Script
 from tests.fakes.openai_server import OpenAIServer, Step
-from tests.partners.openai_tables import GAME, GOOD_PLAN, QUESTION, partner_config, partner_of, view_after
+from tests.partners.openai_setup import GAME, GOOD_PLAN, QUESTION, partner_config, partner_of, view_after
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ async def test_a_proposal_is_noted_with_its_worth(server: OpenAIServer) -> None:
     accepted = partner_of(server).messages(view_after(*history))[-1]["content"]
     assert "[accept] or [reject]" in accepted and "worth 90% of your best plan, so you accept it" in accepted
     assert "Daniel Nguyen on Electra" in accepted
-    plain = partner_of(server, reckon=False).messages(view_after(*history))[-1]["content"]
+    plain = partner_of(server, note_plan_worth=False).messages(view_after(*history))[-1]["content"]
     assert "worth" not in plain
 
 

@@ -19,7 +19,7 @@ from slim_rl.dialogue.record import StopReason
 from slim_rl.errors import ConfigError
 from slim_rl.partners.openai_chat import OpenAIPartner
 from tests.fakes.openai_server import OpenAIServer, Step
-from tests.partners.openai_tables import QUESTION, partner_config, partner_of, view_after
+from tests.partners.openai_setup import QUESTION, partner_config, partner_of, view_after
 
 ANSWER = "[message] Ava Li on BLEU: 60."
 VIEW = view_after(QUESTION)

@@ -20,7 +20,7 @@ from slim_rl.games.matching.partners.chat import MatchingChatPartner
 from slim_rl.partners.faults import LONGEST_PAUSE, retry_after
 from slim_rl.partners.openai_chat import OpenAIPartner
 from tests.fakes.openai_server import HALF, OpenAIServer, Step
-from tests.partners.openai_tables import QUESTION, partner_config, partner_of, view_after
+from tests.partners.openai_setup import QUESTION, partner_config, partner_of, view_after
 from tests.partners.test_openai_endpoint import ANSWER, VIEW, ask_many, script, until
 
 POISON = Step("status", status=500)

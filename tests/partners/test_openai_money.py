@@ -17,7 +17,7 @@ from slim_rl.partners.answers import UnreadableError, count_tokens, read_answer
 from slim_rl.partners.limiter import LONGEST_CORRECTION, RateLimit
 from slim_rl.partners.secrets import Secrets
 from tests.fakes.openai_server import ODD_USAGE, OpenAIServer, Step
-from tests.partners.openai_tables import QUESTION, partner_of, view_after
+from tests.partners.openai_setup import QUESTION, partner_of, view_after
 from tests.partners.test_openai_endpoint import ask_many
 
 BODY = {"model": "m", "max_tokens": 300, "messages": [{"role": "user", "content": "x" * 4000}]}

@@ -24,7 +24,7 @@ from slim_rl.partners.cassette import Cassette, request_key
 from slim_rl.partners.limiter import RateLimit
 from slim_rl.partners.spend import Spend, add, cost_usd, estimate_cost, price_of
 from tests.fakes.openai_server import OpenAIServer, Step
-from tests.partners.openai_tables import QUESTION, partner_of, view_after
+from tests.partners.openai_setup import QUESTION, partner_of, view_after
 from tests.paths import ROOT
 
 
@@ -322,11 +322,11 @@ async def test_auto_asks_only_what_is_missing(tmp_path: Path) -> None:
                 assert isinstance(await partner.reply(view_after(QUESTION, seed=seed)), Reply)
         assert len(server.requests) == 2
         fresh = partner_of(server, cassette=path, cassette_mode="record")
-        server.answer = lambda body: "[message] anew"
+        server.answer = lambda body: "[message] again"
         await fresh.reply(view_after(QUESTION, seed=0))
         assert len(server.requests) == 3
     replayer = partner_of(server, cassette=path, cassette_mode="replay")
-    assert (await replayer.reply(view_after(QUESTION, seed=0))).text == "[message] anew"
+    assert (await replayer.reply(view_after(QUESTION, seed=0))).text == "[message] again"
 
 
 async def test_the_same_asked_twice_at_once_has_one_answer(tmp_path: Path) -> None:
@@ -426,12 +426,12 @@ def test_two_processes_on_one_cassette_have_one_answer_a_key(tmp_path: Path, mod
     assert len(lines) == 400 and [line["answer"]["text"] for line in lines] == said[0]
 
 
-def test_a_lock_that_is_never_given_back_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_that_is_never_released_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("slim_rl.partners.cassette.LOCK_SECONDS", 0.05)
     cassette = Cassette(tmp_path / "a.jsonl")
     with (tmp_path / "a.jsonl").open("a") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
-        with pytest.raises(DataError, match="does not give its lock back; make it writable"):
+        with pytest.raises(DataError, match="keeps it locked; make it writable"):
             cassette.keep("k", {}, 0, {"text": "one"})
         assert cassette.trouble is not None
     cassette.flush()

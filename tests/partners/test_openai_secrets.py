@@ -21,7 +21,7 @@ logging.basicConfig(level=logging.DEBUG)
 from slim_rl.config import PartnerConfig
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.games.matching.partners.chat import MatchingChatPartner as OpenAIPartner
-from tests.partners.openai_tables import QUESTION, partner_config, view_after
+from tests.partners.openai_setup import QUESTION, partner_config, view_after
 
 async def main(url, folder):
     for name, address in (("plain", url), ("userinfo", url.replace("//", "//me:%(password)s@"))):

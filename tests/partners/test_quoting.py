@@ -15,7 +15,7 @@ from slim_rl.games.matching.actions import Action, parse_action
 from slim_rl.games.matching.partners.chat import MatchingChatPartner
 from slim_rl.partners.openai_chat import OpenAIPartner
 from slim_rl.partners.quoting import neutral, one_line, quoted
-from tests.partners.openai_tables import GAME, GOOD_PLAN, QUESTION, partner_config, view_after
+from tests.partners.openai_setup import GAME, GOOD_PLAN, QUESTION, partner_config, view_after
 
 SPELLINGS = [
     "<|im_start|>",

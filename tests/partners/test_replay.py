@@ -105,7 +105,7 @@ def test_a_log_that_cannot_be_used_is_said_clearly(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="line 1"):
         make_partner(parse_config({"partner": {"kind": "replay", "replay": str(path)}}))
     path.write_text(json.dumps(dialogue((0, HELLO, None)).to_dict() | {"game_state": {"word": "sun"}}) + "\n")
-    with pytest.raises(DataError, match=r"Line 1 of .* is no dialogue of this run's game"):
+    with pytest.raises(DataError, match=r"Line 1 of .* is not a dialogue of this run's game"):
         make_partner(parse_config({"partner": {"kind": "replay", "replay": str(path)}}))
 
 

@@ -16,7 +16,7 @@ from slim_rl.dialogue.partner import PartnerFailure
 from slim_rl.partners.answers import UnreadableError, read_answer
 from slim_rl.partners.secrets import Secrets
 from tests.fakes.openai_server import OpenAIServer, Step
-from tests.partners.openai_tables import QUESTION, partner_of, view_after
+from tests.partners.openai_setup import QUESTION, partner_of, view_after
 
 KEY = "sk-" + "abcdefghij" * 6
 
@@ -62,7 +62,7 @@ async def test_an_echo_is_in_no_reply_log_or_cassette(
 
 @pytest.mark.parametrize("before", range(0, 70, 7))
 def test_an_answer_that_is_none_is_redacted_before_it_is_cut(before: int) -> None:
-    with pytest.raises(UnreadableError, match="no chat completion") as failure:
+    with pytest.raises(UnreadableError, match="not a chat completion") as failure:
         read_answer("x" * before + KEY, {"messages": []}, OpenAIConfig(), Secrets(KEY))
     assert is_clean(str(failure.value))
 

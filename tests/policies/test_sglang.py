@@ -81,7 +81,7 @@ async def test_a_server_that_is_not_there() -> None:
             await policy.sample([1], 1, "d")
 
 
-async def test_who_is_called_off_waits_for_nothing() -> None:
+async def test_an_aborted_dialogue_waits_for_nothing() -> None:
     calls = []
 
     async def fail(body: dict[str, Any]) -> Any:

@@ -55,9 +55,9 @@ def play(policy: TransformersPolicy, dialogues: int = 9, turns: int = 5) -> list
 def test_the_same_words_are_sampled_with_and_without(model, cache_bytes) -> None:
     kept = TransformersPolicy(model, [STOP], cache_bytes=cache_bytes)
     assert kept.turns is not None
-    anew = TransformersPolicy(model, [STOP], cache_bytes=0)
-    assert anew.turns is None
-    for ours, theirs in zip(play(kept), play(anew), strict=True):
+    recomputed = TransformersPolicy(model, [STOP], cache_bytes=0)
+    assert recomputed.turns is None
+    for ours, theirs in zip(play(kept), play(recomputed), strict=True):
         assert [turn.ids for turn in ours] == [turn.ids for turn in theirs]
         for one, other in zip(ours, theirs, strict=True):
             assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)
@@ -78,10 +78,10 @@ def test_a_later_turn_computes_only_what_is_new(model) -> None:
 
 
 def test_another_past_is_not_mistaken_for_ones_own(model) -> None:
-    policy, anew = TransformersPolicy(model, [STOP]), TransformersPolicy(model, [STOP], cache_bytes=0)
+    policy, recomputed = TransformersPolicy(model, [STOP]), TransformersPolicy(model, [STOP], cache_bytes=0)
     asyncio.run(policy.sample([5, 6, 7, 8], 4, "a"))
     changed = [9] * 12
-    assert asyncio.run(policy.sample(changed, 6, "a")).ids == asyncio.run(anew.sample(changed, 6, "a")).ids
+    assert asyncio.run(policy.sample(changed, 6, "a")).ids == asyncio.run(recomputed.sample(changed, 6, "a")).ids
 
 
 def test_new_weights_find_nothing_kept(model) -> None:

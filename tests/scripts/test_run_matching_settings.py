@@ -136,8 +136,8 @@ def test_a_batch_that_megatron_cannot_divide_is_refused(
     [
         (["--micro-batch-size", "3"], "in micro-batches of 3"),
         (["--micro-batch-size", "$(x)"], "--micro-batch-size is '$(x)'"),
-        (["--global-batch-size", "96"], "slime would throw the rest away"),
-        (["--global-batch-size", "512"], "slime would throw the rest away"),
+        (["--global-batch-size", "96"], "slime would drop the rest"),
+        (["--global-batch-size", "512"], "slime would drop the rest"),
         (["--pipeline-model-parallel-size", "3"], "do not divide 4"),
     ],
 )

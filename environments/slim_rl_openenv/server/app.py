@@ -1,6 +1,6 @@
 """The server that openenv.yaml names. Environment variables say which games it offers:
 
-SLIM_RL_CONFIG   a config's path; without it the matching game as it is by default
+SLIM_RL_CONFIG   a config's path; without it the default matching game
 SLIM_RL_PARTNER  who sits opposite, in place of the config's partner.kind
 SLIM_RL_SPLIT    train (without it) or eval games
 SLIM_RL_LOG      a file that each finished dialogue is appended to; then run one process only

@@ -104,7 +104,7 @@ function turnView(board, turn, i) {
     turn.questions.map((kind) => chip(kind, "ask", DATA.kinds[kind])),
     known(turn.answered) && chip(turn.answered ? "answered" : "not answered", turn.answered ? "good" : ""),
     turn.informative > 0 && chip("informative", "good", "the partner sees the score and the policy did not know it"),
-    turn.malformed && chip("malformed", "bad", "its words are no sentence"),
+    turn.malformed && chip("malformed", "bad", "its words are not a sentence"),
     known(turn.value) && chip(`value ${number(turn.value, 3)}`, "ask", "what the answer added to the best expected score, as a share of the best"),
     known(turn.gain) && chip(`true gain ${number(turn.gain, 3)}`, "", "what it added to the true score of the best plan by what is known"),
     known(turn.regret) && chip(`regret ${number(turn.regret, 3)}`, "", "how much more the best question was expected to add"),

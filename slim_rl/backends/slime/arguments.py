@@ -18,7 +18,7 @@ from slim_rl.keys import values
 
 # Where the config sets no limit: a long 8×8 dialogue with room to spare, and the prompt (about 1k tokens) beside it.
 RESPONSE_TOKENS, CONTEXT_TOKENS = 6144, 8192
-# Training packs whole dialogues; one that is longer than this makes a pack of its own.
+# Training packs whole dialogues; one that is longer than this is a pack by itself.
 TOKENS_PER_GPU = 9216
 
 Arguments = dict[str, Any]
@@ -55,7 +55,7 @@ class Run:
 
     @property
     def resumes(self) -> bool:
-        """Whether there is a checkpoint to go on from."""
+        """Whether there is a checkpoint to continue from."""
         return (self.folder / "latest_checkpointed_iteration.txt").is_file()
 
 
@@ -106,7 +106,7 @@ def _cluster(layout: Layout) -> Arguments:
 def _checkpoints(run: Run) -> Arguments:
     return {
         "--ref-load": run.start,  # where a new run starts; also the reference of a KL term
-        "--load": run.folder,  # where a run goes on: slime falls back to --ref-load while there is no checkpoint here
+        "--load": run.folder,  # where a run continues: slime falls back to --ref-load while there is no checkpoint here
         "--save": run.folder,
         # Megatron refuses other steps or another learning rate than the checkpoint's unless it is told that they are meant.
         "--override-opt-param-scheduler": run.resumes,

@@ -62,7 +62,7 @@ def signals_end_the_run() -> Iterator[None]:
 @contextlib.contextmanager
 def running(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
     """A child process. It is told to end, and waited for, when the block is left while it still runs."""
-    # in a group of its own: a Ctrl-C reaches us alone, and we end our children in their order
+    # in its own process group: a Ctrl-C reaches only us, and we end our children in their order
     process = subprocess.Popen(command, process_group=0, **options)
     try:
         yield process
@@ -155,7 +155,7 @@ def _wait_for(head: subprocess.Popen[bytes], environment: Mapping[str, str], log
         if head.poll() is not None:
             raise SlimError(f"Ray's head did not start; see {log}.")
         if time.monotonic() > deadline:
-            raise SlimError(f"Ray's head takes no jobs (is ray[default] installed?): {answer}")
+            raise SlimError(f"Ray's head accepts no jobs (is ray[default] installed?): {answer}")
         time.sleep(1)
 
 

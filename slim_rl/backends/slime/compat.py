@@ -1,5 +1,5 @@
-"""What the hook takes of slime that is not in one place in all versions: v0.3.1 keeps under `slime.utils` what later versions keep
-under `slime.observability`, and both call themselves 0.3.1. A slime that is too old is refused by what it cannot do.
+"""The parts of slime that have moved between versions: v0.3.1 keeps under `slime.utils` what later versions keep under
+`slime.observability`, and both report version 0.3.1. So a slime that is too old is recognised by the parts it does not have.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Are these flags slime's? slime parses a command line several times over, each parser ignoring what it does not know, so that a
-misspelt flag is lost without a word. Here slime's own parsers run on the flags, and what none of them knows is an error.
+misspelt flag is silently lost. Here slime's own parsers run on the flags, and what none of them knows is an error.
 
     python -m slim_rl.backends.slime.flags --lr 1e-6 …
 """

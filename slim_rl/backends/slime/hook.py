@@ -1,8 +1,8 @@
 """`generate`: plays one game and hands it to slime as a sample, or under self-play as one sample a seat. Then
 
     a played game's sample.tokens are its dialogue's prompt_ids + response_ids, and loss_mask is 1 exactly on what was sampled
-    a failed game is FAILED, removed, rewarded 0.0 so that nobody asks for a reward, and one masked token long
-    ABORTED comes back only when slime itself is calling off
+    a failed game is FAILED, removed, rewarded 0.0 so that slime computes no reward for it, and one masked token long
+    ABORTED is returned only when slime itself is aborting
 
 It raises for a configuration or data row that cannot be used, and never for a game.
 """
@@ -23,7 +23,7 @@ from slim_rl.dialogue.rows import GameRow
 from slim_rl.errors import DataError
 
 RECORD = "dialogue"  # the key of sample.metadata under which the record stands
-RESTARTS = 3  # times a game begins anew because its weights changed; after that its old turns are masked instead
+RESTARTS = 3  # times a game restarts because the weights changed; after that its old turns are masked instead
 
 _TRUNCATED = (StopReason.TURN_TOKENS, StopReason.DIALOGUE_TOKENS, StopReason.CONTEXT_LENGTH)
 _GIVEN = (  # what a sample has from slime's data source; the rest is the game's
@@ -45,7 +45,7 @@ async def generate(
 
     Args:
         sample: from slime's data source; ``sample.metadata`` holds ``game_state`` and may hold ``game_id`` and ``seat``.
-            One that was called off goes on where it stopped (partial rollout) or begins anew.
+            One that slime aborted continues where it stopped (partial rollout) or restarts.
         sampling_params: slime's; ``max_new_tokens`` bounds the response, the partner's turns included.
 
     Raises:
@@ -53,7 +53,7 @@ async def generate(
     """
     process = process_of(args)
     row = _row(sample)
-    old = _called_off(args, process, sample)
+    old = _aborted(args, process, sample)
     sample.session_id = sample.session_id or uuid.uuid4().hex
     phase = "eval" if evaluation else "train"
     # slime's index is unique among a run's samples, those of one game included; the step is told by the log functions
@@ -94,8 +94,8 @@ def _row(sample: Sample) -> GameRow:
     return GameRow(str(metadata.get("game_id", "")), int(metadata.get("seat", 0)), metadata["game_state"], [])
 
 
-def _called_off(args: Namespace, process: Process, sample: Sample) -> Dialogue | None:
-    """The record of a game that slime called off and that is to go on."""
+def _aborted(args: Namespace, process: Process, sample: Sample) -> Dialogue | None:
+    """The record of a game that slime aborted and that is to continue."""
     record = (sample.metadata or {}).get(RECORD)
     resumes = getattr(args, "partial_rollout", False) and process.config.slime.resume == "replay"
     if not resumes or record is None or sample.status != Sample.Status.ABORTED or not sample.response_length:
@@ -107,7 +107,7 @@ def _called_off(args: Namespace, process: Process, sample: Sample) -> Dialogue |
 
 
 def _reset(sample: Sample) -> None:
-    """Makes `sample` as the data source gave it out: a game that begins anew has nothing of an earlier attempt."""
+    """Makes `sample` what the data source gave out: a game that restarts keeps nothing of an earlier attempt."""
     fresh = Sample(**{name: getattr(sample, name) for name in _GIVEN})
     fresh.metadata = {key: value for key, value in (sample.metadata or {}).items() if key != RECORD}
     vars(sample).update(vars(fresh))
@@ -153,7 +153,7 @@ def _differs(sample: Sample, dialogue: Dialogue) -> bool:
 
 
 def _blank(args: Namespace, process: Process, sample: Sample, dialogue: Dialogue) -> None:
-    """A failed game carries nothing to training; what was said stays in its record."""
+    """A failed game adds nothing to training; its words stay in its record."""
     metadata, rollout_id = sample.metadata, sample.rollout_id
     _reset(sample)
     sample.metadata, sample.rollout_id = metadata, rollout_id
@@ -162,7 +162,7 @@ def _blank(args: Namespace, process: Process, sample: Sample, dialogue: Dialogue
 
 
 def _pad(args: Namespace, process: Process, sample: Sample, dialogue: Dialogue) -> None:
-    """One masked token after the prompt: slime's trainer can neither batch a sample without a response, nor one that lacks
+    """One masked token after the prompt: slime's trainer can neither batch a sample without a response, nor one without
     what its neighbours have.
     """
     end = [process.chat.end_id]

@@ -4,7 +4,7 @@
     scripts/run_matching.sh [settings and slime's own flags]
 
 What happens, in this order: everything that can be wrong is checked; the run's config.yaml and missing games are written; the
-checkpoint is converted if slime cannot read it as it is; slime's own parsers read the flags; a Ray cluster is joined or started,
+checkpoint is converted if slime cannot read it; slime's own parsers read the flags; a Ray cluster is joined or started,
 and the job is submitted. A dry run ends after the checks and prints the command; it needs neither slime nor a GPU.
 """
 
@@ -69,7 +69,7 @@ def launch(words: Sequence[str], needs_model: bool = False) -> int:
     gpus = count_gpus()
     if not gpus and not dry and not os.environ.get("RAY_ADDRESS"):
         raise ConfigError(
-            "this machine has no GPU, and slime trains on GPUs alone. For the whole loop on a CPU: make run. To see the command "
+            "this machine has no GPU, and slime trains on GPUs only. For the whole loop on a CPU: make run. To see the command "
             "that a cluster would run: --dry-run. To join a cluster from here: RAY_ADDRESS=http://HEAD:8265."
         )
     places = find_places(settings, dry)
@@ -130,7 +130,7 @@ def read_config(
         "train.save_every": settings.save_interval,
     }
     given = [f"{key}={_quoted(value)}" for key, value in changed.items() if value]
-    # in a fully asynchronous run nearly every game sees new weights: begun anew each time, none would end
+    # in a fully asynchronous run nearly every game sees new weights: restarted each time, none would end
     usual = ["slime.new_weights=keep"] if settings.asynchronous == "full" else []
     config = parse_config(data.get(ROOT_KEY, data), [*usual, *overrides, *given], source=str(settings.config))
     for key, usual_value in _CONTROLS.items():
@@ -154,7 +154,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
 
 
 def _quoted(value: Any) -> str:
-    """A value as YAML on one line, whatever characters are in it."""
+    """A value as YAML on one line; any characters are safe."""
     text = str(yaml.safe_dump(value, default_style='"' if isinstance(value, str) else None, width=math.inf))
     return text.removesuffix("...\n").strip()
 
@@ -179,7 +179,7 @@ def _make_run(settings: Settings, config: Config, places: Places, own: Sequence[
     name = settings.model or config.policy.model
     if settings.num_nodes > 1 and not Path(name).expanduser().is_dir():
         raise ConfigError(
-            f"MODEL {name} is no folder here: with several nodes it must be a folder on a disk that all of them see."
+            f"MODEL {name} is not a folder here: with several nodes it must be a folder on a disk that all of them see."
         )
     model = locate_model(name, download=not dry_run)
     title = model_name(model)
@@ -200,7 +200,7 @@ def _make_run(settings: Settings, config: Config, places: Places, own: Sequence[
         # absolute: the job has a working directory of its own
         start = Path(settings.torch_dist).expanduser().absolute()
     elif not reads_directly(model, shape, places.slime):
-        # beside the checkpoint, as slime has it; but the hub's cache is no place of ours
+        # beside the checkpoint, as slime has it; but the hub's cache is not ours to write to
         start = (config.output_dir.absolute() if in_hub_cache(model) else model.parent) / f"{title}_torch_dist"
     router = os.environ.get("ROUTER_POLICY") or router_policy()
     config = own_config(config, model, folder)
@@ -212,7 +212,7 @@ def _shown(run: Run, places: Places, flags: Sequence[str]) -> str:
     lines = []
     if run.model_flags is None:
         lines.append(
-            "# slime is not found here: the flags of the model's architecture, which stand in slime's scripts/models, are left out; "
+            "# slime is not found here: the flags of the model's architecture, which are in slime's scripts/models, are left out; "
             "with SLIME_DIR the command is whole"
         )
     slime = str(places.slime) if places.slime is not None else "$SLIME_DIR"

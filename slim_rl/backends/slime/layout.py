@@ -1,4 +1,4 @@
-"""Which GPUs do what. All sizes are known to fit each other before anything starts: Megatron and Ray find out in mid-start."""
+"""Which GPUs do what. All sizes are checked against each other before anything starts; Megatron and Ray would only fail halfway."""
 
 from __future__ import annotations
 
@@ -153,6 +153,6 @@ def check_batch(flags: Flags) -> None:
         )
     if games * group % batch:
         raise ConfigError(
-            f"A rollout of {games} × {group} = {games * group} dialogues is no multiple of --global-batch-size {batch}; slime "
-            "would throw the rest away. Choose a divisor."
+            f"A rollout of {games} × {group} = {games * group} dialogues is not a multiple of --global-batch-size {batch}, so "
+            "slime would drop the rest. Choose a divisor."
         )

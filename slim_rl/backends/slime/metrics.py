@@ -1,7 +1,7 @@
 """The dialogue log, one JSONL line a dialogue with its training step, and the metrics of each rollout.
 
-slime calls these in one process with all samples of a rollout: so the log has one writer. Both return False, which leaves slime's
-own logging as it is.
+slime calls these in one process with all samples of a rollout: so the log has one writer. Both return False, so slime's
+own logging is unchanged.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from slime.utils.types import Sample
 
 from slim_rl.backends.slime.compat import compute_rollout_step, log_metrics
 from slim_rl.backends.slime.hook import RECORD
-from slim_rl.backends.slime.rewards import failed, flat, tally
+from slim_rl.backends.slime.rewards import failed, flat, rollout_failures
 from slim_rl.backends.slime.setup import config_of
 from slim_rl.config import Config
 from slim_rl.dialogue.failures import Failures
@@ -28,8 +28,8 @@ from slim_rl.dialogue.record import Dialogue
 def log_rollout(
     rollout_id: int, args: Namespace, samples: Sequence[Any], rollout_extra_metrics: Any, rollout_time: float
 ) -> bool:
-    """slime's ``--custom-rollout-log-function-path``: logs the dialogues of `samples`, and metrics under ``dialogue/``. Ends
-    the rollout's tally.
+    """slime's ``--custom-rollout-log-function-path``: logs the dialogues of `samples`, and metrics under ``dialogue/``. Then
+    it empties `rollout_failures`.
 
     Raises:
         SlimError: more than `train.stop_failures` of the rollout's dialogues failed.
@@ -39,13 +39,14 @@ def log_rollout(
     config = config_of(args)
     try:
         dialogues = _log(config, "train", rollout_id, f"{rollout_id}", flat(samples))
-        ended = tally if tally.count else Failures(dialogues)  # without the group filter, these are all there are
+        # without the group filter nothing was counted yet, and these dialogues are all that ended
+        ended = rollout_failures if rollout_failures.count else Failures(dialogues)
         metrics = {f"dialogue/{name}": value for name, value in _measure(dialogues, ended).items()}
         _track(args, metrics, rollout_id, "rollout/step")
         ended.check(config)
         ended.warn(config)
     finally:
-        tally.clear()
+        rollout_failures.clear()
     return False
 
 
@@ -103,7 +104,7 @@ _writers: dict[Path, DialogueLog] = {}
 
 
 def _writer(config: Config, phase: str, step: int) -> DialogueLog:
-    """The open log of a phase. When a run that resumes opens it, what an earlier try wrote from `step` on goes first."""
+    """The open log of a phase. A resumed run first removes what an earlier try wrote from `step` on."""
     path = config.log.dir / f"{phase}.jsonl"
     if path not in _writers:
         _writers[path] = DialogueLog(path, from_step=step if phase == "train" else None, tokens=config.log.tokens)
@@ -114,5 +115,5 @@ def _track(args: Namespace, metrics: dict[str, float], rollout_id: int, step_key
     if getattr(args, "use_wandb", False):
         import wandb
 
-        wandb.define_metric("dialogue/*", step_metric="rollout/step")  # slime tells W&B so of its own families
+        wandb.define_metric("dialogue/*", step_metric="rollout/step")  # as slime does for its own metrics
     log_metrics(args, {**metrics, step_key: compute_rollout_step(args, rollout_id)}, step_key=step_key)

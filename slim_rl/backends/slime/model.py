@@ -74,7 +74,7 @@ class Sizing:
 
 
 def read_model_config(model: str | Path) -> dict[str, Any]:
-    """The checkpoint's config.json, a multimodal one's text part. Raises DataError if there is none to read."""
+    """The checkpoint's config.json, or the text part of a multimodal one. Raises DataError if it cannot be read."""
     path = Path(model) / "config.json"
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
@@ -136,8 +136,8 @@ def size_up(config: Mapping[str, Any], gpus: int, rollout_gpus: int | None = Non
     if config.get("num_experts"):
         if billions > 40 or gpus % 8 or (rollout_gpus or gpus) % 8:
             raise DataError(
-                f"This mixture of experts ({billions:.0f}B parameters) is not sized by itself: slime's own values are for 30B on "
-                "whole nodes of 8 GPUs. Give TP, ENGINE_GPUS and --expert-model-parallel-size after slime's example for it."
+                f"This mixture of experts ({billions:.0f}B parameters) cannot be sized automatically: slime's own values are "
+                "for 30B on whole nodes of 8 GPUs. Give TP, ENGINE_GPUS and --expert-model-parallel-size after slime's example for it."
             )
         return Sizing(parameters, 4, 8, expert_parallel=8)  # as slime's run-qwen3-30B-A3B.sh
     if billions < 3:

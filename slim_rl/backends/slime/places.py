@@ -1,5 +1,5 @@
-"""slime's and Megatron's checkouts and the interpreter that knows them, and what is asked of them before a run: the conversion of a
-checkpoint, and whether their parsers take the flags.
+"""Finds slime's and Megatron's checkouts and the interpreter that can import them; converts a checkpoint and lets their parsers check
+the flags before a run.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Places:
 
 
 def find_places(settings: Settings, dry_run: bool) -> Places:
-    """Raises ConfigError if slime is not where it is said to be, or nowhere; a dry run does without it."""
+    """Raises ConfigError if slime is not where the settings say, or not installed; a dry run does not need it."""
     slime = Path(settings.slime_dir).expanduser() if settings.slime_dir else package_dir("slime")
     if slime is None or not (slime / "train.py").is_file():
         if settings.slime_dir or not dry_run:
@@ -91,7 +91,7 @@ def convert(run: Run, places: Places, gpus: int, say: Callable[[str], None]) -> 
         return
     if target.exists():
         raise ConfigError(
-            f"{target} is there but holds no whole checkpoint; remove it, or set TORCH_DIST to another path."
+            f"{target} exists but holds no complete checkpoint; remove it, or set TORCH_DIST to another path."
         )
     if not gpus:
         raise ConfigError(f"{target} is missing and converting takes a GPU: start this on a GPU node once.")

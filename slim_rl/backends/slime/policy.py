@@ -32,7 +32,7 @@ class SlimePolicy:
         new_weights: what to do when the engine's weights change between two turns of this attempt.
 
     Attributes:
-        outdated: whether they have changed and the game is to begin anew.
+        outdated: whether they have changed and the game is to restart.
     """
 
     def __init__(
@@ -107,5 +107,5 @@ class SlimePolicy:
             sample.append_response_tokens(
                 self.args, tokens=sampled.ids, log_probs=sampled.logprobs, trainable=True, meta_info=sampled.meta
             )
-        except ValueError as error:  # what the engine returned besides does not fit its tokens
+        except ValueError as error:  # what else the engine returned does not fit its tokens
             raise PolicyFailure(f"slime cannot keep the engine's answer: {error}") from error

@@ -1,4 +1,4 @@
-"""What a reward is compared with. A failed game has no say in it:
+"""What a reward is compared with. A failed game does not influence it:
 
 it is in no group's mean or deviation, its advantage is 0, and a group with too few played games is dropped
 """
@@ -23,13 +23,13 @@ _GROUPED = ("grpo", "gspo", "cispo", "reinforce_plus_plus_baseline")  # estimato
 _SCALED = ("grpo", "gspo", "cispo")
 _SAME = 1e-6
 
-# Of the rollout under way. What is counted are whole groups, as the filter sees them: failed games end early, so that a count of
-# whatever has ended would find too many of them. Dropped groups count; games that were called off do not.
-tally = Failures()
+# The failures of the current rollout. The group filter adds whole groups: failed games end early, so a count of single games
+# as they end would show too many failures. Dropped groups count; games that slime aborted do not.
+rollout_failures = Failures()
 
 
 def failed(sample: Sample) -> bool:
-    """Whether the sample's game was not played to an end of its own."""
+    """Whether the sample's game did not end by the game's own rules or limits."""
     return sample.status in (Sample.Status.FAILED, Sample.Status.ABORTED)
 
 
@@ -68,19 +68,19 @@ def keep_usable_groups(args: Namespace, samples: Sequence[Any], **_: Any) -> Dyn
     """slime's ``--dynamic-sampling-filter-path``: drops a group when too few of its games were played (`slime.min_survivors`)
     or, by config, when all of those have one reward. slime counts the drops by reason.
 
-    A group goes only where another is under way to take its place, that is with an ``--over-sampling-batch-size`` above the
-    batch: otherwise slime would draw a whole new batch to replace it and call off, paid, what it does not need. Kept, its failed
+    A group is dropped only where another is under way to take its place, that is with an ``--over-sampling-batch-size`` above the
+    batch: otherwise slime would draw a whole new batch to replace it and abort, after paying for it, what it does not need. Kept, its failed
     games are masked and count in no baseline.
 
     Raises:
         SlimError: of the groups so far, a whole rollout's worth, more than `train.stop_failures` failed. Without this, an
-            over-sampling slime could go on drawing games for ever while the partner is down.
+            over-sampling slime could draw games without end while the partner is down.
     """
     config, group = config_of(args), list(flat(samples))
     for sample in group:
-        tally.add(Dialogue.from_dict(sample.metadata[RECORD]))
-    if tally.count >= args.rollout_batch_size * args.n_samples_per_prompt:
-        tally.check(config)
+        rollout_failures.add(Dialogue.from_dict(sample.metadata[RECORD]))
+    if rollout_failures.count >= args.rollout_batch_size * args.n_samples_per_prompt:
+        rollout_failures.check(config)
     rewards = [sample.get_reward_value(args) for sample in group if not failed(sample)]
     if len(rewards) < config.slime.min_survivors * len(group):
         return DynamicFilterOutput(keep=False, reason="too_few_played", keep_when_insufficient=True)

@@ -1,7 +1,7 @@
-"""What a launch on slime is told about the machines: one table of settings, each an environment variable and a flag of one name.
+"""The settings of a launch on slime that concern the machines: one table, each an environment variable and a flag of the same name.
 
-Every value is checked here, before anything counts with it, and no shell ever evaluates one. What belongs to the experiment
-stands in its config; flags that are not in the table are slime's own and are handed on.
+Every value is checked here, before it is used, and no shell ever evaluates one. What belongs to the experiment
+is in its config; flags that are not in the table are slime's own and are passed on.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Settings(BaseModel):
     data: str = Field("", description="games to train on, made when missing (data.train)")
     eval_data: str = Field("", description="held-out games, made when missing (data.eval)")
     num_rollout: _Positive | None = Field(None, description="training steps in all (train.steps)")
-    save_dir: str = Field("", description="the run's folder; started again, a run goes on from its last checkpoint")
+    save_dir: str = Field("", description="the run's folder; started again, a run continues from its last checkpoint")
     save_interval: _Positive | None = Field(None, description="steps between checkpoints (train.save_every)")
     eval_interval: _Natural = Field(10, description="steps between evaluations; 0: none")
     num_gpus: _Positive | None = Field(None, description="GPUs of a node (those nvidia-smi shows)")
@@ -157,7 +157,7 @@ def read_settings(
         raise ConfigError(f"{name} is {given[name]!r}, but {first['msg'].removeprefix('Value error, ')}.") from None
     if own and not own[0].startswith("--"):
         raise ConfigError(
-            f"What is '{own[0]}'? Settings are NAME=value before the script, or flags after it; see --help."
+            f"'{own[0]}' is not understood. Settings are NAME=value before the script, or flags after it; see --help."
         )
     for flag in (word.partition("=")[0] for word in own if word.startswith("--")):
         if flag in _DERIVED:

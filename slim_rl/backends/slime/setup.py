@@ -1,5 +1,5 @@
 """What all dialogues of a process share. It is made on first use from ``args.slim_rl``, which slime reads from the YAML file
-given to ``--custom-config-path``, and made anew only if that changes.
+given to ``--custom-config-path``, and made again only if that changes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Process:
         """One request, tried once."""
         if self.connection is not None:
             return await self.connection.post(url, body, headers)
-        # By itself slime tries 60 times at one second, whatever the error, and sees no abort meanwhile.
+        # By itself slime tries 60 times at one second, for any error, and does not notice an abort meanwhile.
         return await slime_post(url, body, max_retries=1, headers=headers)
 
     def limits(self, args: Namespace, max_new_tokens: int, evaluation: bool) -> Limits:
@@ -99,7 +99,7 @@ _processes: WeakKeyDictionary[asyncio.AbstractEventLoop, Process] = WeakKeyDicti
 
 @dataclass
 class Interruptible:
-    """A partner whose pending reply is given up when slime calls the rollout off. Without it, slime would wait at the end of
+    """A partner whose pending reply is abandoned when slime aborts the rollout. Without it, slime would wait at the end of
     every over-sampled rollout for the slowest reply still under way.
     """
 
@@ -116,7 +116,7 @@ class Interruptible:
             # `aborted` is a plain flag that nobody can await: so it is looked at once a second.
             while not (await asyncio.wait((reply,), timeout=_LOOK_SECONDS))[0]:
                 if self.state.aborted:
-                    raise PartnerFailure("slime called the rollout off", StopReason.ABORTED)
+                    raise PartnerFailure("slime aborted the rollout", StopReason.ABORTED)
             return reply.result()
         finally:
             reply.cancel()

@@ -14,7 +14,7 @@ _READ_BY_SLIME = ("qwen2", "qwen3", "llama")
 
 
 def locate_model(model: str, download: bool) -> Path:
-    """The checkpoint's folder: a local path as it is, a hub name from the hub's cache.
+    """The checkpoint's folder: a local path unchanged, a hub name from the hub's cache.
 
     Args:
         model: a folder, ``owner/name``, or a bare Qwen name such as ``Qwen3-4B``.
@@ -36,7 +36,7 @@ def locate_model(model: str, download: bool) -> Path:
     except Exception as error:  # the hub's client raises many kinds; all of them mean that there is no model
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ConfigError(
-            f"MODEL {model} is no folder here and cannot be had from the hub ({reason}); give a path."
+            f"MODEL {model} is not a folder here and cannot be downloaded from the hub ({reason}); give a path."
         ) from error
 
 
@@ -67,7 +67,7 @@ def check_save_dir(folder: Path, nodes: int, dry_run: bool, mounts: str | None =
         mounts: the text of /proc/self/mountinfo; None: this machine's, where there is one.
 
     Raises:
-        ConfigError: it would, and the run has several nodes (of a dry run nothing is saved: it is warned of).
+        ConfigError: it would, and the run has several nodes (a dry run saves nothing and only warns).
     """
     if mounts is None:
         try:

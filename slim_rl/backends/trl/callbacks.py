@@ -1,4 +1,4 @@
-"""What TRL's trainer tells of itself while it runs: one progress bar, one line of metrics a step, checkpoints that are whole."""
+"""What TRL's trainer shows and writes while it runs: one progress bar, one line of metrics a step, checkpoints that are whole."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from slim_rl.files import disk_errors
 from slim_rl.policies.transformers import TransformersPolicy
 
 _MARK = "COMPLETE"
-ROOM = "make room and run the same command: it goes on from the last whole checkpoint"
+ROOM = "make room and run the same command: it continues from the last whole checkpoint"
 
 # (name in TRL's or our metrics, name on the line, format)
 _SHOWN = (
@@ -46,7 +46,7 @@ class StepLine(TrainerCallback):
             return
         self._bar = tqdm(total=state.max_steps, initial=state.global_step, desc="training", unit="step", smoothing=0.1)
         self._tokens, self._time = self.policy.tokens_sampled, time.monotonic()
-        if self.path.exists():  # a resumed run writes the lines after its checkpoint anew
+        if self.path.exists():  # a resumed run writes the lines after its checkpoint again
             jsonl.keep_lines(self.path, lambda line: line["step"] <= state.global_step)
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
@@ -103,7 +103,7 @@ class MarkWhole(TrainerCallback):
         with disk_errors("checkpoint", mark.parent, ROOM):
             mark.touch()
         for _, checkpoint in sorted(_whole(folder).items())[: -self.keep]:
-            (checkpoint / _MARK).unlink()  # first, so that one that is half removed is no whole one
+            (checkpoint / _MARK).unlink()  # first, so that a half-removed one is not taken for whole
             shutil.rmtree(checkpoint)
 
 

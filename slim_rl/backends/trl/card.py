@@ -1,5 +1,5 @@
 """The card of a model that a run saves (its README.md, in the form that model hubs read): what it is, how and on what it was
-trained, and what it came to.
+trained, and its results.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ TRL owns advantages, loss, optimiser and checkpoints; this file gives it dialogu
 dialogue's loss mask, so partner tokens have exactly no gradient. A failed dialogue gets reward None, which TRL keeps out of its
 group's baseline, and an all-zero mask.
 
-`rollout_func` is experimental in TRL (1.16.0 is pinned); all that rests on it is `Rollouts.__call__`.
+`rollout_func` is experimental in TRL (1.16.0 is pinned); only `Rollouts.__call__` depends on it.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class Result:
 
 
 def train(config: Config, fresh: bool = False) -> Result:
-    """Trains by TRL, or goes on where an interrupted run of this name and configuration was.
+    """Trains by TRL, or continues an interrupted run of this name and configuration.
 
     Args:
         fresh: remove what an earlier run of this name wrote, once this one is known to work.

@@ -1,5 +1,5 @@
 """verl's agent loop over the rollout worker. The response mask is the dialogue's loss mask: 1 on the policy's
-own tokens and nowhere else.
+own tokens and only there.
 
 A dialogue that failed gives verl nothing (an empty list of outputs): it is logged, and no part of it reaches the batch or its
 group's baseline. verl's older trainer (trainer.use_v1=false) must be given one output a session; there a failed dialogue is a

@@ -62,7 +62,9 @@ def _check_known(known: Any, key: str) -> None:
     for part in key.split("."):
         names = list(node) if hasattr(node, "keys") else []
         if part not in names:
-            raise ConfigError(f"verl has no key {key}: '{part}' is none of {', '.join(map(str, names)) or 'a value'}.")
+            raise ConfigError(
+                f"verl has no key {key}: '{part}' is not one of {', '.join(map(str, names)) or 'its keys (it has none)'}."
+            )
         node = node._get_node(part)
 
 

@@ -1,4 +1,4 @@
-"""What is left of a prompt group when some of its dialogues failed.
+"""Counts how many dialogues of a prompt group were played when some of them failed.
 
 verl leaves a session that gives no output out of the batch, and so out of its group's baseline. But where one session of a
 group is left, its GRPO makes that session's advantage the bare reward, as if the baseline were 0. So a session waits here for
@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 
 @dataclass(eq=False)
 class Group:
-    """The sessions of one prompt. A session enters when it starts and leaves when it ends, come what may."""
+    """The sessions of one prompt. A session enters when it starts and leaves when it ends, also when it fails."""
 
     started: int = 0
     ended: int = 0

@@ -1,9 +1,9 @@
-"""Starts verl's PPO trainer: one config becomes one YAML file for hydra, and nothing of the trainer is written again.
+"""Starts verl's PPO trainer: one config becomes one YAML file for hydra, and verl's own trainer runs unchanged.
 
     slim-rl train CONFIG --backend verl [--set key=value …] [verl's key=value …]
     python -m slim_rl.backends.verl.launch CONFIG [--set key=value …] [verl's key=value …]
 
-`--set` changes a key of slim_rl's config. A bare key=value goes to verl as it is and has the last word, unless its key is one of
+`--set` changes a key of slim_rl's config. A bare key=value goes to verl unchanged and has the last word, unless its key is one of
 the config's own. POLICY_MODEL, REF_MODEL and CRITIC_MODEL in the environment say where the three models start.
 """
 
@@ -63,7 +63,7 @@ class Overrides:
             node[last] = value
         return yaml.safe_dump(
             tree, sort_keys=False
-        )  # in ASCII: PyYAML folds some Unicode line ends that it writes as they are
+        )  # in ASCII: PyYAML folds some Unicode line ends that it writes unescaped
 
 
 def start(request: Request) -> None:
@@ -108,7 +108,7 @@ def train(config: Config, extra_overrides: Sequence[str] = (), dry_run: bool = F
     path = os.pathsep.join(filter(None, [str(Path.cwd()), os.environ.get("PYTHONPATH")]))
     code = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, check=False).returncode
     if code:
-        raise SlimError(f"verl stopped with exit code {code}; its own message stands above.")
+        raise SlimError(f"verl stopped with exit code {code}; its own message is above.")
 
 
 def _shown(value: Any) -> str:
@@ -257,7 +257,7 @@ def _response_tokens(config: Config) -> int:
         left = limits.context_tokens - config.verl.prompt_tokens
         if left < 1:
             raise ConfigError(
-                "limits.context_tokens leaves no room beside verl.prompt_tokens; raise it or lower those."
+                "limits.context_tokens leaves no room for a response after verl.prompt_tokens; raise the first or lower the second."
             )
         return min(limits.dialogue_tokens or RESPONSE_TOKENS, left)
     return limits.dialogue_tokens or RESPONSE_TOKENS

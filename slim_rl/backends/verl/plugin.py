@@ -2,7 +2,7 @@
 (actor_rollout_ref.model.external_lib).
 
 - `grpo_played`: verl's GRPO over the rows that were played, for its older trainer (see `agent_loop`).
-- a reference model of its own: verl 0.9.1 builds the reference from the policy's checkpoint.
+- a separate reference model: verl 0.9.1 builds the reference from the policy's checkpoint.
 """
 
 from __future__ import annotations

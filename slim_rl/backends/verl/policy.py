@@ -34,7 +34,7 @@ class ServerPolicy:
             )
         except (
             Exception
-        ) as error:  # whatever a remote engine dies of; an exception out of a session fails its whole group
+        ) as error:  # a remote engine can raise anything; an exception out of a session fails its whole group
             raise PolicyFailure(f"verl's server failed: {type(error).__name__}: {error}") from error
         finally:
             self.seconds += time.monotonic() - began

@@ -2,8 +2,7 @@
 
     reward.reward_manager.source=importlib  .module.path=pkg://slim_rl.backends.verl.reward  .name=matching
 
-The environment itself reads the answer. One that it cannot read is worth 0 and is counted; nothing is looked up by what it
-would have said.
+The environment itself reads the answer. An answer that it cannot read is counted and gets reward 0; its meaning is never guessed.
 """
 
 from __future__ import annotations

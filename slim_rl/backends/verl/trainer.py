@@ -47,7 +47,7 @@ def make_trainer(config: Config, extra_overrides: Sequence[str] = ()) -> Any:
     roles.add_critic_worker(verl)
     roles.add_reward_model_resource_pool(verl)
     pool = roles.init_resource_pool_mgr(verl)
-    model = omega_conf_to_dataclass(verl.actor_rollout_ref.model)  # imports `plugin` besides
+    model = omega_conf_to_dataclass(verl.actor_rollout_ref.model)  # imports `plugin` too
     train, held_out = (
         create_rl_dataset(files, verl.data, model.tokenizer, model.processor, is_train=is_train)
         for files, is_train in ((verl.data.train_files, True), (verl.data.val_files, False))

@@ -3,12 +3,12 @@
 env, planning, notebook     the environments: for two, for one, and with the seat's table kept up to date
 instance, generate, optimum one dealt game, games dealt, the best assignment
 roster, actions, prompt     names in free text, what a player may say, what players are told
-records, chat_data          games that people played, replayed and as chat data
+records, chat_data          games that people played: read and scored again, and as chat data
 reading/                    what a message asks and tells
 questions/                  the measuring instrument: classes and worth of questions
 partners/                   shy, forthcoming and mute partners, and how they judge a plan
 references, audit           what plans without talk reach; what a partner said, against the truth
-asker                       the scripted player of demonstrations
+demonstrations              the scripted player that the warm start learns from
 """
 
 from slim_rl.games.matching.actions import Action, ActionError, format_proposal, parse_action
@@ -18,7 +18,7 @@ from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.notebook import NotebookEnv
 from slim_rl.games.matching.optimum import Assignment, best_assignment
 from slim_rl.games.matching.planning import PlanningEnv
-from slim_rl.games.matching.records import Replay, replay
+from slim_rl.games.matching.records import RecordedGame, read_record
 from slim_rl.games.matching.roster import Mention, Roster
 from slim_rl.games.matching.settings import MatchingSettings
 
@@ -33,11 +33,11 @@ __all__ = [
     "Mention",
     "NotebookEnv",
     "PlanningEnv",
-    "Replay",
+    "RecordedGame",
     "Roster",
     "best_assignment",
     "format_proposal",
     "generate_games",
     "parse_action",
-    "replay",
+    "read_record",
 ]

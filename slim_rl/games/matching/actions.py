@@ -1,4 +1,4 @@
-"""What a player may say, read strictly about meaning and leniently about form. No text whatever raises.
+"""What a player may say, read strictly about meaning and leniently about form. No text raises an exception.
 
 An action is one tag, `[message]`, `[propose]`, `[accept]` or `[reject]`, and its text. A proposal names every paper and
 every reviewer exactly once, in pairs, each pair within one line; how the pairs are written (bullets, HTML breaks,
@@ -48,7 +48,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class ActionError:
-    """A refused action; `message` tells its author how to mend it."""
+    """A refused action; `message` tells its author how to fix it."""
 
     message: str
 
@@ -59,7 +59,7 @@ def parse_action(text: str, roster: Roster, must_respond: bool = False) -> Actio
     tags = list(_TAG.finditer(text))
     if not tags or text[: tags[0].start()].strip(_DECORATION):
         wrong = _ANY_TAG.search(text)
-        unknown = f"[{wrong[1][:20]}] is no tag. " if wrong and not tags else ""
+        unknown = f"[{wrong[1][:20]}] is not a tag. " if wrong and not tags else ""
         return ActionError(f"{unknown}Begin with a tag: {allowed}.")
     if len(tags) > 1:
         return ActionError(f"One action at a time: use a single tag, {allowed}.")
@@ -93,7 +93,7 @@ def parse_proposal(text: str, roster: Roster) -> Assignment | ActionError:
     missing = [name for paper, name in enumerate(roster.short_papers) if paper not in plan.values()]
     if missing:
         return ActionError(
-            f"The proposal lacks {_listed(missing)}: write one line for each of the {roster.n} papers, like "
+            f"The proposal has no line for {_listed(missing)}: write one line for each of the {roster.n} papers, like "
             f"'{roster.short_papers[0]}: {roster.reviewers[0]}'."
         )
     return tuple(plan[reviewer] for reviewer in range(roster.n))

@@ -3,8 +3,8 @@
     a fault is counted only where the words can be read one way; a number that cannot is counted as unread, never guessed
 
 Two readers judge what the policy asked (`reading.listening` and `questions.classify`): they share how a text is masked and cut,
-and nothing of their rules. Which numbers a reply holds is read here once more and independently, so that a value that the
-shared reading overlooks is seen to be unread. A partner must answer what both readers take for
+but no rules. Which numbers a reply holds is read here a second time and independently, so that a value that the
+shared reading misses is noticed as unread. A partner must answer what both readers take for
 a direct question, and may tell what either does. A reply with an unread number is in no other count but `malformed`.
 Rates have Wilson's 95% intervals, which take cases for independent; those of one dialogue are somewhat alike.
 """
@@ -251,7 +251,7 @@ class _Audit:
             self._judge_answer(number, turn, previous, heard, {pair for pair, _ in claims})
 
     def _judge_answer(self, number: int, turn: Turn, previous: Turn, heard: Heard, claimed: set[Pair]) -> None:
-        limit = self.dialogue.partner.get("max_pairs")  # of a partner that need not answer whatever it is asked
+        limit = self.dialogue.partner.get("max_pairs")  # of a partner that answers only part of what it is asked
         if limit is not None and heard.asked and (len(heard.asked) > limit or heard.malformed):
             return
         agreed = set(heard.asked) & set(pairs_asked(previous.text, self.roster, self.partner_said))

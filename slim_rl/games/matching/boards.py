@@ -16,7 +16,7 @@ def viewer_board(game_state: Any, seat: int) -> dict[str, Any] | None:
         truth: the scores that count, truth[row][column].
         shown: what `seat` and what the other seat are shown, None where unseen; scales: by which factors.
         best, score: a best plan, best[row] = column, and its score.
-        note: what a reader needs to know besides.
+        note: what else a reader needs to know.
     """
     try:
         game = GameState.from_dict(game_state)

@@ -18,7 +18,7 @@ from slim_rl.errors import DataError
 from slim_rl.games.matching.actions import format_proposal
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.instance import GameState
-from slim_rl.games.matching.records import Replay, replay
+from slim_rl.games.matching.records import RecordedGame, read_record
 
 GO_ON = "[message] Go on."  # for a player who, in the record, let the other speak twice
 
@@ -90,16 +90,16 @@ def convert_command(
     return jsonl.write(output, (_row(each) | encode(each) for each in conversations))
 
 
-def read_recorded(path: str | Path) -> Iterator[Replay]:
-    """Replays every game of a file of DialOp's. Raises DataError, naming the line."""
+def read_recorded(path: str | Path) -> Iterator[RecordedGame]:
+    """Reads every recorded game of one of DialOp's files. Raises DataError, naming the line."""
     for number, record in jsonl.read(path, "recorded games", "give the path of DialOp's optimization.jsonl"):
         try:
-            yield replay(record)
+            yield read_record(record)
         except DataError as error:
             raise DataError(f"{path}, line {number}: {error}") from error
 
 
-def playable(game: Replay) -> list[PlayedTurn]:
+def playable(game: RecordedGame) -> list[PlayedTurn]:
     """The record as strictly alternating legal turns, beginning with seat 0.
 
     Messages in a row become one; talk about a pending proposal is left out; a proposal that another one replaced is rejected
@@ -134,7 +134,7 @@ def playable(game: Replay) -> list[PlayedTurn]:
     return turns
 
 
-def conversation(game: Replay, seat: int, max_turns: int = 20) -> Conversation:
+def conversation(game: RecordedGame, seat: int, max_turns: int = 20) -> Conversation:
     """The game as `seat` lived it, in the words of `MatchingEnv`: the policy of a training run reads the same."""
     told = MatchingEnv(max_turns=max_turns)
     told.reset(game.state)

@@ -1,6 +1,6 @@
 """The matching game for two seats that take turns strictly; seat 0 speaks first.
 
-Everything that happens follows from the game state and the texts given to `step`, so that a game can be had again by
+Everything that happens follows from the game state and the texts given to `step`, so a game is repeated exactly by
 stepping through its record. A malformed action leaves the turn with its author; an answer to a proposal passes it on.
 """
 
@@ -91,7 +91,7 @@ class MatchingEnv(BaseEnvironment):
     def game(self) -> GameState:
         """The game on the table. Raises RuntimeError before the first `reset`."""
         if self._game is None:
-            raise RuntimeError("No game is dealt: call reset(game_state) first.")
+            raise RuntimeError("No game has been dealt: call reset(game_state) first.")
         return self._game
 
     def reset(self, game_state: GameState | Mapping[str, Any] | None = None) -> tuple[str, dict[str, Any]]:

@@ -1,5 +1,5 @@
 """Instances from DialOp's distribution by exact rejection. Game i depends on (seed, i) and the config alone, never on batch
-size or number of workers: it has a random stream of its own and is that stream's first draw that is hard enough.
+size or number of workers: it is the first draw of its own random stream that is hard enough.
 
 Speed comes from a filter that no keepable draw fails. At 8×8 one draw in some 3,000 is hard enough, and DialOp solves three
 assignments for each. Here a whole batch is solved at once by dynamic programming over subsets of papers, which bounds each
@@ -191,10 +191,10 @@ def _optimum_if_hard(draws: _Draws, i: int, hardness: float) -> int | None:
 
 
 def _optimum_ceiling(table: NDArray[np.int16]) -> NDArray[np.int32]:
-    """An upper bound of the optimum, (batch,): each row's highest value, less what every column then lacks at least."""
+    """An upper bound of the optimum, (batch,): each row's highest value, less the least by which each column then falls short."""
     rows = table.max(axis=1)
-    lacking = (table - rows[:, None]).max(axis=0)
-    return rows.sum(axis=0, dtype=np.int32) + lacking.sum(axis=0, dtype=np.int32)
+    shortfall = (table - rows[:, None]).max(axis=0)
+    return rows.sum(axis=0, dtype=np.int32) + shortfall.sum(axis=0, dtype=np.int32)
 
 
 def _solo_floor(table: NDArray[np.int16], mask: NDArray[np.bool_]) -> NDArray[np.int32]:
@@ -225,7 +225,7 @@ def _maximum(values: NDArray[np.int32]) -> NDArray[np.int32]:
 
 @cache
 def _transitions(n: int) -> list[list[list[tuple[int, int]]]]:
-    """For each set size k = 1..n and each set of k columns: (which set of k - 1 columns, the column it lacks), k of them."""
+    """For each set size k = 1..n and each set of k columns: (which set of k - 1 columns, the column left out of it), k of them."""
     levels = [list(itertools.combinations(range(n), k)) for k in range(n + 1)]
     places = [{columns: place for place, columns in enumerate(level)} for level in levels]
     return [[[(places[k - 1][s[:i] + s[i + 1 :]], s[i]) for i in range(k)] for s in levels[k]] for k in range(1, n + 1)]

@@ -1,6 +1,6 @@
 """One game as it is dealt. What a player is shown follows from the state alone: `displayed(seat)`.
 
-The state on disk has DialOp's keys, so that its recorded games load as they are.
+The state on disk has DialOp's keys, so its recorded games load unchanged.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ class GameState:
 
     @property
     def id(self) -> str:
-        """A name that two games share only if they have the same scores, masks and names, whatever their scales."""
+        """A name that two games share only if they have the same scores, masks and names, at any scales."""
         content = [self.table, self.mask1, self.mask2, self.roster.reviewers, self.roster.papers]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
     def to_dict(self) -> dict[str, Any]:
-        """DialOp's game state; `reviewers` and `papers` besides where they are not DialOp's own."""
+        """DialOp's game state; with `reviewers` and `papers` where they are not DialOp's."""
         state: dict[str, Any] = {
             "table": [list(row) for row in self.table],
             "mask1": [[int(seen) for seen in row] for row in self.mask1],
@@ -101,7 +101,7 @@ class GameState:
             raise DataError(f"A game state must be a mapping, but is {type(state).__name__}.")
         missing = [key for key in _KEYS if state.get(key) is None]
         if missing:
-            raise DataError(f"The game state lacks {', '.join(missing)}; it needs {', '.join(_KEYS)}.")
+            raise DataError(f"The game state has no {', '.join(missing)}; it needs {', '.join(_KEYS)}.")
         table = _square(state, "table")
         n = len(table)
         masks = []

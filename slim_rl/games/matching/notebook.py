@@ -1,7 +1,7 @@
 """The matching game with a notebook: after each message a seat reads its table again, with the scores it was told filled in.
 
 A model of a million parameters can plan from a table, but hardly from numbers scattered over a conversation. The notebook keeps
-its books and nothing else: what to ask, and when to propose, is still its own affair. Named by `environment` in the local configs.
+only the record: what to ask, and when to propose, is still up to the model. Named by `environment` in the local configs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""Recorded DialOp games, played again: the recorded speaker, the recorded words, and the score they come to.
+"""Recorded DialOp games: who spoke, what was said, and the score of the accepted plan, computed again.
 
 People did not alternate strictly, so the rules here are the record's own: anyone may speak at any time, a new proposal replaces
-a pending one, and an answer is to the pending proposal. Proposals are read from their text, as in play, and must agree with the
-recorded ids.
+a pending one, and an answer is to the pending proposal. Proposals are read from their text, as in a live game, and must agree with
+the recorded ids.
+
+Nothing here plays a game: a partner that repeats the turns of a dialogue log is `partners.replay`.
 """
 
 from __future__ import annotations
@@ -31,12 +33,12 @@ class RecordedAction:
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
+class RecordedGame:
     """A recorded game.
 
     Attributes:
         state: the instance, with the roster it was played with.
-        actions: all that was said and done, in order.
+        actions: every message, proposal and answer, in order.
         assignment: the accepted plan, or None.
         score: its true score (DialOp's proposal_reward), 0 without one.
         reward: score over the best score.
@@ -49,8 +51,8 @@ class Replay:
     reward: float
 
 
-def replay(record: Mapping[str, Any]) -> Replay:
-    """Replays and scores one recorded game: a game state with its `action_log`.
+def read_record(record: Mapping[str, Any]) -> RecordedGame:
+    """Reads and scores one recorded game: a game state with its `action_log`.
 
     The roster is the one in the record (`reviewers`, `papers`) or DialOp's; where the record names none and its proposals use
     other reviewers, it is read off those proposals (see `infer_roster`).
@@ -87,7 +89,7 @@ def replay(record: Mapping[str, Any]) -> Replay:
             pending = action.assignment
         actions.append(RecordedAction(seat, action))
     score = state.score(accepted) if accepted is not None else 0
-    return Replay(state, tuple(actions), accepted, score, score / state.best_assignment_reward)
+    return RecordedGame(state, tuple(actions), accepted, score, score / state.best_assignment_reward)
 
 
 def infer_roster(log: list[Mapping[str, Any]], known: Roster) -> Roster:
@@ -143,4 +145,4 @@ def _action(entry: Mapping[str, Any], roster: Roster) -> Action:
         case "proposal_response":
             return Action("accept" if entry["response"]["accept"] else "reject", "")
         case other:
-            raise DataError(f"its type {other!r} is none of message, proposal, proposal_response.")
+            raise DataError(f"its type {other!r} is not message, proposal or proposal_response.")

@@ -1,8 +1,8 @@
 """What cheating earns: scripted players that try to be paid without a good plan, each beside an honest player of the same kind.
 
-    a partner is sound if no cheat earns more than the honest player it is held against
+    a partner is sound if no cheat earns more than the honest player it is compared with
 
-A cheat that asks nothing is held against the honest player of the same plans; one that asks, against an honest asker that puts
+A cheat that asks nothing is compared with the honest player of the same plans; one that asks, with an honest player that asks
 as many questions. All of them play the same games. `redteam` plays them against any partner, `run` prints what a config's earns.
 """
 
@@ -42,8 +42,8 @@ class Player:
     """Says its messages, then proposes its plan; if that is rejected, the same again or, with `persists`, another one.
 
     Attributes:
-        name: what the table calls it.
-        against: the name of the honest player that it is held against; None for an honest player.
+        name: its name in the table.
+        against: the name of the honest player that it is compared with; None for an honest player.
         messages: what it says first.
         by_chance: whether it plans at random, not by what it knows.
         listens: whether it plans by what it was told too.
@@ -216,7 +216,7 @@ class Row:
 
     Attributes:
         name: the player's.
-        against: the honest player it is held against; None for an honest one.
+        against: the honest player it is compared with; None for an honest one.
         games: how many were played; failed ones are left out of all that follows.
         failed: how many the partner lost.
         reward: its mean.
@@ -281,7 +281,8 @@ def run(config: Config, num_games: int = 200) -> Table:
     partner = make_partner(config)
     if partner is None or not isinstance(config.game, MatchingSettings):
         raise ConfigError(
-            "The red team plays the matching game against a partner: set environment and partner.kind so."
+            "The red team plays the matching game against a partner: set environment to that game, and partner.kind to a "
+            "partner other than self."
         )
     games = list(generate_games(num_games, config.game, seed=config.seed))
     return table(asyncio.run(redteam(partner, games, lambda: make_environment(config))))

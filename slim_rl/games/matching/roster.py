@@ -167,7 +167,7 @@ class _Names:
         return 1, self.near(words[at]) if typos else ()
 
     def near(self, word: str) -> Meanings:
-        """What a word that is no name may mean, if one slip of the pen is forgiven."""
+        """What a word that is not a name may mean, if one wrong letter is forgiven."""
         if word not in self._memo:
             if len(self._memo) >= _MEMO:
                 self._memo.clear()

@@ -14,7 +14,7 @@ from slim_rl.errors import DataError
 from slim_rl.games.matching.chat_data import GO_ON, conversation, convert_command, encode, playable, read_recorded
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.instance import GameState
-from slim_rl.games.matching.records import replay
+from slim_rl.games.matching.records import read_record
 
 PLAN = [[0, 0], [1, 1], [2, 2]]
 WORDS = "BLEU: Ava Li<br/>Electra: Daniel Nguyen<br/>GloVe: Sofia Patel"
@@ -47,7 +47,7 @@ def record(*log: dict[str, Any]) -> dict[str, Any]:
 
 
 def played(*log: dict[str, Any]) -> list[tuple[int, str, bool]]:
-    return [(turn.seat, turn.text.split("\n")[0], turn.recorded) for turn in playable(replay(record(*log)))]
+    return [(turn.seat, turn.text.split("\n")[0], turn.recorded) for turn in playable(read_record(record(*log)))]
 
 
 def test_a_strict_record_stays_as_it_is() -> None:
@@ -83,7 +83,7 @@ def test_what_people_did_besides_is_made_legal() -> None:
 
 @pytest.mark.parametrize("seat", [0, 1])
 def test_a_conversation_is_what_the_seat_saw_and_its_own_words_are_the_targets(seat: int) -> None:
-    game = replay(record(says(0, "Ava on BLEU?"), says(1, "Nine."), proposes(0), answers(1, True)))
+    game = read_record(record(says(0, "Ava on BLEU?"), says(1, "Nine."), proposes(0), answers(1, True)))
     seen = conversation(game, seat)
     env = MatchingEnv()
     env.reset(game.state)
@@ -99,7 +99,7 @@ def test_a_conversation_is_what_the_seat_saw_and_its_own_words_are_the_targets(s
 
 
 def test_supplied_words_are_no_targets() -> None:
-    seen = conversation(replay(record(says(1, "Hi."), proposes(1), answers(0, True))), 0)
+    seen = conversation(read_record(record(says(1, "Hi."), proposes(1), answers(0, True))), 0)
     own = [
         (message["content"], own)
         for message, own in zip(seen.messages, seen.train, strict=True)
@@ -110,7 +110,9 @@ def test_supplied_words_are_no_targets() -> None:
 
 def test_labels_are_the_targets_tokens_as_a_training_run_writes_them(tokenizer: Any) -> None:
     chat = Chat(tokenizer)
-    seen = conversation(replay(record(says(0, "Ava on BLEU?"), says(1, "Nine."), proposes(0), answers(1, True))), 0)
+    seen = conversation(
+        read_record(record(says(0, "Ava on BLEU?"), says(1, "Nine."), proposes(0), answers(1, True))), 0
+    )
     row = encode(seen.messages, seen.train, chat)
     ids, labels = row["input_ids"], row["labels"]
     assert len(ids) == len(labels)
@@ -143,7 +145,7 @@ def test_the_command_writes_either_form(tmp_path: Path, tokenizer: Any) -> None:
     assert [GameState.from_dict(game.game_state) for game in games] == [
         GameState.from_dict(each) for each in (good, none)
     ]
-    assert games[0].prompt == conversation(replay(good), 0).messages[:2]
+    assert games[0].prompt == conversation(read_record(good), 0).messages[:2]
 
 
 def test_a_bad_line_is_named(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_id_follows_the_content(game: GameState) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"table": None}, "lacks table"),
+        ({"table": None}, "has no table"),
         ({"table": [[1, 2], [3]]}, "table"),
         ({"table": [[1.5, 2], [3, 4]]}, "whole numbers"),
         ({"table": "x"}, "table"),

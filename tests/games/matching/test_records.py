@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from slim_rl.errors import DataError
-from slim_rl.games.matching import ActionError, GameState, replay
+from slim_rl.games.matching import ActionError, GameState, read_record
 from slim_rl.games.matching.actions import parse_proposal
 
 
@@ -39,10 +39,10 @@ def record(game: GameState, *log: dict[str, Any]) -> dict[str, Any]:
 
 def test_human_games_score_as_recorded(human_games: list[dict[str, Any]]) -> None:
     assert len(human_games) == 134
-    replays = [replay(game) for game in human_games]
-    assert [played.score for played in replays] == [game["proposal_reward"] for game in human_games]
-    assert sum(played.reward for played in replays) / 134 == pytest.approx(0.921, abs=0.0005)
-    for game, played in zip(human_games, replays, strict=True):
+    games = [read_record(game) for game in human_games]
+    assert [played.score for played in games] == [game["proposal_reward"] for game in human_games]
+    assert sum(played.reward for played in games) / 134 == pytest.approx(0.921, abs=0.0005)
+    for game, played in zip(human_games, games, strict=True):
         assert [action.seat for action in played.actions] == [entry["player"] for entry in game["action_log"]]
 
 
@@ -61,27 +61,29 @@ def test_human_proposals_read_as_recorded(human_games: list[dict[str, Any]]) -> 
 
 
 def test_the_game_with_other_names_tells_them(human_games: list[dict[str, Any]]) -> None:
-    roster = replay(human_games[32]).state.roster
+    roster = read_record(human_games[32]).state.roster
     assert len(set(roster.reviewers)) == 8
     assert "Ava Li" not in roster.reviewers
-    assert replay({**human_games[32], "reviewers": roster.reviewers, "papers": roster.papers}).state.roster == roster
+    assert (
+        read_record({**human_games[32], "reviewers": roster.reviewers, "papers": roster.papers}).state.roster == roster
+    )
 
 
 def test_a_new_proposal_replaces_a_pending_one_and_talk_does_not(game: GameState) -> None:
     log = [message(1, "hi"), message(1, "hello?"), proposal(0, *WORSE), proposal(0, *GOOD), message(0, "ok?")]
-    played = replay(record(game, *log, response(1, True)))
+    played = read_record(record(game, *log, response(1, True)))
     assert (played.assignment, played.score, played.reward) == ((0, 1, 2), 270, 1.0)
     assert [a.action.kind for a in played.actions] == ["message", "message", "propose", "propose", "message", "accept"]
 
 
 def test_a_rejected_proposal_scores_nothing(game: GameState) -> None:
-    played = replay(record(game, proposal(0, *WORSE), response(1, False), message(0, "oh")))
+    played = read_record(record(game, proposal(0, *WORSE), response(1, False), message(0, "oh")))
     assert (played.assignment, played.score, played.reward) == (None, 0, 0.0)
 
 
 def test_names_are_read_off_the_proposals(game: GameState) -> None:
     strangers = tuple((paper, name, r, p) for (paper, _, r, p), name in zip(GOOD, ("Xu", "Yan", "Zed"), strict=True))
-    played = replay(record(game, proposal(0, *strangers), response(1, True)))
+    played = read_record(record(game, proposal(0, *strangers), response(1, True)))
     assert played.state.roster.reviewers == ("Xu", "Yan", "Zed")
     assert played.score == 270
 
@@ -100,9 +102,9 @@ def test_names_are_read_off_the_proposals(game: GameState) -> None:
 )
 def test_records_that_contradict_themselves(game: GameState, log: list[dict[str, Any]], says: str) -> None:
     with pytest.raises(DataError, match=says):
-        replay(record(game, *log))
+        read_record(record(game, *log))
 
 
 def test_a_state_alone_is_no_record(game: GameState) -> None:
     with pytest.raises(DataError, match="action_log"):
-        replay(game.to_dict())
+        read_record(game.to_dict())

@@ -1,4 +1,4 @@
-"""No cheat earns more from a scripted partner than the honest player it is held against; and a bad partner is found out."""
+"""No cheat earns more from a scripted partner than the honest player it is compared with; and a bad partner is found out."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """A chat model as the shy partner of the matching game (shy_prompt.md).
 
-Under a proposal stands what it is worth to the partner (`judging`), if `partner.openai.reckon`: a model cannot solve an assignment
-problem in one breath, and a partner that accepts at random would teach the policy nothing. What is a proposal, the game's own parser
-says. A reply is one valid action of the kind that the situation asks for: [accept] or [reject] where a proposal waits, else [message];
-the shy partner does not propose.
+With `partner.openai.note_plan_worth` a note under each proposal says what it is worth to the partner (`judging`): a
+model cannot solve an assignment problem within one reply, and a partner that accepts at random would teach the policy
+nothing. The game's own parser decides what is a proposal. A reply is one valid action of the kind that the situation
+asks for: [accept] or [reject] where a proposal waits, else [message]; the shy partner does not propose.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ class MatchingChatPartner(OpenAIPartner):
 
     @property
     def identity(self) -> dict[str, Any]:
-        return super().identity | {"accept_fraction": self.accept_fraction, "reckon": self.config.reckon}
+        return super().identity | {
+            "accept_fraction": self.accept_fraction,
+            "note_plan_worth": self.config.note_plan_worth,
+        }
 
     def note(self, view: View, index: int) -> str:
         """What is written under a proposal; nothing under anything else."""
@@ -40,7 +43,7 @@ class MatchingChatPartner(OpenAIPartner):
         action = parse_action(view.history[index].text, game.roster)
         if isinstance(action, ActionError) or action.assignment is None:
             return ""
-        if not self.config.reckon:
+        if not self.config.note_plan_worth:
             return RESPOND
         verdict = judge(game, action.assignment, self.accept_fraction)
         share = f"{100 * verdict.value / verdict.best:.0f}%" if verdict.best else "100%"

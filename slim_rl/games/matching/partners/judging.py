@@ -1,6 +1,6 @@
-"""How a scripted partner judges a proposal: by its own table, and by nothing that is said to it.
+"""How a scripted partner judges a proposal: by its own table only, not by what it is told.
 
-    a player's claims cannot move the judgement, so that lying about scores earns nothing
+    a player's claims cannot move the judgement, so lying about scores earns nothing
 
 A cell is worth what the partner is shown, else what a score is worth on average: it cannot check what it is told of cells that
 it does not see. A plan is accepted if and only if its value reaches a fraction of that of the partner's own best plan. On 8x8

@@ -1,9 +1,9 @@
 """Partners that follow rules: shy, forthcoming and mute. They state true values only, and answer; they never propose.
 
     shy          tells the score of a pair it is directly asked about, and nothing else. It is vague to a message that asks
-                 about more than a few pairs, or that is no sentence, so that one message cannot have its whole table.
+                 about more than a few pairs, or that is not a sentence, so that one message cannot get its whole table.
     forthcoming  tells its whole table when first spoken to; from then on it answers like shy.
-    mute         tells no score, whatever it is asked, and rejects without naming doubts.
+    mute         tells no score, even when asked directly, and rejects without naming doubts.
 
 All judge proposals alike (see `judging`). A reply depends on the view alone, its seed included; sentences are few and
 regular, so that a small model can learn to read them.
@@ -45,7 +45,7 @@ class ScriptedPartner(ABC):
     """What the three have in common.
 
     Args:
-        accept_fraction: accept a plan worth this share of one's own best plan; 0 accepts every full plan.
+        accept_fraction: accept a plan worth this share of the partner's own best plan; 0 accepts every full plan.
         max_pairs: the most pairs that one message may ask about.
         max_rejections: after so many rejected plans every further one is rejected, so that trying plans one by one does not
             stand in for asking; None: each plan is judged.

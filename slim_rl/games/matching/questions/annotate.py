@@ -13,7 +13,7 @@ from typing import Any
 from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.errors import DataError
 from slim_rl.games.matching.instance import GameState
-from slim_rl.games.matching.questions.answers import answers, lacks, told
+from slim_rl.games.matching.questions.answers import answers, denies_score, told
 from slim_rl.games.matching.questions.classify import INFORMATION_SEEKING, LABELS, questions
 from slim_rl.games.matching.questions.scope import Pair
 from slim_rl.games.matching.questions.value import Knowledge, Worth
@@ -81,7 +81,7 @@ def _reply(question: Turn | None, turn: Turn, words: str, knowledge: Knowledge |
             knowledge.hear(heard)
         return
     found = answers(pairs, words, roster) if pairs and words and roster is not None else {}
-    question.answered = bool(found) if pairs else bool(heard) or (bool(words) and lacks(words, roster))
+    question.answered = bool(found) if pairs else bool(heard) or (bool(words) and denies_score(words, roster))
     if knowledge is not None:
         missing = [pair for pair, answer in found.items() if answer == "none"]
         _credit(question, knowledge.ask(pairs, heard, missing))

@@ -1,7 +1,7 @@
 """What a reply tells of the pairs that were asked about: a value, that there is none, or neither.
 
 A value counts for a pair if the reply states it beside the pair's names; or, where the reply names nobody else, if it can only
-be the answer: one number for one pair, or as many numbers as pairs, in the order asked. "Quite good" is no value.
+be the answer: one number for one pair, or as many numbers as pairs, in the order asked. "Quite good" is not a value.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from slim_rl.games.matching.roster import Roster
 
 Answer = Literal["value", "none"]
 
-_LACKS = re.compile(
+_NO_SCORE = re.compile(
     r"\b(?:(?:don't|do not|didn't|did not|can't|cannot|can not|couldn't|haven't|doesn't) (?:\w+ ){0,3}?"
     r"(?:have|see|know|show|got|hold|any|list)|not (?:visible|shown|known|listed|available|on my (?:board|table|side))|"
     r"have (?:no|nothing|none)|no (?:information|scores?|values?|data|number|rating|entry|idea|clue)|unknown|blank|empty|"
@@ -31,16 +31,16 @@ def answers(asked: Sequence[Pair], reply: str, roster: Roster) -> dict[Pair, Ans
     found: dict[Pair, Answer] = {pair: "value" for pair in told(asked, reply, roster) if pair in set(asked)}
     for clause in _clauses(reply, roster):
         for part in re.split(r" (?:,|but|and) ", clause):
-            if _LACKS.search(part):
+            if _NO_SCORE.search(part):
                 for pair in asked:
                     if pair not in found and _may_mean(part, pair):
                         found[pair] = "none"
     return found
 
 
-def lacks(reply: str, roster: Roster | None) -> bool:
-    """Whether the reply says of anything that there is no score for it."""
-    return any(_LACKS.search(clause) for clause in _clauses(reply, roster))
+def denies_score(reply: str, roster: Roster | None) -> bool:
+    """Whether the reply denies having a score for something."""
+    return any(_NO_SCORE.search(clause) for clause in _clauses(reply, roster))
 
 
 def told(asked: Sequence[Pair], reply: str, roster: Roster) -> list[Pair]:

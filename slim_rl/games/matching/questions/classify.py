@@ -100,7 +100,7 @@ def classify(text: str, previous: str | None = None, roster: Roster | None = Non
     Args:
         text: what was said; an action tag such as ``[message]`` is taken off.
         previous: the partner's message before it, if any; names in it give pronouns their meaning.
-        roster: whose names to know; DialOp's own if None. Capitalised words are taken for names besides.
+        roster: whose names to know; DialOp's own if None. Capitalised words are taken for names too.
 
     Returns:
         A subset of `LABELS`, empty for a message that asks nothing. Never raises.

@@ -1,7 +1,7 @@
 """What a question is about: its label, and the reviewer-paper pairs it names, once the wording has told its kind.
 
 A pair is asked about only if both its names are in the question, or one of them is and a pronoun or an omission points to the
-other, named shortly before. Names after "besides", "other than" and the like are not asked about.
+other, named shortly before. Names after "besides", "other than" and similar words are not asked about.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from slim_rl.games.matching.reading.masking import NAME
 from slim_rl.games.matching.reading.pairing import Pair, named_pairs, without_excluded
 
 _OUTDONE = re.compile(r"\bthan (?:(?:R\w+|and|or|,) ?)+")
-# What the asker goes on to say itself: "how is Ava on BLEU, I have 62 for Noah on SWAG".
+# What the asker then says itself: "how is Ava on BLEU, I have 62 for Noah on SWAG".
 _OWN_WORDS = re.compile(r" (?:[,-] (?:and |but )?(?:i|i'm|i've|my|mine|we|let's)|because|since) .*")
 REVIEWER = re.compile(r"\bR\w+|\b(?:he|she|him|her|his|they|them|their)\b")
 PAPER = re.compile(r"\bP\w+")

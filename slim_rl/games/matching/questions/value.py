@@ -5,9 +5,9 @@
     value         V(known after the answer) - V(known before)
     gain          true score of the plan after - true score of the plan before
 
-all as shares of `best_assignment_reward`. A value can be negative: a low answer for a cell of the plan takes a hope away. Its
-expectation before the answer cannot, and is what questions are compared by. With a cell uniform on [0, 100] if the partner
-sees it, learning it is expected to add
+all as shares of `best_assignment_reward`. A value can be negative: a low answer for a cell of the plan lowers what the
+plan is expected to reach. Its expectation before the answer cannot, and is what questions are compared by. With a cell
+uniform on [0, 100] if the partner sees it, learning it is expected to add
 
     promise(c) = E[max(A, B + x)] - max(A, B + 50),   x ~ U(0, 100)
 
@@ -86,7 +86,7 @@ class Knowledge:
         return bool(self._theirs[pair] and not self.known[pair])
 
     def hear(self, told: Iterable[Pair], missing: Iterable[Pair] = ()) -> tuple[float, float]:
-        """Adds the cells told that the partner sees, and those it truly lacks, which are worth 50.
+        """Adds the cells told that the partner sees, and those it says it does not see and truly does not, which are worth 50.
 
         Returns the change in V and in the plan's true score, as shares of the best.
         """
@@ -149,10 +149,10 @@ def frontier(
     seat: int = 0,
     only_seen: bool = False,
 ) -> Floats:
-    """What an ideal asker reaches with k questions: the reference curve that a policy is held against.
+    """What an ideal asker reaches with k questions: the reference curve that a policy is compared with.
 
     The asker asks about one cell at a time that it does not know, hears its true score or that there is none, and in the end
-    proposes the plan that is best for what it knows. A game without such cells left stays as it is.
+    proposes the plan that is best for what it knows. A game without such cells left stays at its value.
 
     Args:
         games: of one size.

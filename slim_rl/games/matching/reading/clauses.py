@@ -1,6 +1,6 @@
 """The sentences of a masked message, each with whether a question mark closes it.
 
-What is written over several lines is put together: a list with what introduces it, and a line that only goes on with the one
+What is written over several lines is put together: a list with what introduces it, and a line that only continues the one
 before. Both sets of rules cut sentences further, each at its own places.
 """
 
@@ -55,7 +55,7 @@ def _said_once(words: list[str]) -> Iterator[str]:
 
 
 def _joined_lines(text: str) -> list[str]:
-    """Lines without their bullets. A line is joined to the one before if a colon introduces it, if it goes on with such
+    """Lines without their bullets. A line is joined to the one before if a colon introduces it, if it continues with such
     a list (as a bullet, or naming only), or if it begins with a preposition."""
     lines: list[list[str]] = []
     listed = False
@@ -83,7 +83,7 @@ def is_bare(text: str) -> bool:
 
 
 def goes_on(text: str, marked: bool) -> bool:
-    """Whether a clause after a question only names, and so goes on with it: "and on P3?"."""
+    """Whether a clause after a question only names, and so continues it: "and on P3?"."""
     rest = _AND_FOR.sub("", text, count=1).strip()
     return is_bare(rest) and (marked or rest != text)
 

@@ -64,7 +64,7 @@ def _listen(text: str, roster: Roster) -> Heard:
     told: list[tuple[Pair, float]] = []
     general = suggests = False
     before: list[Pair] = []  # the pairs of the clause before
-    asking = listing = False  # whether that clause asked, and whether names alone go on with it
+    asking = listing = False  # whether that clause asked, and whether names alone continue it
     for clause, marked in _clauses(mask(body, roster)):
         pairs = named_pairs(clause)
         if not pairs and before and ((asking and goes_on(clause, marked)) or echoes(clause, len(before))):

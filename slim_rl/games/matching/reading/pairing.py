@@ -74,7 +74,7 @@ def _product(group: _Names, respectively: bool = False) -> list[Pair]:
     return [(reviewer, paper) for reviewer in reviewers for paper in papers]
 
 
-# A value has at most three digits (a displayed score is below 1000) and is no bound ("above 50") and no share ("9/10").
+# A value has at most three digits (a displayed score is below 1000) and is neither a bound ("above 50") nor a share ("9/10").
 NUMBER = re.compile(r"(?<![\w.#/])\d{1,3}(?:\.\d+)?(?![\w/%]|\.\d|\s*%)")
 _TOKEN = re.compile(
     r"(?P<name>[RP]\d+)|(?P<bound>\b(?:above|over|below|under|than|least|most|not|up to)\s+)?"

@@ -123,7 +123,7 @@ _CUT = re.compile(
 
 
 def parts(sentence: str) -> list[str]:
-    """Cuts a sentence where a question or a statement begins anew. "For R0 on P0, what do you have" stays whole."""
+    """Cuts a sentence where a new question or statement begins. "For R0 on P0, what do you have" stays whole."""
     cuts = [match.end() for match in _CUT.finditer(sentence)]
     out: list[str] = []
     for start, end in zip([0, *cuts], [*cuts, len(sentence)], strict=True):

@@ -37,7 +37,7 @@ LARGE = next(generate_games(1, MatchingSettings(n=8, scales=True), seed=4))
 KINDS = [ShyPartner, ForthcomingPartner, MutePartner]
 
 
-class Table:
+class Match:
     """A game between a partner and someone whose words are given; keeps what the partner sees."""
 
     def __init__(
@@ -59,7 +59,7 @@ class Table:
         return text
 
     def say(self, text: str) -> str | None:
-        """Someone's turn and, if the game took it and goes on, the partner's reply."""
+        """Someone's turn and, if the game took it and continues, the partner's reply."""
         taken = self._step(1 - self.seat, text)
         return self.partner_turn() if taken and not self.over else None
 
@@ -95,17 +95,17 @@ def stated(texts: list[str], state: GameState) -> dict[tuple[int, int], float]:
 def test_shy_tells_what_it_is_asked_and_what_it_lacks(state: GameState) -> None:
     known, unknown = cells(state, 1, True)[0], cells(state, 1, False)[0]
     value = state.displayed(1)[known[0]][known[1]]
-    table = Table(ShyPartner(), state)
-    assert table.say(f"[message] How is {names(state, known)}?") == f"[message] {names(state, known)}: {value}."
-    assert table.say(f"[message] {names(state, unknown)}?") == f"[message] I have no score for {names(state, unknown)}."
-    both = table.say(f"[message] What do you have for {names(state, unknown)} and {names(state, known)}?")
+    match = Match(ShyPartner(), state)
+    assert match.say(f"[message] How is {names(state, known)}?") == f"[message] {names(state, known)}: {value}."
+    assert match.say(f"[message] {names(state, unknown)}?") == f"[message] I have no score for {names(state, unknown)}."
+    both = match.say(f"[message] What do you have for {names(state, unknown)} and {names(state, known)}?")
     assert both == f"[message] I have no score for {names(state, unknown)}. {names(state, known)}: {value}."
 
 
 def test_shy_is_vague_on_general_questions() -> None:
-    table = Table(ShyPartner())
+    match = Match(ShyPartner())
     for question in ("What do you have for Ava?", "What are your best matches?", "Tell me your scores."):
-        assert table.say(f"[message] {question}") in [f"[message] {text}" for text in VAGUE]
+        assert match.say(f"[message] {question}") in [f"[message] {text}" for text in VAGUE]
 
 
 def test_one_message_cannot_have_the_whole_table() -> None:
@@ -115,25 +115,25 @@ def test_one_message_cannot_have_the_whole_table() -> None:
     )
     assert len(asked_pairs(everything, roster)) == 64
     vague = [f"[message] {text}" for text in VAGUE]
-    assert Table(ShyPartner(), LARGE).say(everything) in vague
+    assert Match(ShyPartner(), LARGE).say(everything) in vague
     three = "[message] How is Ava Li on BLEU, GLUE and QuAC?"
-    assert Table(ShyPartner(), LARGE).say(three) in vague
-    answer = Table(ShyPartner(max_pairs=3), LARGE).say(three)
+    assert Match(ShyPartner(), LARGE).say(three) in vague
+    answer = Match(ShyPartner(max_pairs=3), LARGE).say(three)
     assert answer is not None and all(f"Ava Li on {paper}" in answer for paper in ("BLEU", "GLUE", "QuAC"))
     assert ShyPartner(max_pairs=3).identity["max_pairs"] == 3
 
 
 def test_a_question_that_is_no_sentence_is_not_answered() -> None:
     pair = names(LARGE, cells(LARGE, 1, True)[0])
-    assert Table(ShyPartner(), LARGE).say(f"[message] What is for for {pair}?") in [f"[message] {v}" for v in VAGUE]
-    answer = Table(ShyPartner(), LARGE).say(f"[message] {pair}?")
+    assert Match(ShyPartner(), LARGE).say(f"[message] What is for for {pair}?") in [f"[message] {v}" for v in VAGUE]
+    answer = Match(ShyPartner(), LARGE).say(f"[message] {pair}?")
     assert answer is not None and answer not in [f"[message] {v}" for v in VAGUE]
 
 
 def test_shy_acknowledges_statements_and_invites_proposals() -> None:
-    table = Table(ShyPartner())
-    assert table.say("[message] I have 62 for Ava on BLEU.") in [f"[message] {text}" for text in NOTED]
-    assert table.say("[message] Should we put Ava on BLEU?") == f"[message] {PROPOSE}"
+    match = Match(ShyPartner())
+    assert match.say("[message] I have 62 for Ava on BLEU.") in [f"[message] {text}" for text in NOTED]
+    assert match.say("[message] Should we put Ava on BLEU?") == f"[message] {PROPOSE}"
 
 
 def test_stock_sentences_name_nobody() -> None:
@@ -144,27 +144,27 @@ def test_stock_sentences_name_nobody() -> None:
 
 @pytest.mark.parametrize("state", [SMALL, LARGE])
 def test_forthcoming_tells_its_whole_table_once(state: GameState) -> None:
-    table = Table(ForthcomingPartner(), state)
-    told = table.say("[message] Hello.")
+    match = Match(ForthcomingPartner(), state)
+    told = match.say("[message] Hello.")
     assert told is not None
     shown = state.displayed(1)
     assert dict(told_values(told, state.roster)) == {(r, p): shown[r][p] for r, p in cells(state, 1, True)}
     unknown = cells(state, 1, False)[0]
-    assert table.say(f"[message] {names(state, unknown)}?") == f"[message] I have no score for {names(state, unknown)}."
-    assert table.say("[message] What else?") in [f"[message] {text}" for text in VAGUE]
+    assert match.say(f"[message] {names(state, unknown)}?") == f"[message] I have no score for {names(state, unknown)}."
+    assert match.say("[message] What else?") in [f"[message] {text}" for text in VAGUE]
 
 
 def test_forthcoming_with_an_empty_table() -> None:
     blind = GameState(
         SMALL.table, SMALL.mask1, ((False,) * 3,) * 3, 1.0, 1.0, SMALL.best_assignment_reward, SMALL.roster
     )
-    assert Table(ForthcomingPartner(), blind).say("[message] Hello.") == "[message] All my scores: I have no scores."
+    assert Match(ForthcomingPartner(), blind).say("[message] Hello.") == "[message] All my scores: I have no scores."
 
 
 def test_mute_never_tells() -> None:
-    table = Table(MutePartner(), max_turns=100)
+    match = Match(MutePartner(), max_turns=100)
     for r, p in cells(SMALL, 1, True):
-        reply = table.say(f"[message] How is {names(SMALL, (r, p))}?")
+        reply = match.say(f"[message] How is {names(SMALL, (r, p))}?")
         assert reply is not None
         assert reply.startswith("[message] ")
         assert not re.search(r"\d", reply)
@@ -173,12 +173,12 @@ def test_mute_never_tells() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_opens_vaguely(kind: type[ScriptedPartner]) -> None:
-    assert Table(kind(), seat=0).partner_turn() in [f"[message] {text}" for text in GREETINGS]
+    assert Match(kind(), seat=0).partner_turn() in [f"[message] {text}" for text in GREETINGS]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_accepts_the_best_plan_and_rejects_the_worst(kind: type[ScriptedPartner]) -> None:
-    best = Table(kind(), LARGE)
+    best = Match(kind(), LARGE)
     assert best.say(format_proposal(LARGE.best(), LARGE.roster)) == "[accept]"
     assert best.env.get_normalized_reward() == 1.0
     shown = LARGE.displayed(1)
@@ -186,15 +186,15 @@ def test_accepts_the_best_plan_and_rejects_the_worst(kind: type[ScriptedPartner]
         (tuple(random.Random(i).sample(range(8), 8)) for i in range(2000)),
         key=lambda plan: sum(50 * LARGE.scale2 if (v := shown[r][p]) is None else v for r, p in enumerate(plan)),
     )
-    table = Table(kind(), LARGE)
-    reply = table.say(format_proposal(worst, LARGE.roster))
+    match = Match(kind(), LARGE)
+    reply = match.say(format_proposal(worst, LARGE.roster))
     assert reply is not None
     assert reply.startswith("[reject] ")
     assert not re.search(r"\d", reply)
     doubted = [(r, p) for r, p in enumerate(worst) if (v := shown[r][p]) is not None and v < int(50 * LARGE.scale2)]
     for pair in enumerate(worst):
         assert (names(LARGE, pair) in reply) == (kind is not MutePartner and pair in doubted)
-    assert Table(kind(accept_fraction=0), LARGE).say(format_proposal(worst, LARGE.roster)) == "[accept]"
+    assert Match(kind(accept_fraction=0), LARGE).say(format_proposal(worst, LARGE.roster)) == "[accept]"
 
 
 def claims(state: GameState, plan: Sequence[int]) -> str:
@@ -214,7 +214,7 @@ def test_what_it_is_told_does_not_move_its_judgement(kind: type[ScriptedPartner]
     for state in generate_games(40, MatchingSettings(n=8, scales=True), seed=6):
         alone = [[50 * state.scale1 if value is None else value for value in row] for row in state.displayed(0)]
         for plan in (state.best(), best_assignment(alone)[0], tuple(rng.sample(range(8), 8))):
-            honest, liar = Table(kind(), state), Table(kind(), state)
+            honest, liar = Match(kind(), state), Match(kind(), state)
             assert len(told_values(claims(state, plan), state.roster)) == 64
             liar.say(claims(state, plan))
             verdict = honest.say(format_proposal(plan, state.roster))
@@ -227,32 +227,32 @@ def test_an_objection_without_doubts_is_still_true() -> None:
     diagonal = tuple(tuple(r == p for p in range(3)) for r in range(3))
     state = GameState(table, diagonal, diagonal, 1.0, 1.0, 297, SMALL.roster)
     assert (
-        Table(ShyPartner(), state).say(format_proposal((1, 2, 0), state.roster)) == "[reject] I think we can do better."
+        Match(ShyPartner(), state).say(format_proposal((1, 2, 0), state.roster)) == "[reject] I think we can do better."
     )
 
 
 def test_after_enough_rejections_no_plan_is_accepted() -> None:
     alone = [[50 * LARGE.scale1 if value is None else value for value in row] for row in LARGE.displayed(0)]
     poor, good = format_proposal(best_assignment(alone)[0], LARGE.roster), format_proposal(LARGE.best(), LARGE.roster)
-    table = Table(ShyPartner(max_rejections=1), LARGE)
-    first = table.say(poor)
+    match = Match(ShyPartner(max_rejections=1), LARGE)
+    first = match.say(poor)
     assert first is not None and first.startswith("[reject] ")
-    assert table.say(good) == "[reject] I will not consider another plan."
-    assert Table(ShyPartner(max_rejections=1), LARGE).say(good) == "[accept]"
-    unlimited = Table(ShyPartner(), LARGE)
+    assert match.say(good) == "[reject] I will not consider another plan."
+    assert Match(ShyPartner(max_rejections=1), LARGE).say(good) == "[accept]"
+    unlimited = Match(ShyPartner(), LARGE)
     unlimited.say(poor)
     assert unlimited.say(good) == "[accept]"
 
 
 def test_same_view_same_reply_and_seeds_differ() -> None:
     replies = {
-        seed: [Table(ShyPartner(), seed=seed).say("[message] What do you have?") for _ in range(2)]
+        seed: [Match(ShyPartner(), seed=seed).say("[message] What do you have?") for _ in range(2)]
         for seed in range(20)
     }
     assert all(first == second for first, second in replies.values())
     assert len({first for first, _ in replies.values()}) == len(VAGUE)
     state = random.getstate()
-    Table(ShyPartner()).say("[message] Hello")
+    Match(ShyPartner()).say("[message] Hello")
     assert random.getstate() == state
 
 
@@ -300,17 +300,17 @@ _ACTIONS = st.lists(st.one_of(_MESSAGES.map("[message] {}".format), _MESSAGES, _
 def test_every_reply_is_valid_true_and_asked_for(
     kind: type[ScriptedPartner], state: GameState, actions: list[str], seat: int, seed: int
 ) -> None:
-    table = Table(kind(), state, seat, seed)
-    replies = [table.partner_turn()] if seat == 0 else []
+    match = Match(kind(), state, seat, seed)
+    replies = [match.partner_turn()] if seat == 0 else []
     heard: set[tuple[int, int]] = set()
     for action in actions:
-        if table.over:
+        if match.over:
             break
-        reply = table.say(action)
+        reply = match.say(action)
         if reply is not None:
             heard |= set(asked_pairs(action, state.roster))
             replies.append(reply)
-    assert all(utterance.error is None for utterance in table.history if utterance.seat == seat)
+    assert all(utterance.error is None for utterance in match.history if utterance.seat == seat)
     values = stated(replies, state)
     shown = state.displayed(seat)
     assert all(shown[r][p] == value for (r, p), value in values.items())
@@ -322,8 +322,8 @@ def test_every_reply_is_valid_true_and_asked_for(
 
 def test_a_single_partner_serves_many_dialogues() -> None:
     partner = ShyPartner()
-    tables = [Table(partner, state) for state in (SMALL, LARGE)]
-    asked = [(table, cells(table.state, 1, True)[-1]) for table in tables]
-    replies = [table.say(f"[message] {names(table.state, pair)}?") for table, pair in asked]
-    for (table, (r, p)), reply in zip(asked, replies, strict=True):
-        assert reply == f"[message] {names(table.state, (r, p))}: {table.state.displayed(1)[r][p]}."
+    matches = [Match(partner, state) for state in (SMALL, LARGE)]
+    asked = [(match, cells(match.state, 1, True)[-1]) for match in matches]
+    replies = [match.say(f"[message] {names(match.state, pair)}?") for match, pair in asked]
+    for (match, (r, p)), reply in zip(asked, replies, strict=True):
+        assert reply == f"[message] {names(match.state, (r, p))}: {match.state.displayed(1)[r][p]}."

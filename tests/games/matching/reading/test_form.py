@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slim_rl.games.matching.asker import ASK_OPEN, ASK_PAIR, TELL
+from slim_rl.games.matching.demonstrations import ASK_OPEN, ASK_PAIR, TELL
 from slim_rl.games.matching.reading.form import is_malformed
 from slim_rl.games.matching.roster import Roster
 

@@ -12,7 +12,7 @@ from slim_rl.config import Config, Limits, PartnerConfig
 from slim_rl.dialogue.loop import converse
 from slim_rl.dialogue.record import StopReason
 from slim_rl.environment import Utterance, View
-from slim_rl.games.matching.asker import Asker, knowledge, plans
+from slim_rl.games.matching.demonstrations import QuestioningPlayer, knowledge, plans
 from slim_rl.games.matching.env import MatchingEnv, MatchingView
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.partners.scripted import ShyPartner
@@ -29,7 +29,7 @@ def test_its_games_end_in_agreement_and_its_questions_vary() -> None:
     asked = []
     for index, game in enumerate(games):
         turns, reason, reward = asyncio.run(
-            converse(MatchingEnv(12), [Asker(), partner], Limits(), game_state=game, seed=index)
+            converse(MatchingEnv(12), [QuestioningPlayer(), partner], Limits(), game_state=game, seed=index)
         )
         assert reason is StopReason.AGREED and reward is not None
         assert all(turn.error is None for turn in turns)
@@ -64,7 +64,7 @@ def test_the_same_view_gives_the_same_action() -> None:
     view = MatchingView(0, Roster.default(3), ((None,) * 3,) * 3, 1.0, None, 12)
     for seed in range(20):
         seen = View(0, "", "", (), view, seed)
-        assert Asker().act(seen) == Asker().act(seen)
+        assert QuestioningPlayer().act(seen) == QuestioningPlayer().act(seen)
 
 
 def test_demonstrations_teach_its_own_words_alone() -> None:
@@ -75,7 +75,9 @@ def test_demonstrations_teach_its_own_words_alone() -> None:
 
     config = Config(game=GAME, partner=PartnerConfig(accept_fraction=0))
     chat = Chat(train_tokenizer(["[message] What is Ava Li on BLEU?"] * 3, 400))
-    for dialogue in _demonstrations(config, generate_games(30, GAME, seed=4), chat, Asker(), {"shy": 1.0, "mute": 1.0}):
+    for dialogue in _demonstrations(
+        config, generate_games(30, GAME, seed=4), chat, QuestioningPlayer(), {"shy": 1.0, "mute": 1.0}
+    ):
         row = _labels(dialogue)
         assert len(row["input_ids"]) == len(row["labels"]) == len(row["attention_mask"])
         taught = [token for token in row["labels"] if token != -100]

@@ -2,8 +2,8 @@
 the best plan it knows.
 
 It knows its own cells and what it was told; a cell it knows nothing of counts as the mean. How many questions it asks, and of
-what kind, is drawn anew for each game and does not depend on the game, so that a model taught by it can ask, but has no reason
-to: what it makes of that is left to reinforcement learning.
+what kind, is drawn for each game and does not depend on the game. A model taught by it can therefore ask but has no reason to:
+whether asking pays is left to reinforcement learning.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ASK_OPEN = ("What do you have for {reviewer}?", "Who do you have for {paper}?", 
 TELL = "I have {value} for {reviewer} on {paper}."
 
 
-class Asker:
+class QuestioningPlayer:
     """Plays the policy's seat. The same view gives the same action.
 
     Args:
@@ -47,7 +47,7 @@ class Asker:
 
     @property
     def identity(self) -> dict[str, Any]:
-        return {"kind": "asker", "messages": list(self.messages), "kinds": dict(self.kinds)}
+        return {"kind": "questioning", "messages": list(self.messages), "kinds": dict(self.kinds)}
 
     async def reply(self, view: View) -> Reply:
         return Reply(self.act(view))

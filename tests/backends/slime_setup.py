@@ -1,5 +1,5 @@
 """What the tests of the slime hook share: slime's arguments and samples as its rollout code hands them over, and a model that
-plays by a script of its own.
+follows a script.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ GAMES = list(generate_games(12, MatchingSettings(n=4), seed=3))
 
 
 class Talker:
-    """A model that asks `questions` times and then proposes, anew each time it is turned down."""
+    """A model that asks `questions` times and then proposes, again each time it is turned down."""
 
     def __init__(self, tokenizer: Any, questions: int = 3, n: int = 4) -> None:
         self.chat, self.questions, self.roster = Chat(tokenizer), questions, Roster.default(n)
