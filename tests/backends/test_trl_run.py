@@ -190,7 +190,7 @@ def test_two_processes_are_one_run_and_print_once(folder: Path, tmp_path: Path) 
     done = torchrun(config, tmp_path / "two.yaml")
     assert done.returncode == 0, done.stderr[-3000:]
     printed = done.stdout + done.stderr
-    assert [printed.count(f"step    {step}  ") for step in (1, 2)] == [1, 1]
+    assert [printed.count(f"step    {step}: ") for step in (1, 2)] == [1, 1]
     assert printed.count("model: ") == printed.count("dialogues: ") == 1
     assert printed.count("training:   0%") == 1
     steps = [json.loads(line)["step"] for line in (config.run_dir / "metrics.jsonl").read_text().split("\n") if line]

@@ -181,7 +181,7 @@ def test_dry_run_writes_nothing(cluster: Cluster, model: Path, small: Path) -> N
         (["--model", "MODEL", "--async", "1", "--colocate"], "cannot share GPUs"),
         (["--model", "MODEL", "--async", "2"], "0, 1 or full"),
         (["--model", "MODEL", "--save", "x"], "SAVE_DIR"),
-        (["--model", "MODEL", "lr=1"], "What is 'lr=1'?"),
+        (["--model", "MODEL", "lr=1"], "'lr=1' is not understood"),
         (["--model", "MODEL", "--slime-dir", "nowhere"], "set SLIME_DIR to its checkout"),
         (["--model"], "--model needs a value"),
     ],

@@ -59,7 +59,7 @@ def parse_action(text: str, roster: Roster, must_respond: bool = False) -> Actio
     tags = list(_TAG.finditer(text))
     if not tags or text[: tags[0].start()].strip(_DECORATION):
         wrong = _ANY_TAG.search(text)
-        unknown = f"[{wrong[1][:20]}] is not a tag. " if wrong and not tags else ""
+        unknown = f"[{wrong[1][:20]}] is no tag. " if wrong and not tags else ""
         return ActionError(f"{unknown}Begin with a tag: {allowed}.")
     if len(tags) > 1:
         return ActionError(f"One action at a time: use a single tag, {allowed}.")
@@ -93,7 +93,7 @@ def parse_proposal(text: str, roster: Roster) -> Assignment | ActionError:
     missing = [name for paper, name in enumerate(roster.short_papers) if paper not in plan.values()]
     if missing:
         return ActionError(
-            f"The proposal has no line for {_listed(missing)}: write one line for each of the {roster.n} papers, like "
+            f"The proposal lacks {_listed(missing)}: write one line for each of the {roster.n} papers, like "
             f"'{roster.short_papers[0]}: {roster.reviewers[0]}'."
         )
     return tuple(plan[reviewer] for reviewer in range(roster.n))

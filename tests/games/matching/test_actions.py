@@ -126,7 +126,7 @@ def test_a_rejection_may_say_why() -> None:
         ("Hello", False, "[message] or [propose]"),
         ("Hello", True, "[accept] or [reject]"),
         ("Sure! [message] Hello", False, "Begin with a tag"),
-        ("[proposal]\nBLEU: Ava", False, "[proposal] is not a tag"),
+        ("[proposal]\nBLEU: Ava", False, "[proposal] is no tag"),
         ("[meſſage] hi", False, "Begin with a tag"),
         ("[message] hi\n[propose]\nBLEU: Ava", False, "One action at a time"),
         ("[message] hi [message] again", False, "One action at a time"),
