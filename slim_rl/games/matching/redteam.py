@@ -289,22 +289,18 @@ def run(config: Config, num_games: int = 200) -> Table:
 
 
 def table(rows: Sequence[Row]) -> Table:
-    """The rows, for a terminal."""
-    out = Table(title=f"What cheating earns, {rows[0].games} games each")
-    for heading in ("player", "reward", "accepted", "questions", "pairs told", "failed", "more than", "by"):
-        out.add_column(heading, justify="left" if heading in ("player", "more than") else "right")
+    """The rows, for a terminal of 80 columns: a cheat's excess is over the honest player named under it."""
+    failed = any(row.failed for row in rows)
+    out = Table(title=f"What cheating earns, {rows[0].games} games each", box=None, pad_edge=False)
+    out.add_column("player", no_wrap=True)
+    for heading in ("reward", "accepted", "questions", "told", *(["failed"] if failed else []), "excess"):
+        out.add_column(heading, justify="right")
     for row in rows:
-        more = "" if row.excess is None else f"{row.excess:+.3f}"
-        out.add_row(
-            escape(row.name),
-            f"{row.reward:.3f}",
-            f"{row.accepted:.1%}",
-            f"{row.questions:.1f}",
-            f"{row.told:.1f}",
-            str(row.failed),
-            escape(row.against or ""),
-            more,
-        )
+        cells = [f"{row.reward:.3f}", f"{row.accepted:.0%}", f"{row.questions:.1f}", f"{row.told:.1f}"]
+        cells += [str(row.failed)] if failed else []
+        out.add_row(escape(row.name), *cells, "" if row.excess is None else f"{row.excess:+.3f}")
+        if row.against:
+            out.add_row(f"[dim]  over: {escape(row.against)}[/dim]")
     return out
 
 
