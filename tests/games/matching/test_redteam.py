@@ -89,7 +89,7 @@ def test_a_config_is_played_and_shown() -> None:
     console.print(shown)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "**[propose]** and a note" in text and "3 games" in text
-    assert shown.row_count == len(players(8))
+    assert shown.row_count == len(players(8)) + sum(player.against is not None for player in players(8))
     assert table([Row("a", None, 1, 0, 0.5, 1.0, 0.0, 0.0, None)]).row_count == 1
     with pytest.raises(ConfigError, match="red team"):
         run(Config(partner=PartnerConfig(kind="self")), 3)
