@@ -190,6 +190,15 @@ class BaseEnvironment(ABC):
         """What ideal players reach with 0, 1, ..., `most` questions: name -> rewards, (games, most + 1)."""
         return {}
 
+    @classmethod
+    def redteam(cls, config: Any, num_games: int) -> Any:
+        """What scripted cheats of this game earn with the config's partner, beside honest players: something rich can print.
+
+        Raises:
+            ConfigError: the game has no cheats, or the config no partner.
+        """
+        raise ConfigError(f"{cls.__name__} has no scripted cheats: give it a classmethod redteam(config, num_games).")
+
     def prompt(self, seat: int = 0) -> list[dict[str, str]]:
         """The opening chat messages of `seat`."""
         return [

@@ -42,7 +42,7 @@ MEASURES = (
     Measure("informative_pairs_per_message", "informative pairs a message"),
     Measure("value_per_100_words", "information value per 100 words"),
     Measure("questions_any", "questions of any kind a game"),
-    Measure("pairs_asked", "pairs asked a game"),
+    Measure("pairs_asked", "pairs asked a game", short="pairs asked"),
     Measure("repeats", "pairs asked again a game"),
     Measure("malformed", "malformed messages a game"),
     Measure("gain", "true gain of the best plan by the questions of a game"),

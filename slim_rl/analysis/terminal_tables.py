@@ -13,7 +13,9 @@ from slim_rl.analysis.statistics import clustered_mean
 from slim_rl.analysis.verdict import changed, frame
 from slim_rl.dialogue.record import Dialogue
 
-SHOWN = [BY_NAME[name] for name in ("reward", "questions", "informative_pairs", "agreed", "valid_proposals")]
+SHOWN = [
+    BY_NAME[name] for name in ("reward", "questions", "pairs_asked", "informative_pairs", "agreed", "valid_proposals")
+]
 
 
 def cells_table(cells: Mapping[str, Sequence[Dialogue]], title: str) -> Table:

@@ -10,7 +10,7 @@ from rich.console import Console
 from slim_rl.commands.options import ConfigFile, Overrides
 from slim_rl.commands.screen import working
 from slim_rl.config import load_config
-from slim_rl.games.matching.redteam import run
+from slim_rl.environment import environment_class
 
 
 def command(
@@ -21,5 +21,5 @@ def command(
     """Play scripted cheats against the config's partner, and print what each earns beside an honest player."""
     settings = load_config(config, overrides or ())
     with working(f"playing {num_games} games a player"):
-        found = run(settings, num_games)
+        found = environment_class(settings.environment).redteam(settings, num_games)
     Console().print(found)

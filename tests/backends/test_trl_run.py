@@ -205,7 +205,14 @@ def test_two_processes_are_one_run_and_print_once(folder: Path, tmp_path: Path) 
 
 
 def test_a_steps_line_fits_a_terminal_and_names_each_thing_once() -> None:
-    logs = {"reward": 0.8765, "questions": 1.234, "agreed": 0.98, "valid_proposals": 0.99, "entropy": 0.456}
+    logs = {
+        "reward": 0.8765,
+        "questions": 1.234,
+        "pairs_asked": 1.5,
+        "agreed": 0.98,
+        "valid_proposals": 0.99,
+        "entropy": 0.456,
+    }
     logs |= {"stop/agreed": 0.98, "stop/max_turns": 0.01, "stop/policy_errors": 0.01, "failed": 0.0}
     line = step_line(1000, logs)
     assert line.count("agreed") == 1 and "max_turns 1%" in line

@@ -112,6 +112,6 @@ def test_reference_plans_are_ordered_as_they_must_be() -> None:
 def test_tables_hold_every_cell_and_measure(config, chat, tmp_path) -> None:
     dialogues = held_out(config, chat, lambda job: Script(chat, [PLAN]), tmp_path / "t.jsonl")
     table = cells_table({"a": dialogues, "b": dialogues}, "t")
-    assert len(table.columns) == 5 and table.row_count == 2 * 5
-    assert before_after_table(dialogues, dialogues).row_count == 5
-    assert frame([]).empty and cells_table({"none": []}, "t").row_count == 5
+    assert len(table.columns) == 5 and table.row_count == 2 * 6
+    assert before_after_table(dialogues, dialogues).row_count == 6
+    assert frame([]).empty and cells_table({"none": []}, "t").row_count == 6

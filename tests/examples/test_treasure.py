@@ -21,6 +21,7 @@ from slim_rl.dialogue.measures import measures
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import RolloutWorker
+from slim_rl.environment import environment_class
 from slim_rl.errors import ConfigError
 from tests.dialogue.players import Script
 from tests.examples.sessions import config_in, played_by_hand
@@ -218,3 +219,8 @@ def test_self_play_gives_each_seat_its_own_dialogue(tmp_path: Path, tokenizer: A
     seeker, guide = asyncio.run(worker.play(worker.episode(row(CENTRE), "test")))
     assert seeker.reward == guide.reward == 1.0
     assert "row B, column Y" in guide.prompt[-1]["content"] and "row B, column Y" not in str(seeker.prompt)
+
+
+def test_a_game_without_cheats_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no scripted cheats"):
+        environment_class("examples.treasure.Treasure").redteam(config_in(tmp_path, "treasure"), 3)

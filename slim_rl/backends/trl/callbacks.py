@@ -22,9 +22,9 @@ ROOM = "make room and run the same command: it continues from the last whole che
 _SHOWN = (
     ("reward", "reward", ".3f"),
     ("questions", "questions", ".2f"),
+    ("pairs_asked", "pairs", ".2f"),
     ("agreed", "agreed", ".0%"),
     ("valid_proposals", "valid", ".0%"),
-    ("entropy", "entropy", ".2f"),
     ("kl", "kl", ".3f"),
 )
 

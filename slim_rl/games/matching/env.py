@@ -234,3 +234,9 @@ class MatchingEnv(BaseEnvironment):
         from slim_rl.games.matching.boards import viewer_board
 
         return viewer_board(game_state, seat)
+
+    @classmethod
+    def redteam(cls, config: Any, num_games: int) -> Any:
+        from slim_rl.games.matching.redteam import run
+
+        return run(config, num_games)
