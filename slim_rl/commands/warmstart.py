@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,7 @@ import typer
 from slim_rl.commands.options import ConfigFile, Overrides, Workers, check_folder
 from slim_rl.config import load_config
 from slim_rl.errors import ConfigError
+from slim_rl.processes import joined_by
 
 
 def command(
@@ -25,4 +27,9 @@ def command(
         raise ConfigError(f"{output} exists: name another folder with --output, or replace it with --overwrite.")
     from slim_rl.warmstart.train import warmstart
 
-    typer.echo(f"wrote {warmstart(settings, output, workers)}")
+    changes = [word for override in overrides or () for word in ("--set", override)]
+    arguments = ["warmstart", str(config), "--output", str(output), "--overwrite", *changes]
+    with joined_by(settings.train.processes, arguments):
+        warmstart(settings, output, workers)
+    if os.environ.get("RANK", "0") == "0":
+        typer.echo(f"wrote {output}")

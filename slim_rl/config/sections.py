@@ -194,6 +194,9 @@ class TrainConfig(Section):
     keep_checkpoints: int = Field(2, ge=1, description="the newest ones; older are deleted")
     eval_games: int = Field(200, ge=0, description="held-out games played before and after training")
     threads: int = Field(1, ge=1, description="CPU threads of one process; 1 is steadiest")
+    processes: int = Field(
+        1, ge=1, description="processes that share a step's dialogues, on a machine without torchrun"
+    )
     report_to: tuple[Literal["tensorboard", "wandb"], ...] = Field(
         (), description="trackers, in addition to the run's own files"
     )
@@ -227,10 +230,16 @@ class WarmstartConfig(Section):
 
     start: str = Field("", description="folder of a model to teach further; empty: a new one")
     both_seats: bool = Field(False, description="demonstrate the partner's seat too, for self-play")
-    games: int = Field(40_000, ge=1, description="demonstrations")
+    games: int = Field(24_000, ge=1, description="demonstrations")
+    messages: list[float] = Field(
+        [0.65, 0.23, 0.08, 0.03, 0.01],
+        min_length=1,
+        description="in them: the share with 0, 1, 2, ... messages before the first proposal",
+    )
     lessons: dict[Literal["seen", "asked", "told"], int] = Field(
-        {"seen": 20_000, "asked": 20_000, "told": 20_000},
-        description="games on easier tables: proposed on at once; asked about; told whole",
+        {"seen": 24_000, "asked": 24_000, "told": 4_000},
+        description="further games, of which the proposal alone is learned: proposed on at once, with much of the table seen; "
+        "after 0 to 8 questions; after being told the partner's whole table",
     )
     partners: dict[Literal["shy", "forthcoming", "mute"], float] = Field(
         {"shy": 0.6, "forthcoming": 0.2, "mute": 0.2},
@@ -238,11 +247,11 @@ class WarmstartConfig(Section):
         description="share of each scripted partner in them",
     )
     epochs: float = Field(1, gt=0, description="passes over the demonstrations")
-    batch_size: int = Field(64, ge=1, description="demonstrations a step")
+    batch_size: int = Field(8, ge=1, description="demonstrations a step and process")
     learning_rate: float = Field(2e-3, gt=0, description="its peak")
     hidden_size: int = Field(128, ge=32, multiple_of=32, description="of a new model")
     layers: int = Field(4, ge=1, description="of a new model")
-    vocab_size: int = Field(512, ge=300, description="of a new tokenizer")
+    vocab_size: int = Field(640, ge=300, description="of a new tokenizer")
     tokenizer_games: int = Field(500, ge=1, description="of the demonstrations, those the tokenizer is trained on")
 
 

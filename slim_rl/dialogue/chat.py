@@ -82,9 +82,18 @@ class Chat:
         pieces = [(self._before_observation, True), (observation, False), (self._after_observation, True)]
         return missing_end + self._encode(pieces)
 
-    def said_ids(self, text: str) -> list[int]:
+    def said_ids(self, text: str, thought: str | None = None) -> list[int]:
         """A turn as the policy would have sampled it, end token included: for teaching, and for scripted policies."""
-        return [*self._plain_ids(text), self.end_id]
+        if thought is None:
+            return [*self._plain_ids(text), self.end_id]
+        opened = self._after_observation.rstrip().endswith(THINK_OPEN)
+        pieces = [
+            ("" if opened else f"{THINK_OPEN}\n", True),
+            (thought, False),
+            (f"\n{THINK_CLOSE}\n\n", True),
+            (text, False),
+        ]
+        return [*self._encode(pieces), self.end_id]
 
     def decode(self, sampled: Sequence[int]) -> tuple[str, str | None]:
         """What the policy said, and what it thought before (None if it did not). A thought that never ends leaves nothing said."""

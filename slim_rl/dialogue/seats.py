@@ -203,8 +203,8 @@ class DemonstratorSeat(TokenSeat):
     async def speak(self, view: View) -> Said:
         self.hear(view)
         reply = await self.player.reply(view)
-        ids = self.chat.said_ids(reply.text)
+        ids = self.chat.said_ids(reply.text, reply.thought)
         allowed, limit = self.allowance()
         cut = limit if len(ids) > allowed else None
         ids = ids[:allowed]
-        return Said(reply.text, span=self.add_sampled(ids, [0.0] * len(ids)), cut=cut)
+        return Said(reply.text, reply.thought, span=self.add_sampled(ids, [0.0] * len(ids)), cut=cut)

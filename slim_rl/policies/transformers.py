@@ -1,11 +1,12 @@
-"""The in-process policy: a transformers model that samples for all waiting dialogues at once (a wave).
+"""The in-process policy: a transformers model that samples for all waiting dialogues at once.
 
 Invariant: the logprob of a token is the one under the distribution it was drawn from (temperature and top-p applied), and a turn
 is drawn from the seed, the dialogue's key and the turn's place in it alone: not from the order in which dialogues came, nor, but
-for rounding, from who else was in the wave. So a recorded partner meets the same words again.
+for rounding, from who else was sampled at the same time. So a recorded partner meets the same words again.
 
-A dialogue that reaches its turn waits; once no other dialogue can get further without the model, all that wait are sampled in
-one batch. With instant partners that is every live dialogue; with a slow partner, those that are ready.
+A dialogue that reaches its turn waits until no other dialogue can get further without the model; then all that wait join the
+batch. When a quarter of the batch has ended its turn, those rows leave, their dialogues go on, and who waits by then joins: a short
+turn does not wait for a long one.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,9 +24,6 @@ from huggingface_hub.utils import are_progress_bars_disabled, enable_progress_ba
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
-    GenerationConfig,
-    LogitsProcessor,
-    LogitsProcessorList,
     PreTrainedModel,
     TemperatureLogitsWarper,
     TopPLogitsWarper,
@@ -38,15 +37,15 @@ from slim_rl.dialogue.record import StopReason
 from slim_rl.errors import ConfigError, DataError
 from slim_rl.files import disk_errors, replacing_folder
 from slim_rl.policies import check_model_name
-from slim_rl.policies.turn_cache import TurnCache, batched, unbatched
+from slim_rl.policies.decoding import Decoder, Row
+from slim_rl.policies.turn_cache import TurnCache
 from slim_rl.seeds import seed_of
 
 
 @dataclass(slots=True)
 class _Request:
     key: str
-    input_ids: list[int]
-    max_tokens: int
+    row: Row
     future: asyncio.Future[Sampled]
 
 
@@ -82,10 +81,15 @@ class TransformersPolicy:
         self.name = name or model.config.name_or_path
         self.max_context = int(model.config.max_position_embeddings)
         self.tokens_sampled = 0
-        self.turns = TurnCache(cache_bytes) if cache_bytes and TurnCache.suits(model) else None
+        self._mixes = TurnCache.suits(model)
+        self.turns = TurnCache(cache_bytes) if cache_bytes and self._mixes else None
         self._seed = 0
         self._waiting: list[_Request] = []
-        self._flush: asyncio.Task[None] | None = None
+        self._sampling: asyncio.Task[None] | None = None
+        # A checkpoint may bring its own sampling settings (Qwen2.5 a repetition penalty), which training does not know: these alone hold.
+        self._warpers: list[Any] = [TemperatureLogitsWarper(temperature)] if temperature != 1.0 else []
+        if top_p != 1.0:
+            self._warpers.append(TopPLogitsWarper(top_p))
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -105,134 +109,78 @@ class TransformersPolicy:
                 f"the input has {len(input_ids)} tokens but the model has {self.max_context} positions",
                 StopReason.CONTEXT_LENGTH,
             )
-        future: asyncio.Future[Sampled] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Request(key, list(input_ids), min(max_tokens, room), future))
-        if self._flush is None or self._flush.done():
-            self._flush = asyncio.create_task(self._run())
-        return await future
+        row = Row(list(input_ids), min(max_tokens, room), random.Random(seed_of(self._seed, key, len(input_ids))))
+        request = _Request(key, row, asyncio.get_running_loop().create_future())
+        self._waiting.append(request)
+        if self._sampling is None or self._sampling.done():
+            self._sampling = asyncio.create_task(self._run())
+        return await request.future
 
     async def _run(self) -> None:
-        while self._waiting:
-            # Everything that can run now runs first: the wave is complete when a whole pass of the loop adds nothing to it.
+        """Samples as long as a dialogue waits."""
+        live: list[_Request] = []
+        while live or self._waiting:
+            # Everything that can run now runs first: nobody is missing when a whole pass of the loop adds nobody.
             seen = -1
             while seen != len(self._waiting):
                 seen = len(self._waiting)
                 for _ in range(3):  # a partner's answer, the game's step and the next request take a pass each
                     await asyncio.sleep(0)
-            wave = sorted(self._waiting, key=lambda request: request.key)
-            self._waiting = []
-            for start in range(0, len(wave), self.max_batch):
-                await self._sample_batch(wave[start : start + self.max_batch])
+            live = [request for request in live if not request.future.done()]
+            waiting = sorted(
+                (request for request in self._waiting if not request.future.done()), key=lambda request: request.key
+            )
+            room = self.max_batch - len(live) if self._mixes or not live else 0
+            joining, self._waiting = waiting[:room], waiting[room:]
+            if live or joining:
+                live = await self._sample_some(live, joining)
 
-    async def _sample_batch(self, batch: list[_Request]) -> None:
-        live = [request for request in batch if not request.future.done()]
-        if not live:
-            return
+    async def _sample_some(self, live: list[_Request], joining: list[_Request]) -> list[_Request]:
+        """Samples until some turns have ended, which are handed out. Returns the others."""
         try:
             # In a thread, so that other dialogues' network partners are served meanwhile.
-            results = await asyncio.get_running_loop().run_in_executor(None, self._generate, live)
+            await asyncio.get_running_loop().run_in_executor(None, self._decode, live, joining)
         except Exception as error:
-            for request in live:
+            for request in (*live, *joining):
                 if not request.future.done():
                     request.future.set_exception(PolicyFailure(f"{type(error).__name__}: {error}"))
-            return
-        for request, sampled in zip(live, results, strict=True):
-            if not request.future.done():
-                request.future.set_result(sampled)
+            return []
+        for request in (*live, *joining):
+            if request.row.ended and not request.future.done():
+                request.future.set_result(self._ended(request))
+        return [request for request in (*live, *joining) if not request.row.ended]
 
-    @torch.no_grad()  # grad mode belongs to the thread, so it is set here and not by the caller
-    def _generate(self, batch: list[_Request]) -> list[Sampled]:
-        device = self.model.device
-        budget = max(request.max_tokens for request in batch)
-        known = [self.turns.take(request.key, request.input_ids) if self.turns else None for request in batch]
-        cache, lengths = batched(known)
-        ids, mask = self._padded(batch, lengths)
-        longest = ids.shape[1]
-        draw = _Draw([seed_of(self._seed, request.key, len(request.input_ids)) for request in batch])
-        processors: list[LogitsProcessor] = []
-        if self.temperature != 1.0:
-            processors.append(TemperatureLogitsWarper(self.temperature))
-        if self.top_p != 1.0:
-            processors.append(TopPLogitsWarper(self.top_p))
-        was_training, defaults = self.model.training, self.model.generation_config
+    def _decode(self, live: list[_Request], joining: list[_Request]) -> None:
+        if self.turns is not None:
+            for request in joining:
+                request.row.states = self.turns.take(request.key, request.row.input_ids)
+        was_training = self.model.training
         self.model.eval()
-        # A checkpoint may bring its own sampling settings (Qwen2.5 a repetition penalty), which training does not know.
-        self.model.generation_config = GenerationConfig()
         try:
-            output = self.model.generate(
-                input_ids=ids.to(device),
-                attention_mask=mask.to(device),
-                logits_processor=LogitsProcessorList([*processors, draw]),
-                max_new_tokens=budget,
-                eos_token_id=self.stop_ids,
-                pad_token_id=self.pad_id,
-                do_sample=False,  # `draw` has drawn: it leaves one token to choose
-                use_cache=True,
-                past_key_values=cache,
-                return_dict_in_generate=True,
-            )
+            decoder = Decoder(self.model, self.stop_ids, self.pad_id, self._draw, self._mixes)
+            decoder.decode([request.row for request in live], [request.row for request in joining])
         finally:
             self.model.train(was_training)
-            self.model.generation_config = defaults
-        sampled = output.sequences[:, longest:].cpu()
-        logprobs = draw.logprobs().cpu()
-        turns = [self._cut(sampled[row], logprobs[row], request) for row, request in enumerate(batch)]
-        self._keep(batch, turns, mask, output.past_key_values)
-        return turns
 
-    def _padded(self, batch: list[_Request], known: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
-        """The inputs and their mask, each (rows, tokens): what is known of each row, padded on the left, and then what is new."""
-        past = max(known)
-        new = max(len(request.input_ids) - length for request, length in zip(batch, known, strict=True))
-        ids = torch.full((len(batch), past + new), self.pad_id, dtype=torch.long)
-        mask = torch.zeros_like(ids)
-        for row, (request, length) in enumerate(zip(batch, known, strict=True)):
-            for end, part in ((past, request.input_ids[:length]), (past + new, request.input_ids[length:])):
-                ids[row, end - len(part) : end] = torch.tensor(part, dtype=torch.long)
-                mask[row, end - len(part) : end] = 1
-        return ids, mask
-
-    def _keep(self, batch: list[_Request], turns: list[Sampled], mask: torch.Tensor, cache: Any) -> None:
-        """Keeps what was computed: the input, and of the turn all but the last token, which no step has read yet."""
-        if self.turns is None:
-            return
-        read = cache.get_seq_length() - mask.shape[1]
-        steps = torch.arange(read)
-        lengths = torch.tensor([[len(turn.ids) - 1] for turn in turns])
-        states = unbatched(cache, torch.cat((mask.bool(), steps < lengths), dim=1))
-        for request, turn, state in zip(batch, turns, states, strict=True):
-            self.turns.keep(request.key, request.input_ids + turn.ids[:-1], state)
-
-    def _cut(self, ids: torch.Tensor, logprobs: torch.Tensor, request: _Request) -> Sampled:
-        """One row up to its first stop token, or its own token limit."""
-        row = ids.tolist()
-        end = next((index + 1 for index, token in enumerate(row) if token in self.stop_ids), None)
-        stopped = end is not None and end <= request.max_tokens
-        length = end if end is not None and stopped else min(len(row), request.max_tokens)
-        self.tokens_sampled += length
-        return Sampled(row[:length], logprobs[:length].tolist(), "stop" if stopped else "length")
-
-
-class _Draw(LogitsProcessor):
-    """Draws each row's next token by its own random stream, and keeps the token's logprob."""
-
-    def __init__(self, seeds: list[int]) -> None:
-        self._streams = [random.Random(seed) for seed in seeds]
-        self._logprobs: list[torch.Tensor] = []
-
-    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        logprobs = scores.float().log_softmax(-1)
+    def _draw(self, logits: torch.Tensor, streams: Sequence[random.Random]) -> tuple[torch.Tensor, torch.Tensor]:
+        """See `decoding.Draw`."""
+        for warper in self._warpers:
+            logits = warper(None, logits)
+        logprobs = logits.log_softmax(-1)
         cumulated = logprobs.exp().cumsum(-1)
-        shares = torch.tensor([[stream.random()] for stream in self._streams], device=scores.device)
+        shares = torch.tensor([[stream.random()] for stream in streams], device=logits.device)
         # Relative to the computed sum: it may fall short of 1, and a token of no probability must not be drawn.
         drawn = torch.searchsorted(cumulated, shares * cumulated[:, -1:], right=True)
         drawn = torch.minimum(drawn, cumulated.argmax(-1, keepdim=True))
-        self._logprobs.append(logprobs.gather(1, drawn).squeeze(1))
-        return torch.full_like(scores, -torch.inf).scatter(1, drawn, 0.0)
+        return drawn.squeeze(1), logprobs.gather(1, drawn).squeeze(1)
 
-    def logprobs(self) -> torch.Tensor:
-        """Shape (batch, sampled steps)."""
-        return torch.stack(self._logprobs, dim=1)
+    def _ended(self, request: _Request) -> Sampled:
+        """A turn that has ended; what was computed of it, all but its last token, is kept for the dialogue's next one."""
+        row = request.row
+        self.tokens_sampled += len(row.ids)
+        if self.turns is not None and row.states is not None:
+            self.turns.keep(request.key, row.input_ids + row.ids[:-1], row.states)
+        return Sampled(row.ids, row.logprobs, "stop" if row.ids[-1] in self.stop_ids else "length")
 
 
 def load_model(config: PolicyConfig) -> tuple[PreTrainedModel, Any]:

@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from transformers import DynamicCache, PreTrainedModel
+from transformers import PreTrainedModel
+from transformers.cache_utils import Cache, DynamicLayer
 
 
 @dataclass(slots=True)
@@ -67,22 +69,45 @@ class TurnCache:
             self._bytes -= oldest.states.nbytes
 
 
-def batched(rows: Sequence[torch.Tensor | None]) -> tuple[DynamicCache | None, list[int]]:
-    """The rows' states as one cache, padded on the left, and how many tokens of each row it holds."""
+class _RoomyLayer(DynamicLayer):
+    """A layer's keys and values in memory with room for more tokens: one more is written, and the rest not copied."""
+
+    ROOM = 64  # tokens
+
+    def __init__(self, states: torch.Tensor) -> None:
+        super().__init__()
+        self.lazy_initialization(states[0], states[1])
+        self._memory = states
+        self.keys, self.values = states
+
+    def update(self, keys: torch.Tensor, values: torch.Tensor, *_: Any, **__: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """See `DynamicLayer.update`."""
+        start = self.keys.shape[-2]
+        end = start + keys.shape[-2]
+        if end > self._memory.shape[-2]:
+            roomy = self._memory.new_empty((*self._memory.shape[:-2], end + self.ROOM, self._memory.shape[-1]))
+            roomy[..., :start, :] = self._memory[..., :start, :]
+            self._memory = roomy
+        self._memory[0, ..., start:end, :], self._memory[1, ..., start:end, :] = keys, values
+        self.keys, self.values = self._memory[..., :end, :]
+        return self.keys, self.values
+
+
+def batched(rows: Sequence[torch.Tensor | None]) -> Cache:
+    """The states of rows, at least one of which has some, as one cache, padded on the left."""
     lengths = [0 if row is None else row.shape[3] for row in rows]
     longest = max(lengths)
-    if not longest:
-        return None, lengths
     some = next(row for row in rows if row is not None)
     layers, _, heads, _, size = some.shape
     states = some.new_zeros((layers, 2, len(rows), heads, longest, size))
     for index, row in enumerate(rows):
         if row is not None:
             states[:, :, index, :, longest - lengths[index] :] = row
-    return DynamicCache([(layer[0], layer[1]) for layer in states]), lengths
+    return Cache(layers=[_RoomyLayer(layer) for layer in states])
 
 
-def unbatched(cache: DynamicCache, mask: torch.Tensor) -> list[torch.Tensor]:
+def unbatched(cache: Cache, mask: torch.Tensor) -> list[torch.Tensor]:
     """Each row's states where `mask`, (rows, tokens), is true."""
-    states = torch.stack([torch.stack((layer.keys, layer.values)) for layer in cache.layers])  # type: ignore[arg-type]
-    return [states[:, :, row, :, mask[row].to(states.device)] for row in range(len(mask))]
+    layers: list[Any] = list(cache.layers)
+    states = torch.stack([torch.stack((layer.keys, layer.values)) for layer in layers])
+    return [states[:, :, row, :, mask[row].bool().to(states.device)] for row in range(len(mask))]

@@ -2,9 +2,12 @@
 
     slim-rl warmstart configs/matching_local.yaml
 
-Only the scripted player's own words are learned (labels elsewhere are -100). The demonstration games are dealt from a separate
-seed and are in neither split of the run's data. The model also is given lessons, on easier tables, that teach it to plan with
-what it sees, what it asks for and what it is told.
+Only the scripted player's own words are learned (labels elsewhere are -100). It thinks before it proposes: the thought is its table
+with what it was told filled in, which a model this small can plan from. Of the lessons, games in which it asks much or is told much,
+the proposal alone is learned, and not its first token, which decides that it is time to propose: they teach how to use answers, while
+how often to ask is taught by the other demonstrations alone.
+
+The demonstration games are dealt from a separate seed and are in neither split of the run's data.
 """
 
 from __future__ import annotations
@@ -12,8 +15,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+import re
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +41,7 @@ from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
 from slim_rl.games.matching.optimum import best_assignment
 from slim_rl.policies.transformers import check_model_folder, load_model, save_model
 from slim_rl.seeds import seed_of
+from slim_rl.warmstart.optimizer import MuonWithAdamW
 from slim_rl.warmstart.tokenizer import train_tokenizer
 
 
@@ -50,56 +55,48 @@ def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
     settings = config.warmstart
     torch.manual_seed(config.seed)
     torch.set_num_threads(config.train.threads)
-    fresh = _fresh_games(config, settings.games, workers)
-    games = list(tqdm(fresh, total=settings.games, desc="dealing", unit="game", disable=None))
-    if settings.start:
-        model, tokenizer = load_model(config.policy.model_copy(update={"model": settings.start}))
-    else:
-        tokenizer = train_tokenizer(_texts(config, games[: settings.tokenizer_games]), settings.vocab_size)
-        model = None
-    chat = Chat(tokenizer)
-    played = _demonstrations(config, games, chat, QuestioningPlayer(), settings.partners)
-    demonstrated = tqdm(
-        itertools.chain(played, _lessons(config, chat)),
-        total=settings.games + sum(settings.lessons.values()),
-        desc="demonstrations",
-        unit="game",
-        disable=None,
-    )
-    rows = [_labels(dialogue) for dialogue in demonstrated]
-    longest = max(len(row["input_ids"]) for row in rows)
-    if model is None:
-        model = tiny_qwen3(len(tokenizer), settings.hidden_size, settings.layers, tokenizer, 2 * longest)
     with tempfile.TemporaryDirectory() as scratch:  # wanted by the trainer, which keeps nothing there
+        arguments = TrainingArguments(
+            output_dir=scratch,
+            num_train_epochs=settings.epochs,
+            per_device_train_batch_size=settings.batch_size,
+            lr_scheduler_type="cosine",
+            warmup_steps=50,
+            logging_steps=50,
+            save_strategy="no",
+            report_to="none",
+            seed=config.seed,
+            use_cpu=not torch.cuda.is_available(),
+            train_sampling_strategy="group_by_length",
+            dataloader_pin_memory=False,
+            ddp_find_unused_parameters=False,
+        )
+        number = settings.games + settings.lessons.get("asked", 0) + settings.lessons.get("told", 0)
+        games = list(_shown(_fresh_games(config, number, workers), number, "dealing"))
+        if settings.start:
+            model, tokenizer = load_model(config.policy.model_copy(update={"model": settings.start}))
+        else:
+            tokenizer = train_tokenizer(_texts(config, games[: settings.tokenizer_games]), settings.vocab_size)
+            model = tiny_qwen3(len(tokenizer), settings.hidden_size, settings.layers, tokenizer)
+        chat = Chat(tokenizer)
+        rows = list(
+            _shown(_rows_to_learn(config, games, chat), settings.games + sum(settings.lessons.values()), "playing")
+        )
         trainer = Trainer(
             model=model,
-            args=TrainingArguments(
-                output_dir=scratch,
-                num_train_epochs=settings.epochs,
-                per_device_train_batch_size=settings.batch_size,
-                learning_rate=settings.learning_rate,
-                lr_scheduler_type="cosine",
-                warmup_steps=0.05,  # of all steps
-                weight_decay=0.01,
-                adam_beta2=0.98,
-                logging_steps=50,
-                save_strategy="no",
-                report_to="none",
-                seed=config.seed,
-                use_cpu=not torch.cuda.is_available(),
-                train_sampling_strategy="group_by_length",
-                dataloader_pin_memory=False,
-            ),
+            args=arguments,
             train_dataset=Dataset.from_list(rows),
             data_collator=DataCollatorForSeq2Seq(tokenizer, label_pad_token_id=-100),
+            optimizers=(MuonWithAdamW(model, settings.learning_rate), None),
         )
         trainer.train()
-    # Half the size on disk; a run loads it as float32 again.
-    save_model(model.to(torch.bfloat16), tokenizer, output)
+        if trainer.is_world_process_zero():
+            # Half the size on disk; a run loads it as float32 again.
+            save_model(trainer.accelerator.unwrap_model(trainer.model).to(torch.bfloat16), tokenizer, output)
     return output
 
 
-def tiny_qwen3(vocab: int, hidden: int, layers: int, tokenizer: Any, positions: int) -> Qwen3ForCausalLM:
+def tiny_qwen3(vocab: int, hidden: int, layers: int, tokenizer: Any) -> Qwen3ForCausalLM:
     """A Qwen3 of the given width and depth, randomly initialised."""
     config = Qwen3Config(
         vocab_size=(vocab + 63) // 64 * 64,
@@ -109,7 +106,7 @@ def tiny_qwen3(vocab: int, hidden: int, layers: int, tokenizer: Any, positions: 
         num_attention_heads=hidden // 32,
         num_key_value_heads=max(1, hidden // 64),
         head_dim=32,
-        max_position_embeddings=max(1024, positions),
+        max_position_embeddings=1024,
         rope_theta=10_000.0,
         tie_word_embeddings=True,
         bos_token_id=None,
@@ -128,31 +125,32 @@ def _fresh_games(config: Config, number: int, workers: int) -> Iterator[GameStat
     return itertools.islice((game for game in dealt if game.id not in taken), number)
 
 
-def _lessons(config: Config, chat: Chat) -> Iterator[Dialogue]:
-    """Games on separate random tables, which teach planning from what is seen, asked and told (`config.warmstart.lessons`)."""
-    curious = QuestioningPlayer(messages=(0.0, 0.4, 0.3, 0.2, 0.1), kinds={"pair": 1.0})
-    lessons = {
-        "seen": (QuestioningPlayer(messages=(1.0,)), "shy", (0.3, 1.0), (0.0, 0.0)),
-        "asked": (curious, "shy", (0.1, 0.7), (1.0, 1.0)),
-        "told": (QuestioningPlayer(messages=(0.0, 1.0)), "forthcoming", (0.0, 0.6), (0.3, 1.0)),
+def _rows_to_learn(config: Config, games: Sequence[GameState], chat: Chat) -> Iterator[dict[str, list[int]]]:
+    """The demonstrations, and after them the lessons (`config.warmstart.lessons`), of which only how to propose is learned."""
+    settings, left = config.warmstart, iter(games)
+    usual = QuestioningPlayer(settings.messages)
+    for dialogue in _demonstrations(config, itertools.islice(left, settings.games), chat, usual, settings.partners):
+        yield _labels(dialogue)
+    lessons: dict[str, tuple[QuestioningPlayer, str]] = {
+        "seen": (QuestioningPlayer((1.0,)), "shy"),
+        "asked": (QuestioningPlayer([1 / 9] * 9, {"pair": 1.0}), "shy"),
+        "told": (QuestioningPlayer((0.0, 1.0)), "forthcoming"),
     }
-    for name, number in config.warmstart.lessons.items():
-        questioner, partner, sees, partner_sees = lessons[name]
-        yield from _demonstrations(
-            config, _tables(config, name, number, sees, partner_sees), chat, questioner, {partner: 1}
-        )
+    for name, number in settings.lessons.items():
+        player, partner = lessons[name]
+        dealt = _tables(config, number) if name == "seen" else itertools.islice(left, number)
+        for dialogue in _demonstrations(config, dealt, chat, player, {partner: 1.0}):
+            yield _labels(dialogue, proposal_only=True)
 
 
-def _tables(
-    config: Config, name: str, number: int, sees: tuple[float, float], partner_sees: tuple[float, float]
-) -> Iterator[GameState]:
-    """Random tables, however hard; each seat sees a share of the cells drawn from its range."""
-    rng, n = np.random.default_rng(seed_of(config.seed, name)), config.game.n
+def _tables(config: Config, number: int) -> Iterator[GameState]:
+    """Random tables, however hard, of which the seat sees a share between 0.2 and 1, and the partner nothing."""
+    rng, n = np.random.default_rng(seed_of(config.seed, "tables")), config.game.n
     for _ in range(number):
-        own, other = (rng.random((n, n)) < rng.uniform(*share) for share in (sees, partner_sees))
-        table = np.where(own | other, rng.integers(0, VALUES, (n, n)), UNSEEN_VALUE)
+        own = rng.random((n, n)) < rng.uniform(0.2, 1.0)
+        table = np.where(own, rng.integers(0, VALUES, (n, n)), UNSEEN_VALUE)
         best = int(best_assignment(table)[1])
-        yield GameState(_rows(table), _rows(own), _rows(other), 1.0, 1.0, best, roster_for(config.game))
+        yield GameState(_rows(table), _rows(own), _rows(np.zeros_like(own)), 1.0, 1.0, best, roster_for(config.game))
 
 
 def _rows(array: np.ndarray) -> tuple[tuple[Any, ...], ...]:
@@ -191,22 +189,32 @@ def _with_partner(config: Config, kind: str) -> Config:
     return config.model_copy(update={"partner": config.partner.model_copy(update={"kind": kind})})
 
 
-def _labels(dialogue: Dialogue) -> dict[str, list[int]]:
-    spoken = zip(dialogue.response_ids, dialogue.loss_mask, strict=True)
+def _labels(dialogue: Dialogue, proposal_only: bool = False) -> dict[str, list[int]]:
+    """What the trainer reads. `proposal_only`: all of the first proposal but its first token, and no other turn."""
+    learned = dialogue.loss_mask
+    if proposal_only:
+        spans = (turn.span for turn in dialogue.turns if turn.action and turn.action["kind"] == "propose" and turn.span)
+        start, end = next(spans, (0, 0))
+        learned = [int(start < index < end) for index in range(len(dialogue.response_ids))]
+    spoken = zip(dialogue.response_ids, learned, strict=True)
     return {
         "input_ids": dialogue.prompt_ids + dialogue.response_ids,
-        "labels": [-100] * len(dialogue.prompt_ids) + [token if mask else -100 for token, mask in spoken],
+        "labels": [-100] * len(dialogue.prompt_ids) + [token if learn else -100 for token, learn in spoken],
         "attention_mask": [1] * (len(dialogue.prompt_ids) + len(dialogue.response_ids)),
     }
+
+
+def _shown(items: Iterable[Any], total: int, what: str) -> Iterator[Any]:
+    return iter(tqdm(items, total=total, desc=what, unit="game", disable=None))
 
 
 def _texts(config: Config, games: Iterable[GameState]) -> Iterator[str]:
     """What the tokenizer is trained on: the games' own texts, every number a score can be, and each name."""
     stand_in = Chat(train_tokenizer(["stand-in"], 300))
+    controls = re.compile("|".join(map(re.escape, stand_in.tokenizer.get_added_vocab())))
     for dialogue in _demonstrations(config, games, stand_in, QuestioningPlayer(), config.warmstart.partners):
-        yield from (message["content"] for message in dialogue.prompt)
-        yield from (turn.text for turn in dialogue.turns)
+        yield from controls.split(stand_in.tokenizer.decode(dialogue.prompt_ids + dialogue.response_ids))
         yield from (turn.error for turn in dialogue.turns if turn.error)
-    # Every digit and every role, so that each is one token.
+    # Every number and every role, so that each is one token.
     yield from (f" {number}" for number in range(100) for _ in range(50))
-    yield from (role for role in ("system", "user", "assistant") for _ in range(500))
+    yield from (f"{role}\n" for role in ("system", "user", "assistant") for _ in range(500))

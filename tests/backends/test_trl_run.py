@@ -164,11 +164,13 @@ def test_tensorboard_files_and_the_models_card_are_where_they_are_looked_for(fol
     assert "# told" in text and config.environment in text and f"| {reward:.3f} |" in text
 
 
-def torchrun(config: Config, path: Path, processes: int = 2) -> subprocess.CompletedProcess[str]:
+TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+
+
+def in_two_processes(config: Config, path: Path, launcher: list[str]) -> subprocess.CompletedProcess[str]:
     config.write(path)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
     return subprocess.run(
-        [*command, "-m", "slim_rl.cli", "train", str(path)],
+        [sys.executable, *launcher, "-m", "slim_rl.cli", "train", str(path)],
         env=os.environ | {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
@@ -178,7 +180,8 @@ def torchrun(config: Config, path: Path, processes: int = 2) -> subprocess.Compl
 
 
 @pytest.mark.processes
-def test_two_processes_are_one_run_and_print_once(folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("launcher", (TORCHRUN, []), ids=("torchrun", "its own"))
+def test_two_processes_are_one_run_and_print_once(folder: Path, tmp_path: Path, launcher: list[str]) -> None:
     config = make_config(
         folder,
         "two",
@@ -186,8 +189,9 @@ def test_two_processes_are_one_run_and_print_once(folder: Path, tmp_path: Path) 
         "train.games_per_step=1",
         "train.micro_batch=2",
         f"data.train={tmp_path}/g.jsonl",
+        f"train.processes={1 if launcher else 2}",
     )
-    done = torchrun(config, tmp_path / "two.yaml")
+    done = in_two_processes(config, tmp_path / "two.yaml", launcher)
     assert done.returncode == 0, done.stderr[-3000:]
     printed = done.stdout + done.stderr
     assert [printed.count(f"step    {step}: ") for step in (1, 2)] == [1, 1]

@@ -72,15 +72,9 @@ def test_a_turn_ends_at_its_stop_token_or_its_own_limit(model) -> None:
         assert sampled.finish == "stop" or len(sampled.ids) == most
 
 
-def test_waiting_dialogues_are_sampled_in_one_wave(model) -> None:
-    batches: list[int] = []
-
-    class Counted(TransformersPolicy):
-        def _generate(self, batch):  # type: ignore[no-untyped-def]
-            batches.append(len(batch))
-            return super()._generate(batch)
-
-    policy = Counted(model, [STOP])
+def test_waiting_dialogues_are_sampled_together(model) -> None:
+    policy, passes = TransformersPolicy(model, [STOP]), []
+    hook = model.register_forward_hook(lambda *_: passes.append(1))
 
     async def dialogue(index: int) -> None:
         for _turn in range(3):
@@ -92,7 +86,27 @@ def test_waiting_dialogues_are_sampled_in_one_wave(model) -> None:
         await asyncio.gather(*(dialogue(i) for i in range(20)))
 
     asyncio.run(run())
-    assert batches == [20, 20, 20]
+    hook.remove()
+    assert len(passes) < 40  # one dialogue after another takes up to 20 × 3 × 4
+
+
+@pytest.mark.parametrize("cache_bytes", (0, 2**20))
+def test_a_short_turn_does_not_wait_for_a_long_one(model, cache_bytes: int) -> None:
+    policy, ends = TransformersPolicy(model, [-1], cache_bytes=cache_bytes), []  # no token ends a turn
+
+    async def dialogue(index: int, turns: int, tokens: int) -> list[int]:
+        ids = [5 + index, 6]
+        for _turn in range(turns):
+            ids += [*(await policy.sample(ids, tokens, f"{index}")).ids, 7]
+        ends.append(index)
+        return ids
+
+    async def run() -> list[list[int]]:
+        return await asyncio.gather(dialogue(0, 1, 40), *(dialogue(i, 4, 2) for i in range(1, 8)))
+
+    together = asyncio.run(run())
+    assert ends[-1] == 0
+    assert [together[3]] == [asyncio.run(dialogue(3, 4, 2))]  # rows that leave and join change nothing
 
 
 def test_a_wave_does_not_depend_on_the_order_of_its_dialogues(model) -> None:

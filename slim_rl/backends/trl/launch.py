@@ -8,6 +8,7 @@ from slim_rl.backends import Request
 from slim_rl.backends.trl.rollouts import grpo_arguments
 from slim_rl.backends.trl.run import Result, train
 from slim_rl.errors import ConfigError
+from slim_rl.processes import joined_by
 
 
 def start(request: Request) -> Result | None:
@@ -21,4 +22,6 @@ def start(request: Request) -> Result | None:
         return None
     # TRL marks rollout_func experimental at every start; that is why it is pinned.
     warnings.filterwarnings("ignore", message="You are using 'rollout_func'")
-    return train(config, fresh=request.fresh)
+    changes = [word for override in request.overrides for word in ("--set", override)]
+    with joined_by(config.train.processes, ["train", str(request.path), *changes]):
+        return train(config, fresh=request.fresh)

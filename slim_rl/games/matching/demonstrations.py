@@ -19,6 +19,7 @@ from slim_rl.games.matching.actions import format_proposal
 from slim_rl.games.matching.env import MatchingView
 from slim_rl.games.matching.instance import UNSEEN_VALUE
 from slim_rl.games.matching.optimum import Assignment
+from slim_rl.games.matching.prompt import table_lines
 from slim_rl.games.matching.reading.listening import told_values
 
 # Chance of 0, 1, 2, ... messages before the first proposal, and what a message is.
@@ -50,7 +51,9 @@ class QuestioningPlayer:
         return {"kind": "questioning", "messages": list(self.messages), "kinds": dict(self.kinds)}
 
     async def reply(self, view: View) -> Reply:
-        return Reply(self.act(view))
+        action = self.act(view)
+        proposes = action.startswith("[propose]")
+        return Reply(action, thought="\n".join(table_lines(view.private.roster, known(view))) if proposes else None)
 
     def act(self, view: View) -> str:
         """The next action, as text with its tag."""
@@ -64,7 +67,7 @@ class QuestioningPlayer:
         if len(own) < planned and game.turns_left > 2:
             return f"[message] {self._message(game, own, turn_rng)}"
         rejected = sum(text.startswith("[propose]") for text in own)
-        return format_proposal(plans(knowledge(view))[rejected % 6], game.roster)
+        return format_proposal(plans(view)[rejected % 6], game.roster)
 
     def _message(self, game: MatchingView, own: Sequence[str], rng: random.Random) -> str:
         roster, n = game.roster, game.roster.n
@@ -88,20 +91,22 @@ class QuestioningPlayer:
         return rng.choice(ASK_PAIR).format(reviewer=roster.reviewers[r], paper=roster.short_papers[p])
 
 
-def knowledge(view: View) -> list[list[float]]:
-    """Each cell's value to this seat, shape (n, n): seen, or told, or the mean."""
+def known(view: View) -> list[list[float | None]]:
+    """Each cell's value as far as this seat has it, shape (n, n): seen, or told, or None."""
     game: MatchingView = view.private
-    mean = UNSEEN_VALUE * game.scale
-    values = [[float(cell) if cell is not None else mean for cell in row] for row in game.table]
+    values: list[list[float | None]] = [list(row) for row in game.table]
     for utterance in view.history:
         if utterance.seat != view.seat:
             for (reviewer, paper), value in told_values(utterance.text, game.roster):
                 if game.table[reviewer][paper] is None:
-                    values[reviewer][paper] = float(value)
+                    values[reviewer][paper] = value
     return values
 
 
-def plans(values: Sequence[Sequence[float]]) -> list[Assignment]:
-    """All assignments of a small table, best first."""
+def plans(view: View) -> list[Assignment]:
+    """All assignments of a small table, best first; a cell that the seat knows nothing of counts as the mean."""
+    game: MatchingView = view.private
+    mean = UNSEEN_VALUE * game.scale
+    values = [[mean if cell is None else cell for cell in row] for row in known(view)]
     n = len(values)
     return sorted(itertools.permutations(range(n)), key=lambda plan: -sum(values[r][plan[r]] for r in range(n)))

@@ -12,7 +12,7 @@ from slim_rl.config import Config, Limits, PartnerConfig
 from slim_rl.dialogue.loop import converse
 from slim_rl.dialogue.record import StopReason
 from slim_rl.environment import Utterance, View
-from slim_rl.games.matching.demonstrations import QuestioningPlayer, knowledge, plans
+from slim_rl.games.matching.demonstrations import QuestioningPlayer, known, plans
 from slim_rl.games.matching.env import MatchingEnv, MatchingView
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.partners.scripted import ShyPartner
@@ -42,19 +42,22 @@ def test_it_proposes_the_best_plan_it_knows_what_it_was_told_included() -> None:
     view = MatchingView(0, roster, ((60, None), (None, None)), 1.0, None, 6)
     told = Utterance(1, "[message] Ava Li on Electra: 99.")
     seen = View(0, "", "", (Utterance(0, "[message] What is Ava Li on Electra?"), told), view, seed=0)
-    assert knowledge(seen) == [[60.0, 99.0], [50.0, 50.0]]
-    assert plans(knowledge(seen))[0] == (1, 0)
+    assert known(seen) == [[60, 99], [None, None]]
+    assert plans(seen)[0] == (1, 0)
+    reply = asyncio.run(QuestioningPlayer((1.0,)).reply(seen))
+    assert reply.text.startswith("[propose]")
+    assert reply.thought == "Ava Li: BLEU 60, Electra 99\nDaniel Nguyen: BLEU ?, Electra ?"
 
 
 def test_what_it_says_itself_teaches_it_nothing() -> None:
     view = MatchingView(0, Roster.default(2), ((None, None), (None, None)), 1.0, None, 6)
     own = View(0, "", "", (Utterance(0, "[message] I have 90 for Ava Li on BLEU."),), view, seed=0)
-    assert knowledge(own) == [[50.0, 50.0], [50.0, 50.0]]
+    assert known(own) == [[None, None], [None, None]]
 
 
 def test_plans_are_all_assignments_best_first() -> None:
-    values = [[1.0, 5.0, 2.0], [9.0, 1.0, 1.0], [3.0, 3.0, 8.0]]
-    ordered = plans(values)
+    values = ((1, 5, 2), (9, 1, 1), (3, 3, 8))
+    ordered = plans(View(0, "", "", (), MatchingView(0, Roster.default(3), values, 1.0, None, 6), seed=0))
     totals = [sum(values[r][p] for r, p in enumerate(plan)) for plan in ordered]
     assert sorted(ordered) == list(itertools.permutations(range(3)))
     assert totals == sorted(totals, reverse=True)
@@ -81,5 +84,8 @@ def test_demonstrations_teach_its_own_words_alone() -> None:
         row = _labels(dialogue)
         assert len(row["input_ids"]) == len(row["labels"]) == len(row["attention_mask"])
         taught = [token for token in row["labels"] if token != -100]
-        own = "".join(turn.text for turn in dialogue.turns if turn.role == "policy")
-        assert chat.tokenizer.decode(taught, skip_special_tokens=True) == own
+        turns = [turn for turn in dialogue.turns if turn.role == "policy"]
+        own = ["".join((f"<think>\n{turn.thought}\n</think>\n\n" * bool(turn.thought), turn.text)) for turn in turns]
+        assert chat.tokenizer.decode(taught, skip_special_tokens=True) == "".join(own)
+        proposal = [token for token in _labels(dialogue, proposal_only=True)["labels"] if token != -100]
+        assert chat.tokenizer.decode(proposal, skip_special_tokens=True) == own[-1].removeprefix("<think>")

@@ -1,0 +1,96 @@
+"""Seconds of a training step, of two checkouts in alternation.
+
+    python benchmarks/bench_step.py --model data/warmstart [--other CHECKOUT --other-model FOLDER] [--steps 6] [--rounds 3]
+
+Each round trains a few steps of `configs/matching_local.yaml` in each checkout, with its own start and its own settings; the learning
+rate is next to nothing, so that the dialogues of a round stay as long as they were. What is compared are dialogues with as many
+questions: choose two starts that ask about as often (`slim-rl warmstart ... --set 'warmstart.messages=[0,0,0,0,1]'` makes one that
+asks four times).
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parents[1]
+
+
+@dataclass
+class Side:
+    """A checkout, its start, and what its steps have shown: seconds, questions and tokens a dialogue."""
+
+    checkout: Path
+    model: str
+    seconds: list[float]
+    questions: list[float]
+    tokens: list[float]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="data/warmstart")
+    parser.add_argument("--other", type=Path)
+    parser.add_argument("--other-model", default="data/warmstart")
+    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    sides = [Side(HERE, options.model, [], [], [])]
+    if options.other:
+        sides.append(Side(options.other.resolve(), options.other_model, [], [], []))
+    for round_number in range(options.rounds):
+        for side in sides:
+            train(side, options.steps, seed=round_number)
+    for side in sides:
+        print(
+            f"{side.checkout.name}: {statistics.median(side.seconds):.2f} s a step, "
+            f"{statistics.fmean(side.questions):.2f} questions and {statistics.fmean(side.tokens):.0f} tokens a dialogue"
+        )
+    if options.other:
+        here, other = (statistics.median(side.seconds) for side in sides)
+        print(f"steps a second, {sides[0].checkout.name} to {sides[1].checkout.name}: {other / here:.2f}")
+
+
+def train(side: Side, steps: int, seed: int) -> None:
+    """Adds what all steps but the first, which holds the start, show."""
+    with tempfile.TemporaryDirectory() as scratch:
+        changes = [
+            f"policy.model={side.model}",
+            f"seed={seed}",
+            f"train.steps={steps}",
+            "train.learning_rate=1e-9",
+            "train.eval_games=0",
+            f"output_dir={scratch}/runs",
+            f"log.dir={scratch}/logs",
+        ]
+        words = [word for change in changes for word in ("--set", change)]
+        metrics = Path(scratch) / "runs" / "matching_local" / "metrics.jsonl"
+        ended: list[float] = []  # the times at which a step's line appeared
+        with subprocess.Popen(
+            [sys.executable, "-m", "slim_rl.cli", "train", "configs/matching_local.yaml", *words],
+            cwd=side.checkout,
+            env=os.environ | {"PYTHONPATH": str(side.checkout), "OMP_NUM_THREADS": "1"},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        ) as run:
+            while run.poll() is None:
+                time.sleep(0.02)
+                lines = metrics.read_text().count("\n") if metrics.exists() else 0
+                ended += [time.perf_counter()] * (lines - len(ended))
+        logged = [json.loads(line) for line in metrics.read_text().splitlines()][1:]
+        side.seconds += [end - start for start, end in itertools.pairwise(ended)]
+        side.questions += [line["questions"] for line in logged]
+        side.tokens += [line["completions/mean_length"] for line in logged]
+
+
+if __name__ == "__main__":
+    main()

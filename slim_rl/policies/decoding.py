@@ -1,0 +1,131 @@
+"""Turns decoded together, a token each a step. Between steps turns that have ended leave, and others join.
+
+    a row's states are those of all its tokens but the last, in order and without gaps
+
+Rows can leave and join where every layer of the model attends to everything; with other models a batch runs to its end.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from transformers import DynamicCache, PreTrainedModel
+
+from slim_rl.policies.turn_cache import batched, unbatched
+
+# Draws each row's next token by the row's own random stream: logits (rows, vocabulary) to tokens and their logprobs, each (rows,).
+Draw = Callable[[torch.Tensor, Sequence[random.Random]], tuple[torch.Tensor, torch.Tensor]]
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    """One turn: what it continues, and what is sampled of it so far.
+
+    Attributes:
+        states: (layers, 2, heads, tokens, head size), keys and values of the beginning of its tokens; None if there are none.
+    """
+
+    input_ids: list[int]
+    max_tokens: int
+    stream: random.Random
+    states: torch.Tensor | None = None
+    ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    ended: bool = False
+
+    def add(self, token: int, logprob: float, stop_ids: Sequence[int]) -> None:
+        self.ids.append(token)
+        self.logprobs.append(logprob)
+        self.ended = token in stop_ids or len(self.ids) >= self.max_tokens
+
+
+class Decoder:
+    """Decodes rows with one model.
+
+    Args:
+        mixes: rows may leave before the others have ended, and others join.
+        leave: share of the rows that ends before any of them leaves.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        stop_ids: Sequence[int],
+        pad_id: int,
+        draw: Draw,
+        mixes: bool,
+        leave: float = 0.25,
+    ) -> None:
+        self.model, self.stop_ids, self.pad_id, self.draw = model, stop_ids, pad_id, draw
+        self.mixes, self.leave = mixes, leave
+
+    @torch.no_grad()  # grad mode belongs to the thread, so it is set here and not by the caller
+    def decode(self, going_on: Sequence[Row], joining: Sequence[Row]) -> None:
+        """Samples until enough rows have ended. Rows that are not `ended` then are `going_on` of the next call.
+
+        All rows are given `states` afterwards, if the decoder mixes.
+        """
+        cache, mask = self._read(joining)
+        rows = [*going_on, *joining]
+        if going_on:
+            states = unbatched(cache, mask) if joining else []
+            cache, mask = self._batch([row.states for row in going_on] + states)
+        enough = max(1, int(self.leave * len(rows))) if self.mixes else len(rows)
+        while sum(row.ended for row in rows) < enough:
+            mask = self._step(rows, cache, mask)
+        if self.mixes:
+            for row, states in zip(rows, unbatched(cache, mask), strict=True):
+                row.states = states
+
+    def _read(self, rows: Sequence[Row]) -> tuple[Any, torch.Tensor]:
+        """Computes what is not known yet of the rows' inputs, and samples their first tokens."""
+        if not rows:
+            return None, torch.zeros(0, 0, dtype=torch.long)
+        known = [0 if row.states is None else row.states.shape[3] for row in rows]
+        cache = batched([row.states for row in rows]) if any(known) else DynamicCache(config=self.model.config)
+        past, new = max(known), max(len(row.input_ids) - length for row, length in zip(rows, known, strict=True))
+        ids = torch.full((len(rows), new), self.pad_id)
+        mask = torch.zeros((len(rows), past + new), dtype=torch.long)
+        for index, (row, length) in enumerate(zip(rows, known, strict=True)):
+            unread = row.input_ids[length:]
+            ids[index, new - len(unread) :] = torch.tensor(unread)
+            mask[index, past - length : past] = 1
+            mask[index, past + new - len(unread) :] = 1
+        self._forward(rows, ids, mask, cache)
+        if any(known):  # between what was known and what was read rows have gaps
+            cache, mask = self._batch(unbatched(cache, mask))
+        return cache, mask
+
+    def _step(self, rows: Sequence[Row], cache: Any, mask: torch.Tensor) -> torch.Tensor:
+        """One more token for each row that goes on. Returns the mask with its column."""
+        ids = torch.tensor([[row.ids[-1]] for row in rows])
+        mask = torch.cat((mask, torch.tensor([[0 if row.ended else 1] for row in rows])), dim=1)
+        self._forward(rows, ids, mask, cache)
+        return mask
+
+    def _forward(self, rows: Sequence[Row], ids: torch.Tensor, mask: torch.Tensor, cache: Any) -> None:
+        device = self.model.device
+        positions = (mask.cumsum(1) - 1).clamp(min=0)[:, -ids.shape[1] :]
+        output = self.model(
+            input_ids=ids.to(device),
+            attention_mask=mask.to(device),
+            position_ids=positions.to(device),
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        going = [index for index, row in enumerate(rows) if not row.ended]
+        tokens, logprobs = self.draw(output.logits[going, -1].float(), [rows[index].stream for index in going])
+        for index, token, logprob in zip(going, tokens.tolist(), logprobs.tolist(), strict=True):
+            rows[index].add(token, logprob, self.stop_ids)
+
+    @staticmethod
+    def _batch(states: Sequence[torch.Tensor | None]) -> tuple[Any, torch.Tensor]:
+        """Rows without gaps as one cache, padded on the left, and its mask."""
+        lengths = torch.tensor([0 if row is None else row.shape[3] for row in states])
+        longest = int(lengths.max())
+        return batched(states), (torch.arange(longest) >= longest - lengths[:, None]).long()

@@ -1,0 +1,106 @@
+"""Further processes of one command on this machine, which torch.distributed joins to it: this one is rank 0.
+
+The others say nothing on the screen. They end with this one; when one of them breaks, its last words are the error.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from slim_rl.errors import SlimError
+
+_TIMEOUT = 20.0  # seconds a process is given to end by itself
+_NOTICED = 10.0  # seconds in which this process's own error, if it has one, follows another's end
+
+
+@contextmanager
+def joined_by(number: int, arguments: Sequence[str]) -> Iterator[None]:
+    """Runs `number` - 1 times `python -m slim_rl ARGUMENTS` beside this process. Does nothing in a process that was started so, by
+    this or by torchrun.
+
+    Raises:
+        SlimError: one of them broke.
+    """
+    if number < 2 or "RANK" in os.environ:
+        yield
+        return
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    shared = {"WORLD_SIZE": str(number), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    with ExitStack() as stack:
+        errors = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(1, number)]
+        others = [
+            subprocess.Popen(
+                [sys.executable, "-m", "slim_rl", *arguments],
+                env=os.environ | shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=error,
+            )
+            for rank, error in enumerate(errors, 1)
+        ]
+        stack.callback(_end, others)
+        stack.enter_context(_environment(shared | {"RANK": "0", "LOCAL_RANK": "0"}))
+        done = threading.Event()
+        stack.callback(done.set)
+        threading.Thread(target=_watch, args=(others, errors, done), daemon=True).start()
+        try:
+            yield
+            for process in others:
+                process.wait(_TIMEOUT)
+        except Exception as error:
+            if sentence := _last_words(others, errors, 1.0):
+                raise SlimError(sentence) from error
+            raise
+
+
+def _watch(processes: Sequence[subprocess.Popen[bytes]], errors: Sequence[Any], done: threading.Event) -> None:
+    """Ends this process too when another has broken and it waits for it, for hours, where no exception reaches."""
+    while not done.wait(1.0):
+        if any(process.poll() for process in processes) and not done.wait(_NOTICED):
+            print(f"slim-rl: {_last_words(processes, errors)}", file=sys.stderr, flush=True)
+            _end(processes)
+            os._exit(1)
+
+
+@contextmanager
+def _environment(values: dict[str, str]) -> Iterator[None]:
+    os.environ |= values
+    try:
+        yield
+    finally:
+        for name in values:
+            os.environ.pop(name, None)
+
+
+def _last_words(processes: Sequence[subprocess.Popen[bytes]], errors: Sequence[Any], timeout: float = 0.0) -> str:
+    """What to say of the first process that broke; empty if none did."""
+    for rank, (process, error) in enumerate(zip(processes, errors, strict=True), 1):
+        try:
+            code = process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            continue
+        if code:
+            error.seek(0)
+            lines = error.read().decode(errors="replace").strip().splitlines()
+            return f"Process {rank} of this run stopped: {lines[-1] if lines and code > 0 else f'exit code {code}'}"
+    return ""
+
+
+def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        try:
+            process.wait(_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            process.kill()

@@ -1,0 +1,61 @@
+"""Further processes of one command."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from slim_rl.errors import SlimError
+from slim_rl.processes import joined_by
+from tests.paths import ROOT
+
+
+def test_alone_nothing_is_started() -> None:
+    with joined_by(1, ["nothing"]):
+        assert "RANK" not in os.environ
+
+
+@pytest.mark.processes
+def test_the_other_process_is_told_its_rank_and_leaves_no_trace_here() -> None:
+    with joined_by(2, ["--version"]):
+        assert (os.environ["RANK"], os.environ["WORLD_SIZE"]) == ("0", "2")
+        with joined_by(2, ["no further ones are started by one that is joined"]):
+            pass
+    assert "RANK" not in os.environ
+
+
+@pytest.mark.processes
+def test_an_error_names_the_process_that_caused_it() -> None:
+    def run() -> None:
+        with joined_by(2, ["train", "nowhere.yaml"]):
+            import time
+
+            time.sleep(8)
+            raise RuntimeError("connection closed by peer")
+
+    with pytest.raises(SlimError, match=r"Process 1 of this run stopped: .*nowhere\.yaml"):
+        run()
+
+
+@pytest.mark.processes
+def test_a_process_that_waits_for_a_broken_one_ends_too() -> None:
+    script = """
+        import time
+        from slim_rl import processes
+        processes._NOTICED = 0.1
+        with processes.joined_by(2, ["train", "nowhere.yaml"]):
+            time.sleep(100)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == 1 and "Process 1 of this run stopped" in done.stderr
