@@ -9,7 +9,7 @@ The reward comes when the game is over. A game that failed (the partner's endpoi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -38,8 +38,9 @@ class GameEnv(gymnasium.Env[str, str]):
     """One seat of a game, the partner's moves included.
 
     Args:
-        config, partner, overrides, log: as in `slim_rl.adapters.session.Games`; any game of a config, not the matching game only.
+        config: as in `slim_rl.adapters.session.Games`; any game of a config, not the matching game only.
         split: whether the games drawn are training or held-out ones.
+        options: `partner`, `overrides` and `log`, as there.
 
     `reset` takes ``options={"row": GameRow}`` for a certain game. Its observation is the whole prompt, that of `step` what the
     other seat, or the game, says. `info` holds ``messages`` (the same as chat messages), ``error`` (why the game refused what was
@@ -52,13 +53,11 @@ class GameEnv(gymnasium.Env[str, str]):
         self,
         config: Config | str | Path | Mapping[str, Any] | None = None,
         *,
-        partner: str | None = None,
-        overrides: Sequence[str] = (),
-        log: str | Path | None = None,
         split: Split = "train",
         render_mode: str | None = None,
+        **options: Any,
     ) -> None:
-        self.games = Games(config, partner=partner, overrides=overrides, log=log, scope="gymnasium")
+        self.games = Games(config, scope="gymnasium", **options)
         self.session, self.split, self.render_mode = self.games.session(), split, render_mode
         self.observation_space, self.action_space = Words(100_000), Words(10_000)
 

@@ -1,36 +1,49 @@
-"""A check looks at one thing and answers with one line of the table, or several. What goes wrong inside one is a failed line of its
-own, so that the others are run. The packages of all backends, with the versions that were tried, are the table `PACKAGES`.
-"""
+"""Checks that hold for every backend. Each yields its lines of the table; what it raises is a failed line, and the others still run."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import netrc
 import os
+import shutil
 import sys
+import textwrap
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from importlib import metadata, util
+from pathlib import Path
 from typing import Literal
 
+from slim_rl.backends.checkpoints import count_parameters, locate_model, read_model_config
+from slim_rl.backends.gpus import find_gpus
 from slim_rl.config import Config
+from slim_rl.dialogue.chat import Chat
+from slim_rl.dialogue.dealing import deal, existing_rows, games_file, shortage
+from slim_rl.dialogue.factory import make_environment, make_partner
+from slim_rl.dialogue.rows import GameRow, Split, read_rows
+from slim_rl.environment import BaseEnvironment, Utterance, View
 from slim_rl.errors import SlimError
+from slim_rl.partners.spend import estimate_cost
+from slim_rl.policies import load_tokenizer
 
-# backend -> package -> versions tried; any version of a "*" will do, and it is named only where it is missing
+GB, GIB = 1e9, 2**30
+SPLITS: dict[Split, str] = {"train": "train games", "eval": "held-out games"}
+# backend or tracker -> how to install its packages, and these with the versions that were tried
 PACKAGES = {
-    "trl": {"torch": "2.*", "transformers": "5.*", "trl": "1.16.0"},
-    "slime": {
-        "torch": "2.*", "transformers": "*", "slime": "0.3.1*", "sglang": "0.5.15*", "ray": "2.*", "megatron": "*",
-        "sglang_router": "*slime*",  # slime's build keeps a dialogue on one engine, where its prefix is cached
-    },
-    "verl": dict.fromkeys(("ray", "transfer_queue", "cachetools", "fastapi", "uvicorn"), "*")
-    | {"torch": "2.*", "transformers": "5.*", "verl": "0.9.1"},
-}  # fmt: skip
-# how to install a backend's packages, and some by themselves
-INSTALL = {
-    "trl": "pip install -e '.[local]'",
-    "slime": "Use slime's container (docs/cluster.md), or set SLIME_DIR and MEGATRON_DIR; the index's slime is another thing.",
-    "verl": "pip install -e '.[verl]'; its engine by itself, vllm or sglang, as verl.engine says.",
-    "wandb": "pip install wandb, or leave it out of train.report_to.",
+    "trl": ("pip install -e '.[local]'", "torch==2.* transformers==5.* trl==1.16.0"),
+    "slime": (
+        "Use slime's container (docs/cluster.md), or set SLIME_DIR and MEGATRON_DIR; the index's slime is another thing.",
+        # slime's build of the router keeps a dialogue on one engine, where its prefix is cached
+        "torch==2.* transformers slime==0.3.1* sglang==0.5.15* ray==2.* megatron sglang_router==*slime*",
+    ),
+    "verl": (
+        "pip install -e '.[verl]'; its engine by itself, vllm or sglang, as verl.engine says.",
+        "torch==2.* transformers==5.* verl==0.9.1 ray transfer_queue cachetools fastapi uvicorn {engine}",
+    ),
+    "wandb": ("pip install wandb, or leave it out of train.report_to.", "wandb"),
 }
 
 
@@ -44,7 +57,7 @@ class Check:
     fix: str = ""
 
 
-Examination = Callable[[Config], Check | Iterable[Check]]
+Examination = Callable[[Config], Iterable[Check]]
 
 
 def verdict(name: str, found: str, *, fail: str = "", warn: str = "") -> Check:
@@ -52,42 +65,35 @@ def verdict(name: str, found: str, *, fail: str = "", warn: str = "") -> Check:
     return Check(name, "fail" if fail else "warn" if warn else "pass", found, fail or warn)
 
 
+def failed(name: str, error: Exception) -> Check:
+    """An exception as a failed check. A SlimError says itself how to fix it."""
+    known = isinstance(error, SlimError)
+    found = textwrap.shorten(str(error) if known else f"{type(error).__name__}: {error}", 400, placeholder="...")
+    return Check(name, "fail", found, "" if known else "Fix what the message names.")
+
+
 def examine(config: Config, examinations: Sequence[tuple[str, Examination]]) -> list[Check]:
     """Runs named examinations one after another. What one raises becomes its failed check."""
     checks: list[Check] = []
     for name, examination in examinations:
         try:
-            found = examination(config)
-            checks.extend([found] if isinstance(found, Check) else found)
+            checks.extend(examination(config))
         except Exception as error:  # a check that breaks is a finding like any other
             checks.append(failed(name, error))
     return checks
 
 
-def failed(name: str, error: BaseException, fix: str = "") -> Check:
-    """An exception as a failed check, on one line of at most 400 characters. A SlimError says itself how to fix it."""
-    found = " ".join(str(error).split()) or type(error).__name__
-    if isinstance(error, ImportError | AttributeError | TypeError | KeyError):
-        found = f"{type(error).__name__}: {found}"
-    if not fix and not isinstance(error, SlimError):
-        fix = "Fix what the message names."
-    return Check(name, "fail", found if len(found) <= 400 else found[:397] + "...", fix)
-
-
 def check_packages(config: Config) -> Iterator[Check]:
-    """What the backend rests on is installed, in versions that were tried."""
-    backend = config.train.backend
-    if backend == "slime":  # checkouts are found as the launch finds them
+    """What the backend and the trackers rest on is installed, in versions that were tried."""
+    groups = {config.train.backend, *config.train.report_to}
+    if "slime" in groups:  # checkouts are found as the launch finds them
         sys.path += [os.environ[name] for name in ("SLIME_DIR", "MEGATRON_DIR") if os.environ.get(name)]
-    own: list[str] = [config.verl.engine] if backend == "verl" else []
-    own += ["wandb"] if "wandb" in config.train.report_to else []
-    for name, tried in {**PACKAGES[backend], **dict.fromkeys(own, "*")}.items():
-        version, fix = installed_version(name), INSTALL.get(name, INSTALL[backend])
-        if not version:
-            yield Check(name, "fail", "not installed", fix)
-        elif tried != "*":
-            fits = fnmatch(version, tried)
-            yield verdict(name, version if fits else f"{version}; tried with {tried}", warn="" if fits else fix)
+    for fix, packages in (PACKAGES[group] for group in PACKAGES if group in groups):
+        for package in packages.format(engine=config.verl.engine).split():
+            name, _, tried = package.partition("==")
+            version = installed_version(name)
+            other = "" if fnmatch(version, tried or "*") else f"Tried with {tried}. {fix}"
+            yield verdict(name, version or "not installed", fail="" if version else fix, warn=other)
 
 
 def installed_version(module: str) -> str:
@@ -96,3 +102,107 @@ def installed_version(module: str) -> str:
         return metadata.version(module)
     except metadata.PackageNotFoundError:
         return "unknown" if module in sys.modules or util.find_spec(module) else ""
+
+
+def check_tokenizer(config: Config) -> Iterator[Check]:
+    """The chat template against the token invariant, and the prompt against the context."""
+    limits, model = config.limits, config.policy.model
+    chat = Chat(load_tokenizer(model), config.policy.thinking)  # raises if the template breaks the invariant
+    prompt = len(chat.prompt_ids(_dealt(config)[1].prompt(0)))
+    full = limits.context_tokens is not None and prompt + 2 * limits.turn_tokens > limits.context_tokens
+    found = f"{Path(model).name}: turns end cleanly; a prompt has {prompt} tokens"
+    yield verdict("tokenizer", found, fail="Raise limits.context_tokens." if full else "")
+
+
+def check_data(config: Config) -> Iterator[Check]:
+    """The games files that are there, by the rules of the run itself: readable, made from this config, and no game in both."""
+    for split, name in SPLITS.items():
+        file = games_file(config, split)
+        if file is None:
+            yield verdict(name, "none", warn="Set data.eval and data.num_eval, to see learning on new games.")
+        elif file[0].exists():
+            rows = existing_rows(config, split)
+            yield verdict(name, f"{len(rows)} in {file[0]}", warn=shortage(config, split, rows) or "")
+
+
+def check_partner(config: Config) -> Iterator[Check]:
+    """The partner answers one question, and what a run of it costs."""
+    # no waiting for an endpoint that is down, and no answer from a cassette
+    patience = {"max_retries": 1, "outage_wait_minutes": 0.0, "request_seconds": 30.0, "cassette": None}
+    once = config.partner.model_copy(update={"openai": config.partner.openai.model_copy(update=patience)})
+    partner = make_partner(config.model_copy(update={"partner": once}))
+    if partner is None:
+        yield Check("partner", "pass", "none: self-play, or a game for one")
+        return
+    if config.partner.kind == "openai":
+        yield check_cost(config)
+    row, env = _dealt(config)
+    questions = env.questions_worth_asking(row.game_state, 0, 1, 0)
+    for question in questions:
+        env.step(question)
+    history = tuple(Utterance(0, question) for question in questions)
+    view = View(1, env.get_prompt_prefix(1), env.get_state_description(1), history, env.get_private_view(1), 0)
+    started = time.monotonic()
+    reply = asyncio.run(partner.reply(view))
+    took = f"{time.monotonic() - started:.2f} s" + (f", ${reply.usage.cost_usd:.5f}" if reply.usage else "")
+    yield Check("partner", "pass", f"{config.partner.kind} answered in {took}: {textwrap.shorten(reply.text, 80)!r}")
+
+
+def check_cost(config: Config) -> Check:
+    """What the endpoint will cost in training, against the budget."""
+    train, budget = config.train, config.partner.openai.budget_usd
+    estimate = estimate_cost(config.partner.openai, train.steps * train.games_per_step * train.group_size)
+    usd = estimate["usd"]
+    price = f"{estimate['model']} has no price" if usd is None else f"${usd:,.0f}"
+    found = f"about {estimate['calls']:,} calls in training: {price}; budget: {budget or 'none'}"
+    enough = usd is None or (budget is not None and budget >= usd)
+    fix = "Set partner.openai.budget_usd to what may be spent: calls stop there, and so does the run."
+    return verdict("partner's cost", found, warn="" if enough else fix)
+
+
+def check_tracker(config: Config) -> Iterator[Check]:
+    """A key for Weights & Biases, where `train.report_to` names it."""
+    if "wandb" in config.train.report_to:
+        there = os.environ.get("WANDB_MODE") in ("offline", "disabled") or bool(os.environ.get("WANDB_API_KEY"))
+        with contextlib.suppress(OSError, netrc.NetrcParseError):
+            there = there or netrc.netrc().authenticators("api.wandb.ai") is not None
+        fix = "" if there else "Set WANDB_API_KEY, or WANDB_MODE=offline, or leave wandb out of train.report_to."
+        yield verdict("W&B", "a key, or none is needed" if there else "no key", fail=fix)
+
+
+def check_gpus(config: Config) -> Iterator[Check]:
+    """There are as many GPUs as the run will use, and they are free."""
+    gpus, backend = find_gpus(), config.train.backend
+    setting = "verl.gpus" if backend == "verl" else "NUM_GPUS"
+    wanted = config.verl.gpus if backend == "verl" else int(os.environ.get("NUM_GPUS") or backend == "slime")
+    used = [gpu.used for gpu in gpus if gpu.used > 0.1 * gpu.total]
+    found = f"0 of the {wanted} that are wanted" if wanted else "none; training runs on the CPU"
+    if gpus:
+        found = f"{len(gpus)} × {gpus[0].name}, {gpus[0].total / GIB:.0f} GiB"
+    found += f"; {len(used)} in use (up to {max(used) / GIB:.0f} GiB)" if used else ""
+    fewer = f"Set {setting}={len(gpus)}." if gpus else "Run this on a node that has GPUs; `make run` needs none."
+    busy = "CUDA_VISIBLE_DEVICES chooses others." if used else ""
+    yield verdict("GPUs", found, fail=fewer if len(gpus) < wanted else "", warn=busy)
+
+
+def check_disk(config: Config) -> Iterator[Check]:
+    """Room for the checkpoints where the run will be written."""
+    place = config.output_dir.absolute()
+    folder = next(path for path in (place, *place.parents) if path.exists())
+    parameters = count_parameters(read_model_config(locate_model(config.policy.model, download=False)))
+    one = 14 * parameters  # bytes: bf16 weights, and Adam's two moments and master weights in float32
+    free, train = shutil.disk_usage(folder).free, config.train
+    kept = train.keep_checkpoints if train.backend == "trl" else train.steps // train.save_every + 1
+    found = f"{free / GB:,.0f} GB free in {folder}; {kept} checkpoints take about {kept * one / GB:,.1f} GB"
+    small = "Set SAVE_DIR (output_dir) to a larger disk." if free < 2 * one + GB else ""
+    few = "Raise train.save_every, or remove old checkpoints as the run goes." if free < kept * one else ""
+    yield verdict("disk", found, fail=small, warn=few)
+
+
+def _dealt(config: Config) -> tuple[GameRow, BaseEnvironment]:
+    """The run's first game, freshly dealt where there is no file yet, and an environment that it is dealt to."""
+    path = config.data.train
+    row = read_rows(path)[0] if path.exists() else next(deal(config, "train", 1))
+    env = make_environment(config)
+    env.reset(row.game_state)
+    return row, env

@@ -74,7 +74,7 @@ def plan(config: Path, arms: Sequence[str], seeds: Sequence[int], overrides: Seq
     for seed in seeds:
         for arm in arms or settings.arms:
             name = f"{settings.name}-{arm}-s{seed}"
-            changes = [f"{key}={_yaml(value)}" for key, value in settings.arms[arm].items()]
+            changes = [f"{key}={json.dumps(value)}" for key, value in settings.arms[arm].items()]
             runs.append(Run(name, arm, seed, (*overrides, *changes, f"name={name}", f"arm={arm}", f"seed={seed}")))
     for run in runs:
         load_config(config, run.overrides)  # a wrong key in an arm is found before anything runs
@@ -96,7 +96,3 @@ def run_all(config: Path, runs: Sequence[Run], jobs: int, log_dir: Path) -> None
         raise SlimError(
             f"These runs failed: {', '.join(failed)}; see {log_dir}/<run>.out, then run the same command again."
         )
-
-
-def _yaml(value: object) -> str:
-    return json.dumps(value)

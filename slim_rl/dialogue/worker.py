@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from slim_rl.config import Config, Limits
 from slim_rl.dialogue.chat import Chat
@@ -182,34 +183,18 @@ class RolloutWorker:
         resume: Dialogue | None,
     ) -> list[Dialogue]:
         env, row, limits = self.environment(), episode.row, limits or self.config.limits
+        dealt: dict[str, Any] = {
+            "game_state": row.game_state,
+            "id": episode.id,
+            "game_id": row.game_id,
+            "seed": episode.seed,
+        }
         if not self.selfplay:
-            dialogue = await play_dialogue(
-                env,
-                policy,
-                partner,
-                self.chat,
-                limits,
-                game_state=row.game_state,
-                id=episode.id,
-                game_id=row.game_id,
-                seat=row.seat,
-                seed=episode.seed,
-                resume=resume,
-            )
-            return [dialogue]
+            chat = self.chat
+            return [await play_dialogue(env, policy, partner, chat, limits, seat=row.seat, resume=resume, **dealt)]
         if self.chat is None or isinstance(policy, Demonstrator | Speaker):
             raise ValueError("self-play needs a policy with tokens")
-        seats = await play_selfplay(
-            env,
-            policy,
-            self.chat,
-            limits,
-            game_state=row.game_state,
-            id=episode.id,
-            game_id=row.game_id,
-            seed=episode.seed,
-        )
-        return list(seats)
+        return list(await play_selfplay(env, policy, self.chat, limits, **dealt))
 
     def _broken(self, episode: Episode, policy: Player, error: Exception) -> list[Dialogue]:
         identity = policy.player.identity if isinstance(policy, Demonstrator | Speaker) else policy.identity

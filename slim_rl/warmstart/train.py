@@ -118,9 +118,7 @@ def tiny_qwen3(vocab: int, hidden: int, layers: int, tokenizer: Any) -> Qwen3For
 
 def _fresh_games(config: Config, number: int, workers: int) -> Iterator[GameState]:
     """Games that neither split of the run's data holds."""
-    taken = {row.game_id for row in load_rows(config, "train")}
-    if config.data.eval is not None and config.data.num_eval:
-        taken |= {row.game_id for row in load_rows(config, "eval")}
+    taken = {row.game_id for row in load_rows(config, "train") + load_rows(config, "eval")}
     dealt = generate_games(number + len(taken), config.game, seed_of(config.seed, "warmstart"), workers=workers)
     return itertools.islice((game for game in dealt if game.id not in taken), number)
 

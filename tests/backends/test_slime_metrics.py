@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from tests.backends.slime_setup import make_args, make_group, run, sampling_para
 
 from slim_rl.backends.slime import metrics  # isort: skip
 from slim_rl.backends.slime.rewards import rollout_failures  # isort: skip
-from slim_rl.rollout import generate, keep_usable_groups, log_eval_rollout, log_rollout  # isort: skip
+from slim_rl.rollout import generate, keep_usable_groups, log_eval_rollout, log_rollout, normalize_rewards  # isort: skip
 
 
 @pytest.fixture(scope="session")
@@ -127,3 +128,18 @@ def test_selfplay_logs_both_seats(tokenizer, tokenizer_dir, tmp_path) -> None:
     assert [line.seat for line in lines] == [0, 1, 0, 1]
     assert len({line.group for line in lines}) == 2
     assert len({line.id for line in lines}) == 4
+
+
+def test_hooks_can_be_called_as_slime_calls_them() -> None:
+    asked = inspect.signature(generate)
+    asked.bind("args", "sample", "sampling_params", evaluation=True)
+    assert "evaluation" in asked.parameters, "slime looks for the name before it passes it"
+    assert inspect.iscoroutinefunction(generate)
+    for hook, arguments in [
+        (keep_usable_groups, 2),
+        (normalize_rewards, 2),
+        (log_rollout, 5),
+        (log_eval_rollout, 4),
+    ]:
+        inspect.signature(hook).bind(*range(arguments))
+        assert not inspect.iscoroutinefunction(hook)

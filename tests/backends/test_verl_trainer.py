@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 pytest.importorskip("verl")
-from slim_rl.backends.checks import Check, check_packages, examine
-from slim_rl.backends.machine import check_gpus, find_gpus
+from slim_rl.backends.checks import Check, check_gpus, check_packages, examine
+from slim_rl.backends.gpus import find_gpus
 from slim_rl.backends.verl.doctor import EXAMINATIONS
 from slim_rl.backends.verl.trainer import make_trainer
 from slim_rl.config import parse_config

@@ -21,20 +21,17 @@ from typing import Any
 
 import yaml
 
-from slim_rl.backends import Request
+from slim_rl.backends import Request, refuse_controls
+from slim_rl.backends.checkpoints import locate_model, read_model_config
 from slim_rl.backends.slime.arguments import Run, command_line
 from slim_rl.backends.slime.cluster import ray_cluster, run_job, runtime_environment, signals_end_the_run
 from slim_rl.backends.slime.layout import check_batch, count_gpus, has_nvlink, lay_out
-from slim_rl.backends.slime.model import find_architecture, parse_flags, read_model_config
+from slim_rl.backends.slime.model import find_architecture, parse_flags
 from slim_rl.backends.slime.places import Places, check_flags, convert, find_places, router_policy
 from slim_rl.backends.slime.settings import Settings, read_settings
-from slim_rl.backends.slime.storage import check_save_dir, in_hub_cache, locate_model, model_name, reads_directly
+from slim_rl.backends.slime.storage import check_save_dir, in_hub_cache, model_name, reads_directly
 from slim_rl.config import ROOT_KEY, Config, parse_config
 from slim_rl.errors import ConfigError, SlimError
-from slim_rl.keys import lookup
-
-# controls that only the trl backend plays
-_CONTROLS = {"train.frozen": False, "train.reward": "game"}
 
 
 def say(text: str) -> None:
@@ -74,11 +71,10 @@ def launch(words: Sequence[str], needs_model: bool = False) -> int:
         )
     places = find_places(settings, dry)
     config, plugins = read_config(settings, options.overrides, options.plugins)
-    run = _make_run(settings, config, places, own, gpus, dry)
-    flags = command_line(run, own, os.environ)
-    check_batch(parse_flags(flags))
-    if warning := check_save_dir(run.folder, settings.num_nodes, dry):
-        say(warning)
+    run, flags, about = plan(settings, config, places, own, gpus, dry)
+    for note in (about, check_save_dir(run.folder, settings.num_nodes, dry)):
+        if note:
+            say(note)
     if dry:
         print(_shown(run, places, flags))
         return 0
@@ -133,11 +129,6 @@ def read_config(
     # in a fully asynchronous run nearly every game sees new weights: restarted each time, none would end
     usual = ["slime.new_weights=keep"] if settings.asynchronous == "full" else []
     config = parse_config(data.get(ROOT_KEY, data), [*usual, *overrides, *given], source=str(settings.config))
-    for key, usual_value in _CONTROLS.items():
-        if (found := lookup(config, key)) != usual_value:
-            raise ConfigError(
-                f"{key} is {found}, a control that only the trl backend plays; run it with `slim-rl train`."
-            )
     return config, foreign
 
 
@@ -175,7 +166,15 @@ def own_config(config: Config, model: Path, folder: Path) -> Config:
     return config.model_copy(update=changed)
 
 
-def _make_run(settings: Settings, config: Config, places: Places, own: Sequence[str], gpus: int, dry_run: bool) -> Run:
+def plan(
+    settings: Settings, config: Config, places: Places, own: Sequence[str], gpus: int, dry_run: bool
+) -> tuple[Run, list[str], str]:
+    """A run, its command line, and a sentence on the model where slime is at hand. All that can be wrong with it is checked here.
+
+    Raises:
+        SlimError: slime cannot train what the config asks for, or the GPUs cannot be divided so.
+    """
+    refuse_controls(config)
     name = settings.model or config.policy.model
     if settings.num_nodes > 1 and not Path(name).expanduser().is_dir():
         raise ConfigError(
@@ -184,12 +183,12 @@ def _make_run(settings: Settings, config: Config, places: Places, own: Sequence[
     model = locate_model(name, download=not dry_run)
     title = model_name(model)
     shape = read_model_config(model)
-    model_flags = None
+    model_flags, about = None, ""
     if places.slime is not None:
         architecture = find_architecture(shape, places.slime)
         model_flags = architecture.flags
         corrected = f", with {'; '.join(architecture.corrected)}" if architecture.corrected else ""
-        say(f"{title} is slime's {architecture.script}{corrected}.")
+        about = f"{title} is slime's {architecture.script}{corrected}"
     layout = lay_out(settings, shape, title, gpus, "--expert-model-parallel-size" in parse_flags(own))
     folder = (
         Path(settings.save_dir) if settings.save_dir else config.output_dir / f"{config.name}-{title}-{config.arm_name}"
@@ -204,7 +203,10 @@ def _make_run(settings: Settings, config: Config, places: Places, own: Sequence[
         start = (config.output_dir.absolute() if in_hub_cache(model) else model.parent) / f"{title}_torch_dist"
     router = os.environ.get("ROUTER_POLICY") or router_policy()
     config = own_config(config, model, folder)
-    return Run(config, folder, start, model_flags, layout, settings.asynchronous, settings.eval_interval, router)
+    run = Run(config, folder, start, model_flags, layout, settings.asynchronous, settings.eval_interval, router)
+    flags = command_line(run, own, os.environ)
+    check_batch(parse_flags(flags))
+    return run, flags, about
 
 
 def _shown(run: Run, places: Places, flags: Sequence[str]) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import os
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from slim_rl.backends.slime.model import Flags, Sizing, can_split, count_parameters, needs_offload, size_up
+from slim_rl.backends.checkpoints import count_parameters
+from slim_rl.backends.gpus import nvidia_smi
+from slim_rl.backends.slime.model import Flags, Sizing, can_split, needs_offload, size_up
 from slim_rl.backends.slime.settings import Settings
 from slim_rl.errors import ConfigError
 
@@ -47,20 +48,12 @@ def count_gpus() -> int:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         return sum(1 for gpu in visible.split(",") if gpu.strip())
-    return sum(line.startswith("GPU") for line in _nvidia_smi("-L").splitlines())
+    return sum(line.startswith("GPU") for line in nvidia_smi("-L").splitlines())
 
 
 def has_nvlink() -> bool:
     """Whether nvidia-smi's topology shows an NVLink (NV4, NV18, …)."""
-    return any(word[:2] == "NV" and word[2:].isdigit() for word in _nvidia_smi("topo", "-m").split())
-
-
-def _nvidia_smi(*words: str) -> str:
-    try:
-        done = subprocess.run(["nvidia-smi", *words], capture_output=True, text=True, timeout=60, check=False)
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return done.stdout
+    return any(word[:2] == "NV" and word[2:].isdigit() for word in nvidia_smi("topo", "-m").split())
 
 
 def lay_out(

@@ -8,7 +8,6 @@ its config.json, which is also what slime compares the flags with at start.
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from slim_rl.backends.checkpoints import count_parameters
 from slim_rl.errors import DataError
 
 # config.json key -> Megatron flag. These make the shape: a script that differs in one of them is another model's.
@@ -35,8 +35,6 @@ _FAMILY = {
     "qwen2": {"--add-qkv-bias": True, "--qk-layernorm": False},
     "qwen3": {"--add-qkv-bias": False, "--qk-layernorm": True},
 }
-
-_NEEDED = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "vocab_size")
 
 Flags = dict[str, list[str]]
 
@@ -71,24 +69,6 @@ class Sizing:
     tensor_parallel: int
     engine_gpus: int
     expert_parallel: int | None = None
-
-
-def read_model_config(model: str | Path) -> dict[str, Any]:
-    """The checkpoint's config.json, or the text part of a multimodal one. Raises DataError if it cannot be read."""
-    path = Path(model) / "config.json"
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataError(
-            f"Cannot read {path}: {error.strerror}; MODEL must be a Hugging Face checkpoint folder."
-        ) from error
-    except ValueError as error:
-        raise DataError(f"{path} is not valid JSON: {error}.") from error
-    shape = dict(config.get("text_config") or config)
-    missing = [key for key in _NEEDED if key not in shape]
-    if missing:
-        raise DataError(f"{path} describes no language model that slime could train: it has no {', '.join(missing)}.")
-    return shape
 
 
 def find_architecture(config: Mapping[str, Any], slime_dir: str | Path) -> Architecture:
@@ -175,19 +155,6 @@ def can_split(config: Mapping[str, Any], tensor_parallel: int) -> bool:
     heads = int(config["num_attention_heads"])
     groups = int(config.get("num_key_value_heads") or heads)
     return heads % tensor_parallel == 0 and groups % tensor_parallel == 0
-
-
-def count_parameters(config: Mapping[str, Any]) -> int:
-    """Parameters of a dense or mixture-of-experts transformer with gated MLPs, norms and biases left out."""
-    hidden, layers = int(config["hidden_size"]), int(config["num_hidden_layers"])
-    heads = int(config["num_attention_heads"])
-    groups = int(config.get("num_key_value_heads") or heads)
-    head = int(config.get("head_dim") or hidden // heads)
-    attention = 2 * hidden * head * (heads + groups)
-    experts = int(config.get("num_experts") or 0)
-    width = int(config["moe_intermediate_size"]) * experts if experts else int(config["intermediate_size"])
-    embeddings = int(config["vocab_size"]) * hidden * (1 if config.get("tie_word_embeddings") else 2)
-    return embeddings + layers * (attention + 3 * hidden * width)
 
 
 def _model_args(script: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""Where checkpoints come from and where a run is kept: the hub, slime's conversion, and disks that outlive a container."""
+"""Where a run is kept, and which checkpoints slime reads itself: disks that outlive a container, and conversions that are not needed."""
 
 from __future__ import annotations
 
@@ -11,33 +11,6 @@ from slim_rl.errors import ConfigError
 
 # Families whose Hugging Face checkpoints slime reads into Megatron itself, as its own tests do; others are converted first.
 _READ_BY_SLIME = ("qwen2", "qwen3", "llama")
-
-
-def locate_model(model: str, download: bool) -> Path:
-    """The checkpoint's folder: a local path unchanged, a hub name from the hub's cache.
-
-    Args:
-        model: a folder, ``owner/name``, or a bare Qwen name such as ``Qwen3-4B``.
-        download: fetch the whole checkpoint; otherwise its config.json alone.
-
-    Raises:
-        ConfigError: neither a folder nor a name the hub knows.
-    """
-    path = Path(model).expanduser()
-    if path.is_dir():
-        return path.resolve()
-    name = f"Qwen/{model}" if model.startswith("Qwen") and "/" not in model else model
-    try:
-        import huggingface_hub
-
-        if download:
-            return Path(huggingface_hub.snapshot_download(name))
-        return Path(huggingface_hub.hf_hub_download(name, "config.json")).parent
-    except Exception as error:  # the hub's client raises many kinds; all of them mean that there is no model
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ConfigError(
-            f"MODEL {model} is not a folder here and cannot be downloaded from the hub ({reason}); give a path."
-        ) from error
 
 
 def model_name(model: Path) -> str:

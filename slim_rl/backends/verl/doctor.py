@@ -6,24 +6,21 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from slim_rl.backends.checks import Check, Examination, installed_version
+from slim_rl.backends.checks import Check
+from slim_rl.backends.verl.compose import compose
 from slim_rl.backends.verl.launch import build_overrides, with_models
 from slim_rl.config import Config
 
 
 def check_config(config: Config) -> Iterator[Check]:
     """verl composes and validates its config, and loads what that names: our loop and our reward manager."""
-    if not installed_version("verl"):
-        return
+    composed = compose(build_overrides(with_models(config, os.environ)))
+    found = f"{composed.algorithm.adv_estimator}, {config.verl.mode}, {config.verl.engine}"
+    yield Check("verl's config", "pass", found)
     from omegaconf import OmegaConf
     from verl.trainer.ppo.reward import resolve_reward_manager_cls
     from verl.utils.import_utils import load_class_from_fqn
 
-    from slim_rl.backends.verl.compose import compose
-
-    composed = compose(build_overrides(with_models(config, os.environ)))
-    found = f"{composed.algorithm.adv_estimator}, {config.verl.mode}, {config.verl.engine}"
-    yield Check("verl's config", "pass", found)
     agent = composed.actor_rollout_ref.rollout.agent
     loops: Any = OmegaConf.load(agent.agent_loop_config_path)
     for loop in loops:
@@ -32,4 +29,4 @@ def check_config(config: Config) -> Iterator[Check]:
     yield Check("verl's parts", "pass", parts)
 
 
-EXAMINATIONS: list[tuple[str, Examination]] = [("verl's config", check_config)]
+EXAMINATIONS = [("verl's config", check_config)]

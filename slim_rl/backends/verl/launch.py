@@ -22,11 +22,10 @@ from typing import Any
 
 import yaml
 
-from slim_rl.backends import Request
+from slim_rl.backends import Request, refuse_controls
 from slim_rl.config import Config, DataConfig, load_config
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.files import write_atomically
-from slim_rl.keys import lookup
 from slim_rl.keys import values as table_values
 
 HERE = Path(__file__).parent
@@ -150,11 +149,7 @@ def build_overrides(config: Config, extra: Sequence[str] = ()) -> Overrides:
 
 
 def _check(config: Config) -> None:
-    for key, usual in (("train.frozen", False), ("train.reward", "game")):
-        if lookup(config, key) != usual:
-            raise ConfigError(
-                f"{key} is {lookup(config, key)}, a control that only the trl backend plays; train it with that."
-            )
+    refuse_controls(config)
     if config.train.lr_schedule == "linear":
         raise ConfigError("train.lr_schedule is linear, which verl does not have; choose constant or cosine.")
     from slim_rl.dialogue.factory import make_environment

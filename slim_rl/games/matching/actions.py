@@ -93,7 +93,7 @@ def parse_proposal(text: str, roster: Roster) -> Assignment | ActionError:
     missing = [name for paper, name in enumerate(roster.short_papers) if paper not in plan.values()]
     if missing:
         return ActionError(
-            f"The proposal lacks {_listed(missing)}: write one line for each of the {roster.n} papers, like "
+            f"The proposal lacks {listed(missing)}: write one line for each of the {roster.n} papers, like "
             f"'{roster.short_papers[0]}: {roster.reviewers[0]}'."
         )
     return tuple(plan[reviewer] for reviewer in range(roster.n))
@@ -159,5 +159,6 @@ def _short(line: str) -> str:
     return line if len(line) <= 60 else line[:57] + "..."
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """Names as a sentence lists them."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

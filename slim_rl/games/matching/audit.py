@@ -15,10 +15,8 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.errors import DataError
 from slim_rl.games.matching.env import MatchingView
@@ -166,11 +164,6 @@ class AuditReport:
         if self.skipped:
             lines.append(f"{self.skipped} dialogues of other games were left out.")
         return "\n".join(lines).rstrip()
-
-
-def audit_log(path: str | Path) -> AuditReport:
-    """Audits every dialogue of a log file or folder. Raises DataError if the log cannot be read."""
-    return audit_dialogues(read_log(path))
 
 
 def audit_dialogues(dialogues: Iterable[Dialogue]) -> AuditReport:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from slim_rl.games.matching.actions import Action, ActionError, parse_action
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.instance import UNSEEN_VALUE
+from slim_rl.games.matching.prompt import table_lines
 
 
 class PlanningEnv(MatchingEnv):
@@ -53,11 +54,8 @@ class PlanningEnv(MatchingEnv):
 
     def get_state_description(self, seat: int = 0) -> str:
         game = self.game
-        lines = []
-        for reviewer, name in enumerate(game.roster.reviewers):
-            shown = [
-                f"{paper} {game.table[reviewer][index] if game.mask1[reviewer][index] or game.mask2[reviewer][index] else '?'}"
-                for index, paper in enumerate(game.roster.short_papers)
-            ]
-            lines.append(f"{name}: {', '.join(shown)}")
-        return "\n".join(("The scores:", *lines))
+        pooled = [
+            [score if first or second else None for score, first, second in zip(*row, strict=True)]
+            for row in zip(game.table, game.mask1, game.mask2, strict=True)
+        ]
+        return "\n".join(("The scores:", *table_lines(game.roster, pooled)))

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from slim_rl.config import Limits, parse_config
 from slim_rl.dialogue.factory import make_partner
-from slim_rl.dialogue.log import DialogueLog
+from slim_rl.dialogue.log import DialogueLog, read_log
 from slim_rl.dialogue.loop import converse
 from slim_rl.dialogue.partner import Partner, Reply
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.environment import View
 from slim_rl.games.matching.actions import format_proposal
-from slim_rl.games.matching.audit import FAULTS, PartnerAudit, Rate, audit_dialogue, audit_dialogues, audit_log, stated
+from slim_rl.games.matching.audit import FAULTS, PartnerAudit, Rate, audit_dialogue, audit_dialogues, stated
 from slim_rl.games.matching.env import MatchingEnv, MatchingView
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.instance import GameState
@@ -247,7 +247,7 @@ def test_a_log_is_audited_by_partner(tmp_path: Path) -> None:
             log.append(one)
         other = Dialogue("e", "g", 0, 0, {"secret": 3}, {}, {"kind": "shy"})
         log.append(other)
-    report = audit_log(tmp_path)
+    report = audit_dialogues(read_log(tmp_path))
     assert [(audit.name, audit.dialogues) for audit in report.partners] == [("openai a", 1), ("openai b", 2)]
     assert [audit.rates["false_value"] for audit in report.partners] == [Rate(0, 1), Rate(2, 2)]
     assert report.overall.rates["false_value"] == Rate(2, 3) and report.skipped == 1

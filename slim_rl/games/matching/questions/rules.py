@@ -75,7 +75,8 @@ _TABLE = [
     ("process?", r"you (?:said|mean)\b"),
     (
         "process",
-        r"(?:did|do|are) you (?:mean|saying|talking|referring)|what do you mean|"
+        r"(?:did|do|are) you (?:mean|saying|talking|referring)|what do you mean|who(?:'s| is) (?:this|that)$|"
+        r"(?:which|what) (?:row|column|cell)$|which (?:\w+ )?(?:do|did|are) you (?:mean|saying|talking|referring)|"
         r"what (?:happened|next|now|time|was that)|who do you mean",
     ),
     (
@@ -212,6 +213,11 @@ _TABLE = [
         "info",
         r"(?:can|could|would|will|are|do) you <please>(?:able to |willing to )?(?:see|tell|<give>|check|find out|"
         r"look up|look at|compare|describe)\b(?! (?:me )?(?:a|another|your|the) (?:new |full |better )?proposal)",
+    ),
+    (
+        "check",
+        r"(?:can|could|would) (?:<who>|either|both|(?:these|those) two)\b(?: both| either| of them)?"
+        r" (?:be|go)(?: both| either| placed| put| assigned| moved)? (?:on|at|in|to|with)\b",
     ),
     ("check", r"which (?:one )?(?:should|shall|do|would) (?:we|you) (?:do|choose|go|pick|want|rather|like|use|keep)\b"),
     ("open", r"lay it on me|hit me with|you (?:go |start )?first$"),

@@ -39,8 +39,26 @@ _OF_WHOM = re.compile(r"^[^,]* (?:about|of|on) R\w+$")
 _SOCIAL = re.compile(r"\bhow(?:'s it| are you|'s everything| is it)\b")
 # "For Ava, what ...", "Ava on BLEU: what ...": what the question is about stands before it.
 _TOPIC = re.compile(
-    r"(?:^|[ ,:])(?:for|on|about|regarding|concerning) (?:(?:[RP]\w+|and|or|on|for|at|,) ?)+[,:] $"
+    r"(?:^|[ ,:])(?:for|on|about|regarding|concerning) (?:(?:[RP]\w+|and|or|on|for|at|,) ?)+[,:-] $"
     r"|(?:^|\. )(?:(?:and|also|or|so|okay|then) )?R\w+ (?:on|for|at|and) P\w+ [,:-] $"
+    r"|(?:^|\. )(?:(?:and|also|or|so|okay|then) )?(?:(?:[RP]\w+|and|or|,) ?)+[:-] $"
+)
+# "Ethan or Joseph?": a choice that leaves out what it is for.
+_CHOICE = re.compile(r"^(?:R\w+(?: ,)? )+or R\w+$|^(?:P\w+(?: ,)? )+or P\w+$")
+_EITHER = re.compile(r"\b(?:either|any|both|one) of (?:them|these|those)\b|\beither$")
+# "Which paper?", of which the partner just spoke.
+_WHAT_WAS_SAID = re.compile(r"^(?:which|what) (paper|reviewer|person|pair|one|plan|proposal|swap)$")
+# "I don't know about LLaMA, could Ava do it?" asks for information; without the first half it suggests.
+_IGNORANT = re.compile(
+    r"\b(?:(?:don't|do not|didn't|can't|cannot|can not|couldn't|haven't) (?:\w+ ){0,2}?(?:know|see|have|tell|got)|not sure|"
+    r"unsure|no (?:idea|clue|information|scores?|data|values?)|nothing (?:for|on|about)|blank|unknown)\b"
+)
+_DOES_IT = re.compile(
+    r"^(?:can|could|would|will|might|may) (?:R\w+|he|she|they)\b[^,]* (?:do|take|handle|review|for|on) (?:it|that|this)$"
+)
+_PLAN = re.compile(
+    r"\b(?:plan|propos\w+|suggest\w*|let's|we (?:should|could)|(?:i would|i'd|i'll|i will|i want to|going to|thinking of|think of) "
+    r"(?:\w+ )?(?:put\w*|go\w*|pick\w*|choos\w+|tak\w+|plac\w+|giv\w+|assign\w*|keep\w*|us\w+|hav\w+|mov\w+))\b"
 )
 _YOU = re.compile(
     r"^(?:(?:what|how) about )?(?:and )?you$|(?<!what's )(?<!are )(?<!is )\byours$|^(?:do|can) you$|your (?:end|side|own)$"
@@ -56,6 +74,11 @@ def settle(kind: str, text: str, before: str, previous: str) -> tuple[str, tuple
         before: what the message says before it.
         previous: the partner's message before, read as clauses.
     """
+    last = _last_clause(before) or _last_clause(previous)
+    if kind == "check" and _DOES_IT.search(text) and _IGNORANT.search(last) and PAPER.search(last):
+        return "pair", pairs_of(text, last)
+    if (echoed := _WHAT_WAS_SAID.search(text)) and echoed[1] in previous.split():
+        return "process", ()
     if kind in LABELS:
         return kind, ()
     kept = without_excluded(_OWN_WORDS.sub("", text))
@@ -64,8 +87,10 @@ def settle(kind: str, text: str, before: str, previous: str) -> tuple[str, tuple
         kept = without
     reviewer, paper = REVIEWER.search(kept) is not None, PAPER.search(kept) is not None
     if kind == "about" and not _ABOUT_SCORES.search(text):
-        if " you" in text:  # "I have 40 for Ava on BLEU, what about you?"
-            return _completed("", before) if _names_one_pair(before) else ("open", ())
+        if " you" in text:
+            return _and_you(before)
+        if _CHOICE.search(text):
+            return _completed(text, last)
         if "the rest" in text:
             return "open", ()
         return ("check" if reviewer == paper or _PLACED.search(text) else "open"), ()
@@ -85,16 +110,23 @@ def settle(kind: str, text: str, before: str, previous: str) -> tuple[str, tuple
         label, pairs = _completed(text, before if NAME.search(before) else previous)
         # "is it dark green?" is about one cell, even where it was named too long ago to tell which
         return ("pair" if _ONE_CELL.search(text) else label), pairs
+    if _EITHER.search(kept) and not NAME.search(kept) and len(set(NAME.findall(last))) > 1 and not _both_sides(last):
+        return "open", ()
     if not paper and _THERE.search(kept):
         if reviewer and not PAPER.search(before):
             return _completed(kept, f"{previous} {before}")
         both = reviewer or "there" in kept or _THAT_PAIR.search(kept)
         return _completed(kept, before) if both else ("open", ())
     if not reviewer and not paper and _YOU.search(kept):
-        if _SOCIAL.search(previous):
-            return "process", ()
-        return _completed("", before) if _names_one_pair(before) else ("open", ())
+        return ("process", ()) if _SOCIAL.search(previous) else _and_you(before)
     return "open", ()
+
+
+def _and_you(before: str) -> tuple[str, tuple[Pair, ...]]:
+    """ "What about you?", after "I have 40 for Ava on BLEU" or "I would put Ava on BLEU"."""
+    if _PLAN.search(_last_clause(before)):
+        return "check", ()
+    return _completed("", before) if _names_one_pair(before) else ("open", ())
 
 
 def _which(text: str, kept: str, earlier: str) -> tuple[str, tuple[Pair, ...]]:
@@ -111,6 +143,15 @@ def _completed(text: str, earlier: str) -> tuple[str, tuple[Pair, ...]]:
     reviewer = REVIEWER.search(text) or REVIEWER.search(earlier)
     paper = PAPER.search(text) or PAPER.search(earlier)
     return ("pair", pairs_of(text, earlier)) if reviewer and paper else ("open", ())
+
+
+def _last_clause(text: str) -> str:
+    """The last clause that names somebody; empty if none does."""
+    return next((clause for clause in reversed(text.split(" . ")) if NAME.search(clause)), "")
+
+
+def _both_sides(text: str) -> bool:
+    return len({kind for kind, _ in NAME.findall(text)}) == 2
 
 
 def _names_one_pair(text: str) -> bool:

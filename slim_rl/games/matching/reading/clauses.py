@@ -17,6 +17,7 @@ _CARRIES_ON = re.compile(r"(?:on|for|at|with|in|vs|than|of)\b|[?!. ]+$")
 _SENTENCE = re.compile(r"(?:[^.?!]|(?<=\d)\.(?=\d)|(?<=\bvs)\.)+([.?!]*)")
 _WORD = re.compile(r"[^\W_]+")
 _TOKEN = re.compile(r"[RP]_|[^\W_]+(?:'[^\W_]+)*|[,:()#-]")
+_DASH = str.maketrans({"\u2013": "-", "\u2014": "-"})
 _BARE_WORDS = frozenset(
     """
     on for at with in to and or the a of s vs versus about as regarding concerning paper papers reviewer reviewers score
@@ -38,7 +39,8 @@ def word_clauses(text: str) -> Iterator[tuple[str, bool]]:
     """The sentences of a masked text, cut at semicolons too, as words with single spaces: commas and dashes are words of their
     own, a possessive's s is off a name, and a word said twice in a row stands once."""
     for sentence, marked in sentences(text):
-        *others, last = (" ".join(_said_once(_TOKEN.findall(part))) for part in sentence.split(";"))
+        parts = sentence.translate(_DASH).split(";")
+        *others, last = (" ".join(_said_once(_TOKEN.findall(part))) for part in parts)
         yield from ((clause, False) for clause in others if clause)
         if last:
             yield last, marked

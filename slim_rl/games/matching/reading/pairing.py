@@ -13,9 +13,13 @@ from slim_rl.games.matching.reading.masking import NAME
 Pair = tuple[int, int]  # (reviewer, paper)
 _Names = list[tuple[str, int]]
 
+_BESIDES = (
+    r"besides?|other than|apart from|aside from|in addition to|except(?: for)?|outside of|excluding|not counting|"
+    r"instead of|rather than"
+)
 _EXCLUDED = re.compile(
-    r"\b(?:besides?|other than|apart from|aside from|except(?: for)?|outside of|excluding|not counting|instead of|"
-    r"rather than|not|over)(?:(?: the| for| on)* ?[RP](?:\d+|_)(?:'s)?(?:\s*(?:,|and|or)\s*(?=[RP]))?)+"
+    rf"\b(?:{_BESIDES}|not|over)(?:(?: (?:the|for|on|just|only|both|your|my|putting|having))* ?[RP](?:\d+|_)(?:'s)?"
+    rf"(?:\s*(?:,|and|or)\s*(?=[RP]))?)+|\b(?:{_BESIDES}) (?:him|her|them|those|these)\b"
 )
 _OUTDONE = re.compile(r"\b((?:any|some)(?:one|body|thing)|who|else)\b([^R]*)\bthan R\d+")  # "anyone better than R0"
 _BETWEEN = re.compile(r"[,;&+]|\b(?:and|or|then|vs|versus|but)\b")

@@ -1,0 +1,82 @@
+"""Checkpoints that a run starts from: a folder here or a name on the hub, and what its config.json says."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from slim_rl.errors import ConfigError, DataError
+
+_NEEDED = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "vocab_size")
+
+
+def locate_model(model: str, download: bool) -> Path:
+    """The checkpoint's folder: a local path unchanged, a hub name from the hub's cache.
+
+    Args:
+        model: a folder, ``owner/name``, or a bare Qwen name such as ``Qwen3-4B``.
+        download: fetch the whole checkpoint; otherwise its config.json alone.
+
+    Raises:
+        ConfigError: neither a folder nor a name the hub knows.
+    """
+    path = Path(model).expanduser()
+    if path.is_dir():
+        return path.resolve()
+    name = f"Qwen/{model}" if model.startswith("Qwen") and "/" not in model else model
+    try:
+        import huggingface_hub
+
+        if download:
+            return Path(huggingface_hub.snapshot_download(name))
+        return Path(huggingface_hub.hf_hub_download(name, "config.json")).parent
+    except Exception as error:  # the hub's client raises many kinds; all of them mean that there is no model
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ConfigError(
+            f"MODEL {model} is not a folder here and cannot be downloaded from the hub ({reason}); give a path."
+        ) from error
+
+
+def go_offline_without_hub(model: str) -> None:
+    """Spares the hub's clients two minutes of trying again where it cannot be reached: they read the variable when imported."""
+    if not Path(model).expanduser().is_dir() and not os.environ.get("HF_HUB_OFFLINE"):
+        try:
+            httpx.head(os.environ.get("HF_ENDPOINT", "https://huggingface.co"), timeout=5)
+        except (httpx.HTTPError, httpx.InvalidURL):
+            os.environ["HF_HUB_OFFLINE"] = "1"
+
+
+def read_model_config(model: str | Path) -> dict[str, Any]:
+    """The checkpoint's config.json, or the text part of a multimodal one. Raises DataError if it cannot be read."""
+    path = Path(model) / "config.json"
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataError(
+            f"Cannot read {path}: {error.strerror}; MODEL must be a Hugging Face checkpoint folder."
+        ) from error
+    except ValueError as error:
+        raise DataError(f"{path} is not valid JSON: {error}.") from error
+    shape = dict(config.get("text_config") or config)
+    missing = [key for key in _NEEDED if key not in shape]
+    if missing:
+        raise DataError(f"{path} describes no language model that slime could train: it has no {', '.join(missing)}.")
+    return shape
+
+
+def count_parameters(config: Mapping[str, Any]) -> int:
+    """Parameters of a dense or mixture-of-experts transformer with gated MLPs, norms and biases left out."""
+    hidden, layers = int(config["hidden_size"]), int(config["num_hidden_layers"])
+    heads = int(config["num_attention_heads"])
+    groups = int(config.get("num_key_value_heads") or heads)
+    head = int(config.get("head_dim") or hidden // heads)
+    attention = 2 * hidden * head * (heads + groups)
+    experts = int(config.get("num_experts") or 0)
+    width = int(config["moe_intermediate_size"]) * experts if experts else int(config["intermediate_size"])
+    embeddings = int(config["vocab_size"]) * hidden * (1 if config.get("tie_word_embeddings") else 2)
+    return embeddings + layers * (attention + 3 * hidden * width)

@@ -1,0 +1,35 @@
+"""The GPUs of this machine, asked of nvidia-smi."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import NamedTuple
+
+
+class Gpu(NamedTuple):
+    """One GPU; memory in bytes."""
+
+    name: str
+    total: float
+    used: float
+
+
+def find_gpus() -> list[Gpu]:
+    """The GPUs that CUDA_VISIBLE_DEVICES leaves, if any."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible == "":
+        return []
+    words = ["--query-gpu=name,memory.total,memory.used", "--format=csv,noheader,nounits"]
+    listed = nvidia_smi(*words, *([f"--id={visible}"] if visible else []))
+    lines = [line.rsplit(", ", 2) for line in listed.splitlines() if line.count(", ") == 2]
+    return [Gpu(name, float(total) * 2**20, float(used) * 2**20) for name, total, used in lines]
+
+
+def nvidia_smi(*words: str) -> str:
+    """What nvidia-smi prints; nothing where it is missing, fails or hangs."""
+    try:
+        done = subprocess.run(["nvidia-smi", *words], capture_output=True, text=True, timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout
