@@ -24,6 +24,7 @@ COMMANDS = {  # name -> the first line of its help
     "evaluate": "Play held-out games for every (checkpoint, partner, mode), and print a table with intervals.",
     "play": "Play a game against the config's partner, or watch a model play it.",
     "analyze": "Draw figures and statistics from dialogue logs, and write an HTML report with a dialogue viewer.",
+    "results": "Write the page of an experiment: its arms, contrasts and figures, over seeds and games.",
     "audit": "Check a partner against the true tables: false values, leaks, refusals, unfair acceptances.",
     "redteam": "Play scripted cheats against the config's partner, and print what each earns beside an honest player.",
     "doctor": "Check a machine and a config before an expensive run.",

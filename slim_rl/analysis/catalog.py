@@ -45,6 +45,8 @@ MEASURES = (
     Measure("pairs_asked", "pairs asked a game", short="pairs asked"),
     Measure("repeats", "pairs asked again a game"),
     Measure("malformed", "malformed messages a game"),
+    Measure("malformed_share", "malformed messages", share=True, bounded=True),
+    Measure("best_known", "reward of the best plan by what it knew", bounded=True, short="best known plan"),
     Measure("gain", "true gain of the best plan by the questions of a game"),
     Measure("valid_proposals", "valid proposals among those tried", share=True, bounded=True, short="valid proposals"),
     Measure("messages", "policy messages a game"),

@@ -5,6 +5,7 @@ Colours are Okabe and Ito's, which the colour-blind tell apart; an arm has one c
 
 from __future__ import annotations
 
+import base64
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -80,6 +81,11 @@ def to_bytes(figure: Figure, *forms: str) -> list[bytes]:
         figure.savefig(file, format=form, metadata={"Date": None} if form == "svg" else None)
         files.append(file.getvalue())
     return files
+
+
+def data_address(svg: str) -> str:
+    """The figure as an address that a page can hold."""
+    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
 
 
 def lay_out(figure: Figure) -> None:

@@ -19,7 +19,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from slim_rl.analysis.catalog import KINDS
-from slim_rl.analysis.figure_style import colours
+from slim_rl.analysis.figure_style import colours, data_address
 from slim_rl.analysis.formats import count, interval, known, p_value, plain, sentence, words
 from slim_rl.analysis.report_tables import Table, Tables
 from slim_rl.analysis.verdict import by_how_much, direction
@@ -219,14 +219,10 @@ def _figure(name: str, svg: str, narrow: str | None, results: Mapping[str, Any])
     return {
         "alt": words(name),
         "wide": name in WIDE,
-        "source": _data_address(svg),
-        "narrow": _data_address(narrow) if narrow else "",
+        "source": data_address(svg),
+        "narrow": data_address(narrow) if narrow else "",
         "caption": _reward_caption(results) if name == "reward_by_questions" else CAPTIONS[name],
     }
-
-
-def _data_address(svg: str) -> str:
-    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
 
 
 def _reward_caption(results: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ import pandas as pd
 from slim_rl.analysis import statistics as st
 from slim_rl.analysis.catalog import BY_NAME, KINDS, MEASURES
 from slim_rl.analysis.load import TRAIN
-from slim_rl.analysis.verdict import sentences
+from slim_rl.analysis.verdict import over_seeds, sentences
 
 BINS = 25  # points of a curve over training, at most
 MANY = 8  # games with so many questions or more share a point
@@ -278,11 +278,12 @@ def _held_out(rows: pd.DataFrame, names: list[str], seed: int) -> dict[str, Any]
                 }
             )
         (before, first), (after, last) = checkpoints[0], checkpoints[-1]
-        by_run = _change_by_run(first, last, names) if before != after else pd.DataFrame()
+        changes = _changes(first, last, names) if before != after else {}
         for name in names if before != after else []:
             one, two = (side.set_index(side["cluster"].astype(str))[name] for side in (first, last))
             test = st.paired_comparison(one, two, seed=seed, bounded=BY_NAME[name].bounded)
-            over_runs = st.mean_over_runs(by_run[name])
+            by_run = changes[name].mean(axis=1)
+            over_runs = st.mean_over_runs(by_run)
             paired.append(
                 {
                     "arm": arm,
@@ -294,7 +295,8 @@ def _held_out(rows: pd.DataFrame, names: list[str], seed: int) -> dict[str, Any]
                     "after": test.after,
                     **asdict(test.difference),
                     "effect": test.effect,
-                    "by_run": by_run[name].dropna().tolist(),
+                    **over_seeds(changes[name], BY_NAME[name].bounded),
+                    "by_run": by_run.dropna().tolist(),
                     "runs_low": over_runs.low,
                     "runs_high": over_runs.high,
                 }
@@ -311,11 +313,12 @@ def _verdicts(paired: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             yield {"arm": arm, "partner": partner, "sentences": said}
 
 
-def _change_by_run(first: pd.DataFrame, last: pd.DataFrame, names: list[str]) -> pd.DataFrame:
-    """The mean change of each run on the games it played before and after: one row a run, one column a measure."""
+def _changes(first: pd.DataFrame, last: pd.DataFrame, names: list[str]) -> dict[str, pd.DataFrame]:
+    """The change of each measure on the games that a run played before and after: a row a run, a column a game."""
     keys = ["run", "cluster"]
     before, after = (side.astype(dict.fromkeys(keys, str)).groupby(keys)[names].mean() for side in (first, last))
-    return (after - before).groupby("run").mean()
+    change = after - before
+    return {name: change[name].unstack("cluster") for name in names}
 
 
 def _order(checkpoint: Any) -> tuple[float, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import Field, SerializeAsAny, ValidationError, ValidationInfo, field_validator, model_validator
@@ -52,9 +52,12 @@ __all__ = [
     "VerlConfig",
     "WarmstartConfig",
     "load_config",
+    "load_section",
     "parse_config",
+    "read_yaml",
 ]
 
+S = TypeVar("S", bound=Section)
 ROOT_KEY = "slim_rl"
 PARTNERS = {  # kinds that any game knows; a game's own (`BaseEnvironment.partners`) go before them
     "openai": "slim_rl.partners.openai_chat.OpenAIPartner",
@@ -178,9 +181,23 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     Raises:
         ConfigError: the file cannot be read, is not a mapping, or holds a wrong key or value; the message names the key.
     """
+    return parse_config(read_yaml(path), overrides, source=str(path))
+
+
+def load_section(path: str | Path, section: type[S]) -> S:
+    """Reads a YAML file that holds one `section`. Raises ConfigError, as `load_config` does."""
+    data = read_yaml(path)
+    try:
+        return section.model_validate({} if data is None else data)
+    except ValidationError as error:
+        raise ConfigError(f"{path}: {_sentence(error)}") from error
+
+
+def read_yaml(path: str | Path) -> Any:
+    """What a YAML file holds. Raises ConfigError if it cannot be read."""
     path = Path(path)
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"Cannot read the config {path}: {error.strerror}; give the path of a YAML file.") from error
     except UnicodeDecodeError as error:
@@ -189,7 +206,6 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
         raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}.") from error
     except RecursionError as error:
         raise ConfigError(f"{path} is nested too deeply to be a config; give the path of another file.") from error
-    return parse_config(data, overrides, source=str(path))
 
 
 def parse_config(data: Any, overrides: Sequence[str] = (), source: str = "the config") -> Config:

@@ -40,9 +40,10 @@ def measures(dialogue: Dialogue | Mapping[str, Any]) -> dict[str, float | str]:
         questions: turns that seek information; questions_any: turns that ask anything; one key a label: turns so labelled.
         pairs_asked: pairs asked about, each counted once; repeats: times one was asked about again.
         informative_pairs: pairs first asked about that the asker could learn from the other seat.
-        malformed: turns whose words are not a sentence; NaN where it was not judged.
+        malformed: turns whose words are not a sentence; malformed_share: of those judged. NaN where none was.
         value, gain: the questions' worth, summed; regret: its mean over questions about pairs. Shares of the best score.
         answered: share of information-seeking questions that were answered.
+        best_known: what the best plan by all it knew in the end would have scored, as a share of the best; NaN if not annotated.
         reward; agreed: 1 if a proposal was accepted, else 0; stop_reason.
         proposals: valid ones; valid_proposals: their share of those tried.
         messages: valid messages; words: in all its turns, tags not counted; turns: of both seats; errors: turns that the game refused.
@@ -56,11 +57,14 @@ def measures(dialogue: Dialogue | Mapping[str, Any]) -> dict[str, float | str]:
     asked: set[tuple[Any, ...]] = set()
     questions = questions_any = informative = repeats = answered = proposals = tried = messages = words = errors = 0
     value = gain = 0.0
+    best_known = math.nan
     regrets: list[float] = []
     malformed: list[bool] = []
     for turn in dialogue.turns:
         if turn.role != "policy":
             continue
+        if turn.best_known is not None:
+            best_known = turn.best_known
         words += len(turn.text.split()) - turn.text.lstrip().startswith("[")  # the tag is not a word
         errors += turn.error is not None
         tried += _is_proposal(turn)
@@ -95,7 +99,9 @@ def measures(dialogue: Dialogue | Mapping[str, Any]) -> dict[str, float | str]:
         "questions_any": questions_any,
         **labels,
         "malformed": sum(malformed) if malformed else math.nan,
+        "malformed_share": _share(sum(malformed), len(malformed)),
         "gain": gain,
+        "best_known": best_known,
         "regret": _share(sum(regrets), len(regrets)),
         "answered": _share(answered, questions),
         "reward": math.nan if dialogue.reward is None else dialogue.reward,

@@ -83,6 +83,7 @@ class Turn:
         told: those whose value it states.
         answered: whether the other seat's next turn answered what was asked; None if no information was asked for.
         value, gain, regret: what the question was worth, as shares of the best score; None if it asks for no information.
+        best_known: on the policy's last turn, what the best plan by all it then knew scores, as a share of the best; else None.
     """
 
     seat: int
@@ -104,6 +105,7 @@ class Turn:
     value: float | None = None
     gain: float | None = None
     regret: float | None = None
+    best_known: float | None = None
 
     @property
     def annotated(self) -> bool:

@@ -64,6 +64,16 @@ def test_runs_are_counted() -> None:
     assert "questions rose in 2 of 3 runs and reward in 3" in sentences(several, {**UP, "by_run": [0.1] * 3})[2]
 
 
+def test_several_seeds_are_judged_over_seeds_and_games() -> None:
+    """Sure of these games, given these seeds, is not sure of seeds."""
+    seeds = {"by_run": [0.9, 1.0, -0.1], "seeds_low": -0.9, "seeds_high": 2.1, "seeds_p": 0.2}
+    unsure = {**UP, **seeds, "next_low": -2.0, "next_high": 3.2}
+    said = sentences(unsure, {**UP, "by_run": [0.1] * 3})
+    assert said[0].startswith("It did not clearly learn to ask") and "−0.900 to 2.10" in said[0]
+    assert "by each of 3 seeds" in said[2] and "p of no change 0.200 for questions" in said[2]
+    assert said[2].endswith("one more seed is expected to change questions by −2.00 to 3.20.")
+
+
 def test_too_few_games_say_so() -> None:
     unknown = {**UP, "low": float("nan"), "high": float("nan")}
     assert sentences(unknown, unknown) == [

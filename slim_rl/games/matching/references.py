@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from slim_rl import jsonl
 from slim_rl.errors import DataError
 from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
-from slim_rl.games.matching.optimum import best_assignment
+from slim_rl.games.matching.optimum import score_of_best
 from slim_rl.games.matching.questions.value import Strategy, frontier
 
 Games = Sequence[tuple[Any, int]]
@@ -27,7 +27,7 @@ def references(games: Games) -> dict[str, dict[str, Any]]:
     """Three plans: random, solo and pooled_optimal. Empty without games.
 
     random: the mean over all assignments, n · mean(table) / best. solo: the best assignment of what the policy's seat
-    sees, unseen cells at 50. pooled_optimal: the best of what both see together.
+    sees, unseen cells at 50; where several are best, their mean. pooled_optimal: the best of what both see together.
     """
     played = list(_read(games))
     if not played:
@@ -36,7 +36,7 @@ def references(games: Games) -> dict[str, dict[str, Any]]:
     solo = []
     for game, seat in played:
         known = np.where(game.mask(seat), game.table, UNSEEN_VALUE)
-        solo.append(game.score(best_assignment(known)[0]) / game.best_assignment_reward)
+        solo.append(float(score_of_best([known], [game.table])[0]) / game.best_assignment_reward)
     return {
         "random": _line("a random assignment", random),
         "solo": _line("the best plan by the policy's own table alone", solo),

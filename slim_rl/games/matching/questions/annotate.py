@@ -63,12 +63,15 @@ def annotate(dialogue: Dialogue) -> None:
             waiting[turn.seat] = turn
     for seat, turn in waiting.items():
         _no_reply(turn, knows.get(seat))
+    for seat, turn in {turn.seat: turn for turn in dialogue.turns if turn.role == "policy"}.items():
+        if seat in knows:
+            turn.best_known = round(knows[seat].best_known(), 6)
 
 
 def _clear(turn: Turn) -> None:
     turn.questions, turn.pairs, turn.informative, turn.told = [], [], [], []
     turn.seeking = False
-    turn.malformed = turn.answered = turn.value = turn.gain = turn.regret = None
+    turn.malformed = turn.answered = turn.value = turn.gain = turn.regret = turn.best_known = None
 
 
 def _reply(question: Turn | None, turn: Turn, words: str, knowledge: Knowledge | None, roster: Roster | None) -> None:

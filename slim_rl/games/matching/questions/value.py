@@ -33,6 +33,7 @@ from scipy.optimize import linear_sum_assignment
 
 from slim_rl.errors import ConfigError
 from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
+from slim_rl.games.matching.optimum import score_of_best
 from slim_rl.games.matching.reading.pairing import Pair
 
 Floats = NDArray[np.float64]
@@ -80,6 +81,11 @@ class Knowledge:
             values = np.where(self.known, self._table, UNSEEN_VALUE)
             self._promise = np.where(self.known, 0.0, promises(values[None], self._plan[None])[0]) / self._best
         return self._promise
+
+    def best_known(self) -> float:
+        """The true score of the best plan given what the asker knows (the mean of those that tie), as a share of the best."""
+        values = np.where(self.known, self._table, UNSEEN_VALUE)
+        return float(score_of_best(values[None], self._table[None])[0]) / self._best
 
     def informative(self, pair: Pair) -> bool:
         """Whether the partner sees the cell and the asker does not know it."""
@@ -152,7 +158,7 @@ def frontier(
     """What an ideal asker reaches with k questions: the reference curve that a policy is compared with.
 
     The asker asks about one cell at a time that it does not know, hears its true score or that there is none, and in the end
-    proposes the plan that is best for what it knows. A game without such cells left stays at its value.
+    proposes a plan that is best for what it knows (any of those that are, by their mean). A game without such cells left stays at its value.
 
     Args:
         games: of one size.
@@ -179,7 +185,7 @@ def frontier(
     for k in range(max_k + 1):
         values = np.where(known, tables, UNSEEN_VALUE)
         plans = _plans(values)
-        rewards[:, k] = np.take_along_axis(tables, plans[:, :, None], axis=2).sum(axis=(1, 2)) / best
+        rewards[:, k] = score_of_best(values, tables) / best
         noise = rng.random(tables.shape)  # a random choice, or the choice among equals
         liking = noise if strategy == "random" else promises(values, plans) + 1e-9 * noise
         open_cells = theirs & ~known

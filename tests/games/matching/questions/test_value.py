@@ -6,11 +6,14 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as draw
 from numpy.typing import NDArray
 
 from slim_rl.errors import ConfigError
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.instance import GameState
+from slim_rl.games.matching.optimum import score_of_best
 from slim_rl.games.matching.questions.value import Knowledge, frontier, promises
 from slim_rl.games.matching.settings import MatchingSettings
 
@@ -102,7 +105,7 @@ GAMES = list(generate_games(800, MatchingSettings(n=3, scales=False), seed=5))
 
 def test_random_frontier_meets_the_reference_points() -> None:
     curve = frontier(GAMES, 9, "random").mean(axis=0)
-    assert curve[:5] == pytest.approx([0.71, 0.79, 0.86, 0.91, 0.95], abs=0.015)
+    assert curve[:5] == pytest.approx([0.78, 0.845, 0.89, 0.935, 0.965], abs=0.01)
     assert curve[9] == 1.0
 
 
@@ -124,3 +127,18 @@ def test_frontier_is_the_same_for_a_seed_and_needs_one_board_size(game: GameStat
         frontier([game, next(generate_games(1, MatchingSettings(n=4)))], 2)
     with pytest.raises(ConfigError, match="at least one"):
         frontier([], 2)
+
+
+@settings(deadline=None)
+@given(draw.integers(2, 4), draw.integers(0, 2**31))
+def test_plans_that_tie_count_by_their_mean(n: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    believed, table = rng.integers(0, 3, (n, n)), rng.integers(0, 100, (n, n))
+    plans = list(permutations(range(n)))
+    believes = [sum(believed[r][p] for r, p in enumerate(plan)) for plan in plans]
+    scores = [
+        sum(table[r][p] for r, p in enumerate(plan))
+        for plan, belief in zip(plans, believes, strict=True)
+        if belief == max(believes)
+    ]
+    assert score_of_best(believed[None], table[None])[0] == pytest.approx(np.mean(scores))

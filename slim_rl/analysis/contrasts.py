@@ -1,0 +1,127 @@
+"""What an experiment's contrasts are, written down before it is run, and what its logs are. The analysis reads both files, so that
+the family that p values are corrected in is the one that was written down: a contrast without data still counts in it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from slim_rl.analysis.catalog import BY_NAME
+from slim_rl.config import Section, load_section
+from slim_rl.errors import ConfigError
+
+HELD_OUT = "held_out"  # the condition of what runs themselves play: their own partner, free
+NET = "net_reward"  # reward less the arm's price a question
+
+
+class Side(Section):
+    """What is compared: the runs of an arm, on games played in a condition, before or after training or the change between."""
+
+    arm: str
+    when: Literal["before", "after", "change"] = "after"
+    condition: str = HELD_OUT
+
+    def __str__(self) -> str:
+        parts: list[str] = [self.when] if self.when != "after" else []
+        parts += [self.condition.replace("_", " ")] if self.condition != HELD_OUT else []
+        return self.arm.replace("_", " ") + (f" ({', '.join(parts)})" if parts else "")
+
+
+ArmOrSide = Annotated[Side, BeforeValidator(lambda value: {"arm": value} if isinstance(value, str) else value)]
+
+
+class Contrast(Section):
+    """One contrast: `a` less `b`, `a` against zero, or the slope over `doses`."""
+
+    name: str
+    measure: str = Field(description="a measure of slim_rl.analysis.catalog, or net_reward")
+    a: ArmOrSide | None = None
+    b: ArmOrSide | None = None
+    doses: list[tuple[float, ArmOrSide]] = Field([], description="(dose, side); the slope over them, per 1 of dose")
+    reaches: float | None = Field(None, description="compare the first training step at which `measure` reaches this")
+    direction: Literal["more", "less", "same", "any"] = Field(description="what the hypothesis predicts of a less b")
+    margin: float | None = Field(None, gt=0, description="with direction same: what would be too small to matter")
+    role: Literal["primary", "secondary"] = Field("secondary", description="primary: one of the family under Holm")
+
+    @model_validator(mode="after")
+    def _is_one_thing(self) -> Contrast:
+        if (self.a is None) == (not self.doses) or (self.b is not None and self.a is None):
+            raise ValueError(f"'{self.name}' needs either a (and b), or doses")
+        if self.doses and len({dose for dose, _ in self.doses}) < 3:
+            raise ValueError(f"'{self.name}' needs three doses or more that differ")
+        if (self.direction == "same") != (self.margin is not None):
+            raise ValueError(f"'{self.name}': direction same and margin go together")
+        if self.measure not in BY_NAME and self.measure != NET:
+            raise ValueError(f"'{self.name}': there is no measure {self.measure}; choose {', '.join((*BY_NAME, NET))}")
+        if self.a is not None and self.b is None and self.a.when != "change":
+            raise ValueError(f"'{self.name}' compares with zero: give b, or when: change")
+        return self
+
+    @property
+    def sides(self) -> list[Side]:
+        return [side for side in (self.a, self.b, *(side for _, side in self.doses)) if side is not None]
+
+
+class Contrasts(Section):
+    """The preregistration file."""
+
+    contrasts: list[Contrast] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Contrasts:
+        names = [contrast.name for contrast in self.contrasts]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"two contrasts are called '{twice[0]}'")
+        return self
+
+
+class Source(Section):
+    """Logs, and where they come from. What is empty is the manifest's."""
+
+    logs: list[str] = Field(min_length=1, description="files, folders or patterns such as logs/forced/*_forced2.jsonl")
+    command: str = Field(description="that wrote them")
+    commit: str = ""
+    machine: str = ""
+
+
+class Manifest(Section):
+    """An experiment's logs by condition; `held_out` is that of the training runs. Paths are relative to the working directory."""
+
+    title: str
+    contrasts: Path
+    sources: dict[str, Source] = Field(min_length=1)
+    commit: str = Field(description="of the runs")
+    machine: str
+    treatment: str = "shy"
+    measures: tuple[str, ...] = ("questions", "informative_pairs", "reward", "best_known", "malformed_share", "agreed")
+    prices: dict[str, float] = Field({}, description="arm: what a question cost it; net_reward is reward less that")
+    text: Path | None = Field(
+        None, description="Markdown by hand: what it shows, what it cannot, choices made after looking"
+    )
+    window: int = Field(5, ge=1, description="steps that are averaged to say when a measure was reached")
+
+    def source(self, name: str) -> dict[str, Any]:
+        """A source's command, commit and machine."""
+        found = self.sources[name]
+        return {
+            "command": found.command,
+            "commit": found.commit or self.commit,
+            "machine": found.machine or self.machine,
+        }
+
+
+def load_manifest(path: Path) -> tuple[Manifest, Contrasts]:
+    """Reads a manifest and its contrasts. Raises ConfigError if either cannot be used."""
+    manifest = load_section(path, Manifest)
+    contrasts = load_section(manifest.contrasts, Contrasts)
+    named = {side.condition for contrast in contrasts.contrasts for side in contrast.sides}
+    if unknown := sorted(named - manifest.sources.keys()):
+        raise ConfigError(
+            f"{manifest.contrasts} compares the condition {unknown[0]}, which {path} has no source for; add it to sources."
+        )
+    if wrong := [name for name in manifest.measures if name not in BY_NAME and name != NET]:
+        raise ConfigError(f"{path}: there is no measure {wrong[0]}; choose {', '.join((*BY_NAME, NET))}.")
+    return manifest, contrasts

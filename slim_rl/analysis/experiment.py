@@ -1,0 +1,297 @@
+"""From an experiment's logs and its contrasts, written down beforehand, to the numbers of its page.
+
+The invariant: a contrast is computed as it was written down, or is shown as not run; none is added and none is left out. What is
+compared is one number a run and held-out game, so that every interval is over seeds and games (`statistics.crossed`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from slim_rl.analysis import statistics as st
+from slim_rl.analysis.catalog import BY_NAME, order_arms
+from slim_rl.analysis.contrasts import HELD_OUT, NET, Contrast, Contrasts, Manifest, Side
+from slim_rl.analysis.formats import count
+from slim_rl.analysis.load import TRAIN, load
+from slim_rl.analysis.verdict import over_seeds
+from slim_rl.errors import DataError
+
+KEYS = ["condition", "arm", "run", "when", "game"]
+NOT_RUN = "not run"
+LEVEL = 0.05  # a contrast is shown if its (Holm) p is below
+
+
+@dataclass(frozen=True, slots=True)
+class Plays:
+    """What an experiment's runs did.
+
+    Attributes:
+        held_out: one row a condition, arm, run, when (before, after) and game, and the measures; run is "" for a start that was
+            evaluated for all runs of the arm.
+        training: one row an arm, run and step: means of the measures.
+        counts: condition -> dialogues.
+        warnings: what was left out, and why.
+    """
+
+    held_out: pd.DataFrame
+    training: pd.DataFrame
+    counts: dict[str, int] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def arms(self) -> list[str]:
+        return order_arms(set(self.training["arm"]) or set(self.held_out["arm"]))
+
+    def table(self, side: Side, measure: str) -> pd.DataFrame:
+        """Runs by games; empty without data. A change is after less before, game by game."""
+        if side.when == "change":
+            after, before = (
+                self.table(side.model_copy(update={"when": when}), measure) for when in ("after", "before")
+            )
+            if list(before.index) == [""]:  # all runs have one start
+                return after - before.reindex(columns=after.columns).loc[""] if len(after) else after
+            return after - before
+        frame = self.held_out
+        rows = frame[(frame["condition"] == side.condition) & (frame["arm"] == side.arm) & (frame["when"] == side.when)]
+        return rows.pivot(index="run", columns="game", values=measure) if measure in rows else pd.DataFrame()
+
+    def first_steps(self, arm: str, measure: str, level: float, window: int) -> pd.DataFrame:
+        """One column: the first training step of each run at which the mean of `window` steps reaches `level`; one more than the
+        last step where it never does."""
+        steps = {}
+        for run, rows in self.training[self.training["arm"] == arm].groupby("run"):
+            smooth = rows.set_index("step")[measure].sort_index().rolling(window, min_periods=1).mean()
+            steps[run] = float((smooth >= level).idxmax() if (smooth >= level).any() else smooth.index.max() + 1)
+        return pd.DataFrame({"step": pd.Series(steps, dtype=float)})
+
+
+def read(manifest: Manifest) -> Plays:
+    """Reads all logs of the manifest, a folder at a time. Raises DataError if those of its training runs hold no dialogue."""
+    held_out, training, counts, warnings, failed = [], [], {}, [], 0
+    runs: dict[str, tuple[str, str]] = {}  # run -> its arm, and the model it started from
+    order = sorted(manifest.sources, key=lambda name: name != HELD_OUT)
+    for condition in order:
+        counts[condition] = 0
+        for place in _places(manifest.sources[condition].logs):
+            log = load([place])
+            warnings += [text for text in log.warnings if not text.startswith("Without a reward")]
+            failed += int(log.frame["failed"].sum())
+            frame = log.frame[~log.frame["failed"]]
+            counts[condition] += len(frame)
+            frame = frame.astype(dict.fromkeys(("arm", "run", "policy", "cluster"), str))
+            names = [name for name in (*BY_NAME, NET) if name in frame or name == NET]
+            train, played = frame[frame["phase"] == TRAIN], frame[frame["phase"] != TRAIN]
+            if condition == HELD_OUT:
+                train = _with_net(train, manifest.prices)
+                training.append(train.groupby(["arm", "run", "step"])[names].mean().reset_index())
+                started = played.sort_values("step").groupby("run").first()
+                runs |= {str(run): (row["arm"], row["policy"]) for run, row in started.iterrows()}
+            played = _ends(played) if condition == HELD_OUT else _of_runs(played, runs)
+            played = _with_net(played, manifest.prices).assign(condition=condition, game=played["cluster"])
+            held_out.append(played.groupby(KEYS)[names].mean().reset_index())
+        if not counts[condition]:
+            warnings.append(f"No logs yet of {condition.replace('_', ' ')}.")
+    if not counts.get(HELD_OUT):
+        raise DataError(f"The manifest needs a source {HELD_OUT} with the logs of the training runs; none was found.")
+    if failed:
+        warnings.append(f"Without a reward, so left out: {count(failed, 'failed dialogue')}.")
+    found = pd.concat(held_out, ignore_index=True).groupby(KEYS).mean().reset_index()
+    return Plays(found, pd.concat(training, ignore_index=True), counts, list(dict.fromkeys(warnings)))
+
+
+def _places(patterns: Sequence[str]) -> list[Path]:
+    """The folders that directly hold logs, and files that were named themselves: little enough to be read at once."""
+    found: dict[Path, None] = {}
+    for pattern in patterns:
+        for path in (
+            sorted(Path().glob(pattern)) if not Path(pattern).is_absolute() else sorted(Path("/").glob(pattern[1:]))
+        ):
+            logs = sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]
+            found.update(dict.fromkeys(log.parent if path.is_dir() else log for log in logs))
+    return list(found)
+
+
+def _with_net(frame: pd.DataFrame, prices: dict[str, float]) -> pd.DataFrame:
+    price = frame["arm"].map(prices).astype(float).fillna(0.0)
+    return frame.assign(**{NET: frame["reward"] - price * frame["questions"]})
+
+
+def _ends(played: pd.DataFrame) -> pd.DataFrame:
+    """The first and the last checkpoint of each run, as before and after. What has one checkpoint is after."""
+    first, last = (played.groupby("run")["step"].transform(end) for end in ("min", "max"))
+    played = played.assign(when=np.where(played["step"] == last, "after", "before"))
+    return played[(played["step"] == last) | (played["step"] == first)]
+
+
+def _of_runs(played: pd.DataFrame, runs: dict[str, tuple[str, str]]) -> pd.DataFrame:
+    """Evaluations given to the runs whose models played: <run>/model is a run's after, the model it started from its before."""
+    parts = []
+    for policy, rows in played.groupby("policy"):
+        run = Path(str(policy)).parent.name if Path(str(policy)).name == "model" else Path(str(policy)).name
+        if run in runs:
+            parts.append(rows.assign(arm=runs[run][0], run=run, when="after"))
+        for arm in dict.fromkeys(arm for arm, start in runs.values() if start == policy):
+            parts.append(rows.assign(arm=arm, run="", when="before"))
+    return pd.concat(parts) if parts else played.iloc[:0].assign(when="")
+
+
+def seed_of_run(run: str) -> str:
+    """'3' of a run that `slim-rl arms` named matching-shy-s3; else the run's own name."""
+    return found[1] if (found := re.search(r"-s?(\d+)$", run)) else run
+
+
+# -- contrasts ---------------------------------------------------------------------------------------------------------
+
+
+def compare(plays: Plays, manifest: Manifest, contrasts: Contrasts) -> list[dict[str, Any]]:
+    """Every contrast, in the order written down. Keys: the contrast's own; a, b (words); value, low, high; p_crossed,
+    p_permutation and p, the larger of the two; least, the smallest p that so many runs allow; for primary ones p_holm, and
+    least_holm, what that would be if all were as small as they can; runs, games, by_run; found (a word); note.
+    """
+    rows = [_compare(plays, manifest, contrast) for contrast in contrasts.contrasts]
+    family = [row for row in rows if row["role"] == "primary"]
+    holm = st.adjust([1.0 if np.isnan(row["p"]) else row["p"] for row in family])  # what was not run still counts
+    least = st.adjust([1.0 if row["note"] == NOT_RUN else np.nan_to_num(row["least"]) for row in family])
+    for row, p, smallest in zip(family, holm, least, strict=True):
+        row["p_holm"] = float(p) if np.isfinite(row["p"]) else np.nan
+        row["least_holm"] = float(smallest) if np.isfinite(row["least"]) else np.nan
+    for row in rows:
+        row["found"] = _found(row)
+    return rows
+
+
+def _compare(plays: Plays, manifest: Manifest, spec: Contrast) -> dict[str, Any]:
+    arms, weights = _arms(plays, manifest, spec)
+    bounded = spec.measure in BY_NAME and BY_NAME[spec.measure].bounded and not spec.doses and spec.reaches is None
+    reach = 2.0 if spec.b is not None and spec.b.when == "change" else 1.0
+    result = st.contrast(arms, weights, limit=reach if bounded else np.inf)
+    tested = st.permute_runs(result.runs, weights)
+    p, least = float(np.maximum(result.p, tested.p)), tested.least
+    if spec.margin is not None:
+        p, least = (st.equivalence(result, spec.margin) if result.se > 0 else np.nan), np.nan
+    note = NOT_RUN if min(map(len, result.runs)) == 0 else result.note
+    if spec.reaches is not None and not note:
+        never = sum(int((table["step"] > plays.training["step"].max()).sum()) for table in arms)
+        note = f"{never} of {sum(map(len, arms))} runs never reach it" if never else ""
+    return {
+        **spec.model_dump(include={"name", "measure", "direction", "margin", "role", "reaches"}),
+        "a": str(spec.a) if spec.a else f"slope over {len(spec.doses)} doses",
+        "b": str(spec.b) if spec.b else "zero",
+        "value": result.value,
+        "low": result.low,
+        "high": result.high,
+        "p_crossed": result.p,
+        "p_permutation": np.nan if spec.margin is not None else tested.p,
+        "p": p,
+        "least": least,
+        "exact": tested.exact,
+        "runs": [len(arm) for arm in result.runs],
+        "games": result.games,
+        "by_run": [arm.tolist() for arm in result.runs],
+        "note": note,
+    }
+
+
+def _arms(plays: Plays, manifest: Manifest, spec: Contrast) -> tuple[list[pd.DataFrame], list[float]]:
+    def table(side: Side) -> pd.DataFrame:
+        if spec.reaches is not None:
+            return plays.first_steps(side.arm, spec.measure, spec.reaches, manifest.window)
+        return plays.table(side, spec.measure)
+
+    if spec.doses:
+        doses = np.array([dose for dose, _ in spec.doses])
+        centred = doses - doses.mean()
+        return [table(side) for _, side in spec.doses], (centred / (centred**2).sum()).tolist()
+    assert spec.a is not None
+    a = table(spec.a)
+    if spec.b is None:
+        return [a], [1.0]
+    b = table(spec.b)
+    if spec.a.arm != spec.b.arm or spec.reaches is not None:
+        return [a, b], [1.0, -1.0]
+    if list(b.index) == [""]:
+        b = pd.concat([b] * len(a)).set_axis(a.index)
+    paired = a - b  # the same policies: run by run, and game by game where they played the same games
+    if not len(a) or not len(b) or paired.notna().to_numpy().any():
+        return [paired.dropna(how="all", axis=1)], [1.0]
+    return [(a.mean(axis=1) - b.mean(axis=1)).to_frame("games")], [1.0]
+
+
+def _found(row: dict[str, Any]) -> str:
+    """What a contrast shows, in a few words."""
+    p = row.get("p_holm", row["p"])
+    if np.isnan(row["value"]):
+        return NOT_RUN
+    if np.isnan(p):
+        return "cannot be told"
+    if row["direction"] == "same":
+        return "as predicted" if p < LEVEL else "not shown"
+    if p >= LEVEL:
+        return "not shown"
+    if row["direction"] == "any":
+        return "they differ"
+    return "as predicted" if (row["value"] > 0) == (row["direction"] == "more") else "the opposite"
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+
+def by_arm(plays: Plays, measures: Sequence[str]) -> list[dict[str, Any]]:
+    """One row a condition, arm and measure: before, after and their change, each with its interval over seeds and games."""
+    after = plays.held_out[plays.held_out["when"] == "after"]
+    seen = sorted(
+        dict.fromkeys(zip(after["condition"], after["arm"], strict=True)), key=lambda pair: pair[0] != HELD_OUT
+    )
+    return [
+        {"condition": condition, "arm": arm, "measure": measure, **change(plays, arm, measure, condition)}
+        for condition, arm in seen
+        for measure in measures
+    ]
+
+
+def change(plays: Plays, arm: str, measure: str, condition: str = HELD_OUT) -> dict[str, Any]:
+    """Before, after and their change, each with its interval over seeds and games; `verdict.sentences` reads it."""
+    bounded = measure in BY_NAME and BY_NAME[measure].bounded
+    out: dict[str, Any] = {}
+    for when in ("before", "after"):
+        table = plays.table(Side(arm=arm, when=when, condition=condition), measure)  # type: ignore[arg-type]
+        found = st.contrast([table], [1.0])
+        low, high = st.mean_interval(found, bounded, positive=measure not in (NET, "gain", "value"))
+        if len(table) == 1:  # over games, given the run: all there is
+            alone = st.clustered_mean(table.iloc[0], table.columns, bounded)
+            low, high = alone.low, alone.high
+        out |= {when: found.value, f"{when}_low": low, f"{when}_high": high, "runs": len(found.runs[0])}
+    moved = plays.table(Side(arm=arm, when="change", condition=condition), measure)
+    games, by_run = moved.mean().dropna(), moved.mean(axis=1).dropna()
+    of_games = st.paired_comparison(games * 0, games)  # over games, given these runs: all there is for one run
+    return {
+        **out,
+        **asdict(of_games.difference),
+        **over_seeds(moved, bounded),
+        "value": float(by_run.mean()) if len(by_run) else np.nan,  # as in a contrast: each run counts the same
+        "by_run": by_run.tolist(),
+    }
+
+
+def by_seed(plays: Plays, measures: Sequence[str]) -> pd.DataFrame:
+    """The numbers of each run: condition, arm, run, seed, when, games, and the mean of every measure."""
+    frame = plays.held_out
+    names = [name for name in dict.fromkeys((*measures, *BY_NAME)) if name in frame]
+    grouped = frame.groupby(KEYS[:-1])
+    table = grouped[names].mean().assign(games=grouped.size()).reset_index()
+    table.insert(3, "seed", [seed_of_run(run) for run in table["run"]])
+    return table
+
+
+def forced(conditions: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """(k, condition) of the conditions in which k questions were asked for the policy, named forced_k."""
+    yield from sorted(
+        (int(name.removeprefix("forced_")), name) for name in conditions if re.fullmatch(r"forced_\d+", name)
+    )

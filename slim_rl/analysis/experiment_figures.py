@@ -1,0 +1,124 @@
+"""Figures of an experiment's page. An arm has one colour in all of them; thin lines and small dots are single seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from slim_rl.analysis.catalog import BY_NAME
+from slim_rl.analysis.contrasts import HELD_OUT, Contrasts
+from slim_rl.analysis.experiment import Plays, forced
+from slim_rl.analysis.figure_style import SOFT, colours, legend, short_words
+from slim_rl.analysis.formats import sentence, words
+
+COLUMNS = 4
+Rows = Sequence[dict[str, Any]]
+
+
+def draw(plays: Plays, contrasts: Contrasts, rows: Rows) -> dict[str, Figure]:
+    """Every figure that has something to show, by file name. `rows`: those of `experiment.by_arm`."""
+    figures = {
+        **{name: _training(plays, name) for name in ("questions", "informative_pairs", "reward")},
+        "doses": _doses(plays, contrasts),
+        "forced": _forced(plays, rows),
+        "transfer": _transfer(plays, rows),
+    }
+    return {name: figure for name, figure in figures.items() if figure is not None}
+
+
+def _panels(count: int, height: float = 2.5, share: bool = True) -> tuple[Figure, list[Axes]]:
+    columns = min(COLUMNS, count)
+    lines = -(-count // columns)
+    figure = Figure(figsize=(2.9 * columns + 0.4, height * lines + 0.3))
+    axes = figure.subplots(lines, columns, squeeze=False, sharey=share).ravel()
+    for ax in axes[count:]:
+        ax.axis("off")
+    return figure, list(axes[:count])
+
+
+def _training(plays: Plays, measure: str) -> Figure | None:
+    """A measure over training, one panel an arm."""
+    if plays.training.empty:
+        return None
+    figure, axes = _panels(len(plays.arms))
+    for ax, (arm, colour) in zip(axes, colours(plays.arms).items(), strict=True):
+        curves = plays.training[plays.training["arm"] == arm].pivot(index="step", columns="run", values=measure)
+        smooth = curves.rolling(max(1, len(curves) // 20), min_periods=1).mean()
+        ax.plot(smooth.index, smooth, color=colour, linewidth=0.7, alpha=0.5)
+        ax.plot(smooth.index, smooth.mean(axis=1), color=colour, linewidth=2.2)
+        ax.set_title(short_words(arm))
+        ax.set_xlabel("training step")
+    figure.suptitle(sentence(BY_NAME[measure].title), x=0.01, ha="left", fontsize=10)
+    return figure
+
+
+def _doses(plays: Plays, contrasts: Contrasts) -> Figure | None:
+    """What runs did against their dose, one panel a trend that was written down."""
+    specs = [spec for spec in contrasts.contrasts if spec.doses]
+    found = [
+        (spec, {dose: plays.table(side, spec.measure).mean(axis=1) for dose, side in spec.doses}) for spec in specs
+    ]
+    found = [(spec, points) for spec, points in found if any(len(values) for values in points.values())]
+    if not found:
+        return None
+    figure, axes = _panels(len(found), 3.0, share=False)
+    for ax, (spec, points) in zip(axes, found, strict=True):
+        means = pd.Series({dose: values.mean() for dose, values in sorted(points.items())}).dropna()
+        for dose, values in points.items():
+            ax.plot([dose] * len(values), values, "o", color=SOFT, markersize=3, alpha=0.6)
+        ax.plot(means.index, means, "o-", color="#0072B2", linewidth=1.9)
+        ax.set_title(short_words(spec.name))
+        ax.set_xlabel("dose")
+        ax.set_ylabel(words(spec.measure))
+    return figure
+
+
+def _forced(plays: Plays, rows: Rows) -> Figure | None:
+    """Reward after so many questions asked for the policy, before (dashed) and after training."""
+    conditions = dict(forced(list(dict.fromkeys(plays.held_out["condition"]))))
+    found = {(row["arm"], row["condition"]): row for row in rows if row["measure"] == "reward"}
+    arms = [arm for arm in plays.arms if any((arm, name) in found for name in conditions.values())]
+    if not arms:
+        return None
+    figure, axes = _panels(len(arms), 2.8)
+    for ax, arm in zip(axes, arms, strict=True):
+        for when, style in (("before", "--"), ("after", "-")):
+            part = [(k, found[arm, name]) for k, name in conditions.items() if (arm, name) in found]
+            k, y = [k for k, _ in part], np.array([row[when] for _, row in part])
+            ends = np.array([[row[f"{when}_low"], row[f"{when}_high"]] for _, row in part]).T
+            ax.errorbar(
+                k, y, np.abs(ends - y), fmt="o" + style, color=colours(plays.arms)[arm], capsize=2, markersize=3
+            )
+        ax.set_title(short_words(arm))
+        ax.set_xlabel("questions asked for it")
+    axes[0].set_ylabel("reward")
+    return figure
+
+
+def _transfer(plays: Plays, rows: Rows) -> Figure | None:
+    """Reward and questions before (hollow) and after in conditions that no run was trained in."""
+    conditions = [name for name in dict.fromkeys(row["condition"] for row in rows) if not name.startswith("forced_")]
+    arms = [arm for arm in plays.arms if any(row["arm"] == arm and row["condition"] not in (HELD_OUT,) for row in rows)]
+    if len(conditions) < 2 or not arms:
+        return None
+    figure = Figure(figsize=(9.6, 0.45 * len(conditions) * max(1, len(arms) / 2) + 1.2))
+    for ax, measure in zip(figure.subplots(1, 2, sharey=True), ("questions", "reward"), strict=True):
+        for row in rows:
+            if row["measure"] != measure or row["arm"] not in arms or row["condition"] not in conditions:
+                continue
+            place = conditions.index(row["condition"]) + 0.7 * (arms.index(row["arm"]) / len(arms) - 0.35)
+            colour = colours(plays.arms)[row["arm"]]
+            ax.plot([row["before"], row["after"]], [place, place], color=colour, linewidth=0.8)
+            ax.plot(row["before"], place, "o", color=colour, markerfacecolor="white", markersize=5)
+            ax.plot([row["after_low"], row["after_high"]], [place, place], color=colour, linewidth=2.5)
+            ax.plot(row["after"], place, "o", color=colour, markersize=5)
+        ax.set_yticks(range(len(conditions)), [short_words(name) for name in conditions])
+        ax.set_title(sentence(BY_NAME[measure].title))
+    figure.axes[0].invert_yaxis()
+    legend(figure, {arm: colours(plays.arms)[arm] for arm in arms})
+    return figure

@@ -1,0 +1,86 @@
+"""Correlations of two measures, given others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+from scipy import stats
+
+from slim_rl.analysis.statistics.bootstrap import game_weights, percentile_interval
+from slim_rl.analysis.statistics.estimate import DRAWS, LEVEL, Estimate, Floats
+
+
+def partial_correlation(
+    x: ArrayLike,
+    y: ArrayLike,
+    given: Sequence[ArrayLike] = (),
+    cluster: ArrayLike | None = None,
+    *,
+    within: ArrayLike | None = None,
+    method: Literal["pearson", "spearman"] = "pearson",
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> Estimate:
+    """The correlation of x and y once the linear effect of `given` is taken out of both.
+
+    With P the inverse of the covariance matrix of (x, y, given...): r = -P_xy / √(P_xx · P_yy), which equals the
+    correlation of the residuals of x and y regressed on `given` [4]. "spearman" ranks every variable first (over all
+    dialogues; ranks are not computed again in a bootstrap draw). `within` names a group: each variable is centred in its
+    group first, so that only differences inside a group count (such as between dialogues on the same game at the same
+    step, which is all that GRPO sees).
+
+    The interval is over games if `cluster` is given (percentile bootstrap), else Fisher's: tanh(atanh r ± z / √(n - k -
+    3)) with k variables given, and p by the same normal approximation. NaN if a variable is constant.
+    """
+    columns = [np.asarray(v, dtype=float) for v in (x, y, *given)]
+    labels = np.arange(len(columns[0])) if cluster is None else np.asarray(cluster)
+    if within is not None:
+        keep = pd.Series(np.asarray(within)).notna().to_numpy()
+        columns = [np.where(keep, v, np.nan) for v in columns]
+    complete = np.all(np.isfinite(columns), axis=0)
+    z = np.stack([v[complete] for v in columns], axis=1)
+    n = len(z)
+    codes, uniques = pd.factorize(labels[complete])
+    if n < len(columns) + 2:
+        return Estimate(np.nan, np.nan, np.nan, n, len(uniques), note="too few dialogues")
+    if method == "spearman":
+        z = np.asarray(stats.rankdata(z, axis=0), dtype=float)
+    if within is not None:
+        z = z - pd.DataFrame(z).groupby(pd.factorize(np.asarray(within)[complete])[0]).transform("mean").to_numpy()
+    z = z - z.mean(axis=0)
+    spread = z.std(axis=0)
+    if (spread < 1e-12 * np.maximum(1.0, np.abs(np.stack([v[complete] for v in columns], axis=1)).max(axis=0))).any():
+        return Estimate(np.nan, np.nan, np.nan, n, len(uniques), note="a variable does not vary")
+    z = z / spread
+    value = float(_partial(np.concatenate([[n], z.sum(axis=0), (z.T @ z).ravel()])[None], z.shape[1])[0])
+    if cluster is None:
+        return _fisher(value, n, len(given))
+    games = len(uniques)
+    terms = [np.ones(n), *z.T, *(z[:, i] * z[:, j] for i in range(z.shape[1]) for j in range(z.shape[1]))]
+    moments = np.stack([np.bincount(codes, term, games) for term in terms], axis=1)
+    samples = np.concatenate([_partial(w @ moments, z.shape[1]) for w in game_weights(games, draws, seed)])
+    return percentile_interval(value, samples, n, games)
+
+
+def _partial(sums: Floats, k: int) -> Floats:
+    """Partial correlations of the first two of k variables from (draws, 1 + k + k²) sums n, Σz, Σzz'."""
+    n = sums[:, 0]
+    mean = sums[:, 1 : 1 + k] / n[:, None]
+    covariance = sums[:, 1 + k :].reshape(-1, k, k) / n[:, None, None] - mean[:, :, None] * mean[:, None, :]
+    out = np.full(len(sums), np.nan)
+    ok = np.linalg.cond(covariance) < 1e12
+    precision = np.linalg.inv(covariance[ok])
+    out[ok] = -precision[:, 0, 1] / np.sqrt(precision[:, 0, 0] * precision[:, 1, 1])
+    return out
+
+
+def _fisher(r: float, n: int, given: int) -> Estimate:
+    if not np.isfinite(r) or abs(r) >= 1 or n - given - 3 <= 0:
+        return Estimate(r, np.nan, np.nan, n, n, note="too few dialogues or a perfect correlation")
+    z, se = np.arctanh(r), 1 / np.sqrt(n - given - 3)
+    half = stats.norm.ppf(0.5 + LEVEL / 2) * se
+    return Estimate(r, float(np.tanh(z - half)), float(np.tanh(z + half)), n, n, float(2 * stats.norm.sf(abs(z) / se)))

@@ -1,0 +1,25 @@
+"""`slim-rl results`: an experiment's page, from the logs and the contrasts that its manifest names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from slim_rl.commands.options import check_folder
+
+
+def command(
+    context: typer.Context,
+    manifest: Annotated[Path, typer.Argument(help="a YAML file, such as analysis/experiment.yaml", show_default=False)],
+    output: Annotated[
+        Path, typer.Option("--output", "--output-dir", help="folder for README.md, results.html, figures and CSV")
+    ] = Path("analysis/results"),
+) -> None:
+    """Write the page of an experiment: its arms, contrasts and figures, over seeds and games."""
+    from slim_rl.analysis.experiment_page import write
+
+    for said in write(manifest, check_folder(output), context.obj):
+        typer.echo(said)
+    typer.echo(f"{output / 'results.html'}, {output / 'README.md'}")
