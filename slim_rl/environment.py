@@ -159,6 +159,13 @@ class BaseEnvironment(ABC):
         return
 
     @classmethod
+    def worth(cls, dialogue: Any) -> list[float]:
+        """What the policy's knowledge was worth before each of its turns of an annotated `Dialogue`: the reward that the best action
+        by that knowledge is expected to earn, one number a policy turn. For `train.credit: turn`, which needs it.
+        """
+        return [0.0 for turn in dialogue.turns if turn.role == "policy"]
+
+    @classmethod
     def asks(cls, text: str) -> bool:
         """Whether a message seeks information."""
         return False

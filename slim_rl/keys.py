@@ -20,6 +20,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from slim_rl.config import Config
+from slim_rl.errors import ConfigError
 
 Trainer = Literal["slime", "trl", "verl"]
 Names = Mapping[str, Callable[[Any], Any]]
@@ -52,6 +53,8 @@ class Key:
     note: str = ""
 
 
+_TRL_LOSS = {"sequence": "grpo", "token": "dapo", "constant": "dr_grpo"}
+_VERL_LOSS = {"sequence": "seq-mean-token-mean", "token": "token-mean", "constant": "seq-mean-token-sum-norm"}
 _ACTOR, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 
 KEYS: tuple[Key, ...] = (
@@ -132,6 +135,13 @@ KEYS: tuple[Key, ...] = (
         _names("algorithm.norm_adv_by_std_in_grpo"),
         "slime's flag is the opposite",
     ),
+    Key(
+        "train.loss",
+        {"--calculate-per-token-loss": lambda loss: loss == "token"},
+        {"loss_type": lambda loss: _TRL_LOSS[loss or "token"]},
+        {f"{_ACTOR}.loss_agg_mode": lambda loss: _VERL_LOSS[loss or "token"]},
+        "slime has no constant",
+    ),
     Key("train.save_every", _names("--save-interval"), _names("save_steps"), _names("trainer.save_freq")),
     Key(
         "train.keep_checkpoints",
@@ -183,6 +193,22 @@ KEYS: tuple[Key, ...] = (
     Key("verl.gpus", verl=_names("trainer.n_gpus_per_node"), note="slime: NUM_GPUS"),
     Key("verl.nodes", verl=_names("trainer.nnodes"), note="slime: NUM_NODES"),
 )
+
+
+# What only the trl backend does.
+CONTROLS: dict[str, Any] = {
+    "train.frozen": False,
+    "train.reward": "game",
+    "train.question_price": 0.0,
+    "train.credit": "dialogue",
+}
+
+
+def check_controls(config: Config) -> None:
+    """Raises ConfigError if the config asks for what any other backend than trl would leave out without a word."""
+    for key, usual in CONTROLS.items():
+        if (found := lookup(config, key)) != usual:
+            raise ConfigError(f"{key} is {found}, a control that only the trl backend plays; train it with that.")
 
 
 def lookup(config: Config, name: str) -> Any:

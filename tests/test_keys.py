@@ -20,6 +20,7 @@ OTHER: dict[str, Any] = {
     "train.report_to": ["tensorboard"],
     "limits.dialogue_tokens": 777,
     "train.micro_batch": 32,
+    "train.loss": "sequence",
 }
 
 
@@ -51,7 +52,7 @@ def test_a_changed_key_reaches_trl(key: Any) -> None:
     for field in key.trl:
         now = getattr(after, field)
         assert now != getattr(before, field), field
-        if key.name != "train.scale_rewards":  # "group" or "none"
+        if key.name not in ("train.scale_rewards", "train.loss"):  # these have words of TRL's own
             assert (getattr(now, "value", now)) == other, field
 
 
@@ -69,6 +70,23 @@ def test_where_the_trainers_values_differ_they_are_converted() -> None:
     assert (flags["--use-wandb"], flags["--use-tensorboard"]) == (True, False)
     assert values(other, "trl")["scale_rewards"] == "none"
     assert values(other, "verl")["algorithm.norm_adv_by_std_in_grpo"] is False
+
+
+def test_what_the_loss_is_divided_by_has_each_trainers_name() -> None:
+    names = [
+        ("trl", "loss_type"),
+        ("verl", "actor_rollout_ref.actor.loss_agg_mode"),
+        ("slime", "--calculate-per-token-loss"),
+    ]
+    expected = {
+        None: ["dapo", "token-mean", False],  # each trainer's own default
+        "sequence": ["grpo", "seq-mean-token-mean", False],
+        "token": ["dapo", "token-mean", True],
+        "constant": ["dr_grpo", "seq-mean-token-sum-norm", False],
+    }
+    for loss, found in expected.items():
+        config = parse_config({"train": {"loss": loss}})
+        assert [values(config, trainer)[name] for trainer, name in names] == found
 
 
 def test_the_page_of_all_keys_is_up_to_date() -> None:

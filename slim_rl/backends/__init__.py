@@ -43,13 +43,6 @@ class Request:
             raise ConfigError("--fresh is for the trl backend; give the run another name or folder to start over.")
 
 
-def refuse_controls(config: Config) -> None:
-    """Raises ConfigError for a run whose policy learns nothing, or from other rewards: only the trl backend plays these controls."""
-    if config.train.frozen or config.train.reward != "game":
-        key = "train.frozen is true" if config.train.frozen else f"train.reward is {config.train.reward}"
-        raise ConfigError(f"{key}, a control that only the trl backend plays; set train.backend=trl.")
-
-
 def start(request: Request) -> Any:
     """Starts the run with its config's backend. Returns its result where it was trained here, else None."""
     return importlib.import_module(f"{__name__}.{request.config.train.backend}.launch").start(request)

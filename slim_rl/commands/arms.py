@@ -1,22 +1,26 @@
-"""An experiment: every arm of `config.arms` with every seed, each a separate run, all on the same budget and held-out games.
+"""An experiment: every arm with every seed, each a separate run, all on the same budget and held-out games.
 
-Runs are separate processes, `jobs` at a time, one thread each. A run that is complete is not run again, and one that was
-interrupted resumes.
+Arms are those of `config.arms`, or of a file: names, and the keys that each changes. In a value `{log:NAME}` stands for the log
+folder of arm NAME's run with the same seed; a run that names one waits for it. Runs are separate processes, `jobs` at a time, one
+thread each. A run that is complete is not run again, and one that was interrupted resumes.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import yaml
+from pydantic import TypeAdapter, ValidationError
 from tqdm import tqdm
 
 from slim_rl.commands.options import ConfigFile, Overrides
@@ -27,6 +31,10 @@ from slim_rl.errors import ConfigError, SlimError
 def command(
     config: ConfigFile,
     arm: Annotated[list[str] | None, typer.Option(help="arms to run (repeatable); all by default")] = None,
+    arms: Annotated[
+        Path | None,
+        typer.Option(help="YAML file of arms in place of the config's: names, and the keys that each changes"),
+    ] = None,
     seeds: Annotated[str, typer.Option(help="comma-separated")] = "0,1,2",
     jobs: Annotated[int, typer.Option(min=1, help="runs side by side")] = 1,
     overrides: Overrides = None,
@@ -40,7 +48,7 @@ def command(
         numbers = [int(seed) for seed in seeds.split(",")]
     except ValueError as error:
         raise ConfigError(f"--seeds takes whole numbers with commas between them, not '{seeds}'.") from error
-    runs = plan(config, arm or (), numbers, overrides or ())
+    runs = plan(config, arm or (), numbers, overrides or (), arms)
     for run in runs:
         typer.echo(f"{run.name}: {shlex.join(run.command(config))}")
     if not dry_run:
@@ -49,50 +57,84 @@ def command(
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One arm with one seed, and the command that trains it."""
+    """One arm with one seed, and the command that trains it. `needs`: names of runs whose log it reads."""
 
     name: str
     arm: str
     seed: int
     overrides: tuple[str, ...]
+    needs: tuple[str, ...] = ()
 
     def command(self, config: Path) -> list[str]:
         options = [option for override in self.overrides for option in ("--set", override)]
         return [sys.executable, "-m", "slim_rl.cli", "train", str(config), *options]
 
 
-def plan(config: Path, arms: Sequence[str], seeds: Sequence[int], overrides: Sequence[str] = ()) -> list[Run]:
+def plan(
+    config: Path, arms: Sequence[str], seeds: Sequence[int], overrides: Sequence[str] = (), file: Path | None = None
+) -> list[Run]:
     """The runs of an experiment, seeds first, so that every arm has a seed before any has two.
 
-    Raises ConfigError if an arm is not in the config.
+    Args:
+        arms: names of those to run; all if there are none.
+        file: where they are, if not in the config.
+
+    Raises:
+        ConfigError: an arm is not there, or is wrong.
     """
     settings = load_config(config, overrides)
-    unknown = [arm for arm in arms if arm not in settings.arms]
+    known = settings.arms if file is None else _read(file)
+    unknown = [arm for arm in arms if arm not in known]
     if unknown:
-        raise ConfigError(f"{config} has no arm {', '.join(unknown)}; its arms are {', '.join(settings.arms)}.")
+        raise ConfigError(f"{file or config} has no arm {', '.join(unknown)}; its arms are {', '.join(known)}.")
     runs = []
     for seed in seeds:
-        for arm in arms or settings.arms:
+        for arm in arms or known:
             name = f"{settings.name}-{arm}-s{seed}"
-            changes = [f"{key}={json.dumps(value)}" for key, value in settings.arms[arm].items()]
-            runs.append(Run(name, arm, seed, (*overrides, *changes, f"name={name}", f"arm={arm}", f"seed={seed}")))
+            changes = [f"{key}={json.dumps(value)}" for key, value in known[arm].items()]
+            needs = [f"{settings.name}-{other}-s{seed}" for change in changes for other in _LOG.findall(change)]
+            changes = [_LOG.sub(rf"{settings.log.dir}/{settings.name}-\1-s{seed}", change) for change in changes]
+            overridden = (*overrides, *changes, f"name={name}", f"arm={arm}", f"seed={seed}")
+            runs.append(Run(name, arm, seed, overridden, tuple(needs)))
     for run in runs:
         load_config(config, run.overrides)  # a wrong key in an arm is found before anything runs
     return runs
 
 
 def run_all(config: Path, runs: Sequence[Run], jobs: int, log_dir: Path) -> None:
-    """Runs them all. Raises SlimError naming those that failed, once the others are through."""
+    """Runs them all, each after those before it in the list that it needs. Raises SlimError naming those that failed, once the
+    others are through."""
     log_dir.mkdir(parents=True, exist_ok=True)
+    codes: dict[str, Future[int]] = {}
 
-    def run(item: Run) -> int:
+    def run(item: Run, before: list[Future[int]]) -> int:
+        if any(code.result() for code in before):
+            return 1
         with (log_dir / f"{item.name}.out").open("ab") as out:
             return subprocess.run(item.command(config), stdout=out, stderr=subprocess.STDOUT, check=False).returncode
 
     with ThreadPoolExecutor(jobs) as pool:
-        codes = list(tqdm(pool.map(run, runs), total=len(runs), desc="runs", unit="run", disable=None))
-    failed = [item.name for item, code in zip(runs, codes, strict=True) if code]
+        for item in runs:
+            codes[item.name] = pool.submit(run, item, [codes[name] for name in item.needs if name in codes])
+        for code in tqdm(codes.values(), desc="runs", unit="run", disable=None):
+            code.result()
+    failed = [name for name, code in codes.items() if code.result()]
     if failed:
         raise SlimError(
             f"These runs failed: {', '.join(failed)}; see {log_dir}/<run>.out, then run the same command again."
         )
+
+
+_LOG = re.compile(r"\{log:(\w+)\}")
+
+
+def _read(file: Path) -> dict[str, dict[str, Any]]:
+    """The arms of a file. Raises ConfigError if it cannot be used."""
+    try:
+        return TypeAdapter(dict[str, dict[str, Any]]).validate_python(yaml.safe_load(file.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise ConfigError(f"Cannot read the arms {file}: {error.strerror}; give the path of a YAML file.") from error
+    except (yaml.YAMLError, ValidationError, ValueError) as error:
+        raise ConfigError(
+            f"{file} is not a YAML file of arms: a name each, and below it the keys that it changes."
+        ) from error

@@ -103,7 +103,7 @@ class PartnerConfig(Section):
 
     kind: str = Field(
         "shy",
-        description="a scripted partner of the game (shy, forthcoming, mute), openai, replay, self (self-play: both seats are the "
+        description="a scripted partner of the game (shy, forthcoming, mute, erring, rephrased, yoked), openai, replay, self (self-play: both seats are the "
         "policy), or the dotted path of a partner of your own",
     )
     accept_fraction: float = Field(
@@ -113,7 +113,9 @@ class PartnerConfig(Section):
         default_factory=dict, description="further keyword arguments of the partner's constructor"
     )
     replay: Path | None = Field(
-        None, description="with kind replay: the dialogue log whose partner's turns are repeated"
+        None,
+        description="with kind replay: the dialogue log whose partner's turns are repeated; with kind yoked: of the matching game, the "
+        "one whose partner's scores are told at the same turns, whatever is said",
     )
     openai: OpenAIConfig = OpenAIConfig()
 
@@ -184,8 +186,32 @@ class TrainConfig(Section):
     max_grad_norm: float = Field(1.0, gt=0, description="longer gradients are shortened to this")
     micro_batch: int = Field(128, ge=1, description="dialogues a forward and backward pass")
     scale_rewards: bool = Field(True, description="divide a group's advantages by its standard deviation")
-    reward: Literal["game", "shuffled"] = Field(
-        "game", description="shuffled: rewards above 0 permuted within a group (control)"
+    reward: Literal["game", "agreed", "shuffled", "shuffled_all"] = Field(
+        "game",
+        description="what a dialogue is paid: the game's reward, or for controls: agreed: 1 for any agreement, else 0; shuffled: "
+        "rewards above 0 permuted within a group; shuffled_all: all of them",
+    )
+    question_price: float = Field(
+        0.0,
+        ge=0,
+        description="taken off what is paid for each turn that seeks information; `reward` stays what it was without",
+    )
+    credit: Literal["dialogue", "turn"] = Field(
+        "dialogue",
+        description="whose advantage a token has: its dialogue's, or its turn's own, by potential-based shaping with the worth of what "
+        "the policy knew (the game's `worth`)",
+    )
+    credit_lambda: float = Field(
+        1.0,
+        ge=0,
+        le=1,
+        description="with credit turn: how much of what a later turn earns goes to an earlier one; 1: all, and shaping is a baseline "
+        "that moves no expectation; 0: a question earns only what its answer was worth",
+    )
+    loss: Literal["sequence", "token", "constant"] | None = Field(
+        None,
+        description="what the sum over tokens is divided by: each dialogue's own length, all dialogues' tokens, or the same number for "
+        "every dialogue (Dr. GRPO); null: the trainer's default, token for TRL and verl, sequence for slime",
     )
     frozen: bool = Field(False, description="play and log without any update (control)")
     lora: LoraSection | None = Field(None, description="adapters instead of all weights (TRL, verl); null: all weights")

@@ -162,6 +162,7 @@ def _spec(config: Config, split: Split) -> dict[str, Any]:
     """All that the rows of a file depend on, but for their number."""
     game: Any = config.game
     settings = game.model_dump(mode="json") if isinstance(game, BaseModel) else dict(game)
-    settings.pop("max_errors", None)  # no row depends on it
+    for name in ("max_errors", "open_book"):  # no game depends on them: arms that differ in them play the same file
+        settings.pop(name, None)
     start = 0 if split == "train" else _EVAL_START
     return {**settings, "seed": config.data.seed, "seat": config.data.seat, "start": start}

@@ -16,7 +16,8 @@ from safetensors.torch import load_file
 
 from slim_rl.backends.trl import run as local
 from slim_rl.backends.trl.callbacks import last_whole_checkpoint
-from slim_rl.backends.trl.rollouts import Rollouts, by_length, grpo_arguments, loss_mask, make_trainer, shuffled, trim
+from slim_rl.backends.trl.rewards import shuffled
+from slim_rl.backends.trl.rollouts import Rollouts, by_length, grpo_arguments, loss_mask, make_trainer, trim
 from slim_rl.config import Config, parse_config
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.dealing import load_rows
@@ -148,7 +149,7 @@ def test_trl_gets_the_dialogues_own_tokens(folder) -> None:
         spans = [turn.span for turn in line.turns if turn.span]
         assert sum(output["env_mask"][i]) == sum(end - start for start, end in spans)
         assert all(output["env_mask"][i][start:end] == [1] * (end - start) for start, end in spans)
-        assert output["game_reward"][i] == line.reward
+        assert output["payment"][i] == line.reward
     assert [line.game_id for line in lines] == [name.split("/")[0] for name in names for _ in range(4)]
 
 
@@ -298,7 +299,7 @@ def test_selfplay_gives_two_rows_a_game_with_one_reward(folder) -> None:
     trainer, rollouts = make_rollouts(make_config(folder, "selfplay", "partner.kind=self"), folder, partner=object())
     names = rollouts.names()[:2]
     output = rollouts([name for name in names for _ in range(4)], trainer)
-    assert output["game_reward"][:4] == output["game_reward"][4:]
+    assert output["payment"][:4] == output["payment"][4:]
     assert len(set(output["group"][:4])) == len(set(output["group"][4:])) == 1
     assert output["group"][0] != output["group"][4]
     assert output["prompt_ids"][0] != output["prompt_ids"][4]

@@ -47,3 +47,49 @@ def test_the_others_go_on_when_one_fails_and_it_is_named(tmp_path) -> None:
         run_all(CONFIG, runs, 2, tmp_path)
     assert "also-good" not in str(error.value)
     assert [(tmp_path / f"{run.name}.out").read_text().strip() for run in runs] == ["good", "bad", "also-good"]
+
+
+ARMS = ROOT / "analysis" / "arms.yaml"
+
+
+def test_the_experiments_arms_play_the_same_games_and_differ_in_what_they_say() -> None:
+    base = load_config(CONFIG)
+    runs = plan(CONFIG, [], [3], ["log.dir=logs/arms"], ARMS)
+    configs = {run.arm: load_config(CONFIG, run.overrides) for run in runs}
+    for arm, config in configs.items():
+        assert config.data == base.data and config.limits == base.limits and config.policy == base.policy
+        assert (config.game == base.game) == (arm != "open_book")
+    assert configs["open_book"].game.open_book and configs["open_book"].partner == base.partner
+    assert [configs[f"dose_{dose}"].partner.args["answers"] for dose in (0, 25, 50, 75)] == [0, 0.25, 0.5, 0.75]
+    assert configs["agreement_only"].train.reward == "agreed" and configs["shaping"].train.credit == "turn"
+    assert configs["shuffled_all"].train.kl_coef > 0 < configs["price_3"].train.question_price
+    assert len({config.model_dump_json(exclude={"name", "arm"}) for config in configs.values()}) == len(runs)
+
+
+def test_a_run_names_the_log_of_another_with_its_seed_and_waits_for_it(tmp_path: Path) -> None:
+    runs = {run.name: run for run in plan(CONFIG, ["shy", "yoked"], [3, 4], ["log.dir=logs/arms"], ARMS)}
+    yoked = runs["matching_local-yoked-s4"]
+    assert yoked.needs == ("matching_local-shy-s4",) and not runs["matching_local-shy-s4"].needs
+    assert load_config(CONFIG, yoked.overrides).partner.replay == Path("logs/arms/matching_local-shy-s4")
+
+    class Writes(Run):
+        def command(self, config: Path) -> list[str]:
+            work = f"import pathlib, time; time.sleep({self.seed}); pathlib.Path(r'{tmp_path}/log').write_text('x')"
+            return [sys.executable, "-c", work]
+
+    class Reads(Run):
+        def command(self, config: Path) -> list[str]:
+            return [sys.executable, "-c", f"open(r'{tmp_path}/log')"]
+
+    run_all(CONFIG, [Writes("first", "a", 1, ()), Reads("second", "b", 0, (), ("first", "elsewhere"))], 2, tmp_path)
+    with pytest.raises(SlimError, match="bad, second"):
+        run_all(CONFIG, [Echo("bad", "a", 3, ()), Reads("second", "b", 0, (), ("bad",))], 2, tmp_path / "again")
+    assert not (tmp_path / "again" / "second.out").exists()
+
+
+@pytest.mark.parametrize("text", ["- shy", "shy: 3", "shy: {a: [", "3: {a: b}"])
+def test_a_file_that_is_not_of_arms_is_one_sentence(text: str, tmp_path: Path) -> None:
+    (tmp_path / "arms.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=r"arms\.yaml is not a YAML file of arms") as caught:
+        plan(CONFIG, [], [0], file=tmp_path / "arms.yaml")
+    assert "\n" not in str(caught.value)

@@ -21,7 +21,7 @@ from typing import Any
 
 import yaml
 
-from slim_rl.backends import Request, refuse_controls
+from slim_rl.backends import Request
 from slim_rl.backends.checkpoints import locate_model, read_model_config
 from slim_rl.backends.slime.arguments import Run, command_line
 from slim_rl.backends.slime.cluster import ray_cluster, run_job, runtime_environment, signals_end_the_run
@@ -32,6 +32,7 @@ from slim_rl.backends.slime.settings import Settings, read_settings
 from slim_rl.backends.slime.storage import check_save_dir, in_hub_cache, model_name, reads_directly
 from slim_rl.config import ROOT_KEY, Config, parse_config
 from slim_rl.errors import ConfigError, SlimError
+from slim_rl.keys import check_controls
 
 
 def say(text: str) -> None:
@@ -174,7 +175,9 @@ def plan(
     Raises:
         SlimError: slime cannot train what the config asks for, or the GPUs cannot be divided so.
     """
-    refuse_controls(config)
+    check_controls(config)
+    if config.train.loss == "constant":
+        raise ConfigError("train.loss is constant, which slime does not have; choose sequence or token.")
     name = settings.model or config.policy.model
     if settings.num_nodes > 1 and not Path(name).expanduser().is_dir():
         raise ConfigError(

@@ -21,6 +21,7 @@ ROOM = "make room and run the same command: it continues from the last whole che
 # (name in TRL's or our metrics, name on the line, format)
 _SHOWN = (
     ("reward", "reward", ".3f"),
+    ("reward_paid", "paid", ".3f"),
     ("questions", "questions", ".2f"),
     ("pairs_asked", "pairs", ".2f"),
     ("agreed", "agreed", ".0%"),

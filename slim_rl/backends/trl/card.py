@@ -22,6 +22,12 @@ _ROWS = (  # (name in `batch_metrics`, name in the table, format)
     ("agreed", "dialogues that end in agreement", ".0%"),
     ("valid_proposals", "valid proposals", ".0%"),
 )
+_PAID = {  # by `train.reward`, after the algorithm
+    "game": "",
+    "agreed": "; paid 1 for any agreement, else 0 (a control)",
+    "shuffled": "; rewards shuffled within groups (a control)",
+    "shuffled_all": "; rewards, zeros too, shuffled within groups (a control)",
+}
 
 
 def model_card(config: Config, before: Sequence[Dialogue] = (), after: Sequence[Dialogue] = ()) -> str:
@@ -36,7 +42,7 @@ def model_card(config: Config, before: Sequence[Dialogue] = (), after: Sequence[
         front["base_model"] = start
     update = "no update (a control: the policy only plays)" if train.frozen else "GRPO (TRL)"
     adapters = f", LoRA of rank {train.lora.r}, merged" if train.lora else ""
-    shuffled = "; rewards shuffled within groups (a control)" if train.reward == "shuffled" else ""
+    paid = _PAID[train.reward] + (f"; {train.question_price:g} a question" if train.question_price else "")
     return "\n".join(
         [
             "---",
@@ -50,7 +56,7 @@ def model_card(config: Config, before: Sequence[Dialogue] = (), after: Sequence[
             "## Training",
             "",
             f"- Starts from: `{start}`",
-            f"- Algorithm: {update}{adapters}{shuffled}",
+            f"- Algorithm: {update}{adapters}{paid}",
             f"- Steps: {train.steps}, each of {train.games_per_step} games × {train.group_size} dialogues",
             f"- Learning rate {train.learning_rate:g} ({train.lr_schedule}), KL coefficient {train.kl_coef:g}, seed {config.seed}",
             "",

@@ -25,6 +25,8 @@ from transformers.integrations import TensorBoardCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from slim_rl.backends.trl.callbacks import ROOM, MarkWhole, StepLine
+from slim_rl.backends.trl.credit import TurnCredit
+from slim_rl.backends.trl.rewards import GAME_REWARD, GameReward, payment
 from slim_rl.config import Config
 from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.log import DialogueLog
@@ -49,6 +51,7 @@ class Rollouts:
         self.config = worker.config
         self.rows = {row.name: row for row in rows}
         self.metrics: dict[str, float] = {}
+        self.dialogues: list[Dialogue] = []  # of the last step
 
     def names(self) -> list[str]:
         """Names of all rows, shuffled; under self-play each game has its two seats, side by side."""
@@ -68,7 +71,7 @@ class Rollouts:
         dialogues = self._play(prompts, step, rank)
         for dialogue in dialogues:
             self.log.append(dialogue)
-        self.metrics = batch_metrics(dialogues)
+        self.dialogues, self.metrics = dialogues, batch_metrics(dialogues)
         Failures(dialogues).check(self.config)
         end = self.worker.chat.end_id if self.worker.chat else 0
         return {
@@ -76,7 +79,7 @@ class Rollouts:
             "completion_ids": [d.response_ids or [end] for d in dialogues],
             "logprobs": [d.logprobs or [0.0] for d in dialogues],
             "env_mask": [loss_mask(d) for d in dialogues],
-            "game_reward": [d.reward for d in dialogues],
+            "payment": [payment(d, self.config.train) for d in dialogues],
             "group": [d.group for d in dialogues],
         }
 
@@ -107,50 +110,13 @@ def loss_mask(dialogue: Dialogue) -> list[int]:
     return dialogue.loss_mask
 
 
-class GameReward:
-    """TRL's reward function: hands over the game's reward, or for the control arm `shuffled` ones."""
-
-    __name__ = "game"
-
-    def __init__(self, config: Config, rollouts: Rollouts) -> None:
-        self.config, self.rollouts = config, rollouts
-
-    def __call__(
-        self, *, game_reward: list[float | None], group: list[str], trainer_state: Any, log_metric: Any, **_: Any
-    ) -> list[float | None]:
-        for name, value in self.rollouts.metrics.items():
-            log_metric(name, value)
-        if self.config.train.reward == "game":
-            return game_reward
-        return shuffled(game_reward, group, seed_of(self.config.seed, "shuffle", trainer_state.global_step))
-
-
-def shuffled(rewards: Sequence[float | None], groups: Sequence[str], seed: int) -> list[float | None]:
-    """Rewards above 0 permuted among the rows of the same group that have one; failed rows, and those without any, stay so.
-
-    A game that came to nothing keeps its 0, so that the arm still learns to play by the rules: were errors to go unpunished, the
-    policy would fall apart within a few steps, and there would be nothing to compare. What is taken away is that a better plan
-    pays more.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    result = list(rewards)
-    rows: dict[str, list[int]] = {}
-    for index, (group, reward) in enumerate(zip(groups, rewards, strict=True)):
-        if reward:
-            rows.setdefault(group, []).append(index)
-    for indices in rows.values():
-        order = torch.randperm(len(indices), generator=generator).tolist()
-        for target, source in zip(indices, order, strict=True):
-            result[target] = rewards[indices[source]]
-    return result
-
-
 class TrimmedGRPOTrainer(GRPOTrainer):
     """TRL's trainer with less padding: dialogues of like length share a micro-batch, computed at its own longest. Same loss, same
     gradient: every micro-batch of a step counts towards the same update.
     """
 
     _buffered_inputs: list[dict[str, Any]] | None  # TRL's: the step's micro-batches
+    credit: TurnCredit | None = None  # with `train.credit: turn`
 
     def _prepare_inputs(self, generation_batch: dict[str, Any]) -> dict[str, Any]:
         before = self._buffered_inputs
@@ -160,10 +126,23 @@ class TrimmedGRPOTrainer(GRPOTrainer):
         self._buffered_inputs = by_length(self._buffered_inputs)
         return self._buffered_inputs[self._step % self.args.steps_per_generation]
 
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        output: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        if self.credit is not None:
+            ids = output["completion_ids"]
+            output["advantages"] = self.credit(self.accelerator.process_index, ids.shape[1], ids.device)
+        return output
+
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         checkpoint = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}"
         with disk_errors("checkpoint", checkpoint, ROOM):
             super()._save_checkpoint(model, trial)
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        metrics = self._metrics["train"]
+        if GAME_REWARD in metrics:  # what TRL calls the reward is what was paid
+            metrics["reward_paid"], metrics["reward"] = metrics["reward"], metrics.pop(GAME_REWARD)
+        super().log(logs, start_time)
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
         return super()._compute_loss(model, trim(inputs))
@@ -220,15 +199,17 @@ def make_trainer(config: Config, model: Any, tokenizer: Any, rollouts: Rollouts,
             target_modules=targets if isinstance(targets, str) else list(targets),
             task_type="CAUSAL_LM",
         )
+    reward = GameReward(config, rollouts)
     trainer = TrimmedGRPOTrainer(
         model=model,
         args=arguments,
-        reward_funcs=GameReward(config, rollouts),
+        reward_funcs=reward,
         train_dataset=Dataset.from_dict({"prompt": rollouts.names()}),
         processing_class=tokenizer,
         peft_config=peft_config,
         rollout_func=rollouts,
     )
+    trainer.credit = TurnCredit(config, rollouts, reward) if train.credit == "turn" else None
     rollouts.policy.model = trainer.model
     trainer.remove_callback(PrinterCallback)  # it prints the whole dictionary; ours prints a line
     trainer.add_callback(StepLine(run_dir, rollouts.policy))

@@ -22,10 +22,11 @@ from typing import Any
 
 import yaml
 
-from slim_rl.backends import Request, refuse_controls
+from slim_rl.backends import Request
 from slim_rl.config import Config, DataConfig, load_config
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.files import write_atomically
+from slim_rl.keys import check_controls
 from slim_rl.keys import values as table_values
 
 HERE = Path(__file__).parent
@@ -149,7 +150,7 @@ def build_overrides(config: Config, extra: Sequence[str] = ()) -> Overrides:
 
 
 def _check(config: Config) -> None:
-    refuse_controls(config)
+    check_controls(config)
     if config.train.lr_schedule == "linear":
         raise ConfigError("train.lr_schedule is linear, which verl does not have; choose constant or cosine.")
     from slim_rl.dialogue.factory import make_environment

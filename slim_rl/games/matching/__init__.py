@@ -6,7 +6,7 @@ roster, actions, prompt     names in free text, what a player may say, what play
 records, chat_data          games that people played: read and scored again, and as chat data
 reading/                    what a message asks and tells
 questions/                  the measuring instrument: classes and worth of questions
-partners/                   shy, forthcoming and mute partners, and how they judge a plan
+partners/                   scripted partners, a chat model as one, and how they judge a plan
 references, audit           what plans without talk reach; what a partner said, against the truth
 demonstrations              the scripted player that the warm start learns from
 """

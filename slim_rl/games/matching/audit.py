@@ -247,6 +247,8 @@ class _Audit:
         limit = self.dialogue.partner.get("max_pairs")  # of a partner that answers only part of what it is asked
         if limit is not None and heard.asked and (len(heard.asked) > limit or heard.malformed):
             return
+        if self.dialogue.partner.get("answers", 1) < 1:  # it keeps some to itself, as it was told to
+            return
         agreed = set(heard.asked) & set(pairs_asked(previous.text, self.roster, self.partner_said))
         for reviewer, paper in agreed:
             if self.table[reviewer][paper] is not None:

@@ -52,6 +52,9 @@ class MatchingEnv(BaseEnvironment):
         max_turns: valid actions of both seats together; then the game ends without agreement, reward 0.
         max_errors: malformed actions in a row that end the game; their author is `info["seat"]`.
         rules: "none" leaves the rules out of a policy's opening messages.
+        open_book: what a seat reads of its table holds the other's scores too. Its private view, by which scripted partners
+            answer and judge, and the recorded deal, by which questions are measured, stay as they are: arms with and without it
+            differ in what the policy reads, and are counted alike.
         game_state: what `reset()` deals when it is given none.
     """
 
@@ -62,6 +65,9 @@ class MatchingEnv(BaseEnvironment):
         "shy": "slim_rl.games.matching.partners.scripted.ShyPartner",
         "forthcoming": "slim_rl.games.matching.partners.scripted.ForthcomingPartner",
         "mute": "slim_rl.games.matching.partners.scripted.MutePartner",
+        "erring": "slim_rl.games.matching.partners.unmet.ErringPartner",
+        "rephrased": "slim_rl.games.matching.partners.unmet.RephrasedPartner",
+        "yoked": "slim_rl.games.matching.partners.yoked.YokedPartner",
         "openai": "slim_rl.games.matching.partners.chat.MatchingChatPartner",
     }
 
@@ -70,11 +76,13 @@ class MatchingEnv(BaseEnvironment):
         max_turns: int = 20,
         max_errors: int = 3,
         rules: Literal["full", "none"] = "full",
+        open_book: bool = False,
         game_state: GameState | Mapping[str, Any] | None = None,
     ) -> None:
         self.max_turns = max_turns
         self.max_errors = max_errors
         self.rules = rules
+        self.open_book = open_book
         self._given = game_state
         self._game: GameState | None = None
         self._clear()
@@ -150,7 +158,7 @@ class MatchingEnv(BaseEnvironment):
         return rules_text(self.game.roster, has_scales(self.game), self.max_turns)
 
     def get_state_description(self, seat: int = 0) -> str:
-        return state_description(self.game, seat)
+        return state_description(self.game, seat, self.open_book)
 
     def prompt(self, seat: int = 0) -> list[dict[str, str]]:
         messages = super().prompt(seat)
@@ -190,13 +198,19 @@ class MatchingEnv(BaseEnvironment):
 
     def known(self, seat: int) -> Sequence[Sequence[float | None]]:
         """The scores that `seat` is shown; None where it is shown none."""
-        return self.game.displayed(seat)
+        return self.game.pooled(seat) if self.open_book else self.game.displayed(seat)
 
     @classmethod
     def annotate(cls, dialogue: Any) -> None:
         from slim_rl.games.matching.questions.annotate import annotate
 
         annotate(dialogue)
+
+    @classmethod
+    def worth(cls, dialogue: Any) -> list[float]:
+        from slim_rl.games.matching.questions.annotate import worth
+
+        return worth(dialogue)
 
     @classmethod
     def asks(cls, text: str) -> bool:

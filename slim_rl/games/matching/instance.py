@@ -55,10 +55,20 @@ class GameState:
 
     def displayed(self, seat: int) -> tuple[tuple[int | None, ...], ...]:
         """The table as `seat` is shown it: scaled and cut to an int; None where unseen."""
-        scale = self.scale(seat)
+        return self._shown(self.mask(seat), self.scale(seat))
+
+    def pooled(self, seat: int) -> tuple[tuple[int | None, ...], ...]:
+        """The same with the other seat's cells too, on the scale of `seat`; None where neither sees one."""
+        both = tuple(
+            tuple(one or two for one, two in zip(ones, twos, strict=True))
+            for ones, twos in zip(self.mask1, self.mask2, strict=True)
+        )
+        return self._shown(both, self.scale(seat))
+
+    def _shown(self, mask: Mask, scale: float) -> tuple[tuple[int | None, ...], ...]:
         return tuple(
             tuple(int(value * scale) if seen else None for value, seen in zip(values, seens, strict=True))
-            for values, seens in zip(self.table, self.mask(seat), strict=True)
+            for values, seens in zip(self.table, mask, strict=True)
         )
 
     def score(self, assignment: Sequence[int]) -> int:

@@ -34,7 +34,7 @@ class NotebookEnv(MatchingEnv):
         told = self._told[seat]
         return [
             [told.get((r, p)) if value is None else value for p, value in enumerate(row)]
-            for r, row in enumerate(self.game.displayed(seat))
+            for r, row in enumerate(super().known(seat))
         ]
 
     def notes(self, seat: int) -> str:

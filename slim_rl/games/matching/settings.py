@@ -27,6 +27,11 @@ class MatchingSettings(Section):
     rules: Literal["full", "none"] = Field(
         "full", description="whether the policy is told the rules; none for one that was taught them by demonstrations"
     )
+    open_book: bool = Field(
+        False,
+        description="the tables that players read hold the other's scores too, so that there is nothing to ask (control); scripted "
+        "partners, and what is measured of questions, go by the deal as without it",
+    )
 
     @model_validator(mode="after")
     def _names_enough(self) -> MatchingSettings:

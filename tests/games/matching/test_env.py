@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slim_rl.config import parse_config
+from slim_rl.dialogue.dealing import load_rows
 from slim_rl.errors import DataError
 from slim_rl.games.matching import GameState, MatchingEnv, Roster, format_proposal
 
@@ -171,3 +174,21 @@ def test_an_observation_is_a_chat_message(game: GameState) -> None:
     env.close()
     with pytest.raises(DataError, match="game_state"):
         MatchingEnv().reset()
+
+
+def test_an_open_book_changes_what_is_read_and_not_what_a_partner_knows(game: GameState) -> None:
+    closed, opened = MatchingEnv(), MatchingEnv(open_book=True)
+    for env in (closed, opened):
+        env.reset(game)
+    assert "Sofia Patel: BLEU ?, Electra ?, GloVe ?" in closed.get_state_description(0)
+    assert "Sofia Patel: BLEU ?, Electra 150, GloVe 225" in opened.get_state_description(0)  # its own scale, 2.5
+    assert opened.known(0)[2] == (None, 150, 225)
+    for seat in (0, 1):
+        assert closed.get_private_view(seat) == opened.get_private_view(seat)
+
+
+def test_arms_with_and_without_open_book_play_the_same_games(tmp_path: Path) -> None:
+    files = [f"data.train={tmp_path}/train.jsonl", f"data.eval={tmp_path}/eval.jsonl", "data.num_train=20"]
+    files += ["data.num_eval=4", "game.n=3", "game.hardness=0"]
+    closed = load_rows(parse_config({}, files), "eval")
+    assert load_rows(parse_config({}, [*files, "game.open_book=true"]), "eval") == closed

@@ -56,3 +56,12 @@ def test_the_local_configs_play_with_it() -> None:
     local = next(path for path in CONFIGS if path.name == "matching_local.yaml")
     env = make_environment(load_config(local))
     assert isinstance(env, NotebookEnv) and env.rules == "none" and env.max_turns == 24
+
+
+def test_an_open_book_shows_both_tables_from_the_first_message_on() -> None:
+    env = NotebookEnv(rules="none", open_book=True)
+    env.reset(STATE)
+    assert "Ava Li: BLEU 60, Electra 99\nDaniel Nguyen: BLEU 30, Electra ?" in env.prompt(0)[-1]["content"]
+    env.step("[message] What is Daniel Nguyen on Electra?")
+    observation, _, _ = env.step("[message] I have no score for Daniel Nguyen on Electra.")
+    assert "Ava Li: BLEU 60, Electra 99\nDaniel Nguyen: BLEU 30, Electra ?" in observation

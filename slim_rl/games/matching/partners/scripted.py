@@ -18,11 +18,13 @@ from typing import Any
 
 from slim_rl.dialogue.partner import PartnerFailure, Reply
 from slim_rl.environment import View
+from slim_rl.errors import ConfigError
 from slim_rl.games.matching.env import MatchingView
 from slim_rl.games.matching.optimum import Assignment
 from slim_rl.games.matching.partners.judging import Verdict, judge
 from slim_rl.games.matching.reading.listening import Heard, listen
 from slim_rl.games.matching.reading.pairing import Pair
+from slim_rl.seeds import seed_of
 
 VERSION = 2  # raised when the same view would get another reply
 
@@ -91,7 +93,7 @@ class ScriptedPartner(ABC):
         if refused:
             return f"[message] {NOTED[0]}"
         if said is None:
-            return f"[message] {_choose(GREETINGS, view)}"
+            return f"[message] {choose(GREETINGS, view)}"
         return f"[message] {self.answer(listen(said, game.roster), view, game)}"
 
     @abstractmethod
@@ -102,21 +104,51 @@ class ScriptedPartner(ABC):
         """Why a plan is rejected: the assignments below expectation, without scores."""
         if not verdict.doubts:
             return "I think we can do better."
-        doubts = [f"{game.roster.reviewers[r]} on {game.roster.short_papers[p]}" for r, p in verdict.doubts]
+        doubts = [named(pair, game) for pair in verdict.doubts]
         return f"I doubt {' and '.join(filter(None, (', '.join(doubts[:-1]), doubts[-1])))}."
 
 
 class ShyPartner(ScriptedPartner):
-    """Answers what it is directly asked; vague otherwise."""
+    """Answers what it is directly asked; vague otherwise.
+
+    Args:
+        answers: the chance that it answers for a pair at all. It is drawn once a dialogue and pair, from the dialogue's seed, so
+            that asking again does not help; what is answered at one chance is answered at every higher one too. Of a pair that it
+            keeps to itself it says so, without a word on whether it has a score: it never lies.
+    """
 
     kind = "shy"
 
+    def __init__(
+        self,
+        accept_fraction: float = 0.75,
+        max_pairs: int = 2,
+        max_rejections: int | None = None,
+        answers: float = 1.0,
+    ) -> None:
+        super().__init__(accept_fraction, max_pairs, max_rejections)
+        if not 0 <= answers <= 1:
+            raise ConfigError(f"partner.args.answers is {answers}, but a chance lies between 0 and 1.")
+        self.answers = answers
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        return super().identity | {"answers": self.answers}
+
     def answer(self, heard: Heard, view: View, game: MatchingView) -> str:
         if heard.asked and len(heard.asked) <= self.max_pairs and not heard.malformed:
-            return scores(heard.asked, game)
+            answered = [pair for pair in heard.asked if drawn(view, "answers", pair) < self.answers]
+            told = [self.score(pair, view, game) for pair in answered]
+            if len(answered) < len(heard.asked):
+                told.append(choose(SILENT, view))
+            return " ".join(told)
         if heard.asked or heard.general:
-            return _choose(VAGUE, view)
-        return PROPOSE if heard.suggests else _choose(NOTED, view)
+            return choose(VAGUE, view)
+        return PROPOSE if heard.suggests else choose(NOTED, view)
+
+    def score(self, pair: Pair, view: View, game: MatchingView) -> str:
+        """What it says of a pair that it answers for."""
+        return score(pair, game)
 
 
 class ForthcomingPartner(ShyPartner):
@@ -137,8 +169,8 @@ class MutePartner(ScriptedPartner):
 
     def answer(self, heard: Heard, view: View, game: MatchingView) -> str:
         if heard.asked or heard.general:
-            return _choose(SILENT, view)
-        return PROPOSE if heard.suggests else _choose(NOTED, view)
+            return choose(SILENT, view)
+        return PROPOSE if heard.suggests else choose(NOTED, view)
 
     def objection(self, game: MatchingView, plan: Assignment, verdict: Verdict) -> str:
         return "I think we can do better."
@@ -146,7 +178,7 @@ class MutePartner(ScriptedPartner):
 
 def scores(pairs: Iterable[Pair], game: MatchingView) -> str:
     """One sentence a pair: "Ava Li on BLEU: 62." or "I have no score for Ava Li on GLUE."."""
-    return " ".join(_score(pair, game) for pair in pairs)
+    return " ".join(score(pair, game) for pair in pairs)
 
 
 def whole_table(game: MatchingView) -> str:
@@ -163,11 +195,20 @@ def whole_table(game: MatchingView) -> str:
     return "; ".join(rows) + "."
 
 
-def _score(pair: Pair, game: MatchingView) -> str:
-    reviewer, paper = pair
-    names = f"{game.roster.reviewers[reviewer]} on {game.roster.short_papers[paper]}"
-    value = game.table[reviewer][paper]
+def score(pair: Pair, game: MatchingView) -> str:
+    """The sentence for one pair."""
+    names, value = named(pair, game), game.table[pair[0]][pair[1]]
     return f"I have no score for {names}." if value is None else f"{names}: {value}."
+
+
+def named(pair: Pair, game: MatchingView) -> str:
+    """ "Ava Li on BLEU"."""
+    return f"{game.roster.reviewers[pair[0]]} on {game.roster.short_papers[pair[1]]}"
+
+
+def drawn(view: View, what: str, pair: Pair) -> float:
+    """A number in [0, 1) for one purpose and pair of this dialogue, the same whenever it is asked for."""
+    return seed_of(view.seed, what, *pair) / 2**31
 
 
 def _rejections(view: View) -> int:
@@ -175,5 +216,6 @@ def _rejections(view: View) -> int:
     return sum(text.startswith("[reject]") for text in own)
 
 
-def _choose(sentences: Sequence[str], view: View) -> str:
+def choose(sentences: Sequence[str], view: View) -> str:
+    """One of several sentences, drawn from the dialogue's seed and turn."""
     return random.Random(view.seed * 1009 + len(view.history)).choice(sentences)

@@ -68,6 +68,23 @@ def annotate(dialogue: Dialogue) -> None:
             turn.best_known = round(knows[seat].best_known(), 6)
 
 
+def worth(dialogue: Dialogue) -> list[float]:
+    """The best expected score by what the policy knew, as a share of the best, before each of its turns of an annotated dialogue:
+    it knew its own cells and those that it was told.
+
+    Raises:
+        DataError: the game is not the matching game.
+    """
+    knowledge = Knowledge(GameState.from_dict(dialogue.game_state), dialogue.seat)
+    out = []
+    for turn in dialogue.turns:
+        if turn.role == "policy":
+            out.append(knowledge.expected)
+        else:
+            knowledge.hear(turn.told or ())
+    return out
+
+
 def _clear(turn: Turn) -> None:
     turn.questions, turn.pairs, turn.informative, turn.told = [], [], [], []
     turn.seeking = False

@@ -75,6 +75,11 @@ class Knowledge:
         self._true = float(self._table[rows, self._plan].sum())
 
     @property
+    def expected(self) -> float:
+        """V: the best expected score by what the asker knows, as a share of the best score."""
+        return self._expected / self._best
+
+    @property
     def promise(self) -> Floats:
         """The promise of asking about each cell, (n, n), as a share of the best score; 0 for a cell the asker knows."""
         if self._promise is None:

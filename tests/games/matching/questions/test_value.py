@@ -10,10 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as draw
 from numpy.typing import NDArray
 
+from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.errors import ConfigError
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.optimum import score_of_best
+from slim_rl.games.matching.questions.annotate import annotate, worth
 from slim_rl.games.matching.questions.value import Knowledge, frontier, promises
 from slim_rl.games.matching.settings import MatchingSettings
 
@@ -142,3 +144,24 @@ def test_plans_that_tie_count_by_their_mean(n: int, seed: int) -> None:
         if belief == max(believes)
     ]
     assert score_of_best(believed[None], table[None])[0] == pytest.approx(np.mean(scores))
+
+
+def test_worth_is_of_what_was_known_before_each_turn(game: GameState) -> None:
+    r, p = next((r, p) for r in range(game.n) for p in range(game.n) if game.mask2[r][p] and not game.mask1[r][p])
+    roster = game.roster
+    names = f"{roster.reviewers[r]} on {roster.short_papers[p]}"
+    said = {"kind": "message"}
+    turns = [
+        Turn(0, "policy", f"[message] What is {names}?", said),
+        Turn(1, "partner", "wrong", None, "no tag"),
+        Turn(1, "partner", f"[message] {names}: {game.table[r][p]}.", said),
+        Turn(0, "policy", "nonsense", None, "no tag"),
+        Turn(0, "policy", f"[message] What is {names}?", said),
+    ]
+    dialogue = Dialogue("d", "g", 0, 0, game.to_dict(), {}, {}, turns=turns)
+    annotate(dialogue)
+    knowledge = Knowledge(game, 0)
+    before = knowledge.expected
+    value, _ = knowledge.hear([(r, p)])
+    assert worth(dialogue) == pytest.approx([before, before + value, before + value])
+    assert turns[0].value == pytest.approx(value, abs=1e-6)

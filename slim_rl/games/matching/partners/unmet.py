@@ -1,0 +1,70 @@
+"""Shy partners that a policy was not trained with: what it learned is tried on them (`slim-rl evaluate --partner erring`).
+
+erring      tells a wrong score in 10% of its answers. Of a pair it always tells the same.
+rephrased   says the same in other words; all of its sentences can be read by `reading.listening`, and so by the notebook.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from slim_rl.environment import View
+from slim_rl.errors import ConfigError
+from slim_rl.games.matching.env import MatchingView
+from slim_rl.games.matching.generate import VALUES
+from slim_rl.games.matching.partners.scripted import ShyPartner, drawn, named, score
+from slim_rl.games.matching.reading.pairing import Pair
+
+TOLD = (
+    "I have {value} for {names}.",
+    "For {names} my table says {value}.",
+    "{names} is {value}.",
+    "{names} would be {value}.",
+)
+NOT_TOLD = ("I do not see {names}.", "{names} is blank on my side.", "My table has nothing for {names}.")
+
+
+class ErringPartner(ShyPartner):
+    """See the module's docstring.
+
+    Args:
+        errs: the chance that the score it tells of a pair is another one, drawn evenly from all that there are.
+    """
+
+    kind = "erring"
+
+    def __init__(
+        self,
+        accept_fraction: float = 0.75,
+        max_pairs: int = 2,
+        max_rejections: int | None = None,
+        answers: float = 1.0,
+        errs: float = 0.1,
+    ) -> None:
+        super().__init__(accept_fraction, max_pairs, max_rejections, answers)
+        if not 0 <= errs <= 1:
+            raise ConfigError(f"partner.args.errs is {errs}, but a chance lies between 0 and 1.")
+        self.errs = errs
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        return super().identity | {"errs": self.errs}
+
+    def score(self, pair: Pair, view: View, game: MatchingView) -> str:
+        value = game.table[pair[0]][pair[1]]
+        if value is None or drawn(view, "errs", pair) >= self.errs:
+            return score(pair, game)
+        others = [other for other in (int(number * game.scale) for number in range(VALUES)) if other != value]
+        return f"{named(pair, game)}: {others[int(drawn(view, 'error', pair) * len(others))]}."
+
+
+class RephrasedPartner(ShyPartner):
+    """See the module's docstring. Which words it takes for a pair is drawn from the dialogue's seed."""
+
+    kind = "rephrased"
+
+    def score(self, pair: Pair, view: View, game: MatchingView) -> str:
+        value = game.table[pair[0]][pair[1]]
+        sentences = NOT_TOLD if value is None else TOLD
+        sentence = sentences[int(drawn(view, "words", pair) * len(sentences))]
+        return sentence.format(names=named(pair, game), value=value)

@@ -1,0 +1,107 @@
+"""A partner that tells what another dialogue's partner told, turn by turn, whatever is said to it (control): what is told is what
+asking brought, but asking does not bring it.
+
+`partner.replay` names the log of the dialogues that it is yoked to, in the experiment that of the arm whose partner is shy, with the
+same seed. In its n-th message it tells the cells that were told in the n-th message of the partner there, and after the last of
+them no more. Which dialogue that is:
+
+    the one of the same seed and game, if there is one: in runs of the same seed each training dialogue has its own twin
+    else one of the same game, drawn by the dialogue's seed
+    else one of any game, drawn so: as many cells as were told there, drawn among those that it sees, each once
+
+Of several with the same seed and game the last counts: of held-out games that were played before and after training, after.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from slim_rl.config import PartnerConfig
+from slim_rl.dialogue.log import read_log
+from slim_rl.dialogue.record import Dialogue
+from slim_rl.environment import BaseEnvironment, View
+from slim_rl.errors import ConfigError, DataError
+from slim_rl.games.matching.env import MatchingView
+from slim_rl.games.matching.instance import GameState
+from slim_rl.games.matching.partners.scripted import NOTED, ScriptedPartner, choose, scores
+from slim_rl.games.matching.reading.listening import Heard
+from slim_rl.games.matching.reading.pairing import Pair
+from slim_rl.seeds import seed_of
+
+Schedule = tuple[tuple[Pair, ...], ...]  # what is told in each message
+_Shown = tuple[tuple[int | None, ...], ...]  # what a partner sees, which tells games apart
+
+
+class YokedPartner(ScriptedPartner):
+    """See the module's docstring.
+
+    Args:
+        path: a dialogue log, or a folder of them.
+
+    Raises:
+        DataError: the log cannot be read, or holds no dialogue of the matching game.
+    """
+
+    kind = "yoked"
+
+    def __init__(self, path: Path, accept_fraction: float = 0.75, max_rejections: int | None = None) -> None:
+        super().__init__(accept_fraction, max_rejections=max_rejections)
+        self.path = path
+        self._twins: dict[tuple[int, _Shown], Schedule] = {}
+        self._of_game: dict[_Shown, list[Schedule]] = defaultdict(list)
+        self._all: list[Schedule] = []
+        for dialogue in read_log(path):
+            if not dialogue.failed:
+                self._add(dialogue)
+        if not self._all:
+            raise DataError(f"{path} holds no dialogue that was played to its end; give the log of another run.")
+
+    def _add(self, dialogue: Dialogue) -> None:
+        try:
+            shown = GameState.from_dict(dialogue.game_state).displayed(1 - dialogue.seat)
+        except DataError as error:
+            raise DataError(f"{self.path}: {dialogue.id} is not of the matching game ({error})") from error
+        schedule = tuple(
+            tuple((r, p) for r, p in turn.told or () if shown[r][p] is not None)
+            for turn in dialogue.turns
+            if turn.role == "partner" and turn.error is None and (turn.action or {}).get("kind") == "message"
+        )
+        self._twins[dialogue.seed, shown] = schedule
+        self._of_game[shown].append(schedule)
+        self._all.append(schedule)
+
+    @classmethod
+    def from_config(cls, config: PartnerConfig, make_env: Callable[[], BaseEnvironment]) -> YokedPartner:
+        if config.replay is None:
+            raise ConfigError("partner.kind is yoked but partner.replay is not set: give the path of a dialogue log.")
+        try:
+            return cls(config.replay, config.accept_fraction, **config.args)
+        except TypeError as error:
+            raise ConfigError(f"partner.args do not suit the partner yoked: {error}.") from error
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        return super().identity | {"log": self.path.name}
+
+    def answer(self, heard: Heard, view: View, game: MatchingView) -> str:
+        said = [each for each in view.history if each.seat == view.seat and each.error is None]
+        number = sum(each.text.startswith("[message]") for each in said)
+        schedule = self.schedule(view.seed, game)
+        cells = schedule[number] if number < len(schedule) else ()
+        return scores(cells, game) if cells else choose(NOTED, view)
+
+    def schedule(self, seed: int, game: MatchingView) -> Schedule:
+        """What is told in each message of the dialogue of this seed."""
+        if (twin := self._twins.get((seed, game.table))) is not None:
+            return twin
+        rng = random.Random(seed_of(seed, "yoked"))
+        if same := self._of_game.get(game.table):
+            return rng.choice(same)
+        cells = [(r, p) for r, row in enumerate(game.table) for p, value in enumerate(row) if value is not None]
+        rng.shuffle(cells)
+        left = iter(cells)
+        return tuple(tuple(cell for _, cell in zip(told, left, strict=False)) for told in rng.choice(self._all))

@@ -1,0 +1,125 @@
+"""Credit by the turn: shaping moves no total, failed dialogues have no say, and without it nothing is changed."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("trl")
+import torch
+from trl import GRPOTrainer
+
+from slim_rl.backends.trl import run as local
+from slim_rl.backends.trl.credit import Paid, TurnCredit, returns, turn_advantages
+from slim_rl.config import parse_config
+from slim_rl.dialogue.log import read_log
+from slim_rl.errors import ConfigError
+from slim_rl.games.matching import MatchingEnv
+from tests.backends import test_trl
+from tests.backends.test_trl import Unreliable, batch, make_config, make_rollouts
+
+folder = test_trl.folder  # the fixture: games and a tiny model
+
+_SHARE = st.floats(0, 1)
+_WORTH = st.lists(_SHARE, min_size=1, max_size=6)
+
+
+class Flat(MatchingEnv):
+    """A game in which knowing more is worth nothing."""
+
+    @classmethod
+    def worth(cls, dialogue: Any) -> list[float]:
+        return [0.5 for turn in dialogue.turns if turn.role == "policy"]
+
+
+@settings(max_examples=50, deadline=None)
+@given(_SHARE, _WORTH)
+def test_from_each_turn_on_the_payments_add_up_to_the_reward_less_what_was_known(
+    reward: float, worth: list[float]
+) -> None:
+    assert returns(reward, worth) == pytest.approx([reward - before for before in worth])
+    alone = returns(reward, worth, decay=0)
+    assert alone == pytest.approx([after - before for before, after in zip(worth, [*worth[1:], reward], strict=True)])
+    assert sum(alone) == pytest.approx(reward - worth[0])
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(st.none() | _SHARE, _WORTH), min_size=1, max_size=8), _SHARE)
+def test_a_group_is_compared_by_its_dialogues_and_failed_ones_have_no_say(rows: list[Any], decay: float) -> None:
+    group = [Paid("a", *row) for row in rows]
+    found = turn_advantages(group, decay, scale=False)
+    assert [len(each) for each in found] == [0 if paid.reward is None else len(paid.worth) for paid in group]
+    assert sum(each[0] for each in found if each) == pytest.approx(0, abs=1e-9)
+    among_others = turn_advantages([Paid("b", 1.0, [0.0]), *group, Paid("b", 0.0, [0.3])], decay, scale=False)
+    assert among_others[1:-1] == found
+    assume(sum(paid.reward is not None for paid in group) > 1)
+    played = [paid for paid in group if paid.reward is not None]
+    assert turn_advantages(played, decay, scale=False) == [each for each in found if each]
+
+
+def test_where_there_is_nothing_to_compare_there_is_no_advantage() -> None:
+    assert turn_advantages([Paid("a", 0.7, [0.5, 0.5]), Paid("a", 0.7, [0.5])]) == [[0.0, 0.0], [0.0]]
+    alone = [Paid("a", 0.7, [0.5, 0.6]), Paid("a", None, [])]
+    assert turn_advantages(alone) == [[0.0, 0.0], []]
+
+
+def advantages(folder: Any, name: str, *overrides: str, unreliable: bool = False) -> dict[str, Any]:
+    config = make_config(folder, name, "train.games_per_step=6", "train.stop_failures=1.0", *overrides)
+    trainer, _ = make_rollouts(config, folder, Unreliable(config) if unreliable else None)
+    return batch(trainer)
+
+
+def test_with_credit_by_the_dialogue_trls_own_advantages_are_untouched(folder) -> None:
+    trainer, _ = make_rollouts(make_config(folder, "plain", "train.games_per_step=6"), folder)
+    assert trainer.credit is None
+    own, _ = make_rollouts(make_config(folder, "own", "train.games_per_step=6"), folder)
+    own._generate_and_score_completions = partial(GRPOTrainer._generate_and_score_completions, own)
+    found, expected = batch(trainer), batch(own)
+    assert found.keys() == expected.keys() and found["advantages"].abs().sum() > 0
+    assert all(torch.equal(found[name], expected[name]) for name in found)
+
+
+@pytest.mark.parametrize("scale", ["true", "false"])
+def test_where_knowing_more_is_worth_nothing_each_token_has_its_dialogues_advantage(folder, scale: str) -> None:
+    same = f"train.scale_rewards={scale}", f"environment={__name__}.Flat"
+    plain = advantages(folder, f"flat-plain-{scale}", *same, unreliable=True)
+    shaped = advantages(folder, f"flat-shaped-{scale}", *same, "train.credit=turn", unreliable=True)
+    assert torch.equal(plain["completion_ids"], shaped["completion_ids"])
+    mask = (plain["completion_mask"] * plain["tool_mask"]).float()
+    assert mask.sum() > 0 and plain["advantages"].abs().sum() > 0
+    torch.testing.assert_close(shaped["advantages"], plain["advantages"][:, None] * mask, rtol=1e-3, atol=1e-4)
+
+
+def test_each_turn_has_the_reward_to_come_less_the_worth_of_what_was_known(folder) -> None:
+    found = advantages(folder, "shaped", "train.credit=turn", "train.scale_rewards=false")["advantages"]
+    lines = list(read_log(folder / "shaped.jsonl"))
+    several = 0
+    for start in range(0, len(lines), 4):
+        group = lines[start : start + 4]
+        worth = [MatchingEnv.worth(line) for line in group]
+        mean = sum((line.reward or 0) - known[0] for line, known in zip(group, worth, strict=True)) / 4
+        for row, (line, known) in enumerate(zip(group, worth, strict=True), start):
+            spans = [turn.span for turn in line.turns if turn.role == "policy"]
+            several += len(set(known)) > 1
+            for span, before in zip(spans, known, strict=True):
+                assert span is not None
+                own = found[row, span[0] : span[1]]
+                assert own.tolist() == pytest.approx([line.reward - before - mean] * len(own), abs=1e-5)
+    assert several, "some dialogue in which an answer changed what was known"
+
+
+def test_a_run_with_it_trains_to_its_end(folder) -> None:
+    result = local.train(
+        make_config(folder, "by-turn", "train.credit=turn", "train.credit_lambda=0.5", "train.steps=2")
+    )
+    assert len(list(read_log(result.log_dir / "train.jsonl"))) == 2 * 8
+
+
+def test_a_game_that_does_not_say_what_knowledge_is_worth_is_refused() -> None:
+    config = parse_config({"environment": "examples.secret_number.SecretNumber"}, ["train.credit=turn"])
+    with pytest.raises(ConfigError, match=r"train\.credit"):
+        TurnCredit(config, None, None)  # type: ignore[arg-type]

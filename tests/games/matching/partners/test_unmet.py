@@ -1,0 +1,90 @@
+"""Partners that a policy is tried on and was not trained with."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+import pytest
+
+from slim_rl.config import parse_config
+from slim_rl.dialogue.factory import make_partner
+from slim_rl.games.matching.notebook import NotebookEnv
+from slim_rl.games.matching.partners.scripted import ScriptedPartner
+from slim_rl.games.matching.partners.unmet import NOT_TOLD, TOLD, ErringPartner, RephrasedPartner
+from slim_rl.games.matching.questions.answers import answers, told
+from slim_rl.games.matching.reading.listening import asked_pairs, told_values
+from tests.games.matching.partners.test_scripted import LARGE, SCALED, SMALL, GameState, Match, cells, names
+
+
+def replies(partner: ScriptedPartner, state: GameState, seed: int, known: bool = True) -> dict[tuple[int, int], str]:
+    match = Match(partner, state, seed=seed, max_turns=200)
+    return {pair: match.say(f"[message] What is {names(state, pair)}?") or "" for pair in cells(state, 1, known)}
+
+
+@pytest.mark.parametrize("state", [SMALL, SCALED, LARGE])
+def test_it_errs_in_a_tenth_of_its_answers_and_sticks_to_it(state: GameState) -> None:
+    shown, wrong, total = state.displayed(1), 0, 0
+    for seed in range(200 if state is not LARGE else 30):
+        partner = ErringPartner()
+        first = replies(partner, state, seed)
+        assert replies(partner, state, seed) == first
+        for pair, reply in first.items():
+            values = dict(told_values(reply, state.roster))
+            assert values.keys() == {pair}
+            wrong += values[pair] != shown[pair[0]][pair[1]]
+            assert 0 <= values[pair] < 100 * state.scale2
+        total += len(first)
+        assert all(
+            reply.startswith("[message] I have no score") for reply in replies(partner, state, seed, False).values()
+        )
+    assert 0.06 < wrong / total < 0.14
+    truth = replies(ErringPartner(errs=0.0), state, 1)
+    assert all(dict(told_values(reply, state.roster))[r, p] == shown[r][p] for (r, p), reply in truth.items())
+
+
+@pytest.mark.parametrize("sentence", TOLD)
+def test_what_is_told_in_other_words_is_read(sentence: str) -> None:
+    roster = LARGE.roster
+    for pair, value in itertools.product(itertools.product(range(8), range(8)), (0, 7, 62, 640)):
+        text = f"[message] {sentence.format(names=names(LARGE, pair), value=value)}"
+        assert told_values(text, roster) == [(pair, value)]
+        assert told([pair], text, roster) == [pair] and asked_pairs(text, roster) == []
+
+
+@pytest.mark.parametrize("sentence", NOT_TOLD)
+def test_what_is_missing_in_other_words_is_read(sentence: str) -> None:
+    for pair in itertools.product(range(8), range(8)):
+        text = f"[message] {sentence.format(names=names(LARGE, pair))}"
+        assert answers([pair], text, LARGE.roster) == {pair: "none"} and not told_values(text, LARGE.roster)
+
+
+def test_other_words_say_the_same_and_reach_the_notebook() -> None:
+    heard = set()
+    for seed in range(10):
+        partner = RephrasedPartner()
+        for (r, p), reply in (replies(partner, SMALL, seed) | replies(partner, SMALL, seed, False)).items():
+            heard.add(re.sub(r"\w+ \w+ on \w+|\d+", "_", reply))
+            env = NotebookEnv()
+            env.reset(SMALL)
+            env.step("[message] Hello.")
+            env.step(reply)
+            value = SMALL.displayed(1)[r][p]
+            own = SMALL.displayed(0)[r][p]
+            assert env.known(0)[r][p] == (value if own is None else own)
+    assert len(heard) == len(TOLD) + len(NOT_TOLD)
+
+
+def test_two_pairs_in_one_question_are_read_apart() -> None:
+    a, b = cells(LARGE, 1, True)[:2]
+    for seed in range(30):
+        reply = Match(RephrasedPartner(), LARGE, seed=seed).say(
+            f"[message] What are {names(LARGE, a)} and {names(LARGE, b)}?"
+        )
+        assert dict(told_values(reply or "", LARGE.roster)) == {(r, p): LARGE.displayed(1)[r][p] for r, p in (a, b)}
+
+
+@pytest.mark.parametrize("kind", ["erring", "rephrased"])
+def test_the_config_names_them(kind: str) -> None:
+    partner = make_partner(parse_config({"partner": {"kind": kind}}))
+    assert partner is not None and partner.identity["kind"] == kind
