@@ -2,13 +2,19 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-INSTALL := $(BIN)/pip install --quiet -c constraints.txt
+# The exact versions in the constraints files are for these machines; on any other, and with LOCK=no, the ranges of pyproject.toml hold.
+LOCKED := Linux x86_64 3.11 Linux x86_64 3.12 Linux x86_64 3.13
+LOCK ?= $(if $(findstring $(shell $(PYTHON) -c 'import platform as p; print(p.system(), p.machine(), p.python_version().rpartition(".")[0])'),$(LOCKED)),yes,no)
+constraints = $(if $(filter yes,$(LOCK)),-c $(1))
+INSTALL := $(BIN)/pip install --quiet $(call constraints,constraints.txt)
+# Pinned, and installed first: left to itself pip would take gigabytes of CUDA with it.
+TORCH := $(shell grep '^torch==' constraints.txt)
 export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 export HF_HUB_OFFLINE ?= 1
 export TRL_EXPERIMENTAL_SILENCE ?= 1
 
-.PHONY: run test test-verl check format bench results clean
+.PHONY: run test test-verl test-adapters first-hour lock check format bench results clean
 
 ## train a tiny Qwen on a CPU against the shy partner, then draw how its questions and rewards developed
 run: $(VENV)/local
@@ -24,6 +30,15 @@ test: $(VENV)/dev check
 ## a training step through verl's own workers on a local Ray; by itself, since it starts a dozen processes
 test-verl: $(VENV)/dev
 	$(BIN)/python -m pytest -m verl --timeout 900
+
+## the games in verifiers, OpenEnv and Gymnasium; in an environment of their own, since verifiers wants another openai than verl
+ADAPTERS := .venv-adapters
+test-adapters: $(ADAPTERS)/installed
+	$(ADAPTERS)/bin/python -m pytest tests/adapters
+
+## a newcomer's first hour in a few minutes, from a built wheel in an empty folder
+first-hour:
+	CONSTRAINTS=$(if $(filter yes,$(LOCK)),constraints-adapters.txt) PYTHON=$(PYTHON) tests/first_hour.sh
 
 ## ruff, mypy, and the contracts on who may import whom
 check: $(VENV)/dev
@@ -52,13 +67,12 @@ results: $(VENV)/local
 	$(BIN)/slim-rl analyze --log-dir logs/arms --output-dir analysis/results
 
 clean:
-	rm -rf $(VENV) logs/matching_local runs plots build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(ADAPTERS) dist logs/matching_local runs plots build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-# torch comes first and pinned: left to itself pip would take gigabytes of CUDA with it.
 $(VENV)/torch: constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(INSTALL) "$$(grep '^torch==' constraints.txt)"
+	$(BIN)/python -m pip install --quiet --upgrade $(call constraints,constraints.txt) pip
+	$(INSTALL) "$(TORCH)"
 	@touch $@
 
 $(VENV)/local: $(VENV)/torch pyproject.toml
@@ -66,5 +80,24 @@ $(VENV)/local: $(VENV)/torch pyproject.toml
 	@touch $@
 
 $(VENV)/dev: $(VENV)/local
-	$(INSTALL) -e ".[local,verl,dev]"
+	$(INSTALL) -e "$(TESTED)"
 	@touch $@
+
+TESTED := .[local,verl,dev]
+ADAPTED := .[local,verifiers,openenv,gymnasium,dev]
+$(ADAPTERS)/installed: constraints-adapters.txt pyproject.toml
+	test -x $(ADAPTERS)/bin/python || $(PYTHON) -m venv $(ADAPTERS)
+	$(ADAPTERS)/bin/python -m pip install --quiet --upgrade $(call constraints,constraints-adapters.txt) pip
+	$(ADAPTERS)/bin/pip install --quiet $(call constraints,constraints-adapters.txt) "$(TORCH)"
+	$(ADAPTERS)/bin/pip install --quiet $(call constraints,constraints-adapters.txt) -e "$(ADAPTED)"
+	@touch $@
+
+## the newest versions within the ranges of pyproject.toml into the constraints files
+lock:
+	for each in "constraints.txt $(TESTED)" "constraints-adapters.txt $(ADAPTED)"; do \
+	  set -- $$each && rm -rf build/lock && $(PYTHON) -m venv build/lock && \
+	  build/lock/bin/python -m pip install --quiet --upgrade pip && \
+	  build/lock/bin/pip install --quiet "$(TORCH)" && build/lock/bin/pip install --quiet -e "$$2" && \
+	  { grep '^#' $$1; build/lock/bin/pip freeze --all --exclude-editable | sed 's/^torch==.*/$(TORCH)/'; } > build/lock/new && \
+	  mv build/lock/new $$1 || exit 1; \
+	done

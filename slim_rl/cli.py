@@ -10,10 +10,11 @@ from __future__ import annotations
 import errno
 import shlex
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
-from slim_rl import __version__
+from slim_rl import __version__, bundled
 from slim_rl.errors import SlimError
 
 ABOUT = "Does a language model learn to ask questions when reinforcement learning makes asking worth it?"
@@ -27,6 +28,7 @@ COMMANDS = {  # name -> the first line of its help
     "results": "Write the page of an experiment: its arms, contrasts and figures, over seeds and games.",
     "audit": "Check a partner against the true tables: false values, leaks, refusals, unfair acceptances.",
     "redteam": "Play scripted cheats against the config's partner, and print what each earns beside an honest player.",
+    "init": "Copy the configs, examples and scripts into a folder, to change them.",
     "doctor": "Check a machine and a config before an expensive run.",
     "convert": "Turn recorded human games into chat data, for warm starts by supervision and for evaluation.",
     "warmstart": "Make the tiny model that local runs start from.",
@@ -93,7 +95,7 @@ def _sentence(error: Exception) -> str | None:
     if isinstance(error, SlimError):
         return str(error)
     if isinstance(error, ModuleNotFoundError) and error.name in _LOCAL:
-        return f"this needs {error.name}, which is not installed: in slim_rl's checkout, pip install -e '.[local]'"
+        return f"this needs {error.name}, which is not installed: pip install 'slim-rl[local]', or in a checkout -e '.[local]'"
     if isinstance(error, OSError) and error.errno in _DISK:
         what = f"{error.filename} cannot be written or read" if error.filename else "a file cannot be written"
         return f"{what}: {error.strerror}; {_DISK[error.errno]}."
@@ -107,8 +109,14 @@ def _help() -> str:
         "  --version  Show the version and stop.",
         "  --help     Show this and stop; after a command, its options.",
     ]
+    configs = textwrap.wrap(", ".join(bundled.names()), 78, initial_indent="  ", subsequent_indent="  ")
     return "\n".join(
-        ["Usage: slim-rl COMMAND [OPTIONS]", "", f"  {ABOUT}", "", "Commands:", *lines, "", "Options:", *options]
+        [
+            *("Usage: slim-rl COMMAND [OPTIONS]", "", f"  {ABOUT}", ""),
+            *("Commands:", *lines, ""),
+            *("Configs, known by name; any other by its path:", *configs, ""),
+            *("Options:", *options),
+        ]
     )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from slim_rl import bundled
 from slim_rl.errors import ConfigError
 from slim_rl.seeds import seed_of
 
@@ -235,6 +237,8 @@ def environment_class(path: str) -> type[BaseEnvironment]:
 def load_object(path: str, key: str, example: str) -> Any:
     """What a dotted path names. Raises ConfigError, naming the config's `key`, if it cannot be imported."""
     module, _, name = path.rpartition(".")
+    if str(bundled.ROOT) not in sys.path:
+        sys.path.append(str(bundled.ROOT))  # our examples, for `examples.` where there is no such folder here
     try:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:

@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 
+from slim_rl import bundled
 from slim_rl.errors import ConfigError, DataError
 
 _NEEDED = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "vocab_size")
@@ -25,7 +26,7 @@ def locate_model(model: str, download: bool) -> Path:
     Raises:
         ConfigError: neither a folder nor a name the hub knows.
     """
-    path = Path(model).expanduser()
+    path = Path(bundled.model(model)).expanduser()
     if path.is_dir():
         return path.resolve()
     name = f"Qwen/{model}" if model.startswith("Qwen") and "/" not in model else model

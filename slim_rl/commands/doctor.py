@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from slim_rl import bundled
 from slim_rl.backends import checks as general
 from slim_rl.backends.checkpoints import go_offline_without_hub
 from slim_rl.backends.checks import Check
@@ -55,7 +56,7 @@ def run_doctor(path: Path | None, backend: str | None = None, *, overrides: Sequ
         return [general.failed("config", error)]
     backend = config.train.backend
     found = f"{path or 'defaults'}: {config.arm_name} partner, {config.environment}, backend {backend}"
-    go_offline_without_hub(config.policy.model)
+    go_offline_without_hub(bundled.model(config.policy.model))
     own = [] if backend == "trl" else import_module(f"slim_rl.backends.{backend}.doctor").EXAMINATIONS
     return [Check("config", "pass", found), *general.examine(config, GENERAL + own)]
 

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
+from slim_rl import bundled
 from slim_rl.errors import ConfigError
 
-ConfigFile = Annotated[
-    Path, typer.Argument(metavar="CONFIG", help="a YAML file, such as configs/matching_local.yaml", show_default=False)
-]
+CONFIG_HELP = f"a YAML file, or one of these names: {', '.join(bundled.names())}"
+ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help=CONFIG_HELP, show_default=False)]
 Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", "-s", help="override a key: partner.kind=mute (repeatable)", metavar="KEY=VALUE"),

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import Field, SerializeAsAny, ValidationError, ValidationInfo, field_validator, model_validator
 
+from slim_rl import bundled
 from slim_rl.config.sections import (
     DataConfig,
     Limits,
@@ -64,6 +65,7 @@ PARTNERS = {  # kinds that any game knows; a game's own (`BaseEnvironment.partne
     "replay": "slim_rl.partners.replay.ReplayPartner",
 }
 SELF = "self"  # partner.kind of self-play
+_HOW_TO_NAME_IT = f"give the path of a YAML file, or one of these names: {', '.join(bundled.names())}"
 
 
 _ARMS: dict[str, dict[str, Any]] = {
@@ -178,10 +180,13 @@ class Config(Section):
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     """Reads a YAML file and applies overrides such as ``partner.kind=mute`` (values are YAML).
 
+    Args:
+        path: a file, or the name of one that comes with slim_rl, such as `matching_local`.
+
     Raises:
         ConfigError: the file cannot be read, is not a mapping, or holds a wrong key or value; the message names the key.
     """
-    return parse_config(read_yaml(path), overrides, source=str(path))
+    return parse_config(read_yaml(bundled.config_file(path), _HOW_TO_NAME_IT), overrides, source=str(path))
 
 
 def load_section(path: str | Path, section: type[S]) -> S:
@@ -193,13 +198,13 @@ def load_section(path: str | Path, section: type[S]) -> S:
         raise ConfigError(f"{path}: {_sentence(error)}") from error
 
 
-def read_yaml(path: str | Path) -> Any:
-    """What a YAML file holds. Raises ConfigError if it cannot be read."""
+def read_yaml(path: str | Path, hint: str = "give the path of a YAML file") -> Any:
+    """What a YAML file holds. Raises ConfigError if it cannot be read; where there is no such file, `hint` says what to do."""
     path = Path(path)
     try:
         return yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigError(f"Cannot read the config {path}: {error.strerror}; give the path of a YAML file.") from error
+        raise ConfigError(f"Cannot read the config {path}: {error.strerror}; {hint}.") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not text in UTF-8; give the path of a YAML file.") from error
     except (yaml.YAMLError, ValueError) as error:  # a ValueError: a number or date that YAML reads and Python does not

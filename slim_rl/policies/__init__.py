@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from slim_rl import bundled
 from slim_rl.errors import ConfigError
 
 
@@ -22,6 +23,7 @@ def load_tokenizer(name: str) -> Any:
     """The fast tokenizer of a model folder or hub name. Raises ConfigError if there is none."""
     from transformers import AutoTokenizer
 
+    name = bundled.model(name)
     check_model_name(name)
     try:
         return AutoTokenizer.from_pretrained(name)

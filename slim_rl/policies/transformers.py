@@ -30,6 +30,7 @@ from transformers import (
 )
 from transformers.utils import logging
 
+from slim_rl import bundled
 from slim_rl.config import PolicyConfig
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.policy import PolicyFailure, Sampled
@@ -185,19 +186,20 @@ class TransformersPolicy:
 
 def load_model(config: PolicyConfig) -> tuple[PreTrainedModel, Any]:
     """The model and tokenizer of `config.model` (a folder or hub name). Raises ConfigError if they cannot be loaded."""
-    check_model_name(config.model)
+    name = bundled.model(config.model)
+    check_model_name(name)
     dtype = getattr(torch, config.dtype)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     _hide_bars()
     try:
-        tokenizer = AutoTokenizer.from_pretrained(config.model)
-        model = AutoModelForCausalLM.from_pretrained(config.model, dtype=dtype)
+        tokenizer = AutoTokenizer.from_pretrained(name)
+        model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype)
     except (ImportError, torch.OutOfMemoryError):
         raise
     except (
         Exception
     ) as error:  # an odd file in the folder can be any error: a TypeError, a RecursionError, safetensors' own
-        where = "folder" if Path(config.model).exists() else "reachable hub name"
+        where = "folder" if Path(name).exists() else "reachable hub name"
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ConfigError(
             f"policy.model '{config.model}' is not a {where} with a model and tokenizer: {reason}"

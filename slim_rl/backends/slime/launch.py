@@ -21,6 +21,7 @@ from typing import Any
 
 import yaml
 
+from slim_rl import bundled
 from slim_rl.backends import Request
 from slim_rl.backends.checkpoints import locate_model, read_model_config
 from slim_rl.backends.slime.arguments import Run, command_line
@@ -134,6 +135,7 @@ def read_config(
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:
+    path = bundled.config_file(path)
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -14,13 +14,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from slim_rl import bundled
 from slim_rl.backends.slime.arguments import Run
 from slim_rl.backends.slime.cluster import running
 from slim_rl.backends.slime.settings import Settings
 from slim_rl.config import Config
 from slim_rl.errors import ConfigError, SlimError
 
-REPOSITORY = Path(__file__).resolve().parents[3]
+PACKAGES = Path(__file__).resolve().parents[3]  # the folder that slim_rl lies in
 CONVERT_ON_ONE_GPU = 9e9  # parameters above which converting the checkpoint is spread over a node's GPUs
 
 
@@ -33,12 +34,12 @@ class Places:
     megatron: Path | None
 
     def path(self, config: Config) -> list[Path]:
-        """Where the job's Python looks for packages. slime has a root package named `examples`, as this repository has: whose
+        """Where the job's Python looks for packages. slime has a root package named `examples`, as slim_rl has: whose
         comes first is decided by whose the config's environment is.
         """
         theirs = [place for place in (self.slime, self.megatron) if place is not None]
         ours = config.environment.startswith("examples.")
-        return [REPOSITORY, *theirs] if ours else [*theirs, REPOSITORY]
+        return list(dict.fromkeys((bundled.ROOT, *theirs, PACKAGES))) if ours else [*theirs, PACKAGES]
 
 
 def find_places(settings: Settings, dry_run: bool) -> Places:

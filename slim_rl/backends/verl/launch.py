@@ -22,6 +22,7 @@ from typing import Any
 
 import yaml
 
+from slim_rl import bundled
 from slim_rl.backends import Request
 from slim_rl.config import Config, DataConfig, load_config
 from slim_rl.errors import ConfigError, SlimError
@@ -120,8 +121,8 @@ def _shown(value: Any) -> str:
 
 
 def with_models(config: Config, environment: Mapping[str, str]) -> Config:
-    """The config with the models that the environment names."""
-    sections: dict[str, dict[str, str]] = {}
+    """The config with the models that the environment names, and with the folder of one that comes with slim_rl."""
+    sections = {"policy": {"model": bundled.model(config.policy.model)}}
     for variable, key in MODELS.items():
         if environment.get(variable):
             section, name = key.split(".")

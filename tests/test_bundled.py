@@ -1,0 +1,94 @@
+"""What comes with slim_rl is found from any folder, and a user's own file goes before it."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from slim_rl import __version__, bundled
+from slim_rl.config import load_config
+from slim_rl.errors import ConfigError, DataError
+from slim_rl.policies import load_tokenizer
+from tests.paths import ROOT
+
+
+@pytest.fixture
+def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder, in which the test runs."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", bundled.names())
+def test_every_config_is_known_by_name_and_by_path(empty: Path, name: str) -> None:
+    folder = "examples" if name in ("secret_number", "treasure") else "configs"
+    assert load_config(name) == load_config(f"{name}.yaml") == load_config(f"{folder}/{name}.yaml")
+    assert load_config(name) == load_config(ROOT / folder / f"{name}.yaml")
+
+
+def test_a_file_of_ones_own_goes_first(empty: Path) -> None:
+    (empty / "configs").mkdir()
+    (empty / "configs" / "matching_local.yaml").write_text("name: mine")
+    (empty / "matching").write_text("name: no suffix")
+    assert load_config("configs/matching_local.yaml").name == "mine"
+    assert load_config("matching").name == "no suffix"
+    assert load_config("matching_local").name == "matching_local"
+
+
+def test_a_folder_of_that_name_is_not_meant(empty: Path) -> None:
+    (empty / "matching_local").mkdir()
+    assert load_config("matching_local").name == "matching_local"
+
+
+@pytest.mark.parametrize(
+    "path", ["matching_loca", "elsewhere/matching_local.yaml", "matching_local.json", "configs/treasure", "/treasure"]
+)
+def test_what_is_not_there_is_answered_by_the_names(empty: Path, path: str) -> None:
+    with pytest.raises(ConfigError, match=rf"Cannot read the config {path}: .* matching, .*matching_local, .*treasure"):
+        load_config(path)
+
+
+def test_the_warm_start_is_found_unless_there_is_one_here(empty: Path) -> None:
+    for name in bundled.MODELS:
+        found = Path(bundled.model(name))
+        assert found.is_absolute() and (found / "model.safetensors").is_file()
+        (empty / name).mkdir(parents=True)
+        assert bundled.model(name) == name
+    assert bundled.model("Qwen/Qwen3-0.6B") == "Qwen/Qwen3-0.6B"
+    assert bundled.model("data/another") == "data/another"
+
+
+def test_a_tokenizer_comes_from_there(empty: Path) -> None:
+    pytest.importorskip("transformers")
+    assert load_tokenizer("data/warmstart").encode("[propose]")
+
+
+def test_copies_are_ours_and_changes_are_kept(empty: Path) -> None:
+    new = bundled.copy_to(empty / "mine")
+    for path in new:
+        assert path.read_bytes() == (ROOT / path.relative_to(empty / "mine")).read_bytes()
+    assert {path.parent.name for path in new} >= set(bundled.COPIED)
+    assert os.access(empty / "mine" / "scripts" / "run_matching.sh", os.X_OK)
+    assert bundled.copy_to(empty / "mine") == []
+
+    (empty / "mine" / "configs" / "matching.yaml").unlink()
+    (empty / "mine" / "examples" / "treasure.py").write_text("# changed")
+    with pytest.raises(DataError, match=r"treasure\.py exists"):
+        bundled.copy_to(empty / "mine")
+    assert not (empty / "mine" / "configs" / "matching.yaml").exists(), "nothing is copied by halves"
+
+
+def test_the_wheel_takes_all_of_it() -> None:
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    for folder in (*bundled.COPIED, *bundled.MODELS):
+        top = folder.split("/")[0]
+        assert folder in wheel["only-include"] and wheel["sources"][top] == f"slim_rl/_bundled/{top}"
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == __version__
+    assert f"## {__version__}" in (ROOT / "CHANGELOG.md").read_text()
