@@ -34,8 +34,8 @@ class Summary:
 
 
 def analyze(
-    log_dirs: Sequence[Path],
-    output_dir: Path,
+    log_dirs: Sequence[str | Path],
+    output_dir: str | Path,
     *,
     seed: int = 0,
     max_dialogues: int = MAX_DIALOGUES,
@@ -58,6 +58,7 @@ def analyze(
     from slim_rl import __version__
     from slim_rl.analysis import figure_style, plots, viewer
     from slim_rl.analysis import references as lines
+    from slim_rl.analysis.compared import cells_of, compare
     from slim_rl.analysis.load import load
     from slim_rl.analysis.report import render
     from slim_rl.analysis.results import MANY, summarise
@@ -72,6 +73,7 @@ def analyze(
         "files": [_file(file) for file in log.files],
         "warnings": log.warnings,
         **summarise(log.frame, seed=seed, labels=log.labels),
+        "compared": compare(cells_of(log.frame), seed),
         "references": lines.reference_lines(games, references, environment),
         "frontier": lines.frontier_curves(games, MANY, seed, environment),
     }

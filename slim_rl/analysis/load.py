@@ -27,7 +27,9 @@ from slim_rl.errors import DataError
 
 TRAIN = "train"
 _BATCH = 4096  # rows held as Python objects before they become columns
-_NAMES = ("arm", "run", "phase", "policy", "partner", "stop_reason", "game_id", "cluster", "environment", "group")
+_NAMES = (
+    "arm", "run", "phase", "policy", "mode", "partner", "stop_reason", "game_id", "cluster", "environment", "group",
+)  # fmt: skip
 _ORIGIN = {"file", "offset", "step", "id", "seat", "seed", "failed", *_NAMES}
 _MEASURED = frozenset(measures(Dialogue("", "", 0, 0, {}, {}, {})))
 
@@ -60,7 +62,7 @@ class Log:
     Attributes:
         frame: one row a dialogue. Where it comes from: file (index into `files`), offset (bytes); arm, run, phase,
         step, environment,
-            game_id, seat, seed, group, policy, partner; cluster (the game: dialogues with equal `game_id` and game state,
+            game_id, seat, seed, group, policy, mode (free, or the intervention of `evaluate`), partner; cluster (the game: dialogues with equal `game_id` and game state,
             in any run); failed; then the measures of `dialogue.measures`.
         files: what each file held.
         labels: the game's own kinds of question, each a column.
@@ -74,7 +76,7 @@ class Log:
     warnings: list[str] = field(default_factory=list)
 
 
-def load(log_dirs: Sequence[Path]) -> Log:
+def load(log_dirs: Sequence[str | Path]) -> Log:
     """Reads every *.jsonl at or below `log_dirs` (folders or files).
 
     Raises:
@@ -134,7 +136,7 @@ def read_dialogue(log: Log, row: Any) -> dict[str, Any]:
     return data
 
 
-def _find(log_dirs: Sequence[Path]) -> list[Path]:
+def _find(log_dirs: Sequence[str | Path]) -> list[Path]:
     found: dict[Path, Path] = {}
     for place in map(Path, log_dirs):
         if not place.exists():
@@ -148,7 +150,7 @@ def _find(log_dirs: Sequence[Path]) -> list[Path]:
     return list(found.values())
 
 
-def _names(paths: Sequence[Path]) -> str:
+def _names(paths: Sequence[str | Path]) -> str:
     return ", ".join(str(path) for path in paths)
 
 
@@ -186,6 +188,7 @@ def _row(data: dict[str, Any], path: Path) -> dict[str, Any]:
         "seed": dialogue.seed,
         "group": dialogue.group,
         "policy": _identity(dialogue.policy),
+        "mode": str(dialogue.policy.get("intervention") or "free"),
         "partner": _identity(dialogue.partner),
         "failed": dialogue.failed,
         **measures(dialogue),

@@ -179,25 +179,25 @@ def _stacked(
 # -- questions and reward ----------------------------------------------------------------------------------------------
 
 
-def reward_by_questions(results: dict[str, Any]) -> Figure | None:
+def reward_by_questions(results: dict[str, Any], columns: int = 2) -> Figure | None:
     """Mean reward of the dialogues with so many information-seeking questions; a point's area is their number."""
     if not any(results["reward_by_questions"].values()):
         return None
-    figure = Figure(figsize=(7.2, 4.0))
+    figure = Figure(figsize=(3.6 * columns, 4.0))
     ax = figure.subplots()
-    _points(ax, results, "reward_by_questions")
-    ax.set_title("Reward by information-seeking questions asked")
+    _points(ax, results, "reward_by_questions", columns)
+    ax.set_title(_title("Reward by information-seeking questions asked", columns))
     ax.set_xlabel("questions in the dialogue")
     _references(ax, results)
     return figure
 
 
-def frontier(results: dict[str, Any]) -> Figure | None:
+def frontier(results: dict[str, Any], columns: int = 2) -> Figure | None:
     """Reward by informative pairs asked, beside what an ideal asker and a random one would get from as many questions."""
     curves = results.get("frontier") or {}
     if not curves and not any(results["reward_by_pairs"].values()):
         return None
-    figure = Figure(figsize=(7.2, 4.2))
+    figure = Figure(figsize=(3.6 * columns, 4.2))
     ax = figure.subplots()
     for i, (name, curve) in enumerate(curves.items()):
         k, label = np.arange(len(curve["mean"])), {"greedy": "ideal asker", "random": "random asker"}.get(name, name)
@@ -205,13 +205,18 @@ def frontier(results: dict[str, Any]) -> Figure | None:
         ax.fill_between(k, curve["low"], curve["high"], color=INK, alpha=0.08, linewidth=0)
         place = (0, 4 if i % 2 == 0 else -11)
         ax.annotate(short_words(label), (k[-1], curve["mean"][-1]), place, textcoords="offset points", ha="right")
-    _points(ax, results, "reward_by_pairs")
-    ax.set_title("Reward by informative pairs asked, and the frontier")
+    _points(ax, results, "reward_by_pairs", columns)
+    ax.set_title(_title("Reward by informative pairs asked, and the frontier", columns))
     ax.set_xlabel("informative pairs asked in the dialogue")
     return figure
 
 
-def _points(ax: Axes, results: dict[str, Any], key: str) -> None:
+def _title(text: str, columns: int) -> str:
+    return text if columns > 1 else textwrap.fill(text, 32)
+
+
+def _points(ax: Axes, results: dict[str, Any], key: str, columns: int) -> None:
+    """Dots of the arms, and their legend: beside the panel, or above it where there is one column."""
     drawn = {arm: [p for p in results[key][arm] if p["n"] >= 10 and p["clusters"] >= 2] for arm in results["arms"]}
     most = max((p["n"] for points in drawn.values() for p in points), default=1)
     shown = [arm for arm in results["arms"] if drawn[arm]]
@@ -230,7 +235,10 @@ def _points(ax: Axes, results: dict[str, Any], key: str) -> None:
     ax.set_ylabel("mean reward")
     ax.grid(False, axis="x")
     handles = [ax.scatter([], [], s=36, color=palette[arm], label=short_words(arm)) for arm in shown]
-    ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.01, 1), labelcolor="linecolor")
+    if columns > 1:
+        ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.01, 1), labelcolor="linecolor")
+    else:
+        ax.figure.legend(handles=handles, loc="outside upper left", labelcolor="linecolor")  # type: ignore[union-attr]
 
 
 def _references(ax: Axes, results: dict[str, Any]) -> None:
@@ -299,6 +307,8 @@ FIGURES: dict[str, Callable[..., Figure | None]] = {
 NARROW: dict[str, tuple[Callable[..., Figure | None], int]] = {  # with how many columns
     "training": (training, 1),
     "trends": (trends, 2),
+    "reward_by_questions": (reward_by_questions, 1),
+    "frontier": (frontier, 1),
     "question_kinds": (kinds, 1),
     "stop_reasons": (stop_reasons, 1),
 }

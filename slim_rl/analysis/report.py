@@ -19,6 +19,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from slim_rl.analysis.catalog import KINDS
+from slim_rl.analysis.compared import sentence_of
 from slim_rl.analysis.figure_style import colours, data_address
 from slim_rl.analysis.formats import count, interval, known, p_value, plain, sentence, words
 from slim_rl.analysis.report_tables import Table, Tables
@@ -38,6 +39,7 @@ CAPTIONS = {
     "the policy does not), beside an ideal asker, who takes the most valuable question each time, and a random one.",
 }
 WIDE = ("training", "trends", "measures", "question_kinds", "stop_reasons")
+MOST_PAIRS = 3  # that the first screen names; its table has them all
 CARDS = ("questions", "informative_pairs", "reward", "agreed")
 
 
@@ -137,7 +139,17 @@ def _answer(results: Mapping[str, Any], tables: Tables) -> Answer:
             tables=[tables.training(), tables.references()],
             open=True,
         )
-    return Answer(list(_evaluated(results)), tables_first=[tables.checkpoints()], tables=[tables.references()])
+    compared = results["compared"]
+    return Answer(
+        list(_evaluated(results)),
+        cards=[
+            _card(results, {**row, "measure": name}) for name, row in compared[0]["measures"].items() if name in CARDS
+        ]
+        if len(compared) == 1
+        else [],
+        tables_first=[tables.checkpoints(), *([tables.compared()] if compared else [])],
+        tables=[tables.references()],
+    )
 
 
 def _card(results: Mapping[str, Any], row: Mapping[str, Any]) -> Card:
@@ -155,6 +167,9 @@ def _evaluated(results: Mapping[str, Any]) -> Iterator[str]:
     yield f"Evaluation: {count(counts['dialogues'], 'dialogue')} of {count(counts['games'], 'game')}; no training is in these logs."
     scored = [cell for cell in cells if all(known(cell["measures"][name]["value"]) for name in ("questions", "reward"))]
     if len(scored) < 2:
+        return
+    if pairs := results["compared"]:
+        yield from map(sentence_of, pairs[:MOST_PAIRS])
         return
     for measure, what in (("reward", "reward"), ("questions", "questions a game")):
         top, bottom = (pick(scored, key=lambda cell: cell["measures"][measure]["value"]) for pick in (max, min))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from slim_rl.analysis.compared import MEASURES as COMPARED
 from slim_rl.analysis.figure_style import colours
 from slim_rl.analysis.formats import DASH, interval, known, p_value, plain, words
 
@@ -136,6 +137,26 @@ class Tables:
                 columns.append(Column(measure["title"], partial(_measured, name, measure["share"])))
         caption = "Held-out games by checkpoint; 95% intervals clustered by game."
         return Table(caption, columns, self.results["held_out"]["cells"])
+
+    def compared(self) -> Table:
+        """Evaluated cells against each other, one row a pair."""
+        columns = [
+            self._arm("second", "cell"),
+            self._arm("first", "less"),
+            Column("games", lambda row: f"{row['games']:,}"),
+        ]
+        for name in COMPARED:
+            measure = self._measures.get(name)
+            if measure is not None and self._measures[name]["role"] == "primary":
+                columns += [
+                    Column(measure["title"], partial(_difference, name, measure["share"])),
+                    Column("p", lambda row, name=name: p_value(row["measures"][name]["p"])),  # type: ignore[misc]
+                ]
+        caption = (
+            "Compared on the games that both played: the mean difference with its 95% t interval over games, and p of the sign-flip "
+            "permutation test, not corrected for the number of pairs. Two cells are compared if they differ in their policy, partner or mode alone."
+        )
+        return Table(caption, columns, self.results["compared"])
 
     # -- the others
 
@@ -285,6 +306,10 @@ def _with_interval(part: Row, share: bool = False, signed: bool = False) -> Cell
 
 def _measured(name: str, share: bool, row: Row) -> Cell:
     return _with_interval(row["measures"][name], share)
+
+
+def _difference(name: str, share: bool, row: Row) -> Cell:
+    return _with_interval(row["measures"][name], share, signed=True)
 
 
 def _end(name: str, side: str, row: Row) -> str | Cell:

@@ -8,7 +8,8 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from slim_rl.analysis.catalog import BY_NAME
-from slim_rl.analysis.formats import DASH, interval, known, p_value, plain
+from slim_rl.analysis.compared import Cell, compare, sentence_of, usual
+from slim_rl.analysis.formats import DASH, interval, known, p_value, plain, words
 from slim_rl.analysis.statistics import clustered_mean
 from slim_rl.analysis.verdict import changed, frame
 from slim_rl.dialogue.record import Dialogue
@@ -29,13 +30,25 @@ def cells_table(cells: Mapping[str, Sequence[Dialogue]], title: str) -> Table:
             mean = clustered_mean(data[measure.name].astype(float), data["game_id"], measure.bounded)
             table.add_row(
                 "" if i else measure.short or measure.title,
-                name,
+                words(name),
                 f"{mean.n:,}",
                 plain(mean.value, measure.share),
                 interval(mean.low, mean.high, measure.share),
                 end_section=i == len(frames) - 1,
             )
     return table
+
+
+def compared_sentences(cells: Mapping[str, Sequence[Dialogue]]) -> list[str]:
+    """How cells differ on the games that both played: a sentence a pair, as in the report."""
+    return [sentence_of(pair) for pair in compare([_cell(*item) for item in cells.items() if item[1]])]
+
+
+def _cell(name: str, dialogues: Sequence[Dialogue]) -> Cell:
+    first = dialogues[0]
+    mode = usual(str(dialogue.policy.get("intervention") or "free") for dialogue in dialogues)
+    policy = {**first.policy, "intervention": None}
+    return Cell(name, str(policy), str(first.partner), mode, frame(dialogues).set_index("game_id"))
 
 
 def before_after_table(before: Sequence[Dialogue], after: Sequence[Dialogue]) -> Table:

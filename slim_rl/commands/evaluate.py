@@ -27,6 +27,8 @@ from slim_rl.errors import ConfigError
 from slim_rl.policies.interventions import AskFirst, NeverAsk
 from slim_rl.seeds import seed_of
 
+MOST_PAIRS = 8  # of cells that are compared on the screen
+
 
 def command(
     config: ConfigFile,
@@ -83,13 +85,18 @@ def _print_results(
     from rich.console import Console
 
     from slim_rl.analysis.references import reference_lines
-    from slim_rl.analysis.terminal_tables import cells_table
+    from slim_rl.analysis.terminal_tables import cells_table, compared_sentences
 
     games = [(row.game_state, row.seat) for row in load_rows(config, "eval")[:num_games]]
     lines = reference_lines(games, human, config.environment)
+    compared = compared_sentences(played)
     with (output / "table.txt").open("w", encoding="utf-8") as file:
         for target in (Console(), Console(file=file, width=200)):
             target.print(cells_table(played, f"{len(games)} held-out games"))
+            for sentence in compared[:MOST_PAIRS]:
+                target.print(printable(sentence), markup=False, highlight=False)
+            if len(compared) > MOST_PAIRS:
+                target.print(f"{len(compared) - MOST_PAIRS} more pairs: slim-rl analyze {output}", markup=False)
             for line in lines.values():
                 reward = line["reward"]
                 about = printable(

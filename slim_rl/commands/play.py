@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any, ClassVar
 
@@ -61,8 +61,7 @@ class Person:
     """Somebody at the keyboard, on the protocol of a partner.
 
     Args:
-        board: what the seat is shown now; it is printed before a turn if it has changed since the last.
-        tags: what the game's actions begin with (`BaseEnvironment.tags`).
+        env: the game; the seat's board is printed before a turn if it has changed since the last.
     """
 
     identity: ClassVar[dict[str, Any]] = {"kind": "person"}
@@ -71,18 +70,20 @@ class Person:
         self,
         console: Console,
         ask: Callable[[str], str],
-        board: Callable[[int], Board | None],
-        tags: Sequence[str] = (),
+        env: BaseEnvironment,
     ) -> None:
-        self.console, self.ask, self.board, self.tags = console, ask, board, tags
+        self.console, self.ask, self.env = console, ask, env
         self._last: Board | None = None
 
     async def reply(self, view: View) -> Reply:
+        board = self.env.board(view.seat)
         if view.history:
             last = view.history[-1]
             author = "partner> " if last.seat != view.seat else "" if last.error else "game> "
-            self.console.print(Text(f"{author}{printable(view.observation)}", "red" if last.error else "cyan"))
-        board = self.board(view.seat)
+            said = view.observation
+            if board is not None:
+                said = said.removesuffix(self.env.notes(view.seat)).rstrip()
+            self.console.print(Text(f"{author}{printable(said)}", "red" if last.error else "cyan"))
         if board is not None and board != self._last:
             self.console.print(table_of(board))
             self._last = board
@@ -100,13 +101,14 @@ class Person:
                     text += f"\n{line}"
         except EOFError:
             raise PartnerFailure("you left the game") from None
-        return text if text.startswith("[") or not self.tags else f"[{self.tags[0]}] {text}"
+        tags = self.env.tags
+        return text if text.startswith("[") or not tags else f"[{tags[0]}] {text}"
 
 
 def play(
     config: Config, *, game: int = 0, model: str | None = None, console: Console | None = None, ask: Any = input
 ) -> float:
-    """Plays row `game` of the held-out games (of the training games if there are none) and returns the reward.
+    """Plays row `game` of the held-out games (of the training games if there are none) and returns the reward; 0 if it failed.
 
     With `model`, that model plays and the person watches.
     """
@@ -123,8 +125,9 @@ def play(
         _play_person(config, env, row, console, ask) if model is None else _watch(config, env, row, model, console)
     )
     reward = dialogue.reward or 0.0
-    console.print(f"ended: {dialogue.stop_reason}", style="dim")
-    console.print(f"reward: {reward:.2f}", style="bold")
+    console.print(Text(printable(f"ended: {dialogue.failure or dialogue.stop_reason}"), "dim"))
+    if not dialogue.failed:
+        console.print(f"reward: {reward:.2f}", style="bold")
     if (truth := env.board(None)) is not None:
         console.print(table_of(truth))
     return reward
@@ -138,9 +141,10 @@ def _play_person(
         console.print(Text(printable(env.get_state_description(row.seat))))
     actions = ", ".join([f"a {env.tags[0]}", *(f"[{tag}]" for tag in env.tags[1:])]) if env.tags else "your action"
     console.print(Text(f"Type {actions}; '{QUIT}' to leave.", "dim"))
-    worker = ShownWorker(config, env, Speaker(Person(console, ask, env.board, env.tags)))
+    worker = ShownWorker(config, env, Speaker(Person(console, ask, env)))
     (dialogue,) = asyncio.run(worker.play(worker.episode(row, "play")))
-    last = dialogue.turns[-1] if dialogue.turns else None  # what ended the game, which the person has not seen yet
+    # what ended the game, which the person has not seen yet; who leaves has seen it all
+    last = dialogue.turns[-1] if dialogue.turns and not dialogue.failed else None
     if last is not None and last.role == "partner":
         console.print(Text(f"partner> {printable(last.text)}", "cyan"))
     elif last is not None and last.error:

@@ -61,6 +61,7 @@ def test_a_slip_is_explained_and_the_game_goes_on(tmp_path) -> None:
 def test_a_person_may_leave(tmp_path, lines) -> None:
     reward, screen = session(tmp_path, lines)
     assert reward == 0 and "true scores" in screen
+    assert "ended: you left the game" in screen and "reward" not in screen[screen.index("ended") :]
 
 
 def test_the_partner_may_open(tmp_path) -> None:
@@ -80,6 +81,14 @@ def test_the_persons_board_is_shown_again_when_it_changes(tmp_path) -> None:
     assert boards(screen) >= 2, screen
     _, plain = session(tmp_path, [*questions, "quit"], "data.train=" + str(tmp_path / "p.jsonl"), "data.eval=null")
     assert boards(plain) == 1, "without a notebook nothing changes"
+
+
+def test_the_table_is_shown_once_a_turn(tmp_path) -> None:
+    _, screen = session(tmp_path, ["What is Ava Li on BLEU?", "What is Ava Li on Electra?", "quit"], NOTEBOOK)
+    answers = [line for line in screen.splitlines() if line.startswith("partner>")]
+    assert len(answers) == 2 and all("Ava" in answer or "see" in answer for answer in answers)
+    assert "Your scores:" not in screen and "You speak on" not in screen  # the model's form of the board
+    assert boards(screen) >= 1
 
 
 def test_the_best_plan_is_marked_by_more_than_colour(tmp_path) -> None:

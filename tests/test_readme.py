@@ -1,0 +1,77 @@
+"""What the README shows of Python runs as it stands, and `slim_rl`'s names are there without their weight."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import slim_rl
+from tests.paths import ROOT
+
+HEAVY = {"datasets", "openai", "torch", "transformers", "trl", "verl"}
+
+
+def python(code: str, folder: Path) -> str:
+    """What a program prints, in a process of its own."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "Agg"}
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def quick_start() -> str:
+    (block,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
+    return block
+
+
+def test_the_quick_start_runs(tmp_path: Path) -> None:
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    heavy = f"\nimport sys\nprint(sorted({HEAVY!r} & set(sys.modules)))"
+    played, report, loaded = python(quick_start() + heavy, tmp_path).splitlines()
+    results = ast.literal_eval(played)
+    assert len(results) == 3 and all(0 <= reward <= 1 for reward, _ in results)
+    assert "<!doctype html>" in (tmp_path / report).read_text(encoding="utf-8")
+    assert len((tmp_path / "logs" / "quickstart" / "games.jsonl").read_text().splitlines()) == 50
+    assert loaded == "[]"
+
+
+def test_the_quick_start_has_ten_lines() -> None:
+    assert sum(bool(line) for line in quick_start().splitlines()) <= 10
+
+
+def test_importing_slim_rl_imports_nothing_of_it(tmp_path: Path) -> None:
+    code = "import sys, slim_rl; print([m for m in sys.modules if m.startswith('slim_rl.') or m in ('numpy', 'yaml')])"
+    assert python(code, tmp_path).strip() == "[]"
+
+
+def test_every_name_is_there_and_typed() -> None:
+    tree = ast.parse((ROOT / "slim_rl" / "__init__.py").read_text(encoding="utf-8"))
+    (typed,) = (node for node in tree.body if isinstance(node, ast.If))
+    imported = {
+        alias.name: node.module for node in typed.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    assert sorted(imported) == slim_rl.__all__
+    for name, module in imported.items():
+        value = getattr(slim_rl, name)
+        assert value is getattr(sys.modules[str(module)], name)
+    assert set(slim_rl.__all__) <= set(dir(slim_rl))
+
+
+def test_another_name_is_not() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'reviewer'"):
+        _ = slim_rl.reviewer  # type: ignore[attr-defined]
+
+
+def test_the_readmes_files_and_pictures_are_there() -> None:
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+        for address in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")):
+            if not address.startswith("http"):
+                assert (page.parent / address).exists(), f"{page.name}: {address}"
+    for picture in (ROOT / "docs" / "img").iterdir():
+        assert picture.stat().st_size < 150_000
