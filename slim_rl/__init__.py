@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from slim_rl.environment import BaseEnvironment, View
     from slim_rl.errors import SlimError
     from slim_rl.games.matching.demonstrations import QuestioningPlayer
-    from slim_rl.games.matching.questions import classify
+    from slim_rl.games.matching.questions.classify import classify
 
 __version__ = "0.1.0"
 __all__ = [
@@ -57,7 +57,7 @@ _MODULES = {  # module -> the names it has; the imports above say the same to ty
     "environment": ("BaseEnvironment", "View"),
     "errors": ("SlimError",),
     "games.matching.demonstrations": ("QuestioningPlayer",),
-    "games.matching.questions": ("classify",),
+    "games.matching.questions.classify": ("classify",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

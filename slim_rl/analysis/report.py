@@ -31,7 +31,7 @@ CAPTIONS = {
     "training": "Information-seeking questions a game (messages that ask about a pair or in general) and reward over training. "
     "Bands: 95% intervals, clustered by game. Thin lines: single runs.",
     "trends": "Least-squares slope over training. Dot: mean of the arm's runs; ticks above it: single runs. Thick bar: 95% "
-    "bootstrap interval over games, given these runs. Thin bar: 95% t interval over runs, which is what to expect of another seed.",
+    "bootstrap interval over games, given these runs. Thin bar: 95% t interval of the mean over runs.",
     "question_kinds": "Kinds among the policy's questions. A message of two kinds counts for both.",
     "stop_reasons": "Why dialogues ended. Greys are failures, which have no reward.",
     "measures": "The other measures over training; bands and lines as above.",
