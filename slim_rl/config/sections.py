@@ -264,8 +264,8 @@ class WarmstartConfig(Section):
     )
     lessons: dict[Literal["seen", "asked", "told"], int] = Field(
         {"seen": 24_000, "asked": 24_000, "told": 4_000},
-        description="further games, of which the proposal alone is learned: proposed on at once, with much of the table seen; "
-        "after 0 to 8 questions; after being told the partner's whole table",
+        description="further games, which teach how to ask and to propose, but not when: proposed on at once, with much of the table "
+        "seen; after 0 to 8 questions; after being told the partner's whole table",
     )
     partners: dict[Literal["shy", "forthcoming", "mute"], float] = Field(
         {"shy": 0.6, "forthcoming": 0.2, "mute": 0.2},

@@ -4,8 +4,8 @@
 
 Only the scripted player's own words are learned (labels elsewhere are -100). It thinks before it proposes: the thought is its table
 with what it was told filled in, which a model this small can plan from. Of the lessons, games in which it asks much or is told much,
-the proposal alone is learned, and not its first token, which decides that it is time to propose: they teach how to use answers, while
-how often to ask is taught by the other demonstrations alone.
+each turn is learned but for its first token, which decides whether to ask or to propose: they teach how to ask and how to use answers,
+while how often to ask is taught by the other demonstrations alone.
 
 The demonstration games are dealt from a separate seed and are in neither split of the run's data.
 """
@@ -124,7 +124,7 @@ def _fresh_games(config: Config, number: int, workers: int) -> Iterator[GameStat
 
 
 def _rows_to_learn(config: Config, games: Sequence[GameState], chat: Chat) -> Iterator[dict[str, list[int]]]:
-    """The demonstrations, and after them the lessons (`config.warmstart.lessons`), of which only how to propose is learned."""
+    """The demonstrations, and after them the lessons (`config.warmstart.lessons`), which teach how to ask and how to propose, but not when."""
     settings, left = config.warmstart, iter(games)
     usual = QuestioningPlayer(settings.messages)
     for dialogue in _demonstrations(config, itertools.islice(left, settings.games), chat, usual, settings.partners):
@@ -138,7 +138,7 @@ def _rows_to_learn(config: Config, games: Sequence[GameState], chat: Chat) -> It
         player, partner = lessons[name]
         dealt = _tables(config, number) if name == "seen" else itertools.islice(left, number)
         for dialogue in _demonstrations(config, dealt, chat, player, {partner: 1.0}):
-            yield _labels(dialogue, proposal_only=True)
+            yield _labels(dialogue, decisions=False)
 
 
 def _tables(config: Config, number: int) -> Iterator[GameState]:
@@ -187,13 +187,13 @@ def _with_partner(config: Config, kind: str) -> Config:
     return config.model_copy(update={"partner": config.partner.model_copy(update={"kind": kind})})
 
 
-def _labels(dialogue: Dialogue, proposal_only: bool = False) -> dict[str, list[int]]:
-    """What the trainer reads. `proposal_only`: all of the first proposal but its first token, and no other turn."""
-    learned = dialogue.loss_mask
-    if proposal_only:
-        spans = (turn.span for turn in dialogue.turns if turn.action and turn.action["kind"] == "propose" and turn.span)
-        start, end = next(spans, (0, 0))
-        learned = [int(start < index < end) for index in range(len(dialogue.response_ids))]
+def _labels(dialogue: Dialogue, decisions: bool = True) -> dict[str, list[int]]:
+    """What the trainer reads. Without `decisions` each turn's first token is not learned: it decides whether to speak or to propose."""
+    learned = list(dialogue.loss_mask)
+    if not decisions:
+        for turn in dialogue.turns:
+            if turn.span is not None:
+                learned[turn.span[0]] = 0
     spoken = zip(dialogue.response_ids, learned, strict=True)
     return {
         "input_ids": dialogue.prompt_ids + dialogue.response_ids,

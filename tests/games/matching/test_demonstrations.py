@@ -87,5 +87,8 @@ def test_demonstrations_teach_its_own_words_alone() -> None:
         turns = [turn for turn in dialogue.turns if turn.role == "policy"]
         own = ["".join((f"<think>\n{turn.thought}\n</think>\n\n" * bool(turn.thought), turn.text)) for turn in turns]
         assert chat.tokenizer.decode(taught, skip_special_tokens=True) == "".join(own)
-        proposal = [token for token in _labels(dialogue, proposal_only=True)["labels"] if token != -100]
-        assert chat.tokenizer.decode(proposal, skip_special_tokens=True) == own[-1].removeprefix("<think>")
+        masked = _labels(dialogue, decisions=False)["labels"][len(dialogue.prompt_ids) :]
+        first = {turn.span[0] for turn in turns if turn.span}
+        assert [token != -100 for token in masked] == [
+            bool(mask) and index not in first for index, mask in enumerate(dialogue.loss_mask)
+        ]
