@@ -14,7 +14,7 @@ export TOKENIZERS_PARALLELISM ?= false
 export HF_HUB_OFFLINE ?= 1
 export TRL_EXPERIMENTAL_SILENCE ?= 1
 
-.PHONY: run test test-verl test-adapters first-hour lock check format bench results clean
+.PHONY: run test test-verl test-adapters first-hour lock check format bench results warmstart clean
 
 ## train a tiny Qwen on a CPU against the shy partner, then draw how its questions and rewards developed
 run: $(VENV)/local
@@ -65,6 +65,15 @@ results: $(VENV)/local
 	$(BIN)/slim-rl evaluate configs/matching_local.yaml --partner shy --mode free --games 400 --output logs/cross/others \
 	    $(foreach arm,shuffled_reward forthcoming mute,$(foreach seed,0 1 2,--checkpoint $(ARMS)-$(arm)-s$(seed)/model))
 	$(BIN)/slim-rl analyze --log-dir logs/arms --output-dir analysis/results
+
+## what local runs start from, made from nothing in a quarter of an hour on two idle cores; the second asks in hardly any game
+WARMSTART := $(BIN)/slim-rl warmstart configs/matching_local.yaml --overwrite
+warmstart: $(VENV)/local
+	$(WARMSTART) --output data/warmstart
+	$(WARMSTART) --output data/warmstart_silent --set warmstart.start=data/warmstart --set warmstart.messages=[0.97,0.03] \
+	    --set warmstart.games=8000 --set warmstart.lessons={} --set warmstart.learning_rate=3e-4
+	$(BIN)/slim-rl evaluate configs/matching_local.yaml --checkpoint data/warmstart --checkpoint data/warmstart_silent \
+	    --mode free --mode forbidden --mode forced:2 --mode forced:4 --mode forced:6 --mode forced:8 --games 400 --output logs/warmstart
 
 clean:
 	rm -rf $(VENV) $(ADAPTERS) dist logs/matching_local runs plots build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
