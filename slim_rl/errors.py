@@ -13,5 +13,9 @@ class DataError(SlimError):
     """A games file, log or checkpoint that cannot be used."""
 
 
+class RunStopped(SlimError):
+    """A run that cannot go on, though what it has trained so far is good: the trainer saves that before it ends."""
+
+
 class SlimWarning(UserWarning):
     """One sentence that a person should read; what they asked for continues."""

@@ -28,9 +28,18 @@ from slim_rl.errors import ConfigError, SlimError
 from slim_rl.files import disk_errors, sweep
 
 MARKER = ".slim-rl-run"
-WRITTEN = ("config.yaml", "checkpoints", "metrics.jsonl", "model", "tensorboard")  # by a run, in its folder
+WRITTEN = ("config.yaml", "checkpoints", "metrics.jsonl", "model", "spend", "tensorboard")  # by a run, in its folder
 _LOGS = re.compile(r"(train(-\d+)?|eval-\d+)\.jsonl")  # by a run, in its log's folder
-_MAY_CHANGE = {"train.steps", "train.keep_checkpoints", "train.eval_games"}
+# How long a run trains, and the pace and patience of its partner's calls: none of it changes what a dialogue may hold.
+_OPENAI = (
+    *("budget_usd", "budget_reserve", "concurrency", "requests_per_minute", "tokens_per_minute"),
+    *("request_seconds", "turn_seconds", "max_retries", "backoff_seconds", "max_backoff_seconds"),
+    *("outage_failures", "outage_seconds", "outage_probe_seconds", "outage_wait_minutes"),
+)
+_MAY_CHANGE = {
+    *("train.steps", "train.keep_checkpoints", "train.eval_games"),
+    *(f"partner.openai.{name}" for name in _OPENAI),
+}
 
 
 class RunFolder:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from slim_rl.backends.checkpoints import count_parameters, locate_model, read_model_config
+from slim_rl.backends.cost import cost_report, usd_now
 from slim_rl.backends.gpus import find_gpus
 from slim_rl.config import Config
 from slim_rl.dialogue.chat import Chat
@@ -26,7 +27,6 @@ from slim_rl.dialogue.factory import make_environment, make_partner
 from slim_rl.dialogue.rows import GameRow, Split, read_rows
 from slim_rl.environment import BaseEnvironment, Utterance, View
 from slim_rl.errors import SlimError
-from slim_rl.partners.spend import estimate_cost
 from slim_rl.policies import load_tokenizer
 
 GB, GIB = 1e9, 2**30
@@ -125,7 +125,7 @@ def check_data(config: Config) -> Iterator[Check]:
             yield verdict(name, f"{len(rows)} in {file[0]}", warn=shortage(config, split, rows) or "")
 
 
-def check_partner(config: Config) -> Iterator[Check]:
+def check_partner(config: Config, eval_interval: int = 0) -> Iterator[Check]:
     """The partner answers one question, and what a run of it costs."""
     # no waiting for an endpoint that is down, and no answer from a cassette
     patience = {"max_retries": 1, "outage_wait_minutes": 0.0, "request_seconds": 30.0, "cassette": None}
@@ -135,7 +135,7 @@ def check_partner(config: Config) -> Iterator[Check]:
         yield Check("partner", "pass", "none: self-play, or a game for one")
         return
     if config.partner.kind == "openai":
-        yield check_cost(config)
+        yield check_cost(config, eval_interval)
     row, env = _dealt(config)
     questions = env.questions_worth_asking(row.game_state, 0, 1, 0)
     for question in questions:
@@ -148,15 +148,14 @@ def check_partner(config: Config) -> Iterator[Check]:
     yield Check("partner", "pass", f"{config.partner.kind} answered in {took}: {textwrap.shorten(reply.text, 80)!r}")
 
 
-def check_cost(config: Config) -> Check:
-    """What the endpoint will cost in training, against the budget."""
-    train, budget = config.train, config.partner.openai.budget_usd
-    estimate = estimate_cost(config.partner.openai, train.steps * train.games_per_step * train.group_size)
-    usd = estimate["usd"]
-    price = f"{estimate['model']} has no price" if usd is None else f"${usd:,.0f}"
-    found = f"about {estimate['calls']:,} calls in training: {price}; budget: {budget or 'none'}"
+def check_cost(config: Config, eval_interval: int = 0) -> Check:
+    """What the endpoint will cost in training and evaluation (slime's comes every `eval_interval` steps), against the budget."""
+    usd, budget = usd_now(config, eval_interval), config.partner.openai.budget_usd
+    found = cost_report(config, eval_interval) or "nothing: all answers are the cassette's"
     enough = usd is None or (budget is not None and budget >= usd)
-    fix = "Set partner.openai.budget_usd to what may be spent: calls stop there, and so does the run."
+    fix = (
+        "Set partner.openai.budget_usd to what may be spent: calls stop there, and so does the run, once it has saved."
+    )
     return verdict("partner's cost", found, warn="" if enough else fix)
 
 

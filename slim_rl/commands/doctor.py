@@ -58,7 +58,7 @@ def run_doctor(path: Path | None, backend: str | None = None, *, overrides: Sequ
     found = f"{path or 'defaults'}: {config.arm_name} partner, {config.environment}, backend {backend}"
     go_offline_without_hub(bundled.model(config.policy.model))
     own = [] if backend == "trl" else import_module(f"slim_rl.backends.{backend}.doctor").EXAMINATIONS
-    return [Check("config", "pass", found), *general.examine(config, GENERAL + own)]
+    return [Check("config", "pass", found), *general.examine(config, list((dict(GENERAL) | dict(own)).items()))]
 
 
 def exit_code(checks: Sequence[Check]) -> int:

@@ -154,6 +154,7 @@ def _play_cell(config: Config, cell: Cell, log: Path, num_games: int) -> list[Di
         policy, chat = load_policy(config.policy)
     policy.reseed(seed_of(config.seed, SCOPE))
     worker = RolloutWorker(config, chat, policy)
+    worker.keep_spend(log.parent)
     rows = load_rows(config, "eval")[:num_games]
     return play_held_out(worker, rows, log, step=0, policy=intervention(config, cell.mode, policy, chat))
 

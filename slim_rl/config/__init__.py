@@ -16,6 +16,8 @@ from pydantic import Field, SerializeAsAny, ValidationError, ValidationInfo, fie
 
 from slim_rl import bundled
 from slim_rl.config.sections import (
+    LEAST_CONCURRENCY,
+    MOST_CONCURRENCY,
     DataConfig,
     Limits,
     LogConfig,
@@ -35,6 +37,7 @@ from slim_rl.errors import ConfigError
 from slim_rl.files import write_atomically
 
 __all__ = [
+    "LEAST_CONCURRENCY",
     "PARTNERS",
     "ROOT_KEY",
     "SELF",
@@ -160,6 +163,12 @@ class Config(Section):
     @property
     def selfplay(self) -> bool:
         return self.partner.kind == SELF
+
+    @property
+    def partner_concurrency(self) -> int:
+        """Requests to the partner's endpoint that one process may have in flight (`partner.openai.concurrency`)."""
+        dialogues = self.train.games_per_step * self.train.group_size
+        return self.partner.openai.concurrency or min(max(dialogues, LEAST_CONCURRENCY), MOST_CONCURRENCY)
 
     @property
     def run_dir(self) -> Path:

@@ -41,6 +41,9 @@ _PRICES = {
 }
 
 
+LEAST_CONCURRENCY, MOST_CONCURRENCY = 64, 1024  # of requests to an endpoint, where the config names no number
+
+
 class OpenAIConfig(Section):
     """A partner behind an OpenAI-compatible endpoint. The key comes from the environment, never from here."""
 
@@ -66,7 +69,12 @@ class OpenAIConfig(Section):
     reply_chars: int = Field(8000, ge=1, description="a longer reply counts as cut off, and is asked again")
     response_bytes: int = Field(2_000_000, ge=1000, description="of one response, bytes that are read; more is a fault")
 
-    concurrency: int = Field(64, ge=1, description="requests in flight, of all dialogues together")
+    concurrency: int | None = Field(
+        None,
+        ge=1,
+        description="requests in flight, of all dialogues of a process together; null: as many as a step has dialogues "
+        f"(train.games_per_step × train.group_size), but at least {LEAST_CONCURRENCY} and at most {MOST_CONCURRENCY}",
+    )
     requests_per_minute: float | None = Field(
         None, gt=0, description="the endpoint's limit, kept by waiting; null: none"
     )
@@ -86,7 +94,11 @@ class OpenAIConfig(Section):
         15.0, ge=0, description="calls wait so long for it to come back; then the run stops"
     )
 
-    budget_usd: float | None = Field(None, gt=0, description="calls stop here; needs a price for the model")
+    budget_usd: float | None = Field(
+        None,
+        gt=0,
+        description="of the whole run, over all its starts and processes; calls stop here; needs a price for the model",
+    )
     budget_reserve: float = Field(0.05, ge=0, lt=1, description="share of the budget kept to finish games under way")
     prices: dict[str, Price] = Field(_PRICES, description="by the model's name or the beginning of it; longest match")
 
@@ -129,7 +141,12 @@ class Limits(Section):
     truncated_turn: Literal["end", "continue"] = Field(
         "end", description="a turn cut at turn_tokens ends the game, or is played as the text it has"
     )
-    seconds: float | None = Field(None, gt=0, description="wall time of one dialogue")
+    seconds: float | None = Field(
+        None,
+        gt=0,
+        description="time of one dialogue's own: the policy's turns and the game's work; waiting for the partner's endpoint "
+        "does not count (partner.openai.turn_seconds bounds that)",
+    )
 
     def within(
         self,

@@ -48,7 +48,9 @@ def make_partner(config: Config) -> Partner | None:
         return None
     made = load_object({**PARTNERS, **game.partners}.get(kind, kind), "partner.kind", "examples.treasure.HonestPartner")
     if hasattr(made, "from_config"):
-        return made.from_config(config.partner, partial(make_environment, config))  # type: ignore[no-any-return]
+        openai = config.partner.openai.model_copy(update={"concurrency": config.partner_concurrency})
+        settings = config.partner.model_copy(update={"openai": openai})
+        return made.from_config(settings, partial(make_environment, config))  # type: ignore[no-any-return]
     shared = _taken(made, {"accept_fraction": config.partner.accept_fraction})
     try:
         return made(**(shared | config.partner.args))  # type: ignore[no-any-return]

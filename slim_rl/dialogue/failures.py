@@ -11,7 +11,9 @@ from collections.abc import Iterable
 
 from slim_rl.config import Config
 from slim_rl.dialogue.record import Dialogue, StopReason
-from slim_rl.errors import SlimError
+from slim_rl.errors import RunStopped
+
+_STOPS = (StopReason.BUDGET, StopReason.OUTAGE)
 
 log = logging.getLogger(__name__)
 
@@ -23,6 +25,7 @@ class Failures:
         count: how many.
         reasons: stop reasons of those that failed.
         cost_usd: of the partner's calls; None while nothing is known of a cost.
+        stopped: why the partner takes no more calls, if some dialogue failed for that; None otherwise.
     """
 
     def __init__(self, dialogues: Iterable[Dialogue] = ()) -> None:
@@ -34,6 +37,7 @@ class Failures:
         self.count = 0
         self.reasons: Counter[str] = Counter()
         self.cost_usd: float | None = None
+        self.stopped: str | None = None
         self._causes: Counter[str] = Counter()
 
     def add(self, dialogue: Dialogue) -> None:
@@ -42,6 +46,8 @@ class Failures:
         self.count += 1
         if dialogue.failed:
             self.reasons[dialogue.stop_reason.value] += 1
+            if dialogue.stop_reason in _STOPS:
+                self.stopped = dialogue.failure
             self._causes[f"{dialogue.stop_reason.value}: {dialogue.failure}"[:300]] += 1
         for turn in dialogue.turns:
             if turn.usage is not None:
@@ -52,9 +58,17 @@ class Failures:
         return self.reasons.total() / self.count if self.count else 0.0
 
     def check(self, config: Config) -> None:
-        """Raises SlimError if more than `train.stop_failures` of the dialogues failed: what is left is nothing to train on."""
+        """To be asked before the step's dialogues are trained on.
+
+        Raises:
+            RunStopped: the partner takes no more calls, and some dialogue failed for that. Which ones it met is no accident: those that ask
+                most are the last to end; so none of the step is trained on, and it is played again. Or more than
+                `train.stop_failures` of the dialogues failed: what is left is nothing to train on.
+        """
+        if self.stopped is not None:
+            raise RunStopped(f"Training stops: {self.stopped}")
         if self.failed_share > config.train.stop_failures:
-            raise SlimError(
+            raise RunStopped(
                 f"Training stops: {self._summary()}. train.stop_failures allows {config.train.stop_failures:.0%}; "
                 "fix the cause and start again from the last checkpoint."
             )

@@ -8,7 +8,6 @@ Framework-free and async: thousands of dialogues run side by side on one event l
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from typing import Any
 
 from slim_rl.config import Limits
 from slim_rl.dialogue.chat import Chat
+from slim_rl.dialogue.deadline import Deadline
 from slim_rl.dialogue.partner import Partner
 from slim_rl.dialogue.policy import Policy
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
@@ -146,10 +146,10 @@ class _Game:
         return View(seat, rules, state, tuple(self._history[seat]), private, self.seed, self._observation)
 
     async def play(self, resume: Dialogue | None) -> None:
-        """To the end, within the time a dialogue may take."""
+        """To the end, within the time that a dialogue may take of its own."""
         started = time.monotonic()
         try:
-            async with asyncio.timeout(self.limits.seconds) as deadline:
+            async with Deadline(self.limits.seconds) as deadline:
                 if resume is not None:
                     self._repeat(resume)
                 while self.stop_reason is None:
@@ -157,9 +157,9 @@ class _Game:
         except DialogueOver as over:
             self.stop_reason, self.failure = over.reason, over.failure
         except TimeoutError:
-            if not deadline.expired():  # a timeout, but not ours: a fault
+            if not deadline.expired:  # a timeout, but not ours: a fault
                 raise
-            self.stop_reason, self.failure = StopReason.DEADLINE, f"longer than {self.limits.seconds} s"
+            self.stop_reason, self.failure = StopReason.DEADLINE, f"longer than {self.limits.seconds} s of its own"
         assert self.stop_reason is not None
         self.reward = None if self.stop_reason.is_failure else self.env.get_normalized_reward()
         self.seconds = time.monotonic() - started + (resume.seconds if resume else 0.0)

@@ -66,7 +66,8 @@ class Partner(Protocol):
     """Whoever sits opposite the policy.
 
     A partner that can come to its end for good (its endpoint is down, its budget spent) also has an attribute `stopped`: None, or
-    one sentence on why no new game should be started.
+    one sentence on why no new game should be started. One that costs money also has a method `keep_spend(folder)`: it keeps what it
+    spends in the run's folder, and counts what it finds there.
     """
 
     @property

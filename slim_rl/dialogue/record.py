@@ -35,8 +35,9 @@ class StopReason(StrEnum):
     PARTNER_ERRORS = "partner_errors"  # the partner made too many malformed actions in a row
     PARTNER_FAILED = "partner_failed"  # the partner gave no reply at all, retries included
     ENGINE_FAILED = "engine_failed"  # the policy's engine gave no tokens, retries included
-    DEADLINE = "deadline"  # the dialogue took longer than it may
+    DEADLINE = "deadline"  # the dialogue took more time of its own than it may
     BUDGET = "budget"  # the money for partner calls is spent
+    OUTAGE = "outage"  # the partner's endpoint is down for good, or refuses: no more calls are made
     ABORTED = "aborted"  # the trainer called the dialogue off
     BROKEN = "broken"  # something in the program broke that should not have; the log has the traceback
 
@@ -52,6 +53,7 @@ _FAILURES = frozenset(
         StopReason.ENGINE_FAILED,
         StopReason.DEADLINE,
         StopReason.BUDGET,
+        StopReason.OUTAGE,
         StopReason.ABORTED,
         StopReason.BROKEN,
     }

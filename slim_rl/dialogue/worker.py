@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from slim_rl.config import Config, Limits
@@ -80,6 +81,12 @@ class RolloutWorker:
     def stopped(self) -> str | None:
         """Why no new game should be started: the partner takes no more (its endpoint is down, its budget spent). None: start it."""
         return getattr(self.partner, "stopped", None)
+
+    def keep_spend(self, folder: Path) -> None:
+        """Has a partner that costs money keep what it spends in the run's folder, where its budget outlives restarts."""
+        keep = getattr(self.partner, "keep_spend", None)
+        if keep is not None:
+            keep(folder)
 
     def environment(self) -> BaseEnvironment:
         """A fresh environment of the run's game."""

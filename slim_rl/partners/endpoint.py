@@ -3,6 +3,7 @@
     a request that fails is made again, with jittered exponential backoff, or after what Retry-After asks for
     all calls wait together for an endpoint that is down, and one warning reports it (`breaker`)
     for every answer or fault of an endpoint the caller gets a `Completion` or a `PartnerFailure`
+    nothing of this, the request itself included, counts against the dialogue's deadline
 
 The openai client and the semaphore belong to an event loop and are made again for each; everything else outlives it.
 """
@@ -16,9 +17,11 @@ import random
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from slim_rl.config import OpenAIConfig
+from slim_rl.config import LEAST_CONCURRENCY, OpenAIConfig
+from slim_rl.dialogue.deadline import not_counted
 from slim_rl.dialogue.partner import PartnerFailure, Usage
 from slim_rl.dialogue.record import StopReason
 from slim_rl.errors import ConfigError, DataError
@@ -98,6 +101,10 @@ class Endpoint:
         trouble = self.cassette.trouble if self.cassette is not None else None
         return self.breaker.stopped or trouble or self.spend.refusal(opening=True)
 
+    def keep_spend(self, folder: Path) -> None:
+        """Keeps what is spent in `folder`, and counts what is kept there against the budget. Several processes may share it."""
+        self.spend.keep(folder)
+
     def body(self, messages: list[dict[str, str]], seed: int) -> dict[str, Any]:
         """The request that is sent, and its form in the cassette."""
         sent = {**self.parameters(), "messages": messages}
@@ -145,6 +152,10 @@ class Endpoint:
 
     async def _answer(self, body: dict[str, Any], opening: bool) -> tuple[dict[str, Any], Usage]:
         """Asks until there is an answer. Returns it and what it took."""
+        with not_counted():
+            return await self._ask_until_answered(body, opening)
+
+    async def _ask_until_answered(self, body: dict[str, Any], opening: bool) -> tuple[dict[str, Any], Usage]:
         config = self.config
         allowed = config.turn_seconds
         faults, usage = 0, Usage()
@@ -196,7 +207,7 @@ class Endpoint:
     def _check(self, opening: bool) -> None:
         """Raises PartnerFailure if no call is made any more."""
         if self.breaker.stopped:
-            raise PartnerFailure(self.breaker.stopped)
+            raise PartnerFailure(self.breaker.stopped, StopReason.OUTAGE)
         refusal = self.spend.refusal(opening)
         if refusal:
             self._say_once(refusal, "budget")
@@ -271,7 +282,9 @@ class Endpoint:
             self._loops = {other: its for other, its in self._loops.items() if not other.is_closed()}
             client = make_client(self.url, self._key, self._userinfo, self.config)
             closer = _closes(client)
-            self._loops[loop] = _PerLoop(client, asyncio.Semaphore(self.config.concurrency), closer)
+            self._loops[loop] = _PerLoop(
+                client, asyncio.Semaphore(self.config.concurrency or LEAST_CONCURRENCY), closer
+            )
             await anext(closer)
         return self._loops[loop]
 

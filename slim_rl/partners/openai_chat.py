@@ -18,6 +18,7 @@ import re
 from dataclasses import replace
 from importlib import resources
 from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import Any, Self
 
 from slim_rl.config import OpenAIConfig, PartnerConfig
@@ -105,8 +106,12 @@ class OpenAIPartner:
 
     @property
     def usage(self) -> Usage:
-        """The sum over all calls of the endpoint so far."""
+        """The sum over all calls of this process to the endpoint so far."""
         return self.endpoint.spend.total
+
+    def keep_spend(self, folder: Path) -> None:
+        """See `Endpoint.keep_spend`."""
+        self.endpoint.keep_spend(folder)
 
     @property
     def stopped(self) -> str | None:
@@ -133,7 +138,7 @@ class OpenAIPartner:
         """The next action of `view.seat`, checked. A malformed one is asked again with the error, `malformed_retries` times.
 
         Raises:
-            PartnerFailure: no answer (PARTNER_FAILED), none that is well-formed (PARTNER_ERRORS), or no money (BUDGET).
+            PartnerFailure: no answer (PARTNER_FAILED), none that is well-formed (PARTNER_ERRORS), no money (BUDGET), or no endpoint (OUTAGE).
         """
         messages = self.messages(view)
         opening = all(utterance.seat != view.seat for utterance in view.history)

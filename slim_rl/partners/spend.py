@@ -1,18 +1,22 @@
 """Money: what calls cost, a run's counters, its budget, and an estimate before it starts.
 
+    a budget is the run's: what earlier starts and other processes of the run have spent counts
+
 A budget stops calls, it does not cut them off: it can be overshot by what is in flight when it is reached, at most `concurrency`
-times the price of one call (about 0.2 to 0.4 cents for GPT-4.1 on an 8×8 game).
+times the price of one call (about 0.2 to 0.4 cents for GPT-4.1 on an 8×8 game) for each process of the run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from slim_rl.config import OpenAIConfig, Price
 from slim_rl.dialogue.partner import Usage
-from slim_rl.errors import ConfigError
+from slim_rl.errors import ConfigError, DataError
+from slim_rl.partners.ledger import Ledger
 
 # An 8×8 game, in tokens, roughly: a token is taken for a word, a number of three digits or a mark. The system prompt is the same
 # in every game, and long enough for a provider to cache.
@@ -48,24 +52,50 @@ class Spend:
     """What the calls of a run have taken so far, and how much they may.
 
     Attributes:
-        total: the sum over all calls; add to it what an interrupted run had spent before (`spent_before`).
         budget_usd: None for no limit.
         reserve: share of the budget that only games under way may use.
+        total: the sum over all calls of this process.
+        ledger: where it is kept, once `keep` has named the run's folder.
+        trouble: why it cannot be kept, as a sentence; None while it can.
     """
 
     budget_usd: float | None = None
     reserve: float = 0.0
     total: Usage = field(default_factory=Usage)
-    spent_before: float = 0.0
+    ledger: Ledger | None = None
+    trouble: str | None = None
+
+    def keep(self, folder: Path) -> None:
+        """Keeps the total in the run's `folder` from now on. In the folder of another run than before it begins anew."""
+        if self.ledger is not None:
+            if self.ledger.folder == folder.absolute():
+                return
+            self.total = Usage()
+        self.ledger, self.trouble = Ledger(folder.absolute()), None
+        self._write()
+
+    @property
+    def spent_before(self) -> float:
+        """US dollars that the run's earlier starts and its other processes have spent."""
+        return self.ledger.others_usd() if self.ledger is not None else 0.0
 
     def add(self, usage: Usage) -> None:
         self.total = add(self.total, usage)
+        if usage.calls or usage.cost_usd:
+            self._write()
 
     def refusal(self, opening: bool) -> str | None:
         """Why the next call may not be made, or None. `opening`: it is the first of its game."""
-        if self.budget_usd is None:
-            return None
-        spent = self.spent_before + self.total.cost_usd
+        if self.trouble is not None:  # nobody should pay for what is not counted
+            self._write()
+        if self.trouble is not None or self.budget_usd is None:
+            return self.trouble
+        try:
+            spent = self.spent_before + self.total.cost_usd
+        except OSError as error:
+            return (
+                f"Cannot read what the run has spent ({error.filename}: {error.strerror}); make it readable and resume."
+            )
         if spent >= self.budget_usd:
             return f"The partner's budget of ${self.budget_usd:.2f} is spent (${spent:.4f}); raise partner.openai.budget_usd."
         if opening and spent >= self.budget_usd * (1 - self.reserve):
@@ -74,6 +104,15 @@ class Spend:
                 "way. Raise partner.openai.budget_usd to play more."
             )
         return None
+
+    def _write(self) -> None:
+        if self.ledger is None or not (self.total.calls or self.total.cost_usd):
+            return
+        try:
+            self.ledger.write(asdict(self.total))
+            self.trouble = None
+        except DataError as error:
+            self.trouble = str(error)
 
 
 def estimate_cost(
@@ -89,7 +128,7 @@ def estimate_cost(
 
     Args:
         num_dialogues: games to be played.
-        partner_turns: the partner's turns a game.
+        partner_turns: the partner's turns a game (five: an untrained policy; ten: one that has learned to ask).
         system_tokens: what every request begins with.
         table_tokens: what follows the system prompt in every request of one game.
         turn_tokens: what each turn of the other seat adds.

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from slim_rl.dialogue.log import read_log
-from slim_rl.errors import SlimError
+from slim_rl.dialogue.partner import PartnerFailure, Reply
+from slim_rl.dialogue.record import StopReason
+from slim_rl.environment import View
+from slim_rl.errors import RunStopped, SlimError
 from slim_rl.games.matching.questions import annotate
 from tests.backends.slime_setup import make_args, make_group, run, sampling_params, serve
 
 from slim_rl.backends.slime import metrics  # isort: skip
+from slim_rl.backends.slime.hook import RECORD  # isort: skip
 from slim_rl.backends.slime.rewards import rollout_failures  # isort: skip
 from slim_rl.rollout import generate, keep_usable_groups, log_eval_rollout, log_rollout, normalize_rewards  # isort: skip
 
@@ -143,3 +147,40 @@ def test_hooks_can_be_called_as_slime_calls_them() -> None:
     ]:
         inspect.signature(hook).bind(*range(arguments))
         assert not inspect.iscoroutinefunction(hook)
+
+
+@pytest.mark.parametrize("reason", [StopReason.BUDGET, StopReason.OUTAGE])
+def test_a_rollout_that_the_partners_end_met_is_not_trained_on(tokenizer, tokenizer_dir, tmp_path, reason) -> None:
+    """One game in four is enough: which ones it met is no accident."""
+    args, samples = play_some(tokenizer, tokenizer_dir, tmp_path)
+    failed = next(sample for sample in samples if sample.status == sample.Status.FAILED)
+    failed.metadata[RECORD] |= {"stop_reason": reason.value, "failure": "No money left."}
+    with pytest.raises(RunStopped, match=r"Training stops: No money left\."):
+        log_rollout(0, args, samples, {}, 1.0)
+    assert len(list(read_log(tmp_path / "logs" / "train.jsonl"))) == len(samples), "it is logged all the same"
+    results = {"rewards": [sample.reward for sample in samples], "samples": samples}
+    with pytest.raises(RunStopped, match="No money left"):
+        log_eval_rollout(0, args, {"held_out": results}, None)
+
+
+class Counting:
+    """A partner that costs money, and never speaks."""
+
+    identity: ClassVar[dict[str, Any]] = {"kind": "counting"}
+    kept: ClassVar[list[Path]] = []
+
+    async def reply(self, view: View) -> Reply:
+        raise PartnerFailure("No money left.", StopReason.BUDGET)
+
+    def keep_spend(self, folder: Path) -> None:
+        self.kept.append(folder)
+
+
+def test_what_a_run_spends_is_kept_beside_its_checkpoints(tokenizer, tokenizer_dir, tmp_path) -> None:
+    with serve(tokenizer) as server:
+        partner = {"kind": f"{__name__}.Counting"}
+        args = make_args(tokenizer_dir, server.port, tmp_path, {"partner": partner}, save=str(tmp_path / "run"))
+        samples = run(args, play(args, make_group(1)))
+    assert Counting.kept == [tmp_path / "run"]
+    with pytest.raises(RunStopped, match="No money left"):
+        log_rollout(0, args, samples, {}, 1.0)

@@ -21,6 +21,7 @@ from slim_rl.dialogue.record import StopReason
 from slim_rl.errors import ConfigError, DataError
 from slim_rl.partners.breaker import Breaker
 from slim_rl.partners.cassette import Cassette, request_key
+from slim_rl.partners.ledger import Ledger
 from slim_rl.partners.limiter import RateLimit
 from slim_rl.partners.spend import Spend, add, cost_usd, estimate_cost, price_of
 from tests.fakes.openai_server import OpenAIServer, Step
@@ -251,8 +252,10 @@ def test_usages_add_up() -> None:
     assert total == Usage(3, 150, 64, 15, 0.75, 2, 1, "a")
 
 
-def test_what_an_interrupted_run_spent_counts() -> None:
-    spend = Spend(budget_usd=1.0, spent_before=0.9)
+def test_what_an_interrupted_run_spent_counts(tmp_path: Path) -> None:
+    Ledger(tmp_path).write({"cost_usd": 0.9})
+    spend = Spend(budget_usd=1.0)
+    spend.keep(tmp_path)
     assert spend.refusal(opening=True) is None
     spend.add(Usage(cost_usd=0.1))
     assert spend.refusal(opening=False) is not None

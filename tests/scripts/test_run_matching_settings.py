@@ -106,7 +106,7 @@ def test_without_slime_a_dry_run_prints_what_can_be_known(cluster: Cluster, mode
     assert done.returncode == 0, done.stderr
     comment, _, command = done.stdout.partition("\n")
     assert comment.startswith("#") and "SLIME_DIR" in comment
-    assert command.startswith("python3 $SLIME_DIR/train.py \\\n")
+    assert command.startswith("python3 -m slim_rl.backends.slime.driver $SLIME_DIR/train.py \\\n")
     assert "--num-layers" not in command and "--ref-load" in command
     with_slime = flags_of(command_of(launch(cluster, "--dry-run", MODEL=model)))
     assert set(parse_flags(shlex.split(command.replace("\\\n", " ")))) < set(with_slime)

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 
 from slim_rl.backends.checkpoints import read_model_config
-from slim_rl.backends.checks import GIB, Check, installed_version, verdict
+from slim_rl.backends.checks import GIB, Check, check_partner, installed_version, verdict
 from slim_rl.backends.gpus import find_gpus
 from slim_rl.backends.slime.launch import plan
 from slim_rl.backends.slime.model import training_bytes
@@ -40,4 +40,9 @@ def check_launch(config: Config) -> Iterator[Check]:
     yield verdict("run's folder", str(run.folder), warn=check_save_dir(run.folder, settings.num_nodes, dry_run=False))
 
 
-EXAMINATIONS = [("hooks", check_hooks), ("model", check_launch)]
+def check_paid_partner(config: Config) -> Iterator[Check]:
+    """The partner, and what its answers cost with slime's evaluations."""
+    return check_partner(config, read_settings((), os.environ)[0].eval_interval)
+
+
+EXAMINATIONS = [("partner", check_paid_partner), ("hooks", check_hooks), ("model", check_launch)]

@@ -24,6 +24,7 @@ import yaml
 from slim_rl import bundled
 from slim_rl.backends import Request
 from slim_rl.backends.checkpoints import locate_model, read_model_config
+from slim_rl.backends.cost import cost_report
 from slim_rl.backends.slime.arguments import Run, command_line
 from slim_rl.backends.slime.cluster import ray_cluster, run_job, runtime_environment, signals_end_the_run
 from slim_rl.backends.slime.layout import check_batch, count_gpus, has_nvlink, lay_out
@@ -34,6 +35,8 @@ from slim_rl.backends.slime.storage import check_save_dir, in_hub_cache, model_n
 from slim_rl.config import ROOT_KEY, Config, parse_config
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.keys import check_controls
+
+DRIVER = "slim_rl.backends.slime.driver"  # runs slime's script
 
 
 def say(text: str) -> None:
@@ -74,7 +77,8 @@ def launch(words: Sequence[str], needs_model: bool = False) -> int:
     places = find_places(settings, dry)
     config, plugins = read_config(settings, options.overrides, options.plugins)
     run, flags, about = plan(settings, config, places, own, gpus, dry)
-    for note in (about, check_save_dir(run.folder, settings.num_nodes, dry)):
+    cost = cost_report(run.config, run.eval_interval, run.folder)
+    for note in (about, check_save_dir(run.folder, settings.num_nodes, dry), cost and f"partner: {cost}"):
         if note:
             say(note)
     if dry:
@@ -101,7 +105,8 @@ def launch(words: Sequence[str], needs_model: bool = False) -> int:
                 f"everything is in {run.folder}"
             )
             job = f"{run.config.name}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
-            return run_job(job, [places.python, f"{places.slime}/{run.entry}", *flags], runtime, environment, say)
+            command = [places.python, "-m", DRIVER, f"{places.slime}/{run.entry}", *flags]
+            return run_job(job, command, runtime, environment, say)
 
 
 def read_config(
@@ -224,7 +229,7 @@ def _shown(run: Run, places: Places, flags: Sequence[str]) -> str:
         )
     slime = str(places.slime) if places.slime is not None else "$SLIME_DIR"
     script = f"{slime}/{run.entry}" if places.slime is None else shlex.quote(f"{slime}/{run.entry}")
-    command = f"{shlex.quote(places.python)} {script}"
+    command = f"{shlex.quote(places.python)} -m {DRIVER} {script}"
     for word in flags:
         command += f" \\\n    {shlex.quote(word)}" if word.startswith("--") else f" {shlex.quote(word)}"
     return "\n".join([*lines, command])

@@ -23,6 +23,7 @@ from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.log import DialogueLog
 from slim_rl.dialogue.measures import batch_metrics
 from slim_rl.dialogue.record import Dialogue
+from slim_rl.errors import RunStopped
 
 
 def log_rollout(
@@ -32,7 +33,8 @@ def log_rollout(
     it empties `rollout_failures`.
 
     Raises:
-        SlimError: more than `train.stop_failures` of the rollout's dialogues failed.
+        RunStopped: the partner takes no more calls, or more than `train.stop_failures` of the rollout's dialogues failed. `driver` then
+            saves what was trained before.
     """
     if getattr(args, "load_debug_rollout_data", None):
         return False
@@ -54,10 +56,11 @@ def log_eval_rollout(rollout_id: int, args: Namespace, data: Mapping[str, dict[s
     """slime's ``--custom-eval-rollout-log-function-path``: logs the dialogues, and metrics under ``eval/<dataset>/dialogue/``,
     where slime has its own.
 
-    In `data`, which slime averages next, the reward of a failed game becomes the mean of those played: it moves no average.
+    Raises RunStopped if the partner takes no more calls. In `data`, which slime averages next, the reward of a failed game becomes the mean of those played: it moves no average.
     """
     config = config_of(args)
     metrics: dict[str, float] = {}
+    stopped: str | None = None
     for name, results in data.items():
         samples, rewards = results.get("samples") or [], results["rewards"]
         dialogues = _log(config, "eval", rollout_id, f"{rollout_id}/{name}", samples)
@@ -65,6 +68,7 @@ def log_eval_rollout(rollout_id: int, args: Namespace, data: Mapping[str, dict[s
         ended.warn(config)
         measured = _measure(dialogues, ended)
         metrics |= {f"eval/{name}/dialogue/{measure}": value for measure, value in measured.items()}
+        stopped = stopped or ended.stopped
         played = [reward for reward, sample in zip(rewards, samples, strict=False) if not failed(sample)]
         if played and len(played) < len(samples):
             mean = fmean(played)
@@ -72,6 +76,8 @@ def log_eval_rollout(rollout_id: int, args: Namespace, data: Mapping[str, dict[s
                 mean if failed(sample) else reward for reward, sample in zip(rewards, samples, strict=True)
             ]
     _track(args, metrics, rollout_id, "eval/step")
+    if stopped:
+        raise RunStopped(f"Training stops: {stopped}")
     return False
 
 

@@ -73,7 +73,7 @@ def keep_usable_groups(args: Namespace, samples: Sequence[Any], **_: Any) -> Dyn
     games are masked and count in no baseline.
 
     Raises:
-        SlimError: of the groups so far, a whole rollout's worth, more than `train.stop_failures` failed. Without this, an
+        RunStopped: of the groups so far, a whole rollout's worth, more than `train.stop_failures` failed. Without this, an
             over-sampling slime could draw games without end while the partner is down.
     """
     config, group = config_of(args), list(flat(samples))

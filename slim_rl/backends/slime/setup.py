@@ -8,6 +8,7 @@ import asyncio
 import json
 from argparse import Namespace
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -82,7 +83,10 @@ def process_of(args: Namespace) -> Process:
         chat = Chat(GenerateState(args).tokenizer, config.policy.thinking)
         # slime's client where it spreads requests over Ray actors; alone, it is too slow for many dialogues.
         connection = None if getattr(args, "use_distributed_post", False) else Connection()
-        here = _processes[loop] = Process(config, chat, RolloutWorker(config, chat), connection)
+        worker = RolloutWorker(config, chat)
+        if save := getattr(args, "save", None):  # the run's folder
+            worker.keep_spend(Path(save))
+        here = _processes[loop] = Process(config, chat, worker, connection)
     return here
 
 

@@ -117,6 +117,11 @@ def last_whole_checkpoint(folder: Path, remove_torn: bool = True) -> Path | None
     return whole[max(whole)] if whole else None
 
 
+def is_whole(folder: Path, step: int) -> bool:
+    """Whether the checkpoint of `step` is there, complete."""
+    return (folder / f"checkpoint-{step}" / _MARK).exists()
+
+
 def _whole(folder: Path) -> dict[int, Path]:
     """The complete checkpoints by their step."""
     return {

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import warnings
 
 from slim_rl.backends import Request
+from slim_rl.backends.cost import cost_report
 from slim_rl.backends.trl.rollouts import grpo_arguments
 from slim_rl.backends.trl.run import Result, train
 from slim_rl.errors import ConfigError
@@ -16,6 +19,8 @@ def start(request: Request) -> Result | None:
     config = request.config
     if request.extra:
         raise ConfigError(f"'{request.extra[0]}' is an override for verl; with trl, keys are changed by --set.")
+    if (cost := cost_report(config)) and os.environ.get("RANK", "0") == "0":
+        print(f"partner: {cost}", file=sys.stderr)
     if request.dry_run:
         print(config.model_dump_json(indent=2))
         print(grpo_arguments(config, config.run_dir).to_json_string())

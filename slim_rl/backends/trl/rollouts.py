@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate.utils import gather_object
 from datasets import Dataset
 from transformers import PrinterCallback
 from transformers.integrations import TensorBoardCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from slim_rl.backends.trl.callbacks import ROOM, MarkWhole, StepLine
+from slim_rl.backends.trl.callbacks import ROOM, MarkWhole, StepLine, is_whole
 from slim_rl.backends.trl.credit import TurnCredit
 from slim_rl.backends.trl.rewards import GAME_REWARD, GameReward, payment
 from slim_rl.config import Config
@@ -72,7 +73,10 @@ class Rollouts:
         for dialogue in dialogues:
             self.log.append(dialogue)
         self.dialogues, self.metrics = dialogues, batch_metrics(dialogues)
-        Failures(dialogues).check(self.config)
+        failures = Failures(dialogues)
+        # Under torchrun all processes stop at the same step: those that save wait for each other.
+        failures.stopped = next(filter(None, gather_object([failures.stopped])), None)
+        failures.check(self.config)
         end = self.worker.chat.end_id if self.worker.chat else 0
         return {
             "prompt_ids": [d.prompt_ids or [end] for d in dialogues],
@@ -133,6 +137,13 @@ class TrimmedGRPOTrainer(GRPOTrainer):
             output["advantages"] = self.credit(self.accelerator.process_index, ids.shape[1], ids.device)
         return output
 
+    def save_now(self) -> None:
+        """Saves the steps trained so far, between two steps and as TRL does after one."""
+        step = self.state.global_step
+        if step and not is_whole(Path(str(self.args.output_dir)), step):
+            self._save_checkpoint(self.model, None)
+            self.control: Any = self.callback_handler.on_save(self.args, self.state, self.control)
+
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         checkpoint = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}"
         with disk_errors("checkpoint", checkpoint, ROOM):
@@ -180,7 +191,7 @@ def trim(inputs: dict[str, Any]) -> dict[str, Any]:
     return trimmed
 
 
-def make_trainer(config: Config, model: Any, tokenizer: Any, rollouts: Rollouts, run_dir: Path) -> GRPOTrainer:
+def make_trainer(config: Config, model: Any, tokenizer: Any, rollouts: Rollouts, run_dir: Path) -> TrimmedGRPOTrainer:
     """TRL's trainer for this run. The dataset's prompts are row names; `rollouts` deals the games."""
     train = config.train
     arguments = grpo_arguments(config, run_dir)

@@ -2,6 +2,7 @@
 
 runs/<name>/config.yaml           what is run
 runs/<name>/checkpoints/          TRL's, marked when whole
+runs/<name>/spend/                what a paid partner's calls have cost, over all starts
 runs/<name>/metrics.jsonl         one line a step
 runs/<name>/tensorboard/          where train.report_to names tensorboard: `tensorboard --logdir runs`
 runs/<name>/model/                the trained model, its tokenizer and its card
@@ -35,7 +36,7 @@ from slim_rl.dialogue.log import DialogueLog
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import RolloutWorker
-from slim_rl.errors import DataError
+from slim_rl.errors import DataError, RunStopped
 from slim_rl.files import disk_errors, write_atomically
 from slim_rl.policies.transformers import TransformersPolicy, check_model_folder, load_model, load_policy, save_model
 from slim_rl.runs import RunFolder
@@ -61,6 +62,7 @@ def train(config: Config, fresh: bool = False) -> Result:
     Raises:
         ConfigError: another configuration has run under this name, or the model or the partner cannot be used.
         SlimError: another process works on the run; the games cannot be used; or the disk is full.
+        RunStopped: too many dialogues failed, or the partner takes no more calls; the steps before are saved.
     """
     torch.set_num_threads(config.train.threads)
     rank = int(os.environ.get("RANK", "0"))
@@ -79,6 +81,7 @@ def train(config: Config, fresh: bool = False) -> Result:
         with arguments.main_process_first(local=False):
             if rank == 0:
                 stack.enter_context(folder.working(fresh))
+            worker.keep_spend(folder.path)
         return _train(folder, worker, policy, chat, rows, held_out, rank)
 
 
@@ -111,7 +114,11 @@ def _train(
         with DialogueLog(folder.logs / name, from_step=step, tokens=config.log.tokens) as log:
             rollouts = Rollouts(worker, policy, rows, log)
             trainer = make_trainer(config, policy.model, chat.tokenizer, rollouts, folder.path)
-            trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+            try:
+                trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+            except RunStopped as stop:
+                trainer.save_now()
+                raise RunStopped(f"{stop} {_kept(trainer.state.global_step)}") from None
         save(trainer.accelerator.unwrap_model(trainer.model))
     elif checkpoint is not None:  # trained to its end before
         policy.model = _restore(policy.model, config, checkpoint)
@@ -122,6 +129,10 @@ def _train(
         with disk_errors("model's card", card):
             write_atomically(card, model_card(config, before, after))
     return Result(folder.path, folder.logs, before, after)
+
+
+def _kept(steps: int) -> str:
+    return f"The {steps} steps before it are saved; the same command goes on from there." if steps else ""
 
 
 def _held_out_rows(config: Config) -> list[GameRow]:

@@ -20,15 +20,18 @@ from typing import Any
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 
 from slim_rl.backends.verl.groups import Groups
+from slim_rl.backends.verl.launch import STOP_MARK
 from slim_rl.backends.verl.policy import ServerPolicy
 from slim_rl.config import Config, Limits, load_config
 from slim_rl.dialogue.chat import Chat
+from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.log import DialogueLog
 from slim_rl.dialogue.measures import measures
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow, read_game_state
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import ConfigError
+from slim_rl.files import write_atomically
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +49,7 @@ class Process:
     chat: Chat
     worker: RolloutWorker
     log: DialogueLog
+    folder: Path
     groups: Groups = field(default_factory=Groups)
 
 
@@ -54,8 +58,11 @@ def process_of(path: str, tokenizer: Any) -> Process:
     """What the dialogues of a run's config.yaml share in this process. Its log is a file of its own: one process, one writer."""
     config = load_config(path)
     chat = Chat(tokenizer, config.policy.thinking)
-    log = Path(path).parent / config.log.dir / f"verl-{socket.gethostname()}-{os.getpid()}.jsonl"
-    return Process(config, chat, RolloutWorker(config, chat), DialogueLog(log, tokens=config.log.tokens))
+    folder = Path(path).parent
+    log = folder / config.log.dir / f"verl-{socket.gethostname()}-{os.getpid()}.jsonl"
+    worker = RolloutWorker(config, chat)
+    worker.keep_spend(folder)
+    return Process(config, chat, worker, DialogueLog(log, tokens=config.log.tokens), folder)
 
 
 class DialogueLoop(AgentLoopBase):
@@ -139,6 +146,8 @@ class DialogueLoop(AgentLoopBase):
         self.process.log.append(dialogue)
         if dialogue.failed:
             logger.warning("%s: %s (%s)", dialogue.id, dialogue.stop_reason, dialogue.failure)
+            if why := Failures([dialogue]).stopped:
+                write_atomically(self.process.folder / STOP_MARK, why)
 
     def _output(self, dialogue: Dialogue, policy: ServerPolicy) -> AgentLoopOutput:
         partner_seconds = sum(turn.seconds for turn in dialogue.turns if turn.seat != dialogue.seat)

@@ -24,6 +24,7 @@ import yaml
 
 from slim_rl import bundled
 from slim_rl.backends import Request
+from slim_rl.backends.cost import cost_report
 from slim_rl.config import Config, DataConfig, load_config
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.files import write_atomically
@@ -32,6 +33,7 @@ from slim_rl.keys import values as table_values
 
 HERE = Path(__file__).parent
 FILE = "verl"  # of the run's folder, with .yaml: what hydra is given
+STOP_MARK = "stopped"  # in the run's folder: why the partner takes no more calls; see `stop`
 RESPONSE_TOKENS = 6144  # where the config sets no limit: a long 8×8 dialogue with room to spare
 MODELS = {"POLICY_MODEL": "policy.model", "REF_MODEL": "verl.reference_model", "CRITIC_MODEL": "verl.critic_model"}
 # Set in the job's environment on every node; `plugin` reads it in the workers.
@@ -92,6 +94,8 @@ def train(config: Config, extra_overrides: Sequence[str] = (), dry_run: bool = F
     folder = run_dir(config)
     command = [sys.executable, "-m", "verl.trainer.main_ppo", "--config-path", str(folder), "--config-name", FILE]
     command += overrides.extra
+    if cost := cost_report(config, folder=folder):
+        print(f"partner: {cost}", file=sys.stderr)
     if dry_run and find_spec("verl") is None:
         print("# verl is not installed here: nothing below was checked by it")
     else:
@@ -103,6 +107,7 @@ def train(config: Config, extra_overrides: Sequence[str] = (), dry_run: bool = F
         print(shlex.join(command))
         return
     config.write(folder / "config.yaml")
+    (folder / STOP_MARK).unlink(missing_ok=True)
     write_atomically(folder / f"{FILE}.yaml", overrides.yaml())
     write_data(config, folder)
     # Games of your own are imported in Ray's workers from where the run was started.
@@ -242,6 +247,7 @@ def _trainer(config: Config) -> dict[str, Any]:
         "trainer.project_name": "slim_rl",
         "trainer.experiment_name": config.name,
         "trainer.default_local_dir": str(run_dir(config) / "checkpoints"),
+        "trainer.checkpoint_callback_class": "slim_rl.backends.verl.stop.SaveBeforeStop",
         # verl's own 8 processes each are for whole nodes; every storage unit takes a CPU of Ray's.
         "actor_rollout_ref.rollout.agent.num_workers": 4,
         "transfer_queue.backend.SimpleStorage.num_data_storage_units": 2,

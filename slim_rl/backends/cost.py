@@ -1,0 +1,80 @@
+"""What a run's partner will cost, before it starts: training and held-out games, now and when the policy has learned to ask.
+
+A policy that has not been trained is answered about five times a game, one that has learned to ask ten times or more; and a
+provider may have cached the beginning of a request, or nothing. So there are four prices.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from slim_rl.config import Config, OpenAIConfig
+from slim_rl.dialogue.dealing import games_file
+from slim_rl.partners.ledger import spent_usd
+from slim_rl.partners.spend import estimate_cost
+
+NOW, LATER = 5, 10  # the partner's turns a game
+
+
+def training_dialogues(config: Config) -> int:
+    return config.train.steps * config.train.games_per_step * config.train.group_size
+
+
+def evaluation_dialogues(config: Config, eval_interval: int = 0) -> int:
+    """Held-out dialogues of the whole run, as each trainer plays them. `eval_interval`: slime's steps between evaluations."""
+    rows, steps = _held_out_rows(config), config.train.steps
+    if config.train.backend == "trl":
+        return 2 * min(config.train.eval_games, rows)  # before and after
+    if not rows:
+        return 0
+    if config.train.backend == "verl":
+        # before the first step, every save_every steps, and after the last one
+        return rows * (1 + -(-steps // config.train.save_every))
+    return rows * (1 + steps // eval_interval) if eval_interval else 0  # before the first step, and every so many
+
+
+def cost_report(config: Config, eval_interval: int = 0, folder: Path | None = None) -> str | None:
+    """Some sentences on what the run will cost; None where no call is paid for, or to nobody's knowledge.
+
+    Args:
+        eval_interval: see `evaluation_dialogues`.
+        folder: the run's, if not the config's.
+    """
+    openai = config.partner.openai
+    if config.partner.kind != "openai" or openai.cassette_mode == "replay":
+        return None
+    train, held_out = training_dialogues(config), evaluation_dialogues(config, eval_interval)
+    parts = [f"{train:,} dialogues in training and {held_out:,} in evaluation"]
+    for turns, when in ((NOW, "as an untrained policy plays"), (LATER, "once it asks")):
+        parts.append(f"at {turns} partner turns ({when}) {_price(openai, train + held_out, turns)}")
+    budget = openai.budget_usd
+    money = "no budget" if budget is None else f"a budget of ${budget:,.0f}"
+    spent = spent_usd(folder or config.run_dir)
+    return f"{'; '.join(parts)}; {money}" + (f", of which ${spent:,.2f} is spent" if spent else "")
+
+
+def usd_now(config: Config, eval_interval: int = 0) -> float | None:
+    """US dollars of the run at the lowest of the four prices; None without a price."""
+    dialogues = training_dialogues(config) + evaluation_dialogues(config, eval_interval)
+    usd: float | None = estimate_cost(config.partner.openai, dialogues, NOW)["usd"]
+    return usd
+
+
+def _price(config: OpenAIConfig, dialogues: int, turns: int) -> str:
+    estimate = estimate_cost(config, dialogues, turns)
+    calls = f"{estimate['calls']:,} calls"
+    if estimate["usd"] is None:
+        return f"{calls}, {config.model} having no price"
+    return f"{calls}, ${estimate['usd']:,.0f} (${estimate['usd_uncached']:,.0f} if nothing is cached)"
+
+
+def _held_out_rows(config: Config) -> int:
+    """Rows of the held-out games' file, or as many as will be made."""
+    file = games_file(config, "eval")
+    if file is None:
+        return 0
+    path, number = file
+    if path.exists():
+        with path.open("rb") as lines:
+            return sum(1 for line in lines if line.strip())
+    return number * (2 if config.data.seat == "both" else 1)

@@ -1,0 +1,128 @@
+"""Runs slime's own training script, so that no step that was paid for is lost when the run is stopped.
+
+    python -m slim_rl.backends.slime.driver SLIME_DIR/train.py [slime's flags]
+
+slime saves every ``--save-interval`` steps, and whatever a rollout raises ends the run there and then. When the partner's budget
+is spent or its endpoint stays down, the log functions raise `RunStopped` (see `metrics`) before the step in hand is trained on. Then
+this saves the step trained last, by the same calls as the script, and ends with exit code 1. The script itself is slime's, unchanged:
+what it gets from `create_training_models` and `create_rollout_manager` is only watched.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from slim_rl.errors import RunStopped
+
+
+class TrainingScript:
+    """slime's train.py or train_async.py, imported.
+
+    Attributes:
+        trained: the step trained last; None before there is one.
+        saved: the step saved last.
+    """
+
+    def __init__(self, script: Path) -> None:
+        self.module = _load(script)
+        self.trained: int | None = None
+        self.saved: int | None = None
+        self._groups: list[Any] = []
+        self._manager: Any = None
+        self._watch()
+
+    def run(self) -> int:
+        """Trains to the end. Returns the exit code: 1 if the run was stopped."""
+        args = self.module.parse_args()
+        try:
+            self.module.train(args)
+        except RunStopped as stop:  # out of one of Ray's actors: its error is an instance of the cause's class too
+            print(f"slim-rl: {_sentence(stop)}", file=sys.stderr, flush=True)
+            self._save(args)
+            self._end(args)
+            return 1
+        return 0
+
+    def _watch(self) -> None:
+        module = self.module
+        create_models, create_manager = module.create_training_models, module.create_rollout_manager
+
+        def create_training_models(*args: Any, **kwargs: Any) -> Any:
+            models = create_models(*args, **kwargs)
+            for group in models:
+                if group is not None:
+                    self._note(group)
+            return models
+
+        def create_rollout_manager(*args: Any, **kwargs: Any) -> Any:
+            created = create_manager(*args, **kwargs)
+            self._manager = created[0]
+            return created
+
+        module.create_training_models = create_training_models  # type: ignore[attr-defined]
+        module.create_rollout_manager = create_rollout_manager  # type: ignore[attr-defined]
+
+    def _note(self, group: Any) -> None:
+        train, save = group.async_train, group.save_model
+
+        def async_train(rollout_id: int, *args: Any, **kwargs: Any) -> Any:
+            self.trained = rollout_id
+            if group not in self._groups:  # with a critic the actor may start later
+                self._groups.append(group)
+            return train(rollout_id, *args, **kwargs)
+
+        def save_model(rollout_id: int, *args: Any, **kwargs: Any) -> Any:
+            result = save(rollout_id, *args, **kwargs)
+            self.saved = rollout_id
+            return result
+
+        group.async_train, group.save_model = async_train, save_model
+
+    def _save(self, args: Any) -> None:
+        if self.trained is None or self.trained == self.saved:
+            return
+        get = self.module.ray.get
+        if args.offload_rollout:  # the engines may hold the GPUs, which saving needs
+            get(self._manager.offload.remote())
+        for group in self._groups:
+            group.save_model(self.trained, force_sync=True)
+        if args.rollout_global_dataset:
+            get(self._manager.save.remote(self.trained))
+        steps = self.trained + 1
+        print(f"slim-rl: the {steps} steps trained so far are saved; the same command goes on from there.", flush=True)
+
+    def _end(self, args: Any) -> None:
+        self.module.ray.get(self._manager.dispose.remote())
+        self.module.finish_tracking(args)
+
+
+def _load(script: Path) -> ModuleType:
+    """The script as a module, which does not train when it is imported."""
+    spec = importlib.util.spec_from_file_location("slime_train", script)
+    if spec is None or spec.loader is None:
+        raise FileNotFoundError(script)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _sentence(stop: RunStopped) -> str:
+    """Its own words: Ray's text holds a remote traceback too."""
+    return str(getattr(stop, "cause", None) or stop)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Entry point of the job; the words are slime's script and its flags."""
+    script, *flags = sys.argv[1:] if words is None else words
+    # as if Python had been given the script
+    sys.argv, sys.path[0] = [script, *flags], str(Path(script).parent)
+    return TrainingScript(Path(script)).run()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,73 @@
+"""Ends a run of verl's whose partner takes no more calls (its budget is spent, its endpoint stays down), once it has saved.
+
+    a step that the stop met is not trained on; a checkpoint of the steps before it is there when the run ends
+
+The agent loops, in processes of their own, leave a mark in the run's folder. The trainer looks for it when a step's dialogues are
+played and the engines have gone to sleep, which is the state that verl itself saves in. verl imports this module in the trainer's process,
+as the checkpoint callback that its config names (`trainer.checkpoint_callback_class`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from pathlib import Path
+from typing import Any
+
+from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
+from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+
+from slim_rl.backends.verl.launch import STOP_MARK
+from slim_rl.errors import RunStopped
+
+
+class SaveBeforeStop(CheckpointCallback):  # type: ignore[misc]
+    """Nothing to do at a save: naming it in verl's config has this module imported."""
+
+
+def look(trainer: Any) -> None:
+    """Raises RunStopped, with the steps trained so far saved, if the agent loops have left their mark."""
+    path = (trainer.config.get("slim_rl") or {}).get("config")
+    mark = Path(path).parent / STOP_MARK if path else None
+    if mark is None or not mark.exists():
+        return
+    trained = trainer.global_steps - 1
+    folder = Path(trainer.config.trainer.default_local_dir)
+    said = f"Training stops: {mark.read_text(encoding='utf-8')}"
+    if trained > 0 and not (folder / f"global_step_{trained}").exists():
+        trainer.global_steps = trained
+        trainer._save_checkpoint()
+    raise RunStopped(said + (f" The {trained} steps before it are saved." if trained > 0 else ""))
+
+
+def before_training(balance: Any) -> Any:
+    """verl's `_balance_batch`, the first thing done with a step's dialogues, after a look."""
+
+    @functools.wraps(balance)
+    def looked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        look(self)
+        return balance(self, *args, **kwargs)
+
+    return looked
+
+
+def after_an_error(step_once: Any) -> Any:
+    """verl's `_step_once`; an error of its own (every dialogue of the step failed, say) is followed by a look."""
+
+    @functools.wraps(step_once)
+    def looked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return step_once(self, *args, **kwargs)
+        except RunStopped:
+            raise
+        except Exception:
+            with contextlib.suppress(Exception):
+                self.on_sample_end()
+            look(self)
+            raise
+
+    return looked
+
+
+PPOTrainer._balance_batch = before_training(PPOTrainer._balance_batch)
+PPOTrainer._step_once = after_an_error(PPOTrainer._step_once)

@@ -1,0 +1,102 @@
+"""What a run is said to cost before it starts: counted call by call here, by formula there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slim_rl.backends.cost import LATER, NOW, cost_report, evaluation_dialogues, training_dialogues, usd_now
+from slim_rl.config import Config, parse_config
+from slim_rl.partners.ledger import Ledger
+from slim_rl.partners.spend import REPLY_TOKENS, SYSTEM_TOKENS, TABLE_TOKENS, TURN_TOKENS, estimate_cost
+from tests.fakes.openai_server import OpenAIServer
+from tests.partners.openai_setup import partner_of
+from tests.partners.test_deadline import Asks, play
+
+STEPS, GAMES, GROUP, HELD_OUT = 25, 3, 4, 7
+
+
+def config(tmp_path: Path, *overrides: str, backend: str = "slime") -> Config:
+    data: dict[str, Any] = {
+        "output_dir": str(tmp_path),
+        "data": {"train": str(tmp_path / "games.jsonl"), "eval": str(tmp_path / "eval.jsonl"), "num_eval": HELD_OUT},
+        "partner": {"kind": "openai", "openai": {"budget_usd": 5.0}},
+        "train": {"backend": backend, "steps": STEPS, "games_per_step": GAMES, "group_size": GROUP, "save_every": 10},
+    }
+    return parse_config(data, overrides)
+
+
+def simulated(turns: int, evaluations: int) -> tuple[int, float, float]:
+    """(calls, US dollars, US dollars without a cache) of a run, one call after the other, at GPT-4.1's prices."""
+    calls, usd, uncached = 0, 0.0, 0.0
+    dialogues = sum(1 for _ in range(STEPS) for _ in range(GAMES) for _ in range(GROUP))
+    dialogues += sum(1 for _ in range(evaluations) for _ in range(HELD_OUT))
+    for _ in range(dialogues):
+        before, request = SYSTEM_TOKENS, SYSTEM_TOKENS + TABLE_TOKENS
+        for _ in range(turns):
+            request += TURN_TOKENS  # what the policy says
+            calls += 1
+            uncached += request * 2e-6 + REPLY_TOKENS * 8e-6
+            usd += (request - before) * 2e-6 + before * 0.5e-6 + REPLY_TOKENS * 8e-6
+            before = request
+            request += REPLY_TOKENS  # the partner's answer
+    return calls, usd, uncached
+
+
+# Before the first step and after the 10th and the 20th; TRL's before and after; verl's after the last step too.
+@pytest.mark.parametrize(("backend", "evaluations"), [("slime", 3), ("trl", 2), ("verl", 4)])
+@pytest.mark.parametrize("turns", [NOW, LATER])
+def test_the_estimate_is_the_sum_over_all_calls(tmp_path: Path, backend: str, evaluations: int, turns: int) -> None:
+    made = config(tmp_path, backend=backend)
+    dialogues = training_dialogues(made) + evaluation_dialogues(made, eval_interval=10)
+    calls, usd, uncached = simulated(turns, evaluations)
+    estimate = estimate_cost(made.partner.openai, dialogues, turns)
+    assert estimate["calls"] == calls == turns * dialogues
+    assert estimate["usd"] == pytest.approx(usd)
+    assert estimate["usd_uncached"] == pytest.approx(uncached)
+    said = cost_report(made, eval_interval=10)
+    assert said is not None
+    assert f"{STEPS * GAMES * GROUP:,} dialogues in training and {evaluations * HELD_OUT:,} in evaluation" in said
+    assert f"at {turns} partner turns" in said
+    assert f"{calls:,} calls, ${usd:,.0f} (${uncached:,.0f} if nothing is cached)" in said
+    assert "a budget of $5" in said
+
+
+async def test_a_dialogue_makes_as_many_calls_as_the_partner_has_turns() -> None:
+    async with OpenAIServer() as server:
+        partner = partner_of(server)
+        for seed, questions in enumerate((4, 9)):
+            before = len(server.requests)
+            dialogue = await play(partner, Asks(questions), seconds=None, seed=seed)
+            assert len(server.requests) - before == sum(turn.role == "partner" for turn in dialogue.turns)
+            assert len(server.requests) - before == estimate_cost(partner.config, 1, questions + 1)["calls"]
+
+
+def test_the_games_that_are_there_count(tmp_path: Path) -> None:
+    (tmp_path / "eval.jsonl").write_text("{}\n" * 4)
+    assert evaluation_dialogues(config(tmp_path), eval_interval=10) == 3 * 4
+    assert evaluation_dialogues(config(tmp_path), eval_interval=0) == 0
+    assert evaluation_dialogues(config(tmp_path, "train.eval_games=3", backend="trl")) == 2 * 3
+    assert evaluation_dialogues(config(tmp_path, "data.eval=null"), eval_interval=10) == 0
+
+
+def test_what_is_spent_and_what_has_no_price_is_said(tmp_path: Path) -> None:
+    made = config(tmp_path)
+    Ledger(made.run_dir).write({"cost_usd": 1.25})
+    assert (cost_report(made) or "").endswith("a budget of $5, of which $1.25 is spent")
+    served = config(tmp_path, "partner.openai.model=Qwen/Qwen3-32B", "partner.openai.budget_usd=null")
+    assert "Qwen/Qwen3-32B having no price" in (cost_report(served) or "") and usd_now(served) is None
+    assert cost_report(config(tmp_path, "partner.kind=shy")) is None
+    assert cost_report(config(tmp_path, "partner.openai.cassette_mode=replay")) is None
+
+
+def test_the_number_of_calls_at_once_grows_with_the_batch(tmp_path: Path) -> None:
+    sizes = {(2, 4): 64, (32, 8): 256, (256, 16): 1024}
+    for (games, group), calls in sizes.items():
+        batch = (f"train.games_per_step={games}", f"train.group_size={group}")
+        assert config(tmp_path, *batch).partner_concurrency == calls
+        assert config(tmp_path, *batch, "partner.openai.concurrency=10").partner_concurrency == 10
+    assert json.loads(config(tmp_path).model_dump_json())["partner"]["openai"]["concurrency"] is None

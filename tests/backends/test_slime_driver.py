@@ -1,0 +1,219 @@
+"""The script that runs slime's: when the run is stopped, the step trained last is saved, by slime's own calls and under its number.
+
+With SLIME_DIRS (checkouts of slime, separated by colons) slime's own train.py and train_async.py are run, between stand-ins for its GPUs;
+otherwise a loop that does what they do.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slim_rl.backends.slime.driver import _sentence
+from slim_rl.errors import RunStopped
+from tests.paths import ROOT
+
+# What slime's scripts import, without a GPU. A remote call runs at once; what it raises comes out of ray.get, as with Ray.
+STAND_INS = {
+    "ray": """
+from slim_rl.errors import RunStopped
+
+class RayTaskError(RuntimeError):
+    pass
+
+class Done:
+    def __init__(self, call):
+        try:
+            self.value, self.error = call(), None
+        except RunStopped as error:
+            self.error = type("RayTaskError(RunStopped)", (RayTaskError, RunStopped), {"cause": error})("remote traceback")
+
+def get(done):
+    if isinstance(done, list):
+        return [get(one) for one in done]
+    if done.error:
+        raise done.error
+    return done.value
+""",
+    "slime.ray.placement_group": """
+import json, sys
+from ray import Done
+from slim_rl.errors import RunStopped
+
+def say(*words):
+    print("event", *words)
+
+class Remote:
+    def __init__(self, call):
+        self.call = call
+    def remote(self, *args, **kwargs):
+        return Done(lambda: self.call(*args, **kwargs))
+
+class Manager:
+    def __init__(self, args):
+        self.args = args
+    def __getattr__(self, name):
+        def call(number=None, **kwargs):
+            if f"{name} {number}" == self.args.stop:
+                raise RunStopped("Training stops: the budget is spent.")
+            if name in ("save", "offload", "dispose"):
+                say(f"manager.{name}", *([] if number is None else [number]))
+        return Remote(call)
+
+class Group:
+    def __init__(self, name):
+        self.name = name
+    def async_train(self, number, data, external_data=None):
+        say(f"{self.name}.train", number)
+        return []
+    def save_model(self, number, force_sync=False):
+        say(f"{self.name}.save", number, *["sync"] * force_sync)
+    def update_weights(self):
+        pass
+    clear_memory = update_weights
+
+def create_placement_groups(args):
+    return {"rollout": None}
+
+def create_rollout_manager(args, pg):
+    return Manager(args), None
+
+def create_training_models(args, pgs, manager):
+    return Group("actor"), Group("critic") if args.use_critic else None
+""",
+    "slime.utils.arguments": """
+import json, sys
+from argparse import Namespace
+
+def parse_args():
+    return Namespace(**json.loads(sys.argv[1]))
+""",
+    "slime.utils.misc": """
+def should_run_periodic_action(step, interval, epoch=None, steps=None):
+    return interval is not None and ((step + 1) % interval == 0 or step + 1 == steps)
+""",
+    "slime.utils.logging_utils": """
+def configure_logger(): pass
+init_tracking = lambda args: None
+def finish_tracking(args): print("event finish")
+""",
+    "slime.observability.logging_utils": "from slime.utils.logging_utils import *",
+}
+LIKE_SLIMES = """
+import ray
+from slime.ray.placement_group import create_rollout_manager, create_training_models
+from slime.utils.arguments import parse_args
+from slime.utils.logging_utils import finish_tracking
+from slime.utils.misc import should_run_periodic_action
+
+def train(args):
+    manager, _ = create_rollout_manager(args, None)
+    actor, critic = create_training_models(args, None, manager)
+    for step in range(args.start_rollout_id, args.num_rollout):
+        data = ray.get(manager.generate.remote(step))
+        if critic:
+            critic.async_train(step, data)
+        if not critic or step >= args.num_critic_only_steps:
+            ray.get(actor.async_train(step, data))
+        if should_run_periodic_action(step, args.save_interval, None, args.num_rollout):
+            actor.save_model(step)
+            ray.get(manager.save.remote(step))
+        if should_run_periodic_action(step, args.eval_interval):
+            ray.get(manager.eval.remote(step))
+    ray.get(manager.dispose.remote())
+    finish_tracking(args)
+"""
+CHECKOUTS = [Path(path) for path in os.environ.get("SLIME_DIRS", "").split(":") if path]
+SCRIPTS = [checkout / name for checkout in CHECKOUTS for name in ("train.py", "train_async.py")] or [None]
+ARGUMENTS = {
+    "start_rollout_id": 0,
+    "num_rollout": 8,
+    "save_interval": 3,
+    "eval_interval": 2,
+    "skip_eval_before_train": True,
+    "num_critic_only_steps": 0,
+    "rollout_global_dataset": True,
+    "update_weights_interval": 1,
+    **dict.fromkeys(("use_critic", "release_train", "offload_rollout", "offload_train", "colocate"), False),
+    "check_weight_update_equal": False,
+}
+
+
+def drive(folder: Path, script: Path | None, **arguments: Any) -> tuple[int, list[str], str]:
+    """Exit code, events and stderr of a run."""
+    for name, text in STAND_INS.items():
+        path = folder / f"{name.replace('.', '/')}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        for parent in path.relative_to(folder).parents:
+            if str(parent) != ".":
+                (folder / parent / "__init__.py").touch()
+    if script is None:
+        (folder / "train.py").write_text(LIKE_SLIMES)
+    else:
+        shutil.copy(script, folder / "train.py")
+    done = subprocess.run(
+        [sys.executable, "-m", "slim_rl.backends.slime.driver", str(folder / "train.py"), json.dumps(ARGUMENTS | arguments)],
+        cwd=folder, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    events = [line.removeprefix("event ") for line in done.stdout.splitlines() if line.startswith("event ")]
+    return done.returncode, events, done.stderr
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=str)
+@pytest.mark.parametrize("stop", ["generate 5", "eval 3", "eval 5"])
+def test_a_stopped_run_saves_the_step_it_trained_last(tmp_path: Path, script: Path | None, stop: str) -> None:
+    code, events, said = drive(tmp_path, script, stop=stop)
+    assert code == 1
+    assert said.splitlines()[-1] == "slim-rl: Training stops: the budget is spent."
+    trained = max(int(event.split()[1]) for event in events if event.startswith("actor.train"))
+    assert trained == (4 if stop.startswith("generate") else int(stop.split()[1]))
+    saved = [event for event in events if event.startswith("actor.save")]
+    if trained == 5:  # slime itself had just saved it
+        assert saved == ["actor.save 2", "actor.save 5"]
+    else:
+        assert saved[-1] == f"actor.save {trained} sync"
+        assert f"manager.save {trained}" in events, "where the data goes on"
+    assert events[-2:] == ["manager.dispose", "finish"]
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=str)
+def test_a_run_that_is_not_stopped_is_slimes_own(tmp_path: Path, script: Path | None) -> None:
+    code, events, said = drive(tmp_path, script, stop="")
+    assert code == 0, said
+    assert [event.split()[1] for event in events if event.startswith("actor.save")] == ["2", "5", "7"]
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=str)
+def test_nothing_is_saved_before_anything_is_trained(tmp_path: Path, script: Path | None) -> None:
+    code, events, _ = drive(tmp_path, script, stop="generate 0")
+    assert code == 1 and events == ["manager.dispose", "finish"]
+
+
+@pytest.mark.parametrize(
+    "script", [script for script in SCRIPTS if script is None or script.name == "train.py"], ids=str
+)
+def test_the_engines_make_room_and_a_critic_is_saved_too(tmp_path: Path, script: Path | None) -> None:
+    _, events, _ = drive(tmp_path, script, stop="generate 2", offload_rollout=True)
+    assert events[events.index("actor.save 1 sync") - 1] == "manager.offload"
+    _, events, _ = drive(tmp_path, script, stop="generate 2", use_critic=True, num_critic_only_steps=9)
+    assert [event for event in events if ".save" in event] == ["critic.save 1 sync", "manager.save 1"]
+
+
+def test_another_error_is_slimes_business(tmp_path: Path) -> None:
+    code, events, said = drive(tmp_path, None, stop="", save_interval="often")
+    assert code == 1 and "TypeError" in said and not [event for event in events if "save" in event]
+
+
+def test_what_ray_makes_of_a_stop_is_a_stop() -> None:
+    ray = pytest.importorskip("ray.exceptions")
+    remote = ray.RayTaskError("log_rollout", "a remote traceback", RunStopped("Training stops: why."))
+    error = remote.as_instanceof_cause()
+    assert isinstance(error, RunStopped) and _sentence(error) == "Training stops: why."

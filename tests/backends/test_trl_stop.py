@@ -1,0 +1,126 @@
+"""A run whose partner takes no more calls: what was paid for is saved, and the same command goes on from there."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("trl")
+from safetensors.torch import load_file
+
+from slim_rl.backends.trl import run as local
+from slim_rl.config import Config
+from slim_rl.dialogue.log import read_log
+from slim_rl.errors import ConfigError, RunStopped
+from slim_rl.partners.ledger import spent_usd
+from tests.backends import test_trl
+from tests.backends.test_trl import make_config
+from tests.fakes.openai_server import OpenAIServer, Step
+
+folder = test_trl.folder  # the fixture: games and a tiny model
+
+
+@contextmanager
+def serving(**settings: Any) -> Iterator[OpenAIServer]:
+    """The server in a thread of its own: a run has an event loop a step."""
+    server, loop = OpenAIServer(**settings), asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    asyncio.run_coroutine_threadsafe(server.start(), loop).result()
+    try:
+        yield server
+    finally:
+        asyncio.run_coroutine_threadsafe(server._runner.cleanup(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def config_of(folder: Path, name: str, server: OpenAIServer, *others: str, **openai: Any) -> Config:
+    quick = {"backoff_seconds": 0.01, "outage_seconds": 0.0, "outage_probe_seconds": 0.02, "outage_failures": 2}
+    partner = {"base_url": server.url, "send_seed": False, "concurrency": 1, **quick, **openai}
+    changes = [f"partner.openai.{key}={json.dumps(value)}" for key, value in partner.items()]
+    # a checkpoint every 50 steps: none would be there when the run stops
+    return make_config(
+        folder,
+        name,
+        "partner.kind=openai",
+        "train.steps=4",
+        "train.save_every=50",
+        "train.eval_games=0",
+        *changes,
+        *others,
+    )
+
+
+def partner_calls(config: Config) -> list[int]:
+    """The partner's turns in each step of the log."""
+    steps = [0] * config.train.steps
+    for dialogue in read_log(config.log.dir / config.name / "train.jsonl"):
+        steps[dialogue.step or 0] += sum(turn.role == "partner" for turn in dialogue.turns)
+    return steps
+
+
+def checkpoints(config: Config) -> list[str]:
+    return [path.name for path in (config.run_dir / "checkpoints").glob("checkpoint-*")]
+
+
+@pytest.mark.parametrize("kind", ["budget", "outage"])
+def test_a_stop_saves_the_paid_steps_and_the_run_goes_on_from_there(folder: Path, kind: str) -> None:
+    with serving() as server:
+        whole = config_of(folder, f"whole-{kind}", server, prices={"gpt-4.1": {"output": 1e6}})
+        local.train(whole)
+        calls = partner_calls(whole)
+        assert min(calls) > 1
+    with serving() as server:
+
+        def answer(body: dict[str, Any]) -> Step | None:  # 1 US dollar an answer, whatever it says
+            if kind == "outage" and len(server.requests) > calls[0] + calls[1] + 1 and not mended:
+                return Step("cut")
+            return Step(usage={"prompt_tokens": 1000, "completion_tokens": 1})
+
+        mended: list[bool] = []
+        server.meets = answer
+        prices = {"gpt-4.1": {"output": 1e6}}
+        budget = calls[0] + calls[1] + 1.5 if kind == "budget" else 1e6
+        settings: dict[str, Any] = {"prices": prices, "budget_reserve": 0.0, "outage_wait_minutes": 0.005}
+        config = config_of(folder, kind, server, budget_usd=budget, **settings)
+        with pytest.raises(RunStopped, match=r"Training stops: .*The 2 steps before it are saved") as caught:
+            local.train(config)
+        assert ("raise partner.openai.budget_usd" if kind == "budget" else "has not answered") in str(caught.value)
+        assert checkpoints(config) == ["checkpoint-2"]
+        spent = spent_usd(config.run_dir)
+        assert spent >= calls[0] + calls[1]
+
+        if kind == "budget":
+            sent = len(server.requests)
+            with pytest.raises(RunStopped):
+                local.train(config)
+            assert len(server.requests) == sent, "the budget is the run's, not the start's"
+            assert spent_usd(config.run_dir) == spent
+            with pytest.raises(ConfigError, match="temperature"):
+                local.train(config_of(folder, kind, server, temperature=0.5, **settings))
+        mended.append(True)
+        # Another process: the partner's own memory of the outage is gone.
+        local.train(config_of(folder, kind, server, budget_usd=1e6, **settings, request_seconds=59.0))
+    assert partner_calls(config) == calls
+    assert spent_usd(config.run_dir) == spent + calls[2] + calls[3]
+    mine, theirs = (load_file(each.run_dir / "model" / "model.safetensors") for each in (config, whole))
+    assert all(mine[name].equal(theirs[name]) for name in theirs)
+
+
+def test_too_many_failures_save_too(folder: Path) -> None:
+    with serving() as server:
+        config = config_of(folder, "failing", server, "train.stop_failures=0.2", max_retries=0, outage_failures=10_000)
+        server.meets = lambda body: Step("junk") if len(server.requests) > 30 else None
+        with pytest.raises(RunStopped, match="dialogues failed") as caught:
+            local.train(config)
+    steps = int(str(caught.value).partition(" steps before it are saved")[0].rpartition(" ")[2])
+    assert checkpoints(config) == [f"checkpoint-{steps}"] and steps > 0

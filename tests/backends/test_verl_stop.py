@@ -1,0 +1,109 @@
+"""verl's own training loop, stopped: no step that the stop met is trained on, and those before it are saved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("verl")
+from omegaconf import OmegaConf
+from verl.trainer.ppo.checkpoint_callback import build_checkpoint_callback
+from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+
+from slim_rl.backends.verl.launch import STOP_MARK, build_overrides
+from slim_rl.backends.verl.stop import SaveBeforeStop, before_training
+from slim_rl.config import parse_config
+from slim_rl.errors import RunStopped
+
+
+class Loop(PPOTrainer):  # type: ignore[misc]
+    """verl's step (`_step_once`), with stand-ins for what needs GPUs. The mark appears while step `stop` is played."""
+
+    def __init__(self, folder: Path, stop: int, all_fail: bool = False) -> None:
+        self.config = OmegaConf.create(
+            {
+                "slim_rl": {"config": str(folder / "config.yaml")},
+                "trainer": {"default_local_dir": str(folder / "checkpoints"), "critic_warmup": 0},
+                "actor_rollout_ref": {"rollout": {"temperature": 1.0}},
+            }
+        )
+        self.folder, self.stop, self.all_fail = folder, stop, all_fail
+        self.use_reference_policy = self.use_critic = False
+        self.reward_loop_manager = SimpleNamespace(reward_loop_worker_handles=[])
+        self.replay_buffer = SimpleNamespace(sample=self._sample)
+        self.trained: list[int] = []
+        self.saved: list[int] = []
+
+    def _sample(self, **_: Any) -> Any:
+        if self.global_steps == self.stop:
+            (self.folder / STOP_MARK).write_text("the budget is spent.")
+            if self.all_fail:
+                raise ValueError("no rows")
+        return SimpleNamespace(extra_info={}, tags=[]), {}
+
+    def run(self, steps: int) -> None:
+        for self.global_steps in range(1, steps + 1):
+            self._step_once({}, {}, 1)
+
+    def _compute_old_log_prob(self, batch: Any, metrics: Any) -> Any:
+        return batch
+
+    _compute_advantage = _compute_old_log_prob
+
+    def _update_actor(self, batch: Any, metrics: Any) -> Any:
+        self.trained.append(self.global_steps)
+        return batch
+
+    def _save_checkpoint(self) -> None:
+        self.saved.append(self.global_steps)
+
+    # verl's own needs its storage; the look before it is what `stop` gives verl's
+    _balance_batch = before_training(lambda self, batch, metrics: batch)
+
+    def on_sample_begin(self) -> None: ...
+    def on_sample_end(self) -> None: ...
+    def on_step_end(self) -> None: ...
+
+
+Loop.__abstractmethods__ = frozenset()
+
+
+@pytest.mark.parametrize("all_fail", [False, True])
+def test_a_stopped_run_saves_what_it_has_trained(tmp_path: Path, all_fail: bool) -> None:
+    trainer = Loop(tmp_path, stop=4, all_fail=all_fail)
+    with pytest.raises(RunStopped, match=r"Training stops: the budget is spent\. The 3 steps before it are saved\."):
+        trainer.run(9)
+    assert (trainer.trained, trainer.saved) == ([1, 2, 3], [3])
+
+
+def test_what_verl_has_saved_is_not_saved_again(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints" / "global_step_3").mkdir(parents=True)
+    trainer = Loop(tmp_path, stop=4)
+    with pytest.raises(RunStopped):
+        trainer.run(9)
+    assert trainer.saved == []
+
+
+def test_nothing_is_saved_before_the_first_step(tmp_path: Path) -> None:
+    trainer = Loop(tmp_path, stop=1)
+    with pytest.raises(RunStopped):
+        trainer.run(9)
+    assert trainer.saved == []
+
+
+def test_verls_own_errors_stay_its_own(tmp_path: Path) -> None:
+    trainer = Loop(tmp_path, stop=0)
+    trainer.replay_buffer.sample = lambda **_: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        trainer.run(1)
+    assert trainer.saved == []
+
+
+def test_verl_loads_it_from_the_runs_config() -> None:
+    name = build_overrides(parse_config({"verl": {"gpus": 1}})).values["trainer.checkpoint_callback_class"]
+    assert hasattr(PPOTrainer._balance_batch, "__wrapped__") and hasattr(PPOTrainer._step_once, "__wrapped__")
+    made = build_checkpoint_callback(OmegaConf.create({"trainer": {"checkpoint_callback_class": name}}))
+    assert isinstance(made, SaveBeforeStop)
