@@ -11,7 +11,7 @@ import typer
 from slim_rl.commands.options import ConfigFile, Overrides, Workers, check_folder
 from slim_rl.config import load_config
 from slim_rl.errors import ConfigError
-from slim_rl.processes import joined_by
+from slim_rl.ranks import joined_by
 
 
 def command(

@@ -11,7 +11,7 @@ from slim_rl.backends.cost import cost_report
 from slim_rl.backends.trl.rollouts import grpo_arguments
 from slim_rl.backends.trl.run import Result, train
 from slim_rl.errors import ConfigError
-from slim_rl.processes import joined_by
+from slim_rl.ranks import joined_by
 
 
 def start(request: Request) -> Result | None:

@@ -10,7 +10,7 @@ import textwrap
 import pytest
 
 from slim_rl.errors import SlimError
-from slim_rl.processes import joined_by
+from slim_rl.ranks import joined_by
 from tests.paths import ROOT
 
 
@@ -45,9 +45,9 @@ def test_an_error_names_the_process_that_caused_it() -> None:
 def test_a_process_that_waits_for_a_broken_one_ends_too() -> None:
     script = """
         import time
-        from slim_rl import processes
-        processes._NOTICED = 0.1
-        with processes.joined_by(2, ["train", "nowhere.yaml"]):
+        from slim_rl import ranks
+        ranks._NOTICED = 0.1
+        with ranks.joined_by(2, ["train", "nowhere.yaml"]):
             time.sleep(100)
     """
     done = subprocess.run(
