@@ -19,7 +19,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from slim_rl.config import Config
+from slim_rl.config import ChatPolicyConfig, Config
 from slim_rl.errors import ConfigError
 
 Trainer = Literal["slime", "trl", "verl"]
@@ -260,6 +260,8 @@ def _sections(model: BaseModel, path: str) -> Iterator[tuple[str, BaseModel, lis
     rows: list[_Row] = []
     inner: list[tuple[str, BaseModel]] = []
     for name, info in type(model).model_fields.items():
+        if isinstance(model, ChatPolicyConfig) and name not in ChatPolicyConfig.__annotations__:
+            continue  # a key of partner.openai, which the page has already
         value = getattr(model, name)
         section = value if isinstance(value, BaseModel) else _optional_section(info)
         if not isinstance(value, BaseModel):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from slim_rl.backends.slime.settings import Settings
+from slim_rl.commands import load
 from slim_rl.dialogue.measures import batch_metrics
 from slim_rl.dialogue.record import Dialogue, StopReason
 from tests.fakes.cluster import known_flags
@@ -19,24 +22,38 @@ OURS = {f"--{name.lower().replace('_', '-')}" for name in Settings.names()} | {
 }
 
 
-def test_every_metric_of_the_table_is_logged() -> None:
+def logged() -> set[str]:
+    """What the hook logs, where there is any."""
     played = Dialogue("a", "g", 0, 0, {}, {}, {}, stop_reason=StopReason.AGREED, reward=0.5)
     failed = Dialogue("b", "g", 0, 0, {}, {}, {}, stop_reason=StopReason.PARTNER_FAILED)
-    logged = set(batch_metrics([played, failed])) | {
-        "ended",
-        "cost_usd",
-        "answered",
-        "valid_proposals",
-    }  # where there is any
-    logged |= {f"stop/{reason.value}" for reason in StopReason}
-    logged |= {f"partner_seconds_{quantile}" for quantile in ("p50", "p95")}
+    names = set(batch_metrics([played, failed])) | {"ended", "cost_usd", "answered", "valid_proposals"}
+    names |= {f"stop/{reason.value}" for reason in StopReason}
+    return names | {f"partner_seconds_{quantile}" for quantile in ("p50", "p95")}
+
+
+def test_every_metric_of_the_table_is_logged() -> None:
     table = TEXT[TEXT.index("| metric | what it tells |") : TEXT.index("Of slime's own:")].strip()
     named = [name for line in table.splitlines()[2:] for name in re.findall(r"`([\w/]+)`", line.split("|")[1])]
     assert len(named) > 15
-    assert set(named) <= logged
+    assert set(named) <= logged()
 
 
 def test_every_flag_is_one() -> None:
     own = [line for line in TEXT.splitlines() if "run_matching.sh" in line or line.startswith("| ")]
     flags = set(re.findall(r"(?<![\w-])--[a-z0-9-]+", "\n".join(own)))
     assert flags <= known_flags() | OURS | {"--log-dir", "--x"}  # the last is an example of a wrong one
+
+
+def test_every_metric_to_look_at_is_logged() -> None:
+    ours = set(re.findall(r"`(?:eval/matching/)?dialogue/([\w/]+)`", TEXT))
+    assert len(ours) > 6 and ours <= logged()
+
+
+@pytest.mark.parametrize("name", ["evaluate", "export", "doctor", "analyze"])
+def test_every_option_of_our_commands_is_one(name: str) -> None:
+    text = TEXT.replace("\\\n", " ")
+    lines = [line.partition(" # ")[0] for line in text.splitlines() if line.startswith(f"slim-rl {name} ")]
+    lines += re.findall(rf"`slim-rl {name} ([^`]*)`", text)
+    assert lines
+    known = {option for parameter in load(name).params for option in parameter.opts}
+    assert set(re.findall(r"(?<![\w-])--[a-z0-9-]+", " ".join(lines))) <= known

@@ -1,12 +1,14 @@
 """`slim-rl evaluate`: plays held-out games with given policies, without training, and prints the results with 95% intervals.
 
-Every (checkpoint, partner, mode) is a cell with a log of its own, and resumable. The cells play the same games with the same
-partner's seeds, so that they can be compared in pairs.
+Every (policy, partner, mode) is a cell with a log of its own, and resumable. The cells play the same games with the same
+partner's seeds, so that they can be compared in pairs. A policy is a checkpoint, or a chat model that plays by text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -18,23 +20,31 @@ from slim_rl.commands.screen import printable, working
 from slim_rl.config import Config, load_config, parse_config
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.dealing import load_rows
+from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.held_out import SCOPE, play_held_out
-from slim_rl.dialogue.policy import Policy
+from slim_rl.dialogue.loop import Demonstrator, Player, Speaker
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.worker import Episode, RolloutWorker
 from slim_rl.environment import environment_class
 from slim_rl.errors import ConfigError
-from slim_rl.policies.interventions import AskFirst, NeverAsk
+from slim_rl.policies.engines import EngineChoice, Seated, seated
+from slim_rl.policies.interventions import AskFirst, NeverAsk, NeverSpeakQuestion, SpeakFirst
+from slim_rl.policies.openai_chat import ChatPolicy
 from slim_rl.seeds import seed_of
 
 MOST_PAIRS = 8  # of cells that are compared on the screen
+CHAT = "openai:"  # before the name of a chat model
 
 
 def command(
     config: ConfigFile,
     checkpoint: Annotated[
-        list[str], typer.Option("--checkpoint", "--model", help="a model folder or hub name (repeatable)")
-    ],
+        list[str] | None, typer.Option("--checkpoint", "--model", help="a model folder or hub name (repeatable)")
+    ] = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(help="openai:MODEL, a chat model that plays by text; its endpoint is policy.openai (repeatable)"),
+    ] = None,
     partner: Annotated[
         list[str] | None, typer.Option(help="shy, forthcoming, mute, openai, ...; the config's by default (repeatable)")
     ] = None,
@@ -43,39 +53,70 @@ def command(
     output: Annotated[Path, typer.Option("--output", "--output-dir", help="folder for the logs and the table")] = Path(
         "logs/evaluation"
     ),
+    engine: Annotated[
+        str, typer.Option(help="what samples a checkpoint: transformers (in this process), sglang or vllm (a server)")
+    ] = "transformers",
+    server: Annotated[
+        str | None, typer.Option(metavar="URL", help="of a server that runs; without it one is started")
+    ] = None,
+    engine_args: Annotated[
+        str, typer.Option("--engine-args", help="more of a started server's own flags, such as '--tp 2'")
+    ] = "",
+    concurrency: Annotated[
+        int | None, typer.Option(min=1, help="dialogues under way at once (1000 before a server, else all)")
+    ] = None,
     human: Human = None,
     overrides: Overrides = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="list the cells and what they would cost, and stop")
     ] = False,
 ) -> None:
-    """Play held-out games for every (checkpoint, partner, mode), and print a table with intervals.
+    """Play held-out games for every (policy, partner, mode), and print a table with intervals.
 
     Resumable: what is in the logs is not played again.
     """
     settings = load_config(config, overrides or ())
     check_folder(output)
+    choice = EngineChoice(engine, server, shlex.split(engine_args))
     cells = [
         Cell(each, kind, name)
-        for each in checkpoint
+        for each in policies(checkpoint or (), policy or (), choice)
         for kind in partner or [settings.partner.kind]
         for name in mode or ["free"]
     ]
     if dry_run:
         _say_cost(settings, cells, num_games)
     else:
-        _print_results(settings, evaluate(settings, cells, output, num_games), output, num_games, human)
+        played = evaluate(settings, cells, output, num_games, choice, concurrency)
+        _print_results(settings, played, output, num_games, human)
+
+
+def policies(checkpoints: Sequence[str], named: Sequence[str], engine: EngineChoice) -> list[str]:
+    """All policies, as `Cell` names them. Raises ConfigError for none, an unknown one, or more than a server serves."""
+    for name in named:
+        if not name.startswith(CHAT) or name == CHAT:
+            raise ConfigError(f"--policy {name} is not openai:MODEL; a checkpoint is given by --checkpoint.")
+    if not checkpoints and not named:
+        raise ConfigError("No policy is named: give --checkpoint FOLDER, or --policy openai:MODEL.")
+    if engine.server and len(checkpoints) > 1:
+        raise ConfigError("A server serves one model: give one --checkpoint with --server.")
+    return [*checkpoints, *named]
 
 
 def _say_cost(config: Config, cells: Sequence[Cell], num_games: int) -> None:
+    from slim_rl.partners.spend import estimate_cost
+
     for cell in cells:
         typer.echo(f"{cell.name}: {num_games} games")
-    if paid := sum(cell.partner == "openai" for cell in cells):
-        from slim_rl.partners.spend import estimate_cost
-
-        cost = estimate_cost(config.partner.openai, num_games * paid)
-        price = "at an unknown price" if cost["usd"] is None else f"about ${cost['usd']:.2f}"
-        typer.echo(f"{cost['model']}: {cost['calls']} calls, {price}")
+    paid = {"partner": (config.partner.openai, sum(cell.partner == "openai" for cell in cells))}
+    for cell in cells:
+        if cell.chat_model:
+            paid[cell.policy] = (_config(config, cell).policy.openai, paid.get(cell.policy, (None, 0))[1] + 1)
+    for endpoint, number in paid.values():
+        if endpoint is not None and number:
+            cost = estimate_cost(endpoint, num_games * number)
+            price = "at an unknown price" if cost["usd"] is None else f"about ${cost['usd']:.2f}"
+            typer.echo(f"{cost['model']}: {cost['calls']} calls, {price}")
 
 
 def _print_results(
@@ -97,6 +138,8 @@ def _print_results(
                 target.print(printable(sentence), markup=False, highlight=False)
             if len(compared) > MOST_PAIRS:
                 target.print(f"{len(compared) - MOST_PAIRS} more pairs: slim-rl analyze {output}", markup=False)
+            for note in notes(played):
+                target.print(note, markup=False, highlight=False)
             for line in lines.values():
                 reward = line["reward"]
                 about = printable(
@@ -105,26 +148,61 @@ def _print_results(
                 target.print(about, markup=False)
 
 
+def notes(played: Mapping[str, Sequence[Dialogue]]) -> Iterator[str]:
+    """What a table of means does not show: dialogues that failed, and what the policies' own calls cost."""
+    for name, dialogues in played.items():
+        ended = Failures(dialogues)
+        if ended.reasons:
+            reasons = ", ".join(f"{reason} {count}" for reason, count in ended.reasons.most_common())
+            yield f"{name}: {ended.reasons.total()} of {len(dialogues)} dialogues failed ({reasons}); the same command plays them again."
+        usages = [turn.usage for d in dialogues for turn in d.turns if turn.role == "policy" and turn.usage]
+        if usages:
+            calls, cost = (sum(usage.get(key) or 0 for usage in usages) for key in ("calls", "cost_usd"))
+            yield f"{name}: {calls:,} calls of the policy" + (f", ${cost:.2f}" if cost else "")
+
+
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One policy against one partner. `mode`: "free", "forbidden" (it may not ask) or "forced:K" (K questions are asked for it)."""
+    """One policy against one partner.
 
-    checkpoint: str
+    Attributes:
+        policy: a model folder, a hub name, or openai:MODEL.
+        mode: "free", "forbidden" (it may not ask) or "forced:K" (K questions are asked for it).
+    """
+
+    policy: str
     partner: str
     mode: str = "free"
 
     @property
+    def chat_model(self) -> str:
+        """The chat model that plays by text; "" for a checkpoint."""
+        return self.policy.removeprefix(CHAT) if self.policy.startswith(CHAT) else ""
+
+    @property
     def name(self) -> str:
-        path = Path(self.checkpoint)
+        path = Path(self.chat_model.replace("/", "-") or self.policy)
         policy = path.parent.name if path.name == "model" else path.name
         return "_".join((policy, self.partner, self.mode.replace(":", "")))
 
 
-def evaluate(config: Config, cells: Sequence[Cell], output: Path, num_games: int) -> dict[str, list[Dialogue]]:
+def evaluate(
+    config: Config,
+    cells: Sequence[Cell],
+    output: Path,
+    num_games: int,
+    engine: EngineChoice | None = None,
+    concurrency: int | None = None,
+) -> dict[str, list[Dialogue]]:
     """Plays every cell on the same held-out games; logs go to `output`/<cell>.jsonl. Resumable.
+
+    Args:
+        engine: what samples checkpoints.
+        concurrency: dialogues under way at once; None: as many as suit the engine.
 
     Raises:
         ConfigError: two cells would share a log, a mode or partner is unknown, or there are no held-out games.
+        SlimError: a model or server cannot be used, or an endpoint takes no more games; what was played is logged.
     """
     names = [cell.name for cell in cells]
     if len(set(names)) < len(names):
@@ -132,31 +210,53 @@ def evaluate(config: Config, cells: Sequence[Cell], output: Path, num_games: int
     configs = [_config(config, cell) for cell in cells]  # what is wrong with one is found before any is played
     if not load_rows(config, "eval"):
         raise ConfigError("The config names no held-out games to evaluate on: set data.eval and data.num_eval.")
-    return {
-        cell.name: _play_cell(changed, cell, output / f"{cell.name}.jsonl", num_games)
-        for cell, changed in zip(cells, configs, strict=True)
-    }
+    engine = engine or EngineChoice()
+    results: dict[str, list[Dialogue]] = {}
+    for policy in dict.fromkeys(cell.policy for cell in cells):  # a model is loaded, and a server started, once
+        own = [(cell, changed) for cell, changed in zip(cells, configs, strict=True) if cell.policy == policy]
+        log = output / f"{own[0][0].name}.server.log"
+        with _ready(own[0][1], own[0][0], engine, log) as ready:
+            player, chat = ready.policy, ready.chat
+            for cell, changed in own:
+                ready.reseed(seed_of(changed.seed, SCOPE))
+                rows = load_rows(changed, "eval")[:num_games]
+                limits = changed.limits.within(context_tokens=(ready.context,))
+                worker = RolloutWorker(changed.model_copy(update={"limits": limits}), chat, player)
+                worker.keep_spend(output)
+                results[cell.name] = play_held_out(
+                    worker,
+                    rows,
+                    output / f"{cell.name}.jsonl",
+                    step=0,
+                    policy=intervention(changed, cell.mode, player, chat),
+                    max_live=concurrency or engine.at_once,
+                )
+    return {name: results[name] for name in names}
 
 
 def _config(config: Config, cell: Cell) -> Config:
     data = config.model_dump()
     data |= {"name": cell.name, "arm": cell.name}
     data["partner"] |= {"kind": cell.partner}
-    data["policy"] |= {"model": cell.checkpoint}
+    if cell.chat_model:
+        data["policy"]["openai"] |= {"model": cell.chat_model}
+    else:
+        data["policy"] |= {"model": cell.policy}
+    if cell.partner == "self" and cell.chat_model:
+        raise ConfigError("partner self needs a policy with tokens, which a chat model has not; name another partner.")
     parse_mode(cell.mode)
     return parse_config(data, source=f"the cell {cell.name}")
 
 
-def _play_cell(config: Config, cell: Cell, log: Path, num_games: int) -> list[Dialogue]:
-    with working(f"loading {cell.checkpoint}"):
-        from slim_rl.policies.transformers import load_policy
-
-        policy, chat = load_policy(config.policy)
-    policy.reseed(seed_of(config.seed, SCOPE))
-    worker = RolloutWorker(config, chat, policy)
-    worker.keep_spend(log.parent)
-    rows = load_rows(config, "eval")[:num_games]
-    return play_held_out(worker, rows, log, step=0, policy=intervention(config, cell.mode, policy, chat))
+@contextmanager
+def _ready(config: Config, cell: Cell, engine: EngineChoice, log: Path) -> Iterator[Seated]:
+    if cell.chat_model:
+        yield Seated(Speaker(ChatPolicy(config.policy.openai)))
+        return
+    with ExitStack() as stack:
+        with working(f"loading {cell.policy}"):
+            ready = stack.enter_context(seated(config, engine, log))
+        yield ready
 
 
 def parse_mode(mode: str) -> tuple[str, int]:
@@ -167,17 +267,25 @@ def parse_mode(mode: str) -> tuple[str, int]:
     raise ConfigError(f"There is no mode '{mode}': use free, forbidden or forced:K, for example forced:2.")
 
 
-def intervention(config: Config, mode: str, policy: Policy, chat: Chat) -> Callable[[Episode], Policy] | None:
-    """What gives each episode the policy of a mode; None for free play."""
+def intervention(config: Config, mode: str, policy: Player, chat: Chat | None) -> Callable[[Episode], Player] | None:
+    """What gives each episode the policy of a mode; None for free play with a checkpoint."""
     name, number = parse_mode(mode)
     game = environment_class(config.environment)
+
+    def questions(episode: Episode) -> list[str]:
+        return game.questions_worth_asking(episode.row.game_state, episode.row.seat, number, episode.seed)
+
+    if isinstance(policy, Speaker):
+        model = policy.player
+        assert isinstance(model, ChatPolicy)
+        if name == "free":
+            return lambda episode: Speaker(model.player())
+        if name == "forbidden":
+            return lambda episode: Speaker(NeverSpeakQuestion(model.player(), game.asks))
+        return lambda episode: Speaker(SpeakFirst(model.player(), questions(episode)))
     if name == "free":
         return None
+    assert chat is not None and not isinstance(policy, Demonstrator)
     if name == "forbidden":
         return lambda episode: NeverAsk(policy, chat, game.asks)
-
-    def ask_first(episode: Episode) -> Policy:
-        row = episode.row
-        return AskFirst(policy, chat, game.questions_worth_asking(row.game_state, row.seat, number, episode.seed))
-
-    return ask_first
+    return lambda episode: AskFirst(policy, chat, questions(episode))

@@ -18,6 +18,7 @@ from slim_rl import bundled
 from slim_rl.config.sections import (
     LEAST_CONCURRENCY,
     MOST_CONCURRENCY,
+    ChatPolicyConfig,
     DataConfig,
     Limits,
     LogConfig,
@@ -41,6 +42,7 @@ __all__ = [
     "PARTNERS",
     "ROOT_KEY",
     "SELF",
+    "ChatPolicyConfig",
     "Config",
     "DataConfig",
     "Limits",

@@ -165,6 +165,21 @@ class Limits(Section):
         return self.model_copy(update={name: min(several, default=None) for name, several in given.items()})
 
 
+class ChatPolicyConfig(OpenAIConfig):
+    """A chat model behind an OpenAI-compatible endpoint in the policy's place (`slim-rl evaluate --policy openai:MODEL`). It plays by
+    text alone. The other keys are those of `partner.openai`.
+    """
+
+    model: str = Field("", description="--policy openai:MODEL names it")
+    prompt: Path | None = Field(None, description="file with instructions, put after the game's rules; None: none")
+    temperature: float | None = Field(1.0, ge=0, description="as policy.temperature; None: not sent")
+    max_tokens: int | None = Field(
+        512,
+        ge=1,
+        description="tokens of one turn, as limits.turn_tokens; a turn that is cut ends its game; None: not sent",
+    )
+
+
 class PolicyConfig(Section):
     """The model that is trained."""
 
@@ -173,6 +188,7 @@ class PolicyConfig(Section):
     temperature: float = Field(1.0, gt=0, description="of sampling, in training and evaluation alike")
     top_p: float = Field(1.0, gt=0, le=1, description="of sampling; below 1 slime must replay the truncation")
     dtype: Literal["float32", "bfloat16"] = Field("float32", description="of the weights, where TRL trains")
+    openai: ChatPolicyConfig = ChatPolicyConfig()
 
 
 class LoraSection(Section):

@@ -79,8 +79,11 @@ class RolloutWorker:
 
     @property
     def stopped(self) -> str | None:
-        """Why no new game should be started: the partner takes no more (its endpoint is down, its budget spent). None: start it."""
-        return getattr(self.partner, "stopped", None)
+        """Why no new game should be started: the partner, or a policy by text, takes no more (its endpoint is down, its budget
+        spent). None: start it.
+        """
+        players = (self.partner, self.policy.player if isinstance(self.policy, Speaker) else None)
+        return next(filter(None, (getattr(player, "stopped", None) for player in players)), None)
 
     def keep_spend(self, folder: Path) -> None:
         """Has a partner that costs money keep what it spends in the run's folder, where its budget outlives restarts."""

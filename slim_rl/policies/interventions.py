@@ -1,16 +1,25 @@
-"""What a trained policy does when its questions are put for it, or forbidden.
+"""What a policy does when its questions are put for it, or forbidden.
 
-Both wrap another policy and are for evaluation only: a turn that was not sampled from the policy has no logprob of its own (0.0)
-and must not be trained on. One object serves one dialogue.
+`AskFirst` and `NeverAsk` wrap a policy with tokens, `SpeakFirst` and `NeverSpeakQuestion` a chat model that plays by text. All are
+for evaluation only: a turn that was not sampled from the policy has no logprob of its own (0.0) and must not be trained on. One
+object serves one dialogue.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from slim_rl.dialogue.chat import Chat
+from slim_rl.dialogue.partner import Reply, Usage
 from slim_rl.dialogue.policy import Policy, Sampled
+from slim_rl.environment import View
+from slim_rl.partners.spend import add
+from slim_rl.policies.openai_chat import ChatPlayer
+from slim_rl.seeds import seed_of
+
+TRIES, INSTEAD = 16, "[message] Let me think."
 
 
 class AskFirst:
@@ -43,8 +52,8 @@ class NeverAsk:
         policy: Policy,
         chat: Chat,
         asks: Callable[[str], bool],
-        tries: int = 16,
-        instead: str = "[message] Let me think.",
+        tries: int = TRIES,
+        instead: str = INSTEAD,
     ) -> None:
         self.policy, self.chat, self.asks, self.tries, self.instead = policy, chat, asks, tries, instead
         self.gave_up = 0
@@ -64,3 +73,48 @@ class NeverAsk:
         self.gave_up += 1
         ids = self.chat.said_ids(self.instead)
         return Sampled(ids, [0.0] * len(ids), "stop")
+
+
+class SpeakFirst:
+    """`AskFirst` for a chat model, which finds the questions among its own words."""
+
+    def __init__(self, player: ChatPlayer, questions: Sequence[str]) -> None:
+        self.player, self._left = player, list(questions)
+        self._number = len(self._left)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        return {**self.player.identity, "intervention": f"forced:{self._number}"}
+
+    async def reply(self, view: View) -> Reply:
+        """See `dialogue.partner.Partner`."""
+        if not self._left:
+            return await self.player.reply(view)
+        self.player.hear(view)
+        return Reply(self._left.pop(0))
+
+
+class NeverSpeakQuestion:
+    """`NeverAsk` for a chat model: each further draw is asked with a seed of its own."""
+
+    def __init__(
+        self, player: ChatPlayer, asks: Callable[[str], bool], tries: int = TRIES, instead: str = INSTEAD
+    ) -> None:
+        self.player, self.asks, self.tries, self.instead = player, asks, tries, instead
+        self.gave_up = 0
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        return {**self.player.identity, "intervention": "forbidden"}
+
+    async def reply(self, view: View) -> Reply:
+        """See `dialogue.partner.Partner`."""
+        usage = Usage()
+        for redraw in range(self.tries):
+            seed = seed_of(view.seed, redraw) if redraw else view.seed
+            reply = await self.player.reply(replace(view, seed=seed))
+            usage = add(usage, reply.usage or Usage())
+            if not self.asks(reply.text):
+                return replace(reply, usage=usage)
+        self.gave_up += 1
+        return Reply(self.instead, usage)

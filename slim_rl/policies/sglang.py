@@ -7,7 +7,7 @@ the engine errs and patience lasts. That is safe: a turn that was not answered h
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import aiohttp
@@ -54,7 +54,11 @@ def read(answer: Any) -> Sampled:
 
 
 async def sample_turn(
-    post: Post, body: dict[str, Any], patience: float, aborted: Callable[[], bool] = lambda: False
+    post: Post,
+    body: dict[str, Any],
+    patience: float,
+    aborted: Callable[[], bool] = lambda: False,
+    read: Callable[[Any], Sampled] = read,
 ) -> Sampled:
     """Samples one turn, trying again after errors and after an abort that nobody here asked for (an engine that is given new
     weights aborts what it has).
@@ -63,6 +67,7 @@ async def sample_turn(
         patience: seconds to wait between tries, all waits together. Time that the engine itself takes does not count: one that
             is given new weights may be silent for long.
         aborted: whether the dialogue is to stop; the turn then comes back with finish "abort", even if the engine reports another.
+        read: the turn in an answer; raises ValueError if there is none.
 
     Raises:
         PolicyFailure: the engine refused the request, or patience ran out.
@@ -76,6 +81,8 @@ async def sample_turn(
             if sampled.finish != "abort":
                 return sampled
             error: Exception = RuntimeError("the engine aborted the turn")
+        except PolicyFailure:
+            raise
         except Exception as raised:
             error = raised
         if aborted():
@@ -90,29 +97,34 @@ async def sample_turn(
 
 
 class Connection:
-    """HTTP to engines, from one event loop at a time. Built for hundreds of requests in flight: httpx, which slime's own client
-    is made of, looks through all its connections for each of them at every request.
+    """HTTP to engines, from one event loop at a time. Built for thousands of requests in flight: httpx, which slime's own client
+    is made of, looks through all its connections for each of them at every request. Closed by `close`, or with its event loop.
     """
 
     def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._closer: AsyncGenerator[None, None] | None = None
 
     async def post(self, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Any:
         """One request, tried once. Raises EngineError for an error status, and aiohttp's errors."""
         # Patience, not a timeout, bounds a turn: a long queue is not an error.
-        async with self._open().post(url, data=orjson.dumps(body), headers={**_JSON, **(headers or {})}) as response:
+        session = await self._open()
+        async with session.post(url, data=orjson.dumps(body), headers={**_JSON, **(headers or {})}) as response:
             answer = await response.read()
             if response.status >= 400:
                 raise EngineError(response.status, answer.decode("utf-8", "replace"))
             return orjson.loads(answer)
 
-    def _open(self) -> aiohttp.ClientSession:
+    async def _open(self) -> aiohttp.ClientSession:
         if self._session is None or self._loop is not asyncio.get_running_loop():
             self._loop = asyncio.get_running_loop()
-            self._session = aiohttp.ClientSession(
+            self._session = session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=None, sock_connect=10)
             )
+            self._closer = _closes(session)  # kept, for it would be closed where it is forgotten
+            await anext(self._closer)
+            return session
         return self._session
 
     async def close(self) -> None:
@@ -121,8 +133,16 @@ class Connection:
             self._session = None
 
 
+async def _closes(session: aiohttp.ClientSession) -> AsyncGenerator[None, None]:
+    """Closes `session` when its loop shuts its asynchronous generators down, as asyncio.run does at its end."""
+    try:
+        yield
+    finally:
+        await session.close()
+
+
 class SGLangPolicy:
-    """A running SGLang server as a policy, for play and evaluation outside a trainer. `close` it in the end.
+    """A running SGLang server as a policy, for play and evaluation outside a trainer.
 
     Args:
         url: the server's or router's address, such as ``http://127.0.0.1:30000``.

@@ -66,24 +66,29 @@ class SGLangServer:
         delay: seconds a turn takes.
         hold: requests, numbered from 1, that take until they are aborted.
         context_length: the longest input and output together.
+        model: what it says it serves; "" has it not tell, as a router.
 
     Attributes:
         requests: every `/generate` body, with its routing key, if `keep`.
         aborts: calls of `/abort_request`.
+        busiest: most turns under way at once, where a turn takes time.
     """
 
     speak: Speak
     delay: float | Callable[[random.Random], float] = 0.0
     hold: Collection[int] = ()
     context_length: int = 16384
+    model: str = ""
     faults: Faults = field(default_factory=Faults)
     seed: int = 0
     layers: int = 2
     experts: int = 2
     prefix_cache: bool = True
     keep: bool = True
+    wanted_port: int = 0
     requests: list[dict[str, Any]] = field(default_factory=list)
     aborts: int = 0
+    busiest: int = 0
     weight_version: str = "0"
 
     def __post_init__(self) -> None:
@@ -120,7 +125,7 @@ class SGLangServer:
         asyncio.set_event_loop(self._loop)
         runner = web.AppRunner(self._app(), access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
         self._loop.run_until_complete(runner.setup())
-        site = web.TCPSite(runner, "127.0.0.1", 0)
+        site = web.TCPSite(runner, "127.0.0.1", self.wanted_port)
         self._loop.run_until_complete(site.start())
         self.port: int = runner.addresses[0][1]
         ready.set()
@@ -135,6 +140,8 @@ class SGLangServer:
         app.router.add_post("/update_weights_from_disk", self._update_weights)
         app.router.add_get("/workers", self._workers)
         app.router.add_get("/v1/loads", self._loads)
+        app.router.add_get("/v1/models", self._models)
+        app.router.add_get("/health", self._health)
         return app
 
     # ------------------------------------------------------------------------------------------------------- endpoints
@@ -189,6 +196,7 @@ class SGLangServer:
             return False
         name, stop = uuid.uuid4().hex, asyncio.Event()
         self._running[name] = stop
+        self.busiest = max(self.busiest, len(self._running))
         try:
             await asyncio.wait_for(stop.wait(), delay)
             return True
@@ -245,6 +253,15 @@ class SGLangServer:
 
     async def _workers(self, request: web.Request) -> web.Response:
         return web.json_response({"workers": [{"url": self.url}]})
+
+    async def _models(self, request: web.Request) -> web.Response:
+        if not self.model:
+            raise web.HTTPNotFound
+        card = {"id": self.model, "object": "model", "root": self.model, "max_model_len": self.context_length}
+        return web.json_response({"object": "list", "data": [card]})
+
+    async def _health(self, request: web.Request) -> web.Response:
+        return web.Response()
 
     async def _loads(self, request: web.Request) -> web.Response:
         return web.json_response({"loads": [{"num_running_reqs": len(self._running), "num_waiting_reqs": 0}]})

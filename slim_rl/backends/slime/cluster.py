@@ -15,10 +15,10 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from slim_rl.errors import ConfigError, SlimError
+from slim_rl.processes import handled_by, running
 
 # Set on this machine, they are set for the job too: keys, caches, proxies and network settings.
 PASSED_ON = ("OPENAI_", "WANDB_", "HF_", "NCCL_", "GLOO_", "NVSHMEM_", "SGLANG_", "TENSORBOARD_DIR")
@@ -46,47 +46,6 @@ def runtime_environment(path: Sequence[Path], nvlink: bool, key: str = "") -> di
     }
     variables.setdefault("NCCL_NVLS_ENABLE", str(int(nvlink)))
     return {"env_vars": variables}
-
-
-@contextlib.contextmanager
-def signals_end_the_run() -> Iterator[None]:
-    """Ctrl-C, a hang-up and SIGTERM become SystemExit, with the exit codes of a shell."""
-
-    def end(number: int, frame: FrameType | None) -> None:
-        raise SystemExit(143 if number == signal.SIGHUP else 128 + number)
-
-    with _handled_by(end):
-        yield
-
-
-@contextlib.contextmanager
-def running(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
-    """A child process. It is told to end, and waited for, when the block is left while it still runs."""
-    # in its own process group: a Ctrl-C reaches only us, and we end our children in their order
-    process = subprocess.Popen(command, process_group=0, **options)
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            with _handled_by(signal.SIG_IGN):  # a second Ctrl-C does not stop the stopping
-                process.terminate()
-                try:
-                    process.wait(_STOP_SECONDS)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.wait()
-
-
-@contextlib.contextmanager
-def _handled_by(handler: Any) -> Iterator[None]:
-    """Within the block, what ends a program from outside goes to `handler`."""
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, handler) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, earlier in before.items():
-            signal.signal(number, earlier)
 
 
 @contextlib.contextmanager
@@ -180,7 +139,7 @@ def run_job(
             try:
                 return follower.wait()
             except BaseException:
-                with _handled_by(signal.SIG_IGN):
+                with handled_by(signal.SIG_IGN):
                     say(f"stopping the job {job}")
                     _succeeds(["ray", "job", "stop", job], environment, _STOP_SECONDS)
                 raise

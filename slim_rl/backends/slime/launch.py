@@ -26,7 +26,7 @@ from slim_rl.backends import Request
 from slim_rl.backends.checkpoints import locate_model, read_model_config
 from slim_rl.backends.cost import cost_report
 from slim_rl.backends.slime.arguments import Run, command_line
-from slim_rl.backends.slime.cluster import ray_cluster, run_job, runtime_environment, signals_end_the_run
+from slim_rl.backends.slime.cluster import ray_cluster, run_job, runtime_environment
 from slim_rl.backends.slime.layout import check_batch, count_gpus, has_nvlink, lay_out
 from slim_rl.backends.slime.model import find_architecture, parse_flags
 from slim_rl.backends.slime.places import Places, check_flags, convert, find_places, router_policy
@@ -35,6 +35,7 @@ from slim_rl.backends.slime.storage import check_save_dir, in_hub_cache, model_n
 from slim_rl.config import ROOT_KEY, Config, parse_config
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.keys import check_controls
+from slim_rl.processes import signals_end_the_run
 
 DRIVER = "slim_rl.backends.slime.driver"  # runs slime's script
 

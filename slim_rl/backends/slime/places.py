@@ -16,10 +16,10 @@ from pathlib import Path
 
 from slim_rl import bundled
 from slim_rl.backends.slime.arguments import Run
-from slim_rl.backends.slime.cluster import running
 from slim_rl.backends.slime.settings import Settings
 from slim_rl.config import Config
 from slim_rl.errors import ConfigError, SlimError
+from slim_rl.processes import running
 
 PACKAGES = Path(__file__).resolve().parents[3]  # the folder that slim_rl lies in
 CONVERT_ON_ONE_GPU = 9e9  # parameters above which converting the checkpoint is spread over a node's GPUs

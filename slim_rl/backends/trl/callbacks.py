@@ -103,14 +103,14 @@ class MarkWhole(TrainerCallback):
         mark = folder / f"checkpoint-{state.global_step}" / _MARK
         with disk_errors("checkpoint", mark.parent, ROOM):
             mark.touch()
-        for _, checkpoint in sorted(_whole(folder).items())[: -self.keep]:
+        for _, checkpoint in sorted(whole_checkpoints(folder).items())[: -self.keep]:
             (checkpoint / _MARK).unlink()  # first, so that a half-removed one is not taken for whole
             shutil.rmtree(checkpoint)
 
 
 def last_whole_checkpoint(folder: Path, remove_torn: bool = True) -> Path | None:
     """The newest complete checkpoint below `folder`; torn ones are removed."""
-    whole = _whole(folder)
+    whole = whole_checkpoints(folder)
     for checkpoint in folder.glob("checkpoint-*"):
         if remove_torn and checkpoint not in whole.values():
             shutil.rmtree(checkpoint)
@@ -122,7 +122,7 @@ def is_whole(folder: Path, step: int) -> bool:
     return (folder / f"checkpoint-{step}" / _MARK).exists()
 
 
-def _whole(folder: Path) -> dict[int, Path]:
+def whole_checkpoints(folder: Path) -> dict[int, Path]:
     """The complete checkpoints by their step."""
     return {
         int(checkpoint.name.rpartition("-")[2]): checkpoint

@@ -25,8 +25,8 @@ from typing import Any
 import torch
 from transformers.utils.logging import disable_progress_bar
 
+from slim_rl.backends.card import model_card
 from slim_rl.backends.trl.callbacks import last_whole_checkpoint
-from slim_rl.backends.trl.card import model_card
 from slim_rl.backends.trl.rollouts import Rollouts, grpo_arguments, make_trainer
 from slim_rl.config import Config
 from slim_rl.dialogue.chat import Chat
@@ -104,7 +104,7 @@ def _train(
 
     def save(model: Any) -> None:
         if rank == 0:
-            save_model(model, chat.tokenizer, model_dir, card=model_card(config))
+            save_model(model, chat.tokenizer, model_dir, card=model_card(config, step=config.train.steps))
 
     before = evaluate(0)
     checkpoint = last_whole_checkpoint(folder.path / "checkpoints", remove_torn=rank == 0)
@@ -121,13 +121,14 @@ def _train(
                 raise RunStopped(f"{stop} {_kept(trainer.state.global_step)}") from None
         save(trainer.accelerator.unwrap_model(trainer.model))
     elif checkpoint is not None:  # trained to its end before
-        policy.model = _restore(policy.model, config, checkpoint)
+        policy.model = restore(policy.model, config, checkpoint)
         save(policy.model)
     after = evaluate(max(step, config.train.steps))
     if before and after:
         card = model_dir / "README.md"
         with disk_errors("model's card", card):
-            write_atomically(card, model_card(config, before, after))
+            results = {"before training": before, "after training": after}
+            write_atomically(card, model_card(config, step=config.train.steps, results=results))
     return Result(folder.path, folder.logs, before, after)
 
 
@@ -144,7 +145,7 @@ def _held_out_rows(config: Config) -> list[GameRow]:
     return rows
 
 
-def _restore(start: Any, config: Config, checkpoint: Path) -> Any:
+def restore(start: Any, config: Config, checkpoint: Path) -> Any:
     """The model of a checkpoint, which holds all weights, or the adapters of the model that was started from."""
     if (checkpoint / "adapter_config.json").exists():
         from peft import PeftModel

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# The first ten minutes on a GPU node as one command: 3 steps with a 0.6B model and the scripted shy partner, stopped at the first
+# checkpoint and resumed, exported, and 50 held-out games; at the end a table of what was measured. No key, no cost.
+#
+#   scripts/smoke_cluster.sh                                     into runs/smoke-DATE
+#   SMOKE_DIR=/shared/smoke MODEL=Qwen/Qwen3-4B scripts/smoke_cluster.sh --num-gpus 4
+#
+# Settings and slime's flags are those of scripts/run_matching.sh, which it calls. Also ENGINE (sglang, vllm or transformers plays the
+# exported model), GAMES (50), CONFIG (configs/matching_offline.yaml) and PYTHON (python3).
+set -euo pipefail
+
+repository=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
+export PYTHON=${PYTHON:-python3}
+export PYTHONPATH="$repository${PYTHONPATH:+:$PYTHONPATH}"
+export CONFIG=${CONFIG:-$repository/configs/matching_offline.yaml} MODEL=${MODEL:-Qwen/Qwen3-0.6B}
+exec "$PYTHON" -m slim_rl.backends.slime.smoke "${SMOKE_DIR:-runs/smoke-$(date +%Y%m%d-%H%M%S)}" "$@"

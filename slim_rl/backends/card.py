@@ -1,0 +1,168 @@
+"""The card of a trained model (its README.md, in the form that model hubs read): what it is, how and on what it was trained, its
+results, and the licence of the model it was trained from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel
+
+import slim_rl
+from slim_rl.analysis.catalog import BY_NAME
+from slim_rl.analysis.formats import interval, plain
+from slim_rl.analysis.statistics import clustered_mean
+from slim_rl.analysis.verdict import frame
+from slim_rl.config import Config
+from slim_rl.dialogue.record import Dialogue
+
+_MEASURES = ("reward", "questions", "informative_pairs", "agreed", "valid_proposals")
+_WITH_INTERVALS = ("reward", "questions")
+_TRAINERS = {"trl": "TRL", "slime": "slime", "verl": "verl"}
+_PAID = {  # by `train.reward`, after the algorithm
+    "game": "",
+    "agreed": "; paid 1 for any agreement, else 0 (a control)",
+    "shuffled": "; rewards shuffled within groups (a control)",
+    "shuffled_all": "; rewards, zeros too, shuffled within groups (a control)",
+}
+_LICENCE_KEYS = ("license", "license_name", "license_link")
+
+
+def model_card(
+    config: Config,
+    *,
+    backend: str = "trl",
+    step: int | None = None,
+    results: Mapping[str, Sequence[Dialogue]] | None = None,
+) -> str:
+    """The card of the model that `config` trains.
+
+    Args:
+        backend: who trained it.
+        step: updates it has had; None: not known.
+        results: what each row of the table is, and its held-out dialogues.
+    """
+    train, start = config.train, config.policy.model
+    name, front = base_model(start)
+    front = {
+        "library_name": "transformers",
+        "pipeline_tag": "text-generation",
+        "tags": ["slim_rl", "reinforcement-learning", _algorithm(config, backend).lower(), backend],
+        **front,
+    }
+    update = "no update (a control: the policy only plays)" if train.frozen else _algorithm(config, backend)
+    adapters = f", LoRA of rank {train.lora.r}, merged" if train.lora else ""
+    paid = _PAID[train.reward] + (f"; {train.question_price:g} a question" if train.question_price else "")
+    done = f"{step} of {train.steps}" if step is not None and step != train.steps else str(train.steps)
+    return "\n".join(
+        [
+            "---",
+            yaml.safe_dump(front, sort_keys=False, allow_unicode=True).strip(),
+            "---",
+            "",
+            f"# {config.name}",
+            "",
+            f"A dialogue policy trained by reinforcement learning with slim_rl {slim_rl.__version__}, to play a game with a partner.",
+            "",
+            "## Training",
+            "",
+            f"- Starts from: `{name}`",
+            f"- Algorithm: {update} ({_TRAINERS[backend]}){adapters}{paid}",
+            f"- Steps: {done}, each of {train.games_per_step} games × {train.group_size} dialogues",
+            f"- Learning rate {train.learning_rate:g} ({train.lr_schedule}), KL coefficient {train.kl_coef:g}, seed {config.seed}",
+            "",
+            "## Games",
+            "",
+            f"- Environment: `{config.environment}`",
+            f"- Settings: {_settings(config.game)}",
+            f"- Partner: `{_partner(config)}`",
+            f"- Trained on {config.data.num_train} games (seed {config.data.seed}); held-out games are none of them.",
+            "",
+            *_results(results or {}),
+            "## Licence",
+            "",
+            _licence(name, front),
+            "",
+        ]
+    )
+
+
+def base_model(start: str) -> tuple[str, dict[str, Any]]:
+    """What to call the model that training started from, and what a card's front matter says of it: its hub name and its licence,
+    where they are known.
+    """
+    path = Path(start)
+    front: dict[str, Any] = {}
+    if not path.exists():
+        front["base_model"] = start  # a hub's name, which hubs link
+    elif path.parent.name == "snapshots" and path.parent.parent.name.startswith("models--"):  # of the hub's cache
+        start = front["base_model"] = path.parent.parent.name.removeprefix("models--").replace("--", "/")
+    else:
+        start = path.name
+    card = _front_matter(path / "README.md")
+    return start, front | {key: card[key] for key in _LICENCE_KEYS if card.get(key)}
+
+
+def _front_matter(card: Path) -> dict[str, Any]:
+    try:
+        text = card.read_text(encoding="utf-8")
+        data = yaml.safe_load(text.split("---", 2)[1]) if text.startswith("---") else None
+    except (OSError, UnicodeDecodeError, IndexError, yaml.YAMLError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _licence(name: str, front: Mapping[str, Any]) -> str:
+    known = front.get("license_name") or front.get("license")
+    if known:
+        return f"That of `{name}`, which it was trained from: {known}."
+    return f"That of `{name}`, which it was trained from; its card here names none, so look at the original's."
+
+
+def _algorithm(config: Config, backend: str) -> str:
+    if backend != "verl":
+        return "GRPO"
+    return {"gae": "PPO"}.get(config.verl.adv_estimator, config.verl.adv_estimator.upper())
+
+
+def _partner(config: Config) -> str:
+    kind = config.partner.kind
+    return f"openai, {config.partner.openai.model}" if kind == "openai" else kind
+
+
+def _settings(game: Any) -> str:
+    data = game.model_dump(mode="json") if isinstance(game, BaseModel) else dict(game)
+    return ", ".join(f"{key} {value}" for key, value in data.items() if value is not None) or "the defaults"
+
+
+def _results(results: Mapping[str, Sequence[Dialogue]]) -> list[str]:
+    rows = [_row(name, dialogues) for name, dialogues in results.items() if any(not d.failed for d in dialogues)]
+    if not rows:
+        return []
+    heads = ["", "games"]
+    for measure in (BY_NAME[name] for name in _MEASURES):
+        heads += [measure.short or measure.title, *(["95%"] if measure.name in _WITH_INTERVALS else [])]
+    return [
+        "## Results",
+        "",
+        "Means over held-out games, played by sampling; intervals are clustered by game.",
+        "",
+        f"| {' | '.join(heads)} |",
+        "|---" * len(heads) + "|",
+        *rows,
+        "",
+    ]
+
+
+def _row(name: str, dialogues: Sequence[Dialogue]) -> str:
+    data = frame(dialogues)
+    cells = []
+    for measure in (BY_NAME[each] for each in _MEASURES):
+        mean = clustered_mean(data[measure.name].astype(float), data["game_id"], measure.bounded)
+        cells.append(plain(mean.value, measure.share))
+        if measure.name in _WITH_INTERVALS:
+            cells.append(interval(mean.low, mean.high, measure.share))
+    return f"| {name} | {len(data)} | {' | '.join(cells)} |"

@@ -1,0 +1,65 @@
+"""A checkpoint of slime's: Megatron's distributed format, converted by slime's own tool; or a Hugging Face folder that slime wrote
+beside it (``--save-hf 'SAVE_DIR/hf/{rollout_id}'``), which is taken as it is.
+
+slime numbers rollouts from 0: ``iter_0000049`` has had 50 updates.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from slim_rl.backends.export import convert, numbered
+from slim_rl.backends.slime.places import find_places
+from slim_rl.backends.slime.settings import Settings
+from slim_rl.config import Config
+from slim_rl.errors import ConfigError, DataError, SlimError
+
+TOOL = "tools/convert_torch_dist_to_hf.py"
+
+
+def checkpoints(run: Path) -> dict[int, Path]:
+    """Whole checkpoints by rollout: those up to the one that Megatron names as its last, and those in Hugging Face's format."""
+    whole = {number: path for number, path in numbered(run / "hf", "").items() if (path / "config.json").exists()}
+    try:
+        last = int((run / "latest_checkpointed_iteration.txt").read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return whole
+    return {number: path for number, path in numbered(run, "iter_").items() if number <= last} | whole
+
+
+def write(run: Path, config: Config, checkpoint: Path, folder: Path) -> None:
+    """Writes the model of `checkpoint` to an empty folder.
+
+    Raises:
+        SlimError: slime, Megatron or the model that training started from is not here, or the tool failed.
+    """
+    if (checkpoint / "config.json").exists():
+        shutil.copytree(checkpoint, folder, dirs_exist_ok=True)
+        return
+    if not (checkpoint / "common.pt").is_file():
+        raise DataError(f"{checkpoint} is not a checkpoint in Megatron's torch_dist format: it has no common.pt.")
+    base = Path(config.policy.model)
+    if not base.is_dir():
+        raise ConfigError(
+            f"The model that training started from, {base}, is not here; its tokenizer and config go into the export. Put it there."
+        )
+    fields = {name: os.environ[name.upper()] for name in ("slime_dir", "megatron_dir") if os.environ.get(name.upper())}
+    places = find_places(Settings.model_validate(fields), dry_run=False)
+    assert places.slime is not None
+    tool = places.slime / TOOL
+    if not tool.is_file():
+        raise SlimError(f"slime in {places.slime} has no {TOOL}; take v0.3.1 or later.")
+    command = [
+        places.python,
+        str(tool),
+        "--input-dir",
+        str(checkpoint.absolute()),
+        "--output-dir",
+        str(folder),
+        "--force",
+    ]
+    command += ["--origin-hf-dir", str(base.absolute())]
+    path = [*map(str, places.path(config)), *filter(None, [os.environ.get("PYTHONPATH")])]
+    convert(command, os.environ | {"PYTHONPATH": os.pathsep.join(path)})

@@ -1,0 +1,37 @@
+"""A checkpoint of TRL's: all weights, or adapters, which are merged into the model that training started from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from slim_rl.backends.export import numbered, read_run
+from slim_rl.backends.trl.callbacks import whole_checkpoints
+from slim_rl.backends.trl.run import restore
+from slim_rl.config import Config
+from slim_rl.policies.transformers import load_model
+
+
+def checkpoints(run: Path) -> dict[int, Path]:
+    """Whole checkpoints by step; the finished model by the steps of its run, where its last checkpoint was removed."""
+    found = whole_checkpoints(run / "checkpoints")
+    model = run / "model"
+    if not found and not numbered(run / "checkpoints", "checkpoint-") and (model / "config.json").exists():
+        found = {read_run(run).train.steps: model}
+    return found
+
+
+def write(run: Path, config: Config, checkpoint: Path, folder: Path) -> None:
+    """Writes the model of `checkpoint` to an empty folder."""
+    adapters = checkpoint / "adapter_config.json"
+    source = config.policy
+    if not adapters.exists():
+        source = source.model_copy(update={"model": str(checkpoint)})
+    elif not Path(source.model).exists():
+        base = json.loads(adapters.read_text(encoding="utf-8")).get("base_model_name_or_path")
+        source = source.model_copy(update={"model": base or source.model})
+    model, tokenizer = load_model(source)
+    if adapters.exists():
+        model = restore(model, config, checkpoint).merge_and_unload()
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)

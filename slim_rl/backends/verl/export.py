@@ -1,0 +1,72 @@
+"""A checkpoint of verl's: the actor's shards, merged by verl's own `verl.model_merger`. LoRA adapters, which the merger leaves
+beside the model, are merged into it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from slim_rl.backends.export import convert, numbered
+from slim_rl.config import Config
+from slim_rl.errors import ConfigError, DataError
+from slim_rl.files import write_atomically
+
+
+def checkpoints(run: Path) -> dict[int, Path]:
+    """The actors of whole checkpoints by step: those up to the one that verl names as its last."""
+    folder = run / "checkpoints"
+    try:
+        last = int((folder / "latest_checkpointed_iteration.txt").read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return {}
+    steps = numbered(folder, "global_step_")
+    return {step: path / "actor" for step, path in steps.items() if step <= last and (path / "actor").is_dir()}
+
+
+def write(run: Path, config: Config, checkpoint: Path, folder: Path) -> None:
+    """Writes the model of `checkpoint` to an empty folder.
+
+    Raises:
+        SlimError: verl is not installed, a shard is missing, or the merger failed.
+    """
+    if find_spec("verl") is None:
+        raise ConfigError(
+            "verl is not installed here, and its own merger reads its checkpoints: pip install 'slim-rl[verl]'."
+        )
+    fsdp = (checkpoint / "fsdp_config.json").exists()
+    if fsdp:
+        _check_shards(checkpoint)
+    command = [sys.executable, "-m", "verl.model_merger", "merge", "--backend", "fsdp" if fsdp else "megatron"]
+    convert([*command, "--local_dir", str(checkpoint), "--target_dir", str(folder)])
+    adapter = folder / "lora_adapter"
+    if adapter.is_dir():
+        _merge_adapter(config, folder, adapter)
+
+
+def _check_shards(checkpoint: Path) -> None:
+    size = json.loads((checkpoint / "fsdp_config.json").read_text(encoding="utf-8"))["world_size"]
+    names = [f"model_world_size_{size}_rank_{rank}.pt" for rank in range(size)]
+    missing = [name for name in names if not (checkpoint / name).is_file()]
+    if missing:
+        raise DataError(
+            f"{checkpoint} lacks {len(missing)} of its {size} shards ({missing[0]}, ...): each node has written its own; "
+            "bring them into one folder."
+        )
+
+
+def _merge_adapter(config: Config, folder: Path, adapter: Path) -> None:
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    described = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))
+    if not described.get("lora_alpha") and config.train.lora is not None:  # verl's merger may not know it
+        described |= {"lora_alpha": config.train.lora.alpha}
+        write_atomically(adapter / "adapter_config.json", json.dumps(described))
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
+    merged = PeftModel.from_pretrained(model, adapter).merge_and_unload()
+    merged.save_pretrained(folder)
+    shutil.rmtree(adapter)

@@ -1,0 +1,131 @@
+"""Who plays an evaluation: a checkpoint in this process or behind a server, or a chat model by text. One name each:
+
+    transformers   the checkpoint is loaded into this process
+    sglang, vllm   a server samples its tokens: one that runs (`server`), or one that is started for the length of the block
+
+With a server, sampling is not seeded: what a batch holds decides the last bit of a logit, so that no seed would repeat a dialogue.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from slim_rl.config import Config
+from slim_rl.dialogue.chat import Chat
+from slim_rl.dialogue.loop import Player
+from slim_rl.errors import ConfigError, SlimWarning
+from slim_rl.policies import load_tokenizer
+from slim_rl.policies.servers import Engine, Server, connect, started
+
+ENGINES = ("transformers", "sglang", "vllm")
+SERVED_AT_ONCE = 1000  # dialogues under way before a server, where nothing else is asked for
+
+
+@dataclass(frozen=True, slots=True)
+class EngineChoice:
+    """Where checkpoints are sampled.
+
+    Attributes:
+        name: one of `ENGINES`.
+        server: the address of a server that runs; None: start one.
+        arguments: further words of the command line of a server that is started.
+
+    Raises:
+        ConfigError: there is no such engine, or it has no server.
+    """
+
+    name: str = "transformers"
+    server: str | None = None
+    arguments: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if self.name not in ENGINES:
+            raise ConfigError(f"There is no engine '{self.name}': use {', '.join(ENGINES[:-1])} or {ENGINES[-1]}.")
+        if self.name == "transformers" and (self.server or self.arguments):
+            raise ConfigError("--server and --engine-args are for a server: add --engine sglang or --engine vllm.")
+        if self.server and self.arguments:
+            raise ConfigError("--engine-args are for a server that is started here, but --server names one that runs.")
+
+    @property
+    def at_once(self) -> int | None:
+        """Dialogues under way at once, where nothing else is asked for; None: all of them."""
+        return None if self.name == "transformers" else SERVED_AT_ONCE
+
+
+@dataclass(frozen=True, slots=True)
+class Seated:
+    """A policy that is ready to play.
+
+    Attributes:
+        chat: its token boundaries; None if it plays by text alone.
+        context: tokens of prompt and response together that its engine takes; None: not known.
+    """
+
+    policy: Player
+    chat: Chat | None = None
+    context: int | None = None
+
+    def reseed(self, seed: int) -> None:
+        """What this process draws is drawn with `seed` from here on."""
+        if (reseed := getattr(self.policy, "reseed", None)) is not None:
+            reseed(seed)
+
+
+@contextmanager
+def seated(config: Config, engine: EngineChoice, log: Path) -> Iterator[Seated]:
+    """The policy of `config.policy.model`.
+
+    Args:
+        log: of a server that is started.
+
+    Raises:
+        SlimError: the model cannot be loaded, or its server does not answer.
+    """
+    settings = config.policy
+    if engine.name == "transformers":
+        from slim_rl.policies.transformers import load_policy
+
+        policy, chat = load_policy(settings)
+        yield Seated(policy, chat)
+        return
+    chat = Chat(
+        load_tokenizer(settings.model), settings.thinking
+    )  # a wrong name is found before a server is waited for
+    name: Engine = "sglang" if engine.name == "sglang" else "vllm"
+    if engine.server:
+        server = connect(engine.server)
+        _compare(server, settings.model)
+        yield _served(config, name, server, chat)
+        return
+    with started(name, settings.model, log, engine.arguments) as server:
+        yield _served(config, name, server, chat)
+
+
+def _served(config: Config, name: Engine, server: Server, chat: Chat) -> Seated:
+    from slim_rl.policies.sglang import SGLangPolicy
+    from slim_rl.policies.vllm import VLLMPolicy
+
+    made = SGLangPolicy if name == "sglang" else VLLMPolicy
+    settings = config.policy
+    policy = made(
+        server.url,
+        server.model or settings.model,
+        temperature=settings.temperature,
+        top_p=settings.top_p,
+        stop_ids=chat.stop_ids,
+    )
+    return Seated(policy, chat, server.context)
+
+
+def _compare(server: Server, model: str) -> None:
+    """Warns where a server seems to serve another model than the one whose tokenizer is used."""
+    if server.model and Path(server.model).name != Path(model).name:
+        warnings.warn(
+            f"The server at {server.url} says that it serves {server.model}; it is taken for {model}, whose tokenizer is used.",
+            SlimWarning,
+            stacklevel=2,
+        )

@@ -1,0 +1,135 @@
+"""A chat model behind an OpenAI-compatible endpoint as the policy, by text alone: for evaluation, never for training.
+
+    what it is sent in a dialogue only grows at its end, and holds the same words that a trained policy reads as tokens:
+    system     the game's rules
+    user       what its seat was dealt; later, what the game says to the seat
+    assistant  its own words, as it said them
+
+A reply goes to the game as it is: what is malformed the game refuses, and says why, as it does with any policy. A turn cut at
+`max_tokens` is a turn that was cut at a limit. The key, the retries, the budget and the cassette are those of the partners'
+endpoint (`partners.endpoint`), set under `policy.openai`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from slim_rl.config import ChatPolicyConfig
+from slim_rl.dialogue.chat import split_thought
+from slim_rl.dialogue.partner import PartnerFailure, Reply
+from slim_rl.dialogue.record import StopReason
+from slim_rl.environment import View
+from slim_rl.errors import ConfigError
+from slim_rl.jsonl import whole_characters
+from slim_rl.partners.endpoint import Endpoint
+
+Messages = list[dict[str, str]]
+
+
+class ChatPolicy:
+    """The model, as all dialogues of a process share it. `player` gives each dialogue its own player.
+
+    Raises:
+        ConfigError: no key, no readable prompt, no cassette to replay, or a budget for a model without a price.
+    """
+
+    def __init__(self, config: ChatPolicyConfig) -> None:
+        self.config = config
+        try:
+            self.endpoint = Endpoint(config)
+        except ConfigError as error:
+            raise ConfigError(_own(str(error))) from error
+        self.instructions = _read(config)
+        self.identity: dict[str, Any] = {
+            "engine": "openai",
+            "base_url": self.endpoint.url,
+            "model": config.model,
+            "request": self.endpoint.parameters() | {"seed": "dialogue" if config.send_seed else None},
+            "prompt_sha256": hashlib.sha256(self.instructions.encode()).hexdigest() if self.instructions else None,
+        }
+
+    @property
+    def stopped(self) -> str | None:
+        """One sentence on why no new game should be started (endpoint down for good, budget spent), or None."""
+        stopped = self.endpoint.stopped
+        return _own(stopped) if stopped else None
+
+    def player(self) -> ChatPlayer:
+        return ChatPlayer(self)
+
+    async def reply(self, view: View) -> Reply:
+        """A turn in a dialogue that nothing is remembered of."""
+        return await self.player().reply(view)
+
+
+class ChatPlayer:
+    """The model in one dialogue: a player for `dialogue.loop.Speaker`. It remembers what the game said at each of its turns, which
+    a view's history holds in the other's own words only.
+    """
+
+    def __init__(self, policy: ChatPolicy) -> None:
+        self.policy = policy
+        self._said_to_us: dict[int, str] = {}  # length of the history -> the game's words
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        return self.policy.identity
+
+    @property
+    def stopped(self) -> str | None:
+        return self.policy.stopped
+
+    def hear(self, view: View) -> None:
+        """Remembers what the game says at this turn, for a turn that is not the model's own choice."""
+        if view.history:
+            self._said_to_us[len(view.history)] = view.observation
+
+    def messages(self, view: View) -> Messages:
+        """The request's messages. Words that follow each other from one side become one message."""
+        rules = f"{view.rules}\n\n{self.policy.instructions}" if self.policy.instructions else view.rules
+        messages = [{"role": "system", "content": rules}, {"role": "user", "content": view.state}]
+        for number, utterance in enumerate(view.history, start=1):
+            heard = self._said_to_us.get(number)
+            if utterance.seat == view.seat:
+                _say(messages, "assistant", utterance.text)
+                if utterance.error is not None:
+                    _say(messages, "user", heard or f"Error: {utterance.error}")
+            else:
+                _say(messages, "user", heard or utterance.text)
+        return [{**message, "content": whole_characters(message["content"])} for message in messages]
+
+    async def reply(self, view: View) -> Reply:
+        """See `dialogue.partner.Partner`. Raises PartnerFailure when the endpoint gives no answer, or its budget is spent."""
+        self.hear(view)
+        opening = all(utterance.seat != view.seat for utterance in view.history)
+        try:
+            completion = await self.policy.endpoint.ask(self.messages(view), view.seed % 2**31, opening)
+        except PartnerFailure as failure:
+            raise PartnerFailure(_own(str(failure)), failure.reason) from None
+        text, thought = split_thought(completion.text)
+        cut = StopReason.TURN_TOKENS if completion.finish_reason == "length" else None
+        return Reply(text, completion.usage, thought, cut)
+
+
+def _say(messages: Messages, role: str, content: str) -> None:
+    last = messages[-1]
+    if last["role"] == role:
+        last["content"] = f"{last['content']}\n\n{content}"
+    else:
+        messages.append({"role": role, "content": content})
+
+
+def _read(config: ChatPolicyConfig) -> str:
+    if config.prompt is None:
+        return ""
+    try:
+        return config.prompt.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise ConfigError(f"Cannot read {config.prompt}: {why}; correct policy.openai.prompt.") from error
+
+
+def _own(sentence: str) -> str:
+    """What the endpoint says of the partner, for which it was made, said of the policy."""
+    return sentence.replace("partner.openai", "policy.openai").replace("The partner's", "The policy's")

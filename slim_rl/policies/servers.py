@@ -1,0 +1,133 @@
+"""Inference servers for evaluation: one that runs, by its URL, or one that is started here and stopped when its block is left.
+
+A server that is started has a log of its own; if it does not come up, the end of that log is in the error.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from slim_rl.errors import ConfigError, SlimError
+from slim_rl.processes import running
+
+Engine = Literal["sglang", "vllm"]
+
+_MODULES = {"sglang": "sglang.launch_server", "vllm": "vllm.entrypoints.openai.api_server"}
+_LOG_LINES = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server that answers.
+
+    Attributes:
+        url: its address, without a path.
+        model: the name it serves its model by; "" where it does not tell.
+        context: tokens of prompt and response together, at most; None where it does not tell.
+    """
+
+    url: str
+    model: str = ""
+    context: int | None = None
+
+
+def connect(url: str) -> Server:
+    """The server at `url` (a trailing ``/v1`` is taken off). Raises SlimError if none answers there."""
+    url = url.rstrip("/").removesuffix("/v1")
+    if not url.startswith(("http://", "https://")):
+        raise ConfigError(f"--server {url} is not an address: give one like http://127.0.0.1:30000.")
+    try:
+        answer = _get(f"{url}/v1/models")
+    except urllib.error.HTTPError:  # it is there, and does not tell what it serves
+        return Server(url)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", None) or error
+        raise SlimError(f"No server answers at {url} ({reason}): start one, or leave --server out.") from error
+    return _described(url, answer)
+
+
+@contextmanager
+def started(
+    engine: Engine, model: str, log: Path, arguments: Sequence[str] = (), seconds: float = 1800.0
+) -> Iterator[Server]:
+    """A server of `model` on a free port of this machine, for the length of the block.
+
+    Args:
+        model: a folder or hub name.
+        log: what the server prints.
+        arguments: further words of its command line, such as ``--tp 2``.
+        seconds: how long it may take to load the model.
+
+    Raises:
+        ConfigError: the engine is not installed.
+        SlimError: the server ended, or did not come up in time.
+    """
+    if importlib.util.find_spec(engine) is None:
+        raise ConfigError(
+            f"{engine} is not installed here: pip install {engine} on a machine with a GPU, or name a server that runs with "
+            "--server URL."
+        )
+    url = f"http://127.0.0.1:{_free_port()}"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", _MODULES[engine], *_words(engine, model, url), *arguments]
+    with log.open("wb") as output, running(command, stdout=output, stderr=subprocess.STDOUT) as process:
+        yield _wait(process, url, engine, log, seconds)
+
+
+def _words(engine: Engine, model: str, url: str) -> list[str]:
+    place = ["--host", "127.0.0.1", "--port", url.rpartition(":")[2]]
+    if engine == "sglang":
+        return ["--model-path", model, *place]
+    # logprobs of the distribution that is sampled from, and no sampling settings of the checkpoint's own
+    own = ["--logprobs-mode", "processed_logprobs", "--generation-config", "vllm"]
+    return ["--model", model, *place, *own]
+
+
+def _wait(process: subprocess.Popen[bytes], url: str, engine: str, log: Path, seconds: float) -> Server:
+    deadline = time.monotonic() + seconds
+    while process.poll() is None and time.monotonic() < deadline:
+        try:
+            _get(f"{url}/health", parse=False)
+            return _described(url, _get(f"{url}/v1/models"))
+        except (OSError, ValueError):  # not yet; a HTTPError is an OSError
+            time.sleep(0.2)
+    what = (
+        f"did not answer in {seconds:g} s" if process.poll() is None else f"ended with exit code {process.returncode}"
+    )
+    tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES:])
+    raise SlimError(f"The {engine} server {what}; the end of {log}:\n{tail}")
+
+
+def _described(url: str, answer: Any) -> Server:
+    try:
+        card = answer["data"][0]
+        context = card.get("max_model_len")
+        return Server(url, str(card["id"]), context if isinstance(context, int) else None)
+    except (AttributeError, LookupError, TypeError):
+        return Server(url)
+
+
+def _get(url: str, parse: bool = True) -> Any:
+    # straight to it, as the policies' own requests go: a proxy does not know this machine's ports
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(url, timeout=10) as response:
+        content = response.read()
+    return json.loads(content) if parse else None
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,55 @@
+"""Child processes: whatever is started here is stopped here, at the end of its block, on an error or on a signal."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from types import FrameType
+from typing import Any
+
+_STOP_SECONDS = 60
+
+
+@contextlib.contextmanager
+def running(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """A child process. It is told to end, and waited for, when the block is left while it still runs."""
+    # in its own process group: a Ctrl-C reaches only us, and we end our children in their order
+    process = subprocess.Popen(command, process_group=0, **options)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            with handled_by(signal.SIG_IGN):  # a second Ctrl-C does not stop the stopping
+                process.terminate()
+                try:
+                    process.wait(_STOP_SECONDS)
+                except subprocess.TimeoutExpired:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)  # its children too
+                    process.wait()
+
+
+@contextlib.contextmanager
+def signals_end_the_run() -> Iterator[None]:
+    """Ctrl-C, a hang-up and SIGTERM become SystemExit, with the exit codes of a shell."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(143 if number == signal.SIGHUP else 128 + number)
+
+    with handled_by(end):
+        yield
+
+
+@contextlib.contextmanager
+def handled_by(handler: Any) -> Iterator[None]:
+    """Within the block, what ends a program from outside goes to `handler`."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)

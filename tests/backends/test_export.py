@@ -1,0 +1,268 @@
+"""A run becomes a model folder that loads, says what it is, and plays as the checkpoint did; or nothing changes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+pytest.importorskip("trl")
+import torch
+from transformers import AutoModelForCausalLM
+
+from slim_rl.backends.card import base_model
+from slim_rl.backends.export import backend_of, export
+from slim_rl.backends.trl import run as local
+from slim_rl.commands.evaluate import Cell, evaluate
+from slim_rl.commands.export import check_name
+from slim_rl.config import Config, parse_config
+from slim_rl.errors import ConfigError, DataError, SlimError
+from slim_rl.policies.transformers import load_model
+from tests.backends import test_trl
+from tests.backends.test_trl import make_config
+from tests.fakes.hub import Hub
+from tests.paths import ROOT
+
+folder = test_trl.folder  # the fixture: games and a tiny model
+
+
+@pytest.fixture(scope="module")
+def trained(folder: Path) -> Config:
+    config = make_config(folder, "exported", "train.save_every=1", "train.steps=2", "train.eval_games=2")
+    if not config.run_dir.exists():
+        local.train(config)
+    return config
+
+
+def weights(path: Path) -> dict[str, torch.Tensor]:
+    model: Any = AutoModelForCausalLM.from_pretrained(path)
+    return {name: value.clone() for name, value in model.state_dict().items()}
+
+
+def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def front(path: Path) -> dict[str, Any]:
+    data: dict[str, Any] = yaml.safe_load((path / "README.md").read_text(encoding="utf-8").split("---\n", 2)[1])
+    return data
+
+
+# ------------------------------------------------------------------------------------------------------------- TRL
+def test_the_newest_checkpoint_of_trl_loads_and_plays_the_same_games(trained: Config, tmp_path: Path) -> None:
+    done = export(trained.run_dir, tmp_path / "out")
+    assert (done.backend, done.checkpoint.name) == ("trl", "checkpoint-2")
+    assert same(weights(tmp_path / "out"), weights(trained.run_dir / "model"))
+    cells = [Cell(str(trained.run_dir / "model"), "shy"), Cell(str(tmp_path / "out"), "shy")]
+    first, second = evaluate(trained, cells, tmp_path / "cells", 4).values()
+    assert [[turn.text for turn in d.turns] for d in first] == [[turn.text for turn in d.turns] for d in second]
+
+
+def test_a_step_is_chosen_by_its_number_and_the_card_says_so(trained: Config, tmp_path: Path) -> None:
+    cells = evaluate(trained, [Cell(str(trained.run_dir / "model"), "shy")], tmp_path / "cells", 3)
+    export(trained.run_dir, tmp_path / "out", 1, [tmp_path / "cells"])
+    assert not same(weights(tmp_path / "out"), weights(trained.run_dir / "model"))
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "# exported" in card and "1 of 2" in card and "GRPO (TRL)" in card and "## Licence" in card
+    assert "| before training | 2 |" in card and f"| {next(iter(cells))} | 3 |" in card
+    with pytest.raises(DataError, match="has 1, 2"):
+        export(trained.run_dir, tmp_path / "out", 7)
+
+
+def test_an_export_that_fails_leaves_what_was_there(trained: Config, tmp_path: Path) -> None:
+    export(trained.run_dir, tmp_path / "out")
+    before = weights(tmp_path / "out")
+    run = tmp_path / "run"
+    shutil.copytree(trained.run_dir, run)
+    (run / "checkpoints" / "checkpoint-2" / "model.safetensors").write_bytes(b"torn")
+    with pytest.raises(ConfigError):
+        export(run, tmp_path / "out")
+    assert (
+        same(before, weights(tmp_path / "out"))
+        and [path.name for path in tmp_path.iterdir() if path.name[0] == "."] == []
+    )
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").touch()
+    with pytest.raises(DataError, match="not a model"):
+        export(trained.run_dir, tmp_path / "mine")
+    with pytest.raises(DataError, match="not a run's folder"):
+        export(tmp_path / "mine", tmp_path / "out")
+
+
+def test_adapters_are_merged(folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("peft")
+    config = make_config(
+        folder, "lora", "train.steps=1", "train.save_every=1", "train.eval_games=0", "train.lora={r: 4}"
+    )
+    local.train(config)
+    export(config.run_dir, tmp_path / "out")
+    merged, model = weights(tmp_path / "out"), weights(config.run_dir / "model")
+    assert merged.keys() == model.keys()
+    assert all(torch.allclose(merged[name], model[name], atol=1e-5) for name in merged)
+
+
+# ------------------------------------------------------------------------------------------------------------ verl
+def verl_run(folder: Path, run: Path, world: int = 1) -> Config:
+    """A run of verl's as its trainer leaves it: the actor's FSDP shards, and the config and tokenizer beside them."""
+    config = make_config(folder, run.name, "train.backend=verl", f"output_dir={run.parent}")
+    model, tokenizer = load_model(config.policy)
+    for step in (1, 2):
+        actor = run / "checkpoints" / f"global_step_{step}" / "actor"
+        actor.mkdir(parents=True)
+        state = {name: value + step / 100 for name, value in model.state_dict().items()}
+        torch.save(state, actor / f"model_world_size_{world}_rank_0.pt")
+        (actor / "fsdp_config.json").write_text(json.dumps({"FSDP_version": 2, "world_size": world}))
+        model.config.save_pretrained(actor / "huggingface")
+        tokenizer.save_pretrained(actor / "huggingface")
+    (run / "checkpoints" / "latest_checkpointed_iteration.txt").write_text("1")
+    config.write(run / "config.yaml")
+    return config
+
+
+def test_verls_shards_are_merged_by_verls_own_merger(folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("verl")
+    config = verl_run(folder, tmp_path / "run")
+    assert backend_of(tmp_path / "run") == "verl"
+    with pytest.raises(DataError, match="it has 1"):  # step 2 was being written
+        export(tmp_path / "run", tmp_path / "out", 2)
+    export(tmp_path / "run", tmp_path / "out")
+    start = load_model(config.policy)[0].state_dict()
+    for name, value in weights(tmp_path / "out").items():
+        assert torch.allclose(value.float(), start[name] + 0.01, atol=0.02), name  # the merger writes bfloat16
+    assert front(tmp_path / "out")["tags"][-1] == "verl"
+
+
+def test_a_missing_shard_is_named(folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("verl")
+    verl_run(folder, tmp_path / "run", world=2)
+    with pytest.raises(DataError, match="rank_1"):
+        export(tmp_path / "run", tmp_path / "out")
+
+
+# ----------------------------------------------------------------------------------------------------------- slime
+_TOOL = """import argparse, os, shutil, sys
+import megatron_stands_here
+parser = argparse.ArgumentParser()
+for flag in ("--input-dir", "--output-dir", "--origin-hf-dir"):
+    parser.add_argument(flag, required=True)
+parser.add_argument("-f", "--force", action="store_true")
+args = parser.parse_args()
+assert args.force and os.path.isdir(args.output_dir)
+if os.path.exists(os.path.join(args.input_dir, "bad")):
+    sys.exit("KeyError: 'embedding'")
+for name in os.listdir(args.origin_hf_dir):
+    shutil.copy(os.path.join(args.origin_hf_dir, name), args.output_dir)
+"""
+
+
+@pytest.fixture
+def slime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """slime's checkout with a conversion tool that takes its flags and converts nothing, and Megatron's."""
+    (tmp_path / "slime" / "tools").mkdir(parents=True)
+    (tmp_path / "slime" / "train.py").touch()
+    (tmp_path / "slime" / "tools" / "convert_torch_dist_to_hf.py").write_text(_TOOL)
+    (tmp_path / "Megatron-LM").mkdir()
+    (tmp_path / "Megatron-LM" / "megatron_stands_here.py").touch()
+    monkeypatch.setenv("SLIME_DIR", str(tmp_path / "slime"))
+    monkeypatch.delenv("MEGATRON_DIR", raising=False)
+    return tmp_path / "slime"
+
+
+def slime_run(folder: Path, run: Path) -> Config:
+    config = make_config(folder, run.name, "train.backend=slime", f"log.dir={run}/dialogues")
+    for number in (0, 1, 2):
+        (run / f"iter_{number:07d}").mkdir(parents=True)
+        (run / f"iter_{number:07d}" / "common.pt").touch()
+    (run / "latest_checkpointed_iteration.txt").write_text("1\n")
+    config.write(run / "config.yaml", mis={"other_plugin": 1})
+    return config
+
+
+def test_slimes_checkpoint_goes_through_slimes_own_tool(folder: Path, slime: Path, tmp_path: Path) -> None:
+    slime_run(folder, tmp_path / "run")
+    done = export(tmp_path / "run", tmp_path / "out")
+    assert done.backend == "slime" and done.checkpoint.name == "iter_0000001"  # 2 was being written
+    assert same(weights(tmp_path / "out"), weights(folder / "model"))
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "GRPO (slime)" in card and "2 of 4" in card
+
+
+def test_what_slimes_tool_says_when_it_fails_is_shown(
+    folder: Path, slime: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slime_run(folder, tmp_path / "run")
+    (tmp_path / "run" / "iter_0000001" / "bad").touch()
+    with pytest.raises(SlimError, match="exit code 1"):
+        export(tmp_path / "run", tmp_path / "out")
+    assert "KeyError: 'embedding'" in capsys.readouterr().err and not (tmp_path / "out").exists()
+    (tmp_path / "run" / "iter_0000000" / "common.pt").unlink()
+    with pytest.raises(DataError, match="torch_dist"):
+        export(tmp_path / "run", tmp_path / "out", 0)
+    monkeypatch.setenv("SLIME_DIR", str(tmp_path / "nowhere"))
+    with pytest.raises(ConfigError, match="SLIME_DIR"):
+        export(tmp_path / "run", tmp_path / "out")
+
+
+def test_a_folder_that_slime_wrote_by_save_hf_is_taken_as_it_is(folder: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    slime_run(folder, run)
+    shutil.copytree(folder / "model", run / "hf" / "5")
+    done = export(run, tmp_path / "out")
+    assert done.checkpoint == run / "hf" / "5" and same(weights(tmp_path / "out"), weights(folder / "model"))
+
+
+# ------------------------------------------------------------------------------------------------------- card, hub
+def test_the_licence_is_the_bases_where_its_card_tells(tmp_path: Path) -> None:
+    snapshot = tmp_path / "models--Qwen--Qwen3-0.6B" / "snapshots" / "c1899"
+    snapshot.mkdir(parents=True)
+    (snapshot / "README.md").write_text("---\nlicense: apache-2.0\nlicense_link: https://x/LICENSE\n---\nText")
+    name, found = base_model(str(snapshot))
+    assert name == "Qwen/Qwen3-0.6B" == found["base_model"]
+    assert (found["license"], found["license_link"]) == ("apache-2.0", "https://x/LICENSE")
+    assert base_model("Qwen/Qwen3-4B") == ("Qwen/Qwen3-4B", {"base_model": "Qwen/Qwen3-4B"})
+    assert base_model(str(tmp_path)) == (tmp_path.name, {})
+
+
+def at(hub: Hub, folder: Path, token: str, *command: str) -> subprocess.CompletedProcess[str]:
+    """A process that knows this hub and no other."""
+    own = {"HF_ENDPOINT": hub.url, "HF_TOKEN": token, "HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_XET": "1"}
+    own |= {"HF_HOME": str(folder / "home"), "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, *command], env=os.environ | own, capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+def test_a_model_is_put_on_the_hub_in_one_commit(trained: Config, tmp_path: Path) -> None:
+    words = ["export", str(trained.run_dir), "--output", str(tmp_path / "out"), "--push", "me/shy", "--private"]
+    with Hub() as hub:
+        done = at(hub, tmp_path, "hf_right", "-m", "slim_rl.cli", *words)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.splitlines()[-1] == f"{hub.url}/me/shy" and hub.private == {"me/shy"}
+        sent = hub.repositories["me/shy"]
+    assert sent == {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    assert {"README.md", "config.json", "model.safetensors", "tokenizer.json"} <= sent.keys()
+
+
+def test_a_hub_that_refuses_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    code = "import sys; from pathlib import Path; from slim_rl.commands.export import push_model as push; push(Path(sys.argv[1]), 'me/x')"
+    with Hub() as hub:
+        done = at(hub, tmp_path, "hf_wrong", "-c", code, str(tmp_path / "out"))
+    assert done.stderr.splitlines()[-1].startswith("slim_rl.errors.SlimError: me/x could not be put on the hub (")
+    assert "401" in done.stderr.splitlines()[-1]
+    assert "hf_wrong" not in done.stderr
+    with pytest.raises(ConfigError, match="OWNER/NAME"):
+        check_name("no//name")
+
+
+def test_a_run_without_a_checkpoint_says_so(tmp_path: Path) -> None:
+    parse_config({}).write(tmp_path / "run" / "config.yaml")
+    with pytest.raises(DataError, match=r"no whole checkpoint yet"):
+        export(tmp_path / "run", tmp_path / "out")

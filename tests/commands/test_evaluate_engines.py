@@ -1,0 +1,185 @@
+"""`slim-rl evaluate` with a chat model, and with checkpoints behind servers: one table, one log, the same measures."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slim_rl.cli import main
+from slim_rl.config import parse_config
+from slim_rl.dialogue.chat import Chat
+from slim_rl.dialogue.dealing import load_rows
+from slim_rl.dialogue.log import read_log
+from slim_rl.files import alive
+from slim_rl.policies import load_tokenizer
+from slim_rl.policies.servers import connect
+from tests.fakes.sglang_server import SGLangServer
+from tests.fakes.vllm_server import VLLMServer
+from tests.paths import ROOT
+
+MODEL = ROOT / "data" / "warmstart"
+PLAN = "[propose]\nBLEU: Ava Li\nElectra: Daniel Nguyen\nGloVe: Sofia Patel"
+
+
+def run(*words: object) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([str(word) for word in words])
+    assert not ended.value.code
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "small.yaml"
+    data = {
+        "name": "small",
+        "game": {"n": 3, "scales": False},
+        "data": {"train": f"{tmp_path}/train.jsonl", "eval": f"{tmp_path}/eval.jsonl", "num_train": 20, "num_eval": 20},
+        "partner": {"kind": "shy", "accept_fraction": 0},
+    }
+    path.write_text(json.dumps({"slim_rl": data}))
+    load_rows(parse_config(data), "eval")
+    return path
+
+
+@pytest.fixture(scope="module")
+def speak() -> Callable[..., list[int]]:
+    """A model that asks once and then proposes."""
+    chat = Chat(load_tokenizer(str(MODEL)))
+
+    def answer(ids: list[int], rng: Any) -> list[int]:
+        first = ids.count(chat.end_id) == 2  # the system's and the user's
+        return chat.said_ids("[message] What is Ava Li on BLEU?" if first else PLAN)
+
+    return answer
+
+
+@pytest.fixture
+def endpoint() -> Any:
+    """A chat endpoint in a process of its own; it answers by the shy partner's rules, so as a policy it agrees to nothing."""
+    command = [sys.executable, "-m", "tests.fakes.openai_server"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+        process.terminate()
+
+
+@pytest.mark.parametrize(("engine", "server"), [("sglang", SGLangServer), ("vllm", VLLMServer)])
+def test_a_server_plays_as_many_games_at_once_as_it_is_told(
+    config: Path, tmp_path: Path, speak: Any, capsys: Any, engine: str, server: Any
+) -> None:
+    out = tmp_path / "out"
+    with server(speak, model="warmstart", context_length=4096, delay=0.05) as running:
+        words = [
+            "evaluate",
+            str(config),
+            "--checkpoint",
+            str(MODEL),
+            "--engine",
+            engine,
+            "--server",
+            f"{running.url}/v1",
+        ]
+        run(*words, "--games", "20", "--mode", "free", "--mode", "forced:1", "--concurrency", "7", "--output", str(out))
+        assert running.busiest == 7
+    free = list(read_log(out / "warmstart_shy_free.jsonl"))
+    forced = list(read_log(out / "warmstart_shy_forced1.jsonl"))
+    assert len(free) == len(forced) == 20
+    assert {d.policy["engine"] for d in free} == {engine} and not any(d.failed for d in free)
+    assert all(d.turns[0].questions == ["pair"] and sum(turn.role == "policy" for turn in d.turns) >= 2 for d in free)
+    assert "warmstart_shy_forced1" in capsys.readouterr().out
+
+
+def test_a_prompt_that_leaves_no_room_ends_its_game_and_not_the_evaluation(
+    config: Path, tmp_path: Path, speak: Any
+) -> None:
+    with SGLangServer(speak, model="warmstart", context_length=60) as server:
+        words = ["evaluate", str(config), "--checkpoint", str(MODEL), "--engine", "sglang", "--server", server.url]
+        run(*words, "--games", "3", "--output", str(tmp_path / "out"))
+        assert not server.requests
+    assert {d.stop_reason for d in read_log(tmp_path / "out")} == {"context_length"}
+
+
+def test_a_server_is_started_for_the_length_of_the_evaluation(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    package = tmp_path / "site" / "vllm" / "entrypoints" / "openai"
+    package.mkdir(parents=True)
+    (tmp_path / "site" / "vllm" / "__init__.py").touch()
+    (package / "api_server.py").write_text("from tests.fakes.vllm_server import main\nmain()\n")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path / "site"), str(ROOT)]))
+    words = ["evaluate", str(config), "--checkpoint", str(MODEL), "--engine", "vllm", "--output", str(tmp_path / "out")]
+    run(*words, "--games", "4")
+    dialogues = list(read_log(tmp_path / "out" / "warmstart_shy_free.jsonl"))
+    assert len(dialogues) == 4 and {turn.text for d in dialogues for turn in d.turns if turn.role == "policy"} == {
+        "[message] Hello."
+    }
+    said = (tmp_path / "out" / "warmstart_shy_free.server.log").read_text()
+    assert not alive(int(said.split()[4]))
+
+    (package / "api_server.py").write_text("raise SystemExit('no GPU here')\n")
+    with pytest.raises(SystemExit):
+        main([*words, "--games", "5"])
+    assert "ended with exit code 1" in (told := capsys.readouterr().err) and "no GPU here" in told
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([], "No policy is named"),
+        (["--policy", "gpt-4.1"], "not openai:MODEL"),
+        (["--checkpoint", "a", "--engine", "tgi"], "no engine 'tgi'"),
+        (["--checkpoint", "a", "--server", "http://127.0.0.1:9"], "--engine sglang or"),
+        (["--checkpoint", "a", "--checkpoint", "b", "--engine", "vllm", "--server", "http://h:1"], "one --checkpoint"),
+        (["--checkpoint", str(MODEL), "--engine", "sglang"], "sglang is not installed here"),
+        (["--checkpoint", str(MODEL), "--engine", "vllm", "--server", "http://127.0.0.1:9"], "No server answers"),
+        (["--checkpoint", str(MODEL), "--engine", "vllm", "--server", "127.0.0.1:9"], "not an address"),
+        (["--policy", "openai:m", "--partner", "self"], "needs a policy with tokens"),
+    ],
+)
+def test_what_cannot_work_is_one_sentence(config: Path, tmp_path: Path, capsys: Any, words: Any, sentence: str) -> None:
+    with pytest.raises(SystemExit):
+        main(["evaluate", str(config), "--output", str(tmp_path / "out"), *words])
+    assert sentence in capsys.readouterr().err
+
+
+def test_a_chat_model_is_a_row_beside_a_checkpoint(
+    config: Path, tmp_path: Path, endpoint: str, capsys: Any, speak: Any
+) -> None:
+    chat = ["--policy", "openai:gpt-4.1-2025-04-14", "--set", f"policy.openai.base_url={endpoint}"]
+    out = tmp_path / "out"
+    with SGLangServer(speak, model="elsewhere/warmstart") as server:
+        engine = ["--engine", "sglang", "--server", server.url]
+        run("evaluate", str(config), *chat, "--checkpoint", str(MODEL), *engine, "--games", "6", "--output", str(out))
+    shown = capsys.readouterr().out
+    assert "gpt-4.1-2025-04-14_shy_free: " in shown and "calls of the policy" in shown
+    dialogues = list(read_log(out / "gpt-4.1-2025-04-14_shy_free.jsonl"))
+    assert len(dialogues) == 6 and not any(d.failed or d.response_ids for d in dialogues)
+    assert all(
+        turn.questions is not None for d in dialogues for turn in d.turns
+    )  # annotated: the viewer and tables read it
+    run("analyze", str(out), "--output-dir", str(tmp_path / "plots"))
+    assert "gpt-4.1-2025-04-14" in (tmp_path / "plots" / "report.html").read_text()
+
+
+def test_a_dry_run_says_what_a_chat_model_would_cost(config: Path, tmp_path: Path, capsys: Any) -> None:
+    run(
+        "evaluate", str(config), "--policy", "openai:gpt-4.1-mini", "--mode", "free", "--mode", "forbidden", "--dry-run"
+    )
+    said = capsys.readouterr().out
+    assert "gpt-4.1-mini_shy_forbidden: 200 games" in said and "gpt-4.1-mini: " in said and "$" in said
+
+
+def test_a_server_says_what_it_serves(speak: Any) -> None:
+    with SGLangServer(speak, model="warmstart", context_length=99) as server:
+        found = connect(f"{server.url}/v1/")
+        assert (found.url, found.model, found.context) == (server.url, "warmstart", 99)
+    with SGLangServer(speak) as router:
+        assert connect(router.url).model == ""

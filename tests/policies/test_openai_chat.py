@@ -1,0 +1,103 @@
+"""A chat model in the policy's seat: it reads what a trained policy reads, and what goes wrong is the endpoint's or its own."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from slim_rl.config import ChatPolicyConfig, Limits
+from slim_rl.dialogue.loop import Speaker, play_dialogue
+from slim_rl.dialogue.record import Dialogue, StopReason
+from slim_rl.errors import ConfigError
+from slim_rl.games.matching.env import MatchingEnv
+from slim_rl.policies.interventions import NeverSpeakQuestion, SpeakFirst
+from slim_rl.policies.openai_chat import ChatPolicy
+from tests.dialogue.players import Countdown, Says
+from tests.fakes.openai_server import OpenAIServer, Step
+from tests.partners.openai_setup import GAME, GOOD_PLAN, QUESTION
+
+
+def chat_policy(server: OpenAIServer, **settings: Any) -> ChatPolicy:
+    quick = {"backoff_seconds": 0.01, "outage_seconds": 0.1, "outage_probe_seconds": 0.05, "outage_wait_minutes": 0.01}
+    return ChatPolicy(ChatPolicyConfig(**{"base_url": server.url, "model": server.model, **quick, **settings}))
+
+
+async def play(player: Any, partner: Any, env: Any = None, state: Any = GAME) -> Dialogue:
+    env = env or MatchingEnv()
+    return await play_dialogue(env, Speaker(player), partner, None, Limits(), game_state=state, id="d", seat=0, seed=5)
+
+
+async def test_what_it_is_sent_grows_at_its_end_and_is_what_the_game_says() -> None:
+    script = [Step(text=text) for text in (QUESTION, "nonsense", GOOD_PLAN, "[message] Then you.", "[accept]")]
+    answers = iter(["[message] Ava Li on BLEU: 60.", "[reject]", GOOD_PLAN])
+    async with OpenAIServer(script=script) as server:
+        dialogue = await play(chat_policy(server).player(), Says(lambda view: next(answers)))
+    assert dialogue.stop_reason is StopReason.AGREED and dialogue.reward is not None
+    assert [turn.text for turn in dialogue.turns if turn.role == "policy"] == [step.text for step in script]
+    sent = [request["messages"] for request in server.requests]
+    env = MatchingEnv()
+    env.reset(GAME)
+    assert sent[0] == env.prompt(0) == dialogue.prompt
+    for earlier, later in itertools.pairwise(sent):
+        assert later[: len(earlier)] == earlier
+    heard = [message["content"] for message in sent[-1] if message["role"] == "user"][1:]
+    assert heard[0] == "[message] Ava Li on BLEU: 60." and heard[1].startswith("Error: ")
+    assert heard[3].endswith("Answer with [accept] or [reject].")  # as a trained policy reads a proposal
+    assert {request["seed"] for request in server.requests} == {5}
+    assert all(turn.usage and turn.usage["calls"] == 1 for turn in dialogue.turns if turn.role == "policy")
+    assert not dialogue.response_ids and dialogue.policy["engine"] == "openai"
+
+
+async def test_a_thought_is_kept_apart_and_a_cut_turn_ends_the_game() -> None:
+    script = [Step(text="<think>hm</think>go"), Step(text="go and so on", finish_reason="length")]
+    async with OpenAIServer(script=script) as server:
+        dialogue = await play(chat_policy(server).player(), Says("go"), Countdown(4), {})
+    assert (dialogue.turns[0].text, dialogue.turns[0].thought) == ("go", "hm")
+    assert dialogue.stop_reason is StopReason.TURN_TOKENS and dialogue.reward == 0.0
+
+
+async def test_an_endpoint_that_refuses_fails_the_dialogue_and_names_the_policys_keys() -> None:
+    async with OpenAIServer(refusal=Step("status", status=400, message="no")) as server:
+        dialogue = await play(chat_policy(server).player(), Says("go"), Countdown(4), {})
+    assert dialogue.stop_reason is StopReason.ENGINE_FAILED and dialogue.reward is None
+    assert "The policy's endpoint" in (dialogue.failure or "")
+
+
+async def test_the_budget_is_its_own() -> None:
+    prices = {"gpt-4.1": {"input": 1000, "cached": 1000, "output": 1000}}
+    async with OpenAIServer(answer=lambda body: "go") as server:
+        policy = chat_policy(server, budget_usd=1e-6, prices=prices)
+        first = await play(policy.player(), Says("go"), Countdown(4), {})
+    assert first.stop_reason is StopReason.BUDGET
+    assert policy.stopped is not None and "policy.openai.budget_usd" in policy.stopped
+
+
+def test_what_cannot_work_is_said_of_the_policys_own_keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with pytest.raises(ConfigError, match=r"policy\.openai\.base_url"):
+        ChatPolicy(ChatPolicyConfig(model="gpt-4.1"))
+    with pytest.raises(ConfigError, match=r"policy\.openai\.prompt"):
+        ChatPolicy(ChatPolicyConfig(model="x", base_url="http://127.0.0.1:1/v1", prompt=tmp_path / "none.md"))
+
+
+async def test_instructions_stand_after_the_rules(tmp_path: Any) -> None:
+    prompt = tmp_path / "ask.md"
+    prompt.write_text("Ask before you propose.")
+    async with OpenAIServer(answer=lambda body: "go") as server:
+        dialogue = await play(chat_policy(server, prompt=prompt).player(), Says("go"), Countdown(2), {})
+    assert server.requests[0]["messages"][0]["content"] == "Say go in turns.\n\nAsk before you propose."
+    assert dialogue.policy["prompt_sha256"]
+
+
+async def test_its_questions_are_put_for_it_or_forbidden() -> None:
+    async with OpenAIServer(script=[Step(text=GOOD_PLAN)]) as server:
+        forced = await play(SpeakFirst(chat_policy(server).player(), [QUESTION]), Says("[accept]"))
+        assert next(turn.text for turn in forced.turns if turn.role == "policy") == QUESTION
+    async with OpenAIServer(script=[Step(text=QUESTION), Step(text=GOOD_PLAN)]) as server:
+        player = NeverSpeakQuestion(chat_policy(server).player(), MatchingEnv.asks)
+        forbidden = await play(player, Says("[accept]"))
+    assert forbidden.turns[0].text == GOOD_PLAN and player.gave_up == 0
+    assert forbidden.turns[0].usage is not None and forbidden.turns[0].usage["calls"] == 2
+    assert len({request["seed"] for request in server.requests}) == 2
