@@ -6,10 +6,19 @@
 --custom-rollout-log-function-path slim_rl.rollout.log_rollout
 --custom-eval-rollout-log-function-path slim_rl.rollout.log_eval_rollout
 --custom-config-path configs/matching.yaml
+--rollout-function-path slim_rl.rollout.generate_fully_async    (only to play while training; otherwise slime's own)
 """
 
+from slim_rl.backends.slime.fully_async import generate_fully_async
 from slim_rl.backends.slime.hook import generate
 from slim_rl.backends.slime.metrics import log_eval_rollout, log_rollout
 from slim_rl.backends.slime.rewards import keep_usable_groups, normalize_rewards
 
-__all__ = ["generate", "keep_usable_groups", "log_eval_rollout", "log_rollout", "normalize_rewards"]
+__all__ = [
+    "generate",
+    "generate_fully_async",
+    "keep_usable_groups",
+    "log_eval_rollout",
+    "log_rollout",
+    "normalize_rewards",
+]

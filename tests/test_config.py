@@ -37,11 +37,18 @@ def test_overrides_change_keys_and_are_yaml(tmp_path) -> None:
         ({"game": {"n": 9, "reviewers": ["a"], "papers": ["b"] * 9}}, "1 names"),
         ([1], "must be a mapping"),
         ({"train": {"group_size": 0}}, r"train\.group_size"),
+        ({"slim_rl": {}, "tis_mode": "clip"}, "'tis_mode' beside 'slim_rl' is not a key"),
+        ({"slim_rl": {"train": {"backend": "slime"}}, "partner": {}}, "'partner' stands beside 'slim_rl'"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_sentence(data, says) -> None:
     with pytest.raises(ConfigError, match=says):
         parse_config(data)
+
+
+def test_keys_of_slimes_plug_ins_may_stand_beside_ours() -> None:
+    data = {"slim_rl": {"seed": 3}, "tis_mode": "clip"}
+    assert parse_config(data, ["train.backend=slime"]).seed == 3
 
 
 @pytest.mark.parametrize("override", ["partner.kind", "=mute", "seed.deeper=1", "game.n=[1"])

@@ -225,8 +225,13 @@ def read_yaml(path: str | Path, hint: str = "give the path of a YAML file") -> A
 
 
 def parse_config(data: Any, overrides: Sequence[str] = (), source: str = "the config") -> Config:
-    """Validates a mapping, with or without its `slim_rl` key. Raises ConfigError, as `load_config` does."""
-    if isinstance(data, Mapping) and set(data) == {ROOT_KEY}:
+    """Validates a mapping, with or without its `slim_rl` key. Raises ConfigError, as `load_config` does.
+
+    For the slime backend other keys may stand beside `slim_rl`: those of slime's plug-ins, which are left to slime.
+    """
+    others: list[str] = []
+    if isinstance(data, Mapping) and ROOT_KEY in data:
+        others = [str(key) for key in data if key != ROOT_KEY]
         data = data[ROOT_KEY]
     if data is None:
         data = {}
@@ -236,7 +241,18 @@ def parse_config(data: Any, overrides: Sequence[str] = (), source: str = "the co
         tree = _copy(data)
         for override in overrides:
             _apply(tree, override)
-        return Config.model_validate(tree)
+        config = Config.model_validate(tree)
+        for key in others:
+            if key in Config.model_fields:
+                raise ConfigError(
+                    f"'{key}' stands beside '{ROOT_KEY}', where it has no effect; move it into '{ROOT_KEY}'."
+                )
+            if config.train.backend != "slime":  # which hands them to its own plug-ins
+                raise ConfigError(
+                    f"'{key}' beside '{ROOT_KEY}' is not a key slim_rl knows; remove it (keys of slime's plug-ins are for "
+                    "train.backend slime)."
+                )
+        return config
     except RecursionError as error:
         raise ConfigError(f"{source} is nested too deeply to be a config.") from error
     except ValidationError as error:

@@ -282,6 +282,17 @@ class SlimeConfig(Section):
         description="a game under way when the weights change: it restarts, its old tokens are masked, or they are kept",
     )
     engine_patience: float = Field(60.0, ge=0, description="seconds to wait out an engine that answers with errors")
+    max_staleness: int = Field(
+        3,
+        ge=2,
+        description="ASYNC=full: training steps from a game's start to the step that trains on it, at most; one step's worth of "
+        "groups less than that is under way (at least two)",
+    )
+
+    @property
+    def steps_under_way(self) -> int:
+        """ASYNC=full: steps' worth of groups under way. With one step to spare, a slow game may be overtaken by others."""
+        return max(2, self.max_staleness - 1)
 
 
 class WarmstartConfig(Section):

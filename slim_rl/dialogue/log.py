@@ -1,5 +1,7 @@
 """The dialogue log: one JSON line a dialogue, annotated, appended whole (see `jsonl`). One process writes a file.
 
+A line that is not annotated is still a dialogue's: the analysis annotates it when it reads it.
+
 A run that resumes at step k plays the steps from k on again: open the log with `from_step=k`, which removes their earlier lines.
 Where that is not possible the reader does it: of two lines of one dialogue the later one counts.
 """
@@ -40,8 +42,11 @@ class DialogueLog(jsonl.Appender):
             super().__init__(path, "dialogue log")
 
     def append(self, dialogue: Dialogue) -> None:
-        """Annotates the dialogue and writes its line. Raises DataError if the disk would not take it."""
-        annotate(dialogue)
+        """Writes the dialogue's line, annotated: before it came here (see `annotator`) or else now. Raises DataError if the disk
+        would not take it.
+        """
+        if any(turn.questions is None for turn in dialogue.turns):
+            annotate(dialogue)
         super().append(dialogue.to_dict(tokens=self.tokens))
 
 
@@ -52,7 +57,10 @@ def annotate(dialogue: Dialogue) -> None:
     except SlimError as error:  # a log from elsewhere, whose game is not installed here
         warnings.warn(f"{dialogue.id}: not annotated; {error}", SlimWarning, stacklevel=2)
         return
-    made.annotate(dialogue)
+    try:
+        made.annotate(dialogue)
+    except Exception as error:  # a dialogue is worth more than its labels
+        warnings.warn(f"{dialogue.id}: not annotated; {type(error).__name__}: {error}", SlimWarning, stacklevel=2)
 
 
 def read_log(path: str | Path) -> Iterator[Dialogue]:

@@ -9,7 +9,7 @@ It survives JSON: `Dialogue.from_dict(json.loads(json.dumps(d.to_dict())))` equa
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
@@ -154,20 +154,17 @@ class Dialogue:
         return self.stop_reason is not None and self.stop_reason.is_failure
 
     def to_dict(self, tokens: bool = True) -> dict[str, Any]:
-        """A JSON-able dict; without the four token lists if `tokens` is False."""
-        data = asdict(self)
+        """A JSON-able dict, which shares its inner values with the dialogue; without the four token lists if `tokens` is False."""
+        data = {name: getattr(self, name) for name in _DIALOGUE_FIELDS if tokens or name not in _TOKEN_LISTS}
+        data["turns"] = [{name: getattr(turn, name) for name in _TURN_FIELDS} for turn in self.turns]
         data["stop_reason"] = self.stop_reason.value if self.stop_reason else None
         data["format"] = FORMAT
-        if tokens:
-            return data
-        if self.prompt_ids or self.response_ids:  # else what was counted when the lists were left out stays
+        if not tokens and (self.prompt_ids or self.response_ids):  # else what was counted when they were left out stays
             data["tokens"] = {
                 "prompt": len(self.prompt_ids),
                 "response": len(self.response_ids),
                 "policy": sum(self.loss_mask),
             }
-        for name in _TOKEN_LISTS:
-            del data[name]
         return data
 
     @classmethod
@@ -180,8 +177,9 @@ class Dialogue:
 
 
 _TOKEN_LISTS = ("prompt_ids", "response_ids", "loss_mask", "logprobs")
-_DIALOGUE_FIELDS = frozenset(f.name for f in fields(Dialogue))
-_TURN_FIELDS = frozenset(f.name for f in fields(Turn))
+_DIALOGUE_FIELDS = tuple(f.name for f in fields(Dialogue))
+_TURN_FIELDS = tuple(f.name for f in fields(Turn))
+ANNOTATIONS = _TURN_FIELDS[_TURN_FIELDS.index("questions") :]  # the fields of a turn that its game's annotator fills in
 
 
 def _turn(data: dict[str, Any]) -> Turn:

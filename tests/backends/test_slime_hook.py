@@ -470,3 +470,24 @@ def test_a_game_of_ones_own_for_one_player(tokenizer, tokenizer_dir, tmp_path) -
     assert dialogue.stop_reason is StopReason.FINISHED
     assert [turn.text for turn in dialogue.turns if turn.role == "policy"] == ["2", "7", "5"]
     assert sample.reward == dialogue.reward == reward([2, 7, 5], 5, 3)
+
+
+def test_a_new_start_keeps_what_slime_gave(tokenizer, tokenizer_dir, tmp_path) -> None:
+    given = {
+        "multimodal_inputs": {"images": ["a board"]},
+        "multimodal_train_inputs": {"pixel_values": [1.0]},
+        "multimodal_train_input_id": "m7",
+        "apply_chat_template_kwargs": {"enable_thinking": False},
+    }
+    with serve(tokenizer) as server:
+        args = make_args(tokenizer_dir, server.port, tmp_path)
+        (sample,) = make_group(1)
+        vars(sample).update(given)
+        played = run(args, generate(args, sample, sampling_params(args)))
+    dead = make_args(tokenizer_dir, 9, tmp_path, {"slime": {"engine_patience": 0.0}})
+    (sample,) = make_group(1)
+    vars(sample).update(given)
+    failed = run(dead, generate(dead, sample, sampling_params(dead)))
+    assert (played.status, failed.status) == (Sample.Status.COMPLETED, Sample.Status.FAILED)
+    for sample in (played, failed):
+        assert {name: getattr(sample, name) for name in given} == given

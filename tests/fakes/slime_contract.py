@@ -14,6 +14,7 @@ import json
 import os
 import struct
 import sys
+import threading
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -55,6 +56,10 @@ class Sample:
     index: int | None = None
     rollout_id: int | None = None
     prompt: Any = ""
+    multimodal_inputs: dict[str, Any] | None = None
+    multimodal_train_inputs: dict[str, Any] | None = None
+    multimodal_train_input_id: str | None = None
+    apply_chat_template_kwargs: dict[str, Any] = field(default_factory=dict)
     tokens: list[int] = field(default_factory=list)
     response: str = ""
     response_length: int = 0
@@ -185,7 +190,58 @@ class GenerateState(metaclass=SingletonMeta):
         from transformers import AutoTokenizer
 
         self.tokenizer = AutoTokenizer.from_pretrained(args.hf_checkpoint)
+        engines = max(1, args.rollout_num_gpus // args.rollout_num_gpus_per_engine)
+        self.semaphore = asyncio.Semaphore(args.sglang_server_concurrency * engines)  # of samples
+        self.sampling_params = {
+            "temperature": args.rollout_temperature,
+            "top_p": args.rollout_top_p,
+            "top_k": args.rollout_top_k,
+            "max_new_tokens": args.rollout_max_response_len,
+        }
         self.aborted = False
+
+
+async def generate_and_rm_group(
+    args: Namespace, group: list[Sample], sampling_params: dict[str, Any], evaluation: bool = False
+) -> list[Any]:
+    """Each sample by the custom function, within the semaphore."""
+    state, generate = GenerateState(args), load_function(args.custom_generate_function_path)
+
+    async def one(sample: Sample) -> Any:
+        async with state.semaphore:
+            return await generate(args, sample, dict(sampling_params), evaluation=evaluation)
+
+    return await asyncio.gather(*map(one, group))
+
+
+def generate_rollout(args: Namespace, rollout_id: int, data_source: Any, evaluation: bool = False) -> Any:
+    """slime's own rollout, which only the real one has."""
+    raise NotImplementedError
+
+
+# --------------------------------------------------------------------------------------------- slime.rollout.base_types
+@dataclass
+class RolloutFnTrainOutput:
+    samples: list[Any]
+    metrics: dict[str, Any] | None = None
+
+
+# -------------------------------------------------------------------------------------------------- slime.utils, others
+def load_function(path: str) -> Any:
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
+_loop: asyncio.AbstractEventLoop | None = None
+
+
+def run(work: Any) -> Any:
+    """Runs a coroutine on the one event loop, which goes on when the call is over."""
+    global _loop
+    if _loop is None:
+        _loop = asyncio.new_event_loop()
+        threading.Thread(target=_loop.run_forever, daemon=True).start()
+    return asyncio.run_coroutine_threadsafe(work, _loop).result()
 
 
 # -------------------------------------------------------------------------------- slime.rollout.filter_hub.base_types
@@ -194,6 +250,31 @@ class DynamicFilterOutput:
     keep: bool
     reason: str | None = None
     keep_when_insufficient: bool = False
+
+
+def call_dynamic_filter(judge: Any, *args: Any) -> DynamicFilterOutput:
+    return DynamicFilterOutput(keep=True) if judge is None else judge(*args)
+
+
+def should_drop_dynamic_filter_output(
+    output: DynamicFilterOutput, *, remaining_batch_size: int, target_data_size: int
+) -> bool:
+    enough = remaining_batch_size > target_data_size
+    return not output.keep and (enough or not output.keep_when_insufficient)
+
+
+class MetricGatherer:
+    """Counts dropped groups by reason."""
+
+    def __init__(self) -> None:
+        self.reasons: dict[str, int] = {}
+
+    def on_dynamic_filter_drop(self, reason: str | None) -> None:
+        if reason:
+            self.reasons[reason] = self.reasons.get(reason, 0) + 1
+
+    def collect(self) -> dict[str, Any]:
+        return {f"rollout/dynamic_filter/drop_{reason}": count for reason, count in self.reasons.items()}
 
 
 # -------------------------------------------------------------------------------------------------- slime.observability
@@ -223,12 +304,19 @@ _MODULES: dict[str, tuple[Any, ...]] = {
     "slime": (),
     "slime.utils": (),
     "slime.utils.types": (Sample,),
-    "slime.utils.misc": (SingletonMeta,),
+    "slime.utils.misc": (SingletonMeta, load_function),
+    "slime.utils.async_utils": (run,),
     "slime.utils.http_utils": (init_http_client, post),
     "slime.rollout": (),
-    "slime.rollout.sglang_rollout": (GenerateState,),
+    "slime.rollout.sglang_rollout": (GenerateState, generate_and_rm_group, generate_rollout),
+    "slime.rollout.base_types": (RolloutFnTrainOutput,),
     "slime.rollout.filter_hub": (),
-    "slime.rollout.filter_hub.base_types": (DynamicFilterOutput,),
+    "slime.rollout.filter_hub.base_types": (
+        DynamicFilterOutput,
+        MetricGatherer,
+        call_dynamic_filter,
+        should_drop_dynamic_filter_output,
+    ),
     "slime.observability": (),
     "slime.observability.trace_utils": (trace_span, build_sglang_meta_trace_attrs),
     "slime.observability.logging_utils": (log,),

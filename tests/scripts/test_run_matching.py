@@ -93,7 +93,20 @@ def test_every_flag_of_an_asynchronous_run_is_slimes(cluster: Cluster, model: Pa
     assert set(flags) <= known_flags()
     assert "--colocate" not in flags
     assert (flags["--actor-num-gpus-per-node"], flags["--rollout-num-gpus"]) == (["4"], ["4"])
-    assert ("--eval-interval" in flags) == (mode == "1"), "slime's fully asynchronous rollout cannot evaluate"
+    assert "--eval-interval" in flags
+    own = flags.get("--rollout-function-path") == ["slim_rl.rollout.generate_fully_async"]
+    assert own == (mode == "full")
+
+
+def test_a_fully_asynchronous_run_has_room_for_all_its_dialogues(cluster: Cluster, model: Path) -> None:
+    def samples(*more: str) -> list[str]:
+        words = command_of(launch(cluster, "--dry-run", *more, MODEL=model, ASYNC="full", NUM_GPUS=8))
+        return flags_of(words)["--sglang-server-concurrency"]
+
+    large = ("--set", "train.games_per_step=128", "--set", "train.group_size=16")
+    assert samples() == ["512"]
+    assert samples(*large) == ["1024"]  # two steps of 128 games in groups of 16, over 4 engines
+    assert samples(*large, "--set", "slime.max_staleness=5") == ["2048"]
 
 
 def test_parallelism_fits_the_gpus_that_training_has(cluster: Cluster, tmp_path: Path) -> None:

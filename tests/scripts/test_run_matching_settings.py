@@ -248,6 +248,20 @@ def test_keys_of_other_plug_ins_join_the_runs_file(cluster: Cluster, model: Path
     assert flags_of(cluster.trained["words"])["--custom-config-path"] == [str(run / "config.yaml")]
 
 
+def test_plug_ins_are_given_to_train_as_to_the_script(cluster: Cluster, model: Path, tmp_path: Path) -> None:
+    config, plugin, run = tmp_path / "both.yaml", tmp_path / "mis.yaml", cluster.folder / "run"
+    config.write_text(yaml.safe_dump({"slim_rl": SMALL, "tis_mode": "clip"}))
+    plugin.write_text(yaml.safe_dump({"rs_veto_threshold": 1.0e-4}))
+    command = [sys.executable, "-m", "slim_rl.cli", "train", str(config), "--backend", "slime", "--"]
+    command += ["--custom-config-path", str(plugin), "--model", str(model), "--save-dir", str(run)]
+    environment = cluster.environment | {"PYTHONPATH": str(ROOT), "PYTHON": "python3"}
+    done = subprocess.run(
+        command, env=environment, cwd=cluster.folder, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert set(yaml.safe_load((run / "config.yaml").read_text())) == {"slim_rl", "tis_mode", "rs_veto_threshold"}
+
+
 def test_what_would_undo_the_games_reward_is_refused(cluster: Cluster, model: Path, small: Path) -> None:
     assert "overwrite the games' rewards" in one_sentence(launch(cluster, "--dry-run", "--group-rm", MODEL=model))
     told = one_sentence(launch(cluster, "--dry-run", "--custom-config-path", small, MODEL=model))

@@ -21,6 +21,9 @@ RESPONSE_TOKENS, CONTEXT_TOKENS = 6144, 8192
 # Training packs whole dialogues; one that is longer than this is a pack by itself.
 TOKENS_PER_GPU = 9216
 
+# Dialogues an engine is given at once, where slime is told nothing else.
+_CONCURRENCY = 512
+
 Arguments = dict[str, Any]
 
 
@@ -140,8 +143,7 @@ def context_tokens(config: Config) -> int:
 
 
 def _evaluation(run: Run) -> Arguments:
-    # slime's fully asynchronous rollout cannot evaluate
-    if not run.eval_interval or run.config.data.eval is None or run.asynchronous == "full":
+    if not run.eval_interval or run.config.data.eval is None:
         return {}
     return {
         "--eval-prompt-data": ["matching", run.config.data.eval],
@@ -207,10 +209,11 @@ def _sglang(run: Run) -> Arguments:
         "--router-policy": run.router_policy or None,
     }
     if run.asynchronous == "full":
-        # Groups under way at once, and so how stale a dialogue can be: two steps' worth, over the engines.
-        groups = -(-2 * run.config.train.games_per_step // layout.engines)
-        arguments["--rollout-function-path"] = "slime.rollout.fully_async_rollout.generate_rollout_fully_async"
-        arguments["--sglang-server-concurrency"] = groups
+        # Two limits: the rollout function bounds the groups under way, and slime the samples; this one is to let all of them in.
+        train = run.config.train
+        dialogues = run.config.slime.steps_under_way * train.games_per_step * train.group_size
+        arguments["--rollout-function-path"] = "slim_rl.rollout.generate_fully_async"
+        arguments["--sglang-server-concurrency"] = max(_CONCURRENCY, -(-dialogues // layout.engines))
     return arguments
 
 

@@ -30,6 +30,10 @@ _GIVEN = (  # what a sample has from slime's data source; the rest is the game's
     "group_index",
     "index",
     "prompt",
+    "multimodal_inputs",
+    "multimodal_train_inputs",
+    "multimodal_train_input_id",
+    "apply_chat_template_kwargs",
     "label",
     "session_id",
     "generate_function_path",
@@ -78,6 +82,7 @@ async def generate(
         if not policy.outdated:
             break
         old = None
+    await process.annotate(dialogues)
     for dialogue in dialogues:
         _finish(args, process, samples[dialogue.id], dialogue)
     return list(samples.values()) if process.worker.selfplay else sample
@@ -108,7 +113,7 @@ def _aborted(args: Namespace, process: Process, sample: Sample) -> Dialogue | No
 
 def _reset(sample: Sample) -> None:
     """Makes `sample` what the data source gave out: a game that restarts keeps nothing of an earlier attempt."""
-    fresh = Sample(**{name: getattr(sample, name) for name in _GIVEN})
+    fresh = Sample(**{name: getattr(sample, name) for name in _GIVEN if hasattr(sample, name)})
     fresh.metadata = {key: value for key, value in (sample.metadata or {}).items() if key != RECORD}
     vars(sample).update(vars(fresh))
 

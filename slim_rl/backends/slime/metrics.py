@@ -15,6 +15,7 @@ from typing import Any
 from slime.utils.types import Sample
 
 from slim_rl.backends.slime.compat import compute_rollout_step, log_metrics
+from slim_rl.backends.slime.fully_async import STALENESS
 from slim_rl.backends.slime.hook import RECORD
 from slim_rl.backends.slime.rewards import failed, flat, rollout_failures
 from slim_rl.backends.slime.setup import config_of
@@ -38,12 +39,12 @@ def log_rollout(
     """
     if getattr(args, "load_debug_rollout_data", None):
         return False
-    config = config_of(args)
+    config, samples = config_of(args), list(flat(samples))
     try:
-        dialogues = _log(config, "train", rollout_id, f"{rollout_id}", flat(samples))
+        dialogues = _log(config, "train", rollout_id, f"{rollout_id}", samples)
         # without the group filter nothing was counted yet, and these dialogues are all that ended
         ended = rollout_failures if rollout_failures.count else Failures(dialogues)
-        metrics = {f"dialogue/{name}": value for name, value in _measure(dialogues, ended).items()}
+        metrics = {f"dialogue/{name}": value for name, value in (_measure(dialogues, ended) | _age(samples)).items()}
         _track(args, metrics, rollout_id, "rollout/step")
         ended.check(config)
         ended.warn(config)
@@ -86,6 +87,17 @@ def _measure(dialogues: Sequence[Dialogue], ended: Failures) -> dict[str, float]
     failures = {f"failure/{reason}": float(count) for reason, count in ended.reasons.items()}
     cost = {} if ended.cost_usd is None else {"cost_usd": ended.cost_usd}
     return batch_metrics(dialogues) | {"ended": float(ended.count), "failed": ended.failed_share} | failures | cost
+
+
+def _age(samples: Sequence[Sample]) -> dict[str, float]:
+    """How old the dialogues of a fully asynchronous rollout are: `staleness_mean` and `staleness_max`, in training steps, and
+    `mixed_weights`, the share of them during which the weights changed.
+    """
+    steps = [sample.metadata[STALENESS] for sample in samples if STALENESS in (sample.metadata or {})]
+    if not steps:
+        return {}
+    mixed = fmean(len(set(sample.weight_versions)) > 1 for sample in samples)
+    return {"staleness_mean": fmean(steps), "staleness_max": float(max(steps)), "mixed_weights": mixed}
 
 
 def _log(config: Config, phase: str, step: int, prefix: str, samples: Iterable[Sample]) -> list[Dialogue]:

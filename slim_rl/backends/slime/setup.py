@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 from argparse import Namespace
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,10 @@ from slime.rollout.sglang_rollout import GenerateState
 from slime.utils.http_utils import post as slime_post
 
 from slim_rl.config import ROOT_KEY, Config, Limits, parse_config
+from slim_rl.dialogue.annotator import Annotator
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.partner import Partner, PartnerFailure, Reply
-from slim_rl.dialogue.record import StopReason
+from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.environment import View
 from slim_rl.errors import ConfigError
@@ -29,12 +31,19 @@ _LOOK_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Process:
-    """The rollout worker, and the connections to the engines (None: slime's), of one event loop."""
+    """The rollout worker, the annotator, and the connections to the engines (None: slime's), of one event loop."""
 
     config: Config
     chat: Chat
     worker: RolloutWorker
+    annotator: Annotator
     connection: Connection | None
+
+    async def annotate(self, dialogues: Iterable[Dialogue]) -> None:
+        """Annotates dialogues while others are played. Those that slime aborted are not logged, and nothing waits for them."""
+        for dialogue in dialogues:
+            if dialogue.stop_reason is not StopReason.ABORTED:
+                await asyncio.wrap_future(self.annotator.submit(dialogue))
 
     async def post(self, url: str, body: dict[str, Any], headers: dict[str, str] | None) -> Any:
         """One request, tried once."""
@@ -86,15 +95,17 @@ def process_of(args: Namespace) -> Process:
         worker = RolloutWorker(config, chat)
         if save := getattr(args, "save", None):  # the run's folder
             worker.keep_spend(Path(save))
-        here = _processes[loop] = Process(config, chat, worker, connection)
+        here = _processes[loop] = Process(config, chat, worker, Annotator(), connection)
     return here
 
 
 async def close() -> None:
     """Closes what the running event loop's dialogues hold open. A loop that ends with the process needs no such care."""
     here = _processes.pop(asyncio.get_running_loop(), None)
-    if here is not None and here.connection is not None:
-        await here.connection.close()
+    if here is not None:
+        here.annotator.close()
+        if here.connection is not None:
+            await here.connection.close()
 
 
 _configs: dict[str, Config] = {}

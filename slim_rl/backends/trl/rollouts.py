@@ -15,6 +15,7 @@ import os
 import random
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from slim_rl.backends.trl.callbacks import ROOM, MarkWhole, StepLine, is_whole
 from slim_rl.backends.trl.credit import TurnCredit
 from slim_rl.backends.trl.rewards import GAME_REWARD, GameReward, payment
 from slim_rl.config import Config
+from slim_rl.dialogue.annotator import Annotator
 from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.log import DialogueLog
 from slim_rl.dialogue.measures import batch_metrics
@@ -48,7 +50,7 @@ class Rollouts:
     def __init__(
         self, worker: RolloutWorker, policy: TransformersPolicy, rows: Sequence[GameRow], log: DialogueLog
     ) -> None:
-        self.worker, self.policy, self.log = worker, policy, log
+        self.worker, self.policy, self.log, self.annotator = worker, policy, log, Annotator()
         self.config = worker.config
         self.rows = {row.name: row for row in rows}
         self.metrics: dict[str, float] = {}
@@ -71,7 +73,7 @@ class Rollouts:
         self.policy.reseed(seed_of(self.config.seed, "sampling", step, rank))
         dialogues = self._play(prompts, step, rank)
         for dialogue in dialogues:
-            self.log.append(dialogue)
+            self.log.append(dialogue)  # annotated while others were still played
         self.dialogues, self.metrics = dialogues, batch_metrics(dialogues)
         failures = Failures(dialogues)
         # Under torchrun all processes stop at the same step: those that save wait for each other.
@@ -98,7 +100,14 @@ class Rollouts:
             seen[name] += 1
             episodes.setdefault(episode.id, episode)
             wanted.append(f"{episode.id}/{name.rpartition('/')[2]}" if self.worker.selfplay else episode.id)
-        results = asyncio.run(self.worker.play_all(list(episodes.values())))
+        waiting: list[Future[None]] = []
+        results = asyncio.run(
+            self.worker.play_all(
+                list(episodes.values()), done=lambda ended: waiting.append(self.annotator.submit(ended))
+            )
+        )
+        for future in waiting:
+            future.result()
         played = {dialogue.id: dialogue for dialogues in results for dialogue in dialogues}
         return [played[id] for id in wanted]
 

@@ -115,7 +115,8 @@ def _train(
             rollouts = Rollouts(worker, policy, rows, log)
             trainer = make_trainer(config, policy.model, chat.tokenizer, rollouts, folder.path)
             try:
-                trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+                with rollouts.annotator:
+                    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
             except RunStopped as stop:
                 trainer.save_now()
                 raise RunStopped(f"{stop} {_kept(trainer.state.global_step)}") from None

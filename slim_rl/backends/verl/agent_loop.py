@@ -8,6 +8,7 @@ row without trainable tokens, which the estimator `grpo_played` leaves out of th
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import logging
 import os
@@ -23,6 +24,7 @@ from slim_rl.backends.verl.groups import Groups
 from slim_rl.backends.verl.launch import STOP_MARK
 from slim_rl.backends.verl.policy import ServerPolicy
 from slim_rl.config import Config, Limits, load_config
+from slim_rl.dialogue.annotator import Annotator
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.log import DialogueLog
@@ -50,6 +52,7 @@ class Process:
     worker: RolloutWorker
     log: DialogueLog
     folder: Path
+    annotator: Annotator = field(default_factory=Annotator)
     groups: Groups = field(default_factory=Groups)
 
 
@@ -91,6 +94,7 @@ class DialogueLoop(AgentLoopBase):
             policy = self._policy(sampling_params)
             dialogues = await self._play(policy, row)
             for dialogue in dialogues:
+                await asyncio.wrap_future(self.process.annotator.submit(dialogue))
                 self._log(dialogue)
             played = [self._output(d, policy) for d in dialogues if self._is_playable(d)]
         finally:

@@ -1,0 +1,194 @@
+"""Rollouts that never wait for their slowest game (ASYNC=full): games go on while the model trains, over as many steps as they need.
+
+    a game is trained on at most `slime.max_staleness` training steps after it was started: not one more, however long it takes
+    a fixed number of steps' worth of groups (two, or one less than that bound) is under way or waits to be trained on
+
+Each step starts a step's worth of new groups, and gives out those that ended, the oldest first; it waits for older ones only where
+they would otherwise become too old. slime's own fully asynchronous rollout has one number for the groups under way and for the
+samples that its semaphore lets in, so that with groups of 8 seven dialogues of eight wait in line; it bounds no age, applies no
+group filter and cannot evaluate. This one is made of slime's own parts: its event loop, which outlives a call; its data source,
+`generate_and_rm_group`, group filter, and evaluation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from argparse import Namespace
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from slime.rollout.base_types import RolloutFnTrainOutput
+from slime.rollout.filter_hub.base_types import MetricGatherer, call_dynamic_filter, should_drop_dynamic_filter_output
+from slime.rollout.sglang_rollout import GenerateState, generate_and_rm_group, generate_rollout
+from slime.utils.async_utils import run
+from slime.utils.misc import load_function
+from slime.utils.types import Sample
+
+from slim_rl.backends.slime.rewards import flat
+from slim_rl.backends.slime.setup import config_of
+
+STALENESS = "staleness"  # the key of sample.metadata: training steps from a game's start to the step that trains on it
+
+Group = list[Any]
+
+
+@dataclass(slots=True, eq=False)
+class _UnderWay:
+    """A group that was started and not yet given out.
+
+    Attributes:
+        task: plays it.
+        step: the step that was being played when it started.
+        kept: whether the group filter has let it pass.
+    """
+
+    task: asyncio.Task[Group]
+    step: int
+    kept: bool = False
+
+
+class Flow:
+    """The groups under way. It lives on one event loop.
+
+    Args:
+        start: takes a group from the data source and returns what plays it.
+        drop: whether a group that ended is left out of training; told how many groups are under way besides.
+        batch: groups of a step.
+        ahead: steps' worth of groups under way, that of the step which is collected included.
+        max_staleness: in steps, at least `ahead`.
+        first: the first step.
+        steps: the run's steps in all; None if that is not known.
+    """
+
+    def __init__(
+        self,
+        start: Callable[[], Coroutine[Any, Any, Group]],
+        drop: Callable[[Group, int], bool],
+        batch: int,
+        ahead: int,
+        max_staleness: int,
+        first: int = 0,
+        steps: int | None = None,
+    ) -> None:
+        self.start, self.drop, self.batch = start, drop, batch
+        self.ahead, self.max_staleness = ahead, max_staleness
+        self.first, self.steps = first, steps
+        self.under_way: list[_UnderWay] = []  # in the order they started
+        self.begun = 0  # groups started, less those dropped
+
+    async def collect(self, step: int) -> list[tuple[Group, int]]:
+        """The next step's groups, in the order they started, each with its staleness. Raises what a game raised."""
+        self._fill(step)
+        while True:
+            self._judge(step)
+            given = [group for group in self.under_way if group.kept][: self.batch]
+            if len(given) == self.batch and self._can_wait(step, [g for g in self.under_way if g not in given]):
+                break
+            playing = [group.task for group in self.under_way if not group.task.done()]
+            await asyncio.wait(playing, return_when=asyncio.FIRST_COMPLETED)
+        self.under_way = [group for group in self.under_way if group not in given]
+        return [(group.task.result(), step - group.step + 1) for group in given]
+
+    def _can_wait(self, step: int, left: Sequence[_UnderWay]) -> bool:
+        """Whether none of the groups left over becomes too old if the steps after `step` take them in the order they started. Once
+        all have ended that is so: no more than `ahead` steps' worth are ever under way.
+        """
+        return all(step + 1 + place // self.batch - group.step < self.max_staleness for place, group in enumerate(left))
+
+    def _fill(self, step: int) -> None:
+        """Starts groups up to those that this step and the next `ahead` - 1 need."""
+        last = step + self.ahead - 1
+        if self.steps is not None:
+            last = max(step, min(last, self.steps - 1))  # the run's end needs no more
+        while self.begun < (last - self.first + 1) * self.batch:
+            self.under_way.append(_UnderWay(asyncio.create_task(self.start()), step))
+            self.begun += 1
+
+    def _judge(self, step: int) -> None:
+        for group in list(self.under_way):
+            if group.kept or not group.task.done():
+                continue
+            if self.drop(group.task.result(), len(self.under_way)):
+                self.under_way.remove(group)
+                self.begun -= 1
+            else:
+                group.kept = True
+        self._fill(step)  # in place of those dropped
+
+    def cancel(self) -> None:
+        """Calls all games off."""
+        for group in self.under_way:
+            group.task.cancel()
+        self.under_way = []
+
+
+def generate_fully_async(args: Namespace, rollout_id: int, data_source: Any, evaluation: bool = False) -> Any:
+    """slime's ``--rollout-function-path``. An evaluation is slime's own, played beside the games under way.
+
+    Raises:
+        SlimError: a game cannot be played as configured, or too many failed.
+    """
+    if evaluation:
+        return generate_rollout(args, rollout_id, data_source, evaluation=True)
+    return run(_rollout(args, rollout_id, data_source))
+
+
+async def _rollout(args: Namespace, rollout_id: int, data_source: Any) -> RolloutFnTrainOutput:
+    global _flow
+    loop = asyncio.get_running_loop()
+    if _flow is None or _flow[0] is not data_source or _flow[1] is not loop:
+        _flow = data_source, loop, _flow_of(args, rollout_id, data_source)
+    flow, dropped = _flow[2], MetricGatherer()
+    flow.drop = _dropper(args, data_source, dropped)
+    try:
+        given = await flow.collect(rollout_id)
+    except BaseException:
+        flow.cancel()
+        raise
+    for group, staleness in given:
+        for sample in flat(group):
+            sample.metadata = {**(sample.metadata or {}), STALENESS: staleness}
+    return RolloutFnTrainOutput(samples=[group for group, _ in given], metrics=dropped.collect())
+
+
+def _flow_of(args: Namespace, rollout_id: int, data_source: Any) -> Flow:
+    state, settings = GenerateState(args), config_of(args).slime
+
+    def play() -> Coroutine[Any, Any, Group]:
+        (group,) = data_source.get_samples(1)
+        return generate_and_rm_group(args, group, sampling_params=state.sampling_params.copy(), evaluation=False)  # type: ignore[no-any-return]
+
+    return Flow(
+        play,
+        lambda group, under_way: False,
+        args.rollout_batch_size,
+        settings.steps_under_way,
+        settings.max_staleness,
+        rollout_id,
+        getattr(args, "num_rollout", None),
+    )
+
+
+def _dropper(args: Namespace, data_source: Any, dropped: MetricGatherer) -> Callable[[Group, int], bool]:
+    """slime's group filter. A group that slime called off goes back to the data source instead."""
+    path = getattr(args, "dynamic_sampling_filter_path", None)
+    judge = load_function(path) if path else None
+
+    def drop(group: Group, under_way: int) -> bool:
+        if any(sample.status == Sample.Status.ABORTED for sample in flat(group)):
+            if not any(isinstance(sample, list) for sample in group):
+                data_source.add_samples([group])
+            return True
+        output = call_dynamic_filter(judge, args, group)
+        if not should_drop_dynamic_filter_output(
+            output, remaining_batch_size=under_way, target_data_size=args.rollout_batch_size
+        ):
+            return False
+        dropped.on_dynamic_filter_drop(reason=output.reason)
+        return True
+
+    return drop
+
+
+_flow: tuple[Any, asyncio.AbstractEventLoop, Flow] | None = None

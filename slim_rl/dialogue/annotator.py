@@ -1,0 +1,140 @@
+"""Annotates dialogues in processes of its own, so that neither an event loop nor a training step waits for it.
+
+    a dialogue is handed over the moment it ends; by the time its step is logged, nothing is left to wait for
+    whatever happens to a process, the dialogue is annotated: if need be, here
+
+A process is told a dialogue by a line of JSON and answers with its turns' annotations. It ends with its standard input, so it never
+outlives the program that started it, and it imports nothing of that program's main module.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import orjson
+
+from slim_rl import jsonl
+from slim_rl.dialogue.log import annotate
+from slim_rl.dialogue.record import ANNOTATIONS, Dialogue
+
+log = logging.getLogger(__name__)
+
+_CPUS, _MOST = (
+    8,
+    4,
+)  # one process for so many processors, and at most so many: each annotates hundreds of dialogues a second
+
+
+class Annotator:
+    """Annotates dialogues in the background. Close it, or use it in a `with` statement.
+
+    Args:
+        processes: how many; by default one for every eight processors, at least one and at most four. They start when needed.
+    """
+
+    def __init__(self, processes: int | None = None) -> None:
+        number = processes or min(_MOST, max(1, (os.cpu_count() or 1) // _CPUS))
+        self._threads = ThreadPoolExecutor(number, "annotator")  # a thread for each process: it only waits
+        self._own = threading.local()
+        self._started: list[subprocess.Popen[bytes]] = []
+
+    def submit(self, dialogue: Dialogue) -> Future[None]:
+        """Begins to annotate `dialogue`, which must not change until the future is done."""
+        return self._threads.submit(self._annotate, dialogue)
+
+    def close(self) -> None:
+        """Ends the processes, after what was submitted."""
+        self._threads.shutdown()
+        for process in self._started:
+            process.communicate()
+        self._started.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _annotate(self, dialogue: Dialogue) -> None:
+        answer = self._ask(jsonl.encode(dialogue.to_dict(tokens=False)))
+        if answer is None:
+            annotate(dialogue)
+            return
+        for turn, values in zip(dialogue.turns, answer, strict=True):
+            for name, value in zip(ANNOTATIONS, values, strict=True):
+                setattr(turn, name, value)
+
+    def _ask(self, line: bytes) -> list[list[Any]] | None:
+        """The turns' annotations. None if there are none to be had from this thread's process."""
+        if getattr(self._own, "broken", False):
+            return None
+        try:
+            process = self._process()
+            assert process.stdin is not None and process.stdout is not None
+            process.stdin.write(line + b"\n")
+            process.stdin.flush()
+            answer: list[list[Any]] | None = orjson.loads(process.stdout.readline())
+            return None if answer is None else [_with_tuples(values) for values in answer]
+        except (OSError, ValueError) as error:  # it could not start, or died
+            self._own.broken = True
+            log.warning(
+                "A process that annotates dialogues is gone; the training process goes on without it (%s).", error
+            )
+            return None
+
+    def _process(self) -> subprocess.Popen[bytes]:
+        if not hasattr(self._own, "process"):
+            # With this program's path, because the game may be a file beside it; and out of reach of Ctrl-C.
+            path = os.pathsep.join(str(Path(folder).absolute()) for folder in sys.path)
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-m", __name__],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=os.environ | {"PYTHONPATH": path},
+                start_new_session=True,
+            )
+            self._own.process = process
+            self._started.append(process)
+        process = self._own.process
+        return process
+
+
+def _with_tuples(values: Iterable[Any]) -> list[Any]:
+    """Values as the annotator gave them: JSON has lists for tuples."""
+    return [
+        [tuple(item) if isinstance(item, list) else item for item in value] if isinstance(value, list) else value
+        for value in values
+    ]
+
+
+def main() -> None:
+    """Annotates the dialogues on standard input, a line each, until it ends. A null: this one could not be."""
+    with os.fdopen(os.dup(1), "wb") as out:
+        os.dup2(2, 1)  # what a game prints goes elsewhere
+        for line in sys.stdin.buffer:
+            answer: list[list[Any]] | None = None
+            try:
+                dialogue = Dialogue.from_dict(orjson.loads(line))
+                annotate(dialogue)
+                answer = [[getattr(turn, name) for name in ANNOTATIONS] for turn in dialogue.turns]
+                said = jsonl.encode(answer)
+            except Exception:
+                log.exception("a dialogue was not annotated")
+                said = b"null"
+            out.write(said + b"\n")
+            out.flush()
+
+
+if __name__ == "__main__":
+    main()
