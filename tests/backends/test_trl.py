@@ -340,3 +340,16 @@ def test_async_loop_is_left_clean(folder) -> None:
     rollouts(names, trainer)  # a second event loop on the same policy and partner
     with pytest.raises(RuntimeError):
         asyncio.get_running_loop()
+
+
+def test_the_reference_of_the_kl_is_what_trl_computes(folder) -> None:
+    trainer, _ = make_rollouts(make_config(folder, "reference", "train.kl_coef=0.1"), folder)
+    inputs = batch(trainer)
+    ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
+    mask = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1)
+    compute = super(type(trainer), trainer)._get_per_token_logps_and_entropies
+    with torch.no_grad():
+        whole, _, _ = compute(trainer.model, ids, mask, inputs["completion_ids"].shape[1], len(ids))
+    said = inputs["completion_mask"].bool()
+    assert said.sum() > 100
+    assert torch.allclose(inputs["ref_per_token_logps"][said], whole[said], atol=1e-4)

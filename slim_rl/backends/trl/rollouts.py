@@ -146,6 +146,29 @@ class TrimmedGRPOTrainer(GRPOTrainer):
             output["advantages"] = self.credit(self.accelerator.process_index, ids.shape[1], ids.device)
         return output
 
+    def _get_per_token_logps_and_entropies(
+        self,
+        model: Any,
+        input_ids: Any,
+        attention_mask: Any,
+        logits_to_keep: int,
+        batch_size: int | None = None,
+        **others: Any,
+    ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
+        compute = super()._get_per_token_logps_and_entropies
+        if batch_size is None or any(value not in (None, False) for value in others.values()):
+            return compute(model, input_ids, attention_mask, logits_to_keep, batch_size, **others)  # type: ignore[no-any-return]
+        # The whole step's, as the KL's reference sees it: in batches of like length, each at its own longest.
+        start = input_ids.shape[1] - logits_to_keep
+        prompts, completions = attention_mask[:, :start].sum(1), attention_mask[:, start:].sum(1)
+        logprobs = torch.zeros((len(input_ids), logits_to_keep), device=input_ids.device)
+        for rows in (prompts + completions).argsort().split(batch_size):
+            prompt, completion = int(prompts[rows].max()), int(completions[rows].max())
+            columns = slice(start - prompt, start + completion)
+            some, _, _ = compute(model, input_ids[rows, columns], attention_mask[rows, columns], completion)
+            logprobs[rows, :completion] = some.to(logprobs.dtype)
+        return logprobs, None, None
+
     def save_now(self) -> None:
         """Saves the steps trained so far, between two steps and as TRL does after one."""
         step = self.state.global_step
