@@ -87,7 +87,7 @@ class PartnerSeat(Seat):
             reply = await self.partner.reply(view)
         except PartnerFailure as failure:
             reason = failure.reason
-            if self.is_policy and reason is StopReason.PARTNER_FAILED:
+            if self.is_policy and reason in (StopReason.PARTNER_FAILED, StopReason.OUTAGE):
                 reason = StopReason.ENGINE_FAILED
             raise DialogueOver(reason, str(failure)) from failure
         usage = asdict(reply.usage) if reply.usage else None

@@ -36,7 +36,7 @@ TINY = {
     "game": {"n": 2, "scales": False, "max_turns": 6, "max_errors": 2, "rules": "none", "hardness": 1.1},
     "data": {"num_train": 40, "num_eval": 6},
     "partner": {"kind": "shy", "accept_fraction": 0.0},
-    "limits": {"turn_tokens": 24, "dialogue_tokens": 120},
+    "limits": {"turn_tokens": 48, "dialogue_tokens": 240},
     "train": {
         "steps": 4,
         "games_per_step": 2,
@@ -51,7 +51,7 @@ TINY = {
         "lessons": {"seen": 100},
         "epochs": 5,
         "batch_size": 16,
-        "learning_rate": 0.01,
+        "learning_rate": 0.005,
         "hidden_size": 64,
         "layers": 1,
     },

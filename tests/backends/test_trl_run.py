@@ -182,9 +182,10 @@ def in_two_processes(config: Config, path: Path, launcher: list[str]) -> subproc
 @pytest.mark.processes
 @pytest.mark.parametrize("launcher", (TORCHRUN, []), ids=("torchrun", "its own"))
 def test_two_processes_are_one_run_and_print_once(folder: Path, tmp_path: Path, launcher: list[str]) -> None:
+    name = "two-by-torchrun" if launcher else "two"
     config = make_config(
         folder,
-        "two",
+        name,
         "train.steps=2",
         "train.games_per_step=1",
         "train.micro_batch=2",
@@ -201,7 +202,7 @@ def test_two_processes_are_one_run_and_print_once(folder: Path, tmp_path: Path, 
     assert steps == [1, 2]
     assert (config.run_dir / "checkpoints" / "checkpoint-2" / "COMPLETE").exists()
     assert (config.run_dir / "model" / "model.safetensors").exists()
-    logs = [list(read_log(config.log.dir / "two" / name)) for name in ("train.jsonl", "train-1.jsonl")]
+    logs = [list(read_log(config.log.dir / config.name / file)) for file in ("train.jsonl", "train-1.jsonl")]
     assert [len(dialogues) for dialogues in logs] == [4, 4]
     named = {(dialogue.step, dialogue.id) for dialogues in logs for dialogue in dialogues}
     assert len(named) == 8, "the group that is dealt to both is numbered through"

@@ -71,6 +71,7 @@ def another(name: str) -> Any:
     chosen = {
         "policy.model": "some/model",
         "train.lr_schedule": "cosine",
+        "train.loss": "sequence",
         "train.report_to": ["tensorboard"],
         "verl.engine": "sglang",
         "verl.adv_estimator": "gae",

@@ -93,7 +93,7 @@ def test_a_server_plays_as_many_games_at_once_as_it_is_told(
     assert len(free) == len(forced) == 20
     assert {d.policy["engine"] for d in free} == {engine} and not any(d.failed for d in free)
     assert all(d.turns[0].questions == ["pair"] and sum(turn.role == "policy" for turn in d.turns) >= 2 for d in free)
-    assert "warmstart_shy_forced1" in capsys.readouterr().out
+    assert "warmstart shy forced1" in capsys.readouterr().out
 
 
 def test_a_prompt_that_leaves_no_room_ends_its_game_and_not_the_evaluation(

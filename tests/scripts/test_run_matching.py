@@ -359,6 +359,11 @@ def test_matching_yaml_explains_every_key_that_slime_runs_read() -> None:
         "train.frozen",
         "train.keep_checkpoints",
         "train.eval_games",
+        "train.processes",
+        "train.credit",
+        "train.credit_lambda",
+        "train.question_price",
+        "policy.openai",
         "train.gradient_checkpointing",
     }
     other_backends |= {"partner.openai.prices"}  # explained in a comment: setting it would hide the known prices

@@ -20,17 +20,21 @@ value = lambda flag: words[words.index(flag) + 1]
 folder, steps = value("--save"), int(value("--num-rollout"))
 tracker = os.path.join(folder, "latest_checkpointed_iteration.txt")
 start = int(open(tracker).read()) + 1 if os.path.exists(tracker) else 0
-for step in range(start, steps):
-    print(f"(Actor pid=7) [2026-11-21 10:00:00] metrics.py:1 - perf {step}: "
-          f"{{'perf/rollout_time': {4.0 - step}, 'perf/tokens_per_gpu_per_sec': 1e3, 'rollout/prefix_cache_hit_rate': 0.75}}")
-    print(f"perf {step}: {{'perf/step_time': {10.0 - step}, 'perf/actor_train_time': np.float64(3.5)}}")
-    print(f"step {step}: {{'train/train_rollout_logprob_abs_diff': 0.0125, 'train/grad_norm': nan}}", flush=True)
-    path = os.path.join(folder, f"iter_{step:07d}")
-    os.makedirs(path, exist_ok=True)
-    open(os.path.join(path, "common.pt"), "w").close()
-    with open(tracker, "w") as file:
-        file.write(str(step))
-    time.sleep(0 if start else 30)
+create_training_models = create_rollout_manager = None
+def parse_args():
+    pass
+def train(args):
+    for step in range(start, steps):
+        print(f"(Actor pid=7) [2026-11-21 10:00:00] metrics.py:1 - perf {step}: "
+              f"{{'perf/rollout_time': {4.0 - step}, 'perf/tokens_per_gpu_per_sec': 1e3, 'rollout/prefix_cache_hit_rate': 0.75}}")
+        print(f"perf {step}: {{'perf/step_time': {10.0 - step}, 'perf/actor_train_time': np.float64(3.5)}}")
+        print(f"step {step}: {{'train/train_rollout_logprob_abs_diff': 0.0125, 'train/grad_norm': nan}}", flush=True)
+        path = os.path.join(folder, f"iter_{step:07d}")
+        os.makedirs(path, exist_ok=True)
+        open(os.path.join(path, "common.pt"), "w").close()
+        with open(tracker, "w") as file:
+            file.write(str(step))
+        time.sleep(0 if start else 30)
 """
 _TOOL = f"""import os, shutil, sys
 output = sys.argv[sys.argv.index("--output-dir") + 1]
@@ -86,7 +90,7 @@ def test_it_stops_resumes_exports_evaluates_and_says_what_it_measured(cluster: C
 
 @pytest.mark.timeout(600)
 def test_a_run_that_begins_anew_is_noticed_and_ends_the_test(cluster: Cluster, tmp_path: Path) -> None:
-    forgets = _TRAIN.replace("for step in range(start", "again = start\nfor step in range(0").replace(
+    forgets = _TRAIN.replace("for step in range(start", "again = start\n    for step in range(0").replace(
         "0 if start", "0 if again"
     )
     (cluster.slime / "train.py").write_text(forgets)

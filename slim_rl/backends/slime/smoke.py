@@ -22,8 +22,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 
+from slim_rl.backends.checks import GIB
 from slim_rl.backends.export import read_results, read_run
-from slim_rl.backends.machine import GIB, find_gpus
+from slim_rl.backends.gpus import find_gpus
 from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.measures import batch_metrics
 from slim_rl.errors import SlimError

@@ -52,8 +52,8 @@ def test_proposals_errors_and_another_game_are_left_alone() -> None:
     assert "Electra 99" not in env.step("[message] Noted.")[0]
 
 
-def test_the_local_configs_play_with_it() -> None:
-    local = next(path for path in CONFIGS if path.name == "matching_local.yaml")
+def test_local_selfplay_plays_with_it() -> None:
+    local = next(path for path in CONFIGS if path.name == "matching_selfplay_local.yaml")
     env = make_environment(load_config(local))
     assert isinstance(env, NotebookEnv) and env.rules == "none" and env.max_turns == 24
 
