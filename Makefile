@@ -59,7 +59,7 @@ bench: $(VENV)/dev
 ARMS := runs/arms/matching_local
 results: $(VENV)/local
 	$(BIN)/slim-rl arms configs/matching_local.yaml --arm shuffled_reward --arm shy --arm forthcoming --arm mute \
-	    --seeds 0,1,2 --jobs 2 --set train.steps=50 --set output_dir=runs/arms --set log.dir=logs/arms
+	    --seeds 0,1,2 --jobs 2 --set train.processes=1 --set train.steps=50 --set output_dir=runs/arms --set log.dir=logs/arms
 	$(BIN)/slim-rl evaluate configs/matching_local.yaml --partner shy --mode free --mode forbidden --mode forced:2 --games 400 \
 	    --checkpoint data/warmstart $(foreach seed,0 1 2,--checkpoint $(ARMS)-shy-s$(seed)/model) --output logs/cross/shy
 	$(BIN)/slim-rl evaluate configs/matching_local.yaml --partner shy --mode free --games 400 --output logs/cross/others \

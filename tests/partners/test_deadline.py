@@ -54,7 +54,7 @@ async def server() -> AsyncIterator[OpenAIServer]:
 async def test_an_outage_in_mid_dialogue_ends_no_dialogue(server: OpenAIServer) -> None:
     partner = partner_of(server, outage_failures=2, outage_seconds=0.0)
     server.script.extend([Step(), Step()])  # type: ignore[attr-defined]
-    playing = asyncio.gather(*(play(partner, Asks(), seed=seed) for seed in range(4)))
+    playing = asyncio.gather(*(play(partner, Asks(thinks=0.1 * OWN_SECONDS), seed=seed) for seed in range(4)))
     await asyncio.sleep(0.05)
     server.down = True
     await asyncio.sleep(1.5 * OWN_SECONDS)
