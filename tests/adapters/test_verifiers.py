@@ -111,7 +111,7 @@ async def test_a_failed_partner_fails_the_episode() -> None:
         at = [f"partner.openai.base_url={partner.url}", "partner.openai.max_retries=0"]
         episodes = await run(server, num_games=1, partner="openai", overrides=[*GAME, *at])
     (episode,) = episodes
-    assert not episode.ok and "partner_failed" in episode.errors[-1].message
+    assert not episode.ok and "outage" in episode.errors[-1].message
     assert episode.traces[0].rewards == {}
 
 
