@@ -82,11 +82,11 @@ def test_a_stop_saves_the_paid_steps_and_the_run_goes_on_from_there(folder: Path
     with serving() as server:
 
         def answer(body: dict[str, Any]) -> Step | None:  # 1 US dollar an answer, whatever it says
-            if kind == "outage" and len(server.requests) > calls[0] + calls[1] + 1 and not mended:
+            if kind == "outage" and len(server.requests) > calls[0] + calls[1] + 1 and not repaired:
                 return Step("cut")
             return Step(usage={"prompt_tokens": 1000, "completion_tokens": 1})
 
-        mended: list[bool] = []
+        repaired: list[bool] = []
         server.meets = answer
         prices = {"gpt-4.1": {"output": 1e6}}
         budget = calls[0] + calls[1] + 1.5 if kind == "budget" else 1e6
@@ -107,7 +107,7 @@ def test_a_stop_saves_the_paid_steps_and_the_run_goes_on_from_there(folder: Path
             assert spent_usd(config.run_dir) == spent
             with pytest.raises(ConfigError, match="temperature"):
                 local.train(config_of(folder, kind, server, temperature=0.5, **settings))
-        mended.append(True)
+        repaired.append(True)
         # Another process: the partner's own memory of the outage is gone.
         local.train(config_of(folder, kind, server, budget_usd=1e6, **settings, request_seconds=59.0))
     assert partner_calls(config) == calls
