@@ -127,9 +127,7 @@ class ShyPartner(ScriptedPartner):
         answers: float = 1.0,
     ) -> None:
         super().__init__(accept_fraction, max_pairs, max_rejections)
-        if not 0 <= answers <= 1:
-            raise ConfigError(f"partner.args.answers is {answers}, but a chance lies between 0 and 1.")
-        self.answers = answers
+        self.answers = chance("answers", answers)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -174,6 +172,13 @@ class MutePartner(ScriptedPartner):
 
     def objection(self, game: MatchingView, plan: Assignment, verdict: Verdict) -> str:
         return "I think we can do better."
+
+
+def chance(name: str, value: float) -> float:
+    """The partner's argument `name`. Raises ConfigError if it is no chance."""
+    if not 0 <= value <= 1:
+        raise ConfigError(f"partner.args.{name} is {value}, but a chance lies between 0 and 1.")
+    return value
 
 
 def scores(pairs: Iterable[Pair], game: MatchingView) -> str:

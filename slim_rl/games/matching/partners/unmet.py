@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from slim_rl.environment import View
-from slim_rl.errors import ConfigError
 from slim_rl.games.matching.env import MatchingView
 from slim_rl.games.matching.generate import VALUES
-from slim_rl.games.matching.partners.scripted import ShyPartner, drawn, named, score
+from slim_rl.games.matching.partners.scripted import ShyPartner, chance, drawn, named, score
 from slim_rl.games.matching.reading.pairing import Pair
 
 TOLD = (
@@ -42,9 +41,7 @@ class ErringPartner(ShyPartner):
         errs: float = 0.1,
     ) -> None:
         super().__init__(accept_fraction, max_pairs, max_rejections, answers)
-        if not 0 <= errs <= 1:
-            raise ConfigError(f"partner.args.errs is {errs}, but a chance lies between 0 and 1.")
-        self.errs = errs
+        self.errs = chance("errs", errs)
 
     @property
     def identity(self) -> dict[str, Any]:
