@@ -55,25 +55,33 @@ format: $(VENV)/dev
 bench: $(VENV)/dev
 	for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
-## the experiment of analysis/results: four arms, three seeds, and how each policy does with the shy partner; half an hour on two cores
-ARMS := runs/arms/matching_local
+## the experiment of analysis/results, as preregistered: resumable, under two hours on two cores
+EXPERIMENT := configs/matching_local.yaml --arms analysis/arms.yaml --jobs 2 --set train.processes=1 --set train.steps=40 \
+    --set train.lr_schedule=constant --set train.eval_before=false --set data.eval=data/local/eval_2000.jsonl --set data.num_eval=2000 --set train.eval_games=2000 \
+    --set output_dir=runs/arms --set log.dir=logs/arms
+FEW := 101,102,103,104
+ALL := $(FEW),105,106,107,108
+TRAINED := --checkpoint data/warmstart $(foreach seed,101 102 103 104 105 106 107 108,--checkpoint runs/arms/matching_local-shy-s$(seed)/model)
+TRIED := $(BIN)/slim-rl evaluate configs/matching_local.yaml $(TRAINED) --games 200
 results: $(VENV)/local
-	$(BIN)/slim-rl arms configs/matching_local.yaml --arm shuffled_reward --arm shy --arm forthcoming --arm mute \
-	    --seeds 0,1,2 --jobs 2 --set train.processes=1 --set train.steps=50 --set output_dir=runs/arms --set log.dir=logs/arms
-	$(BIN)/slim-rl evaluate configs/matching_local.yaml --partner shy --mode free --mode forbidden --mode forced:2 --games 400 \
-	    --checkpoint data/warmstart $(foreach seed,0 1 2,--checkpoint $(ARMS)-shy-s$(seed)/model) --output logs/cross/shy
-	$(BIN)/slim-rl evaluate configs/matching_local.yaml --partner shy --mode free --games 400 --output logs/cross/others \
-	    $(foreach arm,shuffled_reward forthcoming mute,$(foreach seed,0 1 2,--checkpoint $(ARMS)-$(arm)-s$(seed)/model))
-	$(BIN)/slim-rl analyze --log-dir logs/arms --output-dir analysis/results
+	$(BIN)/slim-rl arms $(EXPERIMENT) --seeds $(ALL) \
+	    $(foreach arm,shy open_book mute shuffled_reward agreement_only forthcoming,--arm $(arm))
+	$(BIN)/slim-rl arms $(EXPERIMENT) --seeds $(FEW) --set train.eval_games=1000 \
+	    $(foreach arm,silent dose_25 dose_50 dose_75 price_1 price_3 price_10 yoked shaping shuffled_all shuffled_sequence shuffled_constant,--arm $(arm))
+	$(TRIED) --mode forbidden --mode forced:2 --mode forced:4 --mode forced:6 --output logs/forced
+	$(TRIED) --partner rephrased --partner erring --partner forthcoming --output logs/transfer
+	$(TRIED) --set game.n=4 --set data.eval=data/local/eval_4.jsonl --output logs/boards_4
+	$(TRIED) --set game.hardness=1.25 --set game.p_observed=0.4 --set game.p_observed_2=0.4 --set data.eval=data/local/eval_dialop.jsonl --output logs/dialop_filter
+	$(BIN)/slim-rl results analysis/experiment.yaml --output-dir analysis/results
 
 ## what local runs start from, made from nothing in a quarter of an hour on two idle cores; the second asks in hardly any game
 WARMSTART := $(BIN)/slim-rl warmstart configs/matching_local.yaml --overwrite
 warmstart: $(VENV)/local
 	$(WARMSTART) --output data/warmstart
-	$(WARMSTART) --output data/warmstart_silent --set warmstart.start=data/warmstart --set warmstart.messages=[0.97,0.03] \
+	$(WARMSTART) --output data/warmstart_silent --set warmstart.start=data/warmstart --set warmstart.messages=[0.98,0.02] \
 	    --set warmstart.games=8000 --set warmstart.lessons={} --set warmstart.learning_rate=3e-4
-	$(BIN)/slim-rl evaluate configs/matching_local.yaml --checkpoint data/warmstart --checkpoint data/warmstart_silent \
-	    --mode free --mode forbidden --mode forced:2 --mode forced:4 --mode forced:6 --mode forced:8 --games 400 --output logs/warmstart
+	$(BIN)/slim-rl evaluate configs/matching_local.yaml --checkpoint data/warmstart --checkpoint data/warmstart_silent --games 400 \
+	    $(foreach mode,free forbidden forced:2 forced:4 forced:6 forced:8,--mode $(mode)) --output logs/warmstart
 
 clean:
 	rm -rf $(VENV) $(ADAPTERS) dist logs/matching_local runs plots build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -2,10 +2,9 @@
 
     python benchmarks/bench_step.py --model data/warmstart [--other CHECKOUT --other-model FOLDER] [--steps 6] [--rounds 3]
 
-Each round trains a few steps of `configs/matching_local.yaml` in each checkout, with its own start and its own settings; the learning
-rate is next to nothing, so that the dialogues of a round stay as long as they were. What is compared are dialogues with as many
-questions: choose two starts that ask about as often (`slim-rl warmstart ... --set 'warmstart.messages=[0,0,0,0,1]'` makes one that
-asks four times).
+Each round trains a few steps of 128 dialogues of `configs/matching_local.yaml` in each checkout, with its own start and its own settings;
+the learning rate is next to nothing, so that the dialogues of a round stay as long as they were. What is compared are dialogues with as
+many questions: choose two models that ask about as often, such as one that was trained until it does.
 """
 
 from __future__ import annotations
@@ -68,6 +67,8 @@ def train(side: Side, steps: int, seed: int) -> None:
             f"seed={seed}",
             f"train.steps={steps}",
             "train.learning_rate=1e-9",
+            "train.games_per_step=16",
+            "train.group_size=8",
             "train.eval_games=0",
             f"output_dir={scratch}/runs",
             f"log.dir={scratch}/logs",

@@ -252,6 +252,7 @@ class TrainConfig(Section):
     save_every: int = Field(50, ge=1, description="steps between checkpoints")
     keep_checkpoints: int = Field(2, ge=1, description="the newest ones; older are deleted")
     eval_games: int = Field(200, ge=0, description="held-out games played before and after training")
+    eval_before: bool = Field(True, description="before it too; where many runs have one start, once is enough (TRL)")
     threads: int = Field(1, ge=1, description="CPU threads of one process; 1 is steadiest")
     processes: int = Field(
         1, ge=1, description="processes that share a step's dialogues, on a machine without torchrun"
@@ -300,16 +301,16 @@ class WarmstartConfig(Section):
 
     start: str = Field("", description="folder of a model to teach further; empty: a new one")
     both_seats: bool = Field(False, description="demonstrate the partner's seat too, for self-play")
-    games: int = Field(24_000, ge=1, description="demonstrations")
+    games: int = Field(16_000, ge=1, description="demonstrations")
     messages: list[float] = Field(
-        [0.65, 0.23, 0.08, 0.03, 0.01],
-        min_length=1,
+        [0.88, 0.015, 0.015, 0.015, 0.015, 0.015, 0.015, 0.015, 0.015],
+        min_length=2,
         description="in them: the share with 0, 1, 2, ... messages before the first proposal",
     )
     lessons: dict[Literal["seen", "asked", "told"], int] = Field(
-        {"seen": 24_000, "asked": 24_000, "told": 4_000},
-        description="further games, which teach how to ask and to propose, but not when: proposed on at once, with much of the table "
-        "seen; after 0 to 8 questions; after being told the partner's whole table",
+        {"seen": 44_000, "asked": 26_000, "told": 4_000},
+        description="further games, which teach how to ask and to propose, but not whether to ask: proposed on at once, with much of the "
+        "table seen; after questions, as many as where a demonstration asks; after being told the partner's whole table",
     )
     partners: dict[Literal["shy", "forthcoming", "mute"], float] = Field(
         {"shy": 0.6, "forthcoming": 0.2, "mute": 0.2},

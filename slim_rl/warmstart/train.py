@@ -3,9 +3,9 @@
     slim-rl warmstart configs/matching_local.yaml
 
 Only the scripted player's own words are learned (labels elsewhere are -100). It thinks before it proposes: the thought is its table
-with what it was told filled in, which a model this small can plan from. Of the lessons, games in which it asks much or is told much,
-each turn is learned but for its first token, which decides whether to ask or to propose: they teach how to ask and how to use answers,
-while how often to ask is taught by the other demonstrations alone.
+with what it was told filled in, which a model this small can plan from. Of the lessons, games in which much is seen, asked or told, all
+is learned but for the first token of the game, which decides whether to ask at all: they teach how to ask, when to stop and how to use
+answers, while how often it asks is taught by the other demonstrations alone.
 
 The demonstration games are dealt from a separate seed and are in neither split of the run's data.
 """
@@ -124,21 +124,21 @@ def _fresh_games(config: Config, number: int, workers: int) -> Iterator[GameStat
 
 
 def _rows_to_learn(config: Config, games: Sequence[GameState], chat: Chat) -> Iterator[dict[str, list[int]]]:
-    """The demonstrations, and after them the lessons (`config.warmstart.lessons`), which teach how to ask and how to propose, but not when."""
+    """The demonstrations, and after them the lessons (`config.warmstart.lessons`), which do not teach whether to ask."""
     settings, left = config.warmstart, iter(games)
     usual = QuestioningPlayer(settings.messages)
     for dialogue in _demonstrations(config, itertools.islice(left, settings.games), chat, usual, settings.partners):
         yield _labels(dialogue)
     lessons: dict[str, tuple[QuestioningPlayer, str]] = {
         "seen": (QuestioningPlayer((1.0,)), "shy"),
-        "asked": (QuestioningPlayer([1 / 9] * 9, {"pair": 1.0}), "shy"),
+        "asked": (QuestioningPlayer((0.0, *settings.messages[1:]), {"pair": 1.0}), "shy"),
         "told": (QuestioningPlayer((0.0, 1.0)), "forthcoming"),
     }
     for name, number in settings.lessons.items():
         player, partner = lessons[name]
         dealt = _tables(config, number) if name == "seen" else itertools.islice(left, number)
         for dialogue in _demonstrations(config, dealt, chat, player, {partner: 1.0}):
-            yield _labels(dialogue, decisions=False)
+            yield _labels(dialogue, opening=False)
 
 
 def _tables(config: Config, number: int) -> Iterator[GameState]:
@@ -187,13 +187,11 @@ def _with_partner(config: Config, kind: str) -> Config:
     return config.model_copy(update={"partner": config.partner.model_copy(update={"kind": kind})})
 
 
-def _labels(dialogue: Dialogue, decisions: bool = True) -> dict[str, list[int]]:
-    """What the trainer reads. Without `decisions` each turn's first token is not learned: it decides whether to speak or to propose."""
+def _labels(dialogue: Dialogue, opening: bool = True) -> dict[str, list[int]]:
+    """What the trainer reads. Without `opening` the player's first token is not learned: it decides whether to speak or to propose."""
     learned = list(dialogue.loss_mask)
-    if not decisions:
-        for turn in dialogue.turns:
-            if turn.span is not None:
-                learned[turn.span[0]] = 0
+    if not opening:
+        learned[learned.index(1)] = 0
     spoken = zip(dialogue.response_ids, learned, strict=True)
     return {
         "input_ids": dialogue.prompt_ids + dialogue.response_ids,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +60,7 @@ CONTRASTS: list[dict[str, Any]] = [
 def evaluation(path: Path, model: str, board_seed: int = 1) -> None:
     """A log of `slim-rl evaluate`: 4 questions a game with this model."""
     boards = [synthetic.make_board(np.random.default_rng([board_seed, i]), 3) for i in range(GAMES)]
-    rng = np.random.default_rng(abs(hash(model)) % 1000)
+    rng = np.random.default_rng(zlib.crc32(model.encode()))
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
         for i, board in enumerate(boards):
@@ -148,6 +150,14 @@ def test_an_evaluation_belongs_to_the_runs_whose_models_played(
     row = compared["forced pays"]
     assert row["runs"] == [SEEDS] and row["games"] == GAMES and row["found"] in ("as predicted", "not shown")
     assert "No logs yet of transfer." in plays.warnings
+
+
+def test_an_arm_that_was_played_only_after_training_has_no_before(plays: ex.Plays) -> None:
+    rows = plays.held_out
+    alone = replace(plays, held_out=rows[~((rows["arm"] == "mute") & (rows["when"] == "before"))])
+    row = ex.change(alone, "mute", "reward")
+    assert row["after"] == ex.change(plays, "mute", "reward")["after"]
+    assert np.isnan(row["before"]) and np.isnan(row["value"]) and np.isnan(row["low"]) and row["by_run"] == []
 
 
 def test_a_price_is_taken_off_the_arms_own_reward(plays: ex.Plays) -> None:

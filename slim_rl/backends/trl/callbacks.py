@@ -18,16 +18,14 @@ from slim_rl.policies.transformers import TransformersPolicy
 _MARK = "COMPLETE"
 ROOM = "make room and run the same command: it continues from the last whole checkpoint"
 
-# (name in TRL's or our metrics, name on the line, format)
+# (name in TRL's or our metrics, name on the line, format): before the unusual stop reasons, and after them
 _SHOWN = (
     ("reward", "reward", ".3f"),
-    ("reward_paid", "paid", ".3f"),
     ("questions", "questions", ".2f"),
     ("pairs_asked", "pairs", ".2f"),
     ("agreed", "agreed", ".0%"),
-    ("valid_proposals", "valid", ".0%"),
-    ("kl", "kl", ".3f"),
 )
+_ALSO = (("reward_paid", "paid", ".3f"), ("valid_proposals", "valid", ".0%"), ("kl", "kl", ".3f"))
 
 
 class StepLine(TrainerCallback):
@@ -78,12 +76,23 @@ class StepLine(TrainerCallback):
             self._bar.close()
 
 
-def step_line(step: int, logs: dict[str, Any]) -> str:
-    """What a person is shown of a step, each thing once; the stop reasons are those that are not the usual one."""
-    shown = [f"{label} {logs[name]:{form}}" for name, label, form in _SHOWN if logs.get(name) is not None]
+def step_line(step: int, logs: dict[str, Any], width: int = 80) -> str:
+    """What a person is shown of a step, in a line of at most `width` characters: the first of what is worth knowing, as far as there
+    is room. The stop reasons are those that are not the usual one. Everything is in `metrics.jsonl`.
+    """
+    first, last = (
+        [f"{label} {logs[name]:{form}}" for name, label, form in some if logs.get(name) is not None]
+        for some in (_SHOWN, _ALSO)
+    )
     stops = {name.removeprefix("stop/"): logs[name] for name in sorted(logs) if name.startswith("stop/")}
-    shown += [f"{reason} {share:.0%}" for reason, share in stops.items() if share and reason != "agreed"]
-    return f"step {step:>4}: " + ", ".join(shown)
+    unusual = [f"{reason} {share:.0%}" for reason, share in stops.items() if share and reason != "agreed"]
+    shown = [*first, *unusual, *last]
+    line = f"step {step:>4}: " + shown.pop(0)
+    for part in shown:
+        if len(line) + len(", ") + len(part) > width:
+            break
+        line += f", {part}"
+    return line
 
 
 class MarkWhole(TrainerCallback):

@@ -106,7 +106,7 @@ def _train(
         if rank == 0:
             save_model(model, chat.tokenizer, model_dir, card=model_card(config, step=config.train.steps))
 
-    before = evaluate(0)
+    before = evaluate(0) if config.train.eval_before else []
     checkpoint = last_whole_checkpoint(folder.path / "checkpoints", remove_torn=rank == 0)
     step = int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0
     if step < config.train.steps:
