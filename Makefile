@@ -56,18 +56,18 @@ bench: $(VENV)/dev
 	for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
 ## the experiment of analysis/results, as preregistered: resumable, under two hours on two cores
-EXPERIMENT := configs/matching_local.yaml --arms analysis/arms.yaml --jobs 2 --set train.processes=1 --set train.steps=40 \
-    --set train.lr_schedule=constant --set train.eval_before=false --set data.eval=data/local/eval_2000.jsonl --set data.num_eval=2000 --set train.eval_games=2000 \
+EXPERIMENT := configs/matching_local.yaml --arms analysis/arms.yaml --jobs 2 --set train.processes=1 --set train.steps=32 \
+    --set train.lr_schedule=constant --set train.eval_before=false --set data.eval=data/local/eval_2000.jsonl --set data.num_eval=2000 --set train.eval_games=600 \
     --set output_dir=runs/arms --set log.dir=logs/arms
-FEW := 101,102,103,104
-ALL := $(FEW),105,106,107,108
-TRAINED := --checkpoint data/warmstart $(foreach seed,101 102 103 104 105 106 107 108,--checkpoint runs/arms/matching_local-shy-s$(seed)/model)
+FEW := 111,112,113,114
+ALL := $(FEW),115,116,117,118
+TRAINED := --checkpoint data/warmstart $(foreach seed,111 112 113 114 115 116 117 118,--checkpoint runs/arms/matching_local-shy-s$(seed)/model)
 TRIED := $(BIN)/slim-rl evaluate configs/matching_local.yaml $(TRAINED) --games 200
 results: $(VENV)/local
 	$(BIN)/slim-rl arms $(EXPERIMENT) --seeds $(ALL) \
-	    $(foreach arm,shy open_book mute shuffled_reward agreement_only forthcoming,--arm $(arm))
-	$(BIN)/slim-rl arms $(EXPERIMENT) --seeds $(FEW) --set train.eval_games=1000 \
-	    $(foreach arm,silent dose_25 dose_50 dose_75 price_1 price_3 price_10 yoked shaping shuffled_all shuffled_sequence shuffled_constant,--arm $(arm))
+	    $(foreach arm,shy open_book mute shuffled_reward agreement_only,--arm $(arm))
+	$(BIN)/slim-rl arms $(EXPERIMENT) --seeds $(FEW) \
+	    $(foreach arm,forthcoming dose_25 dose_50 dose_75 price_1 price_3 price_10 silent yoked shaping shuffled_all shuffled_sequence shuffled_constant,--arm $(arm))
 	$(TRIED) --mode forbidden --mode forced:2 --mode forced:4 --mode forced:6 --output logs/forced
 	$(TRIED) --partner rephrased --partner erring --partner forthcoming --output logs/transfer
 	$(TRIED) --set game.n=4 --set data.eval=data/local/eval_4.jsonl --output logs/boards_4

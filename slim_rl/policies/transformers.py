@@ -38,6 +38,7 @@ from slim_rl.dialogue.record import StopReason
 from slim_rl.errors import ConfigError, DataError
 from slim_rl.files import disk_errors, replacing_folder
 from slim_rl.policies import check_model_name
+from slim_rl.policies.attention import share_keys
 from slim_rl.policies.decoding import Decoder, Row
 from slim_rl.policies.turn_cache import TurnCache
 from slim_rl.seeds import seed_of
@@ -204,7 +205,9 @@ def load_model(config: PolicyConfig) -> tuple[PreTrainedModel, Any]:
         raise ConfigError(
             f"policy.model '{config.model}' is not a {where} with a model and tokenizer: {reason}"
         ) from error
-    return model.to(device), tokenizer
+    model = model.to(device)
+    share_keys(model)
+    return model, tokenizer
 
 
 def _hide_bars() -> None:

@@ -124,8 +124,9 @@ def loss_mask(dialogue: Dialogue) -> list[int]:
 
 
 class TrimmedGRPOTrainer(GRPOTrainer):
-    """TRL's trainer with less padding: dialogues of like length share a micro-batch, computed at its own longest. Same loss, same
-    gradient: every micro-batch of a step counts towards the same update.
+    """TRL's trainer without what changes nothing. Dialogues of like length share a micro-batch, computed at its own longest; and where
+    there is no KL those without an advantage (their whole group earned the same) are not computed at all. Same loss, same gradient:
+    every micro-batch of a step counts towards the same update.
     """
 
     _buffered_inputs: list[dict[str, Any]] | None  # TRL's: the step's micro-batches
@@ -188,14 +189,20 @@ class TrimmedGRPOTrainer(GRPOTrainer):
         super().log(logs, start_time)
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
+        # In a step's last micro-batch all processes add up their gradients, so that one is always computed.
+        if not (inputs["advantages"].any() or self.beta or self.accelerator.sync_gradients):
+            return torch.zeros((), device=inputs["advantages"].device, requires_grad=True)
         return super()._compute_loss(model, trim(inputs))
 
 
 def by_length(batches: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same rows in as many batches of the same size, ordered by the dialogue's length; what is not a row's stays with its batch."""
+    """The same rows in as many batches of the same size: those without an advantage first, then by the dialogue's length. What is not
+    a row's stays with its batch.
+    """
     size = len(batches[0]["completion_mask"])
     lengths = torch.cat([batch["prompt_mask"].sum(1) + batch["completion_mask"].sum(1) for batch in batches])
-    chosen = torch.argsort(lengths, stable=True).split(size)
+    teaches = torch.cat([batch["advantages"].reshape(size, -1).any(1) for batch in batches])
+    chosen = torch.argsort(lengths + teaches * (lengths.max() + 1), stable=True).split(size)
     sorted_batches = [dict(batch) for batch in batches]
     for name, value in batches[0].items():
         if isinstance(value, torch.Tensor) and value.dim() > 0:
