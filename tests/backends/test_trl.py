@@ -238,6 +238,35 @@ def test_dialogues_of_like_length_share_a_micro_batch_and_the_gradient_stays(fol
     assert trim(ordered[0])["completion_ids"].shape[1] <= inputs["completion_ids"].shape[1]
 
 
+def test_dialogues_without_an_advantage_are_not_computed_and_the_gradient_stays(folder) -> None:
+    trainer, _ = make_rollouts(make_config(folder, "idle"), folder)
+    inputs = batch(trainer)
+    inputs["advantages"] = torch.tensor([0.0, 0.5] * (len(inputs["advantages"]) // 2))
+    halves = [
+        {name: value if value.dim() == 0 else value[half] for name, value in inputs.items()}
+        for half in (slice(0, 4), slice(4, 8))
+    ]
+    computed: list[int] = []
+    trainer.model.register_forward_pre_hook(
+        lambda module, args, kwargs: computed.append(len(kwargs["input_ids"])), with_kwargs=True
+    )
+
+    def gradient(batches: Any) -> list[torch.Tensor]:
+        trainer.model.zero_grad()
+        for place, one in enumerate(batches):
+            trainer.accelerator.gradient_state._set_sync_gradients(place == len(batches) - 1)
+            trainer._compute_loss(trainer.model, one).backward()
+        return [p.grad.clone() for p in trainer.model.parameters() if p.grad is not None]
+
+    expected = gradient(halves)
+    assert len(computed) == 2, "each half has dialogues with an advantage"
+    for found, wanted in zip(gradient(by_length(halves)), expected, strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-6)
+    assert len(computed) == 3
+    gradient([{**half, "advantages": half["advantages"] * 0} for half in halves])
+    assert len(computed) == 4, "a step's last micro-batch is computed in any case: that is where processes add up"
+
+
 def test_a_run_trains_logs_and_can_be_interrupted_at_any_step(folder, monkeypatch) -> None:
     whole = local.train(make_config(folder, "whole"))
     broken = make_config(folder, "broken")
