@@ -23,6 +23,7 @@ Rows = Sequence[dict[str, Any]]
 def draw(plays: Plays, contrasts: Contrasts, rows: Rows) -> dict[str, Figure]:
     """Every figure that has something to show, by file name. `rows`: those of `experiment.by_arm`."""
     figures = {
+        "arms": _arms(plays, rows),
         **{name: _training(plays, name) for name in ("questions", "informative_pairs", "reward")},
         "doses": _doses(plays, contrasts),
         "forced": _forced(plays, rows),
@@ -39,6 +40,31 @@ def _panels(count: int, height: float = 2.5, share: bool = True) -> tuple[Figure
     for ax in axes[count:]:
         ax.axis("off")
     return figure, list(axes[:count])
+
+
+def _arms(plays: Plays, rows: Rows) -> Figure | None:
+    """Where each arm ended on held-out games: intervals over seeds and games, small dots for single seeds, hollow ones for the start."""
+    after = plays.held_out[(plays.held_out["condition"] == HELD_OUT) & (plays.held_out["when"] == "after")]
+    arms = [arm for arm in plays.arms if arm in set(after["arm"])]
+    if not arms:
+        return None
+    measures = [name for name in ("questions", "informative_pairs", "reward") if name in after]
+    figure = Figure(figsize=(9.6, 0.32 * len(arms) + 0.9))
+    axes = figure.subplots(1, len(measures), sharey=True, squeeze=False)[0]
+    for ax, measure in zip(axes, measures, strict=True):
+        seeds = after.groupby(["arm", "run"])[measure].mean()
+        found = {row["arm"]: row for row in rows if (row["condition"], row["measure"]) == (HELD_OUT, measure)}
+        for place, arm in enumerate(arms):
+            ax.plot(seeds[arm], [place] * len(seeds[arm]), "o", color=SOFT, markersize=3, alpha=0.6)
+            if row := found.get(arm):
+                colour = colours(plays.arms)[arm]
+                ax.plot([row["after_low"], row["after_high"]], [place, place], color=colour, linewidth=2.5)
+                ax.plot(row["before"], place, "o", color=colour, markerfacecolor="white", markersize=5)
+                ax.plot(row["after"], place, "o", color=colour, markersize=6)
+        ax.set_yticks(range(len(arms)), [short_words(arm) for arm in arms])
+        ax.set_title(sentence(BY_NAME[measure].title))
+    axes[0].invert_yaxis()
+    return figure
 
 
 def _training(plays: Plays, measure: str) -> Figure | None:
