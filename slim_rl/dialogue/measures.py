@@ -126,7 +126,8 @@ def batch_metrics(dialogues: Sequence[Dialogue]) -> dict[str, float]:
     Means over the dialogues that did not fail, each share of nothing left out: reward, questions, questions_any,
     questions/<label>, pairs_asked, informative_pairs, repeats, malformed, value, answered, agreed, valid_proposals, turns_p50,
     turns_p95. Over all: failed (share), stop/<reason> (shares), failure/<reason> (counts), partner_seconds_p50,
-    partner_seconds_p95 (a partner's turn), cost_usd (total; only where some turn has a cost).
+    partner_seconds_p95 (a partner's turn). Only where the partner is behind an endpoint: cost_usd (total), partner_retries (requests
+    made again, a call), partner_cached (share of its input tokens that the provider had cached).
     """
     if not dialogues:
         return {}
@@ -148,7 +149,12 @@ def batch_metrics(dialogues: Sequence[Dialogue]) -> dict[str, float]:
     _spread(out, "partner_seconds", [turn.seconds for turn in partner])
     usages = [turn.usage for turn in partner if turn.usage is not None]
     if usages:
-        out["cost_usd"] = float(sum(usage.get("cost_usd") or 0.0 for usage in usages))
+        names = ("cost_usd", "calls", "retries", "input_tokens", "cached_tokens")
+        total = {name: float(sum(usage.get(name) or 0 for usage in usages)) for name in names}
+        out["cost_usd"] = total["cost_usd"]
+        if total["calls"] and total["input_tokens"]:
+            out["partner_retries"] = total["retries"] / total["calls"]
+            out["partner_cached"] = total["cached_tokens"] / total["input_tokens"]
     return out
 
 

@@ -175,6 +175,16 @@ def test_batch_metrics(make_dialogue: MakeDialogue) -> None:
     assert batch_metrics([failed])["failed"] == 1.0
 
 
+def test_calls_to_an_endpoint_are_counted_where_there_are_any(make_dialogue: MakeDialogue) -> None:
+    dialogue = make_dialogue(*ASKS)
+    partner = [turn for turn in dialogue.turns if turn.role == "partner"]
+    for turn, retries in zip(partner, (1, 0), strict=False):
+        turn.usage = {"calls": 1, "retries": retries, "input_tokens": 1000, "cached_tokens": 750, "cost_usd": 0.25}
+    metrics = batch_metrics([dialogue])
+    assert len(partner) > 1
+    assert (metrics["cost_usd"], metrics["partner_retries"], metrics["partner_cached"]) == (0.5, 0.5, 0.75)
+
+
 def test_questions_are_those_that_seek_information(make_dialogue: MakeDialogue) -> None:
     dialogue = make_dialogue(
         "[message] Shall we put Ava on BLEU?", "[message] No.", "[message] What is Ava on Electra?"
