@@ -215,6 +215,24 @@ def lines(result: local.Result) -> list[tuple[Any, ...]]:
     return [tuple(getattr(line, key) for key in keep) for line in read_log(result.log_dir / "train.jsonl")]
 
 
+def test_what_ended_is_on_disk_before_its_step_is_logged(folder, monkeypatch) -> None:
+    trainer, rollouts = make_rollouts(make_config(folder, "unlogged"), folder)
+    prompts = [name for name in rollouts.names()[:2] for _ in range(4)]
+
+    def breaks(dialogue: Dialogue) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rollouts.log, "append", breaks)
+        with pytest.raises(KeyboardInterrupt):
+            rollouts(prompts, trainer)
+    ended = list(read_log(rollouts.unlogged.path))
+    assert len(ended) == len(prompts) and not list(read_log(rollouts.log.path))
+    rollouts(prompts, trainer)  # the same step again
+    assert rollouts.unlogged.path.stat().st_size == 0
+    assert {dialogue.id for dialogue in read_log(rollouts.log.path)} == {dialogue.id for dialogue in ended}
+
+
 def test_dialogues_of_like_length_share_a_micro_batch_and_the_gradient_stays(folder) -> None:
     trainer, _ = make_rollouts(make_config(folder, "by_length"), folder)
     inputs = batch(trainer)

@@ -21,6 +21,7 @@ from slim_rl.dialogue.annotator import Annotator
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.partner import Partner, PartnerFailure, Reply
 from slim_rl.dialogue.record import Dialogue, StopReason
+from slim_rl.dialogue.unlogged import unlogged_in
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.environment import View
 from slim_rl.errors import ConfigError
@@ -40,10 +41,13 @@ class Process:
     connection: Connection | None
 
     async def annotate(self, dialogues: Iterable[Dialogue]) -> None:
-        """Annotates dialogues while others are played. Those that slime aborted are not logged, and nothing waits for them."""
+        """Annotates dialogues while others are played, and writes them down until their step is logged (`unlogged`). Those that slime
+        aborted are not logged, and nothing waits for them.
+        """
         for dialogue in dialogues:
             if dialogue.stop_reason is not StopReason.ABORTED:
                 await asyncio.wrap_future(self.annotator.submit(dialogue))
+                unlogged_in(self.config.log.dir).append(dialogue)
 
     async def post(self, url: str, body: dict[str, Any], headers: dict[str, str] | None) -> Any:
         """One request, tried once."""

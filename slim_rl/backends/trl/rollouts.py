@@ -36,6 +36,7 @@ from slim_rl.dialogue.log import DialogueLog
 from slim_rl.dialogue.measures import batch_metrics
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.rows import GameRow
+from slim_rl.dialogue.unlogged import unlogged_in
 from slim_rl.dialogue.worker import Episode, RolloutWorker
 from slim_rl.errors import SlimError
 from slim_rl.files import disk_errors
@@ -51,6 +52,7 @@ class Rollouts:
         self, worker: RolloutWorker, policy: TransformersPolicy, rows: Sequence[GameRow], log: DialogueLog
     ) -> None:
         self.worker, self.policy, self.log, self.annotator = worker, policy, log, Annotator()
+        self.unlogged = unlogged_in(log.path.parent, f"{log.path.stem}-unlogged")
         self.config = worker.config
         self.rows = {row.name: row for row in rows}
         self.metrics: dict[str, float] = {}
@@ -74,6 +76,7 @@ class Rollouts:
         dialogues = self._play(prompts, step, rank)
         for dialogue in dialogues:
             self.log.append(dialogue)  # annotated while others were still played
+        self.unlogged.logged({dialogue.id for dialogue in dialogues})
         self.dialogues, self.metrics = dialogues, batch_metrics(dialogues)
         failures = Failures(dialogues)
         # Under torchrun all processes stop at the same step: those that save wait for each other.
@@ -101,11 +104,12 @@ class Rollouts:
             episodes.setdefault(episode.id, episode)
             wanted.append(f"{episode.id}/{name.rpartition('/')[2]}" if self.worker.selfplay else episode.id)
         waiting: list[Future[None]] = []
-        results = asyncio.run(
-            self.worker.play_all(
-                list(episodes.values()), done=lambda ended: waiting.append(self.annotator.submit(ended))
-            )
-        )
+
+        def done(ended: Dialogue) -> None:
+            self.unlogged.append(ended)
+            waiting.append(self.annotator.submit(ended))
+
+        results = asyncio.run(self.worker.play_all(list(episodes.values()), done=done))
         for future in waiting:
             future.result()
         played = {dialogue.id: dialogue for dialogues in results for dialogue in dialogues}

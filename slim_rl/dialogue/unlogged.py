@@ -1,0 +1,47 @@
+"""Dialogues that have ended and stand in no step's log yet, on disk at once: a crash between the two loses none.
+
+    <log.dir>/unlogged.lines    one JSON line a dialogue, without tokens, in the order in which they ended
+
+What a step has logged is taken out again. What stays was in no step: dialogues of a rollout that was interrupted (a run that resumes
+plays them again), and of groups that were dropped. The analysis does not read the file; `slim_rl.dialogue.log.read_log` does.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Collection
+from pathlib import Path
+
+from slim_rl import jsonl
+from slim_rl.dialogue.record import Dialogue
+
+
+class Unlogged(jsonl.Appender):
+    """The open file. It may be used from several threads of one process.
+
+    Raises:
+        DataError: the file cannot be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._lock = threading.Lock()
+        super().__init__(path, "file of unlogged dialogues")
+
+    def append(self, dialogue: Dialogue) -> None:
+        """Writes the dialogue's line, annotated or not. Raises DataError if the disk would not take it."""
+        with self._lock:
+            super().append(dialogue.to_dict(tokens=False))
+
+    def logged(self, ids: Collection[str]) -> None:
+        """Takes out the dialogues of these ids: their step's log has them."""
+        with self._lock:
+            self.close()
+            jsonl.keep_lines(self.path, lambda line: line["id"] not in ids)
+            super().__init__(self.path, self.what)
+
+
+@functools.cache
+def unlogged_in(folder: Path, name: str = "unlogged") -> Unlogged:
+    """The process's one file in a run's log folder."""
+    return Unlogged(folder / f"{name}.lines")
