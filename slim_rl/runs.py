@@ -29,7 +29,7 @@ from slim_rl.files import disk_errors, sweep
 
 MARKER = ".slim-rl-run"
 WRITTEN = ("config.yaml", "checkpoints", "metrics.jsonl", "model", "spend", "tensorboard")  # by a run, in its folder
-_LOGS = re.compile(r"(train(-\d+)?|eval-\d+)\.jsonl")  # by a run, in its log's folder
+_LOGS = re.compile(r"(train(-\d+)?|eval-\d+)\.jsonl|train(-\d+)?-unlogged\.lines")  # by a run, in its log's folder
 # How long a run trains, and the pace and patience of its partner's calls: none of it changes what a dialogue may hold.
 _OPENAI = (
     *("budget_usd", "budget_reserve", "concurrency", "requests_per_minute", "tokens_per_minute"),
