@@ -56,12 +56,12 @@ bench: $(VENV)/dev
 	for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
 ## the experiment of analysis/results, as preregistered: resumable, under two hours on two cores
-EXPERIMENT := configs/matching_local.yaml --arms analysis/arms.yaml --jobs 2 --set train.processes=1 --set train.steps=32 \
+EXPERIMENT := configs/matching_local.yaml --arms analysis/arms.yaml --jobs 2 --set train.processes=1 --set train.steps=28 \
     --set train.lr_schedule=constant --set train.eval_before=false --set data.eval=data/local/eval_2000.jsonl --set data.num_eval=2000 --set train.eval_games=600 \
     --set output_dir=runs/arms --set log.dir=logs/arms
-FEW := 111,112,113,114
-ALL := $(FEW),115,116,117,118
-TRAINED := --checkpoint data/warmstart $(foreach seed,111 112 113 114 115 116 117 118,--checkpoint runs/arms/matching_local-shy-s$(seed)/model)
+FEW := 121,122,123,124
+ALL := $(FEW),125,126,127,128
+TRAINED := --checkpoint data/warmstart $(foreach seed,121 122 123 124 125 126 127 128,--checkpoint runs/arms/matching_local-shy-s$(seed)/model)
 TRIED := $(BIN)/slim-rl evaluate configs/matching_local.yaml $(TRAINED) --games 200
 results: $(VENV)/local
 	$(BIN)/slim-rl arms $(EXPERIMENT) --seeds $(ALL) \
@@ -74,12 +74,16 @@ results: $(VENV)/local
 	$(TRIED) --set game.hardness=1.25 --set game.p_observed=0.4 --set game.p_observed_2=0.4 --set data.eval=data/local/eval_dialop.jsonl --output logs/dialop_filter
 	$(BIN)/slim-rl results analysis/experiment.yaml --output-dir analysis/results
 
-## what local runs start from, made from nothing in a quarter of an hour on two idle cores; the second asks in hardly any game
-WARMSTART := $(BIN)/slim-rl warmstart configs/matching_local.yaml --overwrite
+## what local runs start from, made from nothing in twenty minutes on two idle cores: a model that knows how to play and to ask, and is
+## then taught a habit, of asking in one game of ten, or in hardly any
+KNOWS := build/warmstart
+WARMSTART := $(BIN)/slim-rl warmstart configs/matching_local.yaml --overwrite --workers 2
+HABIT := --set warmstart.start=$(KNOWS) --set warmstart.games=8000 --set warmstart.lessons={} --set warmstart.learning_rate=3e-4
 warmstart: $(VENV)/local
-	$(WARMSTART) --output data/warmstart
-	$(WARMSTART) --output data/warmstart_silent --set warmstart.start=data/warmstart --set warmstart.messages=[0.98,0.02] \
-	    --set warmstart.games=8000 --set warmstart.lessons={} --set warmstart.learning_rate=3e-4
+	$(WARMSTART) --output $(KNOWS)
+	$(WARMSTART) --output data/warmstart $(HABIT) \
+	    --set warmstart.messages=[0.79,0.02625,0.02625,0.02625,0.02625,0.02625,0.02625,0.02625,0.02625]
+	$(WARMSTART) --output data/warmstart_silent $(HABIT) --set warmstart.messages=[0.98,0.02]
 	$(BIN)/slim-rl evaluate configs/matching_local.yaml --checkpoint data/warmstart --checkpoint data/warmstart_silent --games 400 \
 	    $(foreach mode,free forbidden forced:2 forced:4 forced:6 forced:8,--mode $(mode)) --output logs/warmstart
 

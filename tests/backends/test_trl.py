@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from slim_rl.backends.trl import run as local
 from slim_rl.backends.trl.callbacks import last_whole_checkpoint
 from slim_rl.backends.trl.rewards import shuffled
-from slim_rl.backends.trl.rollouts import Rollouts, by_length, grpo_arguments, loss_mask, make_trainer, trim
+from slim_rl.backends.trl.rollouts import Rollouts, by_length, grpo_arguments, loss_mask, make_trainer, mark_idle, trim
 from slim_rl.config import Config, parse_config
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.dealing import load_rows
@@ -278,10 +278,14 @@ def test_dialogues_without_an_advantage_are_not_computed_and_the_gradient_stays(
 
     expected = gradient(halves)
     assert len(computed) == 2, "each half has dialogues with an advantage"
-    for found, wanted in zip(gradient(by_length(halves)), expected, strict=True):
+    ordered = by_length(halves)
+    mark_idle(ordered)
+    for found, wanted in zip(gradient(ordered), expected, strict=True):
         torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-6)
     assert len(computed) == 3
-    gradient([{**half, "advantages": half["advantages"] * 0} for half in halves])
+    nothing = [{**half, "advantages": half["advantages"] * 0} for half in halves]
+    mark_idle(nothing)
+    gradient(nothing)
     assert len(computed) == 4, "a step's last micro-batch is computed in any case: that is where processes add up"
 
 

@@ -45,6 +45,9 @@ from slim_rl.policies.transformers import TransformersPolicy
 from slim_rl.seeds import seed_of
 
 
+IDLE = "idle"  # the key of a micro-batch that would change nothing
+
+
 class Rollouts:
     """Plays the dialogues of one step. TRL's `rollout_func`: `prompts` are row names, each repeated group_size times."""
 
@@ -142,6 +145,7 @@ class TrimmedGRPOTrainer(GRPOTrainer):
         if self._buffered_inputs is None or self._buffered_inputs is before:
             return inputs
         self._buffered_inputs = by_length(self._buffered_inputs)
+        mark_idle(self._buffered_inputs)
         return self._buffered_inputs[self._step % self.args.steps_per_generation]
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -194,7 +198,7 @@ class TrimmedGRPOTrainer(GRPOTrainer):
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
         # In a step's last micro-batch all processes add up their gradients, so that one is always computed.
-        if not (inputs["advantages"].any() or self.beta or self.accelerator.sync_gradients):
+        if inputs.get(IDLE) and not self.beta and not self.accelerator.sync_gradients:
             return torch.zeros((), device=inputs["advantages"].device, requires_grad=True)
         return super()._compute_loss(model, trim(inputs))
 
@@ -218,6 +222,15 @@ def by_length(batches: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
             for batch, indices in zip(sorted_batches, chosen, strict=True):
                 batch[name] = [listed[index] for index in indices.tolist()]
     return sorted_batches
+
+
+def mark_idle(batches: Sequence[dict[str, Any]]) -> None:
+    """Says of each batch whether no dialogue of it has an advantage, in any process: TRL's loss gathers numbers from all of them, so
+    all compute a batch or none does.
+    """
+    idle = [not batch["advantages"].any() for batch in batches]
+    for batch, everywhere in zip(batches, zip(*gather_object([idle]), strict=True), strict=True):
+        batch[IDLE] = all(everywhere)
 
 
 def trim(inputs: dict[str, Any]) -> dict[str, Any]:
