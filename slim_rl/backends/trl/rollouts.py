@@ -44,7 +44,6 @@ from slim_rl.keys import values
 from slim_rl.policies.transformers import TransformersPolicy
 from slim_rl.seeds import seed_of
 
-
 IDLE = "idle"  # the key of a micro-batch that would change nothing
 
 
