@@ -6,12 +6,16 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.dialogue.made import make_dialogue
 from tests.games.matching.made import game
 from tests.paths import HUMAN
 
 __all__ = ["game", "make_dialogue"]  # fixtures for every folder
+
+settings.register_profile("any machine", deadline=None)  # a busy one is slow, not wrong
+settings.load_profile("any machine")
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

@@ -42,6 +42,6 @@ class Unlogged(jsonl.Appender):
 
 
 @functools.cache
-def unlogged_in(folder: Path, name: str = "unlogged") -> Unlogged:
-    """The process's one file in a run's log folder."""
-    return Unlogged(folder / f"{name}.lines")
+def unlogged_in(folder: Path) -> Unlogged:
+    """The process's one file in a run's log folder, whatever event loops it has."""
+    return Unlogged(folder / "unlogged.lines")

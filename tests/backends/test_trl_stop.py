@@ -119,7 +119,7 @@ def test_a_stop_saves_the_paid_steps_and_the_run_goes_on_from_there(folder: Path
 def test_too_many_failures_save_too(folder: Path) -> None:
     with serving() as server:
         config = config_of(folder, "failing", server, "train.stop_failures=0.2", max_retries=0, outage_failures=10_000)
-        server.meets = lambda body: Step("junk") if len(server.requests) > 30 else None
+        server.meets = lambda body: Step("junk") if len(server.requests) > 14 else None
         with pytest.raises(RunStopped, match="dialogues failed") as caught:
             local.train(config)
     steps = int(str(caught.value).partition(" steps before it are saved")[0].rpartition(" ")[2])

@@ -17,10 +17,10 @@ from tests.paths import ROOT
 pytest.importorskip("transformers")
 
 
-def soak(out: Path) -> subprocess.Popen[str]:
+def soak(out: Path, latency: float = 0.05) -> subprocess.Popen[str]:
     command = [sys.executable, "benchmarks/soak_partner.py", "--dialogues", "60", "--concurrency", "8"]
     return subprocess.Popen(
-        [*command, "--latency", "0.05", "--fault-rate", "0", "--out", str(out)],
+        [*command, "--latency", str(latency), "--fault-rate", "0", "--out", str(out)],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -31,7 +31,7 @@ def soak(out: Path) -> subprocess.Popen[str]:
 
 def test_an_interrupted_run_is_whole_and_goes_on(tmp_path: Path) -> None:
     log = tmp_path / "dialogues.jsonl"
-    first = soak(tmp_path)
+    first = soak(tmp_path, latency=0.4)  # so long that it is not over before it is interrupted, on any machine
     while first.poll() is None and (not log.exists() or log.stat().st_size < 20_000):
         time.sleep(0.02)
     first.send_signal(signal.SIGINT)

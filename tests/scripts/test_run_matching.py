@@ -359,6 +359,7 @@ def test_matching_yaml_explains_every_key_that_slime_runs_read() -> None:
         "train.frozen",
         "train.keep_checkpoints",
         "train.eval_games",
+        "train.eval_before",
         "train.processes",
         "train.credit",
         "train.credit_lambda",

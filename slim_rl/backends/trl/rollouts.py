@@ -36,7 +36,7 @@ from slim_rl.dialogue.log import DialogueLog
 from slim_rl.dialogue.measures import batch_metrics
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.rows import GameRow
-from slim_rl.dialogue.unlogged import unlogged_in
+from slim_rl.dialogue.unlogged import Unlogged
 from slim_rl.dialogue.worker import Episode, RolloutWorker
 from slim_rl.errors import SlimError
 from slim_rl.files import disk_errors
@@ -54,7 +54,7 @@ class Rollouts:
         self, worker: RolloutWorker, policy: TransformersPolicy, rows: Sequence[GameRow], log: DialogueLog
     ) -> None:
         self.worker, self.policy, self.log, self.annotator = worker, policy, log, Annotator()
-        self.unlogged = unlogged_in(log.path.parent, f"{log.path.stem}-unlogged")
+        self.unlogged = Unlogged(log.path.with_name(f"{log.path.stem}-unlogged.lines"))
         self.config = worker.config
         self.rows = {row.name: row for row in rows}
         self.metrics: dict[str, float] = {}

@@ -87,8 +87,8 @@ def test_demonstrations_teach_its_own_words_alone() -> None:
         turns = [turn for turn in dialogue.turns if turn.role == "policy"]
         own = ["".join((f"<think>\n{turn.thought}\n</think>\n\n" * bool(turn.thought), turn.text)) for turn in turns]
         assert chat.tokenizer.decode(taught, skip_special_tokens=True) == "".join(own)
-        masked = _labels(dialogue, decisions=False)["labels"][len(dialogue.prompt_ids) :]
-        first = {turn.span[0] for turn in turns if turn.span}
+        masked = _labels(dialogue, opening=False)["labels"][len(dialogue.prompt_ids) :]
+        assert turns[0].span is not None
         assert [token != -100 for token in masked] == [
-            bool(mask) and index not in first for index, mask in enumerate(dialogue.loss_mask)
+            bool(mask) and index != turns[0].span[0] for index, mask in enumerate(dialogue.loss_mask)
         ]
