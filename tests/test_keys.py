@@ -41,7 +41,7 @@ def test_no_key_and_no_name_stands_twice() -> None:
 @pytest.mark.parametrize("key", [key for key in KEYS if key.trl], ids=lambda key: key.name)
 def test_a_changed_key_reaches_trl(key: Any) -> None:
     pytest.importorskip("trl")
-    from slim_rl.backends.trl.rollouts import grpo_arguments
+    from slim_rl.backends.trl.arguments import grpo_arguments
 
     usual = lookup(Config(), key.name)
     other = OTHER.get(key.name)

@@ -15,9 +15,12 @@ import torch
 from safetensors.torch import load_file
 
 from slim_rl.backends.trl import run as local
+from slim_rl.backends.trl.arguments import grpo_arguments
 from slim_rl.backends.trl.callbacks import last_whole_checkpoint
+from slim_rl.backends.trl.micro_batches import by_length, mark_idle, trim
 from slim_rl.backends.trl.rewards import shuffled
-from slim_rl.backends.trl.rollouts import Rollouts, by_length, grpo_arguments, loss_mask, make_trainer, mark_idle, trim
+from slim_rl.backends.trl.rollouts import Rollouts, loss_mask
+from slim_rl.backends.trl.trainer import make_trainer
 from slim_rl.config import Config, parse_config
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.dealing import load_rows

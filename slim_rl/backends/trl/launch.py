@@ -8,7 +8,7 @@ import warnings
 
 from slim_rl.backends import Request
 from slim_rl.backends.cost import cost_report
-from slim_rl.backends.trl.rollouts import grpo_arguments
+from slim_rl.backends.trl.arguments import grpo_arguments
 from slim_rl.backends.trl.run import Result, train
 from slim_rl.errors import ConfigError
 from slim_rl.ranks import joined_by

@@ -1,6 +1,6 @@
-"""GRPO on one machine, by TRL's GRPOTrainer.
+"""Plays the dialogues that TRL's GRPOTrainer learns from.
 
-TRL owns advantages, loss, optimiser and checkpoints; this file gives it dialogues. The mask given as `env_mask` is the
+TRL owns advantages, loss, optimiser and checkpoints (trainer.py); this file gives it dialogues. The mask given as `env_mask` is the
 dialogue's loss mask, so partner tokens have exactly no gradient. A failed dialogue gets reward None, which TRL keeps out of its
 group's baseline, and an all-zero mask.
 
@@ -10,26 +10,16 @@ group's baseline, and an all-zero mask.
 from __future__ import annotations
 
 import asyncio
-import logging
-import os
 import random
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future
-from pathlib import Path
 from typing import Any
 
-import torch
 from accelerate.utils import gather_object
-from datasets import Dataset
-from transformers import PrinterCallback
-from transformers.integrations import TensorBoardCallback
-from trl import GRPOConfig, GRPOTrainer
+from trl import GRPOTrainer
 
-from slim_rl.backends.trl.callbacks import ROOM, MarkWhole, StepLine, is_whole
-from slim_rl.backends.trl.credit import TurnCredit
-from slim_rl.backends.trl.rewards import GAME_REWARD, GameReward, payment
-from slim_rl.config import Config
+from slim_rl.backends.trl.rewards import payment
 from slim_rl.dialogue.annotator import Annotator
 from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.log import DialogueLog
@@ -38,13 +28,8 @@ from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.unlogged import Unlogged
 from slim_rl.dialogue.worker import Episode, RolloutWorker
-from slim_rl.errors import SlimError
-from slim_rl.files import disk_errors
-from slim_rl.keys import values
 from slim_rl.policies.transformers import TransformersPolicy
 from slim_rl.seeds import seed_of
-
-IDLE = "idle"  # the key of a micro-batch that would change nothing
 
 
 class Rollouts:
@@ -127,205 +112,3 @@ def loss_mask(dialogue: Dialogue) -> list[int]:
     if dialogue.failed or not dialogue.response_ids:
         return [0] * max(1, len(dialogue.response_ids))
     return dialogue.loss_mask
-
-
-class TrimmedGRPOTrainer(GRPOTrainer):
-    """TRL's trainer without what changes nothing. Dialogues of like length share a micro-batch, computed at its own longest; and where
-    there is no KL those without an advantage (their whole group earned the same) are not computed at all. Same loss, same gradient:
-    every micro-batch of a step counts towards the same update.
-    """
-
-    _buffered_inputs: list[dict[str, Any]] | None  # TRL's: the step's micro-batches
-    credit: TurnCredit | None = None  # with `train.credit: turn`
-
-    def _prepare_inputs(self, generation_batch: dict[str, Any]) -> dict[str, Any]:
-        before = self._buffered_inputs
-        inputs: dict[str, Any] = super()._prepare_inputs(generation_batch)
-        if self._buffered_inputs is None or self._buffered_inputs is before:
-            return inputs
-        self._buffered_inputs = by_length(self._buffered_inputs)
-        mark_idle(self._buffered_inputs)
-        return self._buffered_inputs[self._step % self.args.steps_per_generation]
-
-    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        output: dict[str, Any] = super()._generate_and_score_completions(inputs)
-        if self.credit is not None:
-            ids = output["completion_ids"]
-            output["advantages"] = self.credit(self.accelerator.process_index, ids.shape[1], ids.device)
-        return output
-
-    def _get_per_token_logps_and_entropies(
-        self,
-        model: Any,
-        input_ids: Any,
-        attention_mask: Any,
-        logits_to_keep: int,
-        batch_size: int | None = None,
-        **others: Any,
-    ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
-        compute = super()._get_per_token_logps_and_entropies
-        if batch_size is None or any(value not in (None, False) for value in others.values()):
-            return compute(model, input_ids, attention_mask, logits_to_keep, batch_size, **others)  # type: ignore[no-any-return]
-        # The whole step's, as the KL's reference sees it: in batches of like length, each at its own longest.
-        start = input_ids.shape[1] - logits_to_keep
-        prompts, completions = attention_mask[:, :start].sum(1), attention_mask[:, start:].sum(1)
-        logprobs = torch.zeros((len(input_ids), logits_to_keep), device=input_ids.device)
-        for rows in (prompts + completions).argsort().split(batch_size):
-            prompt, completion = int(prompts[rows].max()), int(completions[rows].max())
-            columns = slice(start - prompt, start + completion)
-            some, _, _ = compute(model, input_ids[rows, columns], attention_mask[rows, columns], completion)
-            logprobs[rows, :completion] = some.to(logprobs.dtype)
-        return logprobs, None, None
-
-    def save_now(self) -> None:
-        """Saves the steps trained so far, between two steps and as TRL does after one."""
-        step = self.state.global_step
-        if step and not is_whole(Path(str(self.args.output_dir)), step):
-            self._save_checkpoint(self.model, None)
-            self.control: Any = self.callback_handler.on_save(self.args, self.state, self.control)
-
-    def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        checkpoint = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}"
-        with disk_errors("checkpoint", checkpoint, ROOM):
-            super()._save_checkpoint(model, trial)
-
-    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        metrics = self._metrics["train"]
-        if GAME_REWARD in metrics:  # what TRL calls the reward is what was paid
-            metrics["reward_paid"], metrics["reward"] = metrics["reward"], metrics.pop(GAME_REWARD)
-        super().log(logs, start_time)
-
-    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
-        # In a step's last micro-batch all processes add up their gradients, so that one is always computed.
-        if inputs.get(IDLE) and not self.beta and not self.accelerator.sync_gradients:
-            return torch.zeros((), device=inputs["advantages"].device, requires_grad=True)
-        return super()._compute_loss(model, trim(inputs))
-
-
-def by_length(batches: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same rows in as many batches of the same size: those without an advantage first, then by the dialogue's length. What is not
-    a row's stays with its batch.
-    """
-    size = len(batches[0]["completion_mask"])
-    lengths = torch.cat([batch["prompt_mask"].sum(1) + batch["completion_mask"].sum(1) for batch in batches])
-    teaches = torch.cat([batch["advantages"].reshape(size, -1).any(1) for batch in batches])
-    chosen = torch.argsort(lengths + teaches * (lengths.max() + 1), stable=True).split(size)
-    sorted_batches = [dict(batch) for batch in batches]
-    for name, value in batches[0].items():
-        if isinstance(value, torch.Tensor) and value.dim() > 0:
-            rows = torch.cat([batch[name] for batch in batches])
-            for batch, indices in zip(sorted_batches, chosen, strict=True):
-                batch[name] = rows[indices]
-        elif isinstance(value, list):
-            listed = [row for batch in batches for row in batch[name]]
-            for batch, indices in zip(sorted_batches, chosen, strict=True):
-                batch[name] = [listed[index] for index in indices.tolist()]
-    return sorted_batches
-
-
-def mark_idle(batches: Sequence[dict[str, Any]]) -> None:
-    """Says of each batch whether no dialogue of it has an advantage, in any process: TRL's loss gathers numbers from all of them, so
-    all compute a batch or none does.
-    """
-    idle = [not batch["advantages"].any() for batch in batches]
-    for batch, everywhere in zip(batches, zip(*gather_object([idle]), strict=True), strict=True):
-        batch[IDLE] = all(everywhere)
-
-
-def trim(inputs: dict[str, Any]) -> dict[str, Any]:
-    """Takes off columns that are padding in every row: prompts are padded on the left, completions on the right."""
-    prompt = int(inputs["prompt_mask"].sum(1).max())
-    completion = int(inputs["completion_mask"].sum(1).max())
-    width = inputs["completion_mask"].shape[1]
-    trimmed = dict(inputs)
-    for name, value in inputs.items():
-        if name in ("prompt_ids", "prompt_mask"):
-            trimmed[name] = value[:, -prompt:]
-        elif isinstance(value, torch.Tensor) and value.dim() == 2 and value.shape[1] == width:
-            trimmed[name] = value[:, :completion]
-    return trimmed
-
-
-def make_trainer(config: Config, model: Any, tokenizer: Any, rollouts: Rollouts, run_dir: Path) -> TrimmedGRPOTrainer:
-    """TRL's trainer for this run. The dataset's prompts are row names; `rollouts` deals the games."""
-    train = config.train
-    arguments = grpo_arguments(config, run_dir)
-    arguments.save_total_limit = (
-        None  # `MarkWhole` sees to it: TRL would remove the last whole one before the new one is marked
-    )
-    peft_config = None
-    if train.lora is not None:
-        from peft import LoraConfig
-
-        targets = train.lora.target_modules
-        peft_config = LoraConfig(
-            r=train.lora.r,
-            lora_alpha=train.lora.alpha,
-            lora_dropout=train.lora.dropout,
-            target_modules=targets if isinstance(targets, str) else list(targets),
-            task_type="CAUSAL_LM",
-        )
-    reward = GameReward(config, rollouts)
-    trainer = TrimmedGRPOTrainer(
-        model=model,
-        args=arguments,
-        reward_funcs=reward,
-        train_dataset=Dataset.from_dict({"prompt": rollouts.names()}),
-        processing_class=tokenizer,
-        peft_config=peft_config,
-        rollout_func=rollouts,
-    )
-    trainer.credit = TurnCredit(config, rollouts, reward) if train.credit == "turn" else None
-    rollouts.policy.model = trainer.model
-    trainer.remove_callback(PrinterCallback)  # it prints the whole dictionary; ours prints a line
-    trainer.add_callback(StepLine(run_dir, rollouts.policy))
-    trainer.add_callback(MarkWhole(train.keep_checkpoints))
-    for callback in trainer.callback_handler.callbacks:
-        if isinstance(callback, TensorBoardCallback) and callback.logging_dir is None:  # no TENSORBOARD_LOGGING_DIR
-            callback.logging_dir = str(run_dir / "tensorboard")
-    # TRL prints a whole dialogue for each one without a reward; ours are counted in the step's line and told in the log.
-    logging.getLogger(GRPOTrainer.__module__).addFilter(lambda record: "returned None" not in record.getMessage())
-    return trainer
-
-
-def grpo_arguments(config: Config, run_dir: Path) -> GRPOConfig:
-    """TRL's arguments for `config`. Raises SlimError if the batch does not divide, or a group has nothing to compare."""
-    train = config.train
-    if train.group_size < 2:
-        raise SlimError("train.group_size is 1, but GRPO compares the dialogues of a group; give it at least 2.")
-    dialogues = train.games_per_step * train.group_size
-    processes = int(os.environ.get("WORLD_SIZE", "1"))
-    micro = min(train.micro_batch, dialogues // processes)
-    if dialogues % (micro * processes):
-        raise SlimError(
-            f"train.games_per_step × train.group_size = {dialogues} dialogues a step do not divide into micro-batches of "
-            f"{micro} on {processes} process(es); choose a train.micro_batch that divides them."
-        )
-    accumulation = dialogues // (micro * processes)
-    on_gpu = torch.cuda.is_available()
-    arguments = values(config, "trl") | {
-        "per_device_train_batch_size": micro,
-        "gradient_accumulation_steps": accumulation,
-        "steps_per_generation": accumulation,
-        # Read only by loss types that divide by it; the dialogues themselves obey `limits`.
-        "max_completion_length": config.limits.dialogue_tokens or config.limits.context_tokens or 4096,
-    }
-    if train.frozen:
-        arguments["learning_rate"] = 0.0
-    return GRPOConfig(
-        **arguments,
-        output_dir=str(run_dir / "checkpoints"),
-        run_name=config.name,
-        weight_decay=0.0,
-        # The names come shuffled by our own seed, the seats of a game side by side.
-        shuffle_dataset=False,
-        use_cpu=not on_gpu,
-        bf16=on_gpu and config.policy.dtype == "bfloat16",
-        logging_steps=1,
-        save_strategy="steps",
-        ddp_find_unused_parameters=False,  # there are none
-        ddp_timeout=6 * 3600,  # seconds: the other processes wait while rank 0 plays held-out games
-        disable_tqdm=True,
-        dataloader_pin_memory=on_gpu,
-        remove_unused_columns=False,
-    )

@@ -27,8 +27,10 @@ import torch
 from transformers.utils.logging import disable_progress_bar
 
 from slim_rl.backends.card import model_card
+from slim_rl.backends.trl.arguments import grpo_arguments
 from slim_rl.backends.trl.callbacks import last_whole_checkpoint
-from slim_rl.backends.trl.rollouts import Rollouts, grpo_arguments, make_trainer
+from slim_rl.backends.trl.rollouts import Rollouts
+from slim_rl.backends.trl.trainer import make_trainer
 from slim_rl.config import Config
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.dealing import load_rows

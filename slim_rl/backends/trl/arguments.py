@@ -1,0 +1,56 @@
+"""TRL's arguments from a config."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import torch
+from trl import GRPOConfig
+
+from slim_rl.config import Config
+from slim_rl.errors import SlimError
+from slim_rl.keys import values
+
+
+def grpo_arguments(config: Config, run_dir: Path) -> GRPOConfig:
+    """TRL's arguments for `config`. Raises SlimError if the batch does not divide, or a group has nothing to compare."""
+    train = config.train
+    if train.group_size < 2:
+        raise SlimError("train.group_size is 1, but GRPO compares the dialogues of a group; give it at least 2.")
+    dialogues = train.games_per_step * train.group_size
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    micro = min(train.micro_batch, dialogues // processes)
+    if dialogues % (micro * processes):
+        raise SlimError(
+            f"train.games_per_step × train.group_size = {dialogues} dialogues a step do not divide into micro-batches of "
+            f"{micro} on {processes} process(es); choose a train.micro_batch that divides them."
+        )
+    accumulation = dialogues // (micro * processes)
+    on_gpu = torch.cuda.is_available()
+    arguments = values(config, "trl") | {
+        "per_device_train_batch_size": micro,
+        "gradient_accumulation_steps": accumulation,
+        "steps_per_generation": accumulation,
+        # Read only by loss types that divide by it; the dialogues themselves obey `limits`.
+        "max_completion_length": config.limits.dialogue_tokens or config.limits.context_tokens or 4096,
+    }
+    if train.frozen:
+        arguments["learning_rate"] = 0.0
+    return GRPOConfig(
+        **arguments,
+        output_dir=str(run_dir / "checkpoints"),
+        run_name=config.name,
+        weight_decay=0.0,
+        # The names come shuffled by our own seed, the seats of a game side by side.
+        shuffle_dataset=False,
+        use_cpu=not on_gpu,
+        bf16=on_gpu and config.policy.dtype == "bfloat16",
+        logging_steps=1,
+        save_strategy="steps",
+        ddp_find_unused_parameters=False,  # there are none
+        ddp_timeout=6 * 3600,  # seconds: the other processes wait while rank 0 plays held-out games
+        disable_tqdm=True,
+        dataloader_pin_memory=on_gpu,
+        remove_unused_columns=False,
+    )

@@ -1,0 +1,55 @@
+"""Micro-batches without what changes nothing: dialogues of like length together, no padding, and none without an advantage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from accelerate.utils import gather_object
+
+IDLE = "idle"  # the key of a micro-batch that would change nothing
+
+
+def by_length(batches: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same rows in as many batches of the same size: those without an advantage first, then by the dialogue's length. What is not
+    a row's stays with its batch.
+    """
+    size = len(batches[0]["completion_mask"])
+    lengths = torch.cat([batch["prompt_mask"].sum(1) + batch["completion_mask"].sum(1) for batch in batches])
+    teaches = torch.cat([batch["advantages"].reshape(size, -1).any(1) for batch in batches])
+    chosen = torch.argsort(lengths + teaches * (lengths.max() + 1), stable=True).split(size)
+    sorted_batches = [dict(batch) for batch in batches]
+    for name, value in batches[0].items():
+        if isinstance(value, torch.Tensor) and value.dim() > 0:
+            rows = torch.cat([batch[name] for batch in batches])
+            for batch, indices in zip(sorted_batches, chosen, strict=True):
+                batch[name] = rows[indices]
+        elif isinstance(value, list):
+            listed = [row for batch in batches for row in batch[name]]
+            for batch, indices in zip(sorted_batches, chosen, strict=True):
+                batch[name] = [listed[index] for index in indices.tolist()]
+    return sorted_batches
+
+
+def mark_idle(batches: Sequence[dict[str, Any]]) -> None:
+    """Says of each batch whether no dialogue of it has an advantage, in any process: TRL's loss gathers numbers from all of them, so
+    all compute a batch or none does.
+    """
+    idle = [not batch["advantages"].any() for batch in batches]
+    for batch, everywhere in zip(batches, zip(*gather_object([idle]), strict=True), strict=True):
+        batch[IDLE] = all(everywhere)
+
+
+def trim(inputs: dict[str, Any]) -> dict[str, Any]:
+    """Takes off columns that are padding in every row: prompts are padded on the left, completions on the right."""
+    prompt = int(inputs["prompt_mask"].sum(1).max())
+    completion = int(inputs["completion_mask"].sum(1).max())
+    width = inputs["completion_mask"].shape[1]
+    trimmed = dict(inputs)
+    for name, value in inputs.items():
+        if name in ("prompt_ids", "prompt_mask"):
+            trimmed[name] = value[:, -prompt:]
+        elif isinstance(value, torch.Tensor) and value.dim() == 2 and value.shape[1] == width:
+            trimmed[name] = value[:, :completion]
+    return trimmed

@@ -1,0 +1,136 @@
+"""GRPO on one machine: TRL's GRPOTrainer, given our dialogues, credit and callbacks."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from transformers import PrinterCallback
+from transformers.integrations import TensorBoardCallback
+from trl import GRPOTrainer
+
+from slim_rl.backends.trl.arguments import grpo_arguments
+from slim_rl.backends.trl.callbacks import ROOM, MarkWhole, StepLine, is_whole
+from slim_rl.backends.trl.credit import TurnCredit
+from slim_rl.backends.trl.micro_batches import IDLE, by_length, mark_idle, trim
+from slim_rl.backends.trl.rewards import GAME_REWARD, GameReward
+from slim_rl.backends.trl.rollouts import Rollouts
+from slim_rl.config import Config
+from slim_rl.files import disk_errors
+
+
+class TrimmedGRPOTrainer(GRPOTrainer):
+    """TRL's trainer without what changes nothing. Dialogues of like length share a micro-batch, computed at its own longest; and where
+    there is no KL those without an advantage (their whole group earned the same) are not computed at all. Same loss, same gradient:
+    every micro-batch of a step counts towards the same update.
+    """
+
+    _buffered_inputs: list[dict[str, Any]] | None  # TRL's: the step's micro-batches
+    credit: TurnCredit | None = None  # with `train.credit: turn`
+
+    def _prepare_inputs(self, generation_batch: dict[str, Any]) -> dict[str, Any]:
+        before = self._buffered_inputs
+        inputs: dict[str, Any] = super()._prepare_inputs(generation_batch)
+        if self._buffered_inputs is None or self._buffered_inputs is before:
+            return inputs
+        self._buffered_inputs = by_length(self._buffered_inputs)
+        mark_idle(self._buffered_inputs)
+        return self._buffered_inputs[self._step % self.args.steps_per_generation]
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        output: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        if self.credit is not None:
+            ids = output["completion_ids"]
+            output["advantages"] = self.credit(self.accelerator.process_index, ids.shape[1], ids.device)
+        return output
+
+    def _get_per_token_logps_and_entropies(
+        self,
+        model: Any,
+        input_ids: Any,
+        attention_mask: Any,
+        logits_to_keep: int,
+        batch_size: int | None = None,
+        **others: Any,
+    ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
+        compute = super()._get_per_token_logps_and_entropies
+        if batch_size is None or any(value not in (None, False) for value in others.values()):
+            return compute(model, input_ids, attention_mask, logits_to_keep, batch_size, **others)  # type: ignore[no-any-return]
+        # The whole step's, as the KL's reference sees it: in batches of like length, each at its own longest.
+        start = input_ids.shape[1] - logits_to_keep
+        prompts, completions = attention_mask[:, :start].sum(1), attention_mask[:, start:].sum(1)
+        logprobs = torch.zeros((len(input_ids), logits_to_keep), device=input_ids.device)
+        for rows in (prompts + completions).argsort().split(batch_size):
+            prompt, completion = int(prompts[rows].max()), int(completions[rows].max())
+            columns = slice(start - prompt, start + completion)
+            some, _, _ = compute(model, input_ids[rows, columns], attention_mask[rows, columns], completion)
+            logprobs[rows, :completion] = some.to(logprobs.dtype)
+        return logprobs, None, None
+
+    def save_now(self) -> None:
+        """Saves the steps trained so far, between two steps and as TRL does after one."""
+        step = self.state.global_step
+        if step and not is_whole(Path(str(self.args.output_dir)), step):
+            self._save_checkpoint(self.model, None)
+            self.control: Any = self.callback_handler.on_save(self.args, self.state, self.control)
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        checkpoint = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}"
+        with disk_errors("checkpoint", checkpoint, ROOM):
+            super()._save_checkpoint(model, trial)
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        metrics = self._metrics["train"]
+        if GAME_REWARD in metrics:  # what TRL calls the reward is what was paid
+            metrics["reward_paid"], metrics["reward"] = metrics["reward"], metrics.pop(GAME_REWARD)
+        super().log(logs, start_time)
+
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
+        # In a step's last micro-batch all processes add up their gradients, so that one is always computed.
+        if inputs.get(IDLE) and not self.beta and not self.accelerator.sync_gradients:
+            return torch.zeros((), device=inputs["advantages"].device, requires_grad=True)
+        return super()._compute_loss(model, trim(inputs))
+
+
+def make_trainer(config: Config, model: Any, tokenizer: Any, rollouts: Rollouts, run_dir: Path) -> TrimmedGRPOTrainer:
+    """TRL's trainer for this run. The dataset's prompts are row names; `rollouts` deals the games."""
+    train = config.train
+    arguments = grpo_arguments(config, run_dir)
+    # `MarkWhole` sees to it: TRL would remove the last whole one before the new one is marked.
+    arguments.save_total_limit = None
+    peft_config = None
+    if train.lora is not None:
+        from peft import LoraConfig
+
+        targets = train.lora.target_modules
+        peft_config = LoraConfig(
+            r=train.lora.r,
+            lora_alpha=train.lora.alpha,
+            lora_dropout=train.lora.dropout,
+            target_modules=targets if isinstance(targets, str) else list(targets),
+            task_type="CAUSAL_LM",
+        )
+    reward = GameReward(config, rollouts)
+    trainer = TrimmedGRPOTrainer(
+        model=model,
+        args=arguments,
+        reward_funcs=reward,
+        train_dataset=Dataset.from_dict({"prompt": rollouts.names()}),
+        processing_class=tokenizer,
+        peft_config=peft_config,
+        rollout_func=rollouts,
+    )
+    trainer.credit = TurnCredit(config, rollouts, reward) if train.credit == "turn" else None
+    rollouts.policy.model = trainer.model
+    trainer.remove_callback(PrinterCallback)  # it prints the whole dictionary; ours prints a line
+    trainer.add_callback(StepLine(run_dir, rollouts.policy))
+    trainer.add_callback(MarkWhole(train.keep_checkpoints))
+    for callback in trainer.callback_handler.callbacks:
+        if isinstance(callback, TensorBoardCallback) and callback.logging_dir is None:  # no TENSORBOARD_LOGGING_DIR
+            callback.logging_dir = str(run_dir / "tensorboard")
+    # TRL prints a whole dialogue for each one without a reward; ours are counted in the step's line and told in the log.
+    logging.getLogger(GRPOTrainer.__module__).addFilter(lambda record: "returned None" not in record.getMessage())
+    return trainer
