@@ -45,3 +45,11 @@ def tokenizer():  # type: ignore[no-untyped-def]
         "[accept]",
     ]
     return train_tokenizer(corpus * 4, vocab_size=400)
+
+
+@pytest.fixture(scope="session")
+def tokenizer_dir(tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:  # type: ignore[no-untyped-def]
+    """Where that tokenizer is saved."""
+    folder = tmp_path_factory.mktemp("tokenizer")
+    tokenizer.save_pretrained(folder)
+    return folder

@@ -28,13 +28,6 @@ from slim_rl.rollout import generate_fully_async, log_rollout  # isort: skip
 COUNTING = f"{__name__}.count"
 
 
-@pytest.fixture(scope="session")
-def tokenizer_dir(tokenizer: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tokenizer")
-    tokenizer.save_pretrained(folder)
-    return folder
-
-
 @pytest.fixture(autouse=True)
 def clean() -> Any:
     rollout_failures.clear()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -22,13 +21,6 @@ from tests.fakes.sglang_server import Faults, SGLangServer
 from slim_rl.rollout import generate  # isort: skip  (after slime is made importable)
 
 Status = Sample.Status
-
-
-@pytest.fixture(scope="session")
-def tokenizer_dir(tokenizer: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tokenizer")
-    tokenizer.save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture

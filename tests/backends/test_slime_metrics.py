@@ -22,13 +22,6 @@ from slim_rl.backends.slime.rewards import rollout_failures  # isort: skip
 from slim_rl.rollout import generate, keep_usable_groups, log_eval_rollout, log_rollout, normalize_rewards  # isort: skip
 
 
-@pytest.fixture(scope="session")
-def tokenizer_dir(tokenizer: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tokenizer")
-    tokenizer.save_pretrained(folder)
-    return folder
-
-
 @pytest.fixture(autouse=True)
 def clean() -> None:
     rollout_failures.clear()

@@ -13,25 +13,13 @@ from slim_rl.backends.verl.compose import compose
 from slim_rl.backends.verl.data import write_data
 from slim_rl.backends.verl.launch import build_overrides, run_dir
 from slim_rl.config import ROOT_KEY, Config, parse_config
+from tests.fakes.models import tiny_qwen3
 
 
 def checkpoint(folder: Path, tokenizer: Any) -> Path:
     """A Qwen3 of two thin layers, with its tokenizer."""
-    from transformers import Qwen3Config, Qwen3ForCausalLM
-
-    config = Qwen3Config(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        head_dim=16,
-        max_position_embeddings=8192,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-    )
-    Qwen3ForCausalLM(config).save_pretrained(folder)
+    ends = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
+    tiny_qwen3(len(tokenizer), **ends).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 

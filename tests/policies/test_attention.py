@@ -6,24 +6,15 @@ import copy
 
 import pytest
 import torch
-from transformers import DynamicCache, Qwen3Config, Qwen3ForCausalLM
+from transformers import DynamicCache, Qwen3ForCausalLM
 
 from slim_rl.policies.attention import NAME, share_keys
+from tests.fakes.models import tiny_qwen3
 
 
 @pytest.fixture(scope="module")
 def model() -> Qwen3ForCausalLM:
-    torch.manual_seed(0)
-    config = Qwen3Config(
-        vocab_size=64,
-        hidden_size=64,
-        intermediate_size=96,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=16,
-    )
-    return Qwen3ForCausalLM(config).eval()
+    return tiny_qwen3(64, hidden_size=64, num_attention_heads=4, num_key_value_heads=2)
 
 
 def shared(model: Qwen3ForCausalLM) -> Qwen3ForCausalLM:

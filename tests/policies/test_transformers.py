@@ -7,30 +7,19 @@ import asyncio
 import pytest
 
 torch = pytest.importorskip("torch")
-from transformers import Qwen3Config, Qwen3ForCausalLM  # noqa: E402
+from transformers import Qwen3ForCausalLM  # noqa: E402
 
 from slim_rl.dialogue.policy import PolicyFailure, Sampled  # noqa: E402
 from slim_rl.dialogue.record import StopReason  # noqa: E402
 from slim_rl.policies.transformers import TransformersPolicy  # noqa: E402
+from tests.fakes.models import tiny_qwen3  # noqa: E402
 
 STOP = 3
 
 
 @pytest.fixture(scope="module")
 def model() -> Qwen3ForCausalLM:
-    torch.manual_seed(0)
-    config = Qwen3Config(
-        vocab_size=32,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        head_dim=16,
-        max_position_embeddings=128,
-        tie_word_embeddings=True,
-    )
-    return Qwen3ForCausalLM(config).eval()
+    return tiny_qwen3(32, max_position_embeddings=128, tie_word_embeddings=True)
 
 
 def sample_all(policy: TransformersPolicy, prompts: list[list[int]], most: int | list[int] = 12) -> list:

@@ -8,28 +8,19 @@ import random
 import pytest
 
 torch = pytest.importorskip("torch")
-from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM  # noqa: E402
+from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen3ForCausalLM  # noqa: E402
 
 from slim_rl.dialogue.policy import Sampled  # noqa: E402
 from slim_rl.policies.transformers import TransformersPolicy  # noqa: E402
 from slim_rl.policies.turn_cache import TurnCache  # noqa: E402
+from tests.fakes.models import SHAPE, tiny_qwen3  # noqa: E402
 
 STOP = 3
-SHAPE = {
-    "vocab_size": 32,
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 1,
-    "max_position_embeddings": 512,
-}
 
 
 @pytest.fixture(scope="module")
 def model() -> Qwen3ForCausalLM:
-    torch.manual_seed(0)
-    return Qwen3ForCausalLM(Qwen3Config(head_dim=16, **SHAPE)).eval()
+    return tiny_qwen3(32)
 
 
 def play(policy: TransformersPolicy, dialogues: int = 9, turns: int = 5) -> list[list[Sampled]]:
@@ -93,5 +84,5 @@ def test_new_weights_find_nothing_kept(model) -> None:
 
 
 def test_a_model_that_looks_back_only_so_far_is_left_alone() -> None:
-    config = Qwen2Config(sliding_window=8, use_sliding_window=True, max_window_layers=0, **SHAPE)
+    config = Qwen2Config(sliding_window=8, use_sliding_window=True, max_window_layers=0, vocab_size=32, **SHAPE)
     assert not TurnCache.suits(Qwen2ForCausalLM(config))
