@@ -155,10 +155,6 @@ class BaseEnvironment(ABC):
         """What a person is shown: as `seat` sees it now, or, for None, everything, once the game is over."""
         return None
 
-    def notes(self, seat: int) -> str:
-        """What observations end with that the seat's `board` shows too; a person who is shown the board is not shown it twice."""
-        return ""
-
     @classmethod
     def annotate(cls, dialogue: Any) -> None:
         """Fills in what the turns of a finished `Dialogue` ask and tell (the annotation fields of `Turn`). Never raises."""

@@ -80,10 +80,7 @@ class Person:
         if view.history:
             last = view.history[-1]
             author = "partner> " if last.seat != view.seat else "" if last.error else "game> "
-            said = view.observation
-            if board is not None:
-                said = said.removesuffix(self.env.notes(view.seat)).rstrip()
-            self.console.print(Text(f"{author}{printable(said)}", "red" if last.error else "cyan"))
+            self.console.print(Text(f"{author}{printable(view.observation)}", "red" if last.error else "cyan"))
         if board is not None and board != self._last:
             self.console.print(table_of(board))
             self._last = board

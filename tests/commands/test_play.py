@@ -21,8 +21,6 @@ from slim_rl.commands.play import play
 from slim_rl.config import parse_config
 from tests.paths import ROOT
 
-NOTEBOOK = "environment=slim_rl.games.matching.notebook.NotebookEnv"
-
 
 def session(tmp_path: Any, lines: list[str], *overrides: str) -> tuple[float, str]:
     data = {
@@ -75,20 +73,14 @@ def boards(screen: str) -> int:
 
 def test_the_persons_board_is_shown_again_when_it_changes(tmp_path) -> None:
     questions = [f"What is {name} on {paper}?" for name in ("Ava Li", "Daniel Nguyen") for paper in ("BLEU", "Electra")]
-    _, screen = session(
-        tmp_path, [*questions, "quit"], NOTEBOOK, "game.p_observed=0.2", "game.p_observed_2=1.0", "game.hardness=0"
-    )
+    knowing = ("game.p_observed=0.2", "game.p_observed_2=1.0", "game.hardness=0")
+    _, screen = session(tmp_path, [*questions, "quit"], *knowing)
     assert boards(screen) >= 2, screen
-    _, plain = session(tmp_path, [*questions, "quit"], "data.train=" + str(tmp_path / "p.jsonl"), "data.eval=null")
-    assert boards(plain) == 1, "without a notebook nothing changes"
-
-
-def test_the_table_is_shown_once_a_turn(tmp_path) -> None:
-    _, screen = session(tmp_path, ["What is Ava Li on BLEU?", "What is Ava Li on Electra?", "quit"], NOTEBOOK)
-    answers = [line for line in screen.splitlines() if line.startswith("partner>")]
-    assert len(answers) == 2 and all("Ava" in answer or "see" in answer for answer in answers)
-    assert "Your scores:" not in screen and "You speak on" not in screen  # the model's form of the board
-    assert boards(screen) >= 1
+    _, mute = session(tmp_path, [*questions, "quit"], *knowing, "partner.kind=mute")
+    assert boards(mute) == 1, "nothing was told, so nothing changes"
+    (elsewhere := tmp_path / "scaled").mkdir()
+    _, scaled = session(elsewhere, [*questions, "quit"], *knowing, "game.scales=true")
+    assert boards(scaled) == 1, "what is told on another scale cannot stand in the table"
 
 
 def test_the_best_plan_is_marked_by_more_than_colour(tmp_path) -> None:

@@ -1,6 +1,6 @@
 """The matching game: DialOp's "optimization". All that knows what a reviewer and a paper are is in this folder.
 
-env, planning, notebook     the environments: for two, for one, and with the seat's table kept up to date
+env, planning               the environments: for two, and for one
 instance, generate, optimum one dealt game, games dealt, the best assignment
 roster, actions, prompt     names in free text, what a player may say, what players are told
 records, chat_data          games that people played: read and scored again, and as chat data
@@ -15,7 +15,6 @@ from slim_rl.games.matching.actions import Action, ActionError, format_proposal,
 from slim_rl.games.matching.env import MatchingEnv, MatchingView
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.instance import GameState
-from slim_rl.games.matching.notebook import NotebookEnv
 from slim_rl.games.matching.optimum import Assignment, best_assignment
 from slim_rl.games.matching.planning import PlanningEnv
 from slim_rl.games.matching.records import RecordedGame, read_record
@@ -31,7 +30,6 @@ __all__ = [
     "MatchingSettings",
     "MatchingView",
     "Mention",
-    "NotebookEnv",
     "PlanningEnv",
     "RecordedGame",
     "Roster",

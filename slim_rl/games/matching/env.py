@@ -18,6 +18,7 @@ from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.optimum import Assignment
 from slim_rl.games.matching.prompt import RESPOND, has_scales, state_description
 from slim_rl.games.matching.prompt import rules as rules_text
+from slim_rl.games.matching.reading.listening import told_values
 from slim_rl.games.matching.roster import Roster
 from slim_rl.games.matching.settings import MatchingSettings
 
@@ -94,6 +95,7 @@ class MatchingEnv(BaseEnvironment):
         self.pending: Assignment | None = None
         self.accepted: Assignment | None = None
         self.end: str | None = None
+        self._said: tuple[list[str], list[str]] = ([], [])  # each seat's valid actions
 
     @property
     def game(self) -> GameState:
@@ -126,6 +128,7 @@ class MatchingEnv(BaseEnvironment):
                 self.end = "errors"
         else:
             observation = self._take(action)
+            self._said[author].append(text)
             info["action"] = {"kind": action.kind, "text": action.text}
             if action.assignment is not None:
                 info["action"]["assignment"] = list(action.assignment)
@@ -197,8 +200,15 @@ class MatchingEnv(BaseEnvironment):
         return Board(title, roster.reviewers, roster.short_papers, cells, best)
 
     def known(self, seat: int) -> Sequence[Sequence[float | None]]:
-        """The scores that `seat` is shown; None where it is shown none."""
-        return self.game.pooled(seat) if self.open_book else self.game.displayed(seat)
+        """The scores that `seat` is shown, else those it was told if both play on one scale; None where it has none."""
+        game = self.game
+        shown = game.pooled(seat) if self.open_book else game.displayed(seat)
+        if has_scales(game):
+            return shown
+        told = dict(pair for text in self._said[1 - seat] for pair in told_values(text, game.roster))
+        return [
+            [told.get((r, p)) if value is None else value for p, value in enumerate(row)] for r, row in enumerate(shown)
+        ]
 
     @classmethod
     def annotate(cls, dialogue: Any) -> None:

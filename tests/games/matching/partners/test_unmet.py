@@ -9,7 +9,7 @@ import pytest
 
 from slim_rl.config import parse_config
 from slim_rl.dialogue.factory import make_partner
-from slim_rl.games.matching.notebook import NotebookEnv
+from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.partners.scripted import ScriptedPartner
 from slim_rl.games.matching.partners.unmet import NOT_TOLD, TOLD, ErringPartner, RephrasedPartner
 from slim_rl.games.matching.questions.answers import answers, told
@@ -59,13 +59,13 @@ def test_what_is_missing_in_other_words_is_read(sentence: str) -> None:
         assert answers([pair], text, LARGE.roster) == {pair: "none"} and not told_values(text, LARGE.roster)
 
 
-def test_other_words_say_the_same_and_reach_the_notebook() -> None:
+def test_other_words_say_the_same_and_are_heard() -> None:
     heard = set()
     for seed in range(10):
         partner = RephrasedPartner()
         for (r, p), reply in (replies(partner, SMALL, seed) | replies(partner, SMALL, seed, False)).items():
             heard.add(re.sub(r"\w+ \w+ on \w+|\d+", "_", reply))
-            env = NotebookEnv()
+            env = MatchingEnv()
             env.reset(SMALL)
             env.step("[message] Hello.")
             env.step(reply)

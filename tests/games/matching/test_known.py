@@ -1,0 +1,65 @@
+"""What a seat knows by now: what it sees, and what it was told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from slim_rl.games.matching.env import MatchingEnv
+from slim_rl.games.matching.instance import GameState
+from slim_rl.games.matching.roster import Roster
+
+STATE = GameState(
+    ((60, 99), (30, 50)),
+    ((True, False), (False, False)),
+    ((False, True), (True, False)),
+    1.0,
+    1.0,
+    129,
+    Roster.default(2),
+)
+
+
+def game(state: GameState = STATE, open_book: bool = False) -> MatchingEnv:
+    env = MatchingEnv(rules="none", open_book=open_book)
+    env.reset(state)
+    return env
+
+
+def test_what_a_seat_was_told_stands_in_its_table() -> None:
+    env = game()
+    env.step("[message] What is Ava Li on Electra?")
+    env.step("[message] Ava Li on Electra: 99.")
+    assert env.known(0) == [[60, 99], [None, None]]  # not what the partner sees and did not tell
+    board = env.board(0)
+    assert board is not None and board.cells == (("60", "99"), ("?", "?"))
+    assert env.known(1) == [[None, 99], [30, None]]
+
+
+def test_what_it_sees_itself_is_not_overwritten_and_its_own_words_teach_it_nothing() -> None:
+    env = game()
+    env.step("[message] I have 7 for Daniel Nguyen on Electra.")
+    env.step("[message] Ava Li on BLEU: 1.")
+    assert env.known(0) == [[60, None], [None, None]]
+
+
+def test_what_is_refused_and_what_another_game_told_is_not_known() -> None:
+    env = game()
+    env.step("Ava Li on Electra: 99.")  # without a tag
+    env.step("[propose]\nBLEU: Ava Li\nElectra: Daniel Nguyen")
+    env.step("[reject] I doubt it. Ava Li on Electra: 99.")
+    assert env.known(1) == [[None, 99], [30, None]] and env.known(0) == [[60, 99], [None, None]]
+    env.reset(STATE)
+    assert env.known(0) == [[60, None], [None, None]]
+
+
+def test_an_open_book_shows_both_tables_from_the_start() -> None:
+    env = game(open_book=True)
+    assert "Ava Li: BLEU 60, Electra 99\nDaniel Nguyen: BLEU 30, Electra ?" in env.prompt(0)[-1]["content"]
+    assert env.known(0) == [[60, 99], [30, None]]
+
+
+def test_what_is_told_on_another_scale_is_left_out() -> None:
+    env = game(replace(STATE, scale2=2.0))
+    env.step("[message] What is Ava Li on Electra?")
+    env.step("[message] Ava Li on Electra: 198.")
+    assert env.known(0)[0][1] is None
