@@ -20,7 +20,7 @@ from slim_rl.games.matching.env import MatchingView
 from slim_rl.games.matching.instance import UNSEEN_VALUE
 from slim_rl.games.matching.optimum import Assignment
 from slim_rl.games.matching.prompt import table_lines
-from slim_rl.games.matching.reading.listening import told_values
+from slim_rl.games.matching.reading.listening import filled_in
 
 # Chance of 0, 1, 2, ... messages before the first proposal, and what a message is.
 MESSAGES = (0.40, 0.27, 0.17, 0.09, 0.05, 0.02)
@@ -94,13 +94,7 @@ class QuestioningPlayer:
 def known(view: View) -> list[list[float | None]]:
     """Each cell's value as far as this seat has it, shape (n, n): seen, or told, or None."""
     game: MatchingView = view.private
-    values: list[list[float | None]] = [list(row) for row in game.table]
-    for utterance in view.history:
-        if utterance.seat != view.seat:
-            for (reviewer, paper), value in told_values(utterance.text, game.roster):
-                if game.table[reviewer][paper] is None:
-                    values[reviewer][paper] = value
-    return values
+    return filled_in(game.table, (said.text for said in view.history if said.seat != view.seat), game.roster)
 
 
 def plans(view: View) -> list[Assignment]:

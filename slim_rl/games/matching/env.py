@@ -18,7 +18,7 @@ from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.optimum import Assignment
 from slim_rl.games.matching.prompt import RESPOND, has_scales, state_description
 from slim_rl.games.matching.prompt import rules as rules_text
-from slim_rl.games.matching.reading.listening import told_values
+from slim_rl.games.matching.reading.listening import filled_in
 from slim_rl.games.matching.roster import Roster
 from slim_rl.games.matching.settings import MatchingSettings
 
@@ -205,10 +205,7 @@ class MatchingEnv(BaseEnvironment):
         shown = game.pooled(seat) if self.open_book else game.displayed(seat)
         if has_scales(game):
             return shown
-        told = dict(pair for text in self._said[1 - seat] for pair in told_values(text, game.roster))
-        return [
-            [told.get((r, p)) if value is None else value for p, value in enumerate(row)] for r, row in enumerate(shown)
-        ]
+        return filled_in(shown, self._said[1 - seat], game.roster)
 
     @classmethod
     def annotate(cls, dialogue: Any) -> None:

@@ -8,7 +8,7 @@ does, are the partner's own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -47,6 +47,16 @@ def asked_pairs(text: str, roster: Roster) -> list[Pair]:
 def told_values(text: str, roster: Roster) -> list[tuple[Pair, float]]:
     """The (pair, value) statements of a message, in order: "Ava on BLEU is 62", "Ava: BLEU 62". Never raises."""
     return list(listen(text, roster).told)
+
+
+def filled_in(
+    table: Sequence[Sequence[float | None]], texts: Iterable[str], roster: Roster
+) -> list[list[float | None]]:
+    """`table` with the values that `texts` tell in its empty cells; of a pair told twice, the last. Never raises."""
+    told = dict(pair for text in texts for pair in told_values(text, roster))
+    return [
+        [told.get((r, p)) if value is None else value for p, value in enumerate(row)] for r, row in enumerate(table)
+    ]
 
 
 def listen(text: str, roster: Roster) -> Heard:
