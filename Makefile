@@ -14,7 +14,7 @@ export TOKENIZERS_PARALLELISM ?= false
 export HF_HUB_OFFLINE ?= 1
 export TRL_EXPERIMENTAL_SILENCE ?= 1
 
-.PHONY: run test test-verl test-adapters first-hour lock check format bench results warmstart clean
+.PHONY: run test test-verl test-adapters first-hour lock check format bench results longer warmstart clean
 
 ## train a tiny Qwen on a CPU against the shy partner, then draw how its questions and rewards developed
 run: $(VENV)/local
@@ -73,6 +73,11 @@ results: $(VENV)/local
 	$(TRIED) --set game.n=4 --set data.eval=data/local/eval_4.jsonl --output logs/boards_4
 	$(TRIED) --set game.hardness=1.25 --set game.p_observed=0.4 --set game.p_observed_2=0.4 --set data.eval=data/local/eval_dialop.jsonl --output logs/dialop_filter
 	$(BIN)/slim-rl results analysis/experiment.yaml --output-dir analysis/results
+
+## exploratory: the experiment's shy runs, with the 75 steps of `make run`
+longer: $(VENV)/local
+	$(BIN)/slim-rl arms $(EXPERIMENT) --set train.steps=75 --set output_dir=runs/longer --set log.dir=logs/longer --seeds $(ALL) --arm shy
+	$(BIN)/slim-rl results analysis/longer/experiment.yaml --output-dir analysis/results/longer
 
 ## what local runs start from, made from nothing in twenty minutes on two idle cores: a model that knows how to play and to ask, and is
 ## then taught a habit, of asking in one game of ten, or in hardly any

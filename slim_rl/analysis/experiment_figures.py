@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,14 +18,16 @@ from slim_rl.analysis.figure_style import SOFT, colours, legend, short_words
 from slim_rl.analysis.formats import sentence, words
 
 COLUMNS = 4
+CHIEF = ("questions", "informative_pairs", "reward")  # measures that have figures of their own
 Rows = Sequence[dict[str, Any]]
 
 
 def draw(plays: Plays, contrasts: Contrasts, rows: Rows) -> dict[str, Figure]:
     """Every figure that has something to show, by file name. `rows`: those of `experiment.by_arm`."""
     figures = {
+        "primary": _primary(plays, contrasts),
         "arms": _arms(plays, rows),
-        **{name: _training(plays, name) for name in ("questions", "informative_pairs", "reward")},
+        **{name: _training(plays, name) for name in CHIEF},
         "doses": _doses(plays, contrasts),
         "forced": _forced(plays, rows),
         "transfer": _transfer(plays, rows),
@@ -42,13 +45,45 @@ def _panels(count: int, height: float = 2.5, share: bool = True) -> tuple[Figure
     return figure, list(axes[:count])
 
 
+def _primary(plays: Plays, contrasts: Contrasts) -> Figure | None:
+    """The arms that primary contrasts set side by side, over training: thin lines are seeds, thick ones their means."""
+    sides = [
+        side for spec in contrasts.contrasts if spec.role == "primary" and spec.b is not None for side in spec.sides
+    ]
+    arms = [arm for arm in dict.fromkeys(side.arm for side in sides) if arm in set(plays.training.get("arm", ()))]
+    if len(arms) < 2:
+        return None
+    chosen = {arm: colours(plays.arms)[arm] for arm in arms}
+    figure, axes = _panels(len(CHIEF), 3.2, share=False)
+    for ax, measure in zip(axes, CHIEF, strict=True):
+        for arm, colour in chosen.items():
+            curves = _curves(plays, arm, measure)
+            ax.plot(curves.index, curves, color=colour, linewidth=0.6, alpha=0.35)
+            ax.plot(curves.index, curves.mean(axis=1), color=colour, linewidth=2.2)
+        ax.set_title(_title(measure))
+        ax.set_xlabel("training step")
+    legend(figure, chosen)
+    return figure
+
+
+def _curves(plays: Plays, arm: str, measure: str) -> pd.DataFrame:
+    """Steps by runs, smoothed a little."""
+    rows = plays.training[plays.training["arm"] == arm]
+    curves = rows.pivot(index="step", columns="run", values=measure)
+    return curves.rolling(max(1, len(curves) // 20), min_periods=1).mean()
+
+
+def _title(measure: str) -> str:
+    return textwrap.fill(sentence(BY_NAME[measure].title), 26)
+
+
 def _arms(plays: Plays, rows: Rows) -> Figure | None:
     """Where each arm ended on held-out games: intervals over seeds and games, small dots for single seeds, hollow ones for the start."""
     after = plays.held_out[(plays.held_out["condition"] == HELD_OUT) & (plays.held_out["when"] == "after")]
     arms = [arm for arm in plays.arms if arm in set(after["arm"])]
     if not arms:
         return None
-    measures = [name for name in ("questions", "informative_pairs", "reward") if name in after]
+    measures = [name for name in CHIEF if name in after]
     figure = Figure(figsize=(9.6, 0.32 * len(arms) + 0.9))
     axes = figure.subplots(1, len(measures), sharey=True, squeeze=False)[0]
     for ax, measure in zip(axes, measures, strict=True):
@@ -62,7 +97,7 @@ def _arms(plays: Plays, rows: Rows) -> Figure | None:
                 ax.plot(row["before"], place, "o", color=colour, markerfacecolor="white", markersize=5)
                 ax.plot(row["after"], place, "o", color=colour, markersize=6)
         ax.set_yticks(range(len(arms)), [short_words(arm) for arm in arms])
-        ax.set_title(sentence(BY_NAME[measure].title))
+        ax.set_title(_title(measure))
     axes[0].invert_yaxis()
     return figure
 
@@ -73,10 +108,9 @@ def _training(plays: Plays, measure: str) -> Figure | None:
         return None
     figure, axes = _panels(len(plays.arms))
     for ax, (arm, colour) in zip(axes, colours(plays.arms).items(), strict=True):
-        curves = plays.training[plays.training["arm"] == arm].pivot(index="step", columns="run", values=measure)
-        smooth = curves.rolling(max(1, len(curves) // 20), min_periods=1).mean()
-        ax.plot(smooth.index, smooth, color=colour, linewidth=0.7, alpha=0.5)
-        ax.plot(smooth.index, smooth.mean(axis=1), color=colour, linewidth=2.2)
+        curves = _curves(plays, arm, measure)
+        ax.plot(curves.index, curves, color=colour, linewidth=0.7, alpha=0.5)
+        ax.plot(curves.index, curves.mean(axis=1), color=colour, linewidth=2.2)
         ax.set_title(short_words(arm))
         ax.set_xlabel("training step")
     figure.suptitle(sentence(BY_NAME[measure].title), x=0.01, ha="left", fontsize=10)

@@ -28,6 +28,7 @@ from slim_rl.errors import ConfigError
 from slim_rl.files import write_atomically
 
 CAPTIONS = {
+    "primary": "The arms that the primary contrasts compare, over training. Thin lines: single seeds; thick: their mean.",
     "arms": "Where each arm ended on held-out games, with 95% intervals over seeds and games. Small dots: single seeds; hollow: the start.",
     "questions": "Information-seeking questions a game over training. Thin lines: single seeds; thick: their mean.",
     "informative_pairs": "Informative pairs asked a game over training, in the same way.",
