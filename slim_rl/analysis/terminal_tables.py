@@ -20,16 +20,25 @@ SHOWN = [
 
 
 def cells_table(cells: Mapping[str, Sequence[Dialogue]], title: str) -> Table:
-    """One row a measure and cell."""
+    """One row a measure and cell. Where games were played several times: also the share agreed on every time (pass^k of τ-bench,
+    Yao et al. 2024).
+    """
     table = Table(title=title, caption="intervals: 95%, clustered by game", box=SIMPLE_HEAD, pad_edge=False)
     for heading in ("measure", "cell", "n", "mean", "interval"):
         table.add_column(heading, justify="left" if heading in ("measure", "cell") else "right", overflow="fold")
-    frames = {name: frame(dialogues) for name, dialogues in cells.items()}
-    for measure in SHOWN:
-        for i, (name, data) in enumerate(frames.items()):
-            mean = clustered_mean(data[measure.name].astype(float), data["game_id"], measure.bounded)
+    frames = {name: frame(dialogues).set_index("game_id") for name, dialogues in cells.items()}
+    shown = [
+        (measure.short or measure.title, measure, {name: data[measure.name] for name, data in frames.items()})
+        for measure in SHOWN
+    ]
+    if any(data.index.has_duplicates for data in frames.values()):
+        every = {name: data["agreed"].groupby(level=0).min() for name, data in frames.items()}
+        shown.append(("agreed every time", BY_NAME["agreed"], every))
+    for title, measure, values in shown:
+        for i, (name, column) in enumerate(values.items()):
+            mean = clustered_mean(column.astype(float), column.index, measure.bounded)
             table.add_row(
-                "" if i else measure.short or measure.title,
+                "" if i else title,
                 words(name),
                 f"{mean.n:,}",
                 plain(mean.value, measure.share),

@@ -50,6 +50,7 @@ def command(
     ] = None,
     mode: Annotated[list[str] | None, typer.Option(help="free, forbidden or forced:K (repeatable)")] = None,
     num_games: Annotated[int, typer.Option("--num-games", "--games", min=1, help="held-out games a cell")] = 200,
+    num_trials: Annotated[int, typer.Option(min=1, help="dialogues a game: how steady a policy is")] = 1,
     output: Annotated[Path, typer.Option("--output", "--output-dir", help="folder for the logs and the table")] = Path(
         "logs/evaluation"
     ),
@@ -85,9 +86,9 @@ def command(
         for name in mode or ["free"]
     ]
     if dry_run:
-        _say_cost(settings, cells, num_games)
+        _say_cost(settings, cells, num_games, num_trials)
     else:
-        played = evaluate(settings, cells, output, num_games, choice, concurrency)
+        played = evaluate(settings, cells, output, num_games, choice, concurrency, num_trials)
         _print_results(settings, played, output, num_games, human)
 
 
@@ -103,18 +104,19 @@ def policies(checkpoints: Sequence[str], named: Sequence[str], engine: EngineCho
     return [*checkpoints, *named]
 
 
-def _say_cost(config: Config, cells: Sequence[Cell], num_games: int) -> None:
+def _say_cost(config: Config, cells: Sequence[Cell], num_games: int, num_trials: int) -> None:
     from slim_rl.partners.spend import estimate_cost
 
+    each = f", {num_trials} dialogues each" if num_trials > 1 else ""
     for cell in cells:
-        typer.echo(f"{cell.name}: {num_games} games")
+        typer.echo(f"{cell.name}: {num_games} games{each}")
     paid = {"partner": (config.partner.openai, sum(cell.partner == "openai" for cell in cells))}
     for cell in cells:
         if cell.chat_model:
             paid[cell.policy] = (_config(config, cell).policy.openai, paid.get(cell.policy, (None, 0))[1] + 1)
     for endpoint, number in paid.values():
         if endpoint is not None and number:
-            cost = estimate_cost(endpoint, num_games * number)
+            cost = estimate_cost(endpoint, num_games * num_trials * number)
             price = "at an unknown price" if cost["usd"] is None else f"about ${cost['usd']:.2f}"
             typer.echo(f"{cost['model']}: {cost['calls']} calls, {price}")
 
@@ -193,12 +195,14 @@ def evaluate(
     num_games: int,
     engine: EngineChoice | None = None,
     concurrency: int | None = None,
+    num_trials: int = 1,
 ) -> dict[str, list[Dialogue]]:
     """Plays every cell on the same held-out games; logs go to `output`/<cell>.jsonl. Resumable.
 
     Args:
         engine: what samples checkpoints.
         concurrency: dialogues under way at once; None: as many as suit the engine.
+        num_trials: dialogues a game.
 
     Raises:
         ConfigError: two cells would share a log, a mode or partner is unknown, or there are no held-out games.
@@ -228,6 +232,7 @@ def evaluate(
                     rows,
                     output / f"{cell.name}.jsonl",
                     step=0,
+                    trials=num_trials,
                     policy=intervention(changed, cell.mode, player, chat),
                     max_live=concurrency or engine.at_once,
                 )

@@ -27,20 +27,22 @@ def play_held_out(
     log: Path,
     *,
     step: int,
+    trials: int = 1,
     policy: Callable[[Episode], Player] | None = None,
     max_live: int | None = None,
 ) -> list[Dialogue]:
-    """Plays each row once; returns all dialogues of `log`, those of an earlier try included. Each dialogue is logged as it ends,
+    """Plays each row; returns all dialogues of `log`, those of an earlier try included. Each dialogue is logged as it ends,
     and one that is in the log is not played again, unless it failed.
 
     Args:
         step: the training step that the policy is of.
+        trials: dialogues a row.
         policy: gives each episode a player of its own (an intervention).
 
     Raises:
         SlimError: the partner takes no more games (its endpoint is down, or its budget spent); what was played is logged.
     """
-    episodes = [worker.episode(row, SCOPE, phase="eval", step=step) for row in rows]
+    episodes = [worker.episode(row, SCOPE, trial, phase="eval", step=step) for trial in range(trials) for row in rows]
     done = {d.id: d for d in read_log(log) if not d.failed} if log.exists() else {}
     with DialogueLog(log, tokens=worker.config.log.tokens) as writer:
 

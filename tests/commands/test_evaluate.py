@@ -43,9 +43,9 @@ def chat(tokenizer: Any) -> Chat:
     return Chat(tokenizer)
 
 
-def held_out(config: Any, chat: Chat, policy: Any, log: Any, num_games: int = 8) -> list:
+def held_out(config: Any, chat: Chat, policy: Any, log: Any, num_games: int = 8, trials: int = 1) -> list:
     rows = load_rows(config, "eval")[:num_games]
-    return play_held_out(RolloutWorker(config, chat), rows, log, step=0, policy=policy)
+    return play_held_out(RolloutWorker(config, chat), rows, log, step=0, policy=policy, trials=trials)
 
 
 def test_an_interrupted_evaluation_plays_only_what_is_left(config, chat, tmp_path) -> None:
@@ -61,6 +61,22 @@ def test_an_interrupted_evaluation_plays_only_what_is_left(config, chat, tmp_pat
     assert len(first) == 3 and len(everything) == 8 and len(made) == 5
     assert len(list(read_log(log))) == 8
     assert {d.game_id for d in first}.isdisjoint(made)
+
+
+def test_a_game_may_be_played_several_times(config, chat, tmp_path) -> None:
+    log, hello = tmp_path / "cell.jsonl", "[message] Hello."
+    once = held_out(config, chat, lambda job: Script(chat, [PLAN]), log, num_games=3)
+    quiet = [hello] * 40  # never agrees
+
+    everything = held_out(config, chat, lambda job: Script(chat, quiet), log, num_games=3, trials=3)
+    assert len({d.id for d in everything}) == len({d.seed for d in everything}) == 9, "each a dialogue of its own"
+    assert {d.id for d in once} < {d.id for d in everything}, "the first trial is the one that is played without"
+    assert all(len([d for d in everything if d.group == group]) == 3 for group in {d.group for d in everything})
+    table = cells_table({"cell": everything}, "t")
+    shown = dict(
+        zip(table.columns[0].cells, zip(*(list(c.cells) for c in table.columns[2:4]), strict=True), strict=True)
+    )
+    assert shown["games agreed"] == ("9", "33.3%") and shown["agreed every time"] == ("3", "0.0%")
 
 
 def test_forced_questions_are_informative_and_come_first(config, chat, tmp_path) -> None:
