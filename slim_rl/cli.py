@@ -25,6 +25,7 @@ COMMANDS = {  # name -> the first line of its help
     "evaluate": "Play held-out games for every (policy, partner, mode), and print a table with intervals.",
     "export": "Write a run's checkpoint as a Hugging Face model with a card; --push puts it on the hub.",
     "play": "Play a game against the config's partner, or watch a model play it.",
+    "show": "Show dialogues of a log in the terminal: the last ones, or those that are asked for.",
     "analyze": "Draw figures and statistics from dialogue logs, and write an HTML report with a dialogue viewer.",
     "results": "Write the page of an experiment: its arms, contrasts and figures, over seeds and games.",
     "audit": "Check a partner against the true tables: false values, leaks, refusals, unfair acceptances.",

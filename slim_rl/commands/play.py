@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.text import Text
 
 from slim_rl.commands.options import ConfigFile, Overrides
-from slim_rl.commands.screen import printable, table_of, working
+from slim_rl.commands.screen import printable, table_of, turn_texts, working
 from slim_rl.config import Config, load_config
 from slim_rl.dialogue.dealing import load_rows
 from slim_rl.dialogue.factory import make_environment
@@ -159,10 +159,8 @@ def _watch(config: Config, env: BaseEnvironment, row: GameRow, model: str, conso
     policy.reseed(config.seed)
     worker = RolloutWorker(config, chat, policy)
     dialogue = asyncio.run(worker.play(worker.episode(row, "play")))[row.seat if worker.selfplay else 0]
-    for turn in dialogue.turns:
-        console.print(Text(f"{turn.role}> {printable(turn.text)}", "green" if turn.role == "policy" else "cyan"))
-        if turn.error:
-            console.print(Text(f"  refused: {printable(turn.error)}", "red"))
+    for text in turn_texts(dialogue):
+        console.print(text)
     return dialogue
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,9 @@ from slim_rl.errors import SlimWarning
 
 if TYPE_CHECKING:
     from rich.table import Table
+    from rich.text import Text
 
+    from slim_rl.dialogue.record import Dialogue
     from slim_rl.environment import Board
 
 
@@ -39,6 +42,23 @@ def working(what: str) -> AbstractContextManager[object]:
     from rich.text import Text
 
     return Console(stderr=True).status(Text(f"{printable(what)} ..."))
+
+
+def turn_texts(dialogue: Dialogue) -> Iterator[Text]:
+    """What was thought, said and refused, a text a line, with what its questions asked."""
+    from rich.text import Text
+
+    for turn in dialogue.turns:
+        if turn.thought:
+            yield Text(f"{turn.role} thinks: {printable(turn.thought)}", "dim italic")
+        line = Text(f"{turn.role}> {printable(turn.text)}", "green" if turn.role == "policy" else "cyan")
+        if turn.questions:
+            worth = "" if turn.value is None else f", worth {turn.value:+.3f}"
+            informative = ", informative" if turn.informative else ""
+            line.append(f"   ({', '.join(turn.questions)}{informative}{worth})", "dim")
+        yield line
+        if turn.error:
+            yield Text(f"  refused: {printable(turn.error)}", "red")
 
 
 def table_of(board: Board) -> Table:

@@ -24,7 +24,8 @@ from slim_rl.policies.transformers import load_model
 from tests.paths import ROOT
 
 COMMANDS = [
-    "generate", "train", "arms", "evaluate", "play", "analyze", "results", "audit", "redteam", "init", "doctor", "warmstart", "convert",
+    "generate", "train", "arms", "evaluate", "export", "play", "show", "analyze", "results", "audit", "redteam", "init", "doctor",
+    "warmstart", "convert",
 ]  # fmt: skip
 LOCAL = "configs/matching_local.yaml"
 

@@ -1,0 +1,64 @@
+"""`slim-rl show`: dialogues of a log in the terminal, for a machine without a browser. `slim-rl analyze` has a viewer for all of them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import pandas as pd
+import typer
+from rich.console import Console
+from rich.rule import Rule
+from rich.text import Text
+
+from slim_rl.analysis.load import annotated, load, read_dialogue
+from slim_rl.commands.options import LogDirs, Logs, all_logs
+from slim_rl.commands.screen import printable, turn_texts
+from slim_rl.dialogue.record import Dialogue
+from slim_rl.errors import ConfigError
+
+
+def command(
+    logs: Logs = None,
+    log_dir: LogDirs = None,
+    num: Annotated[int, typer.Option("--num", "-n", min=1, help="dialogues to show")] = 3,
+    where: Annotated[
+        str, typer.Option(metavar="CONDITION", help="which ones: phase == 'eval' and questions > 3 (pandas' query)")
+    ] = "",
+    sort: Annotated[str, typer.Option(metavar="COLUMN", help="lowest first; by default the last of the log")] = "",
+    descending: Annotated[bool, typer.Option("--descending", help="with --sort: highest first")] = False,
+) -> None:
+    """Show dialogues of a log in the terminal: the last ones, or those that are asked for."""
+    log = load(all_logs(logs, log_dir))
+    chosen = choose(log.frame, num, where, sort, descending)
+    console = Console()
+    for row in chosen.itertuples():
+        show(console, annotated(read_dialogue(log, row)))
+    console.print(Text(f"{len(chosen)} of {len(log.frame):,} dialogues", "dim"))
+
+
+def choose(frame: pd.DataFrame, num: int, where: str = "", sort: str = "", descending: bool = False) -> pd.DataFrame:
+    """At most `num` rows that fulfil `where`. Raises ConfigError for a condition or a column that cannot be used."""
+    if sort and sort not in frame:
+        raise ConfigError(f"--sort {sort}: there is no such column; choose {', '.join(map(str, frame.columns))}.")
+    try:
+        found = frame.query(where) if where else frame
+    except Exception as error:  # whatever Python can raise on an expression
+        raise ConfigError(
+            f"--where {where}: {' '.join(str(error).split())}; the columns are {', '.join(map(str, frame.columns))}."
+        ) from error
+    if not isinstance(found, pd.DataFrame):
+        raise ConfigError(f"--where {where} is no condition; compare a column, such as reward < 0.5.")
+    return found.sort_values(sort, ascending=not descending, kind="stable").head(num) if sort else found.tail(num)
+
+
+def show(console: Console, dialogue: Dialogue) -> None:
+    """A dialogue: what the policy read at first, what was said, and how it ended."""
+    step = "" if dialogue.step is None else f" · step {dialogue.step}"
+    console.print(Rule(Text(printable(f"{dialogue.run or dialogue.arm}{step} · {dialogue.id}")), align="left"))
+    if dialogue.prompt:
+        console.print(Text(printable(dialogue.prompt[-1]["content"]), "dim"))
+    for text in turn_texts(dialogue):
+        console.print(text)
+    ended = dialogue.failure or dialogue.stop_reason
+    reward = "no reward" if dialogue.reward is None else f"reward {dialogue.reward:.3f}"
+    console.print(Text(printable(f"{ended}, {reward}\n"), "bold"))
