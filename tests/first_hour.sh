@@ -72,6 +72,9 @@ if with local; then
     run slim-rl analyze --log-dir logs/matching_local --output-dir plots
     sees 'plots/report.html'
     has plots/report.html plots/summary.json plots/*.png
+    run slim-rl show logs/matching_local --num 1 --where "phase == 'eval'" --sort reward
+    sees 'policy> .*\['
+    sees '1 of [0-9]+ dialogues'
 
     step "evaluate, also with another partner"
     run slim-rl evaluate matching_local --checkpoint data/warmstart --checkpoint runs/matching_local/model \
