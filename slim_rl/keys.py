@@ -94,10 +94,18 @@ KEYS: tuple[Key, ...] = (
     Key("train.learning_rate", _names("--lr"), _names("learning_rate"), _names(f"{_ACTOR}.optim.lr")),
     Key(
         "train.lr_schedule",
-        _names("--lr-decay-style"),
-        _names("lr_scheduler_type"),
+        {"--lr-decay-style": lambda schedule: "WSD" if schedule == "wsd" else schedule},
+        {"lr_scheduler_type": lambda schedule: "warmup_stable_decay" if schedule == "wsd" else schedule},
         _names(f"{_ACTOR}.optim.lr_scheduler_type"),
         "verl has constant and cosine",
+    ),
+    Key(
+        "train.lr_decay_steps",
+        {
+            "--lr-wsd-decay-iters": lambda steps: steps or None,
+            "--lr-wsd-decay-style": lambda steps: "linear" if steps else None,
+        },
+        {"lr_scheduler_kwargs": lambda steps: {"num_decay_steps": steps, "decay_type": "linear"} if steps else None},
     ),
     Key(
         "train.warmup_steps",

@@ -16,14 +16,14 @@ import re
 import shutil
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
 import yaml
 
 from slim_rl import jsonl
-from slim_rl.config import ROOT_KEY, Config
+from slim_rl.config import ROOT_KEY, Config, parse_config
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.files import disk_errors, sweep
 
@@ -159,6 +159,8 @@ def check_same(path: Path, config: Config) -> None:
     began = _configuration(path)
     if began is None:
         raise ConfigError(f"{path} is not a configuration that can be read; start over with --fresh.")
+    with suppress(ConfigError):  # of an older version: what it did not know yet has its default
+        began = parse_config(began).model_dump(mode="json")
     differ = sorted(_differences(began, config.model_dump(mode="json")) - _MAY_CHANGE)
     if differ:
         raise ConfigError(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from slim_rl.config import Config, parse_config
+from slim_rl.errors import ConfigError
 from slim_rl.keys import KEYS, lookup, reference, values
 from tests.fakes.cluster import known_flags
 from tests.paths import ROOT
@@ -22,6 +23,7 @@ OTHER: dict[str, Any] = {
     "train.micro_batch": 32,
     "train.loss": "sequence",
 }
+WITH = {"train.lr_decay_steps": ["train.lr_schedule=wsd"]}  # what a key cannot be changed without
 
 
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: key.name)
@@ -48,11 +50,15 @@ def test_a_changed_key_reaches_trl(key: Any) -> None:
     if other is None:
         other = not usual if isinstance(usual, bool) else usual + 2 if isinstance(usual, int) else (usual or 1.0) / 2
     before = grpo_arguments(Config(), Path("runs/x"))
-    after = grpo_arguments(parse_config({}, [f"{key.name}={other}"]), Path("runs/x"))
+    after = grpo_arguments(parse_config({}, [f"{key.name}={other}", *WITH.get(key.name, ())]), Path("runs/x"))
     for field in key.trl:
         now = getattr(after, field)
         assert now != getattr(before, field), field
-        if key.name not in ("train.scale_rewards", "train.loss"):  # these have words of TRL's own
+        if key.name not in (
+            "train.scale_rewards",
+            "train.loss",
+            "train.lr_decay_steps",
+        ):  # these have words of TRL's own
             assert (getattr(now, "value", now)) == other, field
 
 
@@ -70,6 +76,42 @@ def test_where_the_trainers_values_differ_they_are_converted() -> None:
     assert (flags["--use-wandb"], flags["--use-tensorboard"]) == (True, False)
     assert values(other, "trl")["scale_rewards"] == "none"
     assert values(other, "verl")["algorithm.norm_adv_by_std_in_grpo"] is False
+
+
+def test_a_rate_that_falls_at_the_end_is_known_to_trl_and_slime() -> None:
+    config = parse_config({"train": {"lr_schedule": "wsd", "lr_decay_steps": 20, "steps": 60}})
+    flags = values(config, "slime")
+    assert flags["--lr-decay-style"] == "WSD" and flags["--lr-wsd-decay-style"] == "linear"
+    assert flags["--lr-wsd-decay-iters"] == 20
+    assert values(Config(), "slime")["--lr-wsd-decay-iters"] is None
+    torch = pytest.importorskip("torch")
+    from transformers import get_scheduler
+
+    trl = values(config, "trl")
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    schedule = get_scheduler(
+        trl["lr_scheduler_type"], optimizer, 10, 60, scheduler_specific_kwargs=trl["lr_scheduler_kwargs"]
+    )
+    rates = []
+    for _ in range(60):
+        optimizer.step()
+        rates.append(optimizer.param_groups[0]["lr"])
+        schedule.step()
+    assert rates[:3] == pytest.approx([0.0, 0.1, 0.2]) and set(rates[10:41]) == {1.0}
+    assert rates[-3:] == pytest.approx([0.15, 0.1, 0.05])
+
+
+@pytest.mark.parametrize(
+    "train",
+    [
+        {"lr_schedule": "wsd"},
+        {"lr_decay_steps": 5},
+        {"lr_schedule": "wsd", "lr_decay_steps": 50, "warmup_steps": 20, "steps": 60},
+    ],
+)
+def test_a_decay_that_does_not_fit_is_refused(train: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="lr_decay_steps"):
+        parse_config({"train": train})
 
 
 def test_what_the_loss_is_divided_by_has_each_trainers_name() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
 class Section(BaseModel):
@@ -210,8 +210,13 @@ class TrainConfig(Section):
     games_per_step: int = Field(16, ge=1, description="games of one rollout")
     group_size: int = Field(8, ge=1, description="1 only where a critic is the baseline (verl's gae)")
     learning_rate: float = Field(5e-5, gt=0, description="Adam's")
-    lr_schedule: Literal["constant", "linear", "cosine"] = Field(
-        "constant", description="how the rate changes after the warm-up"
+    lr_schedule: Literal["constant", "linear", "cosine", "wsd"] = Field(
+        "constant",
+        description="how the rate changes after the warm-up; wsd (warm-up, stable, decay): not at all, until it falls to 0 in a line over "
+        "the last `lr_decay_steps`",
+    )
+    lr_decay_steps: int = Field(
+        0, ge=0, description="steps at the end over which the rate falls; for wsd, which needs it"
     )
     warmup_steps: int = Field(0, ge=0, description="steps over which the rate rises from 0")
     kl_coef: float = Field(0.0, ge=0, description="KL to the starting model, in the loss")
@@ -263,6 +268,16 @@ class TrainConfig(Section):
     gradient_checkpointing: bool = Field(
         False, description="recompute activations instead of keeping them: less memory, more time"
     )
+
+    @model_validator(mode="after")
+    def _decay_fits(self) -> TrainConfig:
+        if (self.lr_schedule == "wsd") != (self.lr_decay_steps > 0):
+            raise ValueError("lr_schedule wsd and a lr_decay_steps above 0 go together")
+        if self.warmup_steps + self.lr_decay_steps > self.steps and self.lr_decay_steps:
+            raise ValueError(
+                f"warmup_steps and lr_decay_steps, {self.warmup_steps} + {self.lr_decay_steps}, are more than the {self.steps} steps"
+            )
+        return self
 
 
 class SlimeConfig(Section):

@@ -132,6 +132,7 @@ def test_the_three_models_come_from_the_environment() -> None:
         ({"train": {"frozen": True}}, "train.frozen"),
         ({"train": {"reward": "shuffled"}}, "train.reward"),
         ({"train": {"lr_schedule": "linear"}}, "linear"),
+        ({"train": {"lr_schedule": "wsd", "lr_decay_steps": 5}}, "wsd"),
         ({"verl": {"mode": "single_turn"}}, "one-seat"),
         ({"limits": {"context_tokens": 1000}}, "prompt_tokens"),
         ({"environment": "examples.secret_number.SecretNumber", "partner": {"kind": "self"}}, "one seat"),

@@ -157,8 +157,10 @@ def build_overrides(config: Config, extra: Sequence[str] = ()) -> Overrides:
 
 def _check(config: Config) -> None:
     check_controls(config)
-    if config.train.lr_schedule == "linear":
-        raise ConfigError("train.lr_schedule is linear, which verl does not have; choose constant or cosine.")
+    if config.train.lr_schedule in ("linear", "wsd"):
+        raise ConfigError(
+            f"train.lr_schedule is {config.train.lr_schedule}, which verl does not have; choose constant or cosine."
+        )
     from slim_rl.dialogue.factory import make_environment
 
     seats = make_environment(config).seats
