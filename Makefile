@@ -74,9 +74,9 @@ results: $(VENV)/local
 	$(TRIED) --set game.hardness=1.25 --set game.p_observed=0.4 --set game.p_observed_2=0.4 --set data.eval=data/local/eval_dialop.jsonl --output logs/dialop_filter
 	$(BIN)/slim-rl results analysis/experiment.yaml --output-dir analysis/results
 
-## exploratory: the experiment's shy runs, with the 75 steps of `make run`
+## exploratory: the experiment's shy runs, with the steps and the learning rate of `make run`
 longer: $(VENV)/local
-	$(BIN)/slim-rl arms $(EXPERIMENT) --set train.steps=75 --set output_dir=runs/longer --set log.dir=logs/longer --seeds $(ALL) --arm shy
+	$(BIN)/slim-rl arms $(EXPERIMENT) --set train.steps=75 --set train.lr_schedule=wsd --set train.lr_decay_steps=25 --set output_dir=runs/longer --set log.dir=logs/longer --seeds $(ALL) --arm shy
 	$(BIN)/slim-rl results analysis/longer/experiment.yaml --output-dir analysis/results/longer
 
 ## what local runs start from, made from nothing in twenty minutes on two idle cores: a model that knows how to play and to ask, and is
