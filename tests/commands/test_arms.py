@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from slim_rl.commands.arms import Run, plan, run_all
 from slim_rl.config import load_config
+from slim_rl.dialogue.factory import make_partner
+from slim_rl.dialogue.log import DialogueLog
 from slim_rl.errors import ConfigError, SlimError
 from tests.paths import ROOT
 
@@ -65,6 +68,18 @@ def test_the_experiments_arms_play_the_same_games_and_differ_in_what_they_say() 
     assert configs["agreement_only"].train.reward == "agreed" and configs["shaping"].train.credit == "turn"
     assert configs["shuffled_all"].train.reward == "shuffled_all" and configs["price_3"].train.question_price > 0
     assert len({config.model_dump_json(exclude={"name", "arm"}) for config in configs.values()}) == len(runs)
+
+
+def test_every_arms_partner_can_be_made(tmp_path: Path, make_dialogue: Any) -> None:
+    told = "[message] Ava Li on Electra: 90."
+    with DialogueLog(tmp_path / "shy" / "train.jsonl") as log:
+        log.append(make_dialogue("[message] What is Ava Li on Electra?", told))
+    for run in plan(CONFIG, [], [3], [], ARMS):
+        config = load_config(CONFIG, run.overrides)
+        if run.needs:
+            config = load_config(CONFIG, [*run.overrides, f"partner.replay={tmp_path / 'shy'}"])
+        partner = make_partner(config)
+        assert partner is not None and partner.identity["kind"] == config.partner.kind, run.arm
 
 
 def test_a_run_names_the_log_of_another_with_its_seed_and_waits_for_it(tmp_path: Path) -> None:

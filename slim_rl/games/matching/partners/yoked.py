@@ -48,8 +48,10 @@ class YokedPartner(ScriptedPartner):
 
     kind = "yoked"
 
-    def __init__(self, path: Path, accept_fraction: float = 0.75, max_rejections: int | None = None) -> None:
-        super().__init__(accept_fraction, max_rejections=max_rejections)
+    def __init__(
+        self, path: Path, accept_fraction: float = 0.75, max_pairs: int = 2, max_rejections: int | None = None
+    ) -> None:
+        super().__init__(accept_fraction, max_pairs, max_rejections)
         self.path = path
         self._twins: dict[tuple[int, _Shown], Schedule] = {}
         self._of_game: dict[_Shown, list[Schedule]] = defaultdict(list)

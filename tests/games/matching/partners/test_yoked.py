@@ -97,6 +97,12 @@ def test_the_config_names_its_log(tmp_path: Path) -> None:
     log(tmp_path, recorded([ask(KNOWN[0])], 1))
     partner = make_partner(parse_config({"partner": {"kind": "yoked", "replay": str(tmp_path)}}))
     assert partner is not None and partner.identity["kind"] == "yoked" and partner.identity["log"] == tmp_path.name
+    settings = {
+        "kind": "yoked",
+        "replay": str(tmp_path),
+        "args": {"max_pairs": 1},
+    }  # what the shy partner beside it has
+    assert make_partner(parse_config({"partner": settings})) is not None
     with pytest.raises(ConfigError, match=r"partner\.replay"):
         make_partner(parse_config({"partner": {"kind": "yoked"}}))
     with pytest.raises(DataError, match="no dialogue log"):
