@@ -209,10 +209,10 @@ def _markdown(
     tables: Sequence[Table],
     figures: Sequence[str],
 ) -> str:
-    parts = [f"# {title}", "\n".join(f"- {said}" for said in sentences), origin, text.strip(), *warnings]
+    drawn = [f"![{CAPTIONS[name]}]({name}.png)\n\n{CAPTIONS[name]}" for name in figures]
+    parts = [f"# {title}", "\n".join(f"- {said}" for said in sentences), *drawn[:1], origin, text.strip(), *warnings]
     parts += [f"{_of_markdown(table)}\n\n{table.caption}" for table in tables]
-    parts += [f"![{CAPTIONS[name]}]({name}.png)\n\n{CAPTIONS[name]}" for name in figures]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join((*parts, *drawn[1:])) + "\n"
 
 
 def _of_markdown(table: Table) -> str:
