@@ -26,7 +26,7 @@ from slim_rl.games.matching.reading.listening import Heard, listen
 from slim_rl.games.matching.reading.pairing import Pair
 from slim_rl.seeds import seed_of
 
-VERSION = 2  # raised when the same view would get another reply
+VERSION = 3  # raised when the same view would get another reply
 
 GREETINGS = ("Hello. Ask me about a reviewer and a paper.", "Hi. Which reviewer and which paper interest you?")
 VAGUE = (

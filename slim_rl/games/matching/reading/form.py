@@ -1,9 +1,9 @@
 """Whether a message is a sentence at all. Judged by form alone, and only what nobody writes by choice is called malformed:
 
-a word or a group of up to three words said twice in a row ("for for", "what is what is")
+a word or a group of up to three words said twice in a row ("for for", "what is what is", "BLEU: BLEU")
 two prepositions before a name, or a name beside itself ("on for BLEU", "Ava on Ava")
 pairs of names with nothing between them ("Ava BLEU Noah SWAG")
-control tokens of a chat template
+control tokens of a chat template, or three empty lines in a row
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _MAY_REPEAT = frozenset(
     """.split()  # noqa: SIM905
 )
 _SPACES = re.compile(r"[^\S\n]+")
-_TWICE = re.compile(r"(?<![\w'])([^\W_]+(?:'\w+)?(?: [^\W_]+(?:'\w+)?){0,2}) \1(?![\w'])")
+_TWICE = re.compile(r"(?<![\w'])([^\W_]+(?:'\w+)?(?: [^\W_]+(?:'\w+)?){0,2}):? \1(?![\w'])")
 _PREPOSITION = r"(?:on|for|at)"
 _GARBLED = re.compile(
     rf"\b{_PREPOSITION}(?: the)? {_PREPOSITION}(?: the)? [RP]\d"
     rf"|\b([RP]\d+) (?:(?:{_PREPOSITION}|the|is) )+\1\b"
     r"|\bR\d+ P\d+ R\d+ P\d|\bP\d+ R\d+ P\d+ R\d"
 )
-_CONTROL = re.compile(r"<\|\w+\|>|</?(?:s|bos|eos)>")
+_CONTROL = re.compile(r"<\|\w+\|>|</?(?:s|bos|eos)>|\n{4}")
 
 
 def is_malformed(text: str, roster: Roster) -> bool:

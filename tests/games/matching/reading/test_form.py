@@ -28,6 +28,9 @@ ROSTER = Roster.default()
         "Ava Ava on BLEU?",
         "Ava BLEU Noah SWAG Sofia QuAC?",
         "What is Ava on BLEU? <|im_end|>",
+        "Who do you have for BLEU: BLEU: BLEU",
+        "What is Ava Li on BLEU: BLEU?",
+        "How good is Ava Li\n\n\n\n\nGloVe",
     ],
 )
 def test_malformed(text: str) -> None:
@@ -49,6 +52,9 @@ def test_malformed(text: str) -> None:
         "What is Ava on BLEU? What is Ava on GLUE?",
         "Ava: BLEU 62, GLUE 10; Noah: BLEU 3",
         "[propose]\nBLEU: Ava\nAva: BLEU",
+        "Ava on BLEU: 62. BLEU: any other?",
+        "I see\n\nAva: BLEU?",
+        "It is 50:50 for me",
         "",
         "?",
     ],
