@@ -57,7 +57,7 @@ bench: $(VENV)/dev
 
 ## the experiment of analysis/results, as preregistered: resumable, under two hours on two cores
 EXPERIMENT := configs/matching_local.yaml --arms analysis/arms.yaml --jobs 2 --set train.processes=1 --set train.steps=28 \
-    --set train.lr_schedule=constant --set train.eval_before=false --set data.eval=data/local/eval_2000.jsonl --set data.num_eval=2000 --set train.eval_games=600 \
+    --set train.lr_schedule=constant --set train.lr_decay_steps=0 --set train.eval_before=false --set data.eval=data/local/eval_2000.jsonl --set data.num_eval=2000 --set train.eval_games=600 \
     --set output_dir=runs/arms --set log.dir=logs/arms
 FEW := 121,122,123,124
 ALL := $(FEW),125,126,127,128

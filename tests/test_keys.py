@@ -101,15 +101,8 @@ def test_a_rate_that_falls_at_the_end_is_known_to_trl_and_slime() -> None:
     assert rates[-3:] == pytest.approx([0.15, 0.1, 0.05])
 
 
-@pytest.mark.parametrize(
-    "train",
-    [
-        {"lr_schedule": "wsd"},
-        {"lr_decay_steps": 5},
-        {"lr_schedule": "wsd", "lr_decay_steps": 50, "warmup_steps": 20, "steps": 60},
-    ],
-)
-def test_a_decay_that_does_not_fit_is_refused(train: dict[str, Any]) -> None:
+@pytest.mark.parametrize("train", [{"lr_schedule": "wsd"}, {"lr_decay_steps": 5}])
+def test_a_decay_without_its_schedule_is_refused(train: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="lr_decay_steps"):
         parse_config({"train": train})
 

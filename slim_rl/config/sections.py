@@ -270,12 +270,11 @@ class TrainConfig(Section):
     )
 
     @model_validator(mode="after")
-    def _decay_fits(self) -> TrainConfig:
+    def _wsd_decays(self) -> TrainConfig:
         if (self.lr_schedule == "wsd") != (self.lr_decay_steps > 0):
-            raise ValueError("lr_schedule wsd and a lr_decay_steps above 0 go together")
-        if self.warmup_steps + self.lr_decay_steps > self.steps and self.lr_decay_steps:
             raise ValueError(
-                f"warmup_steps and lr_decay_steps, {self.warmup_steps} + {self.lr_decay_steps}, are more than the {self.steps} steps"
+                f"lr_schedule is {self.lr_schedule} and lr_decay_steps {self.lr_decay_steps}: wsd needs steps to decay in, and no other "
+                "schedule has them (0)"
             )
         return self
 
