@@ -132,7 +132,7 @@ def _doses(plays: Plays, contrasts: Contrasts) -> Figure | None:
         for dose, values in points.items():
             ax.plot([dose] * len(values), values, "o", color=SOFT, markersize=3, alpha=0.6)
         ax.plot(means.index, means, "o-", color="#0072B2", linewidth=1.9)
-        ax.set_title(short_words(spec.name))
+        ax.set_title(textwrap.fill(spec.name, 26))
         ax.set_xlabel("dose")
         ax.set_ylabel(words(spec.measure))
     return figure
