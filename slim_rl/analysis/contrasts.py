@@ -101,6 +101,9 @@ class Manifest(Section):
     text: Path | None = Field(
         None, description="Markdown by hand: what it shows, what it cannot, choices made after looking"
     )
+    preregistered: bool = Field(
+        True, description="false: the contrasts were chosen after runs had been seen, and the page says so"
+    )
     window: int = Field(5, ge=1, description="steps that are averaged to say when a measure was reached")
 
     def source(self, name: str) -> dict[str, Any]:

@@ -164,6 +164,8 @@ def compare(plays: Plays, manifest: Manifest, contrasts: Contrasts) -> list[dict
         row["least_holm"] = float(smallest) if np.isfinite(row["least"]) else np.nan
     for row in rows:
         row["found"] = _found(row)
+        if not manifest.preregistered:
+            row["found"] = row["found"].replace("as predicted", "shown")
     return rows
 
 

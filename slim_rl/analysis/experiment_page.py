@@ -104,13 +104,14 @@ def _tables(
     primary = [row for row in compared if row["role"] == "primary"]
     secondary = [row for row in compared if row["role"] != "primary"]
     least = f"Holm p is corrected for all {len(primary)} of this family, those not run included."
+    when = "as written down before the runs" if manifest.preregistered else "chosen after runs had been seen"
     tables = [
-        Table(f"Primary contrasts, as written down before the runs. {_HOW} {least}", _contrast_columns(True), primary),
-        Table(
-            f"Secondary contrasts, as written down before the runs; uncorrected. {_HOW}",
-            _contrast_columns(False),
-            secondary,
-        ),
+        Table(caption, _contrast_columns(chief), rows_of)
+        for caption, chief, rows_of in (
+            (f"Primary contrasts, {when}. {_HOW} {least}", True, primary),
+            (f"{'Secondary contrasts' if primary else 'Contrasts'}, {when}; uncorrected. {_HOW}", False, secondary),
+        )
+        if rows_of
     ]
     for condition in dict.fromkeys(row["condition"] for row in rows):
         by_arm: dict[str, dict[str, Any]] = {}
