@@ -14,7 +14,7 @@ export TOKENIZERS_PARALLELISM ?= false
 export HF_HUB_OFFLINE ?= 1
 export TRL_EXPERIMENTAL_SILENCE ?= 1
 
-.PHONY: run test test-verl test-adapters first-hour lock check format bench results longer warmstart clean
+.PHONY: run test test-verl test-adapters first-hour lock check format bench results longer warmstart warmstart-selfplay clean
 
 ## train a tiny Qwen on a CPU against the shy partner, then draw how its questions and rewards developed
 run: $(VENV)/local
@@ -91,6 +91,10 @@ warmstart: $(VENV)/local
 	$(WARMSTART) --output data/warmstart_silent $(HABIT) --set warmstart.messages=[0.98,0.02]
 	$(BIN)/slim-rl evaluate configs/matching_local.yaml --checkpoint data/warmstart --checkpoint data/warmstart_silent --games 400 \
 	    $(foreach mode,free forbidden forced:2 forced:4 forced:6 forced:8,--mode $(mode)) --output logs/warmstart
+
+## the start of self-play, from data/warmstart: both seats
+warmstart-selfplay: $(VENV)/local
+	$(BIN)/slim-rl warmstart configs/matching_selfplay_local.yaml --overwrite --workers 2 --output data/warmstart_selfplay
 
 clean:
 	rm -rf $(VENV) $(ADAPTERS) dist logs/matching_local runs plots build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

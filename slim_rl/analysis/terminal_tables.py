@@ -26,17 +26,17 @@ def cells_table(cells: Mapping[str, Sequence[Dialogue]], title: str) -> Table:
     table = Table(title=title, caption="intervals: 95%, clustered by game", box=SIMPLE_HEAD, pad_edge=False)
     for heading in ("measure", "cell", "n", "mean", "interval"):
         table.add_column(heading, justify="left" if heading in ("measure", "cell") else "right", overflow="fold")
-    frames = {name: frame(dialogues).set_index("game_id") for name, dialogues in cells.items()}
+    frames = {name: frame(dialogues).set_index(["game_id", "seat"]) for name, dialogues in cells.items()}
     shown = [
         (measure.short or measure.title, measure, {name: data[measure.name] for name, data in frames.items()})
         for measure in SHOWN
     ]
     if any(data.index.has_duplicates for data in frames.values()):
-        every = {name: data["agreed"].groupby(level=0).min() for name, data in frames.items()}
+        every = {name: data["agreed"].groupby(level=["game_id", "seat"]).min() for name, data in frames.items()}
         shown.append(("agreed every time", BY_NAME["agreed"], every))
     for title, measure, values in shown:
         for i, (name, column) in enumerate(values.items()):
-            mean = clustered_mean(column.astype(float), column.index, measure.bounded)
+            mean = clustered_mean(column.astype(float), column.index.get_level_values("game_id"), measure.bounded)
             table.add_row(
                 "" if i else title,
                 words(name),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -77,6 +78,8 @@ def test_a_game_may_be_played_several_times(config, chat, tmp_path) -> None:
         zip(table.columns[0].cells, zip(*(list(c.cells) for c in table.columns[2:4]), strict=True), strict=True)
     )
     assert shown["games agreed"] == ("9", "33.3%") and shown["agreed every time"] == ("3", "0.0%")
+    seats = [replace(dialogue, seat=seat) for dialogue in once for seat in (0, 1)]  # as self-play logs them
+    assert cells_table({"cell": seats}, "t").row_count == 6, "two seats are not two trials"
 
 
 def test_forced_questions_are_informative_and_come_first(config, chat, tmp_path) -> None:
