@@ -26,7 +26,9 @@ def soak(out: Path, latency: float = 0.05) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | {"OPENAI_API_KEY": ""},
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background job's children ignore it otherwise
+        preexec_fn=lambda: signal.signal(
+            signal.SIGINT, signal.SIG_DFL
+        ),  # a background job's children ignore it otherwise
     )
 
 
