@@ -163,9 +163,7 @@ def compare(plays: Plays, manifest: Manifest, contrasts: Contrasts) -> list[dict
         row["p_holm"] = float(p) if np.isfinite(row["p"]) else np.nan
         row["least_holm"] = float(smallest) if np.isfinite(row["least"]) else np.nan
     for row in rows:
-        row["found"] = _found(row)
-        if not manifest.preregistered:
-            row["found"] = row["found"].replace("as predicted", "shown")
+        row["found"] = _found(row, "as predicted" if manifest.preregistered else "shown")
     return rows
 
 
@@ -226,20 +224,20 @@ def _arms(plays: Plays, manifest: Manifest, spec: Contrast) -> tuple[list[pd.Dat
     return [(a.mean(axis=1) - b.mean(axis=1)).to_frame("games")], [1.0]
 
 
-def _found(row: dict[str, Any]) -> str:
-    """What a contrast shows, in a few words."""
+def _found(row: dict[str, Any], as_written: str) -> str:
+    """What a contrast shows, in a few words; `as_written`, where it comes out in the direction that was written down."""
     p = row.get("p_holm", row["p"])
     if np.isnan(row["value"]):
         return NOT_RUN
     if np.isnan(p):
         return "cannot be told"
     if row["direction"] == "same":
-        return "as predicted" if p < LEVEL else "not shown"
+        return as_written if p < LEVEL else "not shown"
     if p >= LEVEL:
         return "not shown"
     if row["direction"] == "any":
         return "they differ"
-    return "as predicted" if (row["value"] > 0) == (row["direction"] == "more") else "the opposite"
+    return as_written if (row["value"] > 0) == (row["direction"] == "more") else "the opposite"
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------
