@@ -113,6 +113,13 @@ def test_all_that_was_written_down_is_shown_and_nothing_else(compared: dict[str,
     assert compared["never run"]["found"] == compared["never run"]["note"] == "not run"
 
 
+def test_what_was_chosen_after_looking_was_not_predicted(manifest_path: Path, plays: ex.Plays) -> None:
+    manifest, contrasts = load_manifest(manifest_path)
+    explored = ex.compare(plays, manifest.model_copy(update={"preregistered": False}), contrasts)
+    found = {row["name"]: row["found"] for row in explored}
+    assert found["dose"] == "shown" and "as predicted" not in found.values()
+
+
 def test_contrasts_are_those_of_the_made_up_arms(compared: dict[str, dict[str, Any]]) -> None:
     more, rises = compared["asks more"], compared["rises"]
     want = synthetic.ASKS["shy"][1] - synthetic.ASKS["mute"][1]
