@@ -18,6 +18,7 @@ import pytest
 pytest.importorskip("trl")
 import torch
 import yaml
+from safetensors.torch import load_file
 
 from slim_rl.backends.trl import run as local
 from slim_rl.backends.trl.callbacks import last_whole_checkpoint, step_line
@@ -207,6 +208,21 @@ def test_two_processes_are_one_run_and_print_once(folder: Path, tmp_path: Path, 
     named = {(dialogue.step, dialogue.id) for dialogues in logs for dialogue in dialogues}
     assert len(named) == 8, "the group that is dealt to both is numbered through"
     assert len({dialogue.group for dialogues in logs for dialogue in dialogues}) == 2
+
+
+@pytest.mark.processes
+def test_two_processes_go_on_from_a_checkpoint(folder: Path, tmp_path: Path) -> None:
+    def run(name: str, steps: int) -> dict[str, torch.Tensor]:
+        sizes = ("train.games_per_step=1", "train.micro_batch=2", "train.processes=2", f"train.steps={steps}")
+        config = make_config(folder, name, *sizes, f"data.train={tmp_path}/g.jsonl")
+        done = in_two_processes(config, tmp_path / f"{name}.yaml", [])
+        assert done.returncode == 0, done.stderr[-3000:]
+        return load_file(config.run_dir / "model" / "model.safetensors")
+
+    first = run("in-two-parts", 1)
+    parts, whole = run("in-two-parts", 2), run("at-once", 2)
+    assert all(torch.equal(tensor, parts[name]) for name, tensor in whole.items())
+    assert any(not torch.equal(tensor, parts[name]) for name, tensor in first.items())
 
 
 def test_a_steps_line_fits_a_terminal_and_names_each_thing_once() -> None:

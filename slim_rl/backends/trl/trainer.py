@@ -21,6 +21,9 @@ from slim_rl.backends.trl.rollouts import Rollouts
 from slim_rl.config import Config
 from slim_rl.files import disk_errors
 
+# accelerate calls the CPU of several processes cpu:0, where torch.load finds no place to put a checkpoint's tensors.
+torch.serialization.register_package(0, lambda _: None, lambda storage, place: storage if place == "cpu:0" else None)
+
 
 class TrimmedGRPOTrainer(GRPOTrainer):
     """TRL's trainer without what changes nothing. Dialogues of like length share a micro-batch, computed at its own longest; and where
