@@ -76,7 +76,7 @@ results: $(VENV)/local
 
 ## exploratory: the experiment's shy runs, with the steps and the learning rate of `make run`
 longer: $(VENV)/local
-	$(BIN)/slim-rl arms $(EXPERIMENT) --set train.steps=75 --set train.lr_schedule=wsd --set train.lr_decay_steps=25 --set output_dir=runs/longer --set log.dir=logs/longer --seeds $(ALL) --arm shy
+	$(BIN)/slim-rl arms $(EXPERIMENT) --set train.steps=80 --set train.lr_schedule=wsd --set train.lr_decay_steps=10 --set output_dir=runs/longer --set log.dir=logs/longer --seeds $(ALL) --arm shy
 	$(BIN)/slim-rl results analysis/longer/experiment.yaml --output-dir analysis/results/longer
 
 ## what local runs start from, made from nothing in twenty minutes on two idle cores: a model that knows how to play and to ask, and is
