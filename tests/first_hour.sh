@@ -63,9 +63,11 @@ refused slim-rl train matching_locl
 sees 'Cannot read the config matching_locl.*matching_local'
 
 if with local; then
-    step "train"
-    run slim-rl train matching_local --set train.steps=2 --set train.eval_games=20
+    step "train, and train on"
+    run slim-rl train matching_local --set train.steps=1 --set train.eval_games=20
     sees 'questions'
+    run slim-rl train matching_local --set train.steps=2 --set train.eval_games=20
+    sees 'step +2: '
     has runs/matching_local/model/model.safetensors data/local/train.jsonl logs/matching_local/*.jsonl
 
     step "look"
