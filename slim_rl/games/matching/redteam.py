@@ -21,7 +21,7 @@ from rich.table import Table
 
 from slim_rl.config import Config, Limits
 from slim_rl.dialogue.factory import make_environment, make_partner
-from slim_rl.dialogue.loop import converse
+from slim_rl.dialogue.loop import Speaker, play_dialogue
 from slim_rl.dialogue.partner import Partner, Reply
 from slim_rl.dialogue.record import StopReason
 from slim_rl.environment import BaseEnvironment, View
@@ -281,13 +281,15 @@ def table(rows: Sequence[Row]) -> Table:
 
 
 async def _play(player: Player, partner: Partner, game: GameState, env: BaseEnvironment, seed: int) -> _Played:
-    turns, reason, reward = await converse(env, [player, partner], Limits(), game_state=game, seed=seed)
-    spoken = [turn for turn in turns if turn.error is None]
+    dialogue = await play_dialogue(
+        env, Speaker(player), partner, None, Limits(), game_state=game, id=player.name, seed=seed
+    )
+    spoken = [turn for turn in dialogue.turns if turn.error is None]
     questions = sum(
         bool(classify(turn.text, roster=game.roster) & INFORMATION_SEEKING) for turn in spoken if turn.seat == 0
     )
     told = {pair for turn in spoken if turn.seat == 1 for pair, _ in told_values(turn.text, game.roster)}
-    return _Played(reward, reason is StopReason.AGREED, questions, len(told))
+    return _Played(dialogue.reward, dialogue.stop_reason is StopReason.AGREED, questions, len(told))
 
 
 def _excess(cheat: Sequence[_Played], honest: Sequence[_Played]) -> float:
