@@ -31,9 +31,8 @@ from slim_rl.partners.cassette import Cassette, request_key
 from slim_rl.partners.client import OPENAI_URL, make_client, read_key, split_url
 from slim_rl.partners.faults import Fault, fault_of
 from slim_rl.partners.limiter import RateLimit
-from slim_rl.partners.quoting import one_line
 from slim_rl.partners.secrets import Secrets
-from slim_rl.partners.spend import Spend, add, check_budget, cost_usd, price_of
+from slim_rl.partners.spend import Spend, check_budget, cost_usd, price_of
 
 log = logging.getLogger("slim_rl.partners")
 
@@ -166,7 +165,7 @@ class Endpoint:
                 started = time.monotonic()
                 outcome = await self._request(client, body, min(config.request_seconds, allowed))
                 seconds = time.monotonic() - started
-                usage = add(usage, self._count(outcome, body))
+                usage += self._count(outcome, body)
                 if not isinstance(outcome, Fault):
                     self.breaker.success(call)
                     return outcome, usage
@@ -176,7 +175,7 @@ class Endpoint:
             if outcome.kind == "request":
                 raise PartnerFailure(f"The partner's endpoint {self.url} refuses this request: {outcome.why}")
             self.spend.add(Usage(retries=1))
-            usage = add(usage, Usage(retries=1))
+            usage += Usage(retries=1)
             faults += outcome.kind != "busy"  # an endpoint that asks for patience gets what the turn has
             if self.breaker.is_open or self.breaker.stopped:
                 continue  # an outage has its own patience and takes none of this call's
@@ -270,10 +269,6 @@ class Endpoint:
         if (what or sentence) not in self._said:
             self._said.add(what or sentence)
             log.warning(sentence)
-
-    def redact(self, text: str) -> str:
-        """`text` without the key or the URL's credentials, on one line, cut to a sentence's length."""
-        return one_line(self.secrets.redact(text))
 
     async def _here(self) -> _PerLoop:
         """The client and the slots of the running loop; the client is closed when the loop shuts down."""

@@ -29,7 +29,6 @@ from slim_rl.errors import ConfigError
 from slim_rl.jsonl import whole_characters
 from slim_rl.partners.endpoint import Completion, Endpoint
 from slim_rl.partners.quoting import QUOTED, neutral, one_line, quoted
-from slim_rl.partners.spend import add
 
 Messages = list[dict[str, str]]
 
@@ -145,7 +144,7 @@ class OpenAIPartner:
         usage = Usage()
         for malformed in range(self.config.malformed_retries + 1):
             completion = await self.endpoint.ask(messages, view.seed % 2**31, opening and malformed == 0)
-            usage = add(usage, completion.usage)
+            usage += completion.usage
             error = self._error(completion, view)
             if error is None:
                 return Reply(completion.text.strip(), replace(usage, malformed=malformed))

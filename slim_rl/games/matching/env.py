@@ -119,7 +119,7 @@ class MatchingEnv(BaseEnvironment):
         if self.end is not None:
             info |= {"error": "The game is over.", "end": self.end}
             return "The game is over.", True, info
-        action = parse_action(text, self.game.roster, must_respond=self.pending is not None)
+        action = self._read(text)
         if isinstance(action, ActionError):
             observation = f"Error: {action.message}"
             info["error"] = action.message
@@ -135,6 +135,9 @@ class MatchingEnv(BaseEnvironment):
         if self.end is not None:
             info["end"] = self.end
         return observation, self.end is not None, info
+
+    def _read(self, text: str) -> Action | ActionError:
+        return parse_action(text, self.game.roster, must_respond=self.pending is not None)
 
     def _take(self, action: Action) -> str:
         """Plays a valid action; returns how the other seat reads it."""
@@ -202,7 +205,7 @@ class MatchingEnv(BaseEnvironment):
     def known(self, seat: int) -> Sequence[Sequence[float | None]]:
         """The scores that `seat` is shown, else those it was told if both play on one scale; None where it has none."""
         game = self.game
-        shown = game.pooled(seat) if self.open_book else game.displayed(seat)
+        shown = game.pooled(game.scale(seat)) if self.open_book else game.displayed(seat)
         if has_scales(game):
             return shown
         return filled_in(shown, self._said[1 - seat], game.roster)

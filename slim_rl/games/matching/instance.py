@@ -57,13 +57,13 @@ class GameState:
         """The table as `seat` is shown it: scaled and cut to an int; None where unseen."""
         return self._shown(self.mask(seat), self.scale(seat))
 
-    def pooled(self, seat: int) -> tuple[tuple[int | None, ...], ...]:
-        """The same with the other seat's cells too, on the scale of `seat`; None where neither sees one."""
+    def pooled(self, scale: float = 1.0) -> tuple[tuple[int | None, ...], ...]:
+        """The table with all cells that either seat sees, times `scale` and cut to an int; None where neither sees one."""
         both = tuple(
             tuple(one or two for one, two in zip(ones, twos, strict=True))
             for ones, twos in zip(self.mask1, self.mask2, strict=True)
         )
-        return self._shown(both, self.scale(seat))
+        return self._shown(both, scale)
 
     def _shown(self, mask: Mask, scale: float) -> tuple[tuple[int | None, ...], ...]:
         return tuple(
