@@ -29,11 +29,10 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 
 from slim_rl.errors import ConfigError
 from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
-from slim_rl.games.matching.optimum import score_of_best
+from slim_rl.games.matching.optimum import best_assignment, score_of_best
 from slim_rl.games.matching.reading.pairing import Pair
 
 Floats = NDArray[np.float64]
@@ -153,12 +152,7 @@ def promises(values: Floats, plans: NDArray[np.intp]) -> Floats:
 
 
 def frontier(
-    games: Sequence[GameState],
-    max_k: int,
-    strategy: Strategy = "greedy",
-    seed: int = 0,
-    seat: int = 0,
-    only_seen: bool = False,
+    games: Sequence[GameState], max_k: int, strategy: Strategy = "greedy", seed: int = 0, seat: int = 0
 ) -> Floats:
     """What an ideal asker reaches with k questions: the reference curve that a policy is compared with.
 
@@ -169,7 +163,6 @@ def frontier(
         games: of one size.
         strategy: "greedy" asks about the cell of the highest promise, "random" about any.
         seat: the asker's.
-        only_seen: ask only about cells that the partner sees, as if the asker knew which: every question is answered by a score.
 
     Returns:
         (games, max_k + 1): reward after 0, 1, ..., max_k questions. Its mean over games is the curve.
@@ -182,10 +175,8 @@ def frontier(
     rng = np.random.default_rng(seed)
     tables = np.array([game.table for game in games], dtype=float)
     known = np.array([game.mask(seat) for game in games], dtype=bool)
-    theirs = np.array([game.mask(1 - seat) for game in games], dtype=bool) | (not only_seen)
     best = np.array([game.best_assignment_reward for game in games], dtype=float)
     count, n, _ = tables.shape
-    all_games = np.arange(count)
     rewards = np.empty((count, max_k + 1))
     for k in range(max_k + 1):
         values = np.where(known, tables, UNSEEN_VALUE)
@@ -193,10 +184,8 @@ def frontier(
         rewards[:, k] = score_of_best(values, tables) / best
         noise = rng.random(tables.shape)  # a random choice, or the choice among equals
         liking = noise if strategy == "random" else promises(values, plans) + 1e-9 * noise
-        open_cells = theirs & ~known
-        choice = np.where(open_cells, liking, -np.inf).reshape(count, n * n).argmax(axis=1)
-        left = open_cells.reshape(count, n * n)[all_games, choice]
-        known.reshape(count, n * n)[all_games[left], choice[left]] = True
+        choice = np.where(known, -np.inf, liking).reshape(count, n * n).argmax(axis=1)
+        known.reshape(count, n * n)[np.arange(count), choice] = True
     return rewards
 
 
@@ -210,4 +199,4 @@ def informative_questions(state: GameState, seat: int, number: int, seed: int) -
 
 
 def _plans(values: Floats) -> NDArray[np.intp]:
-    return np.array([linear_sum_assignment(-table)[1] for table in values])
+    return np.array([best_assignment(table)[0] for table in values])
