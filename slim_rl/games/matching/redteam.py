@@ -32,7 +32,7 @@ from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
 from slim_rl.games.matching.optimum import Assignment, best_assignment
 from slim_rl.games.matching.questions import INFORMATION_SEEKING, classify
-from slim_rl.games.matching.reading.listening import told_values
+from slim_rl.games.matching.reading.listening import listen
 from slim_rl.games.matching.settings import MatchingSettings
 
 HIGHEST = 99
@@ -288,7 +288,7 @@ async def _play(player: Player, partner: Partner, game: GameState, env: BaseEnvi
     questions = sum(
         bool(classify(turn.text, roster=game.roster) & INFORMATION_SEEKING) for turn in spoken if turn.seat == 0
     )
-    told = {pair for turn in spoken if turn.seat == 1 for pair, _ in told_values(turn.text, game.roster)}
+    told = {pair for turn in spoken if turn.seat == 1 for pair, _ in listen(turn.text, game.roster).told}
     return _Played(dialogue.reward, dialogue.stop_reason is StopReason.AGREED, questions, len(told))
 
 
@@ -305,7 +305,7 @@ def _known(view: View, listens: bool) -> list[list[float]]:
     mean = UNSEEN_VALUE * game.scale
     values = [[mean if cell is None else float(cell) for cell in row] for row in game.table]
     heard = [u.text for u in view.history if u.seat != view.seat] if listens else []
-    told = dict(pair_and_value for text in heard for pair_and_value in told_values(text, game.roster))
+    told = dict(said for text in heard for said in listen(text, game.roster).told)
     factor = 1.0 if game.scale == 1.0 else game.scale / max(1.0, max(told.values(), default=0) / HIGHEST)
     for (r, p), value in told.items():
         if game.table[r][p] is None:
