@@ -4,8 +4,9 @@
     turn_ids(sampled, observation)    what stands between a sampled turn and the next one
     decode(sampled)                   what the policy said
 
-so that the policy's next input is always the previous input + what it sampled + `turn_ids`. Control tokens come from the
-template alone: a message that spells ``<|im_end|>`` is encoded as those letters.
+so that the policy's next input is always the previous input + what it sampled + `turn_ids`, also where a template would rewrite
+earlier turns, as Qwen3's does with thoughts. Control tokens come from the template alone: a message that spells ``<|im_end|>`` is
+encoded as those letters.
 """
 
 from __future__ import annotations
@@ -32,8 +33,6 @@ class Chat:
     Attributes:
         end_id: the token that ends an assistant turn (``<|im_end|>`` for ChatML).
         stop_ids: tokens at which sampling stops: `end_id` and the tokenizer's eos.
-        keeps_history: whether rendering a whole conversation again gives the tokens the policy saw. False for templates that
-            rewrite earlier turns, as Qwen3's does with thoughts; the policy still sees what it said, unrewritten.
 
     Raises:
         ConfigError: there is no template, or it does not keep messages whole and in order.
@@ -157,9 +156,6 @@ class Chat:
         prompt = self.prompt_ids(opening)
         if self._text(prompt) != self.render(opening):
             raise ConfigError(f"The tokenizer {self._name} does not give back its own chat template's text.")
-        said = self.said_ids("Yes, 42.")
-        whole = [*opening, {"role": "assistant", "content": "Yes, 42."}, {"role": "user", "content": "And?"}]
-        self.keeps_history = self._text(prompt + said + self.turn_ids(said, "And?")) == self.render(whole)
 
     def _text(self, ids: list[int]) -> str:
         return str(self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 from slim_rl.environment import BaseEnvironment, Board
 from slim_rl.errors import DataError
 from slim_rl.games.matching.actions import Action, ActionError, parse_action
-from slim_rl.games.matching.instance import GameState
+from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
 from slim_rl.games.matching.optimum import Assignment
 from slim_rl.games.matching.prompt import RESPOND, has_scales, state_description
 from slim_rl.games.matching.prompt import rules as rules_text
@@ -255,9 +255,33 @@ class MatchingEnv(BaseEnvironment):
 
     @classmethod
     def viewer_board(cls, game_state: Any, seat: int) -> dict[str, Any] | None:
-        from slim_rl.games.matching.boards import viewer_board
+        """The board of a game state as on disk, nothing hidden; None if it is another game's.
 
-        return viewer_board(game_state, seat)
+        Keys:
+            rows, columns: [short name, full name] of each; row, column: what one is called.
+            truth: the scores that count, truth[row][column].
+            shown: what `seat` and what the other seat are shown, None where unseen; scales: by which factors.
+            best, score: a best plan, best[row] = column, and its score.
+            note: what else a reader needs to know.
+        """
+        try:
+            game = GameState.from_dict(game_state)
+        except DataError:
+            return None
+        seats = (seat, 1 - seat)
+        roster = game.roster
+        return {
+            "rows": [list(names) for names in zip(roster.first_names, roster.reviewers, strict=True)],
+            "columns": [list(names) for names in zip(roster.short_papers, roster.papers, strict=True)],
+            "row": "reviewer",
+            "column": "paper",
+            "truth": game.table,
+            "shown": [game.displayed(each) for each in seats],
+            "scales": [game.scale(each) for each in seats],
+            "best": game.best(),
+            "score": game.best_assignment_reward,
+            "note": f"a cell that nobody sees counts as {UNSEEN_VALUE}",
+        }
 
     @classmethod
     def redteam(cls, config: Any, num_games: int) -> Any:

@@ -95,7 +95,7 @@ class GameState:
             "scale2": self.scale2,
             "best_assignment_reward": self.best_assignment_reward,
         }
-        if not _is_default(self.roster):
+        if self.roster != Roster.default(self.n):
             state["reviewers"] = list(self.roster.reviewers)
             state["papers"] = list(self.roster.papers)
         return state
@@ -154,8 +154,8 @@ def _square(state: Mapping[str, Any], key: str) -> Table:
 
 def _roster(state: Mapping[str, Any], n: int) -> Roster:
     reviewers, papers = state.get("reviewers"), state.get("papers")
-    default = Roster.default(n) if n <= Roster().n else None
-    if default and reviewers is None and papers is None:
+    default = Roster.default(n)
+    if default.n == n and reviewers is None and papers is None:
         return default
     if reviewers is None or papers is None or len(reviewers) != n or len(papers) != n:
         raise DataError(f"The game state must name its {n} reviewers and {n} papers in `reviewers` and `papers`.")
@@ -163,7 +163,3 @@ def _roster(state: Mapping[str, Any], n: int) -> Roster:
         return Roster(tuple(map(str, reviewers)), tuple(map(str, papers)))
     except ConfigError as error:
         raise DataError(f"The game state's names cannot be used: {error}") from error
-
-
-def _is_default(roster: Roster) -> bool:
-    return roster.n <= Roster().n and roster == Roster.default(roster.n)
