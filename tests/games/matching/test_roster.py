@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slim_rl.errors import ConfigError
-from slim_rl.games.matching import Roster
+from slim_rl.games.matching.roster import Roster
 
 ROSTER = Roster.default()
 
