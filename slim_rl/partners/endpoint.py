@@ -17,7 +17,6 @@ import random
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from slim_rl.config import LEAST_CONCURRENCY, OpenAIConfig
@@ -99,10 +98,6 @@ class Endpoint:
         """
         trouble = self.cassette.trouble if self.cassette is not None else None
         return self.breaker.stopped or trouble or self.spend.refusal(opening=True)
-
-    def keep_spend(self, folder: Path) -> None:
-        """Keeps what is spent in `folder`, and counts what is kept there against the budget. Several processes may share it."""
-        self.spend.keep(folder)
 
     def body(self, messages: list[dict[str, str]], seed: int) -> dict[str, Any]:
         """The request that is sent, and its form in the cassette."""

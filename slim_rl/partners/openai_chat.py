@@ -109,8 +109,8 @@ class OpenAIPartner:
         return self.endpoint.spend.total
 
     def keep_spend(self, folder: Path) -> None:
-        """See `Endpoint.keep_spend`."""
-        self.endpoint.keep_spend(folder)
+        """Keeps what is spent in the run's `folder`, and counts what is kept there against the budget."""
+        self.endpoint.spend.keep(folder)
 
     @property
     def stopped(self) -> str | None:
@@ -118,7 +118,7 @@ class OpenAIPartner:
         return self.endpoint.stopped
 
     def messages(self, view: View) -> Messages:
-        """The request's messages. Words that follow each other from one side become one message."""
+        """The request's messages."""
         messages = [
             {"role": "system", "content": whole_characters(f"{view.rules}\n\n{self.prompt}\n\n{QUOTED}")},
             {"role": "user", "content": whole_characters(view.state)},
@@ -126,11 +126,11 @@ class OpenAIPartner:
         for index, utterance in enumerate(view.history):
             if utterance.seat != view.seat:
                 note = self.note(view, index)
-                _say(messages, "user", f"{quoted(utterance.text)}\n{note}" if note else quoted(utterance.text))
+                say(messages, "user", f"{quoted(utterance.text)}\n{note}" if note else quoted(utterance.text))
                 continue
-            _say(messages, "assistant", neutral(utterance.text))
+            say(messages, "assistant", neutral(utterance.text))
             if utterance.error is not None:
-                _say(messages, "user", _error_message(utterance.error))
+                say(messages, "user", _error_message(utterance.error))
         return messages
 
     async def reply(self, view: View) -> Reply:
@@ -149,8 +149,8 @@ class OpenAIPartner:
             if error is None:
                 return Reply(completion.text.strip(), replace(usage, malformed=malformed))
             if completion.text.strip():
-                _say(messages, "assistant", neutral(completion.text))
-            _say(messages, "user", _error_message(error))
+                say(messages, "assistant", neutral(completion.text))
+            say(messages, "user", _error_message(error))
         tries = self.config.malformed_retries + 1
         raise PartnerFailure(
             f"{self.config.model} made {tries} malformed replies in a row; the last error: {error}",
@@ -170,7 +170,8 @@ def _error_message(error: str) -> str:
     return f"Error: {one_line(error, 2000)}"
 
 
-def _say(messages: Messages, role: str, content: str) -> None:
+def say(messages: Messages, role: str, content: str) -> None:
+    """Adds words to a chat. Those that follow others from the same side become one message with them."""
     last = messages[-1]
     if last["role"] == role:
         messages[-1] = {"role": role, "content": f"{last['content']}\n\n{content}"}
