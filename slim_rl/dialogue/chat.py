@@ -61,6 +61,7 @@ class Chat:
             )
         self.end_id = self._controls[first]
         self._before_observation, self._after_observation = "".join(rest), frame[4]
+        self._begins_thought = frame[4].rstrip().endswith(THINK_OPEN)  # the template does, and not the policy
         eos = tokenizer.eos_token_id
         self.stop_ids = [self.end_id] if eos in (None, self.end_id) else [self.end_id, eos]
         self._check()
@@ -85,9 +86,8 @@ class Chat:
         """A turn as the policy would have sampled it, end token included: for teaching, and for scripted policies."""
         if thought is None:
             return [*self._plain_ids(text), self.end_id]
-        opened = self._after_observation.rstrip().endswith(THINK_OPEN)
         pieces = [
-            ("" if opened else f"{THINK_OPEN}\n", True),
+            ("" if self._begins_thought else f"{THINK_OPEN}\n", True),
             (thought, False),
             (f"\n{THINK_CLOSE}\n\n", True),
             (text, False),
@@ -97,7 +97,7 @@ class Chat:
     def decode(self, sampled: Sequence[int]) -> tuple[str, str | None]:
         """What the policy said, and what it thought before (None if it did not). A thought that never ends leaves nothing said."""
         text: str = self.tokenizer.decode(list(sampled), skip_special_tokens=True, clean_up_tokenization_spaces=False)
-        return split_thought(text, opened=self._after_observation.rstrip().endswith(THINK_OPEN))
+        return split_thought(text, self._begins_thought)
 
     def render(self, messages: Messages, add_generation_prompt: bool = True) -> str:
         """The template's own rendering, as text."""

@@ -137,7 +137,8 @@ class OpenAIPartner:
         """The next action of `view.seat`, checked. A malformed one is asked again with the error, `malformed_retries` times.
 
         Raises:
-            PartnerFailure: no answer (PARTNER_FAILED), none that is well-formed (PARTNER_ERRORS), no money (BUDGET), or no endpoint (OUTAGE).
+            PartnerFailure: no answer (PARTNER_FAILED), none that is well-formed (PARTNER_ERRORS), no money (BUDGET), or no endpoint
+                (OUTAGE).
         """
         messages = self.messages(view)
         opening = all(utterance.seat != view.seat for utterance in view.history)
