@@ -11,7 +11,7 @@ from slim_rl.dialogue.factory import make_partner
 from slim_rl.dialogue.partner import Partner, PartnerFailure
 from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.environment import BaseEnvironment, Utterance, View
-from slim_rl.errors import DataError
+from slim_rl.errors import DataError, SlimWarning
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.instance import GameState
@@ -58,7 +58,8 @@ def partner(tmp_path: Path) -> Partner:
     recorded = dialogue(
         (0, "no tag", "Begin with a tag."), (0, HELLO, None), (1, NOTED, None), (0, QUESTION, None), (1, ANSWER, None)
     )
-    return write(tmp_path / "log.jsonl", recorded, torn='{"id": "cut of')
+    with pytest.warns(SlimWarning, match="torn"):
+        return write(tmp_path / "log.jsonl", recorded, torn='{"id": "cut of')
 
 
 async def test_says_again_what_was_said(partner: Partner) -> None:
