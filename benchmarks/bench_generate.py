@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from slim_rl.games.matching import generate_games
+from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.settings import MatchingSettings
 
 ROUND = 2.0  # seconds

@@ -9,57 +9,43 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from slim_rl.adapters.session import Games
-    from slim_rl.analysis import analyze
-    from slim_rl.config import load_config
-    from slim_rl.dialogue.dealing import load_rows
-    from slim_rl.dialogue.log import DialogueLog, read_log
-    from slim_rl.dialogue.loop import Speaker
-    from slim_rl.dialogue.measures import measures
-    from slim_rl.dialogue.partner import Reply
-    from slim_rl.dialogue.record import Dialogue
-    from slim_rl.dialogue.worker import RolloutWorker
-    from slim_rl.environment import BaseEnvironment, View
-    from slim_rl.errors import SlimError
-    from slim_rl.games.matching.demonstrations import QuestioningPlayer
-    from slim_rl.games.matching.questions.classify import classify
+    from slim_rl.adapters.session import Games as Games
+    from slim_rl.analysis import analyze as analyze
+    from slim_rl.config import load_config as load_config
+    from slim_rl.dialogue.dealing import load_rows as load_rows
+    from slim_rl.dialogue.log import DialogueLog as DialogueLog
+    from slim_rl.dialogue.log import read_log as read_log
+    from slim_rl.dialogue.loop import Speaker as Speaker
+    from slim_rl.dialogue.measures import measures as measures
+    from slim_rl.dialogue.partner import Reply as Reply
+    from slim_rl.dialogue.record import Dialogue as Dialogue
+    from slim_rl.dialogue.worker import RolloutWorker as RolloutWorker
+    from slim_rl.environment import BaseEnvironment as BaseEnvironment
+    from slim_rl.environment import View as View
+    from slim_rl.errors import SlimError as SlimError
+    from slim_rl.games.matching.demonstrations import QuestioningPlayer as QuestioningPlayer
+    from slim_rl.games.matching.questions.classify import classify as classify
 
 __version__ = "0.1.0"
-__all__ = [
-    "BaseEnvironment",
-    "Dialogue",
-    "DialogueLog",
-    "Games",
-    "QuestioningPlayer",
-    "Reply",
-    "RolloutWorker",
-    "SlimError",
-    "Speaker",
-    "View",
-    "analyze",
-    "classify",
-    "load_config",
-    "load_rows",
-    "measures",
-    "read_log",
-]
-_MODULES = {  # module -> the names it has; the imports above say the same to type checkers
-    "adapters.session": ("Games",),
-    "analysis": ("analyze",),
-    "config": ("load_config",),
-    "dialogue.dealing": ("load_rows",),
-    "dialogue.log": ("DialogueLog", "read_log"),
-    "dialogue.loop": ("Speaker",),
-    "dialogue.measures": ("measures",),
-    "dialogue.partner": ("Reply",),
-    "dialogue.record": ("Dialogue",),
-    "dialogue.worker": ("RolloutWorker",),
-    "environment": ("BaseEnvironment", "View"),
-    "errors": ("SlimError",),
-    "games.matching.demonstrations": ("QuestioningPlayer",),
-    "games.matching.questions.classify": ("classify",),
+_MODULE_OF = {  # the imports above say the same to type checkers
+    "BaseEnvironment": "environment",
+    "Dialogue": "dialogue.record",
+    "DialogueLog": "dialogue.log",
+    "Games": "adapters.session",
+    "QuestioningPlayer": "games.matching.demonstrations",
+    "Reply": "dialogue.partner",
+    "RolloutWorker": "dialogue.worker",
+    "SlimError": "errors",
+    "Speaker": "dialogue.loop",
+    "View": "environment",
+    "analyze": "analysis",
+    "classify": "games.matching.questions.classify",
+    "load_config": "config",
+    "load_rows": "dialogue.dealing",
+    "measures": "dialogue.measures",
+    "read_log": "dialogue.log",
 }
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+__all__ = sorted(_MODULE_OF)
 
 
 def __getattr__(name: str) -> Any:

@@ -191,7 +191,7 @@ class BaseEnvironment(ABC):
 
     @classmethod
     def viewer_board(cls, game_state: Any, seat: int) -> dict[str, Any] | None:
-        """What the report's viewer draws of a game (see `games.matching.boards`), or ``{"text": ...}``; None for nothing."""
+        """What the report's viewer draws of a game (as of `MatchingEnv.viewer_board`), or ``{"text": ...}``; None for nothing."""
         return None
 
     @classmethod

@@ -70,9 +70,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 def sweep(path: Path) -> None:
     """Removes what processes that ended left beside `path` while they were writing it."""
-    name, host = re.escape(path.name), re.escape(host_name())
-    # Without a host or an ending: as earlier versions named them.
-    leftover = re.compile(rf"\.{name}\.(?:{host}\.)?(?P<pid>\d+)(?P<kind>\.tmp|\.old|)")
+    leftover = re.compile(rf"\.{re.escape(path.name)}\.{re.escape(host_name())}\.(?P<pid>\d+)\.(?P<kind>tmp|old)")
     try:
         beside = list(path.parent.iterdir())
     except OSError:
@@ -81,7 +79,7 @@ def sweep(path: Path) -> None:
         match = leftover.fullmatch(found.name)
         if match is None or alive(int(match["pid"])):
             continue
-        if match["kind"] == ".old" and not path.exists():
+        if match["kind"] == "old" and not path.exists():
             found.rename(path)
         elif found.is_dir() and not found.is_symlink():
             shutil.rmtree(found, ignore_errors=True)

@@ -179,19 +179,17 @@ def test_what_killed_processes_left_goes_and_what_live_ones_write_stays(tmp_path
     folder = started(config)
     live, host = os.getppid(), host_name()
     gone = [
-        folder.path / f".config.yaml.{dead}.tmp",
         folder.path / f".config.yaml.{host}.{dead}.tmp",
-        folder.path / f".model.{dead}",
         folder.path / f".model.{host}.{dead}.tmp",
         folder.logs / f".train.jsonl.{host}.{dead}.tmp",
-        tmp_path / f".g0.jsonl.{dead}.tmp",
+        tmp_path / f".g0.jsonl.{host}.{dead}.tmp",
     ]
     stays = [
-        folder.path / f".model.{live}",
+        folder.path / f".model.{host}.{live}.tmp",
         folder.path / f".config.yaml.{host}.{live}.tmp",
         folder.path / f".config.yaml.elsewhere.{dead}.tmp",  # another machine's, on a shared disk
-        folder.path / f".notes.{dead}.tmp",
-        tmp_path / f".g1.jsonl.{dead}.tmp",
+        folder.path / f".notes.{host}.{dead}.tmp",
+        tmp_path / f".g1.jsonl.{host}.{dead}.tmp",
     ]
     for path in (*gone, *stays):
         write_atomically(path / "weights" if "model" in path.name else path, "half")

@@ -22,7 +22,7 @@ from slim_rl.backends.cost import cost_report, usd_now
 from slim_rl.backends.gpus import find_gpus
 from slim_rl.config import Config
 from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.dealing import deal, existing_rows, games_file, shortage
+from slim_rl.dialogue.dealing import deal, existing_rows, games_files, shortage
 from slim_rl.dialogue.factory import make_environment, make_partner
 from slim_rl.dialogue.rows import GameRow, Split, read_rows
 from slim_rl.environment import BaseEnvironment, Utterance, View
@@ -117,7 +117,7 @@ def check_tokenizer(config: Config) -> Iterator[Check]:
 def check_data(config: Config) -> Iterator[Check]:
     """The games files that are there, by the rules of the run itself: readable, made from this config, and no game in both."""
     for split, name in SPLITS.items():
-        file = games_file(config, split)
+        file = games_files(config).get(split)
         if file is None:
             yield verdict(name, "none", warn="Set data.eval and data.num_eval, to see learning on new games.")
         elif file[0].exists():

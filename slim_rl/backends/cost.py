@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from slim_rl.config import Config, OpenAIConfig
-from slim_rl.dialogue.dealing import games_file
+from slim_rl.dialogue.dealing import games_files
 from slim_rl.partners.ledger import spent_usd
 from slim_rl.partners.spend import estimate_cost
 
@@ -70,7 +70,7 @@ def _price(config: OpenAIConfig, dialogues: int, turns: int) -> str:
 
 def _held_out_rows(config: Config) -> int:
     """Rows of the held-out games' file, or as many as will be made."""
-    file = games_file(config, "eval")
+    file = games_files(config).get("eval")
     if file is None:
         return 0
     path, number = file

@@ -28,10 +28,8 @@ from slim_rl.dialogue.record import ANNOTATIONS, Dialogue
 
 log = logging.getLogger(__name__)
 
-_CPUS, _MOST = (
-    8,
-    4,
-)  # one process for so many processors, and at most so many: each annotates hundreds of dialogues a second
+# One process for so many processors, and at most so many: each annotates hundreds of dialogues a second.
+_CPUS, _MOST = 8, 4
 
 
 class Annotator:

@@ -4,8 +4,9 @@
     turn_ids(sampled, observation)    what stands between a sampled turn and the next one
     decode(sampled)                   what the policy said
 
-so that the policy's next input is always the previous input + what it sampled + `turn_ids`. Control tokens come from the
-template alone: a message that spells ``<|im_end|>`` is encoded as those letters.
+so that the policy's next input is always the previous input + what it sampled + `turn_ids`, also where a template would rewrite
+earlier turns, as Qwen3's does with thoughts. Control tokens come from the template alone: a message that spells ``<|im_end|>`` is
+encoded as those letters.
 """
 
 from __future__ import annotations
@@ -32,8 +33,6 @@ class Chat:
     Attributes:
         end_id: the token that ends an assistant turn (``<|im_end|>`` for ChatML).
         stop_ids: tokens at which sampling stops: `end_id` and the tokenizer's eos.
-        keeps_history: whether rendering a whole conversation again gives the tokens the policy saw. False for templates that
-            rewrite earlier turns, as Qwen3's does with thoughts; the policy still sees what it said, unrewritten.
 
     Raises:
         ConfigError: there is no template, or it does not keep messages whole and in order.
@@ -62,6 +61,7 @@ class Chat:
             )
         self.end_id = self._controls[first]
         self._before_observation, self._after_observation = "".join(rest), frame[4]
+        self._begins_thought = frame[4].rstrip().endswith(THINK_OPEN)  # the template does, and not the policy
         eos = tokenizer.eos_token_id
         self.stop_ids = [self.end_id] if eos in (None, self.end_id) else [self.end_id, eos]
         self._check()
@@ -86,9 +86,8 @@ class Chat:
         """A turn as the policy would have sampled it, end token included: for teaching, and for scripted policies."""
         if thought is None:
             return [*self._plain_ids(text), self.end_id]
-        opened = self._after_observation.rstrip().endswith(THINK_OPEN)
         pieces = [
-            ("" if opened else f"{THINK_OPEN}\n", True),
+            ("" if self._begins_thought else f"{THINK_OPEN}\n", True),
             (thought, False),
             (f"\n{THINK_CLOSE}\n\n", True),
             (text, False),
@@ -98,7 +97,7 @@ class Chat:
     def decode(self, sampled: Sequence[int]) -> tuple[str, str | None]:
         """What the policy said, and what it thought before (None if it did not). A thought that never ends leaves nothing said."""
         text: str = self.tokenizer.decode(list(sampled), skip_special_tokens=True, clean_up_tokenization_spaces=False)
-        return split_thought(text, opened=self._after_observation.rstrip().endswith(THINK_OPEN))
+        return split_thought(text, self._begins_thought)
 
     def render(self, messages: Messages, add_generation_prompt: bool = True) -> str:
         """The template's own rendering, as text."""
@@ -157,9 +156,6 @@ class Chat:
         prompt = self.prompt_ids(opening)
         if self._text(prompt) != self.render(opening):
             raise ConfigError(f"The tokenizer {self._name} does not give back its own chat template's text.")
-        said = self.said_ids("Yes, 42.")
-        whole = [*opening, {"role": "assistant", "content": "Yes, 42."}, {"role": "user", "content": "And?"}]
-        self.keeps_history = self._text(prompt + said + self.turn_ids(said, "And?")) == self.render(whole)
 
     def _text(self, ids: list[int]) -> str:
         return str(self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))

@@ -25,12 +25,13 @@ _EVAL_START = 2**31  # in the spec of eval rows, which are numbered from here on
 MAKE = "slim-rl generate CONFIG --overwrite"  # makes a config's files again
 
 
-def games_file(config: Config, split: Split) -> tuple[Path, int] | None:
-    """The file of a split and how many games the config asks of it; None if the config has no such split."""
+def games_files(config: Config) -> dict[Split, tuple[Path, int]]:
+    """The splits that the config has: their files, and how many games it asks of them."""
     data = config.data
-    if split == "train":
-        return data.train, data.num_train
-    return (data.eval, data.num_eval) if data.eval is not None and data.num_eval else None
+    files: dict[Split, tuple[Path, int]] = {"train": (data.train, data.num_train)}
+    if data.eval is not None and data.num_eval:
+        files["eval"] = (data.eval, data.num_eval)
+    return files
 
 
 def load_rows(config: Config, split: Split = "train", workers: int = 1) -> list[GameRow]:
@@ -40,11 +41,11 @@ def load_rows(config: Config, split: Split = "train", workers: int = 1) -> list[
         DataError: a file that exists cannot be used (`existing_rows`), or shares a game with the other split's.
         ConfigError: no game fits the specification.
     """
-    file = games_file(config, split)
-    if file is None:
+    files = games_files(config)
+    if split not in files:
         return []
     taken = _ids_of_other(config, split)
-    if not file[0].exists():
+    if not files[split][0].exists():
         return _make(config, split, taken, workers)
     rows = existing_rows(config, split, taken)
     if short := shortage(config, split, rows):
@@ -54,15 +55,15 @@ def load_rows(config: Config, split: Split = "train", workers: int = 1) -> list[
 
 def ensure_games(config: Config, workers: int = 1, *, overwrite: bool = False) -> tuple[Path, Path | None]:
     """The train and eval files of `config.data`, made if missing, or, with `overwrite`, made again. Raises as `load_rows` does."""
+    files = games_files(config)
     if overwrite:
         taken = {row.game_id for row in _make(config, "train", (), workers)}
-        if games_file(config, "eval"):
+        if "eval" in files:
             _make(config, "eval", taken, workers)
     else:
         load_rows(config, "train", workers)
         load_rows(config, "eval", workers)
-    held_out = games_file(config, "eval")
-    return config.data.train, held_out[0] if held_out else None
+    return config.data.train, files["eval"][0] if "eval" in files else None
 
 
 def existing_rows(config: Config, split: Split, taken: Collection[str] | None = None) -> list[GameRow]:
@@ -75,7 +76,7 @@ def existing_rows(config: Config, split: Split, taken: Collection[str] | None = 
         DataError: the file cannot be read, was dealt from another specification, has fewer games than a step of training plays,
             or shares a game with the other split's.
     """
-    path, number = games_file(config, split) or (config.data.train, 0)
+    path, number = games_files(config)[split]
     rows = read_rows(path, make_environment(config))
     spec = _spec(config, split)
     for row in rows:
@@ -102,7 +103,7 @@ def existing_rows(config: Config, split: Split, taken: Collection[str] | None = 
 
 def shortage(config: Config, split: Split, rows: list[GameRow]) -> str | None:
     """A sentence if a split has fewer games than the config asks for. A file from elsewhere has as many as it has."""
-    path, number = games_file(config, split) or (config.data.train, 0)
+    path, number = games_files(config)[split]
     if len(rows) >= number or all(row.spec is None for row in rows):
         return None
     return (
@@ -113,12 +114,12 @@ def shortage(config: Config, split: Split, rows: list[GameRow]) -> str | None:
 
 def _ids_of_other(config: Config, split: Split) -> set[str]:
     """The games of the other split, if its file is there."""
-    file = games_file(config, "eval" if split == "train" else "train")
+    file = games_files(config).get("eval" if split == "train" else "train")
     return {row.game_id for row in read_rows(file[0])} if file and file[0].exists() else set()
 
 
 def _make(config: Config, split: Split, taken: Collection[str], workers: int) -> list[GameRow]:
-    path, number = games_file(config, split) or (config.data.train, 0)
+    path, number = games_files(config)[split]
     write_rows(deal(config, split, number, taken, workers, path.name), path)
     return read_rows(path)
 

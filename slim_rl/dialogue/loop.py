@@ -9,7 +9,7 @@ Framework-free and async: thousands of dialogues run side by side on one event l
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -54,7 +54,6 @@ async def play_dialogue(
     game_id: str = "",
     seat: int = 0,
     seed: int = 0,
-    prompt: Sequence[dict[str, str]] | None = None,
     resume: Dialogue | None = None,
 ) -> Dialogue:
     """Plays `game_state` with the policy on `seat` and the partner on the other one.
@@ -65,14 +64,13 @@ async def play_dialogue(
         chat: the token boundaries; None for a `Speaker`.
         id: names the dialogue; also the policy's routing key.
         seed: goes into the players' views.
-        prompt: the policy's opening messages, if not the game's own (the last one must be the user's).
         resume: an aborted dialogue of this same game; its recorded turns are played again and the game continues.
 
     Returns:
         The dialogue. A failure of the partner or the engine is its stop reason, with reward None; it is never raised.
     """
     game = _Game(env, limits, game_state, seed)
-    game.seats[seat] = _policy_seat(policy, chat, limits, list(prompt or env.prompt(seat)), id)
+    game.seats[seat] = _policy_seat(policy, chat, limits, env.prompt(seat), id)
     if env.seats == 2:
         if partner is None:
             raise ValueError("a game for two needs a partner")
@@ -101,17 +99,6 @@ async def play_selfplay(
     await game.play(None)
     first, second = (game.dialogue(seat, f"{id}/{seat}", game_id, {"kind": "self"}) for seat in (0, 1))
     return first, second
-
-
-async def converse(
-    env: BaseEnvironment, players: Sequence[Partner], limits: Limits, *, game_state: Any, seed: int = 0
-) -> tuple[list[Turn], StopReason, float | None]:
-    """Plays `game_state` between two players by text alone: turns, stop reason, reward."""
-    game = _Game(env, limits, game_state, seed)
-    game.seats.update({seat: PartnerSeat(player) for seat, player in enumerate(players)})
-    await game.play(None)
-    assert game.stop_reason is not None
-    return game.turns, game.stop_reason, game.reward
 
 
 def _policy_seat(policy: Player, chat: Chat | None, limits: Limits, prompt: list[dict[str, str]], key: str) -> Seat:

@@ -6,7 +6,7 @@ a process at once, and a reply depends on the view (its seed included) alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from slim_rl.dialogue.record import StopReason
@@ -36,6 +36,11 @@ class Usage:
     malformed: int = 0
     model: str | None = None
     estimated: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        """The sum of both; the later model's name stands."""
+        sums = {name: value + getattr(other, name) for name, value in asdict(self).items() if name != "model"}
+        return Usage(**sums, model=other.model or self.model)
 
 
 @dataclass(frozen=True, slots=True)

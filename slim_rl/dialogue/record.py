@@ -15,9 +15,8 @@ from typing import Any
 
 from slim_rl.environment import MATCHING
 
-FORMAT = (
-    2  # of a log line; raised when a reader of the old one would misread the new. 1 had no `seeking`, no `informative`
-)
+# Of a log line; raised when a reader of the old one would misread the new. 1 had no `seeking` and no `informative`.
+FORMAT = 2
 
 
 class StopReason(StrEnum):

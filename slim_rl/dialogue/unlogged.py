@@ -1,6 +1,6 @@
 """Dialogues that have ended and stand in no step's log yet, on disk at once: a crash between the two loses none.
 
-    unlogged.lines, beside the log    one JSON line a dialogue, without tokens, in the order in which they ended
+    *unlogged.lines, beside the log    one JSON line a dialogue, without tokens, in the order in which they ended
 
 What a step has logged is taken out again. What stays was in no step: dialogues of a rollout that was interrupted (a run that resumes
 plays them again), and of groups that were dropped. The analysis does not read the file; `slim_rl.dialogue.log.read_log` does.

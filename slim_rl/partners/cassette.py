@@ -108,7 +108,10 @@ class Cassette:
                         self._answers[key] = answer
                     del self._unwritten[key]
         except OSError as error:
-            self.trouble = f"Cannot append to the cassette {self.path}: {error.strerror or error}; make it writable again and resume the run."
+            self.trouble = (
+                f"Cannot append to the cassette {self.path}: {error.strerror or error}; make it writable again and resume "
+                "the run."
+            )
             raise DataError(self.trouble) from error
         self.trouble = None
 

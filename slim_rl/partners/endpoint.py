@@ -17,7 +17,6 @@ import random
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from slim_rl.config import LEAST_CONCURRENCY, OpenAIConfig
@@ -31,9 +30,8 @@ from slim_rl.partners.cassette import Cassette, request_key
 from slim_rl.partners.client import OPENAI_URL, make_client, read_key, split_url
 from slim_rl.partners.faults import Fault, fault_of
 from slim_rl.partners.limiter import RateLimit
-from slim_rl.partners.quoting import one_line
 from slim_rl.partners.secrets import Secrets
-from slim_rl.partners.spend import Spend, add, check_budget, cost_usd, price_of
+from slim_rl.partners.spend import Spend, check_budget, cost_usd, price_of
 
 log = logging.getLogger("slim_rl.partners")
 
@@ -101,10 +99,6 @@ class Endpoint:
         trouble = self.cassette.trouble if self.cassette is not None else None
         return self.breaker.stopped or trouble or self.spend.refusal(opening=True)
 
-    def keep_spend(self, folder: Path) -> None:
-        """Keeps what is spent in `folder`, and counts what is kept there against the budget. Several processes may share it."""
-        self.spend.keep(folder)
-
     def body(self, messages: list[dict[str, str]], seed: int) -> dict[str, Any]:
         """The request that is sent, and its form in the cassette."""
         sent = {**self.parameters(), "messages": messages}
@@ -166,7 +160,7 @@ class Endpoint:
                 started = time.monotonic()
                 outcome = await self._request(client, body, min(config.request_seconds, allowed))
                 seconds = time.monotonic() - started
-                usage = add(usage, self._count(outcome, body))
+                usage += self._count(outcome, body)
                 if not isinstance(outcome, Fault):
                     self.breaker.success(call)
                     return outcome, usage
@@ -176,7 +170,7 @@ class Endpoint:
             if outcome.kind == "request":
                 raise PartnerFailure(f"The partner's endpoint {self.url} refuses this request: {outcome.why}")
             self.spend.add(Usage(retries=1))
-            usage = add(usage, Usage(retries=1))
+            usage += Usage(retries=1)
             faults += outcome.kind != "busy"  # an endpoint that asks for patience gets what the turn has
             if self.breaker.is_open or self.breaker.stopped:
                 continue  # an outage has its own patience and takes none of this call's
@@ -270,10 +264,6 @@ class Endpoint:
         if (what or sentence) not in self._said:
             self._said.add(what or sentence)
             log.warning(sentence)
-
-    def redact(self, text: str) -> str:
-        """`text` without the key or the URL's credentials, on one line, cut to a sentence's length."""
-        return one_line(self.secrets.redact(text))
 
     async def _here(self) -> _PerLoop:
         """The client and the slots of the running loop; the client is closed when the loop shuts down."""

@@ -31,9 +31,9 @@ class Fault:
 
     Attributes:
         why: one sentence's worth, without secrets.
-        kind: ``down`` (the endpoint is to blame), ``wrong`` (so it is, but it answered: it may be this request alone), ``busy`` (it asks for patience), ``refused`` (it will not work before a person
-            changes something), ``account`` (the same, and surely so for all requests: key and money), ``request`` (this request is
-            at fault, and only it) or ``own`` (this program is).
+        kind: ``down`` (the endpoint is to blame), ``wrong`` (so it is, but it answered: it may be this request alone), ``busy`` (it
+            asks for patience), ``refused`` (it will not work before a person changes something), ``account`` (the same, and surely
+            so for all requests: key and money), ``request`` (this request is at fault, and only it) or ``own`` (this program is).
         retry_after: seconds the endpoint asks to wait; None if it does not say.
         billed: whether the endpoint did its work, so that the request has a price.
     """

@@ -29,7 +29,6 @@ from slim_rl.errors import ConfigError
 from slim_rl.jsonl import whole_characters
 from slim_rl.partners.endpoint import Completion, Endpoint
 from slim_rl.partners.quoting import QUOTED, neutral, one_line, quoted
-from slim_rl.partners.spend import add
 
 Messages = list[dict[str, str]]
 
@@ -110,8 +109,8 @@ class OpenAIPartner:
         return self.endpoint.spend.total
 
     def keep_spend(self, folder: Path) -> None:
-        """See `Endpoint.keep_spend`."""
-        self.endpoint.keep_spend(folder)
+        """Keeps what is spent in the run's `folder`, and counts what is kept there against the budget."""
+        self.endpoint.spend.keep(folder)
 
     @property
     def stopped(self) -> str | None:
@@ -119,7 +118,7 @@ class OpenAIPartner:
         return self.endpoint.stopped
 
     def messages(self, view: View) -> Messages:
-        """The request's messages. Words that follow each other from one side become one message."""
+        """The request's messages."""
         messages = [
             {"role": "system", "content": whole_characters(f"{view.rules}\n\n{self.prompt}\n\n{QUOTED}")},
             {"role": "user", "content": whole_characters(view.state)},
@@ -127,31 +126,32 @@ class OpenAIPartner:
         for index, utterance in enumerate(view.history):
             if utterance.seat != view.seat:
                 note = self.note(view, index)
-                _say(messages, "user", f"{quoted(utterance.text)}\n{note}" if note else quoted(utterance.text))
+                say(messages, "user", f"{quoted(utterance.text)}\n{note}" if note else quoted(utterance.text))
                 continue
-            _say(messages, "assistant", neutral(utterance.text))
+            say(messages, "assistant", neutral(utterance.text))
             if utterance.error is not None:
-                _say(messages, "user", _error_message(utterance.error))
+                say(messages, "user", _error_message(utterance.error))
         return messages
 
     async def reply(self, view: View) -> Reply:
         """The next action of `view.seat`, checked. A malformed one is asked again with the error, `malformed_retries` times.
 
         Raises:
-            PartnerFailure: no answer (PARTNER_FAILED), none that is well-formed (PARTNER_ERRORS), no money (BUDGET), or no endpoint (OUTAGE).
+            PartnerFailure: no answer (PARTNER_FAILED), none that is well-formed (PARTNER_ERRORS), no money (BUDGET), or no endpoint
+                (OUTAGE).
         """
         messages = self.messages(view)
         opening = all(utterance.seat != view.seat for utterance in view.history)
         usage = Usage()
         for malformed in range(self.config.malformed_retries + 1):
             completion = await self.endpoint.ask(messages, view.seed % 2**31, opening and malformed == 0)
-            usage = add(usage, completion.usage)
+            usage += completion.usage
             error = self._error(completion, view)
             if error is None:
                 return Reply(completion.text.strip(), replace(usage, malformed=malformed))
             if completion.text.strip():
-                _say(messages, "assistant", neutral(completion.text))
-            _say(messages, "user", _error_message(error))
+                say(messages, "assistant", neutral(completion.text))
+            say(messages, "user", _error_message(error))
         tries = self.config.malformed_retries + 1
         raise PartnerFailure(
             f"{self.config.model} made {tries} malformed replies in a row; the last error: {error}",
@@ -171,7 +171,8 @@ def _error_message(error: str) -> str:
     return f"Error: {one_line(error, 2000)}"
 
 
-def _say(messages: Messages, role: str, content: str) -> None:
+def say(messages: Messages, role: str, content: str) -> None:
+    """Adds words to a chat. Those that follow others from the same side become one message with them."""
     last = messages[-1]
     if last["role"] == role:
         messages[-1] = {"role": role, "content": f"{last['content']}\n\n{content}"}

@@ -11,14 +11,13 @@ first. What was dealt is computed again from the recorded game, so a log stays u
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from slim_rl import jsonl
 from slim_rl.config import PartnerConfig
+from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.partner import PartnerFailure, Reply
-from slim_rl.dialogue.record import Dialogue
 from slim_rl.environment import BaseEnvironment, View
 from slim_rl.errors import ConfigError, DataError
 
@@ -26,14 +25,14 @@ Said = list[tuple[int, str]]  # (seat, text): what the partner's seat has seen
 
 
 class ReplayPartner:
-    """Repeats the partner's turns of a log (JSONL of `Dialogue.to_dict`, read whole at the start).
+    """Repeats the partner's turns of a log, read whole at the start.
 
     Args:
-        path: the log.
+        path: a dialogue log, or a folder of them.
         make_env: makes an environment of the run's game.
 
     Raises:
-        DataError: the log cannot be read, or a complete line of it is not a dialogue of the run's game.
+        DataError: the log cannot be read, or a dialogue in it is not of the run's game.
     """
 
     def __init__(self, path: str | Path, make_env: Callable[[], BaseEnvironment]) -> None:
@@ -41,14 +40,14 @@ class ReplayPartner:
         # By seat and what it was dealt: what was said, with the seed.
         self._records: dict[tuple[int, str, str], list[tuple[int, Said]]] = defaultdict(list)
         env = make_env()
-        for number, dialogue in _read(self.path):
+        for dialogue in read_log(path):
             seat = 1 - dialogue.seat
             try:
                 env.reset(dialogue.game_state)
                 dealt = env.get_prompt_prefix(seat), env.get_state_description(seat)
             except Exception as error:
                 raise DataError(
-                    f"Line {number} of {path} is not a dialogue of this run's game: {error!r}; give a log of the same game."
+                    f"{path}: {dialogue.id} is not a dialogue of this run's game ({error!r}); give a log of the same game."
                 ) from error
             said = [(turn.seat, turn.text) for turn in dialogue.turns if turn.error is None or turn.seat == seat]
             self._records[seat, *dealt].append((dialogue.seed, said))
@@ -84,15 +83,6 @@ class ReplayPartner:
             f"The conversation differs from the one in {self.path} at turn {agreed + 1}: "
             f"{so_far[agreed][1][:80]!r} was not said there."
         )
-
-
-def _read(path: Path) -> Iterator[tuple[int, Dialogue]]:
-    """The dialogues of a log with their line numbers. A torn last line is left out."""
-    for number, data in jsonl.read(path, "log to replay", "give the path of a dialogue log", torn="skip"):
-        try:
-            yield number, Dialogue.from_dict(data)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise DataError(f"Line {number} of {path} is not a dialogue: {error}; give a dialogue log.") from error
 
 
 def _common(a: Said, b: Said) -> int:

@@ -18,13 +18,11 @@ from slim_rl.dialogue.partner import Usage
 from slim_rl.errors import ConfigError, DataError
 from slim_rl.partners.ledger import Ledger
 
-# An 8×8 game, in tokens, roughly: a token is taken for a word, a number of three digits or a mark. The system prompt is the same
-# in every game, and long enough for a provider to cache.
-SYSTEM_TOKENS = 1200
+# An 8×8 game, in tokens, roughly: a token is taken for a word, a number of three digits or a mark.
+SYSTEM_TOKENS = 1200  # the same in every game; OpenAI caches a beginning of 1024 or more
 TABLE_TOKENS = 350
 TURN_TOKENS = 45  # what a turn of the other seat adds
 REPLY_TOKENS = 25
-CACHEABLE = 1024  # the shortest beginning that OpenAI caches
 
 
 def price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
@@ -39,12 +37,6 @@ def cost_usd(price: Price | None, input_tokens: int, cached_tokens: int, output_
         return 0.0
     fresh = input_tokens - cached_tokens
     return (fresh * price.input + cached_tokens * price.cached + output_tokens * price.output) / 1e6
-
-
-def add(one: Usage, other: Usage) -> Usage:
-    """The sum of two usages; the later model's name stands."""
-    sums = {name: value + getattr(other, name) for name, value in asdict(one).items() if name != "model"}
-    return Usage(**sums, model=other.model or one.model)
 
 
 @dataclass
@@ -80,7 +72,7 @@ class Spend:
         return self.ledger.others_usd() if self.ledger is not None else 0.0
 
     def add(self, usage: Usage) -> None:
-        self.total = add(self.total, usage)
+        self.total += usage
         if usage.calls or usage.cost_usd:
             self._write()
 
@@ -115,51 +107,35 @@ class Spend:
             self.trouble = str(error)
 
 
-def estimate_cost(
-    config: OpenAIConfig,
-    num_dialogues: int,
-    partner_turns: float = 5.0,
-    system_tokens: int = SYSTEM_TOKENS,
-    table_tokens: int = TABLE_TOKENS,
-    turn_tokens: int = TURN_TOKENS,
-    reply_tokens: int = REPLY_TOKENS,
-) -> dict[str, Any]:
+def estimate_cost(config: OpenAIConfig, num_dialogues: int, partner_turns: float = 5.0) -> dict[str, Any]:
     """What a run will take, before it starts.
 
     Args:
         num_dialogues: games to be played.
         partner_turns: the partner's turns a game (five: an untrained policy; ten: one that has learned to ask).
-        system_tokens: what every request begins with.
-        table_tokens: what follows the system prompt in every request of one game.
-        turn_tokens: what each turn of the other seat adds.
-        reply_tokens: the partner's own words.
 
     Returns:
-        ``model``, ``calls``, ``input_tokens``, ``cached_tokens``, ``output_tokens``, ``usd`` (None without a price),
-        ``usd_uncached`` (if the provider caches nothing) and ``usd_per_dialogue``. Cached is what an earlier request began with:
-        the system prompt, and for all but a game's first call the whole call before.
+        ``model``, ``calls``, ``input_tokens``, ``cached_tokens``, ``output_tokens``, ``usd`` (None without a price) and
+        ``usd_uncached`` (if the provider caches nothing). Cached is what an earlier request began with: the system prompt, and
+        for all but a game's first call the whole call before.
     """
     price = price_of(config.model, config.prices)
     calls = num_dialogues * partner_turns
     # Call k of a game (from 0) reads the system prompt, the table, k exchanges, and the words it answers.
-    exchange = turn_tokens + reply_tokens
-    first = system_tokens + table_tokens + turn_tokens
+    exchange = TURN_TOKENS + REPLY_TOKENS
+    first = SYSTEM_TOKENS + TABLE_TOKENS + TURN_TOKENS
     later_calls = num_dialogues * max(0.0, partner_turns - 1)
     input_tokens = calls * first + later_calls * partner_turns / 2 * exchange
-    cached_tokens = 0.0
-    if system_tokens >= CACHEABLE:
-        cached_tokens = num_dialogues * system_tokens + later_calls * (first + (partner_turns - 2) / 2 * exchange)
-    counts = [round(value) for value in (input_tokens, cached_tokens, calls * reply_tokens)]
-    usd = cost_usd(price, *counts) if price else None
+    cached_tokens = num_dialogues * SYSTEM_TOKENS + later_calls * (first + (partner_turns - 2) / 2 * exchange)
+    counts = [round(value) for value in (input_tokens, cached_tokens, calls * REPLY_TOKENS)]
     return {
         "model": config.model,
         "calls": round(calls),
         "input_tokens": counts[0],
         "cached_tokens": counts[1],
         "output_tokens": counts[2],
-        "usd": usd,
+        "usd": cost_usd(price, *counts) if price else None,
         "usd_uncached": cost_usd(price, counts[0], 0, counts[2]) if price else None,
-        "usd_per_dialogue": usd / num_dialogues if usd is not None and num_dialogues else None,
     }
 
 

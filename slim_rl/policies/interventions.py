@@ -15,7 +15,6 @@ from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.partner import Reply, Usage
 from slim_rl.dialogue.policy import Policy, Sampled
 from slim_rl.environment import View
-from slim_rl.partners.spend import add
 from slim_rl.policies.openai_chat import ChatPlayer
 from slim_rl.seeds import seed_of
 
@@ -113,7 +112,7 @@ class NeverSpeakQuestion:
         for redraw in range(self.tries):
             seed = seed_of(view.seed, redraw) if redraw else view.seed
             reply = await self.player.reply(replace(view, seed=seed))
-            usage = add(usage, reply.usage or Usage())
+            usage += reply.usage or Usage()
             if not self.asks(reply.text):
                 return replace(reply, usage=usage)
         self.gave_up += 1

@@ -23,8 +23,7 @@ from slim_rl.environment import View
 from slim_rl.errors import ConfigError
 from slim_rl.jsonl import whole_characters
 from slim_rl.partners.endpoint import Endpoint
-
-Messages = list[dict[str, str]]
+from slim_rl.partners.openai_chat import Messages, say
 
 
 class ChatPolicy:
@@ -86,17 +85,17 @@ class ChatPlayer:
             self._said_to_us[len(view.history)] = view.observation
 
     def messages(self, view: View) -> Messages:
-        """The request's messages. Words that follow each other from one side become one message."""
+        """The request's messages."""
         rules = f"{view.rules}\n\n{self.policy.instructions}" if self.policy.instructions else view.rules
         messages = [{"role": "system", "content": rules}, {"role": "user", "content": view.state}]
         for number, utterance in enumerate(view.history, start=1):
             heard = self._said_to_us.get(number)
             if utterance.seat == view.seat:
-                _say(messages, "assistant", utterance.text)
+                say(messages, "assistant", utterance.text)
                 if utterance.error is not None:
-                    _say(messages, "user", heard or f"Error: {utterance.error}")
+                    say(messages, "user", heard or f"Error: {utterance.error}")
             else:
-                _say(messages, "user", heard or utterance.text)
+                say(messages, "user", heard or utterance.text)
         return [{**message, "content": whole_characters(message["content"])} for message in messages]
 
     async def reply(self, view: View) -> Reply:
@@ -110,14 +109,6 @@ class ChatPlayer:
         text, thought = split_thought(completion.text)
         cut = StopReason.TURN_TOKENS if completion.finish_reason == "length" else None
         return Reply(text, completion.usage, thought, cut)
-
-
-def _say(messages: Messages, role: str, content: str) -> None:
-    last = messages[-1]
-    if last["role"] == role:
-        last["content"] = f"{last['content']}\n\n{content}"
-    else:
-        messages.append({"role": role, "content": content})
 
 
 def _read(config: ChatPolicyConfig) -> str:

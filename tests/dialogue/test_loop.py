@@ -134,11 +134,6 @@ def test_the_partner_may_open(chat) -> None:
     check_invariant(dialogue, policy, chat)
 
 
-def test_own_prompt_is_used(chat) -> None:
-    dialogue, _ = play(chat, ["go", "go"], prompt=[{"role": "user", "content": "Just go."}])
-    assert "Just go." in chat.tokenizer.decode(dialogue.prompt_ids)
-
-
 def test_turn_limit_ends_the_game(chat) -> None:
     dialogue, policy = play(chat, ["go " * 50], limits=Limits(turn_tokens=5))
     assert (dialogue.stop_reason, dialogue.reward) == (StopReason.TURN_TOKENS, 0.0)

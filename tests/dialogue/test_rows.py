@@ -17,8 +17,9 @@ from slim_rl.config import Config
 from slim_rl.dialogue.dealing import ensure_games, load_rows
 from slim_rl.dialogue.rows import GameRow, read_game_state, read_rows, write_parquet, write_rows
 from slim_rl.errors import ConfigError, DataError, SlimWarning
-from slim_rl.games.matching import GameState, MatchingEnv
+from slim_rl.games.matching import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
+from slim_rl.games.matching.instance import GameState
 from tests.paths import ROOT
 
 SCRIPT = ROOT / "scripts" / "generate_data.py"

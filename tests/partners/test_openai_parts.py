@@ -23,7 +23,7 @@ from slim_rl.partners.breaker import Breaker
 from slim_rl.partners.cassette import Cassette, request_key
 from slim_rl.partners.ledger import Ledger
 from slim_rl.partners.limiter import RateLimit
-from slim_rl.partners.spend import Spend, add, cost_usd, estimate_cost, price_of
+from slim_rl.partners.spend import Spend, cost_usd, estimate_cost, price_of
 from tests.fakes.openai_server import OpenAIServer, Step
 from tests.partners.openai_setup import QUESTION, partner_of, view_after
 from tests.paths import ROOT
@@ -248,7 +248,7 @@ def test_gpt_41_prices() -> None:
 
 
 def test_usages_add_up() -> None:
-    total = add(Usage(1, 100, 64, 10, 0.5, 2, 1, "a"), Usage(2, 50, 0, 5, 0.25, 0, 0, None))
+    total = Usage(1, 100, 64, 10, 0.5, 2, 1, "a") + Usage(2, 50, 0, 5, 0.25, 0, 0, None)
     assert total == Usage(3, 150, 64, 15, 0.75, 2, 1, "a")
 
 
@@ -261,20 +261,18 @@ def test_what_an_interrupted_run_spent_counts(tmp_path: Path) -> None:
     assert spend.refusal(opening=False) is not None
 
 
-def test_an_estimate_grows_with_the_run() -> None:
+def test_an_estimate_grows_with_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     one = estimate_cost(OpenAIConfig(), 1000, partner_turns=5)
     assert one["calls"] == 5000
     assert 0 < one["usd"] < one["usd_uncached"]
-    assert one["usd_per_dialogue"] == pytest.approx(one["usd"] / 1000)
     assert estimate_cost(OpenAIConfig(), 2000, partner_turns=5)["usd"] == pytest.approx(2 * one["usd"])
-    # By hand: five calls that read 1000, then 100 more each (60 heard and 40 said), and write 40.
-    sizes = {"table_tokens": 100, "turn_tokens": 60, "reply_tokens": 40}
-    short = estimate_cost(OpenAIConfig(), 1, 5, system_tokens=840, **sizes)
-    assert short["input_tokens"] == 1000 + 1100 + 1200 + 1300 + 1400 and short["output_tokens"] == 200
-    assert short["cached_tokens"] == 0 and short["usd"] == pytest.approx(6000 * 2e-6 + 200 * 8e-6)
-    long = estimate_cost(OpenAIConfig(), 1, 5, system_tokens=1840, **sizes)
-    assert long["input_tokens"] == 2000 + 2100 + 2200 + 2300 + 2400
-    assert long["cached_tokens"] == 1840 + 2000 + 2100 + 2200 + 2300
+    # By hand: five calls that read 2000, then 100 more each (60 heard and 40 said), and write 40.
+    for name, tokens in {"SYSTEM": 1840, "TABLE": 100, "TURN": 60, "REPLY": 40}.items():
+        monkeypatch.setattr(f"slim_rl.partners.spend.{name}_TOKENS", tokens)
+    five = estimate_cost(OpenAIConfig(), 1, 5)
+    assert five["input_tokens"] == 2000 + 2100 + 2200 + 2300 + 2400 and five["output_tokens"] == 200
+    assert five["cached_tokens"] == 1840 + 2000 + 2100 + 2200 + 2300
+    assert five["usd_uncached"] == pytest.approx(11000 * 2e-6 + 200 * 8e-6)
 
 
 def test_no_price_no_estimate() -> None:

@@ -11,7 +11,7 @@ from slim_rl.dialogue.factory import make_partner
 from slim_rl.dialogue.partner import Partner, PartnerFailure
 from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.environment import BaseEnvironment, Utterance, View
-from slim_rl.errors import DataError
+from slim_rl.errors import DataError, SlimWarning
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.instance import GameState
@@ -58,7 +58,8 @@ def partner(tmp_path: Path) -> Partner:
     recorded = dialogue(
         (0, "no tag", "Begin with a tag."), (0, HELLO, None), (1, NOTED, None), (0, QUESTION, None), (1, ANSWER, None)
     )
-    return write(tmp_path / "log.jsonl", recorded, torn='{"id": "cut of')
+    with pytest.warns(SlimWarning, match="torn"):
+        return write(tmp_path / "log.jsonl", recorded, torn='{"id": "cut of')
 
 
 async def test_says_again_what_was_said(partner: Partner) -> None:
@@ -95,17 +96,17 @@ async def test_of_several_dialogues_the_one_that_fits_is_followed(tmp_path: Path
 
 
 def test_a_log_that_cannot_be_used_is_said_clearly(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"Cannot read the log .*missing\.jsonl"):
+    with pytest.raises(DataError, match=r"There is no dialogue log .*missing\.jsonl"):
         make_partner(parse_config({"partner": {"kind": "replay", "replay": str(tmp_path / "missing.jsonl")}}))
     path = tmp_path / "bad.jsonl"
     path.write_text("{}\n", encoding="utf-8")
-    with pytest.raises(DataError, match="Line 1 of"):
+    with pytest.raises(DataError, match=r"bad\.jsonl, line 1: not a dialogue"):
         make_partner(parse_config({"partner": {"kind": "replay", "replay": str(path)}}))
     path.write_bytes(b"[" * 100_000 + b"\n")
     with pytest.raises(DataError, match="line 1"):
         make_partner(parse_config({"partner": {"kind": "replay", "replay": str(path)}}))
     path.write_text(json.dumps(dialogue((0, HELLO, None)).to_dict() | {"game_state": {"word": "sun"}}) + "\n")
-    with pytest.raises(DataError, match=r"Line 1 of .* is not a dialogue of this run's game"):
+    with pytest.raises(DataError, match=r"bad\.jsonl: d0 is not a dialogue of this run's game"):
         make_partner(parse_config({"partner": {"kind": "replay", "replay": str(path)}}))
 
 
@@ -142,7 +143,8 @@ class Word(BaseEnvironment):
 
 async def test_a_game_of_ones_own_is_replayed(tmp_path: Path) -> None:
     records = [
-        dialogue((0, "hi", None), (1, f"I have {word}.", None)).to_dict() | {"game_state": {"words": ["x", word]}}
+        dialogue((0, "hi", None), (1, f"I have {word}.", None)).to_dict()
+        | {"id": word, "game_state": {"words": ["x", word]}}
         for word in ("sun", "moon")
     ]
     path = tmp_path / "log.jsonl"

@@ -37,7 +37,6 @@ CHECKS = {
     "malformed": "malformed reply",  # replies, those included that were asked again
     "unread": "number not readable (no fault)",  # numbers said
 }
-FAULTS = tuple(name for name in CHECKS if name != "unread")
 EXAMPLES = 5  # findings kept for each check of a partner
 DEFAULT_ACCEPT_FRACTION = 0.75  # for partners whose identity names none
 
@@ -123,29 +122,6 @@ class AuditReport:
     partners: list[PartnerAudit]
     overall: PartnerAudit
     skipped: int = 0
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-able."""
-
-        def rates(audit: PartnerAudit) -> dict[str, Any]:
-            return {
-                name: {"faults": r.faults, "cases": r.cases, "rate": r.rate, "interval": r.interval}
-                for name, r in audit.rates.items()
-            }
-
-        return {
-            "partners": [
-                {
-                    "identity": audit.identity,
-                    "dialogues": audit.dialogues,
-                    "rates": rates(audit),
-                    "examples": [[e.check, e.dialogue, e.turn, e.text] for e in audit.examples],
-                }
-                for audit in self.partners
-            ],
-            "overall": {"dialogues": self.overall.dialogues, "rates": rates(self.overall)},
-            "skipped": self.skipped,
-        }
 
     def table(self) -> str:
         """One block a partner, one line a check."""

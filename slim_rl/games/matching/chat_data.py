@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from slim_rl import jsonl
 from slim_rl.dialogue.rows import GameRow, write_rows
@@ -21,8 +21,6 @@ from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.records import RecordedGame, read_record
 
 GO_ON = "[message] Go on."  # for a player who, in the record, let the other speak twice
-
-Seat = Literal[0, 1, "both"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +57,6 @@ def convert_command(
     seat: str | int = "both",
     tokenizer: str | None = None,
     min_reward: float = 0.0,
-    max_turns: int = 20,
 ) -> int:
     """Converts a JSONL file of recorded games; returns how many rows were written.
 
@@ -69,7 +66,6 @@ def convert_command(
         seat: whose view: 0, 1 or both.
         tokenizer: a folder or hub name; the rows then have `input_ids` and `labels` too, with -100 where there is no target.
         min_reward: leave out games that ended below this.
-        max_turns: the limit that the prompts name (`game.max_turns` of the run that the data is for).
 
     Raises:
         DataError: the file or a record in it cannot be read; the message names the line.
@@ -81,11 +77,11 @@ def convert_command(
     seats = (0, 1) if str(seat) == "both" else (int(seat),)
     games = [game for game in read_recorded(recorded) if game.reward >= min_reward]
     if form == "games":
-        env = MatchingEnv(max_turns=max_turns)
+        env = MatchingEnv()
         return write_rows(
             (GameRow.of(env, game.state.id, game.state, each) for game in games for each in seats), output
         )
-    conversations = [conversation(game, each, max_turns) for game in games for each in seats]
+    conversations = [conversation(game, each) for game in games for each in seats]
     encode = _encoder(tokenizer) if tokenizer else lambda _: {}
     return jsonl.write(output, (_row(each) | encode(each) for each in conversations))
 
@@ -134,9 +130,9 @@ def playable(game: RecordedGame) -> list[PlayedTurn]:
     return turns
 
 
-def conversation(game: RecordedGame, seat: int, max_turns: int = 20) -> Conversation:
+def conversation(game: RecordedGame, seat: int) -> Conversation:
     """The game as `seat` lived it, in the words of `MatchingEnv`: the policy of a training run reads the same."""
-    told = MatchingEnv(max_turns=max_turns)
+    told = MatchingEnv()
     told.reset(game.state)
     messages, train = told.prompt(seat), [False, False]
     env = MatchingEnv(max_turns=10_000)  # people were not held to a limit

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 from slim_rl.environment import BaseEnvironment, Board
 from slim_rl.errors import DataError
 from slim_rl.games.matching.actions import Action, ActionError, parse_action
-from slim_rl.games.matching.instance import GameState
+from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
 from slim_rl.games.matching.optimum import Assignment
 from slim_rl.games.matching.prompt import RESPOND, has_scales, state_description
 from slim_rl.games.matching.prompt import rules as rules_text
@@ -119,7 +119,7 @@ class MatchingEnv(BaseEnvironment):
         if self.end is not None:
             info |= {"error": "The game is over.", "end": self.end}
             return "The game is over.", True, info
-        action = parse_action(text, self.game.roster, must_respond=self.pending is not None)
+        action = self._read(text)
         if isinstance(action, ActionError):
             observation = f"Error: {action.message}"
             info["error"] = action.message
@@ -135,6 +135,9 @@ class MatchingEnv(BaseEnvironment):
         if self.end is not None:
             info["end"] = self.end
         return observation, self.end is not None, info
+
+    def _read(self, text: str) -> Action | ActionError:
+        return parse_action(text, self.game.roster, must_respond=self.pending is not None)
 
     def _take(self, action: Action) -> str:
         """Plays a valid action; returns how the other seat reads it."""
@@ -202,7 +205,7 @@ class MatchingEnv(BaseEnvironment):
     def known(self, seat: int) -> Sequence[Sequence[float | None]]:
         """The scores that `seat` is shown, else those it was told if both play on one scale; None where it has none."""
         game = self.game
-        shown = game.pooled(seat) if self.open_book else game.displayed(seat)
+        shown = game.pooled(game.scale(seat)) if self.open_book else game.displayed(seat)
         if has_scales(game):
             return shown
         return filled_in(shown, self._said[1 - seat], game.roster)
@@ -252,9 +255,33 @@ class MatchingEnv(BaseEnvironment):
 
     @classmethod
     def viewer_board(cls, game_state: Any, seat: int) -> dict[str, Any] | None:
-        from slim_rl.games.matching.boards import viewer_board
+        """The board of a game state as on disk, nothing hidden; None if it is another game's.
 
-        return viewer_board(game_state, seat)
+        Keys:
+            rows, columns: [short name, full name] of each; row, column: what one is called.
+            truth: the scores that count, truth[row][column].
+            shown: what `seat` and what the other seat are shown, None where unseen; scales: by which factors.
+            best, score: a best plan, best[row] = column, and its score.
+            note: what else a reader needs to know.
+        """
+        try:
+            game = GameState.from_dict(game_state)
+        except DataError:
+            return None
+        seats = (seat, 1 - seat)
+        roster = game.roster
+        return {
+            "rows": [list(names) for names in zip(roster.first_names, roster.reviewers, strict=True)],
+            "columns": [list(names) for names in zip(roster.short_papers, roster.papers, strict=True)],
+            "row": "reviewer",
+            "column": "paper",
+            "truth": game.table,
+            "shown": [game.displayed(each) for each in seats],
+            "scales": [game.scale(each) for each in seats],
+            "best": game.best(),
+            "score": game.best_assignment_reward,
+            "note": f"a cell that nobody sees counts as {UNSEEN_VALUE}",
+        }
 
     @classmethod
     def redteam(cls, config: Any, num_games: int) -> Any:

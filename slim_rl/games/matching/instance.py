@@ -57,13 +57,13 @@ class GameState:
         """The table as `seat` is shown it: scaled and cut to an int; None where unseen."""
         return self._shown(self.mask(seat), self.scale(seat))
 
-    def pooled(self, seat: int) -> tuple[tuple[int | None, ...], ...]:
-        """The same with the other seat's cells too, on the scale of `seat`; None where neither sees one."""
+    def pooled(self, scale: float = 1.0) -> tuple[tuple[int | None, ...], ...]:
+        """The table with all cells that either seat sees, times `scale` and cut to an int; None where neither sees one."""
         both = tuple(
             tuple(one or two for one, two in zip(ones, twos, strict=True))
             for ones, twos in zip(self.mask1, self.mask2, strict=True)
         )
-        return self._shown(both, self.scale(seat))
+        return self._shown(both, scale)
 
     def _shown(self, mask: Mask, scale: float) -> tuple[tuple[int | None, ...], ...]:
         return tuple(
@@ -95,7 +95,7 @@ class GameState:
             "scale2": self.scale2,
             "best_assignment_reward": self.best_assignment_reward,
         }
-        if not _is_default(self.roster):
+        if self.roster != Roster.default(self.n):
             state["reviewers"] = list(self.roster.reviewers)
             state["papers"] = list(self.roster.papers)
         return state
@@ -154,8 +154,8 @@ def _square(state: Mapping[str, Any], key: str) -> Table:
 
 def _roster(state: Mapping[str, Any], n: int) -> Roster:
     reviewers, papers = state.get("reviewers"), state.get("papers")
-    default = Roster.default(n) if n <= Roster().n else None
-    if default and reviewers is None and papers is None:
+    default = Roster.default(n)
+    if default.n == n and reviewers is None and papers is None:
         return default
     if reviewers is None or papers is None or len(reviewers) != n or len(papers) != n:
         raise DataError(f"The game state must name its {n} reviewers and {n} papers in `reviewers` and `papers`.")
@@ -163,7 +163,3 @@ def _roster(state: Mapping[str, Any], n: int) -> Roster:
         return Roster(tuple(map(str, reviewers)), tuple(map(str, papers)))
     except ConfigError as error:
         raise DataError(f"The game state's names cannot be used: {error}") from error
-
-
-def _is_default(roster: Roster) -> bool:
-    return roster.n <= Roster().n and roster == Roster.default(roster.n)

@@ -5,9 +5,9 @@ It asks how well a policy plans when there is nothing left to ask, and is verl's
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from slim_rl.games.matching.actions import Action, ActionError, parse_action
+from slim_rl.games.matching.actions import Action, ActionError
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.instance import UNSEEN_VALUE
 from slim_rl.games.matching.prompt import table_lines
@@ -21,27 +21,21 @@ class PlanningEnv(MatchingEnv):
     """
 
     seats = 1
-    tags: ClassVar[
-        tuple[str, ...]
-    ] = ()  # nobody is there to hear a message: a line without a tag is refused as it stands
+    # Nobody is there to hear a message: a line without a tag is refused as it stands.
+    tags: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, max_errors: int = 3) -> None:
         super().__init__(max_turns=1, max_errors=max_errors)
 
-    def step(self, text: str) -> tuple[str, bool, dict[str, Any]]:
-        info: dict[str, Any] = {"seat": 0, "action": None, "error": None}
-        if self.end is not None:
-            return "The game is over.", True, info | {"error": "The game is over.", "end": self.end}
-        action = parse_action(text, self.game.roster)
-        if isinstance(action, Action) and action.assignment is not None:
-            self.accepted, self.end = action.assignment, "finished"
-            info["action"] = {"kind": action.kind, "text": action.text, "assignment": list(action.assignment)}
-            return "The plan is taken.", True, info | {"end": self.end}
-        info["error"] = action.message if isinstance(action, ActionError) else "Answer with [propose] and a whole plan."
-        self.errors += 1
-        if self.errors >= self.max_errors:
-            self.end = info["end"] = "errors"
-        return f"Error: {info['error']}", self.end is not None, info
+    def _read(self, text: str) -> Action | ActionError:
+        action = super()._read(text)
+        if isinstance(action, Action) and action.assignment is None:
+            return ActionError("Answer with [propose] and a whole plan.")
+        return action
+
+    def _take(self, action: Action) -> str:
+        self.accepted, self.end = action.assignment, "finished"
+        return "The plan is taken."
 
     def get_prompt_prefix(self, seat: int = 0) -> str:
         roster = self.game.roster
@@ -53,9 +47,4 @@ class PlanningEnv(MatchingEnv):
         )
 
     def get_state_description(self, seat: int = 0) -> str:
-        game = self.game
-        pooled = [
-            [score if first or second else None for score, first, second in zip(*row, strict=True)]
-            for row in zip(game.table, game.mask1, game.mask2, strict=True)
-        ]
-        return "\n".join(("The scores:", *table_lines(game.roster, pooled)))
+        return "\n".join(("The scores:", *table_lines(self.game.roster, self.game.pooled())))

@@ -38,7 +38,7 @@ def rules(roster: Roster, scales: bool, max_turns: int) -> str:
 
 def state_description(game: GameState, seat: int, open_book: bool = False) -> str:
     """What `seat` was dealt: one line a reviewer, with the papers' displayed scores. `open_book`: the other's too."""
-    lines = table_lines(game.roster, game.pooled(seat) if open_book else game.displayed(seat))
+    lines = table_lines(game.roster, game.pooled(game.scale(seat)) if open_book else game.displayed(seat))
     return "\n".join(("Your scores:", *lines, "You speak first." if seat == 0 else "Your partner speaks first."))
 
 

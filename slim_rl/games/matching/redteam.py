@@ -21,7 +21,7 @@ from rich.table import Table
 
 from slim_rl.config import Config, Limits
 from slim_rl.dialogue.factory import make_environment, make_partner
-from slim_rl.dialogue.loop import converse
+from slim_rl.dialogue.loop import Speaker, play_dialogue
 from slim_rl.dialogue.partner import Partner, Reply
 from slim_rl.dialogue.record import StopReason
 from slim_rl.environment import BaseEnvironment, View
@@ -32,7 +32,7 @@ from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
 from slim_rl.games.matching.optimum import Assignment, best_assignment
 from slim_rl.games.matching.questions import INFORMATION_SEEKING, classify
-from slim_rl.games.matching.reading.listening import told_values
+from slim_rl.games.matching.reading.listening import listen
 from slim_rl.games.matching.settings import MatchingSettings
 
 HIGHEST = 99
@@ -281,13 +281,15 @@ def table(rows: Sequence[Row]) -> Table:
 
 
 async def _play(player: Player, partner: Partner, game: GameState, env: BaseEnvironment, seed: int) -> _Played:
-    turns, reason, reward = await converse(env, [player, partner], Limits(), game_state=game, seed=seed)
-    spoken = [turn for turn in turns if turn.error is None]
+    dialogue = await play_dialogue(
+        env, Speaker(player), partner, None, Limits(), game_state=game, id=player.name, seed=seed
+    )
+    spoken = [turn for turn in dialogue.turns if turn.error is None]
     questions = sum(
         bool(classify(turn.text, roster=game.roster) & INFORMATION_SEEKING) for turn in spoken if turn.seat == 0
     )
-    told = {pair for turn in spoken if turn.seat == 1 for pair, _ in told_values(turn.text, game.roster)}
-    return _Played(reward, reason is StopReason.AGREED, questions, len(told))
+    told = {pair for turn in spoken if turn.seat == 1 for pair, _ in listen(turn.text, game.roster).told}
+    return _Played(dialogue.reward, dialogue.stop_reason is StopReason.AGREED, questions, len(told))
 
 
 def _excess(cheat: Sequence[_Played], honest: Sequence[_Played]) -> float:
@@ -303,7 +305,7 @@ def _known(view: View, listens: bool) -> list[list[float]]:
     mean = UNSEEN_VALUE * game.scale
     values = [[mean if cell is None else float(cell) for cell in row] for row in game.table]
     heard = [u.text for u in view.history if u.seat != view.seat] if listens else []
-    told = dict(pair_and_value for text in heard for pair_and_value in told_values(text, game.roster))
+    told = dict(said for text in heard for said in listen(text, game.roster).told)
     factor = 1.0 if game.scale == 1.0 else game.scale / max(1.0, max(told.values(), default=0) / HIGHEST)
     for (r, p), value in told.items():
         if game.table[r][p] is None:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slim_rl.games.matching import Action, ActionError, Roster, format_proposal, parse_action
+from slim_rl.games.matching.actions import Action, ActionError, format_proposal, parse_action
+from slim_rl.games.matching.roster import Roster
 
 ROSTER = Roster.default()
 THREE = Roster.default(3)

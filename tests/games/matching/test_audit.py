@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,12 @@ from hypothesis import strategies as st
 from slim_rl.config import Limits, parse_config
 from slim_rl.dialogue.factory import make_partner
 from slim_rl.dialogue.log import DialogueLog, read_log
-from slim_rl.dialogue.loop import converse
+from slim_rl.dialogue.loop import Speaker, play_dialogue
 from slim_rl.dialogue.partner import Partner, Reply
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.environment import View
 from slim_rl.games.matching.actions import format_proposal
-from slim_rl.games.matching.audit import FAULTS, PartnerAudit, Rate, audit_dialogue, audit_dialogues, stated
+from slim_rl.games.matching.audit import PartnerAudit, Rate, audit_dialogue, audit_dialogues, stated
 from slim_rl.games.matching.env import MatchingEnv, MatchingView
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.instance import GameState
@@ -69,14 +68,9 @@ class Talker:
 
 
 def play(partner: Partner, state: GameState, seed: int, seat: int = 0) -> Dialogue:
-    players = [Talker(), partner] if seat == 0 else [partner, Talker()]
-    turns, stop_reason, _ = asyncio.run(
-        converse(MatchingEnv(max_turns=14), players, Limits(), game_state=state, seed=seed)
-    )
-    for turn in turns:
-        turn.role = "policy" if turn.seat == seat else "partner"
-    return Dialogue(
-        f"d{seed}", "g", seat, seed, state.to_dict(), {}, partner.identity, turns=turns, stop_reason=stop_reason
+    env, talker = MatchingEnv(max_turns=14), Speaker(Talker())
+    return asyncio.run(
+        play_dialogue(env, talker, partner, None, Limits(), game_state=state, id=f"d{seed}", seat=seat, seed=seed)
     )
 
 
@@ -114,7 +108,7 @@ def test_the_forthcoming_partner_leaks_and_is_honest(games: list[GameState]) -> 
 def test_the_mute_partner_refuses_everything(games: list[GameState]) -> None:
     rates = audited("mute", games).rates
     assert rates["refusal"].rate == 1.0 and rates["refusal"].cases > 30
-    assert {name for name in FAULTS if rates[name].faults} == {"refusal"}
+    assert {name for name in rates if name != "unread" and rates[name].faults} == {"refusal"}
 
 
 # --- faults put in by hand. Seat 1, the partner, sees Ava 60 and Daniel 30 on BLEU, and nothing of Electra; seat 0 sees the rest.
@@ -254,7 +248,6 @@ def test_a_log_is_audited_by_partner(tmp_path: Path) -> None:
     text = report.table()
     assert "66.67%" in text and "2 of 3" in text and "all partners, 3 dialogues" in text
     assert max(map(len, text.splitlines())) <= 80
-    assert json.loads(json.dumps(report.to_dict()))["partners"][1]["rates"]["false_value"]["faults"] == 2
 
 
 @given(

@@ -9,7 +9,7 @@ import statistics
 import pytest
 
 from slim_rl.config import Config, Limits, PartnerConfig
-from slim_rl.dialogue.loop import converse
+from slim_rl.dialogue.loop import Speaker, play_dialogue
 from slim_rl.dialogue.record import StopReason
 from slim_rl.environment import Utterance, View
 from slim_rl.games.matching.demonstrations import QuestioningPlayer, known, plans
@@ -28,12 +28,13 @@ def test_its_games_end_in_agreement_and_its_questions_vary() -> None:
     partner = ShyPartner(0.0)
     asked = []
     for index, game in enumerate(games):
-        turns, reason, reward = asyncio.run(
-            converse(MatchingEnv(12), [QuestioningPlayer(), partner], Limits(), game_state=game, seed=index)
+        player = Speaker(QuestioningPlayer())
+        dialogue = asyncio.run(
+            play_dialogue(MatchingEnv(12), player, partner, None, Limits(), game_state=game, id=f"d{index}", seed=index)
         )
-        assert reason is StopReason.AGREED and reward is not None
-        assert all(turn.error is None for turn in turns)
-        asked.append(sum(bool(classify(t.text) & INFORMATION_SEEKING) for t in turns if t.seat == 0))
+        assert dialogue.stop_reason is StopReason.AGREED and dialogue.reward is not None
+        assert all(turn.error is None for turn in dialogue.turns)
+        asked.append(sum(bool(classify(t.text) & INFORMATION_SEEKING) for t in dialogue.turns if t.seat == 0))
     assert {0, 1, 2} <= set(asked) and statistics.mean(asked) < 1.5
 
 

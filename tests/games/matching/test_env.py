@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 from slim_rl.config import parse_config
 from slim_rl.dialogue.dealing import load_rows
 from slim_rl.errors import DataError
-from slim_rl.games.matching import GameState, MatchingEnv, Roster, format_proposal
+from slim_rl.games.matching import MatchingEnv
+from slim_rl.games.matching.actions import format_proposal
+from slim_rl.games.matching.instance import GameState
+from slim_rl.games.matching.roster import Roster
 
 BEST, WORSE = (0, 1, 2), (1, 0, 2)  # 270 and 130 of 270
 

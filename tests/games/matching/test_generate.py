@@ -9,8 +9,9 @@ import pytest
 from scipy.optimize import linear_sum_assignment
 
 from slim_rl.errors import ConfigError
-from slim_rl.games.matching import GameState, generate_games
 from slim_rl.games.matching import generate as generator
+from slim_rl.games.matching.generate import generate_games
+from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.settings import MatchingSettings
 
 

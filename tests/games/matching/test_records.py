@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from slim_rl.errors import DataError
-from slim_rl.games.matching import ActionError, GameState, read_record
-from slim_rl.games.matching.actions import parse_proposal
+from slim_rl.games.matching.actions import ActionError, parse_proposal
+from slim_rl.games.matching.instance import GameState
+from slim_rl.games.matching.records import read_record
 
 
 def message(player: int, text: str) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from __future__ import annotations
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
 
 from slim_rl.dialogue.partner import PartnerFailure, Reply
 from slim_rl.environment import View
@@ -43,32 +44,26 @@ EMPTY_TABLE = "I have no scores."
 SENTENCES_UP_TO = 4  # the largest n whose table is told in the sentences of single answers
 
 
+@dataclass
 class ScriptedPartner(ABC):
     """What the three have in common.
 
-    Args:
+    Attributes:
         accept_fraction: accept a plan worth this share of the partner's own best plan; 0 accepts every full plan.
         max_pairs: the most pairs that one message may ask about.
         max_rejections: after so many rejected plans every further one is rejected, so that trying plans one by one does not
             stand in for asking; None: each plan is judged.
     """
 
-    kind: str
-
-    def __init__(self, accept_fraction: float = 0.75, max_pairs: int = 2, max_rejections: int | None = None) -> None:
-        self.accept_fraction = accept_fraction
-        self.max_pairs = max_pairs
-        self.max_rejections = max_rejections
+    kind: ClassVar[str]
+    accept_fraction: float = 0.75
+    max_pairs: int = 2
+    max_rejections: int | None = None
 
     @property
     def identity(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "version": VERSION,
-            "accept_fraction": self.accept_fraction,
-            "max_pairs": self.max_pairs,
-            "max_rejections": self.max_rejections,
-        }
+        """Its kind and all its settings."""
+        return {"kind": self.kind, "version": VERSION, **asdict(self)}
 
     async def reply(self, view: View) -> Reply:
         """The next action. Raises PartnerFailure if the game is not the matching game."""
@@ -108,30 +103,21 @@ class ScriptedPartner(ABC):
         return f"I doubt {' and '.join(filter(None, (', '.join(doubts[:-1]), doubts[-1])))}."
 
 
+@dataclass
 class ShyPartner(ScriptedPartner):
     """Answers what it is directly asked; vague otherwise.
 
-    Args:
+    Attributes:
         answers: the chance that it answers for a pair at all. It is drawn once a dialogue and pair, from the dialogue's seed, so
             that asking again does not help; what is answered at one chance is answered at every higher one too. Of a pair that it
             keeps to itself it says so, without a word on whether it has a score: it never lies.
     """
 
     kind = "shy"
+    answers: float = 1.0
 
-    def __init__(
-        self,
-        accept_fraction: float = 0.75,
-        max_pairs: int = 2,
-        max_rejections: int | None = None,
-        answers: float = 1.0,
-    ) -> None:
-        super().__init__(accept_fraction, max_pairs, max_rejections)
-        self.answers = chance("answers", answers)
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        return super().identity | {"answers": self.answers}
+    def __post_init__(self) -> None:
+        check_chance("answers", self.answers)
 
     def answer(self, heard: Heard, view: View, game: MatchingView) -> str:
         if heard.asked and len(heard.asked) <= self.max_pairs and not heard.malformed:
@@ -174,11 +160,10 @@ class MutePartner(ScriptedPartner):
         return "I think we can do better."
 
 
-def chance(name: str, value: float) -> float:
-    """The partner's argument `name`. Raises ConfigError if it is no chance."""
+def check_chance(name: str, value: float) -> None:
+    """Raises ConfigError if the partner's argument `name` is no chance."""
     if not 0 <= value <= 1:
         raise ConfigError(f"partner.args.{name} is {value}, but a chance lies between 0 and 1.")
-    return value
 
 
 def scores(pairs: Iterable[Pair], game: MatchingView) -> str:

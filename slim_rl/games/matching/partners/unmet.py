@@ -6,12 +6,12 @@ rephrased   says the same in other words; all of its sentences can be read by `r
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 from slim_rl.environment import View
 from slim_rl.games.matching.env import MatchingView
 from slim_rl.games.matching.generate import VALUES
-from slim_rl.games.matching.partners.scripted import ShyPartner, chance, drawn, named, score
+from slim_rl.games.matching.partners.scripted import ShyPartner, check_chance, drawn, named, score
 from slim_rl.games.matching.reading.pairing import Pair
 
 TOLD = (
@@ -23,29 +23,20 @@ TOLD = (
 NOT_TOLD = ("I do not see {names}.", "{names} is blank on my side.", "My table has nothing for {names}.")
 
 
+@dataclass
 class ErringPartner(ShyPartner):
     """See the module's docstring.
 
-    Args:
+    Attributes:
         errs: the chance that the score it tells of a pair is another one, drawn evenly from all that there are.
     """
 
     kind = "erring"
+    errs: float = 0.1
 
-    def __init__(
-        self,
-        accept_fraction: float = 0.75,
-        max_pairs: int = 2,
-        max_rejections: int | None = None,
-        answers: float = 1.0,
-        errs: float = 0.1,
-    ) -> None:
-        super().__init__(accept_fraction, max_pairs, max_rejections, answers)
-        self.errs = chance("errs", errs)
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        return super().identity | {"errs": self.errs}
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_chance("errs", self.errs)
 
     def score(self, pair: Pair, view: View, game: MatchingView) -> str:
         value = game.table[pair[0]][pair[1]]

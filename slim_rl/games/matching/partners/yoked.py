@@ -16,14 +16,13 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable
+from dataclasses import InitVar, dataclass
 from pathlib import Path
 from typing import Any
 
-from slim_rl.config import PartnerConfig
 from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.record import Dialogue
-from slim_rl.environment import BaseEnvironment, View
+from slim_rl.environment import View
 from slim_rl.errors import ConfigError, DataError
 from slim_rl.games.matching.env import MatchingView
 from slim_rl.games.matching.instance import GameState
@@ -36,31 +35,33 @@ Schedule = tuple[tuple[Pair, ...], ...]  # what is told in each message
 _Shown = tuple[tuple[int | None, ...], ...]  # what a partner sees, which tells games apart
 
 
+@dataclass
 class YokedPartner(ScriptedPartner):
     """See the module's docstring.
 
     Args:
-        path: a dialogue log, or a folder of them.
+        replay: a dialogue log, or a folder of them.
 
     Raises:
+        ConfigError: there is no `replay`.
         DataError: the log cannot be read, or holds no dialogue of the matching game.
     """
 
     kind = "yoked"
+    replay: InitVar[Path | None] = None
 
-    def __init__(
-        self, path: Path, accept_fraction: float = 0.75, max_pairs: int = 2, max_rejections: int | None = None
-    ) -> None:
-        super().__init__(accept_fraction, max_pairs, max_rejections)
-        self.path = path
+    def __post_init__(self, replay: Path | None) -> None:
+        if replay is None:
+            raise ConfigError("partner.kind is yoked but partner.replay is not set: give the path of a dialogue log.")
+        self.path = replay
         self._twins: dict[tuple[int, _Shown], Schedule] = {}
         self._of_game: dict[_Shown, list[Schedule]] = defaultdict(list)
         self._all: list[Schedule] = []
-        for dialogue in read_log(path):
+        for dialogue in read_log(replay):
             if not dialogue.failed:
                 self._add(dialogue)
         if not self._all:
-            raise DataError(f"{path} holds no dialogue that was played to its end; give the log of another run.")
+            raise DataError(f"{replay} holds no dialogue that was played to its end; give the log of another run.")
 
     def _add(self, dialogue: Dialogue) -> None:
         try:
@@ -75,15 +76,6 @@ class YokedPartner(ScriptedPartner):
         self._twins[dialogue.seed, shown] = schedule
         self._of_game[shown].append(schedule)
         self._all.append(schedule)
-
-    @classmethod
-    def from_config(cls, config: PartnerConfig, make_env: Callable[[], BaseEnvironment]) -> YokedPartner:
-        if config.replay is None:
-            raise ConfigError("partner.kind is yoked but partner.replay is not set: give the path of a dialogue log.")
-        try:
-            return cls(config.replay, config.accept_fraction, **config.args)
-        except TypeError as error:
-            raise ConfigError(f"partner.args do not suit the partner yoked: {error}.") from error
 
     @property
     def identity(self) -> dict[str, Any]:

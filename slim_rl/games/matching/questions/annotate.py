@@ -14,7 +14,8 @@ from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.errors import DataError
 from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.questions.answers import answers, denies_score, told
-from slim_rl.games.matching.questions.classify import INFORMATION_SEEKING, LABELS, questions
+from slim_rl.games.matching.questions.classify import INFORMATION_SEEKING, questions
+from slim_rl.games.matching.questions.rules import LABELS
 from slim_rl.games.matching.questions.scope import Pair
 from slim_rl.games.matching.questions.value import Knowledge, Worth
 from slim_rl.games.matching.reading.form import is_malformed

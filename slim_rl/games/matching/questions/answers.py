@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from slim_rl.games.matching.reading.clauses import word_clauses
-from slim_rl.games.matching.reading.listening import told_values
+from slim_rl.games.matching.reading.listening import listen
 from slim_rl.games.matching.reading.masking import NAME, mask, untagged
 from slim_rl.games.matching.reading.pairing import NUMBER, Pair
 from slim_rl.games.matching.roster import Roster
@@ -45,7 +45,7 @@ def denies_score(reply: str, roster: Roster | None) -> bool:
 
 def told(asked: Sequence[Pair], reply: str, roster: Roster) -> list[Pair]:
     """The pairs whose value the reply states, asked about or not, each once. Never raises."""
-    stated = [pair for pair, _ in told_values(reply, roster)]
+    stated = [pair for pair, _ in listen(reply, roster).told]
     if not stated and asked:
         body = mask(untagged(reply)[1], roster)
         numbers = NUMBER.findall(body)

@@ -18,13 +18,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from slim_rl.games.matching.questions import scope
-from slim_rl.games.matching.questions.rules import LABELS, kind_at
+from slim_rl.games.matching.questions.rules import kind_at
 from slim_rl.games.matching.questions.scope import PAPER, REVIEWER, Pair
 from slim_rl.games.matching.reading.clauses import announces_list, goes_on, is_bare, word_clauses
 from slim_rl.games.matching.reading.masking import READ_UP_TO, mask, untagged
 from slim_rl.games.matching.roster import Roster
-
-__all__ = ["INFORMATION_SEEKING", "LABELS", "Question", "classify", "pairs_asked", "questions"]
 
 INFORMATION_SEEKING = frozenset({"pair", "open"})
 LOOK_BACK = 20  # clauses of this message, and of the one before, in which a question looks for what it leaves out

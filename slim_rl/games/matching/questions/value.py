@@ -29,11 +29,10 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 
 from slim_rl.errors import ConfigError
 from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
-from slim_rl.games.matching.optimum import score_of_best
+from slim_rl.games.matching.optimum import best_assignment, score_of_best, total
 from slim_rl.games.matching.reading.pairing import Pair
 
 Floats = NDArray[np.float64]
@@ -67,12 +66,10 @@ class Knowledge:
         self._solve()
 
     def _solve(self) -> None:
-        values = np.where(self.known, self._table, UNSEEN_VALUE)
-        self._plan = _plans(values[None])[0]
+        self._values = np.where(self.known, self._table, UNSEEN_VALUE)
+        self._plan, self._expected = best_assignment(self._values)
+        self._true = total(self._table, self._plan)
         self._promise: Floats | None = None
-        rows = np.arange(len(values))
-        self._expected = float(values[rows, self._plan].sum())
-        self._true = float(self._table[rows, self._plan].sum())
 
     @property
     def expected(self) -> float:
@@ -83,14 +80,13 @@ class Knowledge:
     def promise(self) -> Floats:
         """The promise of asking about each cell, (n, n), as a share of the best score; 0 for a cell the asker knows."""
         if self._promise is None:
-            values = np.where(self.known, self._table, UNSEEN_VALUE)
-            self._promise = np.where(self.known, 0.0, promises(values[None], self._plan[None])[0]) / self._best
+            promised = promises(self._values[None], np.array([self._plan]))[0]
+            self._promise = np.where(self.known, 0.0, promised) / self._best
         return self._promise
 
     def best_known(self) -> float:
         """The true score of the best plan given what the asker knows (the mean of those that tie), as a share of the best."""
-        values = np.where(self.known, self._table, UNSEEN_VALUE)
-        return float(score_of_best(values[None], self._table[None])[0]) / self._best
+        return float(score_of_best(self._values[None], self._table[None])[0]) / self._best
 
     def informative(self, pair: Pair) -> bool:
         """Whether the partner sees the cell and the asker does not know it."""
@@ -153,23 +149,18 @@ def promises(values: Floats, plans: NDArray[np.intp]) -> Floats:
 
 
 def frontier(
-    games: Sequence[GameState],
-    max_k: int,
-    strategy: Strategy = "greedy",
-    seed: int = 0,
-    seat: int = 0,
-    only_seen: bool = False,
+    games: Sequence[GameState], max_k: int, strategy: Strategy = "greedy", seed: int = 0, seat: int = 0
 ) -> Floats:
     """What an ideal asker reaches with k questions: the reference curve that a policy is compared with.
 
     The asker asks about one cell at a time that it does not know, hears its true score or that there is none, and in the end
-    proposes a plan that is best for what it knows (any of those that are, by their mean). A game without such cells left stays at its value.
+    proposes a plan that is best for what it knows (any of those that are, by their mean). A game without such cells left stays at
+    its value.
 
     Args:
         games: of one size.
         strategy: "greedy" asks about the cell of the highest promise, "random" about any.
         seat: the asker's.
-        only_seen: ask only about cells that the partner sees, as if the asker knew which: every question is answered by a score.
 
     Returns:
         (games, max_k + 1): reward after 0, 1, ..., max_k questions. Its mean over games is the curve.
@@ -182,21 +173,17 @@ def frontier(
     rng = np.random.default_rng(seed)
     tables = np.array([game.table for game in games], dtype=float)
     known = np.array([game.mask(seat) for game in games], dtype=bool)
-    theirs = np.array([game.mask(1 - seat) for game in games], dtype=bool) | (not only_seen)
     best = np.array([game.best_assignment_reward for game in games], dtype=float)
     count, n, _ = tables.shape
-    all_games = np.arange(count)
     rewards = np.empty((count, max_k + 1))
     for k in range(max_k + 1):
         values = np.where(known, tables, UNSEEN_VALUE)
-        plans = _plans(values)
+        plans = np.array([best_assignment(table)[0] for table in values])
         rewards[:, k] = score_of_best(values, tables) / best
         noise = rng.random(tables.shape)  # a random choice, or the choice among equals
         liking = noise if strategy == "random" else promises(values, plans) + 1e-9 * noise
-        open_cells = theirs & ~known
-        choice = np.where(open_cells, liking, -np.inf).reshape(count, n * n).argmax(axis=1)
-        left = open_cells.reshape(count, n * n)[all_games, choice]
-        known.reshape(count, n * n)[all_games[left], choice[left]] = True
+        choice = np.where(known, -np.inf, liking).reshape(count, n * n).argmax(axis=1)
+        known.reshape(count, n * n)[np.arange(count), choice] = True
     return rewards
 
 
@@ -207,7 +194,3 @@ def informative_questions(state: GameState, seat: int, number: int, seed: int) -
     random.Random(seed).shuffle(pairs)
     roster = state.roster
     return [f"[message] What is {roster.reviewers[r]} on {roster.short_papers[p]}?" for r, p in pairs[:number]]
-
-
-def _plans(values: Floats) -> NDArray[np.intp]:
-    return np.array([linear_sum_assignment(-table)[1] for table in values])

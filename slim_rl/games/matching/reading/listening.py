@@ -1,6 +1,6 @@
 """What a message asks and what it tells. A pair is asked about only where a question names both reviewer and paper:
 
-    asked_pairs(text, roster) never holds a pair that only a statement, a suggestion or a general question names.
+    `Heard.asked` never holds a pair that only a statement, a suggestion or a general question names.
 
 Text is masked and cut into sentences as for the measuring instrument; the rules here and in `wording`, which say what a clause
 does, are the partner's own.
@@ -28,7 +28,7 @@ class Heard:
         asked: the (reviewer, paper) pairs directly asked about, in the order asked, each once.
         general: whether it asks something else: about a whole reviewer, the table, or no score at all.
         suggests: whether it suggests or seeks consent instead ("Should we put Ava on BLEU?").
-        told: the (pair, value) statements in it, in order.
+        told: the (pair, value) statements in it, in order: "Ava on BLEU is 62", "Ava: BLEU 62".
         malformed: whether it cannot be read as a sentence (see `form`); what it asks and tells is a guess then.
     """
 
@@ -39,21 +39,11 @@ class Heard:
     malformed: bool = False
 
 
-def asked_pairs(text: str, roster: Roster) -> list[Pair]:
-    """The (reviewer, paper) pairs a message directly asks about, in order, each once. Never raises."""
-    return list(listen(text, roster).asked)
-
-
-def told_values(text: str, roster: Roster) -> list[tuple[Pair, float]]:
-    """The (pair, value) statements of a message, in order: "Ava on BLEU is 62", "Ava: BLEU 62". Never raises."""
-    return list(listen(text, roster).told)
-
-
 def filled_in(
     table: Sequence[Sequence[float | None]], texts: Iterable[str], roster: Roster
 ) -> list[list[float | None]]:
     """`table` with the values that `texts` tell in its empty cells; of a pair told twice, the last. Never raises."""
-    told = dict(pair for text in texts for pair in told_values(text, roster))
+    told = dict(pair for text in texts for pair in listen(text, roster).told)
     return [
         [told.get((r, p)) if value is None else value for p, value in enumerate(row)] for r, row in enumerate(table)
     ]

@@ -51,7 +51,7 @@ def ask(pair: tuple[int, int]) -> str:
 
 def test_its_twin_decides_what_is_told_and_when(tmp_path: Path) -> None:
     a, b = KNOWN[:2]
-    partner = YokedPartner(log(tmp_path, recorded([ask(a), "Hello.", ask(b)], 7), recorded([ask(b)], 8)))
+    partner = YokedPartner(replay=log(tmp_path, recorded([ask(a), "Hello.", ask(b)], 7), recorded([ask(b)], 8)))
     for words in (["Hello."] * 4, [ask(KNOWN[2])] * 4, [ask(b), ask(a), "What is your best?", "Ava on BLEU is 3."]):
         match = Match(partner, SMALL, seed=7)
         replies = [match.say(f"[message] {word}") or "" for word in words]
@@ -64,7 +64,7 @@ def test_its_twin_decides_what_is_told_and_when(tmp_path: Path) -> None:
 
 def test_without_a_twin_it_is_yoked_to_another_dialogue_of_the_game(tmp_path: Path) -> None:
     a, b = KNOWN[:2]
-    partner = YokedPartner(log(tmp_path, recorded([ask(a)], 1), recorded([ask(b)], 2), recorded([], 3, OTHER)))
+    partner = YokedPartner(replay=log(tmp_path, recorded([ask(a)], 1), recorded([ask(b)], 2), recorded([], 3, OTHER)))
     told = {
         tuple(stated([Match(partner, SMALL, seed=seed).say("[message] Hello.") or ""], SMALL)) for seed in range(10, 40)
     }
@@ -72,7 +72,7 @@ def test_without_a_twin_it_is_yoked_to_another_dialogue_of_the_game(tmp_path: Pa
 
 
 def test_of_a_game_without_a_record_as_many_cells_are_told(tmp_path: Path) -> None:
-    partner = YokedPartner(log(tmp_path, recorded([ask(KNOWN[0]), "Hello.", ask(KNOWN[1])], 1)))
+    partner = YokedPartner(replay=log(tmp_path, recorded([ask(KNOWN[0]), "Hello.", ask(KNOWN[1])], 1)))
     firsts = set()
     for seed in range(20):
         match = Match(partner, OTHER, seed=seed)
@@ -89,7 +89,7 @@ def test_the_later_of_two_twins_counts_and_failed_ones_do_not(tmp_path: Path) ->
     a, b = KNOWN[:2]
     before, after, failed = recorded([ask(a)], 1), recorded([ask(b), "Hello."], 1), recorded([ask(a)] * 3, 1)
     failed.stop_reason, failed.reward = StopReason.DEADLINE, None
-    partner = YokedPartner(log(tmp_path, before, after, failed))
+    partner = YokedPartner(replay=log(tmp_path, before, after, failed))
     assert stated([Match(partner, SMALL, seed=1).say("[message] Hello.") or ""], SMALL).keys() == {b}
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from slim_rl.games.matching.actions import ActionError, parse_action, parse_proposal
 from slim_rl.games.matching.questions import classify, pairs_asked
 from slim_rl.games.matching.reading.clauses import sentences, word_clauses
-from slim_rl.games.matching.reading.listening import asked_pairs, listen
+from slim_rl.games.matching.reading.listening import listen
 from slim_rl.games.matching.reading.masking import READ_UP_TO, mask, untagged
 from slim_rl.games.matching.roster import Roster
 
@@ -58,8 +58,9 @@ def test_masked_text_has_no_other_capitals(text: str) -> None:
 
 def test_what_stands_far_down_is_not_read() -> None:
     text = "[message] " + "hello " * (READ_UP_TO // 6) + "What is Ava on BLEU?"
-    assert asked_pairs(text, ROSTER) == pairs_asked(text, ROSTER) == []
-    assert asked_pairs(text[:10] + text[-20:], ROSTER) == pairs_asked(text[-20:], ROSTER) == [(0, 0)]
+    assert not listen(text, ROSTER).asked and not pairs_asked(text, ROSTER)
+    assert listen(text[:10] + text[-20:], ROSTER).asked == ((0, 0),)
+    assert pairs_asked(text[-20:], ROSTER) == [(0, 0)]
 
 
 MEGABYTE = 1_000_000
