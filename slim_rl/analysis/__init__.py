@@ -92,7 +92,7 @@ def analyze(
             svgs[name] = svg.decode()
         narrow = {
             name: figure_style.to_bytes(figure, "svg")[0].decode()
-            for name, figure in plots.draw_narrow(results).items()
+            for name, figure in plots.draw_all(results, narrow=True).items()
         }
     summary, report = output_dir / "summary.json", output_dir / "report.html"
     write_atomically(summary, orjson.dumps(_finite(results), option=orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY))

@@ -14,10 +14,9 @@ from matplotlib.figure import Figure
 from slim_rl.analysis.catalog import BY_NAME
 from slim_rl.analysis.contrasts import HELD_OUT, Contrasts
 from slim_rl.analysis.experiment import Plays, forced
-from slim_rl.analysis.figure_style import SOFT, colours, legend, short_words
+from slim_rl.analysis.figure_style import SOFT, colours, legend, panels, short_words
 from slim_rl.analysis.formats import sentence, words
 
-COLUMNS = 4
 CHIEF = ("questions", "informative_pairs", "reward")  # measures that have figures of their own
 Rows = Sequence[dict[str, Any]]
 
@@ -35,14 +34,8 @@ def draw(plays: Plays, contrasts: Contrasts, rows: Rows) -> dict[str, Figure]:
     return {name: figure for name, figure in figures.items() if figure is not None}
 
 
-def _panels(count: int, height: float = 2.5, share: bool = True) -> tuple[Figure, list[Axes]]:
-    columns = min(COLUMNS, count)
-    lines = -(-count // columns)
-    figure = Figure(figsize=(2.9 * columns + 0.4, height * lines + 0.3))
-    axes = figure.subplots(lines, columns, squeeze=False, sharey=share).ravel()
-    for ax in axes[count:]:
-        ax.axis("off")
-    return figure, list(axes[:count])
+def _panels(number: int, height: float = 2.5, sharey: bool = True) -> tuple[Figure, list[Axes]]:
+    return panels(number, 4, 2.9, height, margin=(0.4, 0.3), sharey=sharey)
 
 
 def _primary(plays: Plays, contrasts: Contrasts) -> Figure | None:
@@ -54,7 +47,7 @@ def _primary(plays: Plays, contrasts: Contrasts) -> Figure | None:
     if len(arms) < 2:
         return None
     chosen = {arm: colours(plays.arms)[arm] for arm in arms}
-    figure, axes = _panels(len(CHIEF), 3.2, share=False)
+    figure, axes = _panels(len(CHIEF), 3.2, sharey=False)
     for ax, measure in zip(axes, CHIEF, strict=True):
         for arm, colour in chosen.items():
             curves = _curves(plays, arm, measure)
@@ -126,7 +119,7 @@ def _doses(plays: Plays, contrasts: Contrasts) -> Figure | None:
     found = [(spec, points) for spec, points in found if any(len(values) for values in points.values())]
     if not found:
         return None
-    figure, axes = _panels(len(found), 3.0, share=False)
+    figure, axes = _panels(len(found), 3.0, sharey=False)
     for ax, (spec, points) in zip(axes, found, strict=True):
         means = pd.Series({dose: values.mean() for dose, values in sorted(points.items())}).dropna()
         for dose, values in points.items():

@@ -11,13 +11,12 @@ from typing import Any
 
 import orjson
 import pandas as pd
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from slim_rl import __version__
 from slim_rl.analysis import experiment as ex
-from slim_rl.analysis import figure_style
+from slim_rl.analysis import figure_style, pages
 from slim_rl.analysis.catalog import BY_NAME
 from slim_rl.analysis.contrasts import HELD_OUT, load_manifest
 from slim_rl.analysis.experiment_figures import draw
@@ -237,28 +236,14 @@ def _html(
     tables: Sequence[Table],
     svgs: Mapping[str, str],
 ) -> str:
-    pages = PackageLoader("slim_rl.analysis", "page")
-    environment = Environment(
-        loader=pages, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    style, _, _ = pages.get_source(environment, "report.css")
     marked = MarkdownIt("commonmark", {"html": False})
-    return environment.get_template("results.html").render(
+    return pages.render(
+        "results.html",
         title=title,
-        style=Markup(style),
         sentences=sentences,
         origin=Markup(marked.renderInline(origin)),
         warnings=warnings,
         text=Markup(marked.render(text)),
         tables=tables,
-        figures=[
-            {
-                "alt": words(name),
-                "wide": True,
-                "narrow": "",
-                "source": figure_style.data_address(svg),
-                "caption": CAPTIONS[name],
-            }
-            for name, svg in svgs.items()
-        ],
+        figures=[pages.picture(name, svg, CAPTIONS[name]) for name, svg in svgs.items()],
     )

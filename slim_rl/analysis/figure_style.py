@@ -5,13 +5,13 @@ Colours are Okabe and Ito's, which the colour-blind tell apart; an arm has one c
 
 from __future__ import annotations
 
-import base64
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import matplotlib
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from slim_rl.analysis.catalog import KINDS
@@ -83,17 +83,25 @@ def to_bytes(figure: Figure, *forms: str) -> list[bytes]:
     return files
 
 
-def data_address(svg: str) -> str:
-    """The figure as an address that a page can hold."""
-    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
-
-
 def lay_out(figure: Figure) -> None:
     """Places everything, once: saving a figure to two files would do it twice."""
     engine = figure.get_layout_engine()
     if engine is not None:
         engine.execute(figure)
     figure.set_layout_engine("none")
+
+
+def panels(
+    number: int, columns: int, width: float, height: float, margin: tuple[float, float] = (0, 0), sharey: bool = True
+) -> tuple[Figure, list[Axes]]:
+    """A figure of `number` panels, each `width` by `height` inches, at most `columns` in a row."""
+    columns = min(columns, number)
+    rows = -(-number // columns)
+    figure = Figure(figsize=(width * columns + margin[0], height * rows + margin[1]))
+    axes = figure.subplots(rows, columns, squeeze=False, sharey=sharey).ravel()
+    for ax in axes[number:]:
+        ax.axis("off")
+    return figure, list(axes[:number])
 
 
 def colours(arms: Sequence[str]) -> dict[str, str]:
