@@ -17,7 +17,7 @@ import pandas as pd
 
 from slim_rl.analysis import statistics as st
 from slim_rl.analysis.catalog import BY_NAME, order_arms
-from slim_rl.analysis.contrasts import HELD_OUT, NET, Contrast, Contrasts, Manifest, Side
+from slim_rl.analysis.contrasts import COMPARABLE, HELD_OUT, NET, Contrast, Contrasts, Manifest, Side
 from slim_rl.analysis.formats import count
 from slim_rl.analysis.load import TRAIN, load
 from slim_rl.analysis.verdict import over_seeds
@@ -86,7 +86,7 @@ def read(manifest: Manifest) -> Plays:
             frame = log.frame[~log.frame["failed"]]
             counts[condition] += len(frame)
             frame = frame.astype(dict.fromkeys(("arm", "run", "policy", "cluster"), str))
-            names = [name for name in (*BY_NAME, NET) if name in frame or name == NET]
+            names = [name for name in COMPARABLE if name in frame or name == NET]
             train, played = frame[frame["phase"] == TRAIN], frame[frame["phase"] != TRAIN]
             if condition == HELD_OUT:
                 train = _with_net(train, manifest.prices)
@@ -169,7 +169,7 @@ def compare(plays: Plays, manifest: Manifest, contrasts: Contrasts) -> list[dict
 
 def _compare(plays: Plays, manifest: Manifest, spec: Contrast) -> dict[str, Any]:
     arms, weights = _arms(plays, manifest, spec)
-    bounded = spec.measure in BY_NAME and BY_NAME[spec.measure].bounded and not spec.doses and spec.reaches is None
+    bounded = COMPARABLE[spec.measure].bounded and not spec.doses and spec.reaches is None
     reach = 2.0 if spec.b is not None and spec.b.when == "change" else 1.0
     result = st.contrast(arms, weights, limit=reach if bounded else np.inf)
     tested = st.permute_runs(result.runs, weights)
@@ -258,7 +258,7 @@ def by_arm(plays: Plays, measures: Sequence[str]) -> list[dict[str, Any]]:
 
 def change(plays: Plays, arm: str, measure: str, condition: str = HELD_OUT) -> dict[str, Any]:
     """Before, after and their change, each with its interval over seeds and games; `verdict.sentences` reads it."""
-    bounded = measure in BY_NAME and BY_NAME[measure].bounded
+    bounded = COMPARABLE[measure].bounded
     out: dict[str, Any] = {}
     for when in ("before", "after"):
         table = plays.table(Side(arm=arm, when=when, condition=condition), measure)  # type: ignore[arg-type]

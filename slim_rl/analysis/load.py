@@ -20,9 +20,11 @@ from tqdm import tqdm
 
 from slim_rl import jsonl
 from slim_rl.analysis.catalog import order_arms
-from slim_rl.analysis.game import game_of, is_known
+from slim_rl.analysis.formats import count
+from slim_rl.analysis.game import game_of
 from slim_rl.dialogue.measures import measures
 from slim_rl.dialogue.record import FORMAT, Dialogue
+from slim_rl.environment import BaseEnvironment
 from slim_rl.errors import DataError
 
 TRAIN = "train"
@@ -60,10 +62,10 @@ class Log:
     """All dialogues of some log folders.
 
     Attributes:
-        frame: one row a dialogue. Where it comes from: file (index into `files`), offset (bytes); arm, run, phase,
-        step, environment,
-            game_id, seat, seed, group, policy, mode (free, or the intervention of `evaluate`), partner; cluster (the game: dialogues with equal `game_id` and game state,
-            in any run); failed; then the measures of `dialogue.measures`.
+        frame: one row a dialogue. Where it comes from: file (index into `files`), offset (bytes); arm, run, phase, step,
+            environment, game_id, seat, seed, group, policy, mode (free, or the intervention of `evaluate`), partner; cluster
+            (the game: dialogues with equal `game_id` and game state, in any run); failed; then the measures of
+            `dialogue.measures`.
         files: what each file held.
         labels: the game's own kinds of question, each a column.
         repeated: dialogues logged more than once, of which the last counts (a run resumed before its last lines).
@@ -207,18 +209,14 @@ def _warnings(log: Log) -> Iterator[str]:
         yield f"Not counted: the last line of {_names(torn)}, torn while it was being written."
     for file in log.files:
         if file.unreadable:
-            yield f"Not counted: {_count(file.unreadable, 'line')} of {file.path} that are not JSON."
+            yield f"Not counted: {count(file.unreadable, 'line')} of {file.path} that are not JSON."
         if file.foreign:
-            yield f"Not counted: {_count(file.foreign, 'line')} of {file.path} that are not dialogues (format {FORMAT})."
+            yield f"Not counted: {count(file.foreign, 'line')} of {file.path} that are not dialogues (format {FORMAT})."
     if log.repeated:
-        yield f"Logged more than once (by a run that was resumed), the last counts: {_count(log.repeated, 'dialogue')}."
+        yield f"Logged more than once (by a run that was resumed), the last counts: {count(log.repeated, 'dialogue')}."
     for environment in log.frame["environment"].cat.categories:
-        if not is_known(environment):
+        if game_of(environment) is BaseEnvironment:
             yield f"Without boards and reference lines: {environment} cannot be imported; put its folder on PYTHONPATH."
     failed = int(log.frame["failed"].sum())
     if failed:
-        yield f"Without a reward, so counted among the stop reasons only: {_count(failed, 'failed dialogue')}."
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+        yield f"Without a reward, so counted among the stop reasons only: {count(failed, 'failed dialogue')}."
