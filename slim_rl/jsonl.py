@@ -92,13 +92,17 @@ def read(
                         stacklevel=3,
                     )
             elif line.error is not None:
-                raise DataError(
-                    f"{path}, line {line.number}: not valid JSON ({line.error}); remove the line, or restore the file."
-                )
+                raise _not_json(path, line)
             else:
                 yield line.number, line.data
     except OSError as error:
         raise DataError(f"Cannot read the {what} {path}: {error.strerror}; {hint}.") from error
+
+
+def _not_json(path: Path, line: Line) -> DataError:
+    return DataError(
+        f"{path}, line {line.number}: not valid JSON ({line.error}); remove the line, or restore the file."
+    )
 
 
 def write(path: str | Path, rows: Iterable[Any]) -> int:
@@ -124,9 +128,7 @@ def keep_lines(path: Path, wanted: Callable[[Any], bool]) -> None:
     with replacing(path) as temporary, path.open("rb") as old, temporary.open("wb") as new:
         for line in scan(path):
             if line.error is not None and not line.torn:
-                raise DataError(
-                    f"{path}, line {line.number}: not valid JSON ({line.error}); remove the line, or restore the file."
-                )
+                raise _not_json(path, line)
             if not line.torn and wanted(line.data):
                 old.seek(line.offset)
                 new.write(old.readline())

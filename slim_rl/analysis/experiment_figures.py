@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +14,7 @@ from matplotlib.figure import Figure
 
 from slim_rl.analysis.catalog import BY_NAME
 from slim_rl.analysis.contrasts import HELD_OUT, Contrasts
-from slim_rl.analysis.experiment import Plays, forced
+from slim_rl.analysis.experiment import Plays
 from slim_rl.analysis.figure_style import SOFT, colours, legend, panels, short_words
 from slim_rl.analysis.formats import sentence, words
 
@@ -133,7 +134,10 @@ def _doses(plays: Plays, contrasts: Contrasts) -> Figure | None:
 
 def _forced(plays: Plays, rows: Rows) -> Figure | None:
     """Reward after so many questions asked for the policy, before (dashed) and after training."""
-    conditions = dict(forced(list(dict.fromkeys(plays.held_out["condition"]))))
+    names = [name for name in plays.held_out["condition"].unique() if re.fullmatch(r"forced_\d+", name)]
+    conditions = dict(
+        sorted((int(name.removeprefix("forced_")), name) for name in names)
+    )  # questions asked -> condition
     found = {(row["arm"], row["condition"]): row for row in rows if row["measure"] == "reward"}
     arms = [arm for arm in plays.arms if any((arm, name) in found for name in conditions.values())]
     if not arms:
@@ -156,7 +160,7 @@ def _forced(plays: Plays, rows: Rows) -> Figure | None:
 def _transfer(plays: Plays, rows: Rows) -> Figure | None:
     """Reward and questions before (hollow) and after in conditions that no run was trained in."""
     conditions = [name for name in dict.fromkeys(row["condition"] for row in rows) if not name.startswith("forced_")]
-    arms = [arm for arm in plays.arms if any(row["arm"] == arm and row["condition"] not in (HELD_OUT,) for row in rows)]
+    arms = [arm for arm in plays.arms if any(row["arm"] == arm and row["condition"] != HELD_OUT for row in rows)]
     if len(conditions) < 2 or not arms:
         return None
     figure = Figure(figsize=(9.6, 0.45 * len(conditions) * max(1, len(arms) / 2) + 1.2))

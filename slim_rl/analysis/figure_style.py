@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from slim_rl.analysis.catalog import KINDS
+from slim_rl.analysis.formats import words
 
 ARM_COLOURS = {
     "shy": "#0072B2",
@@ -119,5 +120,5 @@ def legend(figure: Figure, entries: dict[str, str], columns: int = 6) -> None:
 
 def short_words(name: str) -> str:
     """A name as words, cut where it would not fit."""
-    text = name.replace("_", " ")
+    text = words(name)
     return text if len(text) <= 28 else text[:27] + "…"

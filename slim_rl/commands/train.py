@@ -8,14 +8,14 @@ from typing import Annotated
 import typer
 
 from slim_rl import backends
-from slim_rl.commands.options import ConfigFile, Overrides
+from slim_rl.commands.options import Backend, ConfigFile, Overrides
 from slim_rl.config import load_config
 
 
 def command(
     config: ConfigFile,
     overrides: Overrides = None,
-    backend: Annotated[str | None, typer.Option(help="trl, slime or verl; the config's by default")] = None,
+    backend: Backend = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="start over instead of resuming")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print what would run, and stop")] = False,
     extra: Annotated[
