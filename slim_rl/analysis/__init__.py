@@ -10,7 +10,6 @@ from typing import Any
 import orjson
 
 MAX_DIALOGUES = 400
-MAX_DIALOGUES_HELP = "dialogues that the report's viewer holds, at most; figures and tables count all"
 
 
 @dataclass(frozen=True, slots=True)
