@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import cycle
 from typing import Any
 
 import matplotlib
@@ -106,8 +107,8 @@ def panels(
 
 
 def colours(arms: Sequence[str]) -> dict[str, str]:
-    spare = iter(SPARE_COLOURS * (1 + len(arms) // len(SPARE_COLOURS)))
-    return {arm: ARM_COLOURS[arm] if arm in ARM_COLOURS else next(spare) for arm in arms}
+    spare = cycle(SPARE_COLOURS)
+    return {arm: ARM_COLOURS.get(arm) or next(spare) for arm in arms}
 
 
 def legend(figure: Figure, entries: dict[str, str], columns: int = 6) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -63,11 +64,10 @@ def training(results: dict[str, Any], columns: int) -> Figure | None:
     """Information-seeking questions a game, and reward."""
     if not any(results["curves"].values()):
         return None
-    figure = Figure(figsize=(4.8 * columns, 3.7 * (2 // columns)))
-    left, right = figure.subplots(2 // columns, columns).ravel()
-    _curve(left, results, "questions")
-    _curve(right, results, "reward")
-    _references(right, results)
+    figure, (asked, reward) = panels(2, columns, 4.8, 3.7, sharey=False)
+    _curve(asked, results, "questions")
+    _curve(reward, results, "reward")
+    _references(reward, results)
     return figure
 
 
@@ -138,7 +138,7 @@ def _label_ends(ax: Axes, ends: list[tuple[float, float, str, str]]) -> None:
 def kinds(results: dict[str, Any], columns: int) -> Figure | None:
     """The share of each kind of question, stacked, one panel an arm."""
     parts = {arm: part for arm, part in results["kinds"].items() if part and sum(part["questions_any"]) > 0}
-    spare = iter(SPARE_COLOURS * 9)
+    spare = cycle(SPARE_COLOURS)
     names = [*KINDS, *(kind for part in parts.values() for kind in part["shares"] if kind not in KINDS)]
     layers = {
         kind: (KIND_COLOURS.get(kind) or next(spare), KINDS.get(kind, short_words(kind)))
