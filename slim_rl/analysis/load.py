@@ -10,7 +10,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -84,32 +84,17 @@ def load(log_dirs: Sequence[str | Path]) -> Log:
     Raises:
         DataError: a path does not exist, there is no *.jsonl file, or no line in any of them is a dialogue.
     """
-    paths = _find(log_dirs)
-    files = [LogFile(path) for path in paths]
+    files = [LogFile(path) for path in _find(log_dirs)]
+    rows = _rows(files)
     parts: list[pd.DataFrame] = []
-    rows: list[dict[str, Any]] = []
-    starts = list(accumulate((path.stat().st_size for path in paths), initial=0))
-    bar = tqdm(total=starts[-1], desc="reading", unit="B", unit_scale=True, disable=None)
-    for index, file in enumerate(files):
-        for offset, data in _lines(file):
-            bar.update(starts[index] + offset - bar.n)
-            try:
-                rows.append({"file": index, "offset": offset, **_row(data, file.path)})
-            except (AttributeError, KeyError, TypeError, ValueError):  # it has a dialogue's keys, yet not its form
-                file.foreign += 1
-                continue
-            file.dialogues += 1
-            if len(rows) == _BATCH:
-                parts.append(pd.DataFrame(rows))
-                rows = []
-    bar.close()
-    parts.append(pd.DataFrame(rows))
-    frame = pd.concat([part for part in parts if len(part)] or parts, ignore_index=True)
-    if frame.empty:
+    while batch := list(islice(rows, _BATCH)):
+        parts.append(pd.DataFrame(batch))
+    if not parts:
         raise DataError(
             f"None of the {sum(f.lines for f in files)} lines in the {len(files)} *.jsonl files of {_names(log_dirs)} "
             "is a dialogue; give the folder that a run wrote its dialogue log to."
         )
+    frame = pd.concat(parts, ignore_index=True)
     same = frame.duplicated(["arm", "run", "phase", "step", "id"], keep="last")
     frame = frame[~same].drop(columns="id").reset_index(drop=True)
     for name in _NAMES:
@@ -154,6 +139,23 @@ def _find(log_dirs: Sequence[str | Path]) -> list[Path]:
 
 def _names(paths: Sequence[str | Path]) -> str:
     return ", ".join(str(path) for path in paths)
+
+
+def _rows(files: Sequence[LogFile]) -> Iterator[dict[str, Any]]:
+    """A row a dialogue, with its place; counts what the files hold."""
+    sizes = [file.path.stat().st_size for file in files]
+    with tqdm(total=sum(sizes), desc="reading", unit="B", unit_scale=True, disable=None) as bar:
+        for index, file in enumerate(files):
+            before = sum(sizes[:index])
+            for offset, data in _lines(file):
+                bar.update(before + offset - bar.n)
+                try:
+                    row = _row(data, file.path)
+                except (AttributeError, KeyError, TypeError, ValueError):  # it has a dialogue's keys, yet not its form
+                    file.foreign += 1
+                    continue
+                file.dialogues += 1
+                yield {"file": index, "offset": offset, **row}
 
 
 def _lines(file: LogFile) -> Iterator[tuple[int, dict[str, Any]]]:
