@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from slim_rl.analysis import pages
 from slim_rl.analysis.catalog import KINDS
-from slim_rl.analysis.compared import sentence_of
+from slim_rl.analysis.compared import COMPARED, sentence_of
 from slim_rl.analysis.figure_style import colours
 from slim_rl.analysis.formats import count, interval, known, p_value, plain, sentence, words
 from slim_rl.analysis.plots import PLOTS
@@ -29,7 +29,6 @@ from slim_rl.analysis.verdict import by_how_much, direction
 TITLE = "What did the policy learn to ask?"
 SCRIPTS = ("dom.js", "list.js", "board.js", "dialogue.js", "main.js")  # one script, in this order
 MOST_PAIRS = 3  # that the first screen names; its table has them all
-CARDS = ("questions", "informative_pairs", "reward", "agreed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +111,7 @@ def _answer(results: Mapping[str, Any], tables: Tables) -> Answer:
         return Answer(
             chief["sentences"],
             about=about if len(changed.rows) > 1 else "",
-            cards=[_card(results, row) for row in rows if row["measure"] in CARDS],
+            cards=[_card(results, row) for row in rows if row["measure"] in COMPARED],
             tables=[*([changed] if len(changed.rows) > 1 else []), tables.training(), tables.references()],
         )
     if results["counts"]["train"]:
@@ -124,9 +123,7 @@ def _answer(results: Mapping[str, Any], tables: Tables) -> Answer:
     compared = results["compared"]
     return Answer(
         list(_evaluated(results)),
-        cards=[
-            _card(results, {**row, "measure": name}) for name, row in compared[0]["measures"].items() if name in CARDS
-        ]
+        cards=[_card(results, {**row, "measure": name}) for name, row in compared[0]["measures"].items()]
         if len(compared) == 1
         else [],
         tables_first=[tables.checkpoints(), *([tables.compared()] if compared else [])],

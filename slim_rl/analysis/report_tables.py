@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from slim_rl.analysis.compared import MEASURES as COMPARED
+from slim_rl.analysis.compared import COMPARED
 from slim_rl.analysis.figure_style import colours
 from slim_rl.analysis.formats import DASH, interval, known, p_value, plain, words
 
