@@ -36,20 +36,10 @@ COMMANDS = {  # name -> the first line of its help
     "warmstart": "Make the tiny model that local runs start from.",
 }
 _LOCAL = ("torch", "transformers", "trl", "datasets", "peft", "accelerate", "tokenizers")  # of the extra [local]
-_FULL = "make room, or choose another place"
-_CLOSED = "choose a place that you may write to"
-_OTHER = "choose another path"
 _DISK = {  # what a disk may refuse, and what to do about it
-    errno.ENOSPC: _FULL,
-    errno.EDQUOT: _FULL,
-    errno.EFBIG: _FULL,
-    errno.EROFS: _CLOSED,
-    errno.EACCES: _CLOSED,
-    errno.EPERM: _CLOSED,
-    errno.ENOTDIR: _OTHER,
-    errno.EISDIR: _OTHER,
-    errno.EEXIST: _OTHER,
-    errno.ENAMETOOLONG: _OTHER,
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room, or choose another place"),
+    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "choose a place that you may write to"),
+    **dict.fromkeys((errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG), "choose another path"),
 }
 
 
@@ -78,10 +68,9 @@ def _run(name: str, options: list[str], command_line: str, prefix: str) -> None:
     from slim_rl.commands import load, screen
 
     screen.show_warnings_as_sentences(prefix)
-    if not {"", str(Path.cwd())} & set(
-        sys.path
-    ):  # a user's game or partner may be in the folder where the command is run
-        sys.path.append(str(Path.cwd()))
+    here = str(Path.cwd())  # where a user's game or partner may be
+    if not {"", here} & set(sys.path):
+        sys.path.append(here)
     try:
         load(name)(options, prog_name=f"slim-rl {name}", obj=command_line)
     except (SlimError, ModuleNotFoundError, OSError) as error:

@@ -15,7 +15,6 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Self
 
 import orjson
@@ -92,13 +91,17 @@ def read(
                         stacklevel=3,
                     )
             elif line.error is not None:
-                raise DataError(
-                    f"{path}, line {line.number}: not valid JSON ({line.error}); remove the line, or restore the file."
-                )
+                raise _not_json(path, line)
             else:
                 yield line.number, line.data
     except OSError as error:
         raise DataError(f"Cannot read the {what} {path}: {error.strerror}; {hint}.") from error
+
+
+def _not_json(path: Path, line: Line) -> DataError:
+    return DataError(
+        f"{path}, line {line.number}: not valid JSON ({line.error}); remove the line, or restore the file."
+    )
 
 
 def write(path: str | Path, rows: Iterable[Any]) -> int:
@@ -124,9 +127,7 @@ def keep_lines(path: Path, wanted: Callable[[Any], bool]) -> None:
     with replacing(path) as temporary, path.open("rb") as old, temporary.open("wb") as new:
         for line in scan(path):
             if line.error is not None and not line.torn:
-                raise DataError(
-                    f"{path}, line {line.number}: not valid JSON ({line.error}); remove the line, or restore the file."
-                )
+                raise _not_json(path, line)
             if not line.torn and wanted(line.data):
                 old.seek(line.offset)
                 new.write(old.readline())
@@ -176,9 +177,7 @@ class Appender:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

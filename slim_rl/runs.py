@@ -20,10 +20,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
-import yaml
-
 from slim_rl import jsonl
-from slim_rl.config import ROOT_KEY, Config, parse_config
+from slim_rl.config import ROOT_KEY, Config, parse_config, read_yaml
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.files import disk_errors, sweep
 
@@ -172,8 +170,8 @@ def check_same(path: Path, config: Config) -> None:
 def _configuration(path: Path) -> dict[str, Any] | None:
     """What is under our key; None if the file is not one of ours."""
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError):
+        data = read_yaml(path)
+    except ConfigError:
         return None
     found = data.get(ROOT_KEY) if isinstance(data, dict) else None
     return found if isinstance(found, dict) else None

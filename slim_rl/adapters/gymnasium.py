@@ -67,7 +67,7 @@ class GameEnv(gymnasium.Env[str, str]):
         row: GameRow | None = (options or {}).get("row")
         if row is None:
             (row,) = self.games.deal(self.split, 1, game)
-        seen = wait(self.session.reset(row, number, "eval" if self.split == "eval" else "train"))
+        seen = wait(self.session.reset(row, number, self.split))
         return seen.text, self._info(seen)
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:

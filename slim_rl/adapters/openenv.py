@@ -62,7 +62,7 @@ class GameServer(Environment[GameAction, GameObservation, State]):
         seed = random.randrange(2**31) if seed is None else seed
         game = GameRow.from_dict(row) if row else self.games.deal(self.split, 1, seed)[0]
         self._state = State(episode_id=episode_id or game.name, step_count=0)
-        return self._observation(wait(self.session.reset(game, phase="eval" if self.split == "eval" else "train")))
+        return self._observation(wait(self.session.reset(game, phase=self.split)))
 
     def step(self, action: GameAction, timeout_s: float | None = None, **_: Any) -> GameObservation:
         self._state.step_count += 1

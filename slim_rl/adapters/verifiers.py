@@ -118,8 +118,7 @@ class GameEnv(vf.Env[GameEnvConfig]):
             await session.leave()
 
     async def _play(self, session: Session, task: vf.Task, agents: vf.Agents) -> None:
-        phase = "eval" if self.taskset.config.split == "eval" else "train"
-        seen = await session.reset(GameRow.from_dict(task.data.row), phase=phase)
+        seen = await session.reset(GameRow.from_dict(task.data.row), phase=self.taskset.config.split)
         opening = _parted(seen.messages)[1]  # the partner's first words included
         async with agents.player.interaction(task.with_data(prompt=opening)) as player:
             trace, heard = player.trace, await player.turn()

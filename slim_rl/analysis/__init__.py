@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
-if TYPE_CHECKING:
-    from slim_rl.analysis.load import LogFile
-
 MAX_DIALOGUES = 400
-MAX_DIALOGUES_HELP = "dialogues that the report's viewer holds, at most; figures and tables count all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +65,7 @@ def analyze(
     results = {
         "version": __version__,
         "command": command,
-        "files": [_file(file) for file in log.files],
+        "files": [{**asdict(file), "path": str(file.path)} for file in log.files],
         "warnings": log.warnings,
         **summarise(log.frame, seed=seed, labels=log.labels),
         "compared": compare(cells_of(log.frame), seed),
@@ -92,22 +87,10 @@ def analyze(
             svgs[name] = svg.decode()
         narrow = {
             name: figure_style.to_bytes(figure, "svg")[0].decode()
-            for name, figure in plots.draw_narrow(results).items()
+            for name, figure in plots.draw_all(results, narrow=True).items()
         }
     summary, report = output_dir / "summary.json", output_dir / "report.html"
-    write_atomically(summary, orjson.dumps(_finite(results), option=orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY))
+    options = orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY
+    write_atomically(summary, orjson.dumps(results, option=options))  # NaN becomes null
     write_atomically(report, render(results, svgs, shown, narrow))
     return Summary(results, report, summary, figures)
-
-
-def _file(file: LogFile) -> dict[str, Any]:
-    return {**asdict(file), "path": str(file.path)}
-
-
-def _finite(data: Any) -> Any:
-    """The same data with None for NaN and infinities, which JSON does not have."""
-    if isinstance(data, dict):
-        return {key: _finite(value) for key, value in data.items()}
-    if isinstance(data, list | tuple):
-        return [_finite(value) for value in data]
-    return None if isinstance(data, float) and not math.isfinite(data) else data

@@ -20,7 +20,7 @@ from slim_rl.analysis.catalog import BY_NAME
 from slim_rl.analysis.formats import count, interval, known, plain, words
 
 FLIPS = 1999  # of signs, for each p: there may be many pairs
-MEASURES = ("questions", "informative_pairs", "reward", "agreed")
+COMPARED = ("questions", "informative_pairs", "reward", "agreed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def compare(cells: Sequence[Cell], seed: int = 0) -> list[dict[str, Any]]:
 
 
 def _differences(a: Cell, b: Cell, seed: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    for name in MEASURES:
+    for name in COMPARED:
         one, two = (cell.games[name].astype(float) for cell in (a, b))
         test = st.paired_comparison(one, two, seed=seed, resamples=FLIPS, bounded=BY_NAME[name].bounded)
         yield name, {"before": test.before, "after": test.after, **asdict(test.difference)}

@@ -9,12 +9,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from slim_rl.analysis.catalog import BY_NAME
+from slim_rl.analysis.catalog import BY_NAME, Measure
 from slim_rl.config import Section, load_section
 from slim_rl.errors import ConfigError
 
 HELD_OUT = "held_out"  # the condition of what runs themselves play: their own partner, free
 NET = "net_reward"  # reward less the arm's price a question
+COMPARABLE = BY_NAME | {NET: Measure(NET, "net reward")}  # what a contrast can be of
 
 
 class Side(Section):
@@ -54,8 +55,8 @@ class Contrast(Section):
             raise ValueError(f"'{self.name}' needs three doses or more that differ")
         if (self.direction == "same") != (self.margin is not None):
             raise ValueError(f"'{self.name}': direction same and margin go together")
-        if self.measure not in BY_NAME and self.measure != NET:
-            raise ValueError(f"'{self.name}': there is no measure {self.measure}; choose {', '.join((*BY_NAME, NET))}")
+        if self.measure not in COMPARABLE:
+            raise ValueError(f"'{self.name}': there is no measure {self.measure}; choose {', '.join(COMPARABLE)}")
         if self.a is not None and self.b is None and self.a.when != "change":
             raise ValueError(f"'{self.name}' compares with zero: give b, or when: change")
         return self
@@ -125,6 +126,6 @@ def load_manifest(path: Path) -> tuple[Manifest, Contrasts]:
         raise ConfigError(
             f"{manifest.contrasts} compares the condition {unknown[0]}, which {path} has no source for; add it to sources."
         )
-    if wrong := [name for name in manifest.measures if name not in BY_NAME and name != NET]:
-        raise ConfigError(f"{path}: there is no measure {wrong[0]}; choose {', '.join((*BY_NAME, NET))}.")
+    if wrong := [name for name in manifest.measures if name not in COMPARABLE]:
+        raise ConfigError(f"{path}: there is no measure {wrong[0]}; choose {', '.join(COMPARABLE)}.")
     return manifest, contrasts

@@ -7,7 +7,7 @@ compared is one number a run and held-out game, so that every interval is over s
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import pandas as pd
 
 from slim_rl.analysis import statistics as st
 from slim_rl.analysis.catalog import BY_NAME, order_arms
-from slim_rl.analysis.contrasts import HELD_OUT, NET, Contrast, Contrasts, Manifest, Side
+from slim_rl.analysis.contrasts import COMPARABLE, HELD_OUT, NET, Contrast, Contrasts, Manifest, Side
 from slim_rl.analysis.formats import count
 from slim_rl.analysis.load import TRAIN, load
 from slim_rl.analysis.verdict import over_seeds
@@ -86,7 +86,7 @@ def read(manifest: Manifest) -> Plays:
             frame = log.frame[~log.frame["failed"]]
             counts[condition] += len(frame)
             frame = frame.astype(dict.fromkeys(("arm", "run", "policy", "cluster"), str))
-            names = [name for name in (*BY_NAME, NET) if name in frame or name == NET]
+            names = [name for name in COMPARABLE if name in frame or name == NET]
             train, played = frame[frame["phase"] == TRAIN], frame[frame["phase"] != TRAIN]
             if condition == HELD_OUT:
                 train = _with_net(train, manifest.prices)
@@ -110,9 +110,8 @@ def _places(patterns: Sequence[str]) -> list[Path]:
     """The folders that directly hold logs, and files that were named themselves: little enough to be read at once."""
     found: dict[Path, None] = {}
     for pattern in patterns:
-        for path in (
-            sorted(Path().glob(pattern)) if not Path(pattern).is_absolute() else sorted(Path("/").glob(pattern[1:]))
-        ):
+        anchor = Path(pattern).anchor
+        for path in sorted(Path(anchor).glob(pattern.removeprefix(anchor))):
             logs = sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]
             found.update(dict.fromkeys(log.parent if path.is_dir() else log for log in logs))
     return list(found)
@@ -134,7 +133,8 @@ def _of_runs(played: pd.DataFrame, runs: dict[str, tuple[str, str]]) -> pd.DataF
     """Evaluations given to the runs whose models played: <run>/model is a run's after, the model it started from its before."""
     parts = []
     for policy, rows in played.groupby("policy"):
-        run = Path(str(policy)).parent.name if Path(str(policy)).name == "model" else Path(str(policy)).name
+        model = Path(str(policy))
+        run = model.parent.name if model.name == "model" else model.name
         if run in runs:
             parts.append(rows.assign(arm=runs[run][0], run=run, when="after"))
         for arm in dict.fromkeys(arm for arm, start in runs.values() if start == policy):
@@ -169,7 +169,7 @@ def compare(plays: Plays, manifest: Manifest, contrasts: Contrasts) -> list[dict
 
 def _compare(plays: Plays, manifest: Manifest, spec: Contrast) -> dict[str, Any]:
     arms, weights = _arms(plays, manifest, spec)
-    bounded = spec.measure in BY_NAME and BY_NAME[spec.measure].bounded and not spec.doses and spec.reaches is None
+    bounded = COMPARABLE[spec.measure].bounded and not spec.doses and spec.reaches is None
     reach = 2.0 if spec.b is not None and spec.b.when == "change" else 1.0
     result = st.contrast(arms, weights, limit=reach if bounded else np.inf)
     tested = st.permute_runs(result.runs, weights)
@@ -258,7 +258,7 @@ def by_arm(plays: Plays, measures: Sequence[str]) -> list[dict[str, Any]]:
 
 def change(plays: Plays, arm: str, measure: str, condition: str = HELD_OUT) -> dict[str, Any]:
     """Before, after and their change, each with its interval over seeds and games; `verdict.sentences` reads it."""
-    bounded = measure in BY_NAME and BY_NAME[measure].bounded
+    bounded = COMPARABLE[measure].bounded
     out: dict[str, Any] = {}
     for when in ("before", "after"):
         table = plays.table(Side(arm=arm, when=when, condition=condition), measure)  # type: ignore[arg-type]
@@ -288,10 +288,3 @@ def by_seed(plays: Plays, measures: Sequence[str]) -> pd.DataFrame:
     table = grouped[names].mean().assign(games=grouped.size()).reset_index()
     table.insert(3, "seed", [seed_of_run(run) for run in table["run"]])
     return table
-
-
-def forced(conditions: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """(k, condition) of the conditions in which k questions were asked for the policy, named forced_k."""
-    yield from sorted(
-        (int(name.removeprefix("forced_")), name) for name in conditions if re.fullmatch(r"forced_\d+", name)
-    )

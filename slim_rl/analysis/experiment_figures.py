@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
 from typing import Any
@@ -13,11 +14,10 @@ from matplotlib.figure import Figure
 
 from slim_rl.analysis.catalog import BY_NAME
 from slim_rl.analysis.contrasts import HELD_OUT, Contrasts
-from slim_rl.analysis.experiment import Plays, forced
-from slim_rl.analysis.figure_style import SOFT, colours, legend, short_words
+from slim_rl.analysis.experiment import Plays
+from slim_rl.analysis.figure_style import SOFT, colours, legend, panels, short_words
 from slim_rl.analysis.formats import sentence, words
 
-COLUMNS = 4
 CHIEF = ("questions", "informative_pairs", "reward")  # measures that have figures of their own
 Rows = Sequence[dict[str, Any]]
 
@@ -35,14 +35,8 @@ def draw(plays: Plays, contrasts: Contrasts, rows: Rows) -> dict[str, Figure]:
     return {name: figure for name, figure in figures.items() if figure is not None}
 
 
-def _panels(count: int, height: float = 2.5, share: bool = True) -> tuple[Figure, list[Axes]]:
-    columns = min(COLUMNS, count)
-    lines = -(-count // columns)
-    figure = Figure(figsize=(2.9 * columns + 0.4, height * lines + 0.3))
-    axes = figure.subplots(lines, columns, squeeze=False, sharey=share).ravel()
-    for ax in axes[count:]:
-        ax.axis("off")
-    return figure, list(axes[:count])
+def _panels(number: int, height: float = 2.5, sharey: bool = True) -> tuple[Figure, list[Axes]]:
+    return panels(number, 4, 2.9, height, margin=(0.4, 0.3), sharey=sharey)
 
 
 def _primary(plays: Plays, contrasts: Contrasts) -> Figure | None:
@@ -54,7 +48,7 @@ def _primary(plays: Plays, contrasts: Contrasts) -> Figure | None:
     if len(arms) < 2:
         return None
     chosen = {arm: colours(plays.arms)[arm] for arm in arms}
-    figure, axes = _panels(len(CHIEF), 3.2, share=False)
+    figure, axes = _panels(len(CHIEF), 3.2, sharey=False)
     for ax, measure in zip(axes, CHIEF, strict=True):
         for arm, colour in chosen.items():
             curves = _curves(plays, arm, measure)
@@ -126,7 +120,7 @@ def _doses(plays: Plays, contrasts: Contrasts) -> Figure | None:
     found = [(spec, points) for spec, points in found if any(len(values) for values in points.values())]
     if not found:
         return None
-    figure, axes = _panels(len(found), 3.0, share=False)
+    figure, axes = _panels(len(found), 3.0, sharey=False)
     for ax, (spec, points) in zip(axes, found, strict=True):
         means = pd.Series({dose: values.mean() for dose, values in sorted(points.items())}).dropna()
         for dose, values in points.items():
@@ -140,7 +134,10 @@ def _doses(plays: Plays, contrasts: Contrasts) -> Figure | None:
 
 def _forced(plays: Plays, rows: Rows) -> Figure | None:
     """Reward after so many questions asked for the policy, before (dashed) and after training."""
-    conditions = dict(forced(list(dict.fromkeys(plays.held_out["condition"]))))
+    names = [name for name in plays.held_out["condition"].unique() if re.fullmatch(r"forced_\d+", name)]
+    conditions = dict(
+        sorted((int(name.removeprefix("forced_")), name) for name in names)
+    )  # questions asked -> condition
     found = {(row["arm"], row["condition"]): row for row in rows if row["measure"] == "reward"}
     arms = [arm for arm in plays.arms if any((arm, name) in found for name in conditions.values())]
     if not arms:
@@ -163,7 +160,7 @@ def _forced(plays: Plays, rows: Rows) -> Figure | None:
 def _transfer(plays: Plays, rows: Rows) -> Figure | None:
     """Reward and questions before (hollow) and after in conditions that no run was trained in."""
     conditions = [name for name in dict.fromkeys(row["condition"] for row in rows) if not name.startswith("forced_")]
-    arms = [arm for arm in plays.arms if any(row["arm"] == arm and row["condition"] not in (HELD_OUT,) for row in rows)]
+    arms = [arm for arm in plays.arms if any(row["arm"] == arm and row["condition"] != HELD_OUT for row in rows)]
     if len(conditions) < 2 or not arms:
         return None
     figure = Figure(figsize=(9.6, 0.45 * len(conditions) * max(1, len(arms) / 2) + 1.2))

@@ -11,18 +11,16 @@ from typing import Any
 
 import orjson
 import pandas as pd
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from slim_rl import __version__
 from slim_rl.analysis import experiment as ex
-from slim_rl.analysis import figure_style
-from slim_rl.analysis.catalog import BY_NAME
-from slim_rl.analysis.contrasts import HELD_OUT, load_manifest
+from slim_rl.analysis import figure_style, pages
+from slim_rl.analysis.contrasts import COMPARABLE, HELD_OUT, Manifest, load_manifest
 from slim_rl.analysis.experiment_figures import draw
-from slim_rl.analysis.formats import DASH, count, interval, known, p_value, plain, words
-from slim_rl.analysis.report_tables import Cell, Column, Table
+from slim_rl.analysis.formats import DASH, count, interval, known, plain, words
+from slim_rl.analysis.report_tables import Cell, Column, Table, number, p_of, prose, with_interval
 from slim_rl.analysis.verdict import by_how_much, sentences
 from slim_rl.errors import ConfigError
 from slim_rl.files import write_atomically
@@ -74,9 +72,17 @@ def write(manifest_path: Path, output_dir: Path, command: str) -> list[str]:
     numbers = {"verdict": said, "origin": origin, "contrasts": compared, "arms": rows}
     options = orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY
     write_atomically(output_dir / "results.json", orjson.dumps(numbers, option=options))  # NaN becomes null
-    parts: dict[str, Any] = {"title": manifest.title, "sentences": said, "origin": origin, "warnings": plays.warnings}
-    write_atomically(output_dir / "README.md", _markdown(**parts, text=text, tables=tables, figures=list(svgs)))
-    write_atomically(output_dir / "results.html", _html(**parts, text=text, tables=tables, svgs=svgs))
+    parts: dict[str, Any] = {"title": manifest.title, "sentences": said, "warnings": plays.warnings, "tables": tables}
+    write_atomically(output_dir / "README.md", _markdown(**parts, origin=origin, text=text, figures=list(svgs)))
+    marked = MarkdownIt("commonmark", {"html": False})
+    page = pages.render(
+        "results.html",
+        **parts,
+        origin=Markup(marked.renderInline(origin)),
+        text=Markup(marked.render(text)),
+        figures=[pages.picture(name, svg, CAPTIONS[name]) for name, svg in svgs.items()],
+    )
+    write_atomically(output_dir / "results.html", page)
     return said
 
 
@@ -96,7 +102,7 @@ def _by_hand(path: Path | None) -> str:
 
 def _tables(
     plays: ex.Plays,
-    manifest: Any,
+    manifest: Manifest,
     compared: Sequence[dict[str, Any]],
     rows: Sequence[dict[str, Any]],
     measures: Sequence[str],
@@ -120,7 +126,7 @@ def _tables(
                 by_arm.setdefault(row["arm"], {"arm": row["arm"], "runs": row["runs"]})[row["measure"]] = row
         columns = [
             Column("arm", lambda row: words(row["arm"]), prose=True),
-            Column("seeds", lambda row: str(row["runs"])),
+            number("runs", "seeds"),
         ]
         columns += [Column(_title(name), _moved(name)) for name in measures]
         about = manifest.source(condition)
@@ -140,11 +146,11 @@ _HOW = (
 
 def _contrast_columns(family: bool) -> list[Column]:
     holm = [
-        Column("Holm p", lambda row: p_value(row["p_holm"])),
+        p_of("p_holm", "Holm p"),
         Column("least Holm p", lambda row: _least(row["least_holm"])),
     ]
     return [
-        Column("contrast", lambda row: row["name"], prose=True),
+        prose("name", "contrast"),
         Column(
             "measure",
             lambda row: words(row["measure"]) + (f", step it reaches {row['reaches']}" if row["reaches"] else ""),
@@ -156,8 +162,8 @@ def _contrast_columns(family: bool) -> list[Column]:
         ),
         Column("difference", _difference),
         Column("seeds", lambda row: " + ".join(map(str, row["runs"]))),
-        Column("p, seeds and games", lambda row: p_value(row["p_crossed"])),
-        Column("p, permutation", lambda row: p_value(row["p_permutation"])),
+        p_of("p_crossed", "p, seeds and games"),
+        p_of("p_permutation", "p, permutation"),
         Column("least p", lambda row: _least(row["least"])),
         *(holm if family else []),
         Column(
@@ -173,18 +179,15 @@ def _least(p: float) -> str:
 
 
 def _difference(row: Mapping[str, Any]) -> Cell:
-    share = row["measure"] in BY_NAME and BY_NAME[row["measure"]].share
-    span = interval(row["low"], row["high"], share)
-    return Cell(plain(row["value"], share, signed=True), "" if span == DASH else span)
+    return with_interval(row, COMPARABLE[row["measure"]].share, signed=True)
 
 
 def _title(measure: str) -> str:
-    found = BY_NAME.get(measure)
-    return (found.short or found.title) if found else words(measure)
+    return COMPARABLE[measure].short or COMPARABLE[measure].title
 
 
 def _moved(measure: str) -> Callable[[Mapping[str, Any]], str | Cell]:
-    share = measure in BY_NAME and BY_NAME[measure].share
+    share = COMPARABLE[measure].share
 
     def show(row: Mapping[str, Any]) -> str | Cell:
         part = row.get(measure)
@@ -198,7 +201,7 @@ def _moved(measure: str) -> Callable[[Mapping[str, Any]], str | Cell]:
     return show
 
 
-# -- the page ----------------------------------------------------------------------------------------------------------
+# -- README.md ---------------------------------------------------------------------------------------------------------
 
 
 def _markdown(
@@ -226,39 +229,3 @@ def _of_markdown(table: Table) -> str:
     rule = ["---" if column.prose else "---:" for column in table.columns]
     rows = [[cell(column.show(row)) for column in table.columns] for row in table.rows]
     return "\n".join(map(line, [[column.head for column in table.columns], rule, *rows]))
-
-
-def _html(
-    title: str,
-    sentences: Sequence[str],
-    origin: str,
-    warnings: Sequence[str],
-    text: str,
-    tables: Sequence[Table],
-    svgs: Mapping[str, str],
-) -> str:
-    pages = PackageLoader("slim_rl.analysis", "page")
-    environment = Environment(
-        loader=pages, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    style, _, _ = pages.get_source(environment, "report.css")
-    marked = MarkdownIt("commonmark", {"html": False})
-    return environment.get_template("results.html").render(
-        title=title,
-        style=Markup(style),
-        sentences=sentences,
-        origin=Markup(marked.renderInline(origin)),
-        warnings=warnings,
-        text=Markup(marked.render(text)),
-        tables=tables,
-        figures=[
-            {
-                "alt": words(name),
-                "wide": True,
-                "narrow": "",
-                "source": figure_style.data_address(svg),
-                "caption": CAPTIONS[name],
-            }
-            for name, svg in svgs.items()
-        ],
-    )

@@ -5,16 +5,18 @@ Colours are Okabe and Ito's, which the colour-blind tell apart; an arm has one c
 
 from __future__ import annotations
 
-import base64
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import cycle
 from typing import Any
 
 import matplotlib
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from slim_rl.analysis.catalog import KINDS
+from slim_rl.analysis.formats import words
 
 ARM_COLOURS = {
     "shy": "#0072B2",
@@ -83,11 +85,6 @@ def to_bytes(figure: Figure, *forms: str) -> list[bytes]:
     return files
 
 
-def data_address(svg: str) -> str:
-    """The figure as an address that a page can hold."""
-    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
-
-
 def lay_out(figure: Figure) -> None:
     """Places everything, once: saving a figure to two files would do it twice."""
     engine = figure.get_layout_engine()
@@ -96,9 +93,22 @@ def lay_out(figure: Figure) -> None:
     figure.set_layout_engine("none")
 
 
+def panels(
+    number: int, columns: int, width: float, height: float, margin: tuple[float, float] = (0, 0), sharey: bool = True
+) -> tuple[Figure, list[Axes]]:
+    """A figure of `number` panels, each `width` by `height` inches, at most `columns` in a row."""
+    columns = min(columns, number)
+    rows = -(-number // columns)
+    figure = Figure(figsize=(width * columns + margin[0], height * rows + margin[1]))
+    axes = figure.subplots(rows, columns, squeeze=False, sharey=sharey).ravel()
+    for ax in axes[number:]:
+        ax.axis("off")
+    return figure, list(axes[:number])
+
+
 def colours(arms: Sequence[str]) -> dict[str, str]:
-    spare = iter(SPARE_COLOURS * (1 + len(arms) // len(SPARE_COLOURS)))
-    return {arm: ARM_COLOURS[arm] if arm in ARM_COLOURS else next(spare) for arm in arms}
+    spare = cycle(SPARE_COLOURS)
+    return {arm: ARM_COLOURS.get(arm) or next(spare) for arm in arms}
 
 
 def legend(figure: Figure, entries: dict[str, str], columns: int = 6) -> None:
@@ -111,5 +121,5 @@ def legend(figure: Figure, entries: dict[str, str], columns: int = 6) -> None:
 
 def short_words(name: str) -> str:
     """A name as words, cut where it would not fit."""
-    text = name.replace("_", " ")
+    text = words(name)
     return text if len(text) <= 28 else text[:27] + "…"

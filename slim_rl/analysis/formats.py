@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TypeGuard
 
 DASH = "–"
 
 
-def known(value: float | None) -> bool:
+def known(value: float | None) -> TypeGuard[float]:
     return value is not None and math.isfinite(value)
 
 
 def plain(value: float | None, share: bool = False, signed: bool = False) -> str:
     """'0.123', '1.23', '12.3', or per cent for a share."""
-    if value is None or not math.isfinite(value):
+    if not known(value):
         return DASH
     digits = 1 if share or abs(value) >= 10 else 2 if abs(value) >= 1 else 3
     number = round(100 * value if share else value, digits) + 0.0  # no minus before a zero
@@ -27,7 +27,7 @@ def interval(low: float | None, high: float | None, share: bool = False) -> str:
 
 
 def p_value(value: float | None) -> str:
-    if value is None or not math.isfinite(value):
+    if not known(value):
         return DASH
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
 

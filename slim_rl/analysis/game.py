@@ -15,8 +15,3 @@ def game_of(environment: str) -> type[BaseEnvironment]:
         return environment_class(environment)
     except SlimError:
         return BaseEnvironment
-
-
-def is_known(environment: str) -> bool:
-    """Whether the environment can be imported here."""
-    return game_of(environment) is not BaseEnvironment

@@ -10,7 +10,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,11 @@ from tqdm import tqdm
 
 from slim_rl import jsonl
 from slim_rl.analysis.catalog import order_arms
-from slim_rl.analysis.game import game_of, is_known
+from slim_rl.analysis.formats import count
+from slim_rl.analysis.game import game_of
 from slim_rl.dialogue.measures import measures
 from slim_rl.dialogue.record import FORMAT, Dialogue
+from slim_rl.environment import BaseEnvironment
 from slim_rl.errors import DataError
 
 TRAIN = "train"
@@ -60,10 +62,10 @@ class Log:
     """All dialogues of some log folders.
 
     Attributes:
-        frame: one row a dialogue. Where it comes from: file (index into `files`), offset (bytes); arm, run, phase,
-        step, environment,
-            game_id, seat, seed, group, policy, mode (free, or the intervention of `evaluate`), partner; cluster (the game: dialogues with equal `game_id` and game state,
-            in any run); failed; then the measures of `dialogue.measures`.
+        frame: one row a dialogue. Where it comes from: file (index into `files`), offset (bytes); arm, run, phase, step,
+            environment, game_id, seat, seed, group, policy, mode (free, or the intervention of `evaluate`), partner; cluster
+            (the game: dialogues with equal `game_id` and game state, in any run); failed; then the measures of
+            `dialogue.measures`.
         files: what each file held.
         labels: the game's own kinds of question, each a column.
         repeated: dialogues logged more than once, of which the last counts (a run resumed before its last lines).
@@ -82,32 +84,17 @@ def load(log_dirs: Sequence[str | Path]) -> Log:
     Raises:
         DataError: a path does not exist, there is no *.jsonl file, or no line in any of them is a dialogue.
     """
-    paths = _find(log_dirs)
-    files = [LogFile(path) for path in paths]
+    files = [LogFile(path) for path in _find(log_dirs)]
+    rows = _rows(files)
     parts: list[pd.DataFrame] = []
-    rows: list[dict[str, Any]] = []
-    starts = list(accumulate((path.stat().st_size for path in paths), initial=0))
-    bar = tqdm(total=starts[-1], desc="reading", unit="B", unit_scale=True, disable=None)
-    for index, file in enumerate(files):
-        for offset, data in _lines(file):
-            bar.update(starts[index] + offset - bar.n)
-            try:
-                rows.append({"file": index, "offset": offset, **_row(data, file.path)})
-            except (AttributeError, KeyError, TypeError, ValueError):  # it has a dialogue's keys, yet not its form
-                file.foreign += 1
-                continue
-            file.dialogues += 1
-            if len(rows) == _BATCH:
-                parts.append(pd.DataFrame(rows))
-                rows = []
-    bar.close()
-    parts.append(pd.DataFrame(rows))
-    frame = pd.concat([part for part in parts if len(part)] or parts, ignore_index=True)
-    if frame.empty:
+    while batch := list(islice(rows, _BATCH)):
+        parts.append(pd.DataFrame(batch))
+    if not parts:
         raise DataError(
             f"None of the {sum(f.lines for f in files)} lines in the {len(files)} *.jsonl files of {_names(log_dirs)} "
             "is a dialogue; give the folder that a run wrote its dialogue log to."
         )
+    frame = pd.concat(parts, ignore_index=True)
     same = frame.duplicated(["arm", "run", "phase", "step", "id"], keep="last")
     frame = frame[~same].drop(columns="id").reset_index(drop=True)
     for name in _NAMES:
@@ -152,6 +139,23 @@ def _find(log_dirs: Sequence[str | Path]) -> list[Path]:
 
 def _names(paths: Sequence[str | Path]) -> str:
     return ", ".join(str(path) for path in paths)
+
+
+def _rows(files: Sequence[LogFile]) -> Iterator[dict[str, Any]]:
+    """A row a dialogue, with its place; counts what the files hold."""
+    sizes = [file.path.stat().st_size for file in files]
+    with tqdm(total=sum(sizes), desc="reading", unit="B", unit_scale=True, disable=None) as bar:
+        for index, file in enumerate(files):
+            before = sum(sizes[:index])
+            for offset, data in _lines(file):
+                bar.update(before + offset - bar.n)
+                try:
+                    row = _row(data, file.path)
+                except (AttributeError, KeyError, TypeError, ValueError):  # it has a dialogue's keys, yet not its form
+                    file.foreign += 1
+                    continue
+                file.dialogues += 1
+                yield {"file": index, "offset": offset, **row}
 
 
 def _lines(file: LogFile) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -207,18 +211,14 @@ def _warnings(log: Log) -> Iterator[str]:
         yield f"Not counted: the last line of {_names(torn)}, torn while it was being written."
     for file in log.files:
         if file.unreadable:
-            yield f"Not counted: {_count(file.unreadable, 'line')} of {file.path} that are not JSON."
+            yield f"Not counted: {count(file.unreadable, 'line')} of {file.path} that are not JSON."
         if file.foreign:
-            yield f"Not counted: {_count(file.foreign, 'line')} of {file.path} that are not dialogues (format {FORMAT})."
+            yield f"Not counted: {count(file.foreign, 'line')} of {file.path} that are not dialogues (format {FORMAT})."
     if log.repeated:
-        yield f"Logged more than once (by a run that was resumed), the last counts: {_count(log.repeated, 'dialogue')}."
+        yield f"Logged more than once (by a run that was resumed), the last counts: {count(log.repeated, 'dialogue')}."
     for environment in log.frame["environment"].cat.categories:
-        if not is_known(environment):
+        if game_of(environment) is BaseEnvironment:
             yield f"Without boards and reference lines: {environment} cannot be imported; put its folder on PYTHONPATH."
     failed = int(log.frame["failed"].sum())
     if failed:
-        yield f"Without a reward, so counted among the stop reasons only: {_count(failed, 'failed dialogue')}."
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+        yield f"Without a reward, so counted among the stop reasons only: {count(failed, 'failed dialogue')}."

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -24,52 +26,59 @@ from slim_rl.analysis.figure_style import (
     STOP_COLOURS,
     colours,
     legend,
+    panels,
     short_words,
 )
 from slim_rl.analysis.formats import sentence
 
 
-def draw_all(results: dict[str, Any]) -> dict[str, Figure]:
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """A figure of the report.
+
+    Attributes:
+        draw: makes it from the results and a number of panels in a row; None where there is nothing to show.
+        columns: panels in a row.
+        narrow: the same for a screen some 400 pixels wide; None for a figure of too many panels.
+        wide: it takes the page's whole width.
+    """
+
+    draw: Callable[[dict[str, Any], int], Figure | None]
+    columns: int
+    narrow: int | None
+    wide: bool
+    caption: str
+
+
+def draw_all(results: dict[str, Any], narrow: bool = False) -> dict[str, Figure]:
     """Every figure that has something to show, by file name. To be called and saved inside `figure_style.style()`."""
-    return _drawn({name: draw(results) for name, draw in FIGURES.items()})
-
-
-def draw_narrow(results: dict[str, Any]) -> dict[str, Figure]:
-    """The figures of a few panels again, panels below each other, for a screen some 400 pixels wide."""
-    return _drawn({name: draw(results, columns) for name, (draw, columns) in NARROW.items()})
-
-
-def _drawn(figures: dict[str, Figure | None]) -> dict[str, Figure]:
+    columns = {name: plot.narrow if narrow else plot.columns for name, plot in PLOTS.items()}
+    figures = {name: PLOTS[name].draw(results, number) for name, number in columns.items() if number is not None}
     return {name: figure for name, figure in figures.items() if figure is not None}
 
 
 # -- over training -----------------------------------------------------------------------------------------------------
 
 
-def training(results: dict[str, Any], columns: int = 2) -> Figure | None:
+def training(results: dict[str, Any], columns: int) -> Figure | None:
     """Information-seeking questions a game, and reward."""
     if not any(results["curves"].values()):
         return None
-    figure = Figure(figsize=(4.8 * columns, 3.7 * (2 // columns)))
-    left, right = figure.subplots(2 // columns, columns).ravel()
-    _curve(left, results, "questions")
-    _curve(right, results, "reward")
-    _references(right, results)
+    figure, (asked, reward) = panels(2, columns, 4.8, 3.7, sharey=False)
+    _curve(asked, results, "questions")
+    _curve(reward, results, "reward")
+    _references(reward, results)
     return figure
 
 
-def measures(results: dict[str, Any], columns: int = 3) -> Figure | None:
+def measures(results: dict[str, Any], columns: int) -> Figure | None:
     """Every other measure over training, as small multiples."""
     names = [name for name in results["measures"] if name not in ("questions", "reward")]
     if not any(results["curves"].values()) or not names:
         return None
-    lines = -(-len(names) // columns)
-    figure = Figure(figsize=(3.2 * columns, 2.5 * lines))
-    axes = figure.subplots(lines, columns, squeeze=False).ravel()
-    for ax, name in zip(axes, names, strict=False):
+    figure, axes = panels(len(names), columns, 3.2, 2.5, sharey=False)
+    for ax, name in zip(axes, names, strict=True):
         _curve(ax, results, name, labels=False)
-    for ax in axes[len(names) :]:
-        ax.axis("off")
     legend(figure, colours(results["arms"]), 2 * columns)
     return figure
 
@@ -126,10 +135,10 @@ def _label_ends(ax: Axes, ends: list[tuple[float, float, str, str]]) -> None:
         )
 
 
-def kinds(results: dict[str, Any], columns: int = 3) -> Figure | None:
+def kinds(results: dict[str, Any], columns: int) -> Figure | None:
     """The share of each kind of question, stacked, one panel an arm."""
     parts = {arm: part for arm, part in results["kinds"].items() if part and sum(part["questions_any"]) > 0}
-    spare = iter(SPARE_COLOURS * 9)
+    spare = cycle(SPARE_COLOURS)
     names = [*KINDS, *(kind for part in parts.values() for kind in part["shares"] if kind not in KINDS)]
     layers = {
         kind: (KIND_COLOURS.get(kind) or next(spare), KINDS.get(kind, short_words(kind)))
@@ -138,7 +147,7 @@ def kinds(results: dict[str, Any], columns: int = 3) -> Figure | None:
     return _stacked(results, parts, layers, "share of questions", columns) if parts else None
 
 
-def stop_reasons(results: dict[str, Any], columns: int = 3) -> Figure | None:
+def stop_reasons(results: dict[str, Any], columns: int) -> Figure | None:
     """The share of each stop reason, stacked, one panel an arm."""
     parts = {arm: part for arm, part in results["stop_reasons"].items() if part}
     reasons = {reason for part in parts.values() for reason in part["shares"]}
@@ -150,14 +159,12 @@ def stop_reasons(results: dict[str, Any], columns: int = 3) -> Figure | None:
 
 
 def _stacked(
-    results: dict[str, Any], parts: dict[str, Any], layers: dict[str, tuple[str, str]], label: str, most_columns: int
+    results: dict[str, Any], parts: dict[str, Any], layers: dict[str, tuple[str, str]], label: str, columns: int
 ) -> Figure:
-    columns = min(most_columns, len(parts))
-    lines = -(-len(parts) // columns)
-    figure = Figure(figsize=(max(3.2 * columns, 4.2 if most_columns == 1 else 6.4), 2.5 * lines + 0.4))
-    axes = figure.subplots(lines, columns, squeeze=False, sharey=True).ravel()
+    figure, axes = panels(len(parts), columns, 3.2, 2.5, margin=(0, 0.4))
+    figure.set_figwidth(max(figure.get_figwidth(), 4.2 if columns == 1 else 6.4))  # the legend's width
     palette = colours(results["arms"])
-    for ax, (arm, part) in zip(axes, parts.items(), strict=False):
+    for ax, (arm, part) in zip(axes, parts.items(), strict=True):
         steps = np.array(part["steps"])
         shares = [np.nan_to_num(np.array(part["shares"].get(k, [0.0] * len(steps)), dtype=float)) for k in layers]
         if len(steps) == 1:
@@ -168,18 +175,16 @@ def _stacked(
         ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         ax.grid(False)
-    for ax in axes[:: max(1, columns)]:
+    for ax in axes[::columns]:
         ax.set_ylabel(label)
-    for ax in axes[len(parts) :]:
-        ax.axis("off")
-    legend(figure, {name: colour for colour, name in layers.values()}, 2 if most_columns == 1 else 6)
+    legend(figure, {name: colour for colour, name in layers.values()}, 2 if columns == 1 else 6)
     return figure
 
 
 # -- questions and reward ----------------------------------------------------------------------------------------------
 
 
-def reward_by_questions(results: dict[str, Any], columns: int = 2) -> Figure | None:
+def reward_by_questions(results: dict[str, Any], columns: int) -> Figure | None:
     """Mean reward of the dialogues with so many information-seeking questions; a point's area is their number."""
     if not any(results["reward_by_questions"].values()):
         return None
@@ -192,7 +197,7 @@ def reward_by_questions(results: dict[str, Any], columns: int = 2) -> Figure | N
     return figure
 
 
-def frontier(results: dict[str, Any], columns: int = 2) -> Figure | None:
+def frontier(results: dict[str, Any], columns: int) -> Figure | None:
     """Reward by informative pairs asked, beside what an ideal asker and a random one would get from as many questions."""
     curves = results.get("frontier") or {}
     if not curves and not any(results["reward_by_pairs"].values()):
@@ -257,7 +262,7 @@ def _references(ax: Axes, results: dict[str, Any]) -> None:
 # -- trends ------------------------------------------------------------------------------------------------------------
 
 
-def trends(results: dict[str, Any], columns: int = 0) -> Figure | None:
+def trends(results: dict[str, Any], columns: int) -> Figure | None:
     """Slopes per 100 steps by arm: dot, thick bar (over games), thin bar (over runs), and a tick a run."""
     rows = results["trends"]
     names = [
@@ -268,14 +273,10 @@ def trends(results: dict[str, Any], columns: int = 0) -> Figure | None:
     arms = [arm for arm in results["arms"] if any(r["arm"] == arm for r in rows)]
     if not names or not arms:
         return None
-    columns = columns or max(2, len(names))
-    lines = -(-len(names) // columns)
-    figure = Figure(figsize=(2.5 * columns, (0.36 * len(arms) + 1.5) * lines))
-    axes = figure.subplots(lines, columns, squeeze=False, sharey=True).ravel()
-    for ax in axes[len(names) :]:
-        ax.axis("off")
+    figure, axes = panels(len(names), columns, 2.5, 0.36 * len(arms) + 1.5)
+    figure.set_figwidth(max(figure.get_figwidth(), 5.0))  # room for the arms' names
     palette = colours(results["arms"])
-    for ax, name in zip(axes, names, strict=False):
+    for ax, name in zip(axes, names, strict=True):
         ax.axvline(0, color=SOFT, linewidth=0.9)
         for row in (r for r in rows if r["measure"] == name):
             y, colour = arms.index(row["arm"]), palette[row["arm"]]
@@ -289,26 +290,38 @@ def trends(results: dict[str, Any], columns: int = 0) -> Figure | None:
         ax.locator_params(axis="x", nbins=4)
     axes[0].set_yticks(range(len(arms)), [short_words(arm) for arm in arms])
     axes[0].set_ylim(len(arms) - 0.5, -0.6)
-    for ax in axes[:: max(1, columns)]:
+    for ax in axes[::columns]:
         for label, arm in zip(ax.get_yticklabels(), arms, strict=True):
             label.set(color=palette[arm], fontweight="bold")
     return figure
 
 
-FIGURES: dict[str, Callable[..., Figure | None]] = {
-    "training": training,
-    "trends": trends,
-    "reward_by_questions": reward_by_questions,
-    "frontier": frontier,
-    "question_kinds": kinds,
-    "stop_reasons": stop_reasons,
-    "measures": measures,
-}
-NARROW: dict[str, tuple[Callable[..., Figure | None], int]] = {  # with how many columns
-    "training": (training, 1),
-    "trends": (trends, 2),
-    "reward_by_questions": (reward_by_questions, 1),
-    "frontier": (frontier, 1),
-    "question_kinds": (kinds, 1),
-    "stop_reasons": (stop_reasons, 1),
-}
+PLOTS = {
+    "training": Plot(
+        training, 2, 1, True,
+        "Information-seeking questions a game (messages that ask about a pair or in general) and reward over training. "
+        "Bands: 95% intervals, clustered by game. Thin lines: single runs.",
+    ),
+    "trends": Plot(
+        trends, 4, 2, True,
+        "Least-squares slope over training. Dot: mean of the arm's runs; ticks above it: single runs. Thick bar: 95% "
+        "bootstrap interval over games, given these runs. Thin bar: 95% t interval of the mean over runs.",
+    ),
+    "reward_by_questions": Plot(
+        reward_by_questions, 2, 1, False,
+        "Mean reward of the dialogues with so many information-seeking questions, with 95% intervals clustered by game; a "
+        "point's area is their number (groups of fewer than 10 dialogues or 2 games are not drawn).",
+    ),
+    "frontier": Plot(
+        frontier, 2, 1, False,
+        "Mean reward by the informative pairs that the policy asked about (a pair is informative if the partner sees it and "
+        "the policy does not), beside an ideal asker, who takes the most valuable question each time, and a random one.",
+    ),
+    "question_kinds": Plot(
+        kinds, 3, 1, True, "Kinds among the policy's questions. A message of two kinds counts for both."
+    ),
+    "stop_reasons": Plot(
+        stop_reasons, 3, 1, True, "Why dialogues ended. Greys are failures, which have no reward."
+    ),
+    "measures": Plot(measures, 3, None, True, "The other measures over training; bands and lines as above."),
+}  # fmt: skip

@@ -19,11 +19,11 @@ BOARDS = 1000  # games that lines are made on, at most
 Games = Sequence[tuple[Any, int]]
 
 
-def games_of(log: Log, seed: int = 0, size: int = BOARDS) -> tuple[str, list[tuple[Any, int]]]:
-    """The log's commonest environment, and its games, each once, with the policy's seat: a seeded sample of at most `size`."""
+def games_of(log: Log, seed: int = 0) -> tuple[str, list[tuple[Any, int]]]:
+    """The log's commonest environment, and its games, each once, with the policy's seat: a seeded sample of at most `BOARDS`."""
     environment = str(log.frame["environment"].mode()[0])
     rows = log.frame[log.frame["environment"] == environment].drop_duplicates("cluster")
-    drawn = rows.sample(min(size, len(rows)), random_state=seed)
+    drawn = rows.sample(min(BOARDS, len(rows)), random_state=seed)
     return environment, [(read_dialogue(log, row).get("game_state") or {}, int(row.seat)) for row in drawn.itertuples()]
 
 

@@ -15,32 +15,20 @@ from importlib.resources import files
 from typing import Any
 
 import orjson
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from slim_rl.analysis import pages
 from slim_rl.analysis.catalog import KINDS
-from slim_rl.analysis.compared import sentence_of
-from slim_rl.analysis.figure_style import colours, data_address
+from slim_rl.analysis.compared import COMPARED, sentence_of
+from slim_rl.analysis.figure_style import colours
 from slim_rl.analysis.formats import count, interval, known, p_value, plain, sentence, words
+from slim_rl.analysis.plots import PLOTS
 from slim_rl.analysis.report_tables import Table, Tables
 from slim_rl.analysis.verdict import by_how_much, direction
 
 TITLE = "What did the policy learn to ask?"
 SCRIPTS = ("dom.js", "list.js", "board.js", "dialogue.js", "main.js")  # one script, in this order
-CAPTIONS = {
-    "training": "Information-seeking questions a game (messages that ask about a pair or in general) and reward over training. "
-    "Bands: 95% intervals, clustered by game. Thin lines: single runs.",
-    "trends": "Least-squares slope over training. Dot: mean of the arm's runs; ticks above it: single runs. Thick bar: 95% "
-    "bootstrap interval over games, given these runs. Thin bar: 95% t interval of the mean over runs.",
-    "question_kinds": "Kinds among the policy's questions. A message of two kinds counts for both.",
-    "stop_reasons": "Why dialogues ended. Greys are failures, which have no reward.",
-    "measures": "The other measures over training; bands and lines as above.",
-    "frontier": "Mean reward by the informative pairs that the policy asked about (a pair is informative if the partner sees it and "
-    "the policy does not), beside an ideal asker, who takes the most valuable question each time, and a random one.",
-}
-WIDE = ("training", "trends", "measures", "question_kinds", "stop_reasons")
 MOST_PAIRS = 3  # that the first screen names; its table has them all
-CARDS = ("questions", "informative_pairs", "reward", "agreed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,24 +58,21 @@ def render(
     results: Mapping[str, Any],
     svgs: Mapping[str, str],
     viewer: Mapping[str, Any],
-    narrow: Mapping[str, str] | None = None,
+    narrow: Mapping[str, str],
 ) -> str:
     """The page, from the results dict, the figures as SVG (and those for narrow screens) and the viewer's data."""
-    script = "\n".join(_asset(name) for name in SCRIPTS)
+    folder = files("slim_rl.analysis") / "page"
+    script = "\n".join((folder / name).read_text(encoding="utf-8") for name in SCRIPTS)
     tables = Tables(results)
-    figures = {name: _figure(name, svg, (narrow or {}).get(name), results) for name, svg in svgs.items()}
+    figures = {
+        name: pages.picture(name, svg, _caption(name, results), wide=PLOTS[name].wide, narrow=narrow.get(name, ""))
+        for name, svg in svgs.items()
+    }
     several = any(known(row["runs_low"]) for row in results["trends"])
-    environment = Environment(
-        loader=PackageLoader("slim_rl.analysis", "page"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("report.html").render(
+    return pages.render(
+        "report.html",
         title=TITLE,
         lead=_lead(results),
-        style=Markup(_asset("report.css")),
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         answer=_answer(results, tables),
@@ -114,10 +99,6 @@ def embed_json(data: Any) -> Markup:
     return Markup(text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
 
 
-def _asset(name: str) -> str:
-    return files("slim_rl.analysis").joinpath("page", name).read_text(encoding="utf-8")
-
-
 # -- the answer --------------------------------------------------------------------------------------------------------
 
 
@@ -130,7 +111,7 @@ def _answer(results: Mapping[str, Any], tables: Tables) -> Answer:
         return Answer(
             chief["sentences"],
             about=about if len(changed.rows) > 1 else "",
-            cards=[_card(results, row) for row in rows if row["measure"] in CARDS],
+            cards=[_card(results, row) for row in rows if row["measure"] in COMPARED],
             tables=[*([changed] if len(changed.rows) > 1 else []), tables.training(), tables.references()],
         )
     if results["counts"]["train"]:
@@ -142,9 +123,7 @@ def _answer(results: Mapping[str, Any], tables: Tables) -> Answer:
     compared = results["compared"]
     return Answer(
         list(_evaluated(results)),
-        cards=[
-            _card(results, {**row, "measure": name}) for name, row in compared[0]["measures"].items() if name in CARDS
-        ]
+        cards=[_card(results, {**row, "measure": name}) for name, row in compared[0]["measures"].items()]
         if len(compared) == 1
         else [],
         tables_first=[tables.checkpoints(), *([tables.compared()] if compared else [])],
@@ -230,26 +209,15 @@ def _lead(results: Mapping[str, Any]) -> str:
     return f"{of} in {count(len(results['runs']), 'run')} and {arms}."
 
 
-def _figure(name: str, svg: str, narrow: str | None, results: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "alt": words(name),
-        "wide": name in WIDE,
-        "source": data_address(svg),
-        "narrow": data_address(narrow) if narrow else "",
-        "caption": _reward_caption(results) if name == "reward_by_questions" else CAPTIONS[name],
-    }
-
-
-def _reward_caption(results: Mapping[str, Any]) -> str:
-    parts = []
-    for row in results["correlations"]:
-        if row["given"] == "words" and row["method"] == "pearson" and known(row["value"]):
-            parts.append(f"{words(row['arm'])} {plain(row['value'])} ({interval(row['low'], row['high'])})")
-    text = (
-        "Mean reward of the dialogues with so many information-seeking questions, with 95% intervals clustered by game; a point's "
-        "area is their number (groups of fewer than 10 dialogues or 2 games are not drawn)."
-    )
-    return text + (f" Partial correlation given the words spoken: {'; '.join(parts)}." if parts else "")
+def _caption(name: str, results: Mapping[str, Any]) -> str:
+    told = [
+        f"{words(row['arm'])} {plain(row['value'])} ({interval(row['low'], row['high'])})"
+        for row in results["correlations"]
+        if row["given"] == "words" and row["method"] == "pearson" and known(row["value"])
+    ]
+    if name == "reward_by_questions" and told:
+        return f"{PLOTS[name].caption} Partial correlation given the words spoken: {'; '.join(told)}."
+    return PLOTS[name].caption
 
 
 def _sample(results: Mapping[str, Any], viewer: Mapping[str, Any]) -> str:

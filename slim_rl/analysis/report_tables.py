@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
-from slim_rl.analysis.compared import MEASURES as COMPARED
+from slim_rl.analysis.compared import COMPARED
 from slim_rl.analysis.figure_style import colours
 from slim_rl.analysis.formats import DASH, interval, known, p_value, plain, words
 
@@ -46,6 +45,24 @@ class Table:
     others: Rows = ()
 
 
+def prose(key: str, head: str | None = None) -> Column:
+    return Column(key if head is None else head, lambda row: row[key], prose=True)
+
+
+def number(key: str, head: str | None = None) -> Column:
+    return Column(key if head is None else head, lambda row: f"{row[key]:,}")
+
+
+def p_of(key: str, head: str) -> Column:
+    return Column(head, lambda row: p_value(row.get(key)))
+
+
+def with_interval(part: Row, share: bool = False, signed: bool = False) -> Cell:
+    """The row's value, and its interval in grey."""
+    span = interval(part["low"], part["high"], share)
+    return Cell(plain(part["value"], share, signed), "" if span == DASH else span)
+
+
 class Tables:
     """Makes the tables of one results dict."""
 
@@ -78,14 +95,16 @@ class Tables:
             if row["measure"] in ("questions", "reward"):
                 paired.setdefault((row["arm"], row["partner"]), {"arm": row["arm"]})[row["measure"]] = row
         rows = [row for row in paired.values() if {"questions", "reward"} <= row.keys()]
-        columns = [self._arm()]
-        for name in ("questions", "reward"):
-            columns += [
-                Column(f"{name} before", lambda row, name=name: plain(row[name]["before"])),  # type: ignore[misc]
-                Column("after", lambda row, name=name: plain(row[name]["after"])),  # type: ignore[misc]
-                Column(f"change of {name}", lambda row, name=name: _with_interval(row[name], signed=True)),  # type: ignore[misc]
+
+        def changed(name: str) -> list[Column]:
+            return [
+                Column(f"{name} before", lambda row: plain(row[name]["before"])),
+                Column("after", lambda row: plain(row[name]["after"])),
+                Column(f"change of {name}", lambda row: with_interval(row[name], signed=True)),
             ]
-        return Table("The same held-out games before and after training; 95% intervals over games.", columns, rows)
+
+        caption = "The same held-out games before and after training; 95% intervals over games."
+        return Table(caption, [self._arm(), *changed("questions"), *changed("reward")], rows)
 
     def training(self) -> Table:
         """The first and last tenth of training, one row an arm."""
@@ -95,21 +114,25 @@ class Tables:
         for arm in results["arms"]:
             runs = [run for run in results["runs"] if run["arm"] == arm]
             row = {"arm": arm, "runs": len(runs), "dialogues": sum(run["dialogues"] for run in runs)}
-            rows.append({**row, "ends": results["ends"].get(arm, {}), "slopes": slopes})
-        columns = [
-            self._arm(),
-            Column("runs", lambda row: str(row["runs"])),
-            Column("dialogues", lambda row: f"{row['dialogues']:,}"),
-        ]
-        for name in ("questions", "reward"):
-            columns += [
-                Column(f"{name}, first", partial(_end, name, "first")),
-                Column(f"{name}, last", partial(_end, name, "last")),
-                Column(f"slope of {name}", partial(_slope, name)),
+            rows.append({**row, "ends": results["ends"].get(arm, {})})
+
+        def told(name: str) -> list[Column]:
+            def end(row: Row, side: str) -> str | Cell:
+                return with_interval(row["ends"][name][side]) if name in row["ends"] else DASH
+
+            def slope(row: Row) -> str | Cell:
+                found = slopes.get((row["arm"], name))
+                return with_interval(found) if found else DASH
+
+            return [
+                Column(f"{name}, first", lambda row: end(row, "first")),
+                Column(f"{name}, last", lambda row: end(row, "last")),
+                Column(f"slope of {name}", slope),
             ]
+
         return Table(
             "Training: the first and the last tenth of the steps, and the slope per 100 steps; 95% intervals over games.",
-            columns,
+            [self._arm(), number("runs"), number("dialogues"), *told("questions"), *told("reward")],
             rows if any(row["ends"] for row in rows) else [],
         )
 
@@ -117,9 +140,9 @@ class Tables:
         rows = [{"name": name, **line, **line["reward"]} for name, line in self.results["references"].items()]
         columns = [
             Column("plan", lambda row: words(row["name"]), prose=True),
-            Column("reward", _with_interval),
-            Column("n", lambda row: f"{row['n']:,}"),
-            Column("", lambda row: row["about"], prose=True),
+            Column("reward", with_interval),
+            number("n"),
+            prose("about", ""),
         ]
         return Table("For comparison: reward of plans made without any dialogue, and of people.", columns, rows)
 
@@ -127,31 +150,25 @@ class Tables:
         """Means on held-out games, one row a policy and partner."""
         columns = [
             self._arm(),
-            Column("partner", lambda row: row["partner"], prose=True),
+            prose("partner"),
             Column("checkpoint", _checkpoint, prose=True),
-            Column("runs", lambda row: str(row["runs"])),
+            number("runs"),
             Column("dialogues", lambda row: f"{max(part['n'] for part in row['measures'].values()):,}"),
+            *(self._measured(name) for name in self._measures if self._is_chief(name)),
         ]
-        for name, measure in self._measures.items():
-            if self._is_chief(name):
-                columns.append(Column(measure["title"], partial(_measured, name, measure["share"])))
         caption = "Held-out games by checkpoint; 95% intervals clustered by game."
         return Table(caption, columns, self.results["held_out"]["cells"])
 
     def compared(self) -> Table:
         """Evaluated cells against each other, one row a pair."""
-        columns = [
-            self._arm("second", "cell"),
-            self._arm("first", "less"),
-            Column("games", lambda row: f"{row['games']:,}"),
-        ]
+
+        def p(name: str) -> Column:
+            return Column("p", lambda row: p_value(row["measures"][name]["p"]))
+
+        columns = [self._arm("second", "cell"), self._arm("first", "less"), number("games")]
         for name in COMPARED:
-            measure = self._measures.get(name)
-            if measure is not None and self._measures[name]["role"] == "primary":
-                columns += [
-                    Column(measure["title"], partial(_difference, name, measure["share"])),
-                    Column("p", lambda row, name=name: p_value(row["measures"][name]["p"])),  # type: ignore[misc]
-                ]
+            if name in self._measures and self._measures[name]["role"] == "primary":
+                columns += [self._measured(name, signed=True), p(name)]
         caption = (
             "Compared on the games that both played: the mean difference with its 95% t interval over games, and p of the sign-flip "
             "permutation test, not corrected for the number of pairs. Two cells are compared if they differ in their policy, partner or mode alone."
@@ -168,7 +185,7 @@ class Tables:
                 self._title(),
                 Column("slope, 95% over games", self._value),
                 Column("95% over runs", self._over_runs),
-                Column("runs", lambda row: str(row["runs"])),
+                number("runs"),
                 *_COUNTS,
                 *_TESTS,
                 _NOTE,
@@ -188,7 +205,7 @@ class Tables:
                 Column("difference, 95% over games", self._value),
                 Column("95% over runs", self._over_runs),
                 *_TESTS,
-                Column("permutation p", lambda row: p_value(row["p_permutation"])),
+                p_of("p_permutation", "permutation p"),
                 _NOTE,
             ],
             self.results["differences"],
@@ -200,11 +217,11 @@ class Tables:
             "“Within a game and step” compares only the dialogues of one group, which is all that GRPO sees.",
             [
                 self._arm(),
-                Column("given", lambda row: row["given"], prose=True),
-                Column("method", lambda row: row["method"], prose=True),
-                Column("r", _with_interval),
+                prose("given"),
+                prose("method"),
+                Column("r", with_interval),
                 *_COUNTS,
-                Column("p", lambda row: p_value(row["p"])),
+                _P,
                 _NOTE,
             ],
             self.results["correlations"],
@@ -216,14 +233,14 @@ class Tables:
             f"d (mean change over its deviation), p of the sign-flip permutation test. {_FAMILY}",
             [
                 self._arm(),
-                Column("partner", lambda row: row["partner"], prose=True),
+                prose("partner"),
                 Column("from", lambda row: _checkpoint(row["from"]), prose=True),
                 Column("to", lambda row: _checkpoint(row["to"]), prose=True),
                 self._title(),
                 Column("before", lambda row: plain(row["before"], self._share(row))),
                 Column("after", lambda row: plain(row["after"], self._share(row))),
                 Column("change", self._value),
-                Column("games", lambda row: f"{row['clusters']:,}"),
+                _GAMES,
                 Column("d", lambda row: plain(row["effect"])),
                 *_TESTS,
             ],
@@ -235,8 +252,8 @@ class Tables:
             "What was read.",
             [
                 self._arm(),
-                Column("run", lambda row: row["run"], prose=True),
-                *(Column(name, lambda row, name=name: f"{row[name]:,}") for name in ("dialogues", "games", "failed")),  # type: ignore[misc]
+                prose("run"),
+                *map(number, ("dialogues", "games", "failed")),
                 Column("steps", _steps),
                 Column("phases", lambda row: ", ".join(f"{k} {v:,}" for k, v in row["phases"].items()), prose=True),
                 Column("policy", lambda row: ", ".join(row["policies"]), prose=True),
@@ -246,16 +263,9 @@ class Tables:
         )
 
     def files(self) -> Table:
-        names = {
-            "lines": "lines",
-            "dialogues": "dialogues",
-            "torn": "torn",
-            "unreadable": "not JSON",
-            "foreign": "other",
-        }
-        columns = [Column("file", lambda row: row["path"], prose=True)]
-        columns += [Column(head, lambda row, key=key: f"{row[key]:,}") for key, head in names.items()]  # type: ignore[misc]
-        return Table("Log files.", columns, self.results["files"])
+        counts = [number("lines"), number("dialogues"), number("torn")]
+        others = [number("unreadable", "not JSON"), number("foreign", "other")]
+        return Table("Log files.", [prose("path", "file"), *counts, *others], self.results["files"])
 
     # -- how this report's arms and measures are written
 
@@ -274,11 +284,16 @@ class Tables:
     def _title(self) -> Column:
         return Column("measure", lambda row: self._measures[row["measure"]]["title"], prose=True)
 
+    def _measured(self, name: str, signed: bool = False) -> Column:
+        """A column of a row that has several measures."""
+        measure = self._measures[name]
+        return Column(measure["title"], lambda row: with_interval(row["measures"][name], measure["share"], signed))
+
     def _share(self, row: Row) -> bool:
         return bool(self._measures[row["measure"]]["share"])
 
     def _value(self, row: Row) -> Cell:
-        return _with_interval(row, self._share(row))
+        return with_interval(row, self._share(row))
 
     def _over_runs(self, row: Row) -> str:
         return interval(row["runs_low"], row["runs_high"], self._share(row))
@@ -287,39 +302,11 @@ class Tables:
 _FAMILY = (
     "Holm and Benjamini-Hochberg (BH) corrections are over the primary measures of all arms; others are uncorrected."
 )
-_COUNTS = (
-    Column("games", lambda row: f"{row['clusters']:,}"),
-    Column("dialogues", lambda row: f"{row['n']:,}"),
-)
-_TESTS = (
-    Column("p", lambda row: p_value(row["p"])),
-    Column("Holm", lambda row: p_value(row.get("p_holm"))),
-    Column("BH", lambda row: p_value(row.get("q_bh"))),
-)
-_NOTE = Column("", lambda row: row["note"], prose=True)
-
-
-def _with_interval(part: Row, share: bool = False, signed: bool = False) -> Cell:
-    span = interval(part["low"], part["high"], share)
-    return Cell(plain(part["value"], share, signed), "" if span == DASH else span)
-
-
-def _measured(name: str, share: bool, row: Row) -> Cell:
-    return _with_interval(row["measures"][name], share)
-
-
-def _difference(name: str, share: bool, row: Row) -> Cell:
-    return _with_interval(row["measures"][name], share, signed=True)
-
-
-def _end(name: str, side: str, row: Row) -> str | Cell:
-    part = row["ends"].get(name)
-    return _with_interval(part[side]) if part else DASH
-
-
-def _slope(name: str, row: Row) -> str | Cell:
-    part = row["slopes"].get((row["arm"], name))
-    return _with_interval(part) if part else DASH
+_GAMES = number("clusters", "games")
+_COUNTS = (_GAMES, number("n", "dialogues"))
+_P = p_of("p", "p")
+_TESTS = (_P, p_of("p_holm", "Holm"), p_of("q_bh", "BH"))
+_NOTE = prose("note", "")
 
 
 def _checkpoint(cell: Row) -> str:

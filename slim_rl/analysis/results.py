@@ -185,8 +185,8 @@ def _differences(slopes: st.Slopes, names: list[str], arms: list[str]) -> list[d
     rows = []
     for other in arms[1:]:
         for name in names if slopes.of_arm(arms[0]) and slopes.of_arm(other) else []:
-            parts = slopes.difference(arms[0], other, name)
-            games, runs, permuted = parts["games"], parts["runs"], parts["permutation"]
+            games, runs, permuted = slopes.difference(arms[0], other, name)
+            least = f"least possible p {permuted.least:.2g}" if np.isfinite(permuted.least) else ""
             rows.append(
                 {
                     "arm": arms[0],
@@ -198,7 +198,7 @@ def _differences(slopes: st.Slopes, names: list[str], arms: list[str]) -> list[d
                     "runs_low": runs.low,
                     "runs_high": runs.high,
                     "p_permutation": permuted.p,
-                    "note": "; ".join(dict.fromkeys(n for n in (games.note, runs.note, permuted.note) if n)),
+                    "note": "; ".join(dict.fromkeys(note for note in (games.note, runs.note, least) if note)),
                 }
             )
     return _corrected(rows)
@@ -250,7 +250,7 @@ def _correlations(rows: pd.DataFrame, arm: str, draws: int, seed: int) -> Iterat
         )
         for method in methods:
             estimate = st.partial_correlation(
-                x, y, covariates, cluster, within=within, method=method, draws=draws, seed=seed
+                x, y, cluster, given=covariates, within=within, method=method, draws=draws, seed=seed
             )
             yield {"arm": arm, "given": given, "method": method, **asdict(estimate)}
 

@@ -50,7 +50,7 @@ def choose(frame: pd.DataFrame, size: int, seed: int = 0) -> pd.DataFrame:
 def collect(
     log: Log, size: int, seed: int = 0, decode: Decode | None = None, max_bytes: int = MAX_BYTES
 ) -> dict[str, Any]:
-    """The viewer's data (see report.js): dialogues, and the boards and prompt texts they refer to by index.
+    """The viewer's data (read by `page/*.js`): dialogues, and the boards and prompt texts they refer to by index.
 
     Args:
         size: dialogues at most. Those that would take the data above `max_bytes` are left out.
@@ -164,23 +164,16 @@ def _view(data: dict[str, Any], row: Any, pool: _Pool, decode: Decode | None) ->
 def _turn(turn: Turn) -> dict[str, Any]:
     action = turn.action or {}
     return {
-        "role": turn.role,
-        "text": turn.text,
-        "thought": turn.thought,
+        **{name: getattr(turn, name) for name in _SHOWN},
         "kind": action.get("kind"),
         "assignment": action.get("assignment"),
-        "error": turn.error,
-        "span": turn.span,
-        "seconds": turn.seconds,
         "questions": turn.questions or [],
         "pairs": turn.pairs or [],
         "informative": len(turn.informative or ()),
-        "malformed": turn.malformed,
-        "answered": turn.answered,
-        "value": turn.value,
-        "gain": turn.gain,
-        "regret": turn.regret,
     }
+
+
+_SHOWN = ("role", "text", "thought", "error", "span", "seconds", "malformed", "answered", "value", "gain", "regret")
 
 
 def _pieces(dialogue: Dialogue, decode: Decode | None) -> Iterator[tuple[str, int, float]]:

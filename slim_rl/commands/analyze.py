@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from slim_rl.analysis import MAX_DIALOGUES, MAX_DIALOGUES_HELP, analyze
+from slim_rl.analysis import MAX_DIALOGUES, analyze
 from slim_rl.commands.options import Human, LogDirs, Logs, all_logs, check_folder
 
 
@@ -19,7 +19,10 @@ def command(
         Path, typer.Option("--output", "--output-dir", help="folder for figures, summary.json and report.html")
     ] = Path("plots"),
     seed: Annotated[int, typer.Option(min=0, help="of the bootstraps, and of the dialogues shown")] = 0,
-    max_dialogues: Annotated[int, typer.Option(min=0, help=MAX_DIALOGUES_HELP)] = MAX_DIALOGUES,
+    max_dialogues: Annotated[
+        int,
+        typer.Option(min=0, help="dialogues that the report's viewer holds, at most; figures and tables count all"),
+    ] = MAX_DIALOGUES,
     human: Human = None,
     tokenizer: Annotated[Path | None, typer.Option(help="model folder, to show logged token ids as text")] = None,
 ) -> None:

@@ -19,12 +19,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-import yaml
 from pydantic import TypeAdapter, ValidationError
 from tqdm import tqdm
 
 from slim_rl.commands.options import ConfigFile, Overrides
-from slim_rl.config import load_config
+from slim_rl.config import load_config, read_yaml
 from slim_rl.errors import ConfigError, SlimError
 
 
@@ -131,10 +130,8 @@ _LOG = re.compile(r"\{log:(\w+)\}")
 def _read(file: Path) -> dict[str, dict[str, Any]]:
     """The arms of a file. Raises ConfigError if it cannot be used."""
     try:
-        return TypeAdapter(dict[str, dict[str, Any]]).validate_python(yaml.safe_load(file.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise ConfigError(f"Cannot read the arms {file}: {error.strerror}; give the path of a YAML file.") from error
-    except (yaml.YAMLError, ValidationError, ValueError) as error:
+        return TypeAdapter(dict[str, dict[str, Any]]).validate_python(read_yaml(file))
+    except ValidationError as error:
         raise ConfigError(
             f"{file} is not a YAML file of arms: a name each, and below it the keys that it changes."
         ) from error

@@ -15,7 +15,7 @@ from slim_rl import bundled
 from slim_rl.backends import checks as general
 from slim_rl.backends.checkpoints import go_offline_without_hub
 from slim_rl.backends.checks import Check
-from slim_rl.commands.options import Overrides
+from slim_rl.commands.options import Backend, Overrides
 from slim_rl.commands.screen import printable, working
 from slim_rl.config import load_config, parse_config
 from slim_rl.errors import SlimError
@@ -37,7 +37,7 @@ def command(
         Path | None,
         typer.Argument(metavar="[CONFIG]", help="the run's config; the defaults without", show_default=False),
     ] = None,
-    backend: Annotated[str | None, typer.Option(help="trl, slime or verl; the config's by default")] = None,
+    backend: Backend = None,
     overrides: Overrides = None,
 ) -> None:
     """Check a machine and a config before an expensive run."""

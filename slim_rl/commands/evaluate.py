@@ -133,21 +133,19 @@ def _print_results(
     games = [(row.game_state, row.seat) for row in load_rows(config, "eval")[:num_games]]
     lines = reference_lines(games, human, config.environment)
     compared = compared_sentences(played)
+    said = compared[:MOST_PAIRS]
+    if len(compared) > MOST_PAIRS:
+        said.append(f"{len(compared) - MOST_PAIRS} more pairs: slim-rl analyze {output}")
+    said += notes(played)
+    for line in lines.values():
+        reward = line["reward"]
+        said.append(f"{line['about']}: reward {reward['value']:.3f} [{reward['low']:.3f}, {reward['high']:.3f}]")
+    table = cells_table(played, f"{len(games)} held-out games")
     with (output / "table.txt").open("w", encoding="utf-8") as file:
         for target in (Console(), Console(file=file, width=200)):
-            target.print(cells_table(played, f"{len(games)} held-out games"))
-            for sentence in compared[:MOST_PAIRS]:
+            target.print(table)
+            for sentence in said:
                 target.print(printable(sentence), markup=False, highlight=False)
-            if len(compared) > MOST_PAIRS:
-                target.print(f"{len(compared) - MOST_PAIRS} more pairs: slim-rl analyze {output}", markup=False)
-            for note in notes(played):
-                target.print(note, markup=False, highlight=False)
-            for line in lines.values():
-                reward = line["reward"]
-                about = printable(
-                    f"{line['about']}: reward {reward['value']:.3f} [{reward['low']:.3f}, {reward['high']:.3f}]"
-                )
-                target.print(about, markup=False)
 
 
 def notes(played: Mapping[str, Sequence[Dialogue]]) -> Iterator[str]:

@@ -16,6 +16,7 @@ Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", "-s", help="override a key: partner.kind=mute (repeatable)", metavar="KEY=VALUE"),
 ]
+Backend = Annotated[str | None, typer.Option(help="trl, slime or verl; the config's by default")]
 Workers = Annotated[int, typer.Option(min=1, help="processes that deal games; the games do not depend on it")]
 Human = Annotated[
     Path | None,

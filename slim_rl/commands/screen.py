@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
 from slim_rl.errors import SlimWarning
 
 if TYPE_CHECKING:
-    from rich.table import Table
-    from rich.text import Text
-
     from slim_rl.dialogue.record import Dialogue
     from slim_rl.environment import Board
 
@@ -38,16 +39,11 @@ def show_warnings_as_sentences(prefix: str) -> None:
 
 def working(what: str) -> AbstractContextManager[object]:
     """Shows on a terminal's stderr that something is being done, as long as the block takes."""
-    from rich.console import Console
-    from rich.text import Text
-
     return Console(stderr=True).status(Text(f"{printable(what)} ..."))
 
 
 def turn_texts(dialogue: Dialogue) -> Iterator[Text]:
     """What was thought, said and refused, a text a line, with what its questions asked."""
-    from rich.text import Text
-
     for turn in dialogue.turns:
         if turn.thought:
             yield Text(f"{turn.role} thinks: {printable(turn.thought)}", "dim italic")
@@ -63,9 +59,6 @@ def turn_texts(dialogue: Dialogue) -> Iterator[Text]:
 
 def table_of(board: Board) -> Table:
     """A board for the terminal; marked cells are bold, with a star."""
-    from rich.table import Table
-    from rich.text import Text
-
     table = Table(title=Text(board.title))
     table.add_column("")
     for column in board.columns:

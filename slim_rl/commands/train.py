@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from slim_rl import backends
-from slim_rl.commands.options import ConfigFile, Overrides
+from slim_rl.commands.options import Backend, ConfigFile, Overrides
 from slim_rl.config import load_config
 
 
 def command(
     config: ConfigFile,
     overrides: Overrides = None,
-    backend: Annotated[str | None, typer.Option(help="trl, slime or verl; the config's by default")] = None,
+    backend: Backend = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="start over instead of resuming")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print what would run, and stop")] = False,
     extra: Annotated[
@@ -25,31 +23,9 @@ def command(
     ] = None,
 ) -> None:
     """Train a policy; an interrupted run resumes from its last checkpoint."""
-    train(config, overrides or (), backend=backend, fresh=fresh, dry_run=dry_run, extra=extra or ())
-
-
-def train(
-    path: Path,
-    overrides: Sequence[str] = (),
-    *,
-    backend: str | None = None,
-    fresh: bool = False,
-    dry_run: bool = False,
-    extra: Sequence[str] = (),
-) -> None:
-    """Trains by TRL here, or launches verl or slime.
-
-    Args:
-        extra: verl's own key=value words; slime's own flags and the settings of its launch.
-        dry_run: check everything and print what would run; needs neither slime nor a GPU.
-
-    Raises:
-        SlimError: the config cannot be used, or the run could not be started.
-        SystemExit: slime's job ended with another exit code than 0.
-    """
-    changes = [*overrides, *([f"train.backend={backend}"] if backend else [])]
+    changes = [*(overrides or ()), *([f"train.backend={backend}"] if backend else [])]
     result = backends.start(
-        backends.Request(path, changes, load_config(path, changes), extra, fresh=fresh, dry_run=dry_run)
+        backends.Request(config, changes, load_config(config, changes), extra or (), fresh=fresh, dry_run=dry_run)
     )
     if result is None or os.environ.get("RANK", "0") != "0":  # torchrun: the first process reports
         return

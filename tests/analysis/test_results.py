@@ -36,6 +36,7 @@ def test_trends_are_those_of_the_made_up_arms(results: dict) -> None:
     difference = next(row for row in results["differences"] if row["measure"] == "questions")
     assert (difference["arm"], difference["other"]) == ("shy", "mute")
     assert difference["value"] == pytest.approx(slope["shy"]["value"] - slope["mute"]["value"])
+    assert difference["note"] == "least possible p 0.33"  # two runs an arm
 
 
 def test_only_primary_measures_are_corrected_and_together(results: dict) -> None:

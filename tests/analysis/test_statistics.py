@@ -8,6 +8,7 @@ import pytest
 import statsmodels.api as sm
 from hypothesis import given
 from hypothesis import strategies as draw
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from slim_rl.analysis import statistics as st
@@ -110,16 +111,22 @@ def test_weights_depend_on_the_seed_alone() -> None:
 # -- trends
 
 
+def trend(step: ArrayLike, y: ArrayLike, cluster: ArrayLike, **options: int) -> st.Estimate:
+    """The slope of one run."""
+    frame = pd.DataFrame({"arm": "shy", "run": "a", "step": step, "cluster": cluster, "y": y})
+    return st.Slopes.fit(frame, ["y"], **options).arm("shy", "y")
+
+
 def test_the_slope_is_that_of_scipy_per_100_steps() -> None:
     data = clustered_data(4, slope=0.7)
-    got = st.trend(data.step, data.y, data.cluster)
+    got = trend(data.step, data.y, data.cluster)
     assert got.value == pytest.approx(100 * stats.linregress(data.step, data.y).slope)
     assert got.low < got.value < got.high
 
 
 def test_a_straight_line_is_found_exactly() -> None:
     step = np.array([0.0, 50, 100, 150])
-    got = st.trend(step, 2 + 0.03 * step, np.arange(4))
+    got = trend(step, 2 + 0.03 * step, np.arange(4))
     assert (got.value, got.low, got.high) == pytest.approx((3.0, 3.0, 3.0))
     assert got.p < 0.05
 
@@ -128,22 +135,22 @@ def test_the_trend_interval_covers_a_known_slope_and_p_keeps_its_level() -> None
     covered = rejected = 0
     for seed in range(200):
         data = clustered_data(seed, games=60, slope=0.5)
-        got = st.trend(data.step, data.y, data.cluster, draws=300, seed=seed)
+        got = trend(data.step, data.y, data.cluster, draws=300, seed=seed)
         covered += got.low <= 0.5 <= got.high
         null = clustered_data(1000 + seed, games=60)
-        rejected += st.trend(null.step, null.y, null.cluster, draws=300, seed=seed).p < 0.05
+        rejected += trend(null.step, null.y, null.cluster, draws=300, seed=seed).p < 0.05
     assert 0.90 <= covered / 200 <= 0.98
     assert rejected / 200 <= 0.10
 
 
 def test_what_never_changes_has_a_slope_of_exactly_zero() -> None:
-    got = st.trend(np.arange(50.0), np.full(50, 0.1), np.arange(50))
+    got = trend(np.arange(50.0), np.full(50, 0.1), np.arange(50))
     assert (got.value, got.low, got.high, got.p) == (0, 0, 0, 1)
 
 
 def test_a_trend_needs_two_steps_and_two_games() -> None:
-    assert np.isnan(st.trend([5, 5, 5], [1, 2, 3], [0, 1, 2]).value)
-    one_game = st.trend([0, 1, 2], [1, 2, 3], [7, 7, 7])
+    assert np.isnan(trend([5, 5, 5], [1, 2, 3], [0, 1, 2]).value)
+    one_game = trend([0, 1, 2], [1, 2, 3], [7, 7, 7])
     assert one_game.value == pytest.approx(100) and np.isnan(one_game.low)
     assert one_game.note
 
@@ -183,27 +190,28 @@ def test_a_run_of_one_step_is_left_out_of_its_arm() -> None:
     alone = st.Slopes.fit(data, ["y"], draws=50)
     assert fit.arm("shy", "y") == alone.arm("shy", "y")
     assert fit.over_runs("shy", "y") == alone.over_runs("shy", "y")
-    assert fit.difference("shy", "mute", "y")["games"].value == alone.difference("shy", "mute", "y")["games"].value
+    assert fit.difference("shy", "mute", "y")[0].value == alone.difference("shy", "mute", "y")[0].value
     nothing = st.Slopes.fit(stopped, ["y"], draws=50)
     assert np.isnan(nothing.arm("shy", "y").value) and nothing.arm("shy", "y").note
 
 
 def test_shared_games_cancel_in_a_difference_between_arms() -> None:
     fit = st.Slopes.fit(runs_with_slopes({"shy": [1.0, 1.1, 0.9], "mute": [0.0, 0.1, -0.1]}), ["y"])
-    alone, difference = fit.arm("shy", "y"), fit.difference("shy", "mute", "y")
-    assert difference["games"].value == pytest.approx(1.0, abs=0.1)
-    assert difference["games"].high - difference["games"].low < 0.3 * (alone.high - alone.low)
-    assert difference["permutation"].p == pytest.approx(2 / 20)  # the least that 3 + 3 runs allow
-    assert difference["permutation"].note == "least possible p 0.1"
+    alone = fit.arm("shy", "y")
+    games, runs, permuted = fit.difference("shy", "mute", "y")
+    assert games.value == pytest.approx(1.0, abs=0.1)
+    assert games.high - games.low < 0.3 * (alone.high - alone.low)
+    assert permuted.p == permuted.least == pytest.approx(2 / 20)  # the least that 3 + 3 runs allow
     first, second = fit.value[fit.of_arm("shy"), 0], fit.value[fit.of_arm("mute"), 0]
-    assert difference["runs"].p == pytest.approx(stats.ttest_ind(first, second, equal_var=False).pvalue)
+    assert runs.p == pytest.approx(stats.ttest_ind(first, second, equal_var=False).pvalue)
 
 
 def test_one_run_an_arm_has_no_interval_over_runs() -> None:
-    difference = st.Slopes.fit(runs_with_slopes({"shy": [1.0], "mute": [0.0]}), ["y"]).difference("shy", "mute", "y")
-    assert np.isfinite(difference["games"].low)
-    assert np.isnan(difference["runs"].low) and "fewer than two runs" in difference["runs"].note
-    assert np.isnan(difference["permutation"].p)
+    fit = st.Slopes.fit(runs_with_slopes({"shy": [1.0], "mute": [0.0]}), ["y"])
+    games, runs, permuted = fit.difference("shy", "mute", "y")
+    assert np.isfinite(games.low)
+    assert np.isnan(runs.low) and "fewer than two runs" in runs.note
+    assert np.isnan(permuted.p)
 
 
 # -- association
@@ -225,12 +233,12 @@ def talk() -> pd.DataFrame:
 
 
 def test_correlation_without_covariates_is_that_of_scipy(talk: pd.DataFrame) -> None:
-    got = st.partial_correlation(talk.questions, talk.reward)
+    got = st.partial_correlation(talk.questions, talk.reward, talk.index)
     want = stats.pearsonr(talk.questions, talk.reward)
     interval = want.confidence_interval(0.95)
     assert got.value == pytest.approx(want.statistic)
-    assert (got.low, got.high) == pytest.approx((interval.low, interval.high))
-    ranked = st.partial_correlation(talk.questions, talk.reward, method="spearman")
+    assert (got.low, got.high) == pytest.approx((interval.low, interval.high), abs=0.01)  # one dialogue a game
+    ranked = st.partial_correlation(talk.questions, talk.reward, talk.index, method="spearman")
     assert ranked.value == pytest.approx(stats.spearmanr(talk.questions, talk.reward).statistic)
 
 
@@ -238,17 +246,17 @@ def test_partial_correlation_is_that_of_the_residuals(talk: pd.DataFrame) -> Non
     other = np.random.default_rng(6).normal(size=len(talk)) + talk.reward
     design = sm.add_constant(np.column_stack([talk.words, other]))
     residuals = [sm.OLS(v, design).fit().resid for v in (talk.questions, talk.reward)]
-    got = st.partial_correlation(talk.questions, talk.reward, [talk.words, other])
+    got = st.partial_correlation(talk.questions, talk.reward, talk.game, given=[talk.words, other])
     assert got.value == pytest.approx(stats.pearsonr(*residuals).statistic)
 
 
 def test_talk_explains_the_correlation_away(talk: pd.DataFrame) -> None:
-    raw = st.partial_correlation(talk.questions, talk.reward, cluster=talk.game)
-    partial = st.partial_correlation(talk.questions, talk.reward, [talk.words], cluster=talk.game)
+    raw = st.partial_correlation(talk.questions, talk.reward, talk.game)
+    partial = st.partial_correlation(talk.questions, talk.reward, talk.game, given=[talk.words])
     assert raw.low > 0.4
     assert partial.low < 0 < partial.high
     assert partial.clusters == 500
-    plain = st.partial_correlation(talk.questions, talk.reward, [talk.words])
+    plain = st.partial_correlation(talk.questions, talk.reward, talk.index, given=[talk.words])
     assert partial.high - partial.low == pytest.approx(plain.high - plain.low, rel=0.15)
 
 
@@ -258,18 +266,18 @@ def test_within_a_game_only_differences_inside_it_count() -> None:
     ease = np.repeat(rng.normal(0, 3, 200), 8)  # easy games: fewer questions, more reward
     questions = rng.normal(0, 1, 1600) - ease
     reward = 0.8 * (questions + ease) + rng.normal(0, 1, 1600) + ease
-    assert st.partial_correlation(questions, reward, cluster=game).value < -0.3
-    within = st.partial_correlation(questions, reward, cluster=game, within=game)
+    assert st.partial_correlation(questions, reward, game).value < -0.3
+    within = st.partial_correlation(questions, reward, game, within=game)
     assert within.low > 0.4
     centred = [v - pd.Series(v).groupby(game).transform("mean") for v in (questions, reward)]
     assert within.value == pytest.approx(stats.pearsonr(*centred).statistic)
 
 
 def test_what_does_not_vary_has_no_correlation() -> None:
-    got = st.partial_correlation(np.ones(20), np.arange(20))
+    got = st.partial_correlation(np.ones(20), np.arange(20), np.arange(20))
     assert np.isnan(got.value) and "vary" in got.note
-    assert st.partial_correlation([1, 2], [3, 4]).note == "too few dialogues"
-    alone = st.partial_correlation(np.arange(20.0), np.arange(20.0) ** 2, within=np.arange(20))
+    assert st.partial_correlation([1, 2], [3, 4], [0, 1]).note == "too few dialogues"
+    alone = st.partial_correlation(np.arange(20.0), np.arange(20.0) ** 2, np.arange(20), within=np.arange(20))
     assert np.isnan(alone.value)
 
 

@@ -304,9 +304,9 @@ def test_a_long_dialogue_stays_within_verls_batch(runs: Any, rows: Any, tokenize
 
 
 def test_a_parquet_file_of_generate_is_read_too(runs: Any, tokenizer: Any, tmp_path: Path) -> None:
-    from slim_rl.commands.generate import generate
+    from slim_rl.commands.generate import command as generate
 
-    generate(2, tmp_path / "games.parquet", n=3)
+    generate(num_games=2, output=tmp_path / "games.parquet", n=3)
     _, verl = runs()
     dataset = RLHFDataset(str(tmp_path / "games.parquet"), tokenizer, verl.data)
     outputs = play(verl, Server(tokenizer, speak), [dataset[0] | {"uid": "x"}], n=2)

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from slim_rl.commands.generate import generate
+from slim_rl.commands.generate import command as generate
 from slim_rl.config import Config
 from slim_rl.dialogue.dealing import ensure_games, load_rows
 from slim_rl.dialogue.rows import GameRow, read_game_state, read_rows, write_parquet, write_rows
@@ -39,7 +39,8 @@ def small(tmp_path: Path, **data: Any) -> Config:
 
 
 def test_rows_hold_all_a_trainer_needs(tmp_path: Path) -> None:
-    (path,) = generate(5, tmp_path / "new" / "games.jsonl", n=3, seed=2)
+    path = tmp_path / "new" / "games.jsonl"
+    generate(num_games=5, output=path, n=3, seed=2)
     rows = lines(path)
     assert len(rows) == 5
     for row in rows:
@@ -55,7 +56,8 @@ def test_rows_hold_all_a_trainer_needs(tmp_path: Path) -> None:
 
 def test_seats(tmp_path: Path) -> None:
     def seats(seat: str) -> list[int]:
-        (path,) = generate(4, tmp_path / f"{seat}.jsonl", n=3, seat=seat)
+        path = tmp_path / f"{seat}.jsonl"
+        generate(num_games=4, output=path, n=3, seat=seat)
         return [row.seat for row in read_rows(path)]
 
     assert seats("1") == [1, 1, 1, 1]
@@ -206,23 +208,22 @@ def test_train_and_eval_never_share_a_game(tmp_path: Path) -> None:
 
 def test_options_that_make_no_sense(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--output"):
-        generate(5)
+        generate(num_games=5)
     with pytest.raises(ConfigError, match="csv"):
-        generate(5, tmp_path / "games", format="csv")
+        generate(num_games=5, output=tmp_path / "games", format="csv")
     with pytest.raises(ConfigError, match=r"data\.num_train"):
-        generate(0, tmp_path / "games.jsonl")
-    with pytest.raises(ConfigError, match="--workers"):
-        generate(1, tmp_path / "games.jsonl", workers=0)
+        generate(num_games=0, output=tmp_path / "games.jsonl")
 
 
-def test_the_config_names_the_files(tmp_path: Path) -> None:
+def test_the_config_names_the_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = tmp_path / "config.yaml"
     config.write_text(
         f"slim_rl: {{game: {{n: 3}}, data: {{train: {tmp_path}/a.jsonl, num_train: 2, eval: {tmp_path}/b.jsonl, num_eval: 1}}}}"
     )
-    assert generate(config=config) == [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
-    (path,) = generate(3, tmp_path / "c.parquet", config=config)
-    assert pq.read_table(path).num_rows == 3
+    generate(config)
+    assert capsys.readouterr().out.split() == [str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")]
+    generate(config, num_games=3, output=tmp_path / "c.parquet")
+    assert pq.read_table(tmp_path / "c.parquet").num_rows == 3
 
 
 def run_script(*options: str) -> subprocess.CompletedProcess[str]:

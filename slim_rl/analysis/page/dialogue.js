@@ -52,8 +52,7 @@ function otherEnd(d) {
   const same = ofSameGame(d).filter((other) => other.phase === d.phase && other.phase !== "train" && other.run === d.run &&
     other.arm === d.arm && other.partner === d.partner && known(other.step) && other.step !== d.step);
   if (!same.length || d.step === null) return null;
-  const far = same.reduce((a, b) => (Math.abs(b.step - d.step) > Math.abs(a.step - d.step) ? b : a));
-  return far;
+  return same.reduce((a, b) => (Math.abs(b.step - d.step) > Math.abs(a.step - d.step) ? b : a));
 }
 
 function sideBySide() {

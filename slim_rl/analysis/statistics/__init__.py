@@ -29,23 +29,18 @@ Sources:
 """
 
 from slim_rl.analysis.statistics.association import partial_correlation
-from slim_rl.analysis.statistics.bootstrap import game_weights, percentile_interval
-from slim_rl.analysis.statistics.crossed import Contrast, contrast, equivalence, mean_interval, next_run
-from slim_rl.analysis.statistics.estimate import DRAWS, FEW, LEVEL, Estimate
+from slim_rl.analysis.statistics.bootstrap import game_weights
+from slim_rl.analysis.statistics.crossed import contrast, equivalence, mean_interval, next_run
+from slim_rl.analysis.statistics.estimate import DRAWS, Estimate
 from slim_rl.analysis.statistics.family import adjust
 from slim_rl.analysis.statistics.means import clustered_mean, clustered_means, mean_over_runs
-from slim_rl.analysis.statistics.paired import PairedComparison, paired_comparison
+from slim_rl.analysis.statistics.paired import paired_comparison
 from slim_rl.analysis.statistics.permutation import Permutation, permute_runs
-from slim_rl.analysis.statistics.slopes import PER_STEPS, Slopes, trend
+from slim_rl.analysis.statistics.slopes import Slopes
 
 __all__ = [
     "DRAWS",
-    "FEW",
-    "LEVEL",
-    "PER_STEPS",
-    "Contrast",
     "Estimate",
-    "PairedComparison",
     "Permutation",
     "Slopes",
     "adjust",
@@ -59,7 +54,5 @@ __all__ = [
     "next_run",
     "paired_comparison",
     "partial_correlation",
-    "percentile_interval",
     "permute_runs",
-    "trend",
 ]

@@ -11,15 +11,15 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from slim_rl.analysis.statistics.bootstrap import game_weights, percentile_interval
-from slim_rl.analysis.statistics.estimate import DRAWS, LEVEL, Estimate, Floats
+from slim_rl.analysis.statistics.estimate import DRAWS, Estimate, Floats
 
 
 def partial_correlation(
     x: ArrayLike,
     y: ArrayLike,
-    given: Sequence[ArrayLike] = (),
-    cluster: ArrayLike | None = None,
+    cluster: ArrayLike,
     *,
+    given: Sequence[ArrayLike] = (),
     within: ArrayLike | None = None,
     method: Literal["pearson", "spearman"] = "pearson",
     draws: int = DRAWS,
@@ -33,36 +33,28 @@ def partial_correlation(
     group first, so that only differences inside a group count (such as between dialogues on the same game at the same
     step, which is all that GRPO sees).
 
-    The interval is over games if `cluster` is given (percentile bootstrap), else Fisher's: tanh(atanh r ± z / √(n - k -
-    3)) with k variables given, and p by the same normal approximation. NaN if a variable is constant.
+    The interval is a percentile bootstrap over games (`cluster`). NaN if a variable is constant.
     """
     columns = [np.asarray(v, dtype=float) for v in (x, y, *given)]
-    labels = np.arange(len(columns[0])) if cluster is None else np.asarray(cluster)
-    if within is not None:
-        keep = pd.Series(np.asarray(within)).notna().to_numpy()
-        columns = [np.where(keep, v, np.nan) for v in columns]
     complete = np.all(np.isfinite(columns), axis=0)
-    z = np.stack([v[complete] for v in columns], axis=1)
-    n = len(z)
-    codes, uniques = pd.factorize(labels[complete])
-    if n < len(columns) + 2:
-        return Estimate(np.nan, np.nan, np.nan, n, len(uniques), note="too few dialogues")
-    if method == "spearman":
-        z = np.asarray(stats.rankdata(z, axis=0), dtype=float)
+    raw = np.stack([v[complete] for v in columns], axis=1)
+    n, k = raw.shape
+    codes, uniques = pd.factorize(np.asarray(cluster)[complete])
+    games = len(uniques)
+    if n < k + 2:
+        return Estimate(np.nan, np.nan, np.nan, n, games, note="too few dialogues")
+    z = np.asarray(stats.rankdata(raw, axis=0), dtype=float) if method == "spearman" else raw
     if within is not None:
         z = z - pd.DataFrame(z).groupby(pd.factorize(np.asarray(within)[complete])[0]).transform("mean").to_numpy()
     z = z - z.mean(axis=0)
     spread = z.std(axis=0)
-    if (spread < 1e-12 * np.maximum(1.0, np.abs(np.stack([v[complete] for v in columns], axis=1)).max(axis=0))).any():
-        return Estimate(np.nan, np.nan, np.nan, n, len(uniques), note="a variable does not vary")
+    if (spread < 1e-12 * np.maximum(1.0, np.abs(raw).max(axis=0))).any():
+        return Estimate(np.nan, np.nan, np.nan, n, games, note="a variable does not vary")
     z = z / spread
-    value = float(_partial(np.concatenate([[n], z.sum(axis=0), (z.T @ z).ravel()])[None], z.shape[1])[0])
-    if cluster is None:
-        return _fisher(value, n, len(given))
-    games = len(uniques)
-    terms = [np.ones(n), *z.T, *(z[:, i] * z[:, j] for i in range(z.shape[1]) for j in range(z.shape[1]))]
+    terms = [np.ones(n), *z.T, *(z[:, i] * z[:, j] for i in range(k) for j in range(k))]
     moments = np.stack([np.bincount(codes, term, games) for term in terms], axis=1)
-    samples = np.concatenate([_partial(w @ moments, z.shape[1]) for w in game_weights(games, draws, seed)])
+    value = float(_partial(moments.sum(axis=0)[None], k)[0])
+    samples = np.concatenate([_partial(w @ moments, k) for w in game_weights(games, draws, seed)])
     return percentile_interval(value, samples, n, games)
 
 
@@ -76,11 +68,3 @@ def _partial(sums: Floats, k: int) -> Floats:
     precision = np.linalg.inv(covariance[ok])
     out[ok] = -precision[:, 0, 1] / np.sqrt(precision[:, 0, 0] * precision[:, 1, 1])
     return out
-
-
-def _fisher(r: float, n: int, given: int) -> Estimate:
-    if not np.isfinite(r) or abs(r) >= 1 or n - given - 3 <= 0:
-        return Estimate(r, np.nan, np.nan, n, n, note="too few dialogues or a perfect correlation")
-    z, se = np.arctanh(r), 1 / np.sqrt(n - given - 3)
-    half = stats.norm.ppf(0.5 + LEVEL / 2) * se
-    return Estimate(r, float(np.tanh(z - half)), float(np.tanh(z + half)), n, n, float(2 * stats.norm.sf(abs(z) / se)))

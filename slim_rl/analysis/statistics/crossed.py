@@ -20,6 +20,7 @@ import pandas as pd
 from scipy import stats
 
 from slim_rl.analysis.statistics.estimate import LEVEL, Floats
+from slim_rl.analysis.statistics.means import wilson
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +102,9 @@ def mean_interval(found: Contrast, bounded: bool, positive: bool = False) -> tup
     """The interval of one arm's mean, inside its range: Wilson's for shares (`bounded`) [7]; cut at zero for counts (`positive`)."""
     if not bounded or not np.isfinite(found.value) or np.isnan(found.df):
         return (float(np.maximum(0.0, found.low)) if positive else found.low), found.high
-    mean, variance = found.value, max(found.value * (1 - found.value), 0.0)
-    draws = variance / found.se**2 if variance > 0 and found.se > 0 else found.games
-    t2 = float(stats.t.ppf(0.5 + LEVEL / 2, found.df)) ** 2
-    centre, half = mean + t2 / (2 * draws), np.sqrt(t2 * variance / draws + (t2 / (2 * draws)) ** 2)
-    return float((centre - half) / (1 + t2 / draws)), float((centre + half) / (1 + t2 / draws))
+    t = stats.t.ppf(0.5 + LEVEL / 2, found.df)
+    centre, half = wilson(*map(np.asarray, (found.value, found.se, t, found.games)))
+    return float(centre - half), float(centre + half)
 
 
 def equivalence(found: Contrast, margin: float) -> float:

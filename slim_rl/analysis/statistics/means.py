@@ -47,15 +47,15 @@ def clustered_means(y: ArrayLike, cluster: ArrayLike, group: ArrayLike, bounded:
     se = np.sqrt(count / (count - 1) * np.bincount(owner, residuals**2, len(groups))) / n
     t = stats.t.ppf(0.5 + LEVEL / 2, count - 1)
     if bounded and len(values) and values.min() >= 0 and values.max() <= 1:
-        centre, half = _wilson(mean, se, t, clusters)
+        centre, half = wilson(mean, se, t, clusters)
     else:
         centre, half = mean, se * t
     columns = {"mean": mean, "low": centre - half, "high": centre + half, "n": n, "clusters": clusters}
     return pd.DataFrame(columns, index=pd.Index(groups))
 
 
-def _wilson(mean: Floats, se: Floats, t: Floats, clusters: NDArray[np.int64]) -> tuple[Floats, Floats]:
-    """Centre and half width of Wilson's interval for means in [0, 1] with these errors."""
+def wilson(mean: Floats, se: Floats, t: Floats, clusters: NDArray[np.int64]) -> tuple[Floats, Floats]:
+    """Centre and half width of Wilson's interval [7] for means in [0, 1] with these errors and quantiles of t."""
     variance = np.clip(mean * (1 - mean), 0.0, None)
     with np.errstate(divide="ignore", invalid="ignore"):
         draws = np.where(variance > 0, variance / se**2, clusters)

@@ -7,21 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import stats
 
 from slim_rl.analysis.statistics.bootstrap import game_weights, percentile_interval
 from slim_rl.analysis.statistics.estimate import DRAWS, LEVEL, Estimate, Floats
 from slim_rl.analysis.statistics.means import mean_over_runs
-from slim_rl.analysis.statistics.permutation import permute_runs
+from slim_rl.analysis.statistics.permutation import Permutation, permute_runs
 
 PER_STEPS = 100  # slopes are given per so many training steps
-
-
-def trend(step: ArrayLike, y: ArrayLike, cluster: ArrayLike, draws: int = DRAWS, seed: int = 0) -> Estimate:
-    """The least-squares slope of `y` on the training step, per 100 steps, with a percentile interval over games."""
-    frame = pd.DataFrame({"run": "", "arm": "", "step": step, "cluster": cluster, "y": y})
-    return Slopes.fit(frame, ["y"], draws, seed).arm("", "y")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,28 +100,23 @@ class Slopes:
         """The same mean slope with its t interval over runs: what to expect of another seed."""
         return mean_over_runs(self.value[self.of_arm(arm), self.measures.index(measure)])
 
-    def difference(self, arm: str, other: str, measure: str) -> dict[str, Estimate]:
+    def difference(self, arm: str, other: str, measure: str) -> tuple[Estimate, Estimate, Permutation]:
         """How much steeper `arm` is than `other`.
 
         Returns:
-            games: interval and p over games, given these runs (paired: one draw takes the same games in both arms).
-            runs: Welch's t interval and p over runs; NaN with fewer than two runs in either arm.
-            permutation: p of the exact permutation test of the run labels. With few runs it cannot be small: its least
-                value, 2 / C(a + b, a) stands in the note.
+            Over games, given these runs (paired: one draw takes the same games in both arms); over runs, Welch's t; and the
+            permutation test of the run labels. The last two are NaN with fewer than two runs in either arm.
         """
         m, a, b = self.measures.index(measure), self._known(arm, measure), self._known(other, measure)
+        first, second = self.value[a, m], self.value[b, m]
+        permuted = permute_runs([first, second], [1.0, -1.0])
         if not a or not b:
             nothing = Estimate(np.nan, np.nan, np.nan, 0, 0, note="no run of an arm has two steps")
-            return {"games": nothing, "runs": nothing, "permutation": nothing}
+            return nothing, nothing, permuted
         n, games = int(self.n[a + b, m].sum()), int(min(self.pooled[arm][m], self.pooled[other][m]))
-        first, second = self.value[a, m], self.value[b, m]
         value = float(first.mean() - second.mean())
         samples = self.samples[:, a, m].mean(axis=1) - self.samples[:, b, m].mean(axis=1)
-        return {
-            "games": percentile_interval(value, samples, n, games),
-            "runs": _welch(first, second),
-            "permutation": _permute_runs(first, second),
-        }
+        return percentile_interval(value, samples, n, games), _welch(first, second), permuted
 
 
 def _moments(codes: NDArray[np.intp], x: Floats, ys: pd.DataFrame) -> tuple[Floats, NDArray[np.int64]]:
@@ -161,11 +150,3 @@ def _welch(a: Floats, b: Floats) -> Estimate:
     test = stats.ttest_ind(a, b, equal_var=False)
     interval = test.confidence_interval(LEVEL)
     return Estimate(value, float(interval.low), float(interval.high), k, k, float(test.pvalue))
-
-
-def _permute_runs(a: Floats, b: Floats) -> Estimate:
-    k, value = len(a) + len(b), float(a.mean() - b.mean())
-    if min(len(a), len(b)) < 2:
-        return Estimate(value, np.nan, np.nan, k, k, note="fewer than two runs in an arm")
-    test = permute_runs([a, b], [1.0, -1.0])
-    return Estimate(value, np.nan, np.nan, k, k, test.p, note=f"least possible p {test.least:.2g}")
