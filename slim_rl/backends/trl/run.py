@@ -41,7 +41,8 @@ from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import DataError, RunStopped
 from slim_rl.files import disk_errors, write_atomically
-from slim_rl.policies.transformers import TransformersPolicy, check_model_folder, load_model, load_policy, save_model
+from slim_rl.policies import check_model_folder
+from slim_rl.policies.transformers import TransformersPolicy, load_model, load_policy, save_model
 from slim_rl.runs import RunFolder
 from slim_rl.seeds import seed_of
 
