@@ -18,11 +18,11 @@ from slim_rl import bundled
 from slim_rl.config.sections import (
     LEAST_CONCURRENCY,
     MOST_CONCURRENCY,
+    WITHOUT_GROUPS,
     ChatPolicyConfig,
     DataConfig,
     Limits,
     LogConfig,
-    LoraSection,
     OpenAIConfig,
     PartnerConfig,
     PolicyConfig,
@@ -42,21 +42,17 @@ __all__ = [
     "PARTNERS",
     "ROOT_KEY",
     "SELF",
+    "WITHOUT_GROUPS",
     "ChatPolicyConfig",
     "Config",
     "DataConfig",
     "Limits",
-    "LogConfig",
-    "LoraSection",
     "OpenAIConfig",
     "PartnerConfig",
     "PolicyConfig",
     "Price",
     "Section",
-    "SlimeConfig",
     "TrainConfig",
-    "VerlConfig",
-    "WarmstartConfig",
     "load_config",
     "load_section",
     "parse_config",
@@ -147,12 +143,8 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _compares(self) -> Config:
-        with_critic = self.train.backend == "verl" and self.verl.adv_estimator in (
-            "gae",
-            "reinforce_plus_plus",
-            "remax",
-        )
-        if self.train.group_size < 2 and not with_critic:
+        alone = self.train.backend == "verl" and self.verl.adv_estimator in WITHOUT_GROUPS
+        if self.train.group_size < 2 and not alone:
             raise ValueError(
                 "train.group_size is 1, but GRPO compares a game's dialogues with each other: take 2 or more"
             )

@@ -340,6 +340,9 @@ class WarmstartConfig(Section):
     tokenizer_games: int = Field(500, ge=1, description="of the demonstrations, those the tokenizer is trained on")
 
 
+WITHOUT_GROUPS = ("gae", "reinforce_plus_plus", "remax")  # verl's estimators with a baseline for a lone dialogue
+
+
 class VerlConfig(Section):
     """verl's trainer: PPO, GRPO and the others. The keys under `overrides` are verl's own and are applied last."""
 

@@ -22,18 +22,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 
+from slim_rl.backends.checkpoints import LAST_WHOLE, last_whole
 from slim_rl.backends.checks import GIB
 from slim_rl.backends.export import read_results, read_run
 from slim_rl.backends.gpus import find_gpus
 from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.measures import batch_metrics
 from slim_rl.errors import SlimError
-from slim_rl.processes import running, signals_end_the_run
+from slim_rl.processes import last_lines, running, signals_end_the_run, with_packages
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 STEPS, GAMES_PER_STEP = 3, 8
 NOTHING = "not measured"
-_LOG_LINES = 15
 # What slime prints of a step, such as "perf 1: {'perf/step_time': 12.5}".
 _METRICS = re.compile(r"\b(?:perf|rollout|step) \d+: \{(.*)\}")
 _METRIC = re.compile(r"'([\w/.-]+)': (?:np\.float64\()?(-?\d[\d.]*(?:e[+-]?\d+)?)")
@@ -84,7 +84,7 @@ class Smoke:
 
     def all(self) -> bool:
         """Every stage, until one fails."""
-        if (self.run / "latest_checkpointed_iteration.txt").exists():
+        if (self.run / LAST_WHOLE).exists():
             raise SlimError(f"{self.run} holds an earlier smoke test; name another folder, or remove this one.")
         self.folder.mkdir(parents=True, exist_ok=True)
         exported = self.folder / "model"
@@ -124,7 +124,7 @@ class Smoke:
 
     def train_and_stop(self) -> bool:
         """Interrupted, as by Ctrl-C, once the first checkpoint is written."""
-        saved = self.run / "latest_checkpointed_iteration.txt"
+        saved = self.run / LAST_WHOLE
         stopped = self.stage("train", self.launch(), stop_when=saved.exists)
         stage = self.stages[-1]
         stage.done = saved.exists()
@@ -134,9 +134,9 @@ class Smoke:
 
     def resume(self) -> bool:
         """The same command again: it must go on, and not begin anew."""
-        first = self._last_step()
+        first = last_whole(self.run)
         done = self.stage("resume", self.launch())
-        stage, last = self.stages[-1], self._last_step()
+        stage, last = self.stages[-1], last_whole(self.run)
         began = self._first_logged_step("resume.log")
         stage.done = done and last == STEPS - 1 and (began is None or first is None or began > first)
         if done and not stage.done:
@@ -151,11 +151,10 @@ class Smoke:
         stage, log = Stage(name), self.folder / f"{name}.log"
         self.stages.append(stage)
         began, stopped = time.monotonic(), False
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")])}
         with (
             log.open("wb") as output,
             self._memory_watched(),
-            running(command, stdout=output, stderr=subprocess.STDOUT, env=environment) as process,
+            running(command, stdout=output, stderr=subprocess.STDOUT, env=with_packages([REPOSITORY])) as process,
         ):
             while process.poll() is None and time.monotonic() - began < self.limit:
                 if not stopped and stop_when is not None and stop_when():
@@ -166,9 +165,7 @@ class Smoke:
         stage.done = stopped or process.returncode == 0
         if not stage.done:
             stage.note = f"exit code {process.returncode}; {log}"
-            print(
-                "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES:]), file=sys.stderr
-            )
+            print(last_lines(log), file=sys.stderr)
         return stage.done
 
     @contextmanager
@@ -185,12 +182,6 @@ class Smoke:
             yield
         finally:
             over.set()
-
-    def _last_step(self) -> int | None:
-        try:
-            return int((self.run / "latest_checkpointed_iteration.txt").read_text(encoding="ascii"))
-        except (OSError, ValueError):
-            return None
 
     def _first_logged_step(self, log: str) -> int | None:
         text = (self.folder / log).read_text(encoding="utf-8", errors="replace")

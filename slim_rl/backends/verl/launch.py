@@ -21,7 +21,7 @@ from typing import Any
 import yaml
 
 from slim_rl import bundled
-from slim_rl.backends import Request
+from slim_rl.backends import RESPONSE_TOKENS, Request
 from slim_rl.backends.cost import cost_report
 from slim_rl.config import Config, DataConfig, load_config
 from slim_rl.environment import environment_class
@@ -29,11 +29,11 @@ from slim_rl.errors import ConfigError, SlimError
 from slim_rl.files import write_atomically
 from slim_rl.keys import check_controls
 from slim_rl.keys import values as table_values
+from slim_rl.processes import with_packages
 
 HERE = Path(__file__).parent
 FILE = "verl"  # of the run's folder, with .yaml: what hydra is given
 STOP_MARK = "stopped"  # in the run's folder: why the partner takes no more calls; see `stop`
-RESPONSE_TOKENS = 6144  # where the config sets no limit: a long 8×8 dialogue with room to spare
 MODELS = {"POLICY_MODEL": "policy.model", "REF_MODEL": "verl.reference_model", "CRITIC_MODEL": "verl.critic_model"}
 # Set in the job's environment on every node; `plugin` reads it in the workers.
 REFERENCE_VARIABLE = "SLIM_RL_REFERENCE_MODEL"
@@ -102,8 +102,7 @@ def start(request: Request) -> None:
     write_atomically(folder / f"{FILE}.yaml", overrides.yaml())
     write_data(config, folder)
     # Games of your own are imported in Ray's workers from where the run was started.
-    path = os.pathsep.join(filter(None, [str(Path.cwd()), os.environ.get("PYTHONPATH")]))
-    code = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, check=False).returncode
+    code = subprocess.run(command, env=with_packages([Path.cwd()]), check=False).returncode
     if code:
         raise SlimError(f"verl stopped with exit code {code}; its own message is above.")
 
