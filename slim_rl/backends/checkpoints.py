@@ -54,7 +54,7 @@ def hub_name(folder: Path) -> str | None:
 
 def go_offline_without_hub(model: str) -> None:
     """Spares the hub's clients two minutes of trying again where it cannot be reached: they read the variable when imported."""
-    if not Path(model).expanduser().is_dir() and not os.environ.get("HF_HUB_OFFLINE"):
+    if not Path(bundled.model(model)).expanduser().is_dir() and not os.environ.get("HF_HUB_OFFLINE"):
         try:
             httpx.head(os.environ.get("HF_ENDPOINT", "https://huggingface.co"), timeout=5)
         except (httpx.HTTPError, httpx.InvalidURL):

@@ -65,13 +65,6 @@ def verdict(name: str, found: str, *, fail: str = "", warn: str = "") -> Check:
     return Check(name, "fail" if fail else "warn" if warn else "pass", found, fail or warn)
 
 
-def failed(name: str, error: Exception) -> Check:
-    """An exception as a failed check. A SlimError says itself how to fix it."""
-    known = isinstance(error, SlimError)
-    found = textwrap.shorten(str(error) if known else f"{type(error).__name__}: {error}", 400, placeholder="...")
-    return Check(name, "fail", found, "" if known else "Fix what the message names.")
-
-
 def examine(config: Config, examinations: Mapping[str, Examination]) -> list[Check]:
     """Runs examinations one after another. What one raises becomes a failed check of its name."""
     checks: list[Check] = []
@@ -79,7 +72,10 @@ def examine(config: Config, examinations: Mapping[str, Examination]) -> list[Che
         try:
             checks.extend(examination(config))
         except Exception as error:  # a check that breaks is a finding like any other
-            checks.append(failed(name, error))
+            known = isinstance(error, SlimError)  # which says itself how to fix it
+            said = textwrap.shorten(str(error), 400, placeholder="...")
+            fix = "" if known else "Fix what the message names."
+            checks.append(Check(name, "fail", said if known else f"{type(error).__name__}: {said}", fix))
     return checks
 
 

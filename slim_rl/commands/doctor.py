@@ -11,9 +11,8 @@ from typing import Annotated
 
 import typer
 
-from slim_rl import bundled
 from slim_rl.backends.checkpoints import go_offline_without_hub
-from slim_rl.backends.checks import EXAMINATIONS, Check, examine, failed
+from slim_rl.backends.checks import EXAMINATIONS, Check, examine
 from slim_rl.commands.options import Overrides
 from slim_rl.commands.screen import printable, working
 from slim_rl.config import load_config, parse_config
@@ -43,10 +42,10 @@ def run_doctor(path: Path | None, backend: str | None = None, *, overrides: Sequ
     try:
         config = load_config(path, changes) if path else parse_config({}, changes)
     except SlimError as error:
-        return [failed("config", error)]
+        return [Check("config", "fail", str(error))]
     backend = config.train.backend
     found = f"{path or 'defaults'}: {config.arm_name} partner, {config.environment}, backend {backend}"
-    go_offline_without_hub(bundled.model(config.policy.model))
+    go_offline_without_hub(config.policy.model)
     own = {} if backend == "trl" else import_module(f"slim_rl.backends.{backend}.doctor").EXAMINATIONS
     return [Check("config", "pass", found), *examine(config, EXAMINATIONS | own)]
 

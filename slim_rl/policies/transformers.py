@@ -196,9 +196,8 @@ def load_model(config: PolicyConfig) -> tuple[PreTrainedModel, Any]:
         model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype)
     except (ImportError, torch.OutOfMemoryError):
         raise
-    except (
-        Exception
-    ) as error:  # an odd file in the folder can be any error: a TypeError, a RecursionError, safetensors' own
+    except Exception as error:
+        # an odd file in the folder can be any error: a TypeError, a RecursionError, safetensors' own
         where = "folder" if Path(name).exists() else "reachable hub name"
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ConfigError(

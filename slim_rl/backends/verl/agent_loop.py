@@ -109,10 +109,8 @@ class DialogueLoop(AgentLoopBase):
         extra, split, step = row["extra_info"], _split(row), row.get("global_steps")
         game = GameRow(extra["game_id"], int(extra["seat"]), read_game_state(extra), [])
         # The older trainer tells neither: `priority` numbers the rows of its batch, and a uid is used in one step only.
-        scope, session = (
-            f"{split}-{row['uid'] if step is None else step}",
-            row.get("session_id", row.get("priority", 0)),
-        )
+        scope = f"{split}-{row['uid'] if step is None else step}"
+        session = row.get("session_id", row.get("priority", 0))
         episode = self.process.worker.episode(
             game, scope, session, phase=split, step=None if step is None else int(step), group=str(row["uid"])
         )

@@ -63,9 +63,8 @@ class Overrides:
             for parent in parents:
                 node = node.setdefault(parent, {})
             node[last] = value
-        return yaml.safe_dump(
-            tree, sort_keys=False
-        )  # in ASCII: PyYAML folds some Unicode line ends that it writes unescaped
+        # in ASCII: PyYAML folds some Unicode line ends that it writes unescaped
+        return yaml.safe_dump(tree, sort_keys=False)
 
 
 def start(request: Request) -> None:
