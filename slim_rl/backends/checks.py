@@ -149,9 +149,7 @@ def check_cost(config: Config, eval_interval: int = 0) -> Iterator[Check]:
     usd, budget = usd_now(config, eval_interval), config.partner.openai.budget_usd
     found = cost_report(config, eval_interval) or "nothing: all answers are the cassette's"
     enough = usd is None or (budget is not None and budget >= usd)
-    fix = (
-        "Set partner.openai.budget_usd to what may be spent: calls stop there, and so does the run, once it has saved."
-    )
+    fix = "Set partner.openai.budget_usd to what may be spent: calls stop there, and the run ends once it has saved."
     yield verdict("partner's cost", found, warn="" if enough else fix)
 
 

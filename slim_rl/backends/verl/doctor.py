@@ -15,9 +15,8 @@ from slim_rl.config import Config
 def check_config(config: Config) -> Iterator[Check]:
     """verl composes and validates its config, and loads what that names: our loop and our reward manager."""
     composed = compose(build_overrides(with_models(config, os.environ)))
-    yield Check(
-        "verl's config", "pass", f"{composed.algorithm.adv_estimator}, {config.verl.mode}, {config.verl.engine}"
-    )
+    found = f"{composed.algorithm.adv_estimator}, {config.verl.mode}, {config.verl.engine}"
+    yield Check("verl's config", "pass", found)
     from omegaconf import OmegaConf
     from verl.trainer.ppo.reward import resolve_reward_manager_cls
     from verl.utils.import_utils import load_class_from_fqn
