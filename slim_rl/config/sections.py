@@ -197,7 +197,7 @@ class LoraSection(Section):
     r: int = Field(16, ge=1, description="rank")
     alpha: int = Field(32, ge=1, description="the adapters' output is scaled by alpha / r")
     dropout: float = Field(0.0, ge=0, lt=1, description="chance, on the adapters' input")
-    target_modules: tuple[str, ...] | Literal["all-linear"] = Field(
+    target_modules: list[str] | Literal["all-linear"] = Field(
         "all-linear", description="names of the layers that get adapters"
     )
 

@@ -120,11 +120,10 @@ def _wait_for(head: subprocess.Popen[bytes], environment: Mapping[str, str], log
 
 def _succeeds(command: Sequence[str], environment: Mapping[str, str], seconds: float) -> bool:
     try:
-        return (
-            subprocess.run(command, env=environment, capture_output=True, timeout=seconds, check=False).returncode == 0
-        )
+        done = subprocess.run(command, env=environment, capture_output=True, timeout=seconds, check=False)
     except subprocess.TimeoutExpired:
         return False
+    return done.returncode == 0
 
 
 def run_job(job: str, command: Sequence[str], runtime: Mapping[str, Any], environment: Mapping[str, str]) -> int:

@@ -107,11 +107,8 @@ def start(request: Request) -> None:
 
 
 def _shown(value: Any) -> str:
-    return (
-        yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=sys.maxsize)
-        .removesuffix("...\n")
-        .strip()
-    )
+    text = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=sys.maxsize)
+    return text.removesuffix("...\n").strip()
 
 
 def with_models(config: Config, environment: Mapping[str, str]) -> Config:
@@ -175,11 +172,10 @@ def _models(config: Config) -> dict[str, Any]:
         values[f"ray_kwargs.ray_init.runtime_env.env_vars.{REFERENCE_VARIABLE}"] = verl.reference_model
     if config.train.lora is not None:
         lora = config.train.lora
-        targets = lora.target_modules
         values |= {
             "actor_rollout_ref.model.lora_rank": lora.r,
             "actor_rollout_ref.model.lora_alpha": lora.alpha,
-            "actor_rollout_ref.model.target_modules": targets if isinstance(targets, str) else list(targets),
+            "actor_rollout_ref.model.target_modules": lora.target_modules,
             "actor_rollout_ref.rollout.load_format": "safetensors",
         }
     return values
