@@ -89,8 +89,7 @@ def seated(config: Config, engine: EngineChoice, log: Path) -> Iterator[Seated]:
     if engine.name == "transformers":
         from slim_rl.policies.transformers import load_policy
 
-        policy, chat = load_policy(settings)
-        yield Seated(policy, chat)
+        yield Seated(*load_policy(settings))
         return
     from slim_rl.policies.sglang import SGLangPolicy
     from slim_rl.policies.vllm import VLLMPolicy
@@ -103,14 +102,15 @@ def seated(config: Config, engine: EngineChoice, log: Path) -> Iterator[Seated]:
             _compare(server, settings.model)
         else:
             server = stack.enter_context(started(engine.name, settings.model, log, engine.arguments))
-        served = {policy.engine: policy for policy in (SGLangPolicy, VLLMPolicy)}[engine.name](
+        made = SGLangPolicy if engine.name == SGLangPolicy.engine else VLLMPolicy
+        policy = made(
             server.url,
             server.model or settings.model,
             temperature=settings.temperature,
             top_p=settings.top_p,
             stop_ids=chat.stop_ids,
         )
-        yield Seated(served, chat, server.context)
+        yield Seated(policy, chat, server.context)
 
 
 def _compare(server: Server, model: str) -> None:

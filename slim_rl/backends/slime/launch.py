@@ -33,6 +33,7 @@ from slim_rl.backends.slime.places import Places, check_flags, convert, find_pla
 from slim_rl.backends.slime.settings import Settings, read_settings
 from slim_rl.backends.slime.storage import check_save_dir
 from slim_rl.config import ROOT_KEY, Config, parse_config, read_yaml
+from slim_rl.dialogue.dealing import ensure_games
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.keys import check_controls
 from slim_rl.processes import signals_end_the_run
@@ -80,8 +81,6 @@ def launch(words: Sequence[str], needs_model: bool = False) -> int:
     if dry:
         print(_shown(run, places, flags))
         return 0
-
-    from slim_rl.dialogue.dealing import ensure_games
 
     run.config.write(run.folder / "config.yaml", **plugins)
     ensure_games(run.config)

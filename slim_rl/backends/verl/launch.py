@@ -23,6 +23,8 @@ import yaml
 from slim_rl import bundled
 from slim_rl.backends import RESPONSE_TOKENS, Request
 from slim_rl.backends.cost import cost_report
+from slim_rl.backends.verl.compose import compose
+from slim_rl.backends.verl.data import write_data
 from slim_rl.config import Config, DataConfig, load_config
 from slim_rl.environment import environment_class
 from slim_rl.errors import ConfigError, SlimError
@@ -74,9 +76,6 @@ def start(request: Request) -> None:
     Raises:
         SlimError: the config asks for what verl cannot do, verl refuses a key, or the training ended with an error.
     """
-    from slim_rl.backends.verl.compose import compose
-    from slim_rl.backends.verl.data import write_data
-
     request.no_fresh()
     ours, theirs = _split(request.extra)
     config = with_models(load_config(request.path, [*request.overrides, *ours]), os.environ)
