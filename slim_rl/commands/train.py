@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +11,7 @@ import typer
 from slim_rl import backends
 from slim_rl.commands.options import ConfigFile, Overrides
 from slim_rl.config import load_config
+from slim_rl.ranks import own_rank
 
 
 def command(
@@ -51,7 +51,7 @@ def train(
     result = backends.start(
         backends.Request(path, changes, load_config(path, changes), extra, fresh=fresh, dry_run=dry_run)
     )
-    if result is None or os.environ.get("RANK", "0") != "0":  # torchrun: the first process reports
+    if result is None or own_rank() != 0:  # the first process reports
         return
     from rich.console import Console
 

@@ -162,8 +162,7 @@ class Config(Section):
     @property
     def partner_concurrency(self) -> int:
         """Requests to the partner's endpoint that one process may have in flight (`partner.openai.concurrency`)."""
-        dialogues = self.train.games_per_step * self.train.group_size
-        return self.partner.openai.concurrency or min(max(dialogues, LEAST_CONCURRENCY), MOST_CONCURRENCY)
+        return self.partner.openai.concurrency or min(max(self.train.dialogues, LEAST_CONCURRENCY), MOST_CONCURRENCY)
 
     @property
     def run_dir(self) -> Path:

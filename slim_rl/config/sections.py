@@ -269,6 +269,11 @@ class TrainConfig(Section):
         False, description="recompute activations instead of keeping them: less memory, more time"
     )
 
+    @property
+    def dialogues(self) -> int:
+        """Dialogues of one step."""
+        return self.games_per_step * self.group_size
+
     @model_validator(mode="after")
     def _wsd_decays(self) -> TrainConfig:
         if (self.lr_schedule == "wsd") != (self.lr_decay_steps > 0):

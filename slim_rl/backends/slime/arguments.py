@@ -128,7 +128,7 @@ def _rollout(run: Run) -> Arguments:
         "--input-key": "prompt",  # chat messages; the hook writes the template's tokens itself, so no --apply-chat-template
         "--metadata-key": "metadata",  # the game travels in it
         "--rollout-shuffle": True,
-        "--global-batch-size": config.train.games_per_step * config.train.group_size,  # one update a step: on-policy
+        "--global-batch-size": config.train.dialogues,  # one update a step: on-policy
         "--rollout-max-response-len": config.limits.dialogue_tokens or min(RESPONSE_TOKENS, context),
         "--rollout-max-context-len": context,
         "--balance-data": True,  # dialogues differ in length; GPUs should not
@@ -208,8 +208,7 @@ def _sglang(run: Run) -> Arguments:
     }
     if run.asynchronous == "full":
         # Two limits: the rollout function bounds the groups under way, and slime the samples; this one is to let all of them in.
-        train = run.config.train
-        dialogues = run.config.slime.steps_under_way * train.games_per_step * train.group_size
+        dialogues = run.config.slime.steps_under_way * run.config.train.dialogues
         arguments["--rollout-function-path"] = "slim_rl.rollout.generate_fully_async"
         arguments["--sglang-server-concurrency"] = max(_CONCURRENCY, -(-dialogues // layout.engines))
     return arguments
