@@ -42,6 +42,7 @@ class Layout:
 
     @property
     def trainers(self) -> int:
+        """GPUs that train, over all nodes."""
         return self.actor_nodes * self.actor_gpus
 
     @property
