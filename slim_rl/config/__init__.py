@@ -6,7 +6,6 @@ A file holds one top-level key, ``slim_rl``, so that the same file can be given 
 
 from __future__ import annotations
 
-import copy
 import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -230,7 +229,7 @@ def parse_config(data: Any, overrides: Sequence[str] = (), source: str = "the co
     if not isinstance(data, Mapping):
         raise ConfigError(f"{source} must be a mapping under the key '{ROOT_KEY}', but is {type(data).__name__}.")
     try:
-        tree = copy.deepcopy(dict(data))
+        tree = _copy(data)
         for override in overrides:
             _apply(tree, override)
         config = Config.model_validate(tree)
@@ -251,6 +250,11 @@ def parse_config(data: Any, overrides: Sequence[str] = (), source: str = "the co
         raise ConfigError(f"{source}: {_sentence(error)}") from error
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from error
+
+
+def _copy(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy; a RecursionError for YAML that holds itself, which `deepcopy` would take."""
+    return {key: _copy(value) if isinstance(value, Mapping) else value for key, value in data.items()}
 
 
 def _apply(tree: dict[str, Any], override: str) -> None:
