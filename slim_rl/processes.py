@@ -6,11 +6,13 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 _STOP_SECONDS = 60
+_LAST_LINES = 15
 
 
 @contextlib.contextmanager
@@ -30,6 +32,17 @@ def running(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen
                     with contextlib.suppress(ProcessLookupError):
                         os.killpg(process.pid, signal.SIGKILL)  # its children too
                     process.wait()
+
+
+def with_packages(folders: Iterable[Path]) -> dict[str, str]:
+    """This process's environment, for one whose Python looks for packages in `folders` first."""
+    path = [*map(str, folders), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(dict.fromkeys(path))}
+
+
+def last_lines(log: Path) -> str:
+    """The end of what a process has written."""
+    return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_LINES:])
 
 
 @contextlib.contextmanager

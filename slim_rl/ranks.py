@@ -21,6 +21,11 @@ _TIMEOUT = 20.0  # seconds a process is given to end by itself
 _NOTICED = 10.0  # seconds in which this process's own error, if it has one, follows another's end
 
 
+def own_rank() -> int:
+    """This process's number among those of its run: 0 says, evaluates and saves what is the run's."""
+    return int(os.environ.get("RANK", "0"))
+
+
 @contextmanager
 def joined_by(number: int, arguments: Sequence[str]) -> Iterator[None]:
     """Runs `number` - 1 times `python -m slim_rl ARGUMENTS` beside this process. Does nothing in a process that was started so, by

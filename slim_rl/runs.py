@@ -90,7 +90,7 @@ class RunFolder:
             yield
 
     def _is_ours(self) -> bool:
-        if (self.path / MARKER).exists() or _configuration(self.path / "config.yaml") is not None:
+        if (self.path / MARKER).exists() or configuration(self.path / "config.yaml") is not None:
             return True
         if self.path.exists() and not self.path.is_dir():
             return False
@@ -154,7 +154,7 @@ def check_same(path: Path, config: Config) -> None:
     """Raises ConfigError if the configuration in `path` is another one; how long the run trains may change."""
     if not path.exists():
         return
-    began = _configuration(path)
+    began = configuration(path)
     if began is None:
         raise ConfigError(f"{path} is not a configuration that can be read; start over with --fresh.")
     with suppress(ConfigError):  # of an older version: what it did not know yet has its default
@@ -167,7 +167,7 @@ def check_same(path: Path, config: Config) -> None:
         )
 
 
-def _configuration(path: Path) -> dict[str, Any] | None:
+def configuration(path: Path) -> dict[str, Any] | None:
     """What is under our key; None if the file is not one of ours."""
     try:
         data = read_yaml(path)

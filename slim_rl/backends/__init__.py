@@ -9,6 +9,7 @@ Whoever needs a backend asks for it by name here, so that only its own libraries
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,9 @@ from typing import Any
 
 from slim_rl.config import Config
 from slim_rl.errors import ConfigError
+
+# Tokens of a response on a cluster, where the config sets no limit: a long 8×8 dialogue with room to spare.
+RESPONSE_TOKENS = 6144
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,11 @@ class Request:
         """Raises ConfigError if the run is to start over, which a cluster's trainer does under a new name only."""
         if self.fresh:
             raise ConfigError("--fresh is for the trl backend; give the run another name or folder to start over.")
+
+
+def say(text: str) -> None:
+    """A line for the user."""
+    print(f"slim-rl: {text}", file=sys.stderr, flush=True)
 
 
 def start(request: Request) -> Any:

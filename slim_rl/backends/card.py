@@ -16,12 +16,12 @@ from slim_rl.analysis.catalog import BY_NAME
 from slim_rl.analysis.formats import interval, plain
 from slim_rl.analysis.statistics import clustered_mean
 from slim_rl.analysis.verdict import frame
+from slim_rl.backends.checkpoints import hub_name
 from slim_rl.config import Config
 from slim_rl.dialogue.record import Dialogue
 
 _MEASURES = ("reward", "questions", "informative_pairs", "agreed", "valid_proposals")
 _WITH_INTERVALS = ("reward", "questions")
-_TRAINERS = {"trl": "TRL", "slime": "slime", "verl": "verl"}
 _PAID = {  # by `train.reward`, after the algorithm
     "game": "",
     "agreed": "; paid 1 for any agreement, else 0 (a control)",
@@ -34,15 +34,13 @@ _LICENCE_KEYS = ("license", "license_name", "license_link")
 def model_card(
     config: Config,
     *,
-    backend: str = "trl",
-    step: int | None = None,
+    step: int,
     results: Mapping[str, Sequence[Dialogue]] | None = None,
 ) -> str:
     """The card of the model that `config` trains.
 
     Args:
-        backend: who trained it.
-        step: updates it has had; None: not known.
+        step: updates it has had.
         results: what each row of the table is, and its held-out dialogues.
     """
     train, start = config.train, config.policy.model
@@ -50,13 +48,13 @@ def model_card(
     front = {
         "library_name": "transformers",
         "pipeline_tag": "text-generation",
-        "tags": ["slim_rl", "reinforcement-learning", _algorithm(config, backend).lower(), backend],
+        "tags": ["slim_rl", "reinforcement-learning", _algorithm(config).lower(), train.backend],
         **front,
     }
-    update = "no update (a control: the policy only plays)" if train.frozen else _algorithm(config, backend)
+    update = "no update (a control: the policy only plays)" if train.frozen else _algorithm(config)
     adapters = f", LoRA of rank {train.lora.r}, merged" if train.lora else ""
     paid = _PAID[train.reward] + (f"; {train.question_price:g} a question" if train.question_price else "")
-    done = f"{step} of {train.steps}" if step is not None and step != train.steps else str(train.steps)
+    done = str(step) if step == train.steps else f"{step} of {train.steps}"
     return "\n".join(
         [
             "---",
@@ -70,7 +68,7 @@ def model_card(
             "## Training",
             "",
             f"- Starts from: `{name}`",
-            f"- Algorithm: {update} ({_TRAINERS[backend]}){adapters}{paid}",
+            f"- Algorithm: {update} ({'TRL' if train.backend == 'trl' else train.backend}){adapters}{paid}",
             f"- Steps: {done}, each of {train.games_per_step} games × {train.group_size} dialogues",
             f"- Learning rate {train.learning_rate:g} ({train.lr_schedule}), KL coefficient {train.kl_coef:g}, seed {config.seed}",
             "",
@@ -95,15 +93,10 @@ def base_model(start: str) -> tuple[str, dict[str, Any]]:
     where they are known.
     """
     path = Path(start)
-    front: dict[str, Any] = {}
-    if not path.exists():
-        front["base_model"] = start  # a hub's name, which hubs link
-    elif path.parent.name == "snapshots" and path.parent.parent.name.startswith("models--"):  # of the hub's cache
-        start = front["base_model"] = path.parent.parent.name.removeprefix("models--").replace("--", "/")
-    else:
-        start = path.name
+    hub = hub_name(path) if path.exists() else start
+    front = {"base_model": hub} if hub else {}  # which hubs link
     card = _front_matter(path / "README.md")
-    return start, front | {key: card[key] for key in _LICENCE_KEYS if card.get(key)}
+    return hub or path.name, front | {key: card[key] for key in _LICENCE_KEYS if card.get(key)}
 
 
 def _front_matter(card: Path) -> dict[str, Any]:
@@ -122,8 +115,8 @@ def _licence(name: str, front: Mapping[str, Any]) -> str:
     return f"That of `{name}`, which it was trained from; its card here names none, so look at the original's."
 
 
-def _algorithm(config: Config, backend: str) -> str:
-    if backend != "verl":
+def _algorithm(config: Config) -> str:
+    if config.train.backend != "verl":
         return "GRPO"
     return {"gae": "PPO"}.get(config.verl.adv_estimator, config.verl.adv_estimator.upper())
 

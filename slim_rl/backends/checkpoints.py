@@ -1,4 +1,4 @@
-"""Checkpoints that a run starts from: a folder here or a name on the hub, and what its config.json says."""
+"""Checkpoints: the one that a run starts from, with what its config.json says, and those that it writes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import httpx
 from slim_rl import bundled
 from slim_rl.errors import ConfigError, DataError
 
+LAST_WHOLE = "latest_checkpointed_iteration.txt"  # Megatron's and verl's last file of a save: the checkpoint's number
 _NEEDED = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "vocab_size")
 
 
@@ -43,9 +44,17 @@ def locate_model(model: str, download: bool) -> Path:
         ) from error
 
 
+def hub_name(folder: Path) -> str | None:
+    """OWNER/NAME of a snapshot in the hub's cache, beside which nothing should be written; None for any other folder."""
+    repository = folder.parent.parent.name  # models--OWNER--NAME/snapshots/COMMIT
+    if folder.parent.name != "snapshots" or not repository.startswith("models--"):
+        return None
+    return repository.removeprefix("models--").replace("--", "/")
+
+
 def go_offline_without_hub(model: str) -> None:
     """Spares the hub's clients two minutes of trying again where it cannot be reached: they read the variable when imported."""
-    if not Path(model).expanduser().is_dir() and not os.environ.get("HF_HUB_OFFLINE"):
+    if not Path(bundled.model(model)).expanduser().is_dir() and not os.environ.get("HF_HUB_OFFLINE"):
         try:
             httpx.head(os.environ.get("HF_ENDPOINT", "https://huggingface.co"), timeout=5)
         except (httpx.HTTPError, httpx.InvalidURL):
@@ -81,3 +90,23 @@ def count_parameters(config: Mapping[str, Any]) -> int:
     width = int(config["moe_intermediate_size"]) * experts if experts else int(config["intermediate_size"])
     embeddings = int(config["vocab_size"]) * hidden * (1 if config.get("tie_word_embeddings") else 2)
     return embeddings + layers * (attention + 3 * hidden * width)
+
+
+def numbered(folder: Path, prefix: str) -> dict[int, Path]:
+    """The folders `folder`/`prefix`N by N."""
+    found = {path.name.removeprefix(prefix): path for path in folder.glob(f"{prefix}*") if path.is_dir()}
+    return {int(number): path for number, path in found.items() if number.isascii() and number.isdigit()}
+
+
+def last_whole(folder: Path) -> int | None:
+    """The number of the last checkpoint that slime or verl has written to its end; None before there is one."""
+    try:
+        return int((folder / LAST_WHOLE).read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
+
+
+def whole_ones(folder: Path, prefix: str) -> dict[int, Path]:
+    """The checkpoints `folder`/`prefix`N of slime's or verl's by N, up to the last whole one: a later one was being written."""
+    last = last_whole(folder)
+    return {number: path for number, path in numbered(folder, prefix).items() if last is not None and number <= last}

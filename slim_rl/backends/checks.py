@@ -10,7 +10,7 @@ import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from importlib import metadata, util
@@ -65,21 +65,17 @@ def verdict(name: str, found: str, *, fail: str = "", warn: str = "") -> Check:
     return Check(name, "fail" if fail else "warn" if warn else "pass", found, fail or warn)
 
 
-def failed(name: str, error: Exception) -> Check:
-    """An exception as a failed check. A SlimError says itself how to fix it."""
-    known = isinstance(error, SlimError)
-    found = textwrap.shorten(str(error) if known else f"{type(error).__name__}: {error}", 400, placeholder="...")
-    return Check(name, "fail", found, "" if known else "Fix what the message names.")
-
-
-def examine(config: Config, examinations: Sequence[tuple[str, Examination]]) -> list[Check]:
-    """Runs named examinations one after another. What one raises becomes its failed check."""
+def examine(config: Config, examinations: Mapping[str, Examination]) -> list[Check]:
+    """Runs examinations one after another. What one raises becomes a failed check of its name."""
     checks: list[Check] = []
-    for name, examination in examinations:
+    for name, examination in examinations.items():
         try:
             checks.extend(examination(config))
         except Exception as error:  # a check that breaks is a finding like any other
-            checks.append(failed(name, error))
+            known = isinstance(error, SlimError)  # which says itself how to fix it
+            said = textwrap.shorten(str(error), 400, placeholder="...")
+            fix = "" if known else "Fix what the message names."
+            checks.append(Check(name, "fail", said if known else f"{type(error).__name__}: {said}", fix))
     return checks
 
 
@@ -125,8 +121,8 @@ def check_data(config: Config) -> Iterator[Check]:
             yield verdict(name, f"{len(rows)} in {file[0]}", warn=shortage(config, split, rows) or "")
 
 
-def check_partner(config: Config, eval_interval: int = 0) -> Iterator[Check]:
-    """The partner answers one question, and what a run of it costs."""
+def check_partner(config: Config) -> Iterator[Check]:
+    """The partner answers one question."""
     # no waiting for an endpoint that is down, and no answer from a cassette
     patience = {"max_retries": 1, "outage_wait_minutes": 0.0, "request_seconds": 30.0, "cassette": None}
     once = config.partner.model_copy(update={"openai": config.partner.openai.model_copy(update=patience)})
@@ -134,8 +130,6 @@ def check_partner(config: Config, eval_interval: int = 0) -> Iterator[Check]:
     if partner is None:
         yield Check("partner", "pass", "none: self-play, or a game for one")
         return
-    if config.partner.kind == "openai":
-        yield check_cost(config, eval_interval)
     row, env = _dealt(config)
     questions = env.questions_worth_asking(row.game_state, 0, 1, 0)
     for question in questions:
@@ -148,15 +142,15 @@ def check_partner(config: Config, eval_interval: int = 0) -> Iterator[Check]:
     yield Check("partner", "pass", f"{config.partner.kind} answered in {took}: {textwrap.shorten(reply.text, 80)!r}")
 
 
-def check_cost(config: Config, eval_interval: int = 0) -> Check:
+def check_cost(config: Config, eval_interval: int = 0) -> Iterator[Check]:
     """What the endpoint will cost in training and evaluation (slime's comes every `eval_interval` steps), against the budget."""
+    if config.partner.kind != "openai":
+        return
     usd, budget = usd_now(config, eval_interval), config.partner.openai.budget_usd
     found = cost_report(config, eval_interval) or "nothing: all answers are the cassette's"
     enough = usd is None or (budget is not None and budget >= usd)
-    fix = (
-        "Set partner.openai.budget_usd to what may be spent: calls stop there, and so does the run, once it has saved."
-    )
-    return verdict("partner's cost", found, warn="" if enough else fix)
+    fix = "Set partner.openai.budget_usd to what may be spent: calls stop there, and the run ends once it has saved."
+    yield verdict("partner's cost", found, warn="" if enough else fix)
 
 
 def check_tracker(config: Config) -> Iterator[Check]:
@@ -205,3 +199,15 @@ def _dealt(config: Config) -> tuple[GameRow, BaseEnvironment]:
     env = make_environment(config)
     env.reset(row.game_state)
     return row, env
+
+
+EXAMINATIONS: dict[str, Examination] = {
+    "packages": check_packages,
+    "tokenizer": check_tokenizer,
+    "games": check_data,
+    "partner's cost": check_cost,
+    "partner": check_partner,
+    "W&B": check_tracker,
+    "GPUs": check_gpus,
+    "disk": check_disk,
+}

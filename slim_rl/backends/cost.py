@@ -16,10 +16,6 @@ from slim_rl.partners.spend import estimate_cost
 NOW, LATER = 5, 10  # the partner's turns a game
 
 
-def training_dialogues(config: Config) -> int:
-    return config.train.steps * config.train.games_per_step * config.train.group_size
-
-
 def evaluation_dialogues(config: Config, eval_interval: int = 0) -> int:
     """Held-out dialogues of the whole run, as each trainer plays them. `eval_interval`: slime's steps between evaluations."""
     rows, steps = _held_out_rows(config), config.train.steps
@@ -43,7 +39,7 @@ def cost_report(config: Config, eval_interval: int = 0, folder: Path | None = No
     openai = config.partner.openai
     if config.partner.kind != "openai" or openai.cassette_mode == "replay":
         return None
-    train, held_out = training_dialogues(config), evaluation_dialogues(config, eval_interval)
+    train, held_out = config.train.steps * config.train.dialogues, evaluation_dialogues(config, eval_interval)
     parts = [f"{train:,} dialogues in training and {held_out:,} in evaluation"]
     for turns, when in ((NOW, "as an untrained policy plays"), (LATER, "once it asks")):
         parts.append(f"at {turns} partner turns ({when}) {_price(openai, train + held_out, turns)}")
@@ -55,7 +51,7 @@ def cost_report(config: Config, eval_interval: int = 0, folder: Path | None = No
 
 def usd_now(config: Config, eval_interval: int = 0) -> float | None:
     """US dollars of the run at the lowest of the four prices; None without a price."""
-    dialogues = training_dialogues(config) + evaluation_dialogues(config, eval_interval)
+    dialogues = config.train.steps * config.train.dialogues + evaluation_dialogues(config, eval_interval)
     usd: float | None = estimate_cost(config.partner.openai, dialogues, NOW)["usd"]
     return usd
 

@@ -1,5 +1,5 @@
-"""`slim-rl doctor`: everything a run needs, looked at before it costs anything. A new check is a function of the run's config in the
-list here, or in that of a backend's own `doctor.py`.
+"""`slim-rl doctor`: everything a run needs, looked at before it costs anything. A new check is a function of the run's config
+among the `EXAMINATIONS` of `backends/checks.py`, or among those of a backend's own `doctor.py`.
 """
 
 from __future__ import annotations
@@ -11,24 +11,13 @@ from typing import Annotated
 
 import typer
 
-from slim_rl import bundled
-from slim_rl.backends import checks as general
 from slim_rl.backends.checkpoints import go_offline_without_hub
-from slim_rl.backends.checks import Check
+from slim_rl.backends.checks import EXAMINATIONS, Check, examine
 from slim_rl.commands.options import Backend, Overrides
 from slim_rl.commands.screen import printable, working
 from slim_rl.config import load_config, parse_config
 from slim_rl.errors import SlimError
 
-GENERAL = [
-    ("packages", general.check_packages),
-    ("tokenizer", general.check_tokenizer),
-    ("games", general.check_data),
-    ("partner", general.check_partner),
-    ("W&B", general.check_tracker),
-    ("GPUs", general.check_gpus),
-    ("disk", general.check_disk),
-]
 COLOURS = {"pass": "green", "warn": "yellow", "fail": "red"}
 
 
@@ -44,7 +33,7 @@ def command(
     with working("checking"):
         checks = run_doctor(config, backend, overrides=overrides or ())
     print_table(checks)
-    raise typer.Exit(exit_code(checks))
+    raise typer.Exit(int(any(check.status == "fail" for check in checks)))  # warnings do not count
 
 
 def run_doctor(path: Path | None, backend: str | None = None, *, overrides: Sequence[str] = ()) -> list[Check]:
@@ -53,17 +42,12 @@ def run_doctor(path: Path | None, backend: str | None = None, *, overrides: Sequ
     try:
         config = load_config(path, changes) if path else parse_config({}, changes)
     except SlimError as error:
-        return [general.failed("config", error)]
+        return [Check("config", "fail", str(error))]
     backend = config.train.backend
     found = f"{path or 'defaults'}: {config.arm_name} partner, {config.environment}, backend {backend}"
-    go_offline_without_hub(bundled.model(config.policy.model))
-    own = [] if backend == "trl" else import_module(f"slim_rl.backends.{backend}.doctor").EXAMINATIONS
-    return [Check("config", "pass", found), *general.examine(config, list((dict(GENERAL) | dict(own)).items()))]
-
-
-def exit_code(checks: Sequence[Check]) -> int:
-    """0 if nothing failed, 1 otherwise; warnings do not count."""
-    return int(any(check.status == "fail" for check in checks))
+    go_offline_without_hub(config.policy.model)
+    own = {} if backend == "trl" else import_module(f"slim_rl.backends.{backend}.doctor").EXAMINATIONS
+    return [Check("config", "pass", found), *examine(config, EXAMINATIONS | own)]
 
 
 def print_table(checks: Sequence[Check]) -> None:

@@ -31,7 +31,7 @@ def command(
         check_name(push)
     with working(f"exporting {run}"):
         done = export(run, output, step, results or ())
-    typer.echo(f"{done.folder}: from {done.checkpoint} ({done.backend})")
+    typer.echo(f"{output}: from {done.checkpoint} ({done.backend})")
     if push is not None:
         typer.echo(push_model(output, push, private))
 

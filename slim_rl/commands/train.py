@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated
 
 import typer
@@ -10,6 +9,7 @@ import typer
 from slim_rl import backends
 from slim_rl.commands.options import Backend, ConfigFile, Overrides
 from slim_rl.config import load_config
+from slim_rl.ranks import own_rank
 
 
 def command(
@@ -27,7 +27,7 @@ def command(
     result = backends.start(
         backends.Request(config, changes, load_config(config, changes), extra or (), fresh=fresh, dry_run=dry_run)
     )
-    if result is None or os.environ.get("RANK", "0") != "0":  # torchrun: the first process reports
+    if result is None or own_rank() != 0:  # the first process reports
         return
     from rich.console import Console
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +10,7 @@ import typer
 from slim_rl.commands.options import ConfigFile, Overrides, Workers, check_folder
 from slim_rl.config import load_config
 from slim_rl.errors import ConfigError
-from slim_rl.ranks import joined_by
+from slim_rl.ranks import joined_by, own_rank
 
 
 def command(
@@ -31,5 +30,5 @@ def command(
     arguments = ["warmstart", str(config), "--output", str(output), "--overwrite", *changes]
     with joined_by(settings.train.processes, arguments):
         warmstart(settings, output, workers)
-    if os.environ.get("RANK", "0") == "0":
+    if own_rank() == 0:
         typer.echo(f"wrote {output}")

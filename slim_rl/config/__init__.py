@@ -18,11 +18,11 @@ from slim_rl import bundled
 from slim_rl.config.sections import (
     LEAST_CONCURRENCY,
     MOST_CONCURRENCY,
+    WITHOUT_GROUPS,
     ChatPolicyConfig,
     DataConfig,
     Limits,
     LogConfig,
-    LoraSection,
     OpenAIConfig,
     PartnerConfig,
     PolicyConfig,
@@ -42,21 +42,17 @@ __all__ = [
     "PARTNERS",
     "ROOT_KEY",
     "SELF",
+    "WITHOUT_GROUPS",
     "ChatPolicyConfig",
     "Config",
     "DataConfig",
     "Limits",
-    "LogConfig",
-    "LoraSection",
     "OpenAIConfig",
     "PartnerConfig",
     "PolicyConfig",
     "Price",
     "Section",
-    "SlimeConfig",
     "TrainConfig",
-    "VerlConfig",
-    "WarmstartConfig",
     "load_config",
     "load_section",
     "parse_config",
@@ -147,12 +143,8 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _compares(self) -> Config:
-        with_critic = self.train.backend == "verl" and self.verl.adv_estimator in (
-            "gae",
-            "reinforce_plus_plus",
-            "remax",
-        )
-        if self.train.group_size < 2 and not with_critic:
+        alone = self.train.backend == "verl" and self.verl.adv_estimator in WITHOUT_GROUPS
+        if self.train.group_size < 2 and not alone:
             raise ValueError(
                 "train.group_size is 1, but GRPO compares a game's dialogues with each other: take 2 or more"
             )
@@ -169,8 +161,7 @@ class Config(Section):
     @property
     def partner_concurrency(self) -> int:
         """Requests to the partner's endpoint that one process may have in flight (`partner.openai.concurrency`)."""
-        dialogues = self.train.games_per_step * self.train.group_size
-        return self.partner.openai.concurrency or min(max(dialogues, LEAST_CONCURRENCY), MOST_CONCURRENCY)
+        return self.partner.openai.concurrency or min(max(self.train.dialogues, LEAST_CONCURRENCY), MOST_CONCURRENCY)
 
     @property
     def run_dir(self) -> Path:
@@ -262,6 +253,7 @@ def parse_config(data: Any, overrides: Sequence[str] = (), source: str = "the co
 
 
 def _copy(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy; a RecursionError for YAML that holds itself, which `deepcopy` would take."""
     return {key: _copy(value) if isinstance(value, Mapping) else value for key, value in data.items()}
 
 

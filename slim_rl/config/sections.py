@@ -197,7 +197,7 @@ class LoraSection(Section):
     r: int = Field(16, ge=1, description="rank")
     alpha: int = Field(32, ge=1, description="the adapters' output is scaled by alpha / r")
     dropout: float = Field(0.0, ge=0, lt=1, description="chance, on the adapters' input")
-    target_modules: tuple[str, ...] | Literal["all-linear"] = Field(
+    target_modules: list[str] | Literal["all-linear"] = Field(
         "all-linear", description="names of the layers that get adapters"
     )
 
@@ -269,6 +269,11 @@ class TrainConfig(Section):
         False, description="recompute activations instead of keeping them: less memory, more time"
     )
 
+    @property
+    def dialogues(self) -> int:
+        """Dialogues of one step."""
+        return self.games_per_step * self.group_size
+
     @model_validator(mode="after")
     def _wsd_decays(self) -> TrainConfig:
         if (self.lr_schedule == "wsd") != (self.lr_decay_steps > 0):
@@ -338,6 +343,9 @@ class WarmstartConfig(Section):
     layers: int = Field(4, ge=1, description="of a new model")
     vocab_size: int = Field(640, ge=300, description="of a new tokenizer")
     tokenizer_games: int = Field(500, ge=1, description="of the demonstrations, those the tokenizer is trained on")
+
+
+WITHOUT_GROUPS = ("gae", "reinforce_plus_plus", "remax")  # verl's estimators with a baseline for a lone dialogue
 
 
 class VerlConfig(Section):

@@ -17,6 +17,8 @@ from transformers import DynamicCache, PreTrainedModel
 
 from slim_rl.policies.turn_cache import batched, unbatched
 
+_LEAVE = 0.25  # share of the rows that ends before any of them leaves
+
 # Draws each row's next token by the row's own random stream: logits (rows, vocabulary) to tokens and their logprobs, each (rows,).
 Draw = Callable[[torch.Tensor, Sequence[random.Random]], tuple[torch.Tensor, torch.Tensor]]
 
@@ -43,25 +45,19 @@ class Row:
         self.ended = token in stop_ids or len(self.ids) >= self.max_tokens
 
 
+@dataclass(frozen=True, slots=True)
 class Decoder:
     """Decodes rows with one model.
 
-    Args:
+    Attributes:
         mixes: rows may leave before the others have ended, and others join.
-        leave: share of the rows that ends before any of them leaves.
     """
 
-    def __init__(
-        self,
-        model: PreTrainedModel,
-        stop_ids: Sequence[int],
-        pad_id: int,
-        draw: Draw,
-        mixes: bool,
-        leave: float = 0.25,
-    ) -> None:
-        self.model, self.stop_ids, self.pad_id, self.draw = model, stop_ids, pad_id, draw
-        self.mixes, self.leave = mixes, leave
+    model: PreTrainedModel
+    stop_ids: Sequence[int]
+    pad_id: int
+    draw: Draw
+    mixes: bool
 
     @torch.no_grad()  # grad mode belongs to the thread, so it is set here and not by the caller
     def decode(self, going_on: Sequence[Row], joining: Sequence[Row]) -> None:
@@ -74,7 +70,7 @@ class Decoder:
         if going_on:
             states = unbatched(cache, mask) if joining else []
             cache, mask = self._batch([row.states for row in going_on] + states)
-        enough = max(1, int(self.leave * len(rows))) if self.mixes else len(rows)
+        enough = max(1, int(_LEAVE * len(rows))) if self.mixes else len(rows)
         while sum(row.ended for row in rows) < enough:
             mask = self._step(rows, cache, mask)
         if self.mixes:

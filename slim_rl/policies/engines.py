@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.loop import Player
 from slim_rl.errors import ConfigError, SlimWarning
 from slim_rl.policies import load_tokenizer
-from slim_rl.policies.servers import Engine, Server, connect, started
+from slim_rl.policies.servers import Server, connect, started
 
 ENGINES = ("transformers", "sglang", "vllm")
 SERVED_AT_ONCE = 1000  # dialogues under way before a server, where nothing else is asked for
@@ -89,36 +89,28 @@ def seated(config: Config, engine: EngineChoice, log: Path) -> Iterator[Seated]:
     if engine.name == "transformers":
         from slim_rl.policies.transformers import load_policy
 
-        policy, chat = load_policy(settings)
-        yield Seated(policy, chat)
+        yield Seated(*load_policy(settings))
         return
-    chat = Chat(
-        load_tokenizer(settings.model), settings.thinking
-    )  # a wrong name is found before a server is waited for
-    name: Engine = "sglang" if engine.name == "sglang" else "vllm"
-    if engine.server:
-        server = connect(engine.server)
-        _compare(server, settings.model)
-        yield _served(config, name, server, chat)
-        return
-    with started(name, settings.model, log, engine.arguments) as server:
-        yield _served(config, name, server, chat)
-
-
-def _served(config: Config, name: Engine, server: Server, chat: Chat) -> Seated:
     from slim_rl.policies.sglang import SGLangPolicy
     from slim_rl.policies.vllm import VLLMPolicy
 
-    made = SGLangPolicy if name == "sglang" else VLLMPolicy
-    settings = config.policy
-    policy = made(
-        server.url,
-        server.model or settings.model,
-        temperature=settings.temperature,
-        top_p=settings.top_p,
-        stop_ids=chat.stop_ids,
-    )
-    return Seated(policy, chat, server.context)
+    # a wrong name is found before a server is waited for
+    chat = Chat(load_tokenizer(settings.model), settings.thinking)
+    with ExitStack() as stack:
+        if engine.server:
+            server = connect(engine.server)
+            _compare(server, settings.model)
+        else:
+            server = stack.enter_context(started(engine.name, settings.model, log, engine.arguments))
+        made = SGLangPolicy if engine.name == SGLangPolicy.engine else VLLMPolicy
+        policy = made(
+            server.url,
+            server.model or settings.model,
+            temperature=settings.temperature,
+            top_p=settings.top_p,
+            stop_ids=chat.stop_ids,
+        )
+        yield Seated(policy, chat, server.context)
 
 
 def _compare(server: Server, model: str) -> None:

@@ -43,19 +43,11 @@ class AskFirst:
 class NeverAsk:
     """Draws each turn again until it seeks no information: the policy's own distribution, given that it does not ask.
 
-    After `tries` draws it says `instead`, which is counted in `gave_up`. `asks`: whether a message seeks information.
+    After `TRIES` draws it says `INSTEAD`. `asks`: whether a message seeks information.
     """
 
-    def __init__(
-        self,
-        policy: Policy,
-        chat: Chat,
-        asks: Callable[[str], bool],
-        tries: int = TRIES,
-        instead: str = INSTEAD,
-    ) -> None:
-        self.policy, self.chat, self.asks, self.tries, self.instead = policy, chat, asks, tries, instead
-        self.gave_up = 0
+    def __init__(self, policy: Policy, chat: Chat, asks: Callable[[str], bool]) -> None:
+        self.policy, self.chat, self.asks = policy, chat, asks
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -63,14 +55,13 @@ class NeverAsk:
 
     async def sample(self, input_ids: list[int], max_tokens: int, key: str) -> Sampled:
         """See `dialogue.policy.Policy`."""
-        for redraw in range(self.tries):
+        for redraw in range(TRIES):
             # another key: the same key would draw the same turn
             sampled = await self.policy.sample(input_ids, max_tokens, f"{key}/again-{redraw}" if redraw else key)
             text, _thought = self.chat.decode(sampled.ids)
             if not self.asks(text):
                 return sampled
-        self.gave_up += 1
-        ids = self.chat.said_ids(self.instead)
+        ids = self.chat.said_ids(INSTEAD)
         return Sampled(ids, [0.0] * len(ids), "stop")
 
 
@@ -96,11 +87,8 @@ class SpeakFirst:
 class NeverSpeakQuestion:
     """`NeverAsk` for a chat model: each further draw is asked with a seed of its own."""
 
-    def __init__(
-        self, player: ChatPlayer, asks: Callable[[str], bool], tries: int = TRIES, instead: str = INSTEAD
-    ) -> None:
-        self.player, self.asks, self.tries, self.instead = player, asks, tries, instead
-        self.gave_up = 0
+    def __init__(self, player: ChatPlayer, asks: Callable[[str], bool]) -> None:
+        self.player, self.asks = player, asks
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -109,11 +97,10 @@ class NeverSpeakQuestion:
     async def reply(self, view: View) -> Reply:
         """See `dialogue.partner.Partner`."""
         usage = Usage()
-        for redraw in range(self.tries):
+        for redraw in range(TRIES):
             seed = seed_of(view.seed, redraw) if redraw else view.seed
             reply = await self.player.reply(replace(view, seed=seed))
             usage += reply.usage or Usage()
             if not self.asks(reply.text):
                 return replace(reply, usage=usage)
-        self.gave_up += 1
-        return Reply(self.instead, usage)
+        return Reply(INSTEAD, usage)

@@ -6,26 +6,22 @@ A server that is started has a log of its own; if it does not come up, the end o
 from __future__ import annotations
 
 import importlib.util
-import json
 import socket
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
+
+import httpx
 
 from slim_rl.errors import ConfigError, SlimError
-from slim_rl.processes import running
-
-Engine = Literal["sglang", "vllm"]
+from slim_rl.processes import last_lines, running
 
 _MODULES = {"sglang": "sglang.launch_server", "vllm": "vllm.entrypoints.openai.api_server"}
-_LOG_LINES = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,22 +45,21 @@ def connect(url: str) -> Server:
     if not url.startswith(("http://", "https://")):
         raise ConfigError(f"--server {url} is not an address: give one like http://127.0.0.1:30000.")
     try:
-        answer = _get(f"{url}/v1/models")
-    except urllib.error.HTTPError:  # it is there, and does not tell what it serves
+        return _described(url)
+    except httpx.HTTPStatusError:  # it is there, and does not tell what it serves
         return Server(url)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "reason", None) or error
-        raise SlimError(f"No server answers at {url} ({reason}): start one, or leave --server out.") from error
-    return _described(url, answer)
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+        raise SlimError(f"No server answers at {url} ({error}): start one, or leave --server out.") from error
 
 
 @contextmanager
 def started(
-    engine: Engine, model: str, log: Path, arguments: Sequence[str] = (), seconds: float = 1800.0
+    engine: str, model: str, log: Path, arguments: Sequence[str] = (), seconds: float = 1800.0
 ) -> Iterator[Server]:
     """A server of `model` on a free port of this machine, for the length of the block.
 
     Args:
+        engine: sglang or vllm.
         model: a folder or hub name.
         log: what the server prints.
         arguments: further words of its command line, such as ``--tp 2``.
@@ -86,7 +81,7 @@ def started(
         yield _wait(process, url, engine, log, seconds)
 
 
-def _words(engine: Engine, model: str, url: str) -> list[str]:
+def _words(engine: str, model: str, url: str) -> list[str]:
     place = ["--host", "127.0.0.1", "--port", url.rpartition(":")[2]]
     if engine == "sglang":
         return ["--model-path", model, *place]
@@ -99,18 +94,18 @@ def _wait(process: subprocess.Popen[bytes], url: str, engine: str, log: Path, se
     deadline = time.monotonic() + seconds
     while process.poll() is None and time.monotonic() < deadline:
         try:
-            _get(f"{url}/health", parse=False)
-            return _described(url, _get(f"{url}/v1/models"))
-        except (OSError, ValueError):  # not yet; a HTTPError is an OSError
+            _get(f"{url}/health")
+            return _described(url)
+        except (httpx.HTTPError, ValueError):  # not yet
             time.sleep(0.2)
     what = (
         f"did not answer in {seconds:g} s" if process.poll() is None else f"ended with exit code {process.returncode}"
     )
-    tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES:])
-    raise SlimError(f"The {engine} server {what}; the end of {log}:\n{tail}")
+    raise SlimError(f"The {engine} server {what}; the end of {log}:\n{last_lines(log)}")
 
 
-def _described(url: str, answer: Any) -> Server:
+def _described(url: str) -> Server:
+    answer: Any = _get(f"{url}/v1/models").json()
     try:
         card = answer["data"][0]
         context = card.get("max_model_len")
@@ -119,12 +114,9 @@ def _described(url: str, answer: Any) -> Server:
         return Server(url)
 
 
-def _get(url: str, parse: bool = True) -> Any:
+def _get(url: str) -> httpx.Response:
     # straight to it, as the policies' own requests go: a proxy does not know this machine's ports
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(url, timeout=10) as response:
-        content = response.read()
-    return json.loads(content) if parse else None
+    return httpx.get(url, timeout=10, trust_env=False, follow_redirects=True).raise_for_status()
 
 
 def _free_port() -> int:

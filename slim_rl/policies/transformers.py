@@ -12,7 +12,6 @@ turn does not wait for a long one.
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,9 +34,9 @@ from slim_rl.config import PolicyConfig
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.policy import PolicyFailure, Sampled
 from slim_rl.dialogue.record import StopReason
-from slim_rl.errors import ConfigError, DataError
+from slim_rl.errors import ConfigError
 from slim_rl.files import disk_errors, replacing_folder
-from slim_rl.policies import check_model_name
+from slim_rl.policies import check_model_folder, check_model_name
 from slim_rl.policies.attention import share_keys
 from slim_rl.policies.decoding import Decoder, Row
 from slim_rl.policies.turn_cache import TurnCache
@@ -197,9 +196,8 @@ def load_model(config: PolicyConfig) -> tuple[PreTrainedModel, Any]:
         model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype)
     except (ImportError, torch.OutOfMemoryError):
         raise
-    except (
-        Exception
-    ) as error:  # an odd file in the folder can be any error: a TypeError, a RecursionError, safetensors' own
+    except Exception as error:
+        # an odd file in the folder can be any error: a TypeError, a RecursionError, safetensors' own
         where = "folder" if Path(name).exists() else "reachable hub name"
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ConfigError(
@@ -250,15 +248,3 @@ def save_model(model: PreTrainedModel, tokenizer: Any, folder: Path, card: str =
         tokenizer.save_pretrained(scratch)
         if card:
             (scratch / "README.md").write_text(card, encoding="utf-8")
-
-
-def check_model_folder(folder: Path) -> None:
-    """Raises DataError unless `folder` is free for a model: not there, empty, or a model already, which may be replaced."""
-    try:
-        if not folder.exists() or not any(folder.iterdir()):
-            return
-        described = json.loads((folder / "config.json").read_bytes())
-    except (OSError, ValueError, RecursionError):
-        described = None
-    if not isinstance(described, dict) or "model_type" not in described:
-        raise DataError(f"{folder} exists and is not a model's folder; name another, so that nothing in it is lost.")

@@ -39,7 +39,8 @@ from slim_rl.games.matching.demonstrations import QuestioningPlayer
 from slim_rl.games.matching.generate import VALUES, generate_games, roster_for
 from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
 from slim_rl.games.matching.optimum import best_assignment
-from slim_rl.policies.transformers import check_model_folder, load_model, save_model
+from slim_rl.policies import check_model_folder
+from slim_rl.policies.transformers import load_model, save_model
 from slim_rl.seeds import seed_of
 from slim_rl.warmstart.optimizer import MuonWithAdamW
 from slim_rl.warmstart.tokenizer import train_tokenizer

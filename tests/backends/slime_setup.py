@@ -141,6 +141,14 @@ def sampling_params(args: Namespace, **more: Any) -> dict[str, Any]:
     }
 
 
+async def close() -> None:
+    """Closes what the running event loop's dialogues hold open."""
+    from slim_rl.backends.slime.setup import _processes
+
+    if (here := _processes.pop(asyncio.get_running_loop(), None)) is not None:
+        here.annotator.close()
+
+
 def run(args: Namespace, work: Coroutine[Any, Any, Any]) -> Any:
     """Runs `work` on an event loop of its own, with slime's process-wide state as at its start."""
     SingletonMeta._instances.clear()
@@ -148,8 +156,6 @@ def run(args: Namespace, work: Coroutine[Any, Any, Any]) -> Any:
     http_utils.init_http_client(args)
 
     async def whole() -> Any:
-        from slim_rl.backends.slime.setup import close
-
         try:
             return await work
         finally:

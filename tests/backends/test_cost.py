@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from slim_rl.backends.cost import LATER, NOW, cost_report, evaluation_dialogues, training_dialogues, usd_now
+from slim_rl.backends.cost import LATER, NOW, cost_report, evaluation_dialogues, usd_now
 from slim_rl.config import Config, parse_config
 from slim_rl.partners.ledger import Ledger
 from slim_rl.partners.spend import REPLY_TOKENS, SYSTEM_TOKENS, TABLE_TOKENS, TURN_TOKENS, estimate_cost
@@ -51,7 +51,7 @@ def simulated(turns: int, evaluations: int) -> tuple[int, float, float]:
 @pytest.mark.parametrize("turns", [NOW, LATER])
 def test_the_estimate_is_the_sum_over_all_calls(tmp_path: Path, backend: str, evaluations: int, turns: int) -> None:
     made = config(tmp_path, backend=backend)
-    dialogues = training_dialogues(made) + evaluation_dialogues(made, eval_interval=10)
+    dialogues = made.train.steps * made.train.dialogues + evaluation_dialogues(made, eval_interval=10)
     calls, usd, uncached = simulated(turns, evaluations)
     estimate = estimate_cost(made.partner.openai, dialogues, turns)
     assert estimate["calls"] == calls == turns * dialogues

@@ -18,7 +18,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from slim_rl.backends.card import base_model
-from slim_rl.backends.export import backend_of, export
+from slim_rl.backends.export import export
 from slim_rl.backends.trl import run as local
 from slim_rl.commands.evaluate import Cell, evaluate
 from slim_rl.commands.export import check_name
@@ -129,10 +129,9 @@ def verl_run(folder: Path, run: Path, world: int = 1) -> Config:
 def test_verls_shards_are_merged_by_verls_own_merger(folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("verl")
     config = verl_run(folder, tmp_path / "run")
-    assert backend_of(tmp_path / "run") == "verl"
     with pytest.raises(DataError, match="it has 1"):  # step 2 was being written
         export(tmp_path / "run", tmp_path / "out", 2)
-    export(tmp_path / "run", tmp_path / "out")
+    assert export(tmp_path / "run", tmp_path / "out").backend == "verl"
     start = load_model(config.policy)[0].state_dict()
     for name, value in weights(tmp_path / "out").items():
         assert torch.allclose(value.float(), start[name] + 0.01, atol=0.02), name  # the merger writes bfloat16

@@ -15,14 +15,23 @@ from hypothesis import strategies as st
 
 from slim_rl.dialogue.log import read_log
 from slim_rl.errors import DataError
-from tests.backends.slime_setup import REAL, Sample, SingletonMeta, http_utils, make_args, make_group, serve, state
+from tests.backends.slime_setup import (
+    REAL,
+    Sample,
+    SingletonMeta,
+    close,
+    http_utils,
+    make_args,
+    make_group,
+    serve,
+    state,
+)
 
 from slime.utils.async_utils import run as on_slimes_loop  # isort: skip
 from slim_rl.backends.slime import fully_async  # isort: skip
 from slim_rl.backends.slime import metrics  # isort: skip
 from slim_rl.backends.slime.fully_async import STALENESS, Flow  # isort: skip
 from slim_rl.backends.slime.rewards import rollout_failures  # isort: skip
-from slim_rl.backends.slime.setup import close  # isort: skip
 from slim_rl.rollout import generate_fully_async, log_rollout  # isort: skip
 
 COUNTING = f"{__name__}.count"
@@ -81,10 +90,10 @@ def test_no_group_is_older_than_allowed_lost_or_given_twice(batch, ahead, spare,
         return False
 
     async def whole() -> None:
-        flow = Flow(start, drop, batch, ahead, max_staleness, first, first + steps)
+        flow = Flow(start, batch, ahead, max_staleness, first, first + steps)
         seen: list[int] = []
         for step in range(first, first + steps):
-            given = await flow.collect(step)
+            given = await flow.collect(step, drop)
             assert len(given) == batch
             assert all(1 <= staleness <= max_staleness for _, staleness in given)
             assert len(flow.under_way) <= (ahead - 1) * batch
@@ -102,7 +111,7 @@ async def test_what_a_game_raises_ends_the_run_at_once() -> None:
         raise DataError("no such game")
 
     with pytest.raises(DataError, match="no such game"):
-        await Flow(play, lambda group, under_way: False, 2, 2, 3).collect(0)
+        await Flow(play, 2, 2, 3).collect(0, lambda group, under_way: False)
 
 
 # ------------------------------------------------------------------------------------------------------- slime's worker

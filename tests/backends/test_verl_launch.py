@@ -12,7 +12,8 @@ import pytest
 
 pytest.importorskip("verl")
 from slim_rl.backends.verl.compose import compose
-from slim_rl.backends.verl.launch import build_overrides, main, with_models
+from slim_rl.backends.verl.launch import build_overrides, with_models
+from slim_rl.cli import main
 from slim_rl.config import Config, load_config, parse_config
 from slim_rl.errors import ConfigError
 from slim_rl.keys import KEYS, lookup
@@ -185,7 +186,9 @@ def test_hydras_own_command_line_reads_the_file(tmp_path: Path) -> None:
 
 def test_one_grammar_of_overrides(capsys: pytest.CaptureFixture[str]) -> None:
     config = str(ROOT / "configs/verl_ppo.yaml")
-    assert main([config, "--dry-run", "--set", "train.steps=3", "algorithm.gamma=0.5", "seed=9"]) == 0
+    with pytest.raises(SystemExit) as ended:
+        main(["train", config, "--dry-run", "--set", "train.steps=3", "algorithm.gamma=0.5", "seed=9"])
+    assert not ended.value.code
     printed = capsys.readouterr().out
     assert "trainer.total_training_steps=3" in printed and "data.seed=9" in printed
     assert printed.rstrip().endswith("algorithm.gamma=0.5")
@@ -216,7 +219,9 @@ def test_the_scripts_dry_run_prints_verls_command() -> None:
 
 
 def test_an_error_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([str(ROOT / "configs/verl_ppo.yaml"), "--dry-run", "algorithm.gama=1"]) == 1
+    with pytest.raises(SystemExit) as ended:
+        main(["train", str(ROOT / "configs/verl_ppo.yaml"), "--dry-run", "algorithm.gama=1"])
+    assert ended.value.code == 1
     error = capsys.readouterr().err.strip()
     assert "gama" in error
     assert "\n" not in error

@@ -61,8 +61,8 @@ def test_self_play_is_sent_to_the_newer_trainer(tmp_path: Path, model: Path) -> 
 def test_the_doctor_says_what_is_there_and_what_is_not(tmp_path: Path, model: Path) -> None:
     def look(**changes: Any) -> dict[str, Check]:
         config = parse_config(settings(tmp_path, model) | changes, ["train.backend=verl"])
-        own = [("packages", check_packages), ("GPUs", check_gpus), *EXAMINATIONS]
-        return {check.name: check for check in examine(config, own)}
+        own = {"packages": check_packages, "GPUs": check_gpus}
+        return {check.name: check for check in examine(config, own | EXAMINATIONS)}
 
     found = look()
     assert found["verl"].status == "pass"

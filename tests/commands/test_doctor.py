@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import yaml
 
 from slim_rl.backends.checks import Check, examine
 from slim_rl.backends.slime.doctor import check_launch
-from slim_rl.commands.doctor import exit_code, print_table, run_doctor
+from slim_rl.commands.doctor import command, print_table, run_doctor
 from slim_rl.config import Config
 from slim_rl.dialogue.dealing import ensure_games
 from slim_rl.errors import ConfigError
@@ -58,7 +59,9 @@ def doctor(tmp_path: Path, config: dict[str, Any], backend: str = "trl") -> dict
 def test_a_machine_that_is_well(tmp_path: Path, config: dict[str, Any]) -> None:
     checks = doctor(tmp_path, config)
     assert {name: check for name, check in checks.items() if check.status == "fail"} == {}
-    assert exit_code(list(checks.values())) == 0
+    with pytest.raises(typer.Exit) as ended:
+        command(tmp_path / "config.yaml")
+    assert ended.value.exit_code == 0
     assert "prompt has" in checks["tokenizer"].found
     assert "shy answered" in checks["partner"].found
     assert sorted(path.name for path in tmp_path.iterdir()) == ["Qwen3-0.6B", "config.yaml"], "looking writes nothing"
@@ -68,7 +71,9 @@ def test_a_config_that_cannot_be_read_is_the_only_finding(tmp_path: Path) -> Non
     checks = doctor(tmp_path, {"partner": {"kindd": "shy"}})
     assert list(checks) == ["config"]
     assert "partner.kindd" in checks["config"].found
-    assert exit_code(list(checks.values())) == 1
+    with pytest.raises(typer.Exit) as ended:
+        command(tmp_path / "config.yaml")
+    assert ended.value.exit_code == 1
 
 
 def test_what_breaks_in_a_check_is_its_own_finding() -> None:
@@ -81,7 +86,7 @@ def test_what_breaks_in_a_check_is_its_own_finding() -> None:
     def works(_: Config) -> list[Check]:
         return [Check("c", "pass", "fine"), Check("d", "warn", "odd", "look")]
 
-    checks = examine(Config(), [("a", breaks), ("b", refuses), ("c", works)])
+    checks = examine(Config(), {"a": breaks, "b": refuses, "c": works})
     assert [(check.name, check.status) for check in checks] == [
         ("a", "fail"),
         ("b", "fail"),
@@ -271,7 +276,7 @@ def test_model_is_held_against_slimes_scripts_and_the_gpus(tmp_path: Path, monke
     def look(name: str, **changes: Any) -> Check:
         model = write_model(tmp_path / str(changes), name, **changes)
         config = Config.model_validate({"policy": {"model": str(model)}, "train": {"backend": "slime"}})
-        return examine(config, [("model", check_launch)])[0]
+        return examine(config, {"model": check_launch})[0]
 
     assert look("Qwen3-4B").status == "pass"
     assert look("Qwen3-4B").found.startswith("Qwen3-4B is slime's qwen3-4b, 4.0B")

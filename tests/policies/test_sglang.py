@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -14,17 +12,10 @@ from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.loop import play_dialogue
 from slim_rl.dialogue.policy import PolicyFailure
 from slim_rl.dialogue.record import StopReason
-from slim_rl.policies.sglang import SGLangPolicy, sample_turn
+from slim_rl.policies.served import sample_turn
+from slim_rl.policies.sglang import SGLangPolicy, read
 from tests.dialogue.players import Countdown, Says
 from tests.fakes.sglang_server import Faults, SGLangServer
-
-
-@asynccontextmanager
-async def closing(policy: SGLangPolicy) -> AsyncIterator[SGLangPolicy]:
-    try:
-        yield policy
-    finally:
-        await policy.close()
 
 
 def said(chat: Chat) -> Any:
@@ -34,10 +25,10 @@ def said(chat: Chat) -> Any:
 async def test_a_dialogue_over_the_wire(tokenizer) -> None:
     chat = Chat(tokenizer)
     with SGLangServer(said(chat), faults=Faults(error=0.2, abort=0.2)) as server:
-        async with closing(SGLangPolicy(server.url, "tiny", stop_ids=chat.stop_ids)) as policy:
-            dialogue = await play_dialogue(
-                Countdown(6), policy, Says("go on"), chat, Limits(), game_state={}, id="d", seat=0
-            )
+        policy = SGLangPolicy(server.url, "tiny", stop_ids=chat.stop_ids)
+        dialogue = await play_dialogue(
+            Countdown(6), policy, Says("go on"), chat, Limits(), game_state={}, id="d", seat=0
+        )
     assert dialogue.stop_reason is StopReason.AGREED
     whole = dialogue.prompt_ids + dialogue.response_ids
     for request in server.requests:
@@ -51,8 +42,8 @@ async def test_a_dialogue_over_the_wire(tokenizer) -> None:
 async def test_a_turn_may_be_cut_at_its_limit(tokenizer) -> None:
     chat = Chat(tokenizer)
     with SGLangServer(said(chat)) as server:
-        async with closing(SGLangPolicy(server.url)) as policy:
-            sampled = await policy.sample([1, 2, 3], 2, "d")
+        policy = SGLangPolicy(server.url)
+        sampled = await policy.sample([1, 2, 3], 2, "d")
     assert (len(sampled.ids), len(sampled.logprobs), sampled.finish) == (2, 2, "length")
 
 
@@ -68,17 +59,17 @@ async def test_a_turn_may_be_cut_at_its_limit(tokenizer) -> None:
 async def test_when_there_are_no_tokens_to_be_had(tokenizer, settings, message, requests) -> None:
     chat = Chat(tokenizer)
     with SGLangServer(said(chat), **settings) as server:
-        async with closing(SGLangPolicy(server.url, patience=0.25)) as policy:
-            with pytest.raises(PolicyFailure, match=message) as failure:
-                await policy.sample([1, 2, 3], 8, "d")
+        policy = SGLangPolicy(server.url, patience=0.25)
+        with pytest.raises(PolicyFailure, match=message) as failure:
+            await policy.sample([1, 2, 3], 8, "d")
     assert failure.value.reason is StopReason.ENGINE_FAILED
     assert len(server.requests) == (requests or 2)  # at once and after 0.1 s; the next would be after 0.3 s
 
 
 async def test_a_server_that_is_not_there() -> None:
-    async with closing(SGLangPolicy("http://127.0.0.1:9", patience=0.0)) as policy:
-        with pytest.raises(PolicyFailure, match="Cannot connect"):
-            await policy.sample([1], 1, "d")
+    policy = SGLangPolicy("http://127.0.0.1:9", patience=0.0)
+    with pytest.raises(PolicyFailure, match="Cannot connect"):
+        await policy.sample([1], 1, "d")
 
 
 async def test_an_aborted_dialogue_waits_for_nothing() -> None:
@@ -88,17 +79,17 @@ async def test_an_aborted_dialogue_waits_for_nothing() -> None:
         calls.append(body)
         raise OSError("down")
 
-    assert (await sample_turn(fail, {}, 60.0, lambda: bool(calls))).finish == "abort"
-    assert (await sample_turn(fail, {}, 60.0, lambda: True)).finish == "abort"
+    assert (await sample_turn(fail, {}, read, 60.0, lambda: bool(calls))).finish == "abort"
+    assert (await sample_turn(fail, {}, read, 60.0, lambda: True)).finish == "abort"
     assert len(calls) == 1
 
 
 async def test_cancelling_a_turn_cancels_it(tokenizer) -> None:
     chat = Chat(tokenizer)
     with SGLangServer(said(chat), delay=30.0) as server:
-        async with closing(SGLangPolicy(server.url)) as policy:
-            task = asyncio.create_task(policy.sample([1, 2, 3], 8, "d"))
-            await server.received(1)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
+        policy = SGLangPolicy(server.url)
+        task = asyncio.create_task(policy.sample([1, 2, 3], 8, "d"))
+        await server.received(1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task

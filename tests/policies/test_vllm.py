@@ -28,7 +28,6 @@ async def test_a_dialogue_over_the_wire(tokenizer: Any) -> None:
         dialogue = await play_dialogue(
             Countdown(6), policy, Says("go on"), chat, Limits(), game_state={}, id="d", seat=0
         )
-        await policy.close()
     assert dialogue.stop_reason is StopReason.AGREED
     whole = dialogue.prompt_ids + dialogue.response_ids
     for request in server.requests:
@@ -43,7 +42,6 @@ async def test_a_turn_may_be_cut_at_its_limit(tokenizer: Any) -> None:
     with VLLMServer(said(Chat(tokenizer))) as server:
         policy = VLLMPolicy(server.url, "tiny")
         sampled = await policy.sample([1, 2, 3], 2, "d")
-        await policy.close()
     assert (len(sampled.ids), len(sampled.logprobs), sampled.finish) == (2, 2, "length")
 
 
@@ -60,5 +58,4 @@ async def test_what_cannot_work_fails_at_once(tokenizer: Any, settings: Any, mod
         policy = VLLMPolicy(server.url, model)
         with pytest.raises(PolicyFailure, match=message):
             await policy.sample([1, 2, 3], 8, "d")
-        await policy.close()
         assert len(server.requests) == 1

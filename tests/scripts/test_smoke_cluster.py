@@ -101,7 +101,7 @@ def test_a_run_that_begins_anew_is_noticed_and_ends_the_test(cluster: Cluster, t
 
 def test_a_stage_that_fails_shows_the_end_of_its_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     test = Smoke(tmp_path)
-    assert not test.stage("export", ["sh", "-c", "echo no room; exit 3"])
+    assert not test.stage("export", ["sh", "-c", "echo no room; exit 3"]).done
     assert "no room" in capsys.readouterr().err
     assert "| export | FAILED in" in test.table() and "exit code 3" in test.table() and NOTHING in test.table()
 

@@ -11,16 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from slim_rl.backends import RESPONSE_TOKENS
+from slim_rl.backends.checkpoints import LAST_WHOLE
 from slim_rl.backends.slime.layout import Layout
-from slim_rl.backends.slime.model import parse_flags
+from slim_rl.backends.slime.model import TOKENS_PER_GPU, Flags, parse_flags
 from slim_rl.config import Config
 from slim_rl.keys import values
 
-# Where the config sets no limit: a long 8×8 dialogue with room to spare, and the prompt (about 1k tokens) beside it.
-RESPONSE_TOKENS, CONTEXT_TOKENS = 6144, 8192
-# Training packs whole dialogues; one that is longer than this is a pack by itself.
-TOKENS_PER_GPU = 9216
-
+CONTEXT_TOKENS = 8192  # where the config sets no limit: a response, and the prompt (about 1k tokens) beside it
 # Dialogues an engine is given at once, where slime is told nothing else.
 _CONCURRENCY = 512
 
@@ -35,7 +33,7 @@ class Run:
         config: its own config: absolute paths, the model's folder, the run's name.
         folder: where it is kept.
         start: the checkpoint it begins from: a Hugging Face folder or one in Megatron's format.
-        model_flags: the architecture, as words for Megatron; None while slime's model scripts are not known.
+        model_flags: the architecture, for Megatron; None while slime's model scripts are not known.
         layout: its GPUs.
         asynchronous: "0", "1" or "full".
         eval_interval: steps between evaluations; 0 for none.
@@ -45,7 +43,7 @@ class Run:
     config: Config
     folder: Path
     start: Path
-    model_flags: list[str] | None
+    model_flags: Flags | None
     layout: Layout
     asynchronous: str
     eval_interval: int
@@ -59,7 +57,7 @@ class Run:
     @property
     def resumes(self) -> bool:
         """Whether there is a checkpoint to continue from."""
-        return (self.folder / "latest_checkpointed_iteration.txt").is_file()
+        return (self.folder / LAST_WHOLE).is_file()
 
 
 def command_line(run: Run, own: Sequence[str], environment: Mapping[str, str]) -> list[str]:
@@ -67,7 +65,7 @@ def command_line(run: Run, own: Sequence[str], environment: Mapping[str, str]) -
     given = parse_flags(own)
     parts = (
         _cluster(run.layout),
-        {flag: words or True for flag, words in parse_flags(run.model_flags or []).items()},
+        run.model_flags or {},
         values(run.config, "slime"),
         _checkpoints(run),
         _rollout(run),
@@ -130,7 +128,7 @@ def _rollout(run: Run) -> Arguments:
         "--input-key": "prompt",  # chat messages; the hook writes the template's tokens itself, so no --apply-chat-template
         "--metadata-key": "metadata",  # the game travels in it
         "--rollout-shuffle": True,
-        "--global-batch-size": config.train.games_per_step * config.train.group_size,  # one update a step: on-policy
+        "--global-batch-size": config.train.dialogues,  # one update a step: on-policy
         "--rollout-max-response-len": config.limits.dialogue_tokens or min(RESPONSE_TOKENS, context),
         "--rollout-max-context-len": context,
         "--balance-data": True,  # dialogues differ in length; GPUs should not
@@ -210,8 +208,7 @@ def _sglang(run: Run) -> Arguments:
     }
     if run.asynchronous == "full":
         # Two limits: the rollout function bounds the groups under way, and slime the samples; this one is to let all of them in.
-        train = run.config.train
-        dialogues = run.config.slime.steps_under_way * train.games_per_step * train.group_size
+        dialogues = run.config.slime.steps_under_way * run.config.train.dialogues
         arguments["--rollout-function-path"] = "slim_rl.rollout.generate_fully_async"
         arguments["--sglang-server-concurrency"] = max(_CONCURRENCY, -(-dialogues // layout.engines))
     return arguments

@@ -17,8 +17,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from slim_rl.backends import say
 from slim_rl.errors import ConfigError, SlimError
-from slim_rl.processes import handled_by, running
+from slim_rl.processes import handled_by, running, with_packages
 
 # Set on this machine, they are set for the job too: keys, caches, proxies and network settings.
 PASSED_ON = ("OPENAI_", "WANDB_", "HF_", "NCCL_", "GLOO_", "NVSHMEM_", "SGLANG_", "TENSORBOARD_DIR")
@@ -38,9 +39,8 @@ def runtime_environment(path: Sequence[Path], nvlink: bool, key: str = "") -> di
         for name, value in os.environ.items()
         if name == key or name.startswith(PASSED_ON) or name.lower() in PROXIES
     }
-    places = [*map(str, path), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     variables |= {
-        "PYTHONPATH": os.pathsep.join(dict.fromkeys(places)),
+        "PYTHONPATH": with_packages(path)["PYTHONPATH"],
         "PYTHONUNBUFFERED": "1",
         "CUDA_DEVICE_MAX_CONNECTIONS": "1",  # Megatron's overlap of tensor-parallel communication needs one queue
     }
@@ -49,7 +49,7 @@ def runtime_environment(path: Sequence[Path], nvlink: bool, key: str = "") -> di
 
 
 @contextlib.contextmanager
-def ray_cluster(nodes: int, node_gpus: int, log: Path, say: Any) -> Iterator[dict[str, str]]:
+def ray_cluster(nodes: int, node_gpus: int, log: Path) -> Iterator[dict[str, str]]:
     """The environment of commands to a Ray cluster: the one RAY_ADDRESS names, one that runs here, or one with its head here.
 
     Raises:
@@ -120,16 +120,13 @@ def _wait_for(head: subprocess.Popen[bytes], environment: Mapping[str, str], log
 
 def _succeeds(command: Sequence[str], environment: Mapping[str, str], seconds: float) -> bool:
     try:
-        return (
-            subprocess.run(command, env=environment, capture_output=True, timeout=seconds, check=False).returncode == 0
-        )
+        done = subprocess.run(command, env=environment, capture_output=True, timeout=seconds, check=False)
     except subprocess.TimeoutExpired:
         return False
+    return done.returncode == 0
 
 
-def run_job(
-    job: str, command: Sequence[str], runtime: Mapping[str, Any], environment: Mapping[str, str], say: Any
-) -> int:
+def run_job(job: str, command: Sequence[str], runtime: Mapping[str, Any], environment: Mapping[str, str]) -> int:
     """Submits a job, follows its output and returns its exit code. Left early, the job is stopped."""
     with tempfile.NamedTemporaryFile("w", prefix="slim-rl-", suffix=".json") as file:  # readable by its owner alone
         json.dump(runtime, file)

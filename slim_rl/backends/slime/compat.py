@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 from typing import Any
 
@@ -13,24 +12,6 @@ from slime.utils.types import Sample
 from slim_rl.errors import SlimError
 
 _HOMES = ("slime.observability", "slime.utils")
-
-
-def complaint(sample: type) -> str:
-    """Why this slime's Sample cannot hold a dialogue, in one sentence, or nothing."""
-    fields = {field.name for field in dataclasses.fields(sample)} if dataclasses.is_dataclass(sample) else set()
-    missing = [
-        name
-        for name, there in (
-            ("append_response_tokens", hasattr(sample, "append_response_tokens")),
-            ("rollout_id", "rollout_id" in fields),
-        )
-        if not there
-    ]
-    if not missing:
-        return ""
-    return (
-        f"This slime is too old: its Sample has no {' and no '.join(missing)}; take v0.3.1 or later (docs/cluster.md)."
-    )
 
 
 def _moved(module: str, name: str) -> Any:
@@ -45,8 +26,10 @@ def _moved(module: str, name: str) -> Any:
     )
 
 
-if _why := complaint(Sample):
-    raise SlimError(_why)
+if _missing := [name for name in ("append_response_tokens", "rollout_id") if not hasattr(Sample, name)]:
+    raise SlimError(
+        f"This slime is too old: its Sample has no {' and no '.join(_missing)}; take v0.3.1 or later (docs/cluster.md)."
+    )
 
 trace_span = _moved("trace_utils", "trace_span")
 build_sglang_meta_trace_attrs = _moved("trace_utils", "build_sglang_meta_trace_attrs")

@@ -6,11 +6,9 @@ import importlib
 import os
 from collections.abc import Iterator
 
-from slim_rl.backends.checkpoints import read_model_config
-from slim_rl.backends.checks import GIB, Check, check_partner, installed_version, verdict
+from slim_rl.backends.checks import GIB, Check, Examination, check_cost, installed_version, verdict
 from slim_rl.backends.gpus import find_gpus
 from slim_rl.backends.slime.launch import plan
-from slim_rl.backends.slime.model import training_bytes
 from slim_rl.backends.slime.places import find_places
 from slim_rl.backends.slime.settings import read_settings
 from slim_rl.backends.slime.storage import check_save_dir
@@ -31,18 +29,16 @@ def check_launch(config: Config) -> Iterator[Check]:
     settings, _, own = read_settings((), os.environ)
     gpus = find_gpus()
     run, _, about = plan(settings, config, find_places(settings, dry_run=False), own, len(gpus), dry_run=True)
-    layout, vocabulary = run.layout, int(read_model_config(run.config.policy.model)["vocab_size"])
-    count, split = layout.actor_nodes * layout.actor_gpus, layout.tensor_parallel
-    need = training_bytes(layout.parameters, split, count, vocabulary, layout.offload_optimizer)
-    found = f"{about}, {layout.parameters / 1e9:.1f}B: about {need / GIB:.0f} GiB on each of {count} GPUs (TP={split})"
-    full = bool(gpus) and need > 0.95 * gpus[0].total
+    layout = run.layout
+    need = f"about {layout.memory / GIB:.0f} GiB on each of {layout.trainers} GPUs (TP={layout.tensor_parallel})"
+    found = f"{about}, {layout.parameters / 1e9:.1f}B: {need}"
+    full = bool(gpus) and layout.memory > 0.95 * gpus[0].total
     yield verdict("model", found, warn="Take more GPUs, raise TP, or lower --max-tokens-per-gpu." if full else "")
     yield verdict("run's folder", str(run.folder), warn=check_save_dir(run.folder, settings.num_nodes, dry_run=False))
 
 
-def check_paid_partner(config: Config) -> Iterator[Check]:
-    """The partner, and what its answers cost with slime's evaluations."""
-    return check_partner(config, read_settings((), os.environ)[0].eval_interval)
-
-
-EXAMINATIONS = [("partner", check_paid_partner), ("hooks", check_hooks), ("model", check_launch)]
+EXAMINATIONS: dict[str, Examination] = {
+    "partner's cost": lambda config: check_cost(config, read_settings((), os.environ)[0].eval_interval),
+    "hooks": check_hooks,
+    "model": check_launch,
+}

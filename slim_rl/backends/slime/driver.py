@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from slim_rl.backends import say
 from slim_rl.errors import RunStopped
 
 
@@ -42,7 +43,7 @@ class TrainingScript:
         try:
             self.module.train(args)
         except RunStopped as stop:  # out of one of Ray's actors: its error is an instance of the cause's class too
-            print(f"slim-rl: {_sentence(stop)}", file=sys.stderr, flush=True)
+            say(_sentence(stop))
             self._save(args)
             self._end(args)
             return 1

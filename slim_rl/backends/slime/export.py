@@ -10,9 +10,10 @@ import os
 import shutil
 from pathlib import Path
 
-from slim_rl.backends.export import convert, numbered
+from slim_rl.backends.checkpoints import numbered, whole_ones
+from slim_rl.backends.export import convert
 from slim_rl.backends.slime.places import find_places
-from slim_rl.backends.slime.settings import Settings
+from slim_rl.backends.slime.settings import read_settings
 from slim_rl.config import Config
 from slim_rl.errors import ConfigError, DataError, SlimError
 
@@ -20,13 +21,9 @@ TOOL = "tools/convert_torch_dist_to_hf.py"
 
 
 def checkpoints(run: Path) -> dict[int, Path]:
-    """Whole checkpoints by rollout: those up to the one that Megatron names as its last, and those in Hugging Face's format."""
-    whole = {number: path for number, path in numbered(run / "hf", "").items() if (path / "config.json").exists()}
-    try:
-        last = int((run / "latest_checkpointed_iteration.txt").read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        return whole
-    return {number: path for number, path in numbered(run, "iter_").items() if number <= last} | whole
+    """Whole checkpoints by rollout: Megatron's, and those in Hugging Face's format."""
+    models = {number: path for number, path in numbered(run / "hf", "").items() if (path / "config.json").exists()}
+    return whole_ones(run, "iter_") | models
 
 
 def write(run: Path, config: Config, checkpoint: Path, folder: Path) -> None:
@@ -45,21 +42,10 @@ def write(run: Path, config: Config, checkpoint: Path, folder: Path) -> None:
         raise ConfigError(
             f"The model that training started from, {base}, is not here; its tokenizer and config go into the export. Put it there."
         )
-    fields = {name: os.environ[name.upper()] for name in ("slime_dir", "megatron_dir") if os.environ.get(name.upper())}
-    places = find_places(Settings.model_validate(fields), dry_run=False)
+    places = find_places(read_settings((), os.environ)[0], dry_run=False)
     assert places.slime is not None
     tool = places.slime / TOOL
     if not tool.is_file():
         raise SlimError(f"slime in {places.slime} has no {TOOL}; take v0.3.1 or later.")
-    command = [
-        places.python,
-        str(tool),
-        "--input-dir",
-        str(checkpoint.absolute()),
-        "--output-dir",
-        str(folder),
-        "--force",
-    ]
-    command += ["--origin-hf-dir", str(base.absolute())]
-    path = [*map(str, places.path(config)), *filter(None, [os.environ.get("PYTHONPATH")])]
-    convert(command, os.environ | {"PYTHONPATH": os.pathsep.join(path)})
+    command = [places.python, str(tool), "--input-dir", str(checkpoint.absolute()), "--output-dir", str(folder)]
+    convert([*command, "--force", "--origin-hf-dir", str(base.absolute())], places.environment(config))

@@ -13,6 +13,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from slim_rl.backends import say
+
 
 def known_flags(words: Sequence[str]) -> set[str]:
     """Every flag of every parser that slime runs over the command line `words`.
@@ -60,7 +62,7 @@ def main() -> int:
     words = sys.argv[1:]
     found = complaints(words, known_flags(words))
     for sentence in found:
-        print(f"slim-rl: {sentence}", file=sys.stderr)
+        say(sentence)
     return 1 if found else 0
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from argparse import Namespace
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from slime.rollout.base_types import RolloutFnTrainOutput
@@ -31,6 +31,7 @@ from slim_rl.backends.slime.setup import config_of
 STALENESS = "staleness"  # the key of sample.metadata: training steps from a game's start to the step that trains on it
 
 Group = list[Any]
+Drop = Callable[[Group, int], bool]  # whether to leave a group that ended out, by it and the number of those under way
 
 
 @dataclass(slots=True, eq=False)
@@ -48,40 +49,35 @@ class _UnderWay:
     kept: bool = False
 
 
+@dataclass(slots=True, eq=False)
 class Flow:
     """The groups under way. It lives on one event loop.
 
-    Args:
+    Attributes:
         start: takes a group from the data source and returns what plays it.
-        drop: whether a group that ended is left out of training; told how many groups are under way besides.
         batch: groups of a step.
         ahead: steps' worth of groups under way, that of the step which is collected included.
         max_staleness: in steps, at least `ahead`.
         first: the first step.
         steps: the run's steps in all; None if that is not known.
+        under_way: in the order they started.
+        begun: groups started, less those dropped.
     """
 
-    def __init__(
-        self,
-        start: Callable[[], Coroutine[Any, Any, Group]],
-        drop: Callable[[Group, int], bool],
-        batch: int,
-        ahead: int,
-        max_staleness: int,
-        first: int = 0,
-        steps: int | None = None,
-    ) -> None:
-        self.start, self.drop, self.batch = start, drop, batch
-        self.ahead, self.max_staleness = ahead, max_staleness
-        self.first, self.steps = first, steps
-        self.under_way: list[_UnderWay] = []  # in the order they started
-        self.begun = 0  # groups started, less those dropped
+    start: Callable[[], Coroutine[Any, Any, Group]]
+    batch: int
+    ahead: int
+    max_staleness: int
+    first: int = 0
+    steps: int | None = None
+    under_way: list[_UnderWay] = field(default_factory=list)
+    begun: int = 0
 
-    async def collect(self, step: int) -> list[tuple[Group, int]]:
+    async def collect(self, step: int, drop: Drop) -> list[tuple[Group, int]]:
         """The next step's groups, in the order they started, each with its staleness. Raises what a game raised."""
         self._fill(step)
         while True:
-            self._judge(step)
+            self._judge(step, drop)
             given = [group for group in self.under_way if group.kept][: self.batch]
             if len(given) == self.batch and self._can_wait(step, [g for g in self.under_way if g not in given]):
                 break
@@ -105,11 +101,11 @@ class Flow:
             self.under_way.append(_UnderWay(asyncio.create_task(self.start()), step))
             self.begun += 1
 
-    def _judge(self, step: int) -> None:
+    def _judge(self, step: int, drop: Drop) -> None:
         for group in list(self.under_way):
             if group.kept or not group.task.done():
                 continue
-            if self.drop(group.task.result(), len(self.under_way)):
+            if drop(group.task.result(), len(self.under_way)):
                 self.under_way.remove(group)
                 self.begun -= 1
             else:
@@ -140,9 +136,8 @@ async def _rollout(args: Namespace, rollout_id: int, data_source: Any) -> Rollou
     if _flow is None or _flow[0] is not data_source or _flow[1] is not loop:
         _flow = data_source, loop, _flow_of(args, rollout_id, data_source)
     flow, dropped = _flow[2], MetricGatherer()
-    flow.drop = _dropper(args, data_source, dropped)
     try:
-        given = await flow.collect(rollout_id)
+        given = await flow.collect(rollout_id, _dropper(args, data_source, dropped))
     except BaseException:
         flow.cancel()
         raise
@@ -161,7 +156,6 @@ def _flow_of(args: Namespace, rollout_id: int, data_source: Any) -> Flow:
 
     return Flow(
         play,
-        lambda group, under_way: False,
         args.rollout_batch_size,
         settings.steps_under_way,
         settings.max_staleness,
@@ -170,7 +164,7 @@ def _flow_of(args: Namespace, rollout_id: int, data_source: Any) -> Flow:
     )
 
 
-def _dropper(args: Namespace, data_source: Any, dropped: MetricGatherer) -> Callable[[Group, int], bool]:
+def _dropper(args: Namespace, data_source: Any, dropped: MetricGatherer) -> Drop:
     """slime's group filter. A group that slime called off goes back to the data source instead."""
     path = getattr(args, "dynamic_sampling_filter_path", None)
     judge = load_function(path) if path else None

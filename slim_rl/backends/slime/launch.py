@@ -22,27 +22,23 @@ from typing import Any
 import yaml
 
 from slim_rl import bundled
-from slim_rl.backends import Request
-from slim_rl.backends.checkpoints import locate_model, read_model_config
+from slim_rl.backends import Request, say
+from slim_rl.backends.checkpoints import hub_name, locate_model, read_model_config
 from slim_rl.backends.cost import cost_report
 from slim_rl.backends.slime.arguments import Run, command_line
 from slim_rl.backends.slime.cluster import ray_cluster, run_job, runtime_environment
 from slim_rl.backends.slime.layout import check_batch, count_gpus, has_nvlink, lay_out
-from slim_rl.backends.slime.model import find_architecture, parse_flags
+from slim_rl.backends.slime.model import find_architecture, parse_flags, reads_directly
 from slim_rl.backends.slime.places import Places, check_flags, convert, find_places, router_policy
 from slim_rl.backends.slime.settings import Settings, read_settings
-from slim_rl.backends.slime.storage import check_save_dir, in_hub_cache, model_name, reads_directly
-from slim_rl.config import ROOT_KEY, Config, parse_config
+from slim_rl.backends.slime.storage import check_save_dir
+from slim_rl.config import ROOT_KEY, Config, parse_config, read_yaml
+from slim_rl.dialogue.dealing import ensure_games
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.keys import check_controls
 from slim_rl.processes import signals_end_the_run
 
 DRIVER = "slim_rl.backends.slime.driver"  # runs slime's script
-
-
-def say(text: str) -> None:
-    """A line for the user."""
-    print(f"slim-rl: {text}", file=sys.stderr, flush=True)
 
 
 def start(request: Request) -> None:
@@ -86,16 +82,14 @@ def launch(words: Sequence[str], needs_model: bool = False) -> int:
         print(_shown(run, places, flags))
         return 0
 
-    from slim_rl.dialogue.dealing import ensure_games
-
     run.config.write(run.folder / "config.yaml", **plugins)
     ensure_games(run.config)
     with signals_end_the_run():
         if run.start != Path(run.config.policy.model):
-            convert(run, places, gpus, say)
+            convert(run, places, gpus)
         if gpus:  # Megatron's parser asks a GPU for its kind
-            check_flags(run, places, flags, say)
-        with ray_cluster(settings.num_nodes, run.layout.node_gpus, run.folder / "ray.log", say) as environment:
+            check_flags(run, places, flags)
+        with ray_cluster(settings.num_nodes, run.layout.node_gpus, run.folder / "ray.log") as environment:
             key = run.config.partner.openai.api_key_env
             runtime = runtime_environment(places.path(run.config), has_nvlink(), key)
             if "tensorboard" in run.config.train.report_to:
@@ -107,7 +101,7 @@ def launch(words: Sequence[str], needs_model: bool = False) -> int:
             )
             job = f"{run.config.name}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
             command = [places.python, "-m", DRIVER, f"{places.slime}/{run.entry}", *flags]
-            return run_job(job, command, runtime, environment, say)
+            return run_job(job, command, runtime, environment)
 
 
 def read_config(
@@ -119,10 +113,10 @@ def read_config(
     Raises:
         ConfigError: a file cannot be used, or the config asks for what slime cannot do.
     """
-    data = _read_yaml(settings.config)
+    data = _mapping(settings.config)
     foreign = {key: value for key, value in data.items() if key != ROOT_KEY} if ROOT_KEY in data else {}
     for path in plugins:
-        more = _read_yaml(path)
+        more = _mapping(path)
         if ROOT_KEY in more:
             raise ConfigError(f"{path} holds a '{ROOT_KEY}' section: that is the run's config; give it as CONFIG.")
         foreign |= more
@@ -140,14 +134,8 @@ def read_config(
     return config, foreign
 
 
-def _read_yaml(path: Path) -> dict[str, Any]:
-    path = bundled.config_file(path)
-    try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"Cannot read the config {path}: {error.strerror}; give the path of a YAML file.") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}.") from error
+def _mapping(path: Path) -> dict[str, Any]:
+    data = read_yaml(bundled.config_file(path))
     if data is not None and not isinstance(data, dict):
         raise ConfigError(f"{path} must be a mapping, but is {type(data).__name__}.")
     return data or {}
@@ -192,7 +180,8 @@ def plan(
             f"MODEL {name} is not a folder here: with several nodes it must be a folder on a disk that all of them see."
         )
     model = locate_model(name, download=not dry_run)
-    title = model_name(model)
+    hub = hub_name(model)
+    title = Path(hub or model).name
     shape = read_model_config(model)
     model_flags, about = None, ""
     if places.slime is not None:
@@ -211,7 +200,7 @@ def plan(
         start = Path(settings.torch_dist).expanduser().absolute()
     elif not reads_directly(model, shape, places.slime):
         # beside the checkpoint, as slime has it; but the hub's cache is not ours to write to
-        start = (config.output_dir.absolute() if in_hub_cache(model) else model.parent) / f"{title}_torch_dist"
+        start = (config.output_dir.absolute() if hub else model.parent) / f"{title}_torch_dist"
     router = os.environ.get("ROUTER_POLICY") or router_policy()
     config = own_config(config, model, folder)
     run = Run(config, folder, start, model_flags, layout, settings.asynchronous, settings.eval_interval, router)

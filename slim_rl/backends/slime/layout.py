@@ -10,7 +10,7 @@ from typing import Any
 
 from slim_rl.backends.checkpoints import count_parameters
 from slim_rl.backends.gpus import nvidia_smi
-from slim_rl.backends.slime.model import Flags, Sizing, can_split, needs_offload, size_up
+from slim_rl.backends.slime.model import Flags, Sizing, can_split, needs_offload, size_up, training_bytes
 from slim_rl.backends.slime.settings import Settings
 from slim_rl.errors import ConfigError
 
@@ -25,6 +25,7 @@ class Layout:
         rollout_gpus: those that play, over all nodes; colocated, they are the same ones.
         tensor_parallel, engine_gpus, expert_parallel: see `model.Sizing`.
         offload_optimizer: keep Adam's states in host memory.
+        memory: what training needs of a GPU, roughly, in bytes.
     """
 
     node_gpus: int
@@ -37,6 +38,12 @@ class Layout:
     expert_parallel: int | None
     offload_optimizer: bool
     parameters: int
+    memory: float
+
+    @property
+    def trainers(self) -> int:
+        """GPUs that train, over all nodes."""
+        return self.actor_nodes * self.actor_gpus
 
     @property
     def engines(self) -> int:
@@ -98,12 +105,21 @@ def lay_out(
         raise ConfigError(f"TP={split} does not divide the {gpus} GPUs of a node that train; choose a divisor.")
     if rollout % engine:
         raise ConfigError(f"ENGINE_GPUS={engine} does not divide the {rollout} GPUs of inference.")
-    offload = bool(shape.get("num_experts")) or needs_offload(
-        size.parameters, split, nodes * gpus, int(shape["vocab_size"])
-    )
+    training = size.parameters, split, nodes * gpus, int(shape["vocab_size"])
+    offload = bool(shape.get("num_experts")) or needs_offload(*training)
     return Layout(
-        node, nodes, gpus, rollout, colocate, split, engine, size.expert_parallel, offload, size.parameters
-    )  # fmt: skip
+        node_gpus=node,
+        actor_nodes=nodes,
+        actor_gpus=gpus,
+        rollout_gpus=rollout,
+        colocate=colocate,
+        tensor_parallel=split,
+        engine_gpus=engine,
+        expert_parallel=size.expert_parallel,
+        offload_optimizer=offload,
+        parameters=size.parameters,
+        memory=training_bytes(*training, offload),
+    )
 
 
 def check_batch(flags: Flags) -> None:

@@ -36,7 +36,13 @@ _FAMILY = {
     "qwen3": {"--add-qkv-bias": False, "--qk-layernorm": True},
 }
 
-Flags = dict[str, list[str]]
+# Families whose Hugging Face checkpoints slime reads into Megatron itself, as its own tests do; others are converted first.
+_READ_BY_SLIME = ("qwen2", "qwen3", "llama")
+
+# Training packs whole dialogues; one that is longer than this is a pack by itself.
+TOKENS_PER_GPU = 9216
+
+Flags = dict[str, list[str]]  # flag -> its values
 
 
 @dataclass(frozen=True)
@@ -45,12 +51,12 @@ class Architecture:
 
     Attributes:
         script: the model script of slime they come from.
-        flags: the words of the command line, corrected by config.json.
+        flags: for Megatron, corrected by config.json.
         corrected: the flags that config.json changed, as sentences.
     """
 
     script: str
-    flags: list[str]
+    flags: Flags
     corrected: list[str]
 
 
@@ -81,7 +87,7 @@ def find_architecture(config: Mapping[str, Any], slime_dir: str | Path) -> Archi
     scripts = sorted(folder.glob("*.sh"))
     if not scripts:
         raise DataError(f"{folder} holds no model scripts; set SLIME_DIR to a checkout of slime.")
-    fits = [(script, words) for script in scripts if _fits(words := _model_args(script), config)]
+    fits = [(script, flags) for script in scripts if _fits(flags := _model_args(script), config)]
     if not fits:
         shape = ", ".join(f"{key} {config[key]}" for key in _SHAPE if config.get(key) is not None)
         family = str(config.get("model_type", ""))[:5]
@@ -93,20 +99,26 @@ def find_architecture(config: Mapping[str, Any], slime_dir: str | Path) -> Archi
             f"{', '.join(known)}: take such a model, or write a script in {folder} after its nearest neighbour."
         )
     # the fewer flags need correcting, the nearer; a platform's variant of a script has the longer name
-    script, words = min(fits, key=lambda fit: (len(_differences(fit[1], config)), len(fit[0].name)))
-    differences = _differences(words, config)
-    for flag, value in differences.items():
-        words = _with(words, flag, value)
-    corrected = [f"{flag} {value} from config.json" for flag, value in differences.items()]
-    return Architecture(script.stem, words, corrected)
+    script, flags = min(fits, key=lambda fit: (len(_differences(fit[1], config)), len(fit[0].name)))
+    differences = _differences(flags, config)
+    corrected = [f"{flag} {value} from config.json" for flag, (value,) in differences.items()]
+    return Architecture(script.stem, flags | differences, corrected)
 
 
-def size_up(config: Mapping[str, Any], gpus: int, rollout_gpus: int | None = None) -> Sizing:
+def reads_directly(model: Path, config: Mapping[str, Any], slime_dir: Path | None) -> bool:
+    """Whether slime starts from this Hugging Face checkpoint without a conversion. With no `slime_dir`: whether today's would."""
+    if slime_dir is not None and not (slime_dir / "slime/backends/megatron_utils/hf_to_megatron").is_dir():
+        return False
+    only_pickles = any(model.glob("*.bin")) and not any(model.glob("*.safetensors"))
+    return config.get("model_type") in _READ_BY_SLIME and not only_pickles
+
+
+def size_up(config: Mapping[str, Any], gpus: int, rollout_gpus: int) -> Sizing:
     """Parallelism for a model of this shape, on GPUs with 80 GB each.
 
     Args:
         gpus: those of a node that train; tensor parallelism divides them.
-        rollout_gpus: those that play, over all nodes; engines divide them. None: the ones that train.
+        rollout_gpus: those that play, over all nodes; engines divide them.
 
     Raises:
         DataError: a mixture of experts that is larger than slime's own example, or on other than whole nodes of 8 GPUs.
@@ -114,7 +126,7 @@ def size_up(config: Mapping[str, Any], gpus: int, rollout_gpus: int | None = Non
     parameters = count_parameters(config)
     billions = parameters / 1e9
     if config.get("num_experts"):
-        if billions > 40 or gpus % 8 or (rollout_gpus or gpus) % 8:
+        if billions > 40 or gpus % 8 or rollout_gpus % 8:
             raise DataError(
                 f"This mixture of experts ({billions:.0f}B parameters) cannot be sized automatically: slime's own values are "
                 "for 30B on whole nodes of 8 GPUs. Give TP, ENGINE_GPUS and --expert-model-parallel-size after slime's example for it."
@@ -129,19 +141,16 @@ def size_up(config: Mapping[str, Any], gpus: int, rollout_gpus: int | None = Non
     else:
         wanted, engine = 8, 4
     splits = [n for n in range(1, wanted + 1) if can_split(config, n) and gpus % n == 0]
-    engines = [n for n in range(1, engine + 1) if can_split(config, n) and (rollout_gpus or gpus) % n == 0]
+    engines = [n for n in range(1, engine + 1) if can_split(config, n) and rollout_gpus % n == 0]
     return Sizing(parameters, max(splits), max(engines))
 
 
-def training_bytes(
-    parameters: int, split: int, gpus: int, vocabulary: int, offload: bool = False, tokens: int = 9216
-) -> float:
+def training_bytes(parameters: int, split: int, gpus: int, vocabulary: int, offload: bool = False) -> float:
     """A rough need of GPU memory for one GPU in training, in bytes: bf16 weights and float32 gradients over `split` GPUs, Adam's
-    states over all `gpus` that train, and the logits of one pack of `tokens`, which are the largest activation when layers are
-    recomputed.
+    states over all `gpus` that train, and the logits of one pack, which are the largest activation when layers are recomputed.
     """
     adam = 0.0 if offload else 12 * parameters / gpus
-    logits = 3 * 4 * tokens * vocabulary / split
+    logits = 3 * 4 * TOKENS_PER_GPU * vocabulary / split
     return 6 * parameters / split + adam + logits
 
 
@@ -157,14 +166,14 @@ def can_split(config: Mapping[str, Any], tensor_parallel: int) -> bool:
     return heads % tensor_parallel == 0 and groups % tensor_parallel == 0
 
 
-def _model_args(script: Path) -> list[str]:
-    """The words of the script's MODEL_ARGS, as bash reads them."""
+def _model_args(script: Path) -> Flags:
+    """The script's MODEL_ARGS, as bash reads them; empty if it fails."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("MODEL_ARGS")}
     done = subprocess.run(
         ["bash", "-c", 'source "$1" >/dev/null && printf "%s\\0" "${MODEL_ARGS[@]}"', "bash", str(script)],
         capture_output=True, text=True, env=environment, check=False,
     )  # fmt: skip
-    return done.stdout.split("\0")[:-1] if done.returncode == 0 else []
+    return parse_flags(done.stdout.split("\0")[:-1]) if done.returncode == 0 else {}
 
 
 def parse_flags(words: Sequence[str]) -> Flags:
@@ -188,9 +197,8 @@ def _value(config: Mapping[str, Any], key: str) -> Any:
     return config.get(key)
 
 
-def _fits(words: Sequence[str], config: Mapping[str, Any]) -> bool:
-    flags = parse_flags(words)
-    if not words or ("--num-experts" in flags) != bool(config.get("num_experts")):
+def _fits(flags: Flags, config: Mapping[str, Any]) -> bool:
+    if ("--num-experts" in flags) != bool(config.get("num_experts")):
         return False
     for key, flag in _SHAPE.items():
         wanted = _value(config, key)
@@ -205,22 +213,11 @@ def _fits(words: Sequence[str], config: Mapping[str, Any]) -> bool:
     return all((flag in flags) == present for flag, present in family.items())
 
 
-def _differences(words: Sequence[str], config: Mapping[str, Any]) -> dict[str, str]:
-    flags = parse_flags(words)
-    found: dict[str, str] = {}
+def _differences(flags: Flags, config: Mapping[str, Any]) -> Flags:
+    """The flags of `_FREE` whose values are not those of config.json, with the right ones."""
+    found: Flags = {}
     for key, flag in _FREE.items():
         wanted = _value(config, key)
         if wanted is not None and (flag not in flags or float(flags[flag][0]) != float(wanted)):
-            found[flag] = f"{wanted:g}" if isinstance(wanted, float) and key == "rms_norm_eps" else str(int(wanted))
+            found[flag] = [f"{wanted:g}" if isinstance(wanted, float) and key == "rms_norm_eps" else str(int(wanted))]
     return found
-
-
-def _with(words: Sequence[str], flag: str, value: str) -> list[str]:
-    kept: list[str] = []
-    skipping = False
-    for word in words:
-        if word.startswith("--"):
-            skipping = word == flag
-        if not skipping:
-            kept.append(word)
-    return [*kept, flag, value]

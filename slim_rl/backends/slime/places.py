@@ -10,16 +10,18 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from slim_rl import bundled
-from slim_rl.backends.slime.arguments import Run
+from slim_rl.backends import say
+from slim_rl.backends.checkpoints import LAST_WHOLE
+from slim_rl.backends.slime.arguments import Run, words
 from slim_rl.backends.slime.settings import Settings
 from slim_rl.config import Config
 from slim_rl.errors import ConfigError, SlimError
-from slim_rl.processes import running
+from slim_rl.processes import last_lines, running, with_packages
 
 PACKAGES = Path(__file__).resolve().parents[3]  # the folder that slim_rl lies in
 CONVERT_ON_ONE_GPU = 9e9  # parameters above which converting the checkpoint is spread over a node's GPUs
@@ -40,6 +42,10 @@ class Places:
         theirs = [place for place in (self.slime, self.megatron) if place is not None]
         ours = config.environment.startswith("examples.")
         return list(dict.fromkeys((bundled.ROOT, *theirs, PACKAGES))) if ours else [*theirs, PACKAGES]
+
+    def environment(self, config: Config) -> dict[str, str]:
+        """That of a process which needs slime or Megatron."""
+        return with_packages(self.path(config)) | {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}
 
 
 def find_places(settings: Settings, dry_run: bool) -> Places:
@@ -80,15 +86,10 @@ def router_policy() -> str:
         return ""
 
 
-def _with_megatron(run: Run, places: Places) -> dict[str, str]:
-    path = [*map(str, places.path(run.config)), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return os.environ | {"PYTHONPATH": os.pathsep.join(path), "CUDA_DEVICE_MAX_CONNECTIONS": "1"}
-
-
-def convert(run: Run, places: Places, gpus: int, say: Callable[[str], None]) -> None:
+def convert(run: Run, places: Places, gpus: int) -> None:
     """Converts the checkpoint to Megatron's format, whole or not at all, unless that is done."""
     model, target = Path(run.config.policy.model), run.start
-    if (target / "latest_checkpointed_iteration.txt").is_file():
+    if (target / LAST_WHOLE).is_file():
         return
     if target.exists():
         raise ConfigError(
@@ -100,10 +101,10 @@ def convert(run: Run, places: Places, gpus: int, say: Callable[[str], None]) -> 
     unfinished = target.with_name(f"{target.name}.unfinished.{os.getpid()}")
     processes = min(run.layout.actor_gpus, gpus) if run.layout.parameters > CONVERT_ON_ONE_GPU else 1
     command = [places.python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
-    command += [f"{places.slime}/tools/convert_hf_to_torch_dist.py", *(run.model_flags or [])]
+    command += [f"{places.slime}/tools/convert_hf_to_torch_dist.py", *words(run.model_flags or {})]
     command += ["--hf-checkpoint", str(model), "--save", str(unfinished)]
     try:
-        with running(command, env=_with_megatron(run, places)) as process:
+        with running(command, env=places.environment(run.config)) as process:
             if process.wait():
                 raise SlimError("the conversion failed; its own message is above. Nothing was left behind.")
         unfinished.rename(target)
@@ -111,15 +112,15 @@ def convert(run: Run, places: Places, gpus: int, say: Callable[[str], None]) -> 
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def check_flags(run: Run, places: Places, flags: Sequence[str], say: Callable[[str], None]) -> None:
+def check_flags(run: Run, places: Places, flags: Sequence[str]) -> None:
     """Runs slime's own parsers over the flags. Raises SlimError with the end of their answer if they refuse them."""
     say("checking the flags with slime's own parsers")
     log = run.folder / "flags.log"
     command = [places.python, "-m", "slim_rl.backends.slime.flags", *flags]
     with log.open("wb") as output:
         code = subprocess.run(
-            command, env=_with_megatron(run, places), stdout=output, stderr=subprocess.STDOUT, check=False
+            command, env=places.environment(run.config), stdout=output, stderr=subprocess.STDOUT, check=False
         ).returncode
     if code:
-        print("\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:]), file=sys.stderr)
+        print(last_lines(log), file=sys.stderr)
         raise SlimError(f"slime refuses this command line (all of its answer: {log}).")

@@ -20,7 +20,8 @@ from slim_rl.backends.slime.compat import build_sglang_meta_trace_attrs, trace_s
 from slim_rl.backends.slime.setup import Process
 from slim_rl.dialogue.policy import PolicyFailure, Sampled
 from slim_rl.dialogue.record import StopReason
-from slim_rl.policies.sglang import request, sample_turn
+from slim_rl.policies.served import sample_turn
+from slim_rl.policies.sglang import read, request
 
 
 class SlimePolicy:
@@ -71,7 +72,7 @@ class SlimePolicy:
                 span.update(build_sglang_meta_trace_attrs(answer["meta_info"]))
             return answer
 
-        sampled = await sample_turn(once, body, self.patience, lambda: self.state.aborted)
+        sampled = await sample_turn(once, body, read, self.patience, lambda: self.state.aborted)
         if sampled.finish != "abort":
             self._check_weights(sampled)
             self._keep(sample, input_ids, sampled)

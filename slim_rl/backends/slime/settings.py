@@ -35,17 +35,8 @@ def _whole(least: int) -> Any:
 
     def check(value: Any) -> int:
         if not re.fullmatch(r"[0-9]{1,9}", str(value)) or int(value) < least:
-            raise ValueError(f"it must be a whole number of at least {least}")
+            raise ValueError(f"a whole number of at least {least}")
         return int(value)
-
-    return BeforeValidator(check)
-
-
-def _one_of(*words: str) -> Any:
-    def check(value: Any) -> str:
-        if value not in words:
-            raise ValueError(f"it is {', '.join(words[:-1])} or {words[-1]}")
-        return str(value)
 
     return BeforeValidator(check)
 
@@ -75,12 +66,12 @@ class Settings(BaseModel):
     tp: _Positive | None = Field(
         None, description="GPUs that share one copy of the training weights (by the model's size)"
     )
-    colocate: Annotated[Literal["0", "1"] | None, _one_of("0", "1")] = Field(
+    colocate: Literal["0", "1"] | None = Field(
         None, description="1: training and inference take turns on all GPUs (usual); 0: each has its own"
     )
     rollout_gpus: _Positive | None = Field(None, description="not colocated: GPUs in all that go to inference (half)")
     engine_gpus: _Positive | None = Field(None, description="GPUs of one SGLang engine (by the model's size)")
-    asynchronous: Annotated[Literal["0", "1", "full"], _one_of("0", "1", "full")] = Field(
+    asynchronous: Literal["0", "1", "full"] = Field(
         "0",
         validation_alias=AliasChoices("async"),
         description="0: play, then train; 1: play the next step's games while training; full: games never wait for a step",
@@ -109,10 +100,12 @@ class Words(argparse.ArgumentParser):
         raise ConfigError(f"{needs}; --help lists the settings.")
 
 
-def parser(program: str) -> argparse.ArgumentParser:
+def _parser() -> argparse.ArgumentParser:
     """The settings as flags."""
     words = Words(
-        program, allow_abbrev=False, description="Trains a policy with slime (GRPO). docs/cluster.md walks through it."
+        "run_matching.sh",
+        allow_abbrev=False,
+        description="Trains a policy with slime (GRPO). docs/cluster.md walks through it.",
     )
     words.epilog = (
         "Each setting is also an environment variable of the same name (--num-gpus 4 or NUM_GPUS=4); the flag wins. Any flag of "
@@ -139,14 +132,14 @@ def parser(program: str) -> argparse.ArgumentParser:
 
 
 def read_settings(
-    words: Sequence[str], environment: Mapping[str, str], program: str = "run_matching.sh"
+    words: Sequence[str], environment: Mapping[str, str]
 ) -> tuple[Settings, argparse.Namespace, list[str]]:
     """The settings, what else was asked for (`overrides`, `plugins`, `dry_run`), and slime's own flags in their order.
 
     Raises:
         ConfigError: a value is not what its setting takes, or a flag contradicts one.
     """
-    options, own = parser(program).parse_known_args(words)
+    options, own = _parser().parse_known_args(words)
     given = {name: environment[name] for name in Settings.names() if environment.get(name)}
     given |= {name: value for name in Settings.names() if (value := getattr(options, name.lower())) is not None}
     try:
@@ -154,7 +147,8 @@ def read_settings(
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0]).upper()
-        raise ConfigError(f"{name} is {given[name]!r}, but {first['msg'].removeprefix('Value error, ')}.") from None
+        wanted = first["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+        raise ConfigError(f"{name} is {given[name]!r}; it must be {wanted}.") from None
     if own and not own[0].startswith("--"):
         raise ConfigError(
             f"'{own[0]}' is not understood. Settings are NAME=value before the script, or flags after it; see --help."

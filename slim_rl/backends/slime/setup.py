@@ -25,7 +25,7 @@ from slim_rl.dialogue.unlogged import unlogged_in
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.environment import View
 from slim_rl.errors import ConfigError
-from slim_rl.policies.sglang import Connection
+from slim_rl.policies.served import Connection
 
 _LOOK_SECONDS = 1.0
 
@@ -101,15 +101,6 @@ def process_of(args: Namespace) -> Process:
             worker.keep_spend(Path(save))
         here = _processes[loop] = Process(config, chat, worker, Annotator(), connection)
     return here
-
-
-async def close() -> None:
-    """Closes what the running event loop's dialogues hold open. A loop that ends with the process needs no such care."""
-    here = _processes.pop(asyncio.get_running_loop(), None)
-    if here is not None:
-        here.annotator.close()
-        if here.connection is not None:
-            await here.connection.close()
 
 
 _configs: dict[str, Config] = {}

@@ -22,18 +22,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 
+from slim_rl import bundled
+from slim_rl.backends.checkpoints import LAST_WHOLE, last_whole
 from slim_rl.backends.checks import GIB
 from slim_rl.backends.export import read_results, read_run
 from slim_rl.backends.gpus import find_gpus
+from slim_rl.backends.slime.places import PACKAGES
 from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.measures import batch_metrics
 from slim_rl.errors import SlimError
-from slim_rl.processes import running, signals_end_the_run
+from slim_rl.processes import last_lines, running, signals_end_the_run, with_packages
 
-REPOSITORY = Path(__file__).resolve().parents[3]
 STEPS, GAMES_PER_STEP = 3, 8
 NOTHING = "not measured"
-_LOG_LINES = 15
 # What slime prints of a step, such as "perf 1: {'perf/step_time': 12.5}".
 _METRICS = re.compile(r"\b(?:perf|rollout|step) \d+: \{(.*)\}")
 _METRIC = re.compile(r"'([\w/.-]+)': (?:np\.float64\()?(-?\d[\d.]*(?:e[+-]?\d+)?)")
@@ -83,29 +84,20 @@ class Smoke:
         return self.folder / "run"
 
     def all(self) -> bool:
-        """Every stage, until one fails."""
-        if (self.run / "latest_checkpointed_iteration.txt").exists():
+        """Every stage, until one fails. Returns whether none did."""
+        if (self.run / LAST_WHOLE).exists():
             raise SlimError(f"{self.run} holds an earlier smoke test; name another folder, or remove this one.")
         self.folder.mkdir(parents=True, exist_ok=True)
         exported = self.folder / "model"
-        own = [sys.executable, "-m", "slim_rl.cli"]
-        evaluate = [
-            *own,
-            "evaluate",
-            str(self.run / "config.yaml"),
-            "--checkpoint",
-            str(exported),
-            "--engine",
-            self.engine,
-        ]
+        own = [sys.executable, "-m", "slim_rl"]
+        evaluate = ["evaluate", str(self.run / "config.yaml"), "--checkpoint", str(exported), "--engine", self.engine]
         evaluate += ["--games", str(self.games), "--output", str(self.folder / "evaluation")]
-        stages: list[Callable[[], bool]] = [
-            self.train_and_stop,
-            self.resume,
-            lambda: self.stage("export", [*own, "export", str(self.run), "--output", str(exported)]),
-            lambda: self.stage("evaluate", evaluate),
-        ]
-        return all(stage() for stage in stages)
+        return (
+            self.train_and_stop().done
+            and self.resume().done
+            and self.stage("export", [*own, "export", str(self.run), "--output", str(exported)]).done
+            and self.stage("evaluate", [*own, *evaluate]).done
+        )
 
     def launch(self) -> list[str]:
         """The training run's command."""
@@ -120,42 +112,38 @@ class Smoke:
         }
         settings = ["--save-dir", str(self.run), "--eval-interval", "0", *self.words]
         changes = [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]
-        return ["bash", str(REPOSITORY / "scripts" / "run_matching.sh"), *changes, *settings]
+        return ["bash", str(bundled.ROOT / "scripts" / "run_matching.sh"), *changes, *settings]
 
-    def train_and_stop(self) -> bool:
+    def train_and_stop(self) -> Stage:
         """Interrupted, as by Ctrl-C, once the first checkpoint is written."""
-        saved = self.run / "latest_checkpointed_iteration.txt"
-        stopped = self.stage("train", self.launch(), stop_when=saved.exists)
-        stage = self.stages[-1]
-        stage.done = saved.exists()
+        saved = self.run / LAST_WHOLE
+        stage = self.stage("train", self.launch(), stop_when=saved.exists)
+        stopped, stage.done = stage.done, saved.exists()
         if stage.done:
             stage.note = "stopped at its first checkpoint" if stopped else "ended before it could be stopped"
-        return stage.done
+        return stage
 
-    def resume(self) -> bool:
+    def resume(self) -> Stage:
         """The same command again: it must go on, and not begin anew."""
-        first = self._last_step()
-        done = self.stage("resume", self.launch())
-        stage, last = self.stages[-1], self._last_step()
-        began = self._first_logged_step("resume.log")
-        stage.done = done and last == STEPS - 1 and (began is None or first is None or began > first)
-        if done and not stage.done:
-            stage.note = f"it should have gone on after step {first} to step {STEPS - 1}; it began at {began} and ended at {last}"
-        elif stage.done:
-            stage.note = f"went on after step {first}"
-        return stage.done
+        first = last_whole(self.run)
+        stage = self.stage("resume", self.launch())
+        if stage.done:
+            last, began = last_whole(self.run), self._first_logged_step("resume.log")
+            stage.done = last == STEPS - 1 and (began is None or first is None or began > first)
+            wanted = f"it should have gone on after step {first} to step {STEPS - 1}; it began at {began} and ended at {last}"
+            stage.note = f"went on after step {first}" if stage.done else wanted
+        return stage
 
-    def stage(self, name: str, command: Sequence[str], stop_when: Callable[[], bool] | None = None) -> bool:
-        """Runs a command with its output in a log. Returns whether it ended well, or was stopped as it should."""
+    def stage(self, name: str, command: Sequence[str], stop_when: Callable[[], bool] | None = None) -> Stage:
+        """Runs a command with its output in a log. Its stage is done if it ended well, or was stopped as it should."""
         say(f"{name}: {' '.join(command)}")
         stage, log = Stage(name), self.folder / f"{name}.log"
         self.stages.append(stage)
         began, stopped = time.monotonic(), False
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")])}
         with (
             log.open("wb") as output,
             self._memory_watched(),
-            running(command, stdout=output, stderr=subprocess.STDOUT, env=environment) as process,
+            running(command, stdout=output, stderr=subprocess.STDOUT, env=with_packages([PACKAGES])) as process,
         ):
             while process.poll() is None and time.monotonic() - began < self.limit:
                 if not stopped and stop_when is not None and stop_when():
@@ -166,10 +154,8 @@ class Smoke:
         stage.done = stopped or process.returncode == 0
         if not stage.done:
             stage.note = f"exit code {process.returncode}; {log}"
-            print(
-                "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES:]), file=sys.stderr
-            )
-        return stage.done
+            print(last_lines(log), file=sys.stderr)
+        return stage
 
     @contextmanager
     def _memory_watched(self) -> Iterator[None]:
@@ -185,12 +171,6 @@ class Smoke:
             yield
         finally:
             over.set()
-
-    def _last_step(self) -> int | None:
-        try:
-            return int((self.run / "latest_checkpointed_iteration.txt").read_text(encoding="ascii"))
-        except (OSError, ValueError):
-            return None
 
     def _first_logged_step(self, log: str) -> int | None:
         text = (self.folder / log).read_text(encoding="utf-8", errors="replace")

@@ -1,36 +1,11 @@
-"""Where a run is kept, and which checkpoints slime reads itself: disks that outlive a container, and conversions that are not needed."""
+"""Where a run is kept: on a disk that outlives the container."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from slim_rl.errors import ConfigError
-
-# Families whose Hugging Face checkpoints slime reads into Megatron itself, as its own tests do; others are converted first.
-_READ_BY_SLIME = ("qwen2", "qwen3", "llama")
-
-
-def model_name(model: Path) -> str:
-    """What to call the checkpoint in `model`: its folder's name, or its name on the hub for one in the hub's cache."""
-    if in_hub_cache(model):  # models--owner--name/snapshots/commit
-        return model.parent.parent.name.rpartition("--")[2]
-    return model.name
-
-
-def in_hub_cache(model: Path) -> bool:
-    """Whether the folder is a snapshot in the hub's cache, beside which nothing should be written."""
-    return model.parent.name == "snapshots"
-
-
-def reads_directly(model: Path, shape: Mapping[str, Any], slime_dir: Path | None) -> bool:
-    """Whether slime starts from this Hugging Face checkpoint without a conversion. With no `slime_dir`: whether today's would."""
-    if slime_dir is not None and not (slime_dir / "slime/backends/megatron_utils/hf_to_megatron").is_dir():
-        return False
-    only_pickles = any(model.glob("*.bin")) and not any(model.glob("*.safetensors"))
-    return shape.get("model_type") in _READ_BY_SLIME and not only_pickles
 
 
 def check_save_dir(folder: Path, nodes: int, dry_run: bool, mounts: str | None = None) -> str:

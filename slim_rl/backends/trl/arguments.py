@@ -14,19 +14,16 @@ from slim_rl.keys import values
 
 
 def grpo_arguments(config: Config, run_dir: Path) -> GRPOConfig:
-    """TRL's arguments for `config`. Raises SlimError if the batch does not divide, or a group has nothing to compare."""
+    """TRL's arguments for `config`. Raises SlimError if the batch does not divide."""
     train = config.train
-    if train.group_size < 2:
-        raise SlimError("train.group_size is 1, but GRPO compares the dialogues of a group; give it at least 2.")
-    dialogues = train.games_per_step * train.group_size
     processes = int(os.environ.get("WORLD_SIZE", "1"))
-    micro = min(train.micro_batch, dialogues // processes)
-    if dialogues % (micro * processes):
+    micro = min(train.micro_batch, train.dialogues // processes)
+    if train.dialogues % (micro * processes):
         raise SlimError(
-            f"train.games_per_step × train.group_size = {dialogues} dialogues a step do not divide into micro-batches of "
+            f"train.games_per_step × train.group_size = {train.dialogues} dialogues a step do not divide into micro-batches of "
             f"{micro} on {processes} process(es); choose a train.micro_batch that divides them."
         )
-    accumulation = dialogues // (micro * processes)
+    accumulation = train.dialogues // (micro * processes)
     on_gpu = torch.cuda.is_available()
     arguments = values(config, "trl") | {
         "per_device_train_batch_size": micro,

@@ -12,6 +12,7 @@ from tqdm import tqdm
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from slim_rl import jsonl
+from slim_rl.backends.checkpoints import numbered
 from slim_rl.files import disk_errors
 from slim_rl.policies.transformers import TransformersPolicy
 
@@ -133,8 +134,4 @@ def is_whole(folder: Path, step: int) -> bool:
 
 def whole_checkpoints(folder: Path) -> dict[int, Path]:
     """The complete checkpoints by their step."""
-    return {
-        int(checkpoint.name.rpartition("-")[2]): checkpoint
-        for checkpoint in folder.glob("checkpoint-*")
-        if (checkpoint / _MARK).exists()
-    }
+    return {step: path for step, path in numbered(folder, "checkpoint-").items() if (path / _MARK).exists()}

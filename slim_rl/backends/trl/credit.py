@@ -14,24 +14,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
 from statistics import fmean
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from accelerate.utils import gather_object
 
 from slim_rl.backends.trl.rewards import GameReward
 from slim_rl.config import Config
-from slim_rl.dialogue.record import Dialogue
 from slim_rl.environment import BaseEnvironment, environment_class
 from slim_rl.errors import ConfigError
 
+if TYPE_CHECKING:
+    from slim_rl.backends.trl.rollouts import Rollouts
+
 _EPSILON = 1e-4  # added to a deviation before dividing by it, as TRL does
-
-
-class Played(Protocol):
-    """Who has played a step's dialogues (`Rollouts`)."""
-
-    dialogues: list[Dialogue]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +42,7 @@ class Paid:
 class TurnCredit:
     """Per-token advantages of the step's dialogues. Raises ConfigError if the game does not say what knowledge is worth."""
 
-    def __init__(self, config: Config, rollouts: Played, reward: GameReward) -> None:
+    def __init__(self, config: Config, rollouts: Rollouts, reward: GameReward) -> None:
         self.game = environment_class(config.environment)
         if self.game.worth.__func__ is BaseEnvironment.worth.__func__:  # type: ignore[attr-defined]
             raise ConfigError(

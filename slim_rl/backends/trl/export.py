@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from slim_rl.backends.export import numbered, read_run
+from slim_rl.backends.checkpoints import numbered
+from slim_rl.backends.export import read_run
 from slim_rl.backends.trl.callbacks import whole_checkpoints
 from slim_rl.backends.trl.run import restore
 from slim_rl.config import Config

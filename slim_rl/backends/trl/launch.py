@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import warnings
 
@@ -11,7 +10,7 @@ from slim_rl.backends.cost import cost_report
 from slim_rl.backends.trl.arguments import grpo_arguments
 from slim_rl.backends.trl.run import Result, train
 from slim_rl.errors import ConfigError
-from slim_rl.ranks import joined_by
+from slim_rl.ranks import joined_by, own_rank
 
 
 def start(request: Request) -> Result | None:
@@ -19,7 +18,7 @@ def start(request: Request) -> Result | None:
     config = request.config
     if request.extra:
         raise ConfigError(f"'{request.extra[0]}' is an override for verl; with trl, keys are changed by --set.")
-    if (cost := cost_report(config)) and os.environ.get("RANK", "0") == "0":
+    if (cost := cost_report(config)) and own_rank() == 0:
         print(f"partner: {cost}", file=sys.stderr)
     if request.dry_run:
         print(config.model_dump_json(indent=2))

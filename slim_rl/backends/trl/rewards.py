@@ -7,8 +7,9 @@ A failed dialogue is paid nothing at all (None), which keeps it out of its group
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -17,13 +18,10 @@ from slim_rl.dialogue.measures import measures
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.seeds import seed_of
 
+if TYPE_CHECKING:
+    from slim_rl.backends.trl.rollouts import Rollouts
+
 GAME_REWARD = "game_reward"  # the game's reward among TRL's metrics, where TRL's own `reward` is another
-
-
-class Played(Protocol):
-    """Who plays a step's dialogues (`Rollouts`)."""
-
-    metrics: dict[str, float]
 
 
 class GameReward:
@@ -35,7 +33,7 @@ class GameReward:
 
     __name__ = "game"
 
-    def __init__(self, config: Config, rollouts: Played) -> None:
+    def __init__(self, config: Config, rollouts: Rollouts) -> None:
         self.config, self.rollouts = config, rollouts
         self.paid: list[float | None] = []
 
@@ -80,10 +78,10 @@ def shuffled(
     """
     generator = torch.Generator().manual_seed(seed)
     result = list(rewards)
-    rows: dict[str, list[int]] = {}
+    rows: dict[str, list[int]] = defaultdict(list)
     for index, (group, reward) in enumerate(zip(groups, rewards, strict=True)):
         if reward or (zeros and reward is not None):
-            rows.setdefault(group, []).append(index)
+            rows[group].append(index)
     for indices in rows.values():
         order = torch.randperm(len(indices), generator=generator).tolist()
         for target, source in zip(indices, order, strict=True):

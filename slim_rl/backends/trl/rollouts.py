@@ -47,13 +47,10 @@ class Rollouts:
 
     def names(self) -> list[str]:
         """Names of all rows, shuffled; under self-play each game has its two seats, side by side."""
-        if not self.worker.selfplay:
-            names = list(self.rows)
-            random.Random(seed_of(self.config.seed, "order")).shuffle(names)
-            return names
-        games = list(dict.fromkeys(row.game_id for row in self.rows.values()))
-        random.Random(seed_of(self.config.seed, "order")).shuffle(games)
-        return [f"{game_id}/{seat}" for game_id in games for seat in (0, 1)]
+        selfplay = self.worker.selfplay
+        order = list(dict.fromkeys(row.game_id if selfplay else name for name, row in self.rows.items()))
+        random.Random(seed_of(self.config.seed, "order")).shuffle(order)
+        return [f"{game_id}/{seat}" for game_id in order for seat in (0, 1)] if selfplay else order
 
     def __call__(self, prompts: Sequence[str], trainer: GRPOTrainer) -> dict[str, list[Any]]:
         step = trainer.state.global_step

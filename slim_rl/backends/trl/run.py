@@ -16,7 +16,6 @@ Nothing is written there before the model, the games and the partner are known t
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -41,7 +40,9 @@ from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import DataError, RunStopped
 from slim_rl.files import disk_errors, write_atomically
-from slim_rl.policies.transformers import TransformersPolicy, check_model_folder, load_model, load_policy, save_model
+from slim_rl.policies import check_model_folder
+from slim_rl.policies.transformers import TransformersPolicy, load_model, load_policy, save_model
+from slim_rl.ranks import own_rank
 from slim_rl.runs import RunFolder
 from slim_rl.seeds import seed_of
 
@@ -68,7 +69,7 @@ def train(config: Config, fresh: bool = False) -> Result:
         RunStopped: too many dialogues failed, or the partner takes no more calls; the steps before are saved.
     """
     torch.set_num_threads(config.train.threads)
-    rank = int(os.environ.get("RANK", "0"))
+    rank = own_rank()
     folder = RunFolder(config)
     if rank == 0:
         folder.check(fresh)

@@ -108,12 +108,11 @@ def make_trainer(config: Config, model: Any, tokenizer: Any, rollouts: Rollouts,
     if train.lora is not None:
         from peft import LoraConfig
 
-        targets = train.lora.target_modules
         peft_config = LoraConfig(
             r=train.lora.r,
             lora_alpha=train.lora.alpha,
             lora_dropout=train.lora.dropout,
-            target_modules=targets if isinstance(targets, str) else list(targets),
+            target_modules=train.lora.target_modules,
             task_type="CAUSAL_LM",
         )
     reward = GameReward(config, rollouts)

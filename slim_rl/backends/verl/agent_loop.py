@@ -23,7 +23,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 from slim_rl.backends.verl.groups import Groups
 from slim_rl.backends.verl.launch import STOP_MARK
 from slim_rl.backends.verl.policy import ServerPolicy
-from slim_rl.config import Config, Limits, load_config
+from slim_rl.config import WITHOUT_GROUPS, Config, Limits, load_config
 from slim_rl.dialogue.annotator import Annotator
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.failures import Failures
@@ -36,9 +36,6 @@ from slim_rl.errors import ConfigError
 from slim_rl.files import write_atomically
 
 logger = logging.getLogger(__name__)
-
-# A lone session of a group has a baseline in these, and none in the estimators that compare siblings.
-WITHOUT_GROUPS = frozenset({"gae", "reinforce_plus_plus", "remax"})
 
 MEASURED = ("agreed", "questions", "questions_any", "informative_pairs")  # by `measures`, among verl's reward metrics
 
@@ -112,10 +109,8 @@ class DialogueLoop(AgentLoopBase):
         extra, split, step = row["extra_info"], _split(row), row.get("global_steps")
         game = GameRow(extra["game_id"], int(extra["seat"]), read_game_state(extra), [])
         # The older trainer tells neither: `priority` numbers the rows of its batch, and a uid is used in one step only.
-        scope, session = (
-            f"{split}-{row['uid'] if step is None else step}",
-            row.get("session_id", row.get("priority", 0)),
-        )
+        scope = f"{split}-{row['uid'] if step is None else step}"
+        session = row.get("session_id", row.get("priority", 0))
         episode = self.process.worker.episode(
             game, scope, session, phase=split, step=None if step is None else int(step), group=str(row["uid"])
         )

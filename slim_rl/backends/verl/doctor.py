@@ -29,4 +29,4 @@ def check_config(config: Config) -> Iterator[Check]:
     yield Check("verl's parts", "pass", parts)
 
 
-EXAMINATIONS = [("verl's config", check_config)]
+EXAMINATIONS = {"verl's config": check_config}

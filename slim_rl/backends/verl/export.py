@@ -10,21 +10,17 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from slim_rl.backends.export import convert, numbered
+from slim_rl.backends.checkpoints import whole_ones
+from slim_rl.backends.export import convert
 from slim_rl.config import Config
 from slim_rl.errors import ConfigError, DataError
 from slim_rl.files import write_atomically
 
 
 def checkpoints(run: Path) -> dict[int, Path]:
-    """The actors of whole checkpoints by step: those up to the one that verl names as its last."""
-    folder = run / "checkpoints"
-    try:
-        last = int((folder / "latest_checkpointed_iteration.txt").read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        return {}
-    steps = numbered(folder, "global_step_")
-    return {step: path / "actor" for step, path in steps.items() if step <= last and (path / "actor").is_dir()}
+    """The actors of whole checkpoints by step."""
+    steps = whole_ones(run / "checkpoints", "global_step_")
+    return {step: path / "actor" for step, path in steps.items() if (path / "actor").is_dir()}
 
 
 def write(run: Path, config: Config, checkpoint: Path, folder: Path) -> None:

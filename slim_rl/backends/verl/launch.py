@@ -1,7 +1,6 @@
 """Starts verl's PPO trainer: one config becomes one YAML file for hydra, and verl's own trainer runs unchanged.
 
     slim-rl train CONFIG --backend verl [--set key=value …] [verl's key=value …]
-    python -m slim_rl.backends.verl.launch CONFIG [--set key=value …] [verl's key=value …]
 
 `--set` changes a key of slim_rl's config. A bare key=value goes to verl unchanged and has the last word, unless its key is one of
 the config's own. POLICY_MODEL, REF_MODEL and CRITIC_MODEL in the environment say where the three models start.
@@ -9,7 +8,6 @@ the config's own. POLICY_MODEL, REF_MODEL and CRITIC_MODEL in the environment sa
 
 from __future__ import annotations
 
-import argparse
 import os
 import shlex
 import subprocess
@@ -23,18 +21,21 @@ from typing import Any
 import yaml
 
 from slim_rl import bundled
-from slim_rl.backends import Request
+from slim_rl.backends import RESPONSE_TOKENS, Request
 from slim_rl.backends.cost import cost_report
+from slim_rl.backends.verl.compose import compose
+from slim_rl.backends.verl.data import write_data
 from slim_rl.config import Config, DataConfig, load_config
+from slim_rl.environment import environment_class
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.files import write_atomically
 from slim_rl.keys import check_controls
 from slim_rl.keys import values as table_values
+from slim_rl.processes import with_packages
 
 HERE = Path(__file__).parent
 FILE = "verl"  # of the run's folder, with .yaml: what hydra is given
 STOP_MARK = "stopped"  # in the run's folder: why the partner takes no more calls; see `stop`
-RESPONSE_TOKENS = 6144  # where the config sets no limit: a long 8×8 dialogue with room to spare
 MODELS = {"POLICY_MODEL": "policy.model", "REF_MODEL": "verl.reference_model", "CRITIC_MODEL": "verl.critic_model"}
 # Set in the job's environment on every node; `plugin` reads it in the workers.
 REFERENCE_VARIABLE = "SLIM_RL_REFERENCE_MODEL"
@@ -64,43 +65,31 @@ class Overrides:
             for parent in parents:
                 node = node.setdefault(parent, {})
             node[last] = value
-        return yaml.safe_dump(
-            tree, sort_keys=False
-        )  # in ASCII: PyYAML folds some Unicode line ends that it writes unescaped
+        # in ASCII: PyYAML folds some Unicode line ends that it writes unescaped
+        return yaml.safe_dump(tree, sort_keys=False)
 
 
 def start(request: Request) -> None:
-    """`slim-rl train` with verl. Words that are keys of slim_rl's config change that; all others go to verl."""
-    request.no_fresh()
-    ours, theirs = split(request.extra)
-    train(load_config(request.path, [*request.overrides, *ours]), theirs, dry_run=request.dry_run)
-
-
-def train(config: Config, extra_overrides: Sequence[str] = (), dry_run: bool = False) -> None:
-    """Writes the run's files, starts `verl.trainer.main_ppo` and waits for its end. It resumes from its last checkpoint.
-
-    Args:
-        extra_overrides: verl's own keys, the last word.
-        dry_run: check and print the file's values and the command; write nothing.
+    """Writes the run's files, starts `verl.trainer.main_ppo` and waits for its end. It resumes from its last checkpoint. A dry run
+    checks and prints the file's values and the command, and writes nothing.
 
     Raises:
         SlimError: the config asks for what verl cannot do, verl refuses a key, or the training ended with an error.
     """
-    from slim_rl.backends.verl.compose import compose
-    from slim_rl.backends.verl.data import write_data
-
-    config = with_models(config, os.environ)
-    overrides = build_overrides(config, extra_overrides)
+    request.no_fresh()
+    ours, theirs = _split(request.extra)
+    config = with_models(load_config(request.path, [*request.overrides, *ours]), os.environ)
+    overrides = build_overrides(config, theirs)
     folder = run_dir(config)
     command = [sys.executable, "-m", "verl.trainer.main_ppo", "--config-path", str(folder), "--config-name", FILE]
     command += overrides.extra
     if cost := cost_report(config, folder=folder):
         print(f"partner: {cost}", file=sys.stderr)
-    if dry_run and find_spec("verl") is None:
+    if request.dry_run and find_spec("verl") is None:
         print("# verl is not installed here: nothing below was checked by it")
     else:
         compose(overrides)
-    if dry_run:
+    if request.dry_run:
         print(f"# {folder / FILE}.yaml, over verl's own ppo_trainer.yaml:")
         for key, value in overrides.values.items():
             print(f"#   {key}={_shown(value)}")
@@ -111,18 +100,14 @@ def train(config: Config, extra_overrides: Sequence[str] = (), dry_run: bool = F
     write_atomically(folder / f"{FILE}.yaml", overrides.yaml())
     write_data(config, folder)
     # Games of your own are imported in Ray's workers from where the run was started.
-    path = os.pathsep.join(filter(None, [str(Path.cwd()), os.environ.get("PYTHONPATH")]))
-    code = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, check=False).returncode
+    code = subprocess.run(command, env=with_packages([Path.cwd()]), check=False).returncode
     if code:
         raise SlimError(f"verl stopped with exit code {code}; its own message is above.")
 
 
 def _shown(value: Any) -> str:
-    return (
-        yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=sys.maxsize)
-        .removesuffix("...\n")
-        .strip()
-    )
+    text = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=sys.maxsize)
+    return text.removesuffix("...\n").strip()
 
 
 def with_models(config: Config, environment: Mapping[str, str]) -> Config:
@@ -138,7 +123,7 @@ def with_models(config: Config, environment: Mapping[str, str]) -> Config:
 
 def run_dir(config: Config) -> Path:
     """The run's folder, absolute: config.yaml, data/ (the games as verl reads them), the dialogue log, checkpoints/."""
-    return Path.cwd() / config.output_dir / config.name
+    return config.run_dir.absolute()
 
 
 def build_overrides(config: Config, extra: Sequence[str] = ()) -> Overrides:
@@ -161,16 +146,11 @@ def _check(config: Config) -> None:
         raise ConfigError(
             f"train.lr_schedule is {config.train.lr_schedule}, which verl does not have; choose constant or cosine."
         )
-    from slim_rl.dialogue.factory import make_environment
-
-    seats = make_environment(config).seats
-    if config.verl.mode == "single_turn" and seats != 1:
+    if config.verl.mode == "single_turn" and environment_class(config.environment).seats != 1:
         raise ConfigError(
             "verl.mode is single_turn, but the game is one for two; choose a one-seat environment, for the matching game "
             "environment: slim_rl.games.matching.planning.PlanningEnv."
         )
-    if config.partner.kind == "self" and seats != 2:
-        raise ConfigError("partner.kind is self, but the environment has one seat; choose another partner.")
 
 
 def _models(config: Config) -> dict[str, Any]:
@@ -191,11 +171,10 @@ def _models(config: Config) -> dict[str, Any]:
         values[f"ray_kwargs.ray_init.runtime_env.env_vars.{REFERENCE_VARIABLE}"] = verl.reference_model
     if config.train.lora is not None:
         lora = config.train.lora
-        targets = lora.target_modules
         values |= {
             "actor_rollout_ref.model.lora_rank": lora.r,
             "actor_rollout_ref.model.lora_alpha": lora.alpha,
-            "actor_rollout_ref.model.target_modules": targets if isinstance(targets, str) else list(targets),
+            "actor_rollout_ref.model.target_modules": lora.target_modules,
             "actor_rollout_ref.rollout.load_format": "safetensors",
         }
     return values
@@ -217,9 +196,7 @@ def _data(config: Config) -> dict[str, Any]:
 
 def _rollout(config: Config) -> dict[str, Any]:
     single = config.verl.mode == "single_turn"
-    loop = (
-        "single_turn_agent" if single else "slim_rl_selfplay" if config.partner.kind == "self" else "slim_rl_dialogue"
-    )
+    loop = "single_turn_agent" if single else "slim_rl_selfplay" if config.selfplay else "slim_rl_dialogue"
     rollout = "actor_rollout_ref.rollout"
     return {
         "slim_rl.config": str(run_dir(config) / "config.yaml"),
@@ -240,7 +217,7 @@ def _rollout(config: Config) -> dict[str, Any]:
 
 def _trainer(config: Config) -> dict[str, Any]:
     # Each session of self-play gives two rows to learn from; all of a step's rows make one update.
-    rows = 2 if config.partner.kind == "self" else 1
+    rows = 2 if config.selfplay else 1
     mini_batch = config.train.games_per_step * rows
     return {
         "actor_rollout_ref.actor.ppo_mini_batch_size": mini_batch,
@@ -258,22 +235,23 @@ def _trainer(config: Config) -> dict[str, Any]:
 
 def _response_tokens(config: Config) -> int:
     limits = config.limits
-    if limits.context_tokens is not None:
-        left = limits.context_tokens - config.verl.prompt_tokens
-        if left < 1:
-            raise ConfigError(
-                "limits.context_tokens leaves no room for a response after verl.prompt_tokens; raise the first or lower the second."
-            )
-        return min(limits.dialogue_tokens or RESPONSE_TOKENS, left)
-    return limits.dialogue_tokens or RESPONSE_TOKENS
+    wanted = limits.dialogue_tokens or RESPONSE_TOKENS
+    if limits.context_tokens is None:
+        return wanted
+    left = limits.context_tokens - config.verl.prompt_tokens
+    if left < 1:
+        raise ConfigError(
+            "limits.context_tokens leaves no room for a response after verl.prompt_tokens; raise the first or lower the second."
+        )
+    return min(wanted, left)
 
 
 def _sequence_tokens(config: Config) -> int:
     return config.verl.prompt_tokens + _response_tokens(config)
 
 
-def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Bare key=value words as (of slim_rl's config, of verl's)."""
+def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Bare key=value words as (those of slim_rl's config, those of verl's)."""
     ours = [word for word in words if _is_ours(word.partition("=")[0])]
     return ours, [word for word in words if word not in ours]
 
@@ -283,26 +261,3 @@ def _is_ours(key: str) -> bool:
     if section == "data":  # the one section that verl has by that name too
         return name in DataConfig.model_fields
     return section in Config.model_fields
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry point of the scripts; an error is one sentence on stderr and exit code 1."""
-    parser = argparse.ArgumentParser(prog="python -m slim_rl.backends.verl.launch")
-    parser.add_argument("config", type=Path)
-    parser.add_argument("words", nargs="*", metavar="key=value", help="verl's own keys")
-    parser.add_argument(
-        "--set", action="append", default=[], dest="overrides", metavar="KEY=VALUE", help="of the config"
-    )
-    parser.add_argument("--dry-run", action="store_true", help="check everything and print what would run")
-    options = parser.parse_intermixed_args(arguments)
-    ours, extra = split(options.words)
-    try:
-        train(load_config(options.config, [*options.overrides, *ours]), extra, options.dry_run)
-    except SlimError as error:
-        print(f"slim-rl: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -32,9 +32,8 @@ class ServerPolicy:
             output = await self.server.generate(
                 request_id=key, prompt_ids=list(input_ids), sampling_params={**self.params, "max_tokens": max_tokens}
             )
-        except (
-            Exception
-        ) as error:  # a remote engine can raise anything; an exception out of a session fails its whole group
+        except Exception as error:
+            # a remote engine can raise anything, and an exception out of a session fails its whole group
             raise PolicyFailure(f"verl's server failed: {type(error).__name__}: {error}") from error
         finally:
             self.seconds += time.monotonic() - began

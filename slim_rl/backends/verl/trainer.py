@@ -34,7 +34,7 @@ def make_trainer(config: Config, extra_overrides: Sequence[str] = ()) -> Any:
     from verl.utils.config import omega_conf_to_dataclass
     from verl.utils.dataset.rl_dataset import collate_fn
 
-    if config.partner.kind == "self":
+    if config.selfplay:
         raise ConfigError("Self-play needs verl's newer trainer: start it with slim-rl train --backend verl.")
     folder = run_dir(config)
     config.write(folder / "config.yaml")
