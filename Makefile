@@ -79,7 +79,7 @@ longer: $(VENV)/local
 	$(BIN)/slim-rl arms $(EXPERIMENT) --set train.steps=80 --set train.lr_schedule=wsd --set train.lr_decay_steps=10 --set output_dir=runs/longer --set log.dir=logs/longer --seeds $(ALL) --arm shy
 	$(BIN)/slim-rl results analysis/longer/experiment.yaml --output-dir analysis/results/longer
 
-## what local runs start from, made from nothing in twenty minutes on two idle cores: a model that knows how to play and to ask, and is
+## what local runs start from, made from nothing in some twenty minutes on two idle cores: a model that knows how to play and to ask, and is
 ## then taught a habit, of asking in one game of ten, or in hardly any
 KNOWS := build/warmstart
 WARMSTART := $(BIN)/slim-rl warmstart configs/matching_local.yaml --overwrite --workers 2
