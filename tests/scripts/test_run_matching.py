@@ -192,7 +192,7 @@ def test_dry_run_writes_nothing(cluster: Cluster, model: Path, small: Path) -> N
         (["--model", "MODEL", "--num-gpus", "6", "--tp", "4"], "does not divide the 6 GPUs of a node that train"),
         (["--model", "MODEL", "--no-colocate", "--num-gpus", "1"], "Choose another ROLLOUT_GPUS"),
         (["--model", "MODEL", "--async", "1", "--colocate"], "cannot share GPUs"),
-        (["--model", "MODEL", "--async", "2"], "0, 1 or full"),
+        (["--model", "MODEL", "--async", "2"], "'0', '1' or 'full'"),
         (["--model", "MODEL", "--save", "x"], "SAVE_DIR"),
         (["--model", "MODEL", "lr=1"], "'lr=1' is not understood"),
         (["--model", "MODEL", "--slime-dir", "nowhere"], "set SLIME_DIR to its checkout"),
