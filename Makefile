@@ -57,7 +57,7 @@ bench: $(VENV)/dev
 
 ## the experiment of analysis/results, as preregistered: resumable, under two hours on two cores
 EXPERIMENT := configs/matching_local.yaml --arms analysis/arms.yaml --jobs 2 --set train.processes=1 --set train.steps=28 \
-    --set train.lr_schedule=constant --set train.lr_decay_steps=0 --set train.eval_before=false --set data.eval=data/local/eval_2000.jsonl --set data.num_eval=2000 --set train.eval_games=600 \
+    --set train.lr_schedule=constant --set train.lr_decay_steps=0 --set train.warmup_steps=0 --set train.eval_before=false --set data.eval=data/local/eval_2000.jsonl --set data.num_eval=2000 --set train.eval_games=600 \
     --set output_dir=runs/arms --set log.dir=logs/arms
 FEW := 121,122,123,124
 ALL := $(FEW),125,126,127,128
@@ -76,7 +76,7 @@ results: $(VENV)/local
 
 ## exploratory: the experiment's shy runs, with the steps and the learning rate of `make run`
 longer: $(VENV)/local
-	$(BIN)/slim-rl arms $(EXPERIMENT) --set train.steps=80 --set train.lr_schedule=wsd --set train.lr_decay_steps=10 --set output_dir=runs/longer --set log.dir=logs/longer --seeds $(ALL) --arm shy
+	$(BIN)/slim-rl arms $(EXPERIMENT) --set train.steps=80 --set train.lr_schedule=wsd --set train.lr_decay_steps=10 --set train.warmup_steps=10 --set output_dir=runs/longer --set log.dir=logs/longer --seeds $(ALL) --arm shy
 	$(BIN)/slim-rl results analysis/longer/experiment.yaml --output-dir analysis/results/longer
 
 ## what local runs start from, made from nothing in some twenty minutes on two idle cores: a model that knows how to play and to ask, and is

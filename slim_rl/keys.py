@@ -53,6 +53,10 @@ class Key:
     note: str = ""
 
 
+_TRL_SCHEDULE = {
+    "wsd": "warmup_stable_decay",
+    "constant": "constant_with_warmup",
+}  # transformers' own constant has none
 _TRL_LOSS = {"sequence": "grpo", "token": "dapo", "constant": "dr_grpo"}
 _VERL_LOSS = {"sequence": "seq-mean-token-mean", "token": "token-mean", "constant": "seq-mean-token-sum-norm"}
 _ACTOR, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
@@ -95,7 +99,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         "train.lr_schedule",
         {"--lr-decay-style": lambda schedule: "WSD" if schedule == "wsd" else schedule},
-        {"lr_scheduler_type": lambda schedule: "warmup_stable_decay" if schedule == "wsd" else schedule},
+        {"lr_scheduler_type": lambda schedule: _TRL_SCHEDULE.get(schedule, schedule)},
         _names(f"{_ACTOR}.optim.lr_scheduler_type"),
         "verl has constant and cosine",
     ),

@@ -78,26 +78,45 @@ def test_where_the_trainers_values_differ_they_are_converted() -> None:
     assert values(other, "verl")["algorithm.norm_adv_by_std_in_grpo"] is False
 
 
-def test_a_rate_that_falls_at_the_end_is_known_to_trl_and_slime() -> None:
-    config = parse_config({"train": {"lr_schedule": "wsd", "lr_decay_steps": 20, "steps": 60}})
-    flags = values(config, "slime")
-    assert flags["--lr-decay-style"] == "WSD" and flags["--lr-wsd-decay-style"] == "linear"
-    assert flags["--lr-wsd-decay-iters"] == 20
-    assert values(Config(), "slime")["--lr-wsd-decay-iters"] is None
+def trl_rates(train: dict[str, Any]) -> list[float]:
+    """The rate of each step under transformers' own schedule, as a share of its height."""
     torch = pytest.importorskip("torch")
     from transformers import get_scheduler
 
-    trl = values(config, "trl")
+    config = parse_config({"train": train})
+    trl, steps = values(config, "trl"), config.train.steps
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
     schedule = get_scheduler(
-        trl["lr_scheduler_type"], optimizer, 10, 60, scheduler_specific_kwargs=trl["lr_scheduler_kwargs"]
+        trl["lr_scheduler_type"],
+        optimizer,
+        trl["warmup_steps"],
+        steps,
+        scheduler_specific_kwargs=trl["lr_scheduler_kwargs"],
     )
     rates = []
-    for _ in range(60):
+    for _ in range(steps):
         optimizer.step()
         rates.append(optimizer.param_groups[0]["lr"])
         schedule.step()
-    assert rates[:3] == pytest.approx([0.0, 0.1, 0.2]) and set(rates[10:41]) == {1.0}
+    return rates
+
+
+@pytest.mark.parametrize("schedule", ["constant", "linear", "cosine", "wsd"])
+def test_trl_warms_up_under_every_schedule(schedule: str) -> None:
+    decay = {"lr_decay_steps": 20} if schedule == "wsd" else {}
+    rates = trl_rates({"lr_schedule": schedule, "warmup_steps": 10, "steps": 60, **decay})
+    assert rates[:3] == pytest.approx([0.0, 0.1, 0.2]) and rates[10] == 1.0
+    assert (rates[-1] == 1.0) == (schedule == "constant")
+
+
+def test_a_rate_that_falls_at_the_end_is_known_to_trl_and_slime() -> None:
+    train = {"lr_schedule": "wsd", "lr_decay_steps": 20, "steps": 60}
+    flags = values(parse_config({"train": train}), "slime")
+    assert flags["--lr-decay-style"] == "WSD" and flags["--lr-wsd-decay-style"] == "linear"
+    assert flags["--lr-wsd-decay-iters"] == 20
+    assert values(Config(), "slime")["--lr-wsd-decay-iters"] is None
+    rates = trl_rates(train)
+    assert set(rates[:41]) == {1.0}
     assert rates[-3:] == pytest.approx([0.15, 0.1, 0.05])
 
 
