@@ -212,3 +212,10 @@ def test_without_the_local_extra_it_says_what_to_install() -> None:
     assert result.returncode == 1
     assert "needs torch" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_games_are_dealt_by_one_process_at_least(tmp_path: Path) -> None:
+    refused = slim_rl("generate", "--num-games", "1", "--output", tmp_path / "games.jsonl", "--workers", "0")
+    assert refused.returncode != 0
+    assert "--workers" in refused.stderr and "Traceback" not in refused.stderr
+    assert not (tmp_path / "games.jsonl").exists()
