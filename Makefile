@@ -56,9 +56,10 @@ bench: $(VENV)/dev
 	for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
 ## the experiment of analysis/results, as preregistered: resumable, under two hours on two cores
-EXPERIMENT := configs/matching_local.yaml --arms analysis/arms.yaml --jobs 2 --set train.processes=1 --set train.steps=28 \
-    --set train.lr_schedule=constant --set train.lr_decay_steps=0 --set train.warmup_steps=0 --set train.eval_before=false --set data.eval=data/local/eval_2000.jsonl --set data.num_eval=2000 --set train.eval_games=600 \
-    --set output_dir=runs/arms --set log.dir=logs/arms
+RUNS := configs/matching_local.yaml --arms analysis/arms.yaml --jobs 2 --set train.processes=1 --set train.eval_before=false \
+    --set data.eval=data/local/eval_2000.jsonl --set data.num_eval=2000 --set train.eval_games=600
+EXPERIMENT := $(RUNS) --set train.steps=28 --set train.learning_rate=8e-4 --set train.lr_schedule=constant --set train.lr_decay_steps=0 \
+    --set train.warmup_steps=0 --set train.kl_coef=0 --set output_dir=runs/arms --set log.dir=logs/arms
 FEW := 121,122,123,124
 ALL := $(FEW),125,126,127,128
 TRAINED := --checkpoint data/warmstart $(foreach seed,121 122 123 124 125 126 127 128,--checkpoint runs/arms/matching_local-shy-s$(seed)/model)
@@ -74,9 +75,9 @@ results: $(VENV)/local
 	$(TRIED) --set game.hardness=1.25 --set game.p_observed=0.4 --set game.p_observed_2=0.4 --set data.eval=data/local/eval_dialop.jsonl --output logs/dialop_filter
 	$(BIN)/slim-rl results analysis/experiment.yaml --output-dir analysis/results
 
-## exploratory: the experiment's shy runs, with the steps and the learning rate of `make run`
+## exploratory: the experiment's shy runs, trained as `make run` trains
 longer: $(VENV)/local
-	$(BIN)/slim-rl arms $(EXPERIMENT) --set train.steps=80 --set train.lr_schedule=wsd --set train.lr_decay_steps=10 --set train.warmup_steps=10 --set output_dir=runs/longer --set log.dir=logs/longer --seeds $(ALL) --arm shy
+	$(BIN)/slim-rl arms $(RUNS) --set output_dir=runs/longer --set log.dir=logs/longer --seeds $(ALL) --arm shy
 	$(BIN)/slim-rl results analysis/longer/experiment.yaml --output-dir analysis/results/longer
 
 ## what local runs start from, made from nothing in some twenty minutes on two idle cores: a model that knows how to play and to ask, and is
