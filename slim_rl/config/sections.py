@@ -186,7 +186,12 @@ class PolicyConfig(Section):
     model: str = Field("data/warmstart", description="a local folder or a hub name")
     thinking: bool = Field(False, description="for templates that know `enable_thinking`")
     temperature: float = Field(1.0, gt=0, description="of sampling, in training and evaluation alike")
-    top_p: float = Field(1.0, gt=0, le=1, description="of sampling; below 1 slime must replay the truncation")
+    top_p: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        description="of sampling; below 1 slime must replay the truncation, and TRL's gradient ignores it",
+    )
     dtype: Literal["float32", "bfloat16"] = Field("float32", description="of the weights, where TRL trains")
     openai: ChatPolicyConfig = ChatPolicyConfig()
 

@@ -213,7 +213,13 @@ def test_two_processes_are_one_run_and_print_once(folder: Path, tmp_path: Path, 
 @pytest.mark.processes
 def test_two_processes_go_on_from_a_checkpoint(folder: Path, tmp_path: Path) -> None:
     def run(name: str, steps: int) -> dict[str, torch.Tensor]:
-        sizes = ("train.games_per_step=1", "train.micro_batch=2", "train.processes=2", f"train.steps={steps}")
+        sizes = (
+            "train.games_per_step=1",
+            "train.micro_batch=2",
+            "train.processes=2",
+            "train.kl_coef=0.1",
+            f"train.steps={steps}",
+        )
         config = make_config(folder, name, *sizes, f"data.train={tmp_path}/g.jsonl")
         done = in_two_processes(config, tmp_path / f"{name}.yaml", [])
         assert done.returncode == 0, done.stderr[-3000:]
