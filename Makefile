@@ -77,7 +77,7 @@ results: $(VENV)/local
 
 ## exploratory: the experiment's shy runs, trained as `make run` trains
 longer: $(VENV)/local
-	$(BIN)/slim-rl arms $(RUNS) --set output_dir=runs/longer --set log.dir=logs/longer --seeds $(ALL) --arm shy
+	$(BIN)/slim-rl arms $(RUNS) --set output_dir=runs/longer --set log.dir=logs/longer --seeds $(FEW),125,126 --arm shy
 	$(BIN)/slim-rl results analysis/longer/experiment.yaml --output-dir analysis/results/longer
 
 ## what local runs start from, made from nothing in some twenty minutes on two idle cores: a model that knows how to play and to ask, and is
