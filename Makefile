@@ -55,15 +55,19 @@ format: $(VENV)/dev
 bench: $(VENV)/dev
 	for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
-## the experiment of analysis/results, as preregistered: resumable, under two hours on two cores
+# what runs have in common whose figures are published
 RUNS := configs/matching_local.yaml --arms analysis/arms.yaml --jobs 2 --set train.processes=1 --set train.eval_before=false \
     --set data.eval=data/local/eval_2000.jsonl --set data.num_eval=2000 --set train.eval_games=600
+# the experiment draws from all tokens, and so do the tables beside it
+ALL_TOKENS := --set policy.top_p=1
+
+## the experiment of analysis/results, as preregistered: resumable, under two hours on two cores
 EXPERIMENT := $(RUNS) --set train.steps=28 --set train.learning_rate=8e-4 --set train.lr_schedule=constant --set train.lr_decay_steps=0 \
-    --set train.warmup_steps=0 --set train.kl_coef=0 --set policy.top_p=1 --set output_dir=runs/arms --set log.dir=logs/arms
+    --set train.warmup_steps=0 --set train.kl_coef=0 $(ALL_TOKENS) --set output_dir=runs/arms --set log.dir=logs/arms
 FEW := 121,122,123,124
 ALL := $(FEW),125,126,127,128
 TRAINED := --checkpoint data/warmstart $(foreach seed,121 122 123 124 125 126 127 128,--checkpoint runs/arms/matching_local-shy-s$(seed)/model)
-TRIED := $(BIN)/slim-rl evaluate configs/matching_local.yaml $(TRAINED) --set policy.top_p=1 --games 200
+TRIED := $(BIN)/slim-rl evaluate configs/matching_local.yaml $(TRAINED) $(ALL_TOKENS) --games 200
 results: $(VENV)/local
 	$(BIN)/slim-rl arms $(EXPERIMENT) --seeds $(ALL) \
 	    $(foreach arm,shy open_book mute shuffled_reward agreement_only,--arm $(arm))
@@ -90,7 +94,7 @@ warmstart: $(VENV)/local
 	$(WARMSTART) --output data/warmstart $(HABIT) \
 	    --set warmstart.messages=[0.79,0.02625,0.02625,0.02625,0.02625,0.02625,0.02625,0.02625,0.02625]
 	$(WARMSTART) --output data/warmstart_silent $(HABIT) --set warmstart.messages=[0.98,0.02]
-	$(BIN)/slim-rl evaluate configs/matching_local.yaml --checkpoint data/warmstart --checkpoint data/warmstart_silent --set policy.top_p=1 --games 400 \
+	$(BIN)/slim-rl evaluate configs/matching_local.yaml --checkpoint data/warmstart --checkpoint data/warmstart_silent $(ALL_TOKENS) --games 400 \
 	    $(foreach mode,free forbidden forced:2 forced:4 forced:6 forced:8,--mode $(mode)) --output logs/warmstart
 
 ## the start of self-play, from data/warmstart: both seats

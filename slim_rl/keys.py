@@ -53,10 +53,8 @@ class Key:
     note: str = ""
 
 
-_TRL_SCHEDULE = {
-    "wsd": "warmup_stable_decay",
-    "constant": "constant_with_warmup",
-}  # transformers' own constant has none
+# transformers' own constant knows no warm-up
+_TRL_SCHEDULE = {"wsd": "warmup_stable_decay", "constant": "constant_with_warmup"}
 _TRL_LOSS = {"sequence": "grpo", "token": "dapo", "constant": "dr_grpo"}
 _VERL_LOSS = {"sequence": "seq-mean-token-mean", "token": "token-mean", "constant": "seq-mean-token-sum-norm"}
 _ACTOR, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
