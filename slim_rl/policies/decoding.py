@@ -67,9 +67,8 @@ class Decoder:
         """
         cache, mask = self._read(joining)
         rows = [*going_on, *joining]
-        if going_on:
-            states = unbatched(cache, mask) if joining else []
-            cache, mask = self._batch([row.states for row in going_on] + states)
+        if self.mixes:  # the cache of those that have read has gaps and no room
+            cache, mask = self._batch([row.states for row in going_on] + (unbatched(cache, mask) if joining else []))
         enough = max(1, int(_LEAVE * len(rows))) if self.mixes else len(rows)
         while sum(row.ended for row in rows) < enough:
             mask = self._step(rows, cache, mask)
@@ -78,7 +77,9 @@ class Decoder:
                 row.states = states
 
     def _read(self, rows: Sequence[Row]) -> tuple[Any, torch.Tensor]:
-        """Computes what is not known yet of the rows' inputs, and samples their first tokens."""
+        """Computes what is not known yet of the rows' inputs, and samples their first tokens. Between what was known and what was read
+        rows have gaps.
+        """
         if not rows:
             return None, torch.zeros(0, 0, dtype=torch.long)
         known = [0 if row.states is None else row.states.shape[3] for row in rows]
@@ -92,8 +93,6 @@ class Decoder:
             mask[index, past - length : past] = 1
             mask[index, past + new - len(unread) :] = 1
         self._forward(rows, ids, mask, cache)
-        if any(known):  # between what was known and what was read rows have gaps
-            cache, mask = self._batch(unbatched(cache, mask))
         return cache, mask
 
     def _step(self, rows: Sequence[Row], cache: Any, mask: torch.Tensor) -> torch.Tensor:

@@ -70,15 +70,20 @@ class TurnCache:
 
 
 class _RoomyLayer(DynamicLayer):
-    """A layer's keys and values in memory with room for more tokens: one more is written, and the rest not copied."""
+    """A layer's keys and values in memory with room for more tokens: one more is written, and the rest not copied.
+
+    Args:
+        memory: (2, rows, heads, tokens and room, size).
+        used: tokens that are there.
+    """
 
     ROOM = 64  # tokens
 
-    def __init__(self, states: torch.Tensor) -> None:
+    def __init__(self, memory: torch.Tensor, used: int) -> None:
         super().__init__()
-        self.lazy_initialization(states[0], states[1])
-        self._memory = states
-        self.keys, self.values = states
+        self.lazy_initialization(memory[0], memory[1])
+        self._memory = memory
+        self.keys, self.values = memory[..., :used, :]
 
     def update(self, keys: torch.Tensor, values: torch.Tensor, *_: Any, **__: Any) -> tuple[torch.Tensor, torch.Tensor]:
         """See `DynamicLayer.update`."""
@@ -99,15 +104,25 @@ def batched(rows: Sequence[torch.Tensor | None]) -> Cache:
     longest = max(lengths)
     some = next(row for row in rows if row is not None)
     layers, _, heads, _, size = some.shape
-    states = some.new_zeros((layers, 2, len(rows), heads, longest, size))
-    for index, row in enumerate(rows):
+    states = some.new_empty((layers, 2, len(rows), heads, longest + _RoomyLayer.ROOM, size))
+    for index, (row, length) in enumerate(zip(rows, lengths, strict=True)):
+        states[:, :, index, :, : longest - length] = (
+            0  # what memory held may be no number, and 0 times that is none either
+        )
         if row is not None:
-            states[:, :, index, :, longest - lengths[index] :] = row
-    return Cache(layers=[_RoomyLayer(layer) for layer in states])
+            states[:, :, index, :, longest - length : longest] = row
+    return Cache(layers=[_RoomyLayer(layer, longest) for layer in states])
 
 
 def unbatched(cache: Cache, mask: torch.Tensor) -> list[torch.Tensor]:
     """Each row's states where `mask`, (rows, tokens), is true."""
     layers: list[Any] = list(cache.layers)
-    states = torch.stack([torch.stack((layer.keys, layer.values)) for layer in layers])
-    return [states[:, :, row, :, mask[row].bool().to(states.device)] for row in range(len(mask))]
+    parts = [part for layer in layers for part in (layer.keys, layer.values)]
+    rows = []
+    for row, present in enumerate(mask.bool()):
+        places = present.nonzero().squeeze(1)
+        first, last = int(places[0]), int(places[-1])
+        whole = last - first + 1 == len(places)  # a slice is much faster than single places
+        chosen = slice(first, last + 1) if whole else places.to(parts[0].device)
+        rows.append(torch.stack([part[row, :, chosen] for part in parts]).unflatten(0, (len(layers), 2)))
+    return rows
