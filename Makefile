@@ -14,7 +14,7 @@ export TOKENIZERS_PARALLELISM ?= false
 export HF_HUB_OFFLINE ?= 1
 export TRL_EXPERIMENTAL_SILENCE ?= 1
 
-.PHONY: run test test-verl test-adapters first-hour lock check format bench results longer warmstart warmstart-selfplay clean
+.PHONY: run test test-verl test-adapters first-hour lock check format bench results confirmation warmstart warmstart-selfplay clean
 
 ## train a tiny Qwen on a CPU against the shy partner, then draw how its questions and rewards developed
 run: $(VENV)/local
@@ -57,13 +57,13 @@ bench: $(VENV)/dev
 
 # what runs have in common whose figures are published
 RUNS := configs/matching_local.yaml --arms analysis/arms.yaml --jobs 2 --set train.processes=1 --set train.eval_before=false \
-    --set data.eval=data/local/eval_2000.jsonl --set data.num_eval=2000 --set train.eval_games=600
+    --set data.eval=data/local/eval_2000.jsonl --set data.num_eval=2000
 # the experiment draws from all tokens, and so do the tables beside it
 ALL_TOKENS := --set policy.top_p=1
 
 ## the experiment of analysis/results, as preregistered: resumable, under two hours on two cores
-EXPERIMENT := $(RUNS) --set train.steps=28 --set train.learning_rate=8e-4 --set train.lr_schedule=constant --set train.lr_decay_steps=0 \
-    --set train.warmup_steps=0 --set train.kl_coef=0 $(ALL_TOKENS) --set output_dir=runs/arms --set log.dir=logs/arms
+EXPERIMENT := $(RUNS) --set train.eval_games=600 --set train.steps=28 --set train.learning_rate=8e-4 --set train.lr_schedule=constant \
+    --set train.lr_decay_steps=0 --set train.warmup_steps=0 --set train.kl_coef=0 $(ALL_TOKENS) --set output_dir=runs/arms --set log.dir=logs/arms
 FEW := 121,122,123,124
 ALL := $(FEW),125,126,127,128
 TRAINED := --checkpoint data/warmstart $(foreach seed,121 122 123 124 125 126 127 128,--checkpoint runs/arms/matching_local-shy-s$(seed)/model)
@@ -79,10 +79,12 @@ results: $(VENV)/local
 	$(TRIED) --set game.hardness=1.25 --set game.p_observed=0.4 --set game.p_observed_2=0.4 --set data.eval=data/local/eval_dialop.jsonl --output logs/dialop_filter
 	$(BIN)/slim-rl results analysis/experiment.yaml --output-dir analysis/results
 
-## exploratory: the experiment's shy runs, trained as `make run` trains
-longer: $(VENV)/local
-	$(BIN)/slim-rl arms $(RUNS) --set output_dir=runs/longer --set log.dir=logs/longer --seeds $(FEW),125,126 --arm shy
-	$(BIN)/slim-rl results analysis/longer/experiment.yaml --output-dir analysis/results/longer
+## the second experiment, of analysis/results/confirmation: trained as `make run` trains
+CONFIRMATION := $(RUNS) --set train.eval_games=2000 --set output_dir=runs/confirmation --set log.dir=logs/confirmation
+confirmation: $(VENV)/local
+	$(BIN)/slim-rl arms $(CONFIRMATION) --seeds 131,132,133,134,135,136,137,138 --arm shy
+	$(BIN)/slim-rl arms $(CONFIRMATION) --seeds 131,132,133,134 --arm open_book --arm mute --arm shuffled_reward --arm agreement_only
+	$(BIN)/slim-rl results analysis/confirmation/experiment.yaml --output-dir analysis/results/confirmation
 
 ## what local runs start from, made from nothing in some twenty minutes on two idle cores: a model that knows how to play and to ask, and is
 ## then taught a habit, of asking in one game of ten, or in hardly any
