@@ -81,9 +81,10 @@ results: $(VENV)/local
 
 ## the second experiment, of analysis/results/confirmation: trained as `make run` trains
 CONFIRMATION := $(RUNS) --set train.eval_games=2000 --set output_dir=runs/confirmation --set log.dir=logs/confirmation
+NEW := 131,132,133,134
 confirmation: $(VENV)/local
-	$(BIN)/slim-rl arms $(CONFIRMATION) --seeds 131,132,133,134,135,136,137,138 --arm shy
-	$(BIN)/slim-rl arms $(CONFIRMATION) --seeds 131,132,133,134 --arm open_book --arm mute --arm shuffled_reward --arm agreement_only
+	$(BIN)/slim-rl arms $(CONFIRMATION) --seeds $(NEW),135,136,137,138 --arm shy
+	$(BIN)/slim-rl arms $(CONFIRMATION) --seeds $(NEW) --arm open_book --arm mute --arm shuffled_reward --arm agreement_only
 	$(BIN)/slim-rl results analysis/confirmation/experiment.yaml --output-dir analysis/results/confirmation
 
 ## what local runs start from, made from nothing in some twenty minutes on two idle cores: a model that knows how to play and to ask, and is

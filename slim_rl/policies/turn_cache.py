@@ -106,9 +106,8 @@ def batched(rows: Sequence[torch.Tensor | None]) -> Cache:
     layers, _, heads, _, size = some.shape
     states = some.new_empty((layers, 2, len(rows), heads, longest + _RoomyLayer.ROOM, size))
     for index, (row, length) in enumerate(zip(rows, lengths, strict=True)):
-        states[:, :, index, :, : longest - length] = (
-            0  # what memory held may be no number, and 0 times that is none either
-        )
+        # What the memory held may be no number, and 0 times that is none either.
+        states[:, :, index, :, : longest - length] = 0
         if row is not None:
             states[:, :, index, :, longest - length : longest] = row
     return Cache(layers=[_RoomyLayer(layer, longest) for layer in states])
