@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
-from slim_rl.policies.turn_cache import batched, unbatched
+from slim_rl.policies.row_cache import Memory, batched, unbatched
 
 _LEAVE = 0.25  # share of the rows that ends before any of them leaves
 
@@ -51,6 +51,7 @@ class Decoder:
 
     Attributes:
         mixes: rows may leave before the others have ended, and others join.
+        memory: of the rows' keys and values.
     """
 
     model: PreTrainedModel
@@ -58,6 +59,7 @@ class Decoder:
     pad_id: int
     draw: Draw
     mixes: bool
+    memory: Memory
 
     @torch.no_grad()  # grad mode belongs to the thread, so it is set here and not by the caller
     def decode(self, going_on: Sequence[Row], joining: Sequence[Row]) -> None:
@@ -83,7 +85,9 @@ class Decoder:
         if not rows:
             return None, torch.zeros(0, 0, dtype=torch.long)
         known = [0 if row.states is None else row.states.shape[3] for row in rows]
-        cache = batched([row.states for row in rows]) if any(known) else DynamicCache(config=self.model.config)
+        cache = (
+            batched([row.states for row in rows], self.memory) if any(known) else DynamicCache(config=self.model.config)
+        )
         past, new = max(known), max(len(row.input_ids) - length for row, length in zip(rows, known, strict=True))
         ids = torch.full((len(rows), new), self.pad_id)
         mask = torch.zeros((len(rows), past + new), dtype=torch.long)
@@ -118,9 +122,8 @@ class Decoder:
         for index, token, logprob in zip(going, tokens.tolist(), logprobs.tolist(), strict=True):
             rows[index].add(token, logprob, self.stop_ids)
 
-    @staticmethod
-    def _batch(states: Sequence[torch.Tensor | None]) -> tuple[Any, torch.Tensor]:
+    def _batch(self, states: Sequence[torch.Tensor | None]) -> tuple[Any, torch.Tensor]:
         """Rows without gaps as one cache, padded on the left, and its mask."""
         lengths = torch.tensor([0 if row is None else row.shape[3] for row in states])
         longest = int(lengths.max())
-        return batched(states), (torch.arange(longest) >= longest - lengths[:, None]).long()
+        return batched(states, self.memory), (torch.arange(longest) >= longest - lengths[:, None]).long()

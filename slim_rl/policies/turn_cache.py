@@ -11,11 +11,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from transformers import PreTrainedModel
-from transformers.cache_utils import Cache, DynamicLayer
 
 
 @dataclass(slots=True)
@@ -67,61 +65,3 @@ class TurnCache:
         while self._bytes > self.most_bytes and self._kept:
             _, oldest = self._kept.popitem(last=False)
             self._bytes -= oldest.states.nbytes
-
-
-class _RoomyLayer(DynamicLayer):
-    """A layer's keys and values in memory with room for more tokens: one more is written, and the rest not copied.
-
-    Args:
-        memory: (2, rows, heads, tokens and room, size).
-        used: tokens that are there.
-    """
-
-    ROOM = 64  # tokens
-
-    def __init__(self, memory: torch.Tensor, used: int) -> None:
-        super().__init__()
-        self.lazy_initialization(memory[0], memory[1])
-        self._memory = memory
-        self.keys, self.values = memory[..., :used, :]
-
-    def update(self, keys: torch.Tensor, values: torch.Tensor, *_: Any, **__: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        """See `DynamicLayer.update`."""
-        start = self.keys.shape[-2]
-        end = start + keys.shape[-2]
-        if end > self._memory.shape[-2]:
-            roomy = self._memory.new_empty((*self._memory.shape[:-2], end + self.ROOM, self._memory.shape[-1]))
-            roomy[..., :start, :] = self._memory[..., :start, :]
-            self._memory = roomy
-        self._memory[0, ..., start:end, :], self._memory[1, ..., start:end, :] = keys, values
-        self.keys, self.values = self._memory[..., :end, :]
-        return self.keys, self.values
-
-
-def batched(rows: Sequence[torch.Tensor | None]) -> Cache:
-    """The states of rows, at least one of which has some, as one cache, padded on the left."""
-    lengths = [0 if row is None else row.shape[3] for row in rows]
-    longest = max(lengths)
-    some = next(row for row in rows if row is not None)
-    layers, _, heads, _, size = some.shape
-    states = some.new_empty((layers, 2, len(rows), heads, longest + _RoomyLayer.ROOM, size))
-    for index, (row, length) in enumerate(zip(rows, lengths, strict=True)):
-        # What the memory held may be no number, and 0 times that is none either.
-        states[:, :, index, :, : longest - length] = 0
-        if row is not None:
-            states[:, :, index, :, longest - length : longest] = row
-    return Cache(layers=[_RoomyLayer(layer, longest) for layer in states])
-
-
-def unbatched(cache: Cache, mask: torch.Tensor) -> list[torch.Tensor]:
-    """Each row's states where `mask`, (rows, tokens), is true."""
-    layers: list[Any] = list(cache.layers)
-    parts = [part for layer in layers for part in (layer.keys, layer.values)]
-    rows = []
-    for row, present in enumerate(mask.bool()):
-        places = present.nonzero().squeeze(1)
-        first, last = int(places[0]), int(places[-1])
-        whole = last - first + 1 == len(places)  # a slice is much faster than single places
-        chosen = slice(first, last + 1) if whole else places.to(parts[0].device)
-        rows.append(torch.stack([part[row, :, chosen] for part in parts]).unflatten(0, (len(layers), 2)))
-    return rows

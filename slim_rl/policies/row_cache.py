@@ -1,0 +1,102 @@
+"""The keys and values of rows that are decoded together: put into one cache, padded on the left, and taken apart again.
+
+Attention reads them where they lie and one more token is written behind them, so what is copied is only who joins and who leaves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from transformers.cache_utils import Cache, DynamicLayer
+
+_ROOM = 64  # tokens that can be written before all is copied to a larger place
+
+
+class Memory:
+    """Memory of one cache after another: asking the system for some hundred megabytes each time costs more than filling them."""
+
+    def __init__(self) -> None:
+        self._block = torch.empty(0)
+
+    def take(self, shape: Sequence[int], like: torch.Tensor) -> torch.Tensor:
+        """A tensor of any content, of the type and device of `like`. It is worthless once another is taken."""
+        size = math.prod(shape)
+        if self._block.numel() < size or (self._block.dtype, self._block.device) != (like.dtype, like.device):
+            self._block = like.new_empty(size)
+        return self._block[:size].view(*shape)
+
+
+class _States:
+    """What all layers share: (layers, 2, rows, heads, tokens and room, size)."""
+
+    def __init__(self, states: torch.Tensor) -> None:
+        self.states = states
+
+    def make_room(self, tokens: int) -> None:
+        *front, room, size = self.states.shape
+        if tokens > room:
+            roomy = self.states.new_empty((*front, tokens + _ROOM, size))
+            roomy[..., :room, :] = self.states
+            self.states = roomy
+
+
+class _RoomyLayer(DynamicLayer):
+    """One layer of them.
+
+    Args:
+        used: tokens that are there.
+    """
+
+    def __init__(self, shared: _States, layer: int, used: int) -> None:
+        super().__init__()
+        self.shared, self._layer = shared, layer
+        self.lazy_initialization(shared.states, shared.states)
+        self.keys, self.values = shared.states[layer, ..., :used, :]
+
+    def update(self, keys: torch.Tensor, values: torch.Tensor, *_: Any, **__: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """See `DynamicLayer.update`."""
+        start = self.keys.shape[-2]
+        end = start + keys.shape[-2]
+        self.shared.make_room(end)
+        states = self.shared.states[self._layer]
+        states[0, ..., start:end, :], states[1, ..., start:end, :] = keys, values
+        self.keys, self.values = states[..., :end, :]
+        return self.keys, self.values
+
+
+def batched(rows: Sequence[torch.Tensor | None], memory: Memory) -> Cache:
+    """The states of rows, each (layers, 2, heads, tokens, size), at least one of which has some, as one cache in `memory`."""
+    lengths = [0 if row is None else row.shape[3] for row in rows]
+    longest = max(lengths)
+    some = next(row for row in rows if row is not None)
+    layers, _, heads, _, size = some.shape
+    states = memory.take((layers, 2, len(rows), heads, longest + _ROOM, size), like=some)
+    for index, (row, length) in enumerate(zip(rows, lengths, strict=True)):
+        # What the memory held may be no number, and 0 times that is none either.
+        states[:, :, index, :, : longest - length] = 0
+        if row is not None:
+            states[:, :, index, :, longest - length : longest] = row
+    shared = _States(states)
+    return Cache(layers=[_RoomyLayer(shared, layer, longest) for layer in range(layers)])
+
+
+def unbatched(cache: Cache, mask: torch.Tensor) -> list[torch.Tensor]:
+    """Each row's own states where `mask`, (rows, tokens), is true: (layers, 2, heads, tokens, size)."""
+    layers: list[Any] = list(cache.layers)
+
+    def states_of(row: int, places: Any) -> torch.Tensor:
+        if isinstance(layers[0], _RoomyLayer):
+            return layers[0].shared.states[:, :, row, :, places].clone()
+        parts = [torch.stack((layer.keys[row, :, places], layer.values[row, :, places])) for layer in layers]
+        return torch.stack(parts)
+
+    rows = []
+    for row, present in enumerate(mask.bool()):
+        places = present.nonzero().squeeze(1)
+        first, last = int(places[0]), int(places[-1])
+        whole = last - first + 1 == len(places)  # a slice is much faster than single places
+        rows.append(states_of(row, slice(first, last + 1) if whole else places.to(layers[0].device)))
+    return rows
