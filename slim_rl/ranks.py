@@ -62,6 +62,8 @@ def joined_by(number: int, arguments: Sequence[str]) -> Iterator[None]:
             yield
             for process in others:
                 process.wait(_TIMEOUT)
+        except (SlimError, ModuleNotFoundError):  # a sentence of our own, which the others may be saying too
+            raise
         except Exception as error:
             if sentence := _last_words(others, errors, 1.0):
                 raise SlimError(sentence) from error

@@ -6,7 +6,7 @@ Two policies evaluated with the same seed play the same games with the same part
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from tqdm import tqdm
@@ -17,6 +17,7 @@ from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import Episode, RolloutWorker
 from slim_rl.errors import SlimError
+from slim_rl.ranks import own_rank
 
 SCOPE = "eval"  # of ids and seeds, the same for every run and step: every evaluation of a seed is dealt the same games
 
@@ -30,20 +31,24 @@ def play_held_out(
     trials: int = 1,
     policy: Callable[[Episode], Player] | None = None,
     max_live: int | None = None,
+    earlier: Iterable[Dialogue] | None = None,
 ) -> list[Dialogue]:
-    """Plays each row; returns all dialogues of `log`, those of an earlier try included. Each dialogue is logged as it ends,
-    and one that is in the log is not played again, unless it failed.
+    """Plays each row; returns all dialogues, those of an earlier try included. Each dialogue is logged as it ends, and one of an
+    earlier try is not played again, unless it failed.
 
     Args:
         step: the training step that the policy is of.
         trials: dialogues a row.
         policy: gives each episode a player of its own (an intervention).
+        earlier: what was played before, if that is not what is in `log`.
 
     Raises:
         SlimError: the partner takes no more games (its endpoint is down, or its budget spent); what was played is logged.
     """
     episodes = [worker.episode(row, SCOPE, trial, phase="eval", step=step) for trial in range(trials) for row in rows]
-    done = {d.id: d for d in read_log(log) if not d.failed} if log.exists() else {}
+    if earlier is None:
+        earlier = read_log(log) if log.exists() else ()
+    done = {dialogue.id: dialogue for dialogue in earlier if not dialogue.failed}
     with DialogueLog(log, tokens=worker.config.log.tokens) as writer:
 
         def keep(dialogue: Dialogue) -> None:
@@ -53,7 +58,12 @@ def play_held_out(
 
         left = [episode for episode in episodes if worker.ids(episode)[0] not in done]
         dialogues = sum(len(worker.ids(episode)) for episode in left)
-        with tqdm(total=dialogues, desc=f"held-out games, {log.stem}", unit="dialogue", disable=None) as bar:
+        with tqdm(
+            total=dialogues,
+            desc=f"held-out games, {log.stem}",
+            unit="dialogue",
+            disable=None if own_rank() == 0 else True,
+        ) as bar:
             asyncio.run(worker.play_all(left, policy=policy, max_live=max_live, done=keep))
     if worker.stopped:
         raise SlimError(f"{worker.stopped} What was played is in {log}; the same command plays the rest.")

@@ -168,7 +168,7 @@ def test_tensorboard_files_and_the_models_card_are_where_they_are_looked_for(fol
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 
 
-def in_two_processes(config: Config, path: Path, launcher: list[str]) -> subprocess.CompletedProcess[str]:
+def in_processes(config: Config, path: Path, launcher: list[str]) -> subprocess.CompletedProcess[str]:
     config.write(path)
     return subprocess.run(
         [sys.executable, *launcher, "-m", "slim_rl.cli", "train", str(path)],
@@ -190,10 +190,11 @@ def test_two_processes_are_one_run_and_print_once(folder: Path, tmp_path: Path, 
         "train.steps=2",
         "train.games_per_step=1",
         "train.micro_batch=2",
+        "train.eval_games=3",
         f"data.train={tmp_path}/g.jsonl",
         f"train.processes={1 if launcher else 2}",
     )
-    done = in_two_processes(config, tmp_path / "two.yaml", launcher)
+    done = in_processes(config, tmp_path / "two.yaml", launcher)
     assert done.returncode == 0, done.stderr[-3000:]
     printed = done.stdout + done.stderr
     assert [printed.count(f"step    {step}: ") for step in (1, 2)] == [1, 1]
@@ -208,6 +209,28 @@ def test_two_processes_are_one_run_and_print_once(folder: Path, tmp_path: Path, 
     named = {(dialogue.step, dialogue.id) for dialogues in logs for dialogue in dialogues}
     assert len(named) == 8, "the group that is dealt to both is numbered through"
     assert len({dialogue.group for dialogues in logs for dialogue in dialogues}) == 2
+    shares = [
+        list(read_log(config.log.dir / config.name / file)) for file in ("eval-000002.jsonl", "eval-000002-1.jsonl")
+    ]
+    assert [len(dialogues) for dialogues in shares] == [2, 1]
+    assert len({dialogue.id for dialogues in shares for dialogue in dialogues}) == 3
+    assert "3 held-out games" in printed, "the report is of all of them"
+
+
+@pytest.mark.processes
+def test_held_out_games_of_any_number_of_processes_are_not_played_again(folder: Path, tmp_path: Path) -> None:
+    config = make_config(folder, "fewer", "train.steps=1", "train.eval_games=3", f"data.train={tmp_path}/g.jsonl")
+
+    def report(launcher: list[str]) -> str:
+        done = in_processes(config, tmp_path / "fewer.yaml", launcher)
+        assert done.returncode == 0, done.stderr[-3000:]
+        return done.stdout.partition("3 held-out games")[2].partition("model:")[0]
+
+    of_two = report(TORCHRUN)
+    logs = {log: log.read_bytes() for log in (config.log.dir / "fewer").glob("eval-*.jsonl")}
+    assert len(logs) == 4
+    assert of_two and report([]) == of_two
+    assert {log: log.read_bytes() for log in (config.log.dir / "fewer").glob("eval-*.jsonl")} == logs
 
 
 @pytest.mark.processes
@@ -221,7 +244,7 @@ def test_two_processes_go_on_from_a_checkpoint(folder: Path, tmp_path: Path) -> 
             f"train.steps={steps}",
         )
         config = make_config(folder, name, *sizes, f"data.train={tmp_path}/g.jsonl")
-        done = in_two_processes(config, tmp_path / f"{name}.yaml", [])
+        done = in_processes(config, tmp_path / f"{name}.yaml", [])
         assert done.returncode == 0, done.stderr[-3000:]
         return load_file(config.run_dir / "model" / "model.safetensors")
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
+from typing import TYPE_CHECKING
 
 from slim_rl.backends import Request
 from slim_rl.backends.cost import cost_report
-from slim_rl.backends.trl.arguments import grpo_arguments
-from slim_rl.backends.trl.run import Result, train
 from slim_rl.errors import ConfigError
 from slim_rl.ranks import joined_by, own_rank
+
+if TYPE_CHECKING:
+    from slim_rl.backends.trl.run import Result
 
 
 def start(request: Request) -> Result | None:
@@ -21,11 +24,17 @@ def start(request: Request) -> Result | None:
     if (cost := cost_report(config)) and own_rank() == 0:
         print(f"partner: {cost}", file=sys.stderr)
     if request.dry_run:
+        from slim_rl.backends.trl.arguments import grpo_arguments
+
         print(config.model_dump_json(indent=2))
         print(grpo_arguments(config, config.run_dir).to_json_string())
         return None
     # TRL marks rollout_func experimental at every start; that is why it is pinned.
     warnings.filterwarnings("ignore", message="You are using 'rollout_func'")
     changes = [word for override in request.overrides for word in ("--set", override)]
+    os.environ.setdefault("OMP_NUM_THREADS", str(config.train.threads))
     with joined_by(config.train.processes, ["train", str(request.path), *changes]):
+        # Here, so that the processes load the libraries at the same time, which takes seconds.
+        from slim_rl.backends.trl.run import train
+
         return train(config, fresh=request.fresh)

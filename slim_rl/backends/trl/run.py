@@ -8,10 +8,10 @@ runs/<name>/tensorboard/          where train.report_to names tensorboard: `tens
 runs/<name>/model/                the trained model, its tokenizer and its card
 <log.dir>/<name>/train.jsonl      one line a dialogue; train-<rank>.jsonl for torchrun's further processes
 <log.dir>/<name>/train-unlogged.lines   those of a step that is not over (see `dialogue.unlogged`)
-<log.dir>/<name>/eval-<step>.jsonl
+<log.dir>/<name>/eval-<step>.jsonl      and eval-<step>-<rank>.jsonl: each process plays its share of the held-out games
 
 Nothing is written there before the model, the games and the partner are known to be usable, and one run at a time writes there
-(see `runs`). Under torchrun rank 0 alone prints, evaluates and saves.
+(see `runs`). Under torchrun rank 0 alone prints and saves.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate import PartialState
 from transformers.utils.logging import disable_progress_bar
 
 from slim_rl.backends.card import model_card
@@ -34,7 +35,7 @@ from slim_rl.config import Config
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.dealing import load_rows
 from slim_rl.dialogue.held_out import SCOPE, play_held_out
-from slim_rl.dialogue.log import DialogueLog
+from slim_rl.dialogue.log import DialogueLog, read_log
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import RolloutWorker
@@ -101,10 +102,17 @@ def _train(
     config, model_dir = folder.config, folder.path / "model"
 
     def evaluate(step: int) -> list[Dialogue]:
-        if not held_out or rank:
+        """The held-out dialogues of all processes, in rank 0."""
+        if not held_out:
             return []
         policy.reseed(seed_of(config.seed, SCOPE))
-        return play_held_out(worker, held_out, folder.logs / f"eval-{step:06}.jsonl", step=step)
+        processes, name = PartialState(), f"eval-{step:06}"
+        earlier = _logged(folder.logs, name)
+        processes.wait_for_everyone()  # none writes while another reads
+        own = folder.logs / (f"{name}-{rank}.jsonl" if rank else f"{name}.jsonl")
+        play_held_out(worker, held_out[rank :: processes.num_processes], own, step=step, earlier=earlier)
+        processes.wait_for_everyone()
+        return [] if rank else _logged(folder.logs, name)
 
     def save(model: Any) -> None:
         if rank == 0:
@@ -135,6 +143,12 @@ def _train(
             results = {"before training": before, "after training": after}
             write_atomically(card, model_card(config, step=config.train.steps, results=results))
     return Result(folder.path, folder.logs, before, after)
+
+
+def _logged(folder: Path, name: str) -> list[Dialogue]:
+    """The dialogues of an evaluation that any process has logged; of repeated ones the last."""
+    files = sorted(folder.glob(f"{name}*.jsonl"))
+    return list({dialogue.id: dialogue for file in files for dialogue in read_log(file)}.values())
 
 
 def _kept(steps: int) -> str:
