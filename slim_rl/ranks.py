@@ -22,7 +22,7 @@ _NOTICED = 10.0  # seconds in which this process's own error, if it has one, fol
 
 
 def own_rank() -> int:
-    """This process's number among those of its run: 0 says, evaluates and saves what is the run's."""
+    """This process's number among those of its run: 0 says and saves what is the run's."""
     return int(os.environ.get("RANK", "0"))
 
 

@@ -46,7 +46,7 @@ def grpo_arguments(config: Config, run_dir: Path) -> GRPOConfig:
         logging_steps=1,
         save_strategy="steps",
         ddp_find_unused_parameters=False,  # there are none
-        ddp_timeout=6 * 3600,  # seconds: the other processes wait while rank 0 plays held-out games
+        ddp_timeout=6 * 3600,  # seconds: who has played its share of the held-out games waits for the others
         disable_tqdm=True,
         dataloader_pin_memory=on_gpu,
         remove_unused_columns=False,
