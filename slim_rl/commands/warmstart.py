@@ -24,11 +24,11 @@ def command(
     settings = load_config(config, overrides or ())
     if check_folder(output).exists() and not overwrite:
         raise ConfigError(f"{output} exists: name another folder with --output, or replace it with --overwrite.")
-    from slim_rl.warmstart.train import warmstart
-
     changes = [word for override in overrides or () for word in ("--set", override)]
     arguments = ["warmstart", str(config), "--output", str(output), "--overwrite", *changes]
     with joined_by(settings.train.processes, arguments):
+        from slim_rl.warmstart.train import warmstart  # here, so that the processes load the libraries at the same time
+
         warmstart(settings, output, workers)
     if own_rank() == 0:
         typer.echo(f"wrote {output}")
