@@ -32,6 +32,7 @@ def play_held_out(
     policy: Callable[[Episode], Player] | None = None,
     max_live: int | None = None,
     earlier: Iterable[Dialogue] | None = None,
+    title: str = "held-out games",
 ) -> list[Dialogue]:
     """Plays each row; returns all dialogues, those of an earlier try included. Each dialogue is logged as it ends, and one of an
     earlier try is not played again, unless it failed.
@@ -41,6 +42,7 @@ def play_held_out(
         trials: dialogues a row.
         policy: gives each episode a player of its own (an intervention).
         earlier: what was played before, if that is not what is in `log`.
+        title: of the progress bar.
 
     Raises:
         SlimError: the partner takes no more games (its endpoint is down, or its budget spent); what was played is logged.
@@ -60,7 +62,7 @@ def play_held_out(
         dialogues = sum(len(worker.ids(episode)) for episode in left)
         with tqdm(
             total=dialogues,
-            desc=f"held-out games, {log.stem}",
+            desc=f"{title}, {log.stem}",
             unit="dialogue",
             disable=None if own_rank() == 0 else True,
         ) as bar:

@@ -7,7 +7,7 @@ import sys
 import warnings
 from typing import TYPE_CHECKING
 
-from slim_rl.backends import Request
+from slim_rl.backends import Request, say
 from slim_rl.backends.cost import cost_report
 from slim_rl.errors import ConfigError
 from slim_rl.ranks import joined_by, own_rank
@@ -32,6 +32,10 @@ def start(request: Request) -> Result | None:
     # TRL marks rollout_func experimental at every start; that is why it is pinned.
     warnings.filterwarnings("ignore", message="You are using 'rollout_func'")
     changes = [word for override in request.overrides for word in ("--set", override)]
+    if own_rank() == 0:
+        say(
+            f"{config.name}: {config.train.steps} steps of {config.train.dialogues} dialogues; loading TRL and the model"
+        )
     os.environ.setdefault("OMP_NUM_THREADS", str(config.train.threads))
     with joined_by(config.train.processes, ["train", str(request.path), *changes]):
         # Here, so that the processes load the libraries at the same time, which takes seconds.

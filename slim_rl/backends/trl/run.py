@@ -107,10 +107,13 @@ def _train(
             return []
         policy.reseed(seed_of(config.seed, SCOPE))
         processes, name = PartialState(), f"eval-{step:06}"
+        number = processes.num_processes
+        share = f", share {rank + 1} of {number}" if number > 1 else ""
         earlier = _logged(folder.logs, name)
         processes.wait_for_everyone()  # none writes while another reads
         own = folder.logs / (f"{name}-{rank}.jsonl" if rank else f"{name}.jsonl")
-        play_held_out(worker, held_out[rank :: processes.num_processes], own, step=step, earlier=earlier)
+        mine = held_out[rank::number]
+        play_held_out(worker, mine, own, step=step, earlier=earlier, title=f"held-out games{share}")
         processes.wait_for_everyone()
         return [] if rank else _logged(folder.logs, name)
 
