@@ -1,6 +1,6 @@
 """The keys and values of rows that are decoded together: put into one cache, padded on the left, and taken apart again.
 
-Attention reads them where they lie and one more token is written behind them, so what is copied is only who joins and who leaves.
+Attention reads them where they lie, and one more token is written behind them: nothing is copied but when rows join or leave.
 """
 
 from __future__ import annotations
