@@ -87,7 +87,7 @@ confirmation: $(VENV)/local
 	$(BIN)/slim-rl arms $(CONFIRMATION) --seeds $(NEW) --arm open_book --arm mute --arm shuffled_reward --arm agreement_only
 	$(BIN)/slim-rl results analysis/confirmation/experiment.yaml --output-dir analysis/results/confirmation
 
-## what local runs start from, made from nothing in 20 to 25 minutes on two idle cores: a model that knows how to play and to ask, and is
+## what local runs start from, made from nothing in 25 to 30 minutes on two idle cores: a model that knows how to play and to ask, and is
 ## then taught a habit, of asking in one game of ten, or in hardly any
 KNOWS := build/warmstart
 WARMSTART := $(BIN)/slim-rl warmstart configs/matching_local.yaml --overwrite --workers 2
