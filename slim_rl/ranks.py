@@ -41,6 +41,8 @@ def joined_by(number: int, arguments: Sequence[str]) -> Iterator[None]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     shared = {"WORLD_SIZE": str(number), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    if "OMP_NUM_THREADS" not in os.environ:
+        shared["OMP_NUM_THREADS"] = "1"  # as torchrun sets it; else each of them starts with all cores
     with ExitStack() as stack:
         errors = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(1, number)]
         others = [

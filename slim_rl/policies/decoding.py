@@ -51,7 +51,7 @@ class Decoder:
 
     Attributes:
         mixes: rows may leave before the others have ended, and others join.
-        memory: of the rows' keys and values.
+        memory: of the rows' keys and values; it lasts as long as the decoder.
     """
 
     model: PreTrainedModel
@@ -59,7 +59,7 @@ class Decoder:
     pad_id: int
     draw: Draw
     mixes: bool
-    memory: Memory
+    memory: Memory = field(default_factory=Memory)
 
     @torch.no_grad()  # grad mode belongs to the thread, so it is set here and not by the caller
     def decode(self, going_on: Sequence[Row], joining: Sequence[Row]) -> None:

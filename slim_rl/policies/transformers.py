@@ -38,7 +38,6 @@ from slim_rl.files import disk_errors, replacing_folder
 from slim_rl.policies import check_model_folder, check_model_name
 from slim_rl.policies.attention import share_keys
 from slim_rl.policies.decoding import Decoder, Row
-from slim_rl.policies.row_cache import Memory
 from slim_rl.policies.top_p import TopP
 from slim_rl.policies.turn_cache import TurnCache
 from slim_rl.seeds import seed_of
@@ -121,7 +120,7 @@ class TransformersPolicy:
     async def _run(self) -> None:
         """Samples as long as a dialogue waits."""
         live: list[_Request] = []
-        memory = Memory()
+        decoder = Decoder(self.model, self.stop_ids, self.pad_id, self._draw, self._mixes)
         while live or self._waiting:
             # Everything that can run now runs first: nobody is missing when a whole pass of the loop adds nobody.
             seen = -1
@@ -136,13 +135,13 @@ class TransformersPolicy:
             room = self.max_batch - len(live) if self._mixes or not live else 0
             joining, self._waiting = waiting[:room], waiting[room:]
             if live or joining:
-                live = await self._sample_some(live, joining, memory)
+                live = await self._sample_some(decoder, live, joining)
 
-    async def _sample_some(self, live: list[_Request], joining: list[_Request], memory: Memory) -> list[_Request]:
+    async def _sample_some(self, decoder: Decoder, live: list[_Request], joining: list[_Request]) -> list[_Request]:
         """Samples until some turns have ended, which are handed out. Returns the others."""
         try:
             # In a thread, so that other dialogues' network partners are served meanwhile.
-            await asyncio.get_running_loop().run_in_executor(None, self._decode, live, joining, memory)
+            await asyncio.get_running_loop().run_in_executor(None, self._decode, decoder, live, joining)
         except Exception as error:
             for request in (*live, *joining):
                 if not request.future.done():
@@ -153,14 +152,13 @@ class TransformersPolicy:
                 request.future.set_result(self._ended(request))
         return [request for request in (*live, *joining) if not request.row.ended]
 
-    def _decode(self, live: list[_Request], joining: list[_Request], memory: Memory) -> None:
+    def _decode(self, decoder: Decoder, live: list[_Request], joining: list[_Request]) -> None:
         if self.turns is not None:
             for request in joining:
                 request.row.states = self.turns.take(request.key, request.row.input_ids)
         was_training = self.model.training
         self.model.eval()
         try:
-            decoder = Decoder(self.model, self.stop_ids, self.pad_id, self._draw, self._mixes, memory)
             decoder.decode([request.row for request in live], [request.row for request in joining])
         finally:
             self.model.train(was_training)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import warnings
 from typing import TYPE_CHECKING
@@ -36,7 +35,6 @@ def start(request: Request) -> Result | None:
         say(
             f"{config.name}: {config.train.steps} steps of {config.train.dialogues} dialogues; loading TRL and the model"
         )
-    os.environ.setdefault("OMP_NUM_THREADS", str(config.train.threads))
     with joined_by(config.train.processes, ["train", str(request.path), *changes]):
         # Here, so that the processes load the libraries at the same time, which takes seconds.
         from slim_rl.backends.trl.run import train
