@@ -18,6 +18,7 @@ class Measure:
         role: "primary" measures are the hypothesis' own and make up the family that p values are corrected in; "secondary"
             ones are shown with their intervals, uncorrected.
         bounded: its values lie in [0, 1], and so do the intervals of their mean.
+        signed: its values may be negative; of others the intervals of their mean end at zero.
         short: for narrow tables, where the title is long.
     """
 
@@ -26,13 +27,14 @@ class Measure:
     share: bool = False
     role: Literal["primary", "secondary"] = "secondary"
     bounded: bool = False
+    signed: bool = False
     short: str = ""
 
 
 MEASURES = (
     Measure("questions", "information-seeking questions a game", role="primary", short="questions a game"),
     Measure("informative_pairs", "informative pairs asked a game", role="primary", short="informative pairs"),
-    Measure("value", "information value of the questions of a game", role="primary"),
+    Measure("value", "information value of the questions of a game", role="primary", signed=True),
     Measure("reward", "reward", role="primary", bounded=True),
     Measure("agreed", "games agreed", share=True, bounded=True),
     Measure("answered", "information-seeking questions answered", share=True, bounded=True),
@@ -40,14 +42,14 @@ MEASURES = (
     Measure("questions_per_message", "information-seeking questions a message"),
     Measure("questions_per_100_words", "information-seeking questions per 100 words"),
     Measure("informative_pairs_per_message", "informative pairs a message"),
-    Measure("value_per_100_words", "information value per 100 words"),
+    Measure("value_per_100_words", "information value per 100 words", signed=True),
     Measure("questions_any", "questions of any kind a game"),
     Measure("pairs_asked", "pairs asked a game", short="pairs asked"),
     Measure("repeats", "pairs asked again a game"),
     Measure("malformed", "malformed messages a game"),
     Measure("malformed_share", "malformed messages", share=True, bounded=True),
     Measure("best_known", "reward of the best plan by what it knew", bounded=True, short="best known plan"),
-    Measure("gain", "true gain of the best plan by the questions of a game"),
+    Measure("gain", "true gain of the best plan by the questions of a game", signed=True),
     Measure("valid_proposals", "valid proposals among those tried", share=True, bounded=True, short="valid proposals"),
     Measure("messages", "policy messages a game"),
     Measure("words", "policy words a game"),

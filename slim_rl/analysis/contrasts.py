@@ -15,7 +15,7 @@ from slim_rl.errors import ConfigError
 
 HELD_OUT = "held_out"  # the condition of what runs themselves play: their own partner, free
 NET = "net_reward"  # reward less the arm's price a question
-COMPARABLE = BY_NAME | {NET: Measure(NET, "net reward")}  # what a contrast can be of
+COMPARABLE = BY_NAME | {NET: Measure(NET, "net reward", signed=True)}  # what a contrast can be of
 
 
 class Side(Section):

@@ -258,14 +258,14 @@ def by_arm(plays: Plays, measures: Sequence[str]) -> list[dict[str, Any]]:
 
 def change(plays: Plays, arm: str, measure: str, condition: str = HELD_OUT) -> dict[str, Any]:
     """Before, after and their change, each with its interval over seeds and games; `verdict.sentences` reads it."""
-    bounded = COMPARABLE[measure].bounded
+    bounded, signed = COMPARABLE[measure].bounded, COMPARABLE[measure].signed
     out: dict[str, Any] = {}
     for when in ("before", "after"):
         table = plays.table(Side(arm=arm, when=when, condition=condition), measure)  # type: ignore[arg-type]
         found = st.contrast([table], [1.0])
-        low, high = st.mean_interval(found, bounded, positive=measure not in (NET, "gain", "value"))
+        low, high = st.mean_interval(found, bounded, positive=not signed)
         if len(table) == 1:  # over games, given the run: all there is
-            alone = st.clustered_mean(table.iloc[0], table.columns, bounded)
+            alone = st.clustered_mean(table.iloc[0], table.columns, bounded, signed)
             low, high = alone.low, alone.high
         out |= {when: found.value, f"{when}_low": low, f"{when}_high": high, "runs": len(found.runs[0])}
     moved = plays.table(Side(arm=arm, when="change", condition=condition), measure)

@@ -104,7 +104,9 @@ def _curves(rows: pd.DataFrame, names: list[str]) -> dict[str, Any]:
     index, steps = _bins(rows["step"])
     curves: dict[str, Any] = {"steps": steps.tolist(), "measures": {}}
     for name in names:
-        table = st.clustered_means(rows[name], rows["cluster"].cat.codes, index, BY_NAME[name].bounded)
+        table = st.clustered_means(
+            rows[name], rows["cluster"].cat.codes, index, BY_NAME[name].bounded, BY_NAME[name].signed
+        )
         table = table.reindex(range(len(steps)))
         by_run = rows.assign(bin=index).groupby(["run", "bin"], observed=True)[name].mean().unstack("bin")
         by_run = by_run.reindex(columns=range(len(steps)))
@@ -125,7 +127,7 @@ def _ends(rows: pd.DataFrame, names: list[str]) -> dict[str, Any]:
 
 
 def _mean(rows: pd.DataFrame, name: str) -> st.Estimate:
-    return st.clustered_mean(rows[name], rows["cluster"].cat.codes, BY_NAME[name].bounded)
+    return st.clustered_mean(rows[name], rows["cluster"].cat.codes, BY_NAME[name].bounded, BY_NAME[name].signed)
 
 
 def _kinds(rows: pd.DataFrame, kinds: list[str]) -> dict[str, Any]:

@@ -36,7 +36,9 @@ def cells_table(cells: Mapping[str, Sequence[Dialogue]], title: str) -> Table:
         shown.append(("agreed every time", BY_NAME["agreed"], every))
     for title, measure, values in shown:
         for i, (name, column) in enumerate(values.items()):
-            mean = clustered_mean(column.astype(float), column.index.get_level_values("game_id"), measure.bounded)
+            mean = clustered_mean(
+                column.astype(float), column.index.get_level_values("game_id"), measure.bounded, measure.signed
+            )
             table.add_row(
                 "" if i else title,
                 words(name),

@@ -154,7 +154,7 @@ def _row(name: str, dialogues: Sequence[Dialogue]) -> str:
     data = frame(dialogues)
     cells = []
     for measure in (BY_NAME[each] for each in _MEASURES):
-        mean = clustered_mean(data[measure.name].astype(float), data["game_id"], measure.bounded)
+        mean = clustered_mean(data[measure.name].astype(float), data["game_id"], measure.bounded, measure.signed)
         cells.append(plain(mean.value, measure.share))
         if measure.name in _WITH_INTERVALS:
             cells.append(interval(mean.low, mean.high, measure.share))

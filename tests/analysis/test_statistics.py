@@ -361,6 +361,14 @@ def test_values_outside_keep_their_t_interval() -> None:
     assert st.clustered_mean(y, np.arange(4), bounded=True) == st.clustered_mean(y, np.arange(4))
 
 
+def test_the_interval_of_a_count_ends_at_zero() -> None:
+    seldom, games = np.array([0.0] * 19 + [1.0]), np.arange(20)
+    count, number = st.clustered_mean(seldom, games, signed=False), st.clustered_mean(seldom, games)
+    assert number.low < 0 == count.low and count.high == number.high
+    negative = -seldom
+    assert st.clustered_mean(negative, games, signed=False) == st.clustered_mean(negative, games)
+
+
 def test_a_difference_of_shares_stays_in_range() -> None:
     before, after = pd.Series([0.0, 0.0, 1.0], index=list("abc")), pd.Series([1.0, 1.0, 1.0], index=list("abc"))
     assert st.paired_comparison(before, after, bounded=True).difference.high == 1.0

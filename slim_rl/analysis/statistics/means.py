@@ -10,14 +10,14 @@ from scipy import stats
 from slim_rl.analysis.statistics.estimate import FEW, LEVEL, Estimate, Floats
 
 
-def clustered_mean(y: ArrayLike, cluster: ArrayLike, bounded: bool = False) -> Estimate:
+def clustered_mean(y: ArrayLike, cluster: ArrayLike, bounded: bool = False, signed: bool = True) -> Estimate:
     """The mean of `y` and its interval with errors clustered by game.
 
     With residuals e = y - mean, n values and G games: se² = G/(G-1) · Σ_games (Σ_i∈game e_i)² / n²; the interval is
     mean ± t(G-1) · se. This is the intercept of an OLS fit with CR1 errors [1]. With one value a game it is the usual t
-    interval. `bounded`: see `clustered_means`.
+    interval. `bounded`, `signed`: see `clustered_means`.
     """
-    table = clustered_means(y, cluster, np.zeros(len(np.asarray(y)), dtype=int), bounded)
+    table = clustered_means(y, cluster, np.zeros(len(np.asarray(y)), dtype=int), bounded, signed)
     if table.empty:
         return Estimate(np.nan, np.nan, np.nan, 0, 0, note="no data")
     row = table.iloc[0]
@@ -25,13 +25,16 @@ def clustered_mean(y: ArrayLike, cluster: ArrayLike, bounded: bool = False) -> E
     return Estimate(row["mean"], row.low, row.high, int(row.n), int(row.clusters), note=note)
 
 
-def clustered_means(y: ArrayLike, cluster: ArrayLike, group: ArrayLike, bounded: bool = False) -> pd.DataFrame:
+def clustered_means(
+    y: ArrayLike, cluster: ArrayLike, group: ArrayLike, bounded: bool = False, signed: bool = True
+) -> pd.DataFrame:
     """`clustered_mean` of every group at once. Returns a frame indexed by group: mean, low, high, n, clusters.
 
     Args:
         bounded: all values lie in [0, 1], and so do the intervals: Wilson's [7], with as many independent draws as would
             have the clustered error, mean · (1 - mean) / se²; where all values are 0 or all are 1, as many as there are games.
             Ignored where a value lies outside.
+        signed: values may be negative; where they may not, and none is, intervals are cut at zero.
     """
     values = np.asarray(y, dtype=float)
     ok = np.isfinite(values)
@@ -50,7 +53,9 @@ def clustered_means(y: ArrayLike, cluster: ArrayLike, group: ArrayLike, bounded:
         centre, half = wilson(mean, se, t, clusters)
     else:
         centre, half = mean, se * t
-    columns = {"mean": mean, "low": centre - half, "high": centre + half, "n": n, "clusters": clusters}
+    cut = not signed and len(values) and values.min() >= 0
+    low = np.maximum(0.0, centre - half) if cut else centre - half
+    columns = {"mean": mean, "low": low, "high": centre + half, "n": n, "clusters": clusters}
     return pd.DataFrame(columns, index=pd.Index(groups))
 
 
