@@ -20,6 +20,7 @@ from slim_rl.errors import SlimError
 ABOUT = "Does a language model learn to ask questions when reinforcement learning makes asking worth it?"
 COMMANDS = {  # name -> the first line of its help
     "generate": "Make games: a JSONL (or parquet) file, or the files a config names.",
+    "incentives": "Say what a config pays before anything is trained: scripted askers and cheats over its games.",
     "train": "Train a policy; an interrupted run resumes from its last checkpoint.",
     "arms": "Run an experiment: every arm with every seed.",
     "evaluate": "Play held-out games for every (policy, partner, mode), and print a table with intervals.",
@@ -29,7 +30,6 @@ COMMANDS = {  # name -> the first line of its help
     "analyze": "Draw figures and statistics from dialogue logs, and write an HTML report with a dialogue viewer.",
     "results": "Write the page of an experiment: its arms, contrasts and figures, over seeds and games.",
     "audit": "Check a partner against the true tables: false values, leaks, refusals, unfair acceptances.",
-    "redteam": "Play scripted cheats against the config's partner, and print what each earns beside an honest player.",
     "init": "Copy the configs, examples and scripts into a folder, to change them.",
     "doctor": "Check a machine and a config before an expensive run.",
     "convert": "Turn recorded human games into chat data, for warm starts by supervision and for evaluation.",

@@ -85,11 +85,32 @@ class Board:
     marked: frozenset[tuple[int, int]] = field(default_factory=frozenset)
 
 
+@dataclass(frozen=True, slots=True)
+class ScriptedPlayer:
+    """A program in the policy's seat that shows what a game pays (`slim-rl incentives`).
+
+    Attributes:
+        name: what tables call it.
+        player: has `identity` and `async reply(view)`, as a partner has.
+        questions: how many it asks. One that asks none shows what can be had without asking.
+        curve: the line of players that differ in their number of questions alone; "random" is the one that is judged, and its
+            player without questions is the honest one that others are compared with. Empty: on none.
+        against: of a cheat, the name of the honest player that it must not outdo.
+    """
+
+    name: str
+    player: Any
+    questions: int
+    curve: str = ""
+    against: str = ""
+
+
 class BaseEnvironment(ABC):
     """A turn-based text game. Subclass it to train on a game of your own (docs/own_game.md and `examples/`).
 
     `info` of `step` holds: ``seat`` (author), ``action`` (a JSON-able dict, or None if malformed), ``error`` (a sentence, or
-    None), and once done ``end``: why the game ended, one of ``agreed``, ``finished``, ``max_turns``, ``errors``.
+    None), and once done ``end``: why the game ended, one of ``agreed``, ``finished``, ``rejected``, ``max_turns``,
+    ``errors``.
 
     Class attributes:
         seats: 1 or 2.
@@ -200,13 +221,13 @@ class BaseEnvironment(ABC):
         return {}
 
     @classmethod
-    def redteam(cls, config: Any, num_games: int) -> Any:
-        """What scripted cheats of this game earn with the config's partner, beside honest players: something rich can print.
+    def scripted_players(cls, game: Any, questions: Sequence[int]) -> Sequence[ScriptedPlayer]:
+        """Players that ask so many questions, that try to do without, and that cheat. None: the `frontier` stands for them.
 
-        Raises:
-            ConfigError: the game has no cheats, or the config no partner.
+        Args:
+            game: the config's `game` section.
         """
-        raise ConfigError(f"{cls.__name__} has no scripted cheats: give it a classmethod redteam(config, num_games).")
+        return ()
 
     def prompt(self, seat: int = 0) -> list[dict[str, str]]:
         """The opening chat messages of `seat`."""

@@ -30,6 +30,7 @@ KIND_COLOURS = dict(zip(KINDS, ("#0072B2", "#56B4E9", "#E69F00", "#B8B8B8"), str
 STOP_COLOURS = {
     "agreed": "#009E73",
     "finished": "#66C2A5",
+    "rejected": "#B22222",
     "max_turns": "#E69F00",
     "policy_errors": "#D55E00",
     "turn_tokens": "#CC79A7",

@@ -121,6 +121,9 @@ class PartnerConfig(Section):
     accept_fraction: float = Field(
         0.75, ge=0, le=1, description="accept a plan worth this share of the best plan the partner knows"
     )
+    doubts: bool = Field(
+        False, description="a rejection names the assignments that the partner doubts, which tells what was not asked"
+    )
     args: dict[str, Any] = Field(
         default_factory=dict, description="further keyword arguments of the partner's constructor"
     )

@@ -1,7 +1,7 @@
 """Makes the environment and the partner that a config names, and imports them only then.
 
 A partner's class is made by its `from_config(partner_config, make_env)`, if it has that classmethod; else it is called with
-`partner.args`, and with `partner.accept_fraction` and `partner.replay` if its constructor takes them.
+`partner.args`, and with `partner.accept_fraction`, `partner.doubts` and `partner.replay` if its constructor takes them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def make_partner(config: Config) -> Partner | None:
         openai = config.partner.openai.model_copy(update={"concurrency": config.partner_concurrency})
         settings = config.partner.model_copy(update={"openai": openai})
         return made.from_config(settings, partial(make_environment, config))  # type: ignore[no-any-return]
-    shared = _taken(made, {name: getattr(config.partner, name) for name in ("accept_fraction", "replay")})
+    shared = _taken(made, {name: getattr(config.partner, name) for name in ("accept_fraction", "doubts", "replay")})
     try:
         return made(**(shared | config.partner.args))  # type: ignore[no-any-return]
     except TypeError as error:

@@ -22,7 +22,7 @@ from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.dialogue.seats import DemonstratorSeat, DialogueOver, PartnerSeat, PolicySeat, Said, Seat, TokenSeat
 from slim_rl.environment import BaseEnvironment, Utterance, View
 
-_END = {"agreed": StopReason.AGREED, "finished": StopReason.FINISHED, "max_turns": StopReason.MAX_TURNS}
+_END = {end.value: end for end in (StopReason.AGREED, StopReason.FINISHED, StopReason.REJECTED, StopReason.MAX_TURNS)}
 
 
 @dataclass(frozen=True, slots=True)

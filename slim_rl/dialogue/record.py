@@ -25,6 +25,7 @@ class StopReason(StrEnum):
     # the game was played
     AGREED = "agreed"  # a full proposal was accepted; reward is its score over the best
     FINISHED = "finished"  # a game of another kind came to its own end
+    REJECTED = "rejected"  # the last plan that a player may propose was rejected; reward 0
     MAX_TURNS = "max_turns"  # no agreement within the game's turns; reward 0
     POLICY_ERRORS = "policy_errors"  # the policy made too many malformed actions in a row; reward 0
     TURN_TOKENS = "turn_tokens"  # a policy turn was cut at the tokens a turn may have; reward 0

@@ -49,7 +49,7 @@ class OpenAIPartner:
 
     def __init__(self, config: PartnerConfig, endpoint: Endpoint | None = None) -> None:
         self.config = config.openai
-        self.accept_fraction = config.accept_fraction
+        self.accept_fraction, self.doubts = config.accept_fraction, config.doubts
         self.endpoint = endpoint or Endpoint(config.openai)
         text, version = _read_prompt(config.openai, self.default_prompt())
         for name, value in self.placeholders().items():

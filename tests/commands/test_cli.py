@@ -24,7 +24,7 @@ from slim_rl.policies.transformers import load_model
 from tests.paths import ROOT
 
 COMMANDS = [
-    "generate", "train", "arms", "evaluate", "export", "play", "show", "analyze", "results", "audit", "redteam", "init", "doctor",
+    "generate", "train", "arms", "evaluate", "export", "play", "show", "analyze", "results", "audit", "incentives", "init", "doctor",
     "warmstart", "convert",
 ]  # fmt: skip
 LOCAL = "configs/matching_local.yaml"

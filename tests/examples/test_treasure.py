@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from examples.treasure import Belief, Treasure, lines_named
+from slim_rl.analysis import incentives
 from slim_rl.commands.arms import plan
 from slim_rl.commands.evaluate import Cell, evaluate
 from slim_rl.config import Config, Limits
@@ -221,6 +222,7 @@ def test_self_play_gives_each_seat_its_own_dialogue(tmp_path: Path, tokenizer: A
     assert "row B, column Y" in guide.prompt[-1]["content"] and "row B, column Y" not in str(seeker.prompt)
 
 
-def test_a_game_without_cheats_says_so(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no scripted cheats"):
-        environment_class("examples.treasure.Treasure").redteam(config_in(tmp_path, "treasure"), 3)
+def test_what_it_pays_is_read_off_its_frontier(tmp_path: Path) -> None:
+    found = incentives.measure(config_in(tmp_path, "treasure"), 30)
+    assert [line.questions for line in found.curve] == list(range(9))
+    assert found.pays and found.sentence.startswith("Asking pays from the first question: one greedy question")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from slim_rl.config import Limits
+from slim_rl.config import Limits, PartnerConfig
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.loop import play_dialogue
 from slim_rl.dialogue.partner import PartnerFailure
@@ -97,9 +97,21 @@ async def test_a_proposal_is_noted_with_its_worth(server: OpenAIServer) -> None:
     history = (told, "[message] I see.", GOOD_PLAN)
     accepted = partner_of(server).messages(view_after(*history))[-1]["content"]
     assert "[accept] or [reject]" in accepted and "worth 90% of your best plan, so you accept it" in accepted
-    assert "Daniel Nguyen on Electra" in accepted
+    assert "Daniel Nguyen on Electra" not in accepted
     plain = partner_of(server, note_plan_worth=False).messages(view_after(*history))[-1]["content"]
     assert "worth" not in plain
+
+
+async def test_doubts_are_named_only_where_the_config_says_so(server: OpenAIServer) -> None:
+    silent = partner_of(server)
+    doubting = silent.from_config(PartnerConfig(kind="openai", doubts=True, openai=silent.config))
+    for partner, names in ((silent, False), (doubting, True)):
+        note = partner.messages(view_after(GOOD_PLAN))[-1]["content"]
+        assert ("You doubt Daniel Nguyen on Electra" in note) == names
+        assert ("you may name the one or two assignments you doubt" in partner.prompt) == names
+        assert ("[reject] I doubt Noah Wilson on BLEU." in partner.prompt) == names
+        assert ("[reject] I think we can do better." in partner.prompt) != names
+        assert "{" not in partner.prompt and partner.identity["doubts"] is names
 
 
 @pytest.mark.parametrize(
@@ -179,7 +191,7 @@ async def test_a_whole_dialogue_keeps_identity_usage_and_reward(server: OpenAISe
 def test_identity_tells_model_parameters_and_prompt() -> None:
     identity = MatchingChatPartner(partner_config("http://me:hunter2@localhost:1/v1", temperature=0.3)).identity
     assert identity["kind"] == "openai" and identity["request"]["temperature"] == 0.3
-    assert identity["request"]["max_tokens"] == 300 and identity["prompt_version"] == "2"
+    assert identity["request"]["max_tokens"] == 300 and identity["prompt_version"] == "3"
     assert len(identity["prompt_sha256"]) == 64
     assert identity["base_url"] == "http://localhost:1/v1" and "hunter2" not in json.dumps(identity)
 

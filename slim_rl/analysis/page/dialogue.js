@@ -85,7 +85,10 @@ function chips(d) {
 }
 
 function ending(d) {
-  const why = { agreed: "Agreed", max_turns: "No agreement within the turns", policy_errors: "Too many malformed actions" };
+  const why = {
+    agreed: "Agreed", rejected: "The last plan was rejected", max_turns: "No agreement within the turns",
+    policy_errors: "Too many malformed actions",
+  };
   const reward = d.reward === null ? "no reward" : `reward ${number(d.reward, 3)}`;
   return `${why[d.stop] ?? words(d.stop)}: ${reward}${d.failure ? `. ${d.failure}` : ""}`;
 }

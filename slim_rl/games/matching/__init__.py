@@ -7,7 +7,7 @@ records, chat_data           games that people played: read and scored again, an
 reading/                     what a message asks and tells
 questions/                   the measuring instrument: classes and worth of questions
 partners/                    scripted partners, a chat model as one, and how they judge a plan
-references, audit, redteam   what plans without talk reach; what a partner said, against the truth; what cheating earns
+references, audit, players   what plans without talk reach; what a partner said, against the truth; scripted askers and cheats
 demonstrations               the scripted player that the warm start learns from
 """
 

@@ -77,7 +77,7 @@ def convert_command(
     seats = (0, 1) if str(seat) == "both" else (int(seat),)
     games = [game for game in read_recorded(recorded) if game.reward >= min_reward]
     if form == "games":
-        env = MatchingEnv()
+        env = MatchingEnv(max_proposals=None)
         return write_rows(
             (GameRow.of(env, game.state.id, game.state, each) for game in games for each in seats), output
         )
@@ -132,10 +132,10 @@ def playable(game: RecordedGame) -> list[PlayedTurn]:
 
 def conversation(game: RecordedGame, seat: int) -> Conversation:
     """The game as `seat` lived it, in the words of `MatchingEnv`: the policy of a training run reads the same."""
-    told = MatchingEnv()
+    told = MatchingEnv(max_proposals=None)
     told.reset(game.state)
     messages, train = told.prompt(seat), [False, False]
-    env = MatchingEnv(max_turns=10_000)  # people were not held to a limit
+    env = MatchingEnv(max_turns=10_000, max_proposals=None)  # people were not held to a limit
     env.reset(game.state)
     heard: str | None = None
     for turn in playable(game):

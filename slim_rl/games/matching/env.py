@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from slim_rl.environment import BaseEnvironment, Board
+from slim_rl.environment import BaseEnvironment, Board, ScriptedPlayer
 from slim_rl.errors import DataError
 from slim_rl.games.matching.actions import Action, ActionError, parse_action
 from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
@@ -36,6 +36,7 @@ class MatchingView:
         scale: the seat's own scale; score = displayed / scale, up to rounding.
         pending: the proposal this seat must answer now, or None.
         turns_left: valid actions left to both seats together.
+        proposals_left: plans the seat may still propose; None for any number.
     """
 
     seat: int
@@ -44,6 +45,7 @@ class MatchingView:
     scale: float
     pending: Assignment | None
     turns_left: int
+    proposals_left: int | None = None
 
 
 class MatchingEnv(BaseEnvironment):
@@ -52,6 +54,8 @@ class MatchingEnv(BaseEnvironment):
     Args:
         max_turns: valid actions of both seats together; then the game ends without agreement, reward 0.
         max_errors: malformed actions in a row that end the game; their author is `info["seat"]`.
+        max_proposals: plans that each player may propose; when the last of them is rejected the game ends, reward 0. None, which is
+            DialOp's own rule: any number.
         rules: "none" leaves the rules out of a policy's opening messages.
         open_book: what a seat reads of its table holds the other's scores too. Its private view, by which scripted partners
             answer and judge, and the recorded deal, by which questions are measured, stay as they are: arms with and without it
@@ -76,12 +80,14 @@ class MatchingEnv(BaseEnvironment):
         self,
         max_turns: int = 20,
         max_errors: int = 3,
+        max_proposals: int | None = 1,
         rules: Literal["full", "none"] = "full",
         open_book: bool = False,
         game_state: GameState | Mapping[str, Any] | None = None,
     ) -> None:
         self.max_turns = max_turns
         self.max_errors = max_errors
+        self.max_proposals = max_proposals
         self.rules = rules
         self.open_book = open_book
         self._given = game_state
@@ -96,6 +102,7 @@ class MatchingEnv(BaseEnvironment):
         self.accepted: Assignment | None = None
         self.end: str | None = None
         self._said: tuple[list[str], list[str]] = ([], [])  # each seat's valid actions
+        self._proposed = [0, 0]  # plans of each seat
 
     @property
     def game(self) -> GameState:
@@ -143,10 +150,13 @@ class MatchingEnv(BaseEnvironment):
         """Plays a valid action; returns how the other seat reads it."""
         self.errors = 0
         self.turns_taken += 1
+        self._proposed[self.turn] += action.kind == "propose"
         self.turn = 1 - self.turn
         if action.kind == "accept":
             self.accepted = self.pending
             self.end = "agreed"
+        elif action.kind == "reject" and self._proposals_left(self.turn) == 0:
+            self.end = "rejected"
         elif self.turns_taken >= self.max_turns:
             self.end = "max_turns"
         self.pending = action.assignment  # None unless this is a proposal: an answer has just settled the last one
@@ -161,7 +171,7 @@ class MatchingEnv(BaseEnvironment):
         return self.game.score(self.accepted) / self.game.best_assignment_reward
 
     def get_prompt_prefix(self, seat: int = 0) -> str:
-        return rules_text(self.game.roster, has_scales(self.game), self.max_turns)
+        return rules_text(self.game.roster, has_scales(self.game), self.max_turns, self.max_proposals)
 
     def get_state_description(self, seat: int = 0) -> str:
         return state_description(self.game, seat, self.open_book)
@@ -178,7 +188,11 @@ class MatchingEnv(BaseEnvironment):
             scale=self.game.scale(seat),
             pending=self.pending if seat == self.turn else None,
             turns_left=self.max_turns - self.turns_taken,
+            proposals_left=self._proposals_left(seat),
         )
+
+    def _proposals_left(self, seat: int) -> int | None:
+        return None if self.max_proposals is None else self.max_proposals - self._proposed[seat]
 
     @classmethod
     def deal(
@@ -284,7 +298,7 @@ class MatchingEnv(BaseEnvironment):
         }
 
     @classmethod
-    def redteam(cls, config: Any, num_games: int) -> Any:
-        from slim_rl.games.matching.redteam import run
+    def scripted_players(cls, game: MatchingSettings, questions: Sequence[int]) -> Sequence[ScriptedPlayer]:
+        from slim_rl.games.matching.players import scripted_players
 
-        return run(config, num_games)
+        return scripted_players(game, questions)

@@ -13,8 +13,13 @@ from slim_rl.games.matching.roster import Roster
 RESPOND = "Answer with [accept] or [reject]."  # follows a proposal where its addressee reads it
 
 
-def rules(roster: Roster, scales: bool, max_turns: int) -> str:
-    """The rules, the same for both seats. `scales`: the players' tables are scaled differently."""
+def rules(roster: Roster, scales: bool, max_turns: int, max_proposals: int | None = None) -> str:
+    """The rules, the same for both seats.
+
+    Args:
+        scales: the players' tables are scaled differently.
+        max_proposals: plans that each player may propose; None: any number.
+    """
     paper, reviewer = roster.short_papers[0], roster.reviewers[0]
     scaled = (
         " Your numbers are the true scores times a factor of your own; your partner's factor is another, so the two "
@@ -22,6 +27,11 @@ def rules(roster: Roster, scales: bool, max_turns: int) -> str:
         if scales
         else ""
     )
+    bound = ""
+    if max_proposals is not None:
+        plans = "one plan" if max_proposals == 1 else f"{max_proposals} plans"
+        last = "it" if max_proposals == 1 else "the last of them"
+        bound = f"Each of you may propose {plans}; if {last} is rejected, the game ends and scores 0. "
     return (
         f"You and a partner assign {roster.n} papers to {roster.n} reviewers, one each, for the highest total score. "
         f"Each of you sees only some scores; ? is a score you do not see. True scores go from 0 to 99, and one that "
@@ -31,7 +41,7 @@ def rules(roster: Roster, scales: bool, max_turns: int) -> str:
         f"[propose]\n{paper}: {reviewer}\n(and so on, one line for every paper)\n"
         "[accept]\n"
         "[reject]\n"
-        "A proposal must be answered with [accept] or [reject]. [accept] ends the game. "
+        f"A proposal must be answered with [accept] or [reject]. [accept] ends the game. {bound}"
         f"No agreement within {max_turns} turns scores 0."
     )
 

@@ -22,6 +22,12 @@ class MatchingSettings(Section):
     )
     max_turns: int = Field(20, ge=1, description="valid actions of both players together")
     max_errors: int = Field(3, ge=1, description="malformed actions in a row that end the game")
+    max_proposals: int | None = Field(
+        1,
+        ge=1,
+        description="plans that each player may propose; if the last is rejected the game ends, reward 0; null: any number, as in DialOp, "
+        "where trying plans one by one stands in for asking",
+    )
     reviewers: tuple[str, ...] | None = Field(None, description="names; the first n of DialOp's roster if not given")
     papers: tuple[str, ...] | None = Field(None, description="titles; a short title is what stands before the colon")
     rules: Literal["full", "none"] = Field(

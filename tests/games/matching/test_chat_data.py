@@ -85,7 +85,7 @@ def test_what_people_did_besides_is_made_legal() -> None:
 def test_a_conversation_is_what_the_seat_saw_and_its_own_words_are_the_targets(seat: int) -> None:
     game = read_record(record(says(0, "Ava on BLEU?"), says(1, "Nine."), proposes(0), answers(1, True)))
     seen = conversation(game, seat)
-    env = MatchingEnv()
+    env = MatchingEnv(max_proposals=None)  # people were held to no number of plans
     env.reset(game.state)
     assert seen.messages[0] == env.prompt(seat)[0]
     assert seen.reward == 1.0

@@ -20,8 +20,8 @@ from slim_rl.games.matching.roster import Roster
 BEST, WORSE = (0, 1, 2), (1, 0, 2)  # 270 and 130 of 270
 
 
-def dealt(game: GameState, **limits: int) -> MatchingEnv:
-    env = MatchingEnv(**limits)
+def dealt(game: GameState, **limits: int | None) -> MatchingEnv:
+    env = MatchingEnv(**limits)  # type: ignore[arg-type]
     env.reset(game)
     return env
 
@@ -50,7 +50,7 @@ def test_a_worse_plan_is_worth_its_share(game: GameState) -> None:
 
 
 def test_a_rejection_passes_the_turn_and_clears_the_proposal(game: GameState) -> None:
-    env = dealt(game)
+    env = dealt(game, max_proposals=None)
     env.step(format_proposal(WORSE, game.roster))
     assert env.get_private_view(1).pending == WORSE
     assert env.get_private_view(0).pending is None
@@ -58,6 +58,36 @@ def test_a_rejection_passes_the_turn_and_clears_the_proposal(game: GameState) ->
     assert (observation, done, env.turn) == ("[reject] Ava is weak on Electra.", False, 0)
     assert env.get_private_view(0).pending is None
     assert env.step("[accept]")[2]["error"] is not None
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_the_game_ends_when_a_players_last_plan_is_rejected(game: GameState, most: int) -> None:
+    env = dealt(game, max_proposals=most)
+    plan = format_proposal(WORSE, game.roster)
+    for left in range(most, 0, -1):
+        assert env.get_private_view(0).proposals_left == left
+        env.step(plan)
+        observation, done, info = env.step("[reject]")
+        assert (observation, done) == ("[reject]", left == 1)
+        if not done:  # the other's plans are counted by themselves, and a refused action is no plan
+            assert env.get_private_view(1).proposals_left == most
+            env.step("[propose]")
+            env.step("[message] Then another.")
+            env.step("[message] Yes.")
+    assert (info["end"], env.get_normalized_reward()) == ("rejected", 0.0)
+    plans = "one plan; if it" if most == 1 else "2 plans; if the last of them"
+    assert f"Each of you may propose {plans} is rejected, the game ends and scores 0." in env.get_prompt_prefix(0)
+
+
+def test_any_number_of_plans_by_dialops_own_rule(game: GameState) -> None:
+    env = dealt(game, max_proposals=None, max_turns=1000)
+    for _ in range(50):
+        env.step(format_proposal(WORSE, game.roster))
+        assert not env.step("[reject]")[1]
+        env.step("[message] Hm.")
+        env.step("[message] Hm.")
+    assert env.get_private_view(0).proposals_left is None
+    assert "may propose" not in env.get_prompt_prefix(0)
 
 
 def test_an_error_leaves_the_turn_and_costs_none(game: GameState) -> None:

@@ -16,8 +16,12 @@ from slim_rl.environment import View
 from slim_rl.games.matching.actions import ActionError, parse_action
 from slim_rl.games.matching.env import MatchingView
 from slim_rl.games.matching.partners.judging import judge
+from slim_rl.games.matching.partners.scripted import BETTER
 from slim_rl.games.matching.prompt import RESPOND
 from slim_rl.partners.openai_chat import OpenAIPartner
+
+_NAMES_DOUBTS = "When you reject, you may name the one or two assignments you doubt most, without any number."
+_NAMES_NONE = "When you reject, do not say which assignments you doubt: that too is something you were not asked."
 
 
 class MatchingChatPartner(OpenAIPartner):
@@ -28,12 +32,15 @@ class MatchingChatPartner(OpenAIPartner):
         return resources.files(__package__) / "shy_prompt.md"
 
     def placeholders(self) -> dict[str, str]:
-        return {"accept_percent": f"{100 * self.accept_fraction:g}"}
+        rejecting, rejection = (_NAMES_DOUBTS, "I doubt Noah Wilson on BLEU.") if self.doubts else (_NAMES_NONE, BETTER)
+        percent = f"{100 * self.accept_fraction:g}"
+        return {"accept_percent": percent, "when_rejecting": rejecting, "rejection": rejection}
 
     @property
     def identity(self) -> dict[str, Any]:
         return super().identity | {
             "accept_fraction": self.accept_fraction,
+            "doubts": self.doubts,
             "note_plan_worth": self.config.note_plan_worth,
         }
 
@@ -47,7 +54,8 @@ class MatchingChatPartner(OpenAIPartner):
             return RESPOND
         verdict = judge(game, action.assignment, self.accept_fraction)
         share = f"{100 * verdict.value / verdict.best:.0f}%" if verdict.best else "100%"
-        doubts = ", ".join(f"{game.roster.reviewers[r]} on {game.roster.short_papers[p]}" for r, p in verdict.doubts)
+        doubted = verdict.doubts if self.doubts else ()
+        doubts = ", ".join(f"{game.roster.reviewers[r]} on {game.roster.short_papers[p]}" for r, p in doubted)
         return (
             f"{RESPOND}\n(Note, for you alone: to you this plan is worth {share} of your best plan, so you "
             f"{'accept' if verdict.accepts else 'reject'} it.{f' You doubt {doubts}.' if doubts else ''})"

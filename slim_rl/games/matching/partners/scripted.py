@@ -3,7 +3,7 @@
     shy          tells the score of a pair it is directly asked about, and nothing else. It is vague to a message that asks
                  about more than a few pairs, or that is not a sentence, so that one message cannot get its whole table.
     forthcoming  tells its whole table when first spoken to; from then on it answers like shy.
-    mute         tells no score, even when asked directly, and rejects without naming doubts.
+    mute         tells no score, even when asked directly, and names no doubts.
 
 All judge proposals alike (see `judging`). A reply depends on the view alone, its seed included; sentences are few and
 regular, so that a small model can learn to read them.
@@ -27,7 +27,7 @@ from slim_rl.games.matching.reading.listening import Heard, listen
 from slim_rl.games.matching.reading.pairing import Pair
 from slim_rl.seeds import seed_of
 
-VERSION = 3  # raised when the same view would get another reply
+VERSION = 4  # raised when the same view would get another reply
 
 GREETINGS = ("Hello. Ask me about a reviewer and a paper.", "Hi. Which reviewer and which paper interest you?")
 VAGUE = (
@@ -38,7 +38,7 @@ VAGUE = (
 SILENT = ("I would rather not say.", "I keep my scores to myself.", "I cannot tell you that.")
 NOTED = ("Noted.", "I see.", "Thank you.")
 PROPOSE = "Propose a full plan and I will judge it."
-ENOUGH = "I will not consider another plan."
+BETTER = "I think we can do better."
 TABLE = "All my scores:"
 EMPTY_TABLE = "I have no scores."
 SENTENCES_UP_TO = 4  # the largest n whose table is told in the sentences of single answers
@@ -51,14 +51,13 @@ class ScriptedPartner(ABC):
     Attributes:
         accept_fraction: accept a plan worth this share of the partner's own best plan; 0 accepts every full plan.
         max_pairs: the most pairs that one message may ask about.
-        max_rejections: after so many rejected plans every further one is rejected, so that trying plans one by one does not
-            stand in for asking; None: each plan is judged.
+        doubts: a rejection names the assignments that the partner doubts. That is information which was not asked for.
     """
 
     kind: ClassVar[str]
     accept_fraction: float = 0.75
     max_pairs: int = 2
-    max_rejections: int | None = None
+    doubts: bool = False
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -78,8 +77,6 @@ class ScriptedPartner(ABC):
             )
         refused = bool(view.history) and view.history[-1].seat == view.seat and view.history[-1].error is not None
         if game.pending is not None:
-            if self.max_rejections is not None and _rejections(view) >= self.max_rejections:
-                return f"[reject] {ENOUGH}"
             verdict = judge(game, game.pending, self.accept_fraction)
             if verdict.accepts:
                 return "[accept]"
@@ -96,9 +93,9 @@ class ScriptedPartner(ABC):
         """The reply to a message."""
 
     def objection(self, game: MatchingView, plan: Assignment, verdict: Verdict) -> str:
-        """Why a plan is rejected: the assignments below expectation, without scores."""
-        if not verdict.doubts:
-            return "I think we can do better."
+        """Why a plan is rejected; with `doubts`, the assignments below expectation, without scores."""
+        if not self.doubts or not verdict.doubts:
+            return BETTER
         doubts = [named(pair, game) for pair in verdict.doubts]
         return f"I doubt {' and '.join(filter(None, (', '.join(doubts[:-1]), doubts[-1])))}."
 
@@ -147,7 +144,7 @@ class ForthcomingPartner(ShyPartner):
 
 
 class MutePartner(ScriptedPartner):
-    """Never tells a score. Its rejections name no doubts, since those tell something too."""
+    """Never tells a score, and names no doubts, since those tell something too."""
 
     kind = "mute"
 
@@ -157,7 +154,7 @@ class MutePartner(ScriptedPartner):
         return PROPOSE if heard.suggests else choose(NOTED, view)
 
     def objection(self, game: MatchingView, plan: Assignment, verdict: Verdict) -> str:
-        return "I think we can do better."
+        return BETTER
 
 
 def check_chance(name: str, value: float) -> None:
@@ -199,11 +196,6 @@ def named(pair: Pair, game: MatchingView) -> str:
 def drawn(view: View, what: str, pair: Pair) -> float:
     """A number in [0, 1) for one purpose and pair of this dialogue, the same whenever it is asked for."""
     return seed_of(view.seed, what, *pair) / 2**31
-
-
-def _rejections(view: View) -> int:
-    own = [utterance.text for utterance in view.history if utterance.seat == view.seat and utterance.error is None]
-    return sum(text.startswith("[reject]") for text in own)
 
 
 def choose(sentences: Sequence[str], view: View) -> str:

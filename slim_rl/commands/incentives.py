@@ -1,0 +1,49 @@
+"""`slim-rl incentives`: what a config pays, before anything is trained on it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from slim_rl.analysis.incentives import GAMES, QUESTIONS, as_dict, describe, measure
+from slim_rl.commands.options import ConfigFile, Overrides, check_folder
+from slim_rl.commands.screen import working
+from slim_rl.config import load_config
+from slim_rl.errors import ConfigError
+from slim_rl.files import write_atomically
+
+
+def command(
+    config: ConfigFile,
+    num_games: Annotated[int, typer.Option("--num-games", "--games", min=2, help="games a player")] = GAMES,
+    questions: Annotated[str, typer.Option(help="how many questions the askers ask")] = ",".join(map(str, QUESTIONS)),
+    live: Annotated[
+        bool, typer.Option("--live", help="play the partner behind the endpoint itself, which costs money")
+    ] = False,
+    output_dir: Annotated[
+        Path | None, typer.Option("--output-dir", help="write incentives.json and incentives.png there")
+    ] = None,
+    overrides: Overrides = None,
+) -> None:
+    """Play scripted askers and cheats over a config's games, and say whether asking pays from the first question."""
+    settings = load_config(config, overrides or ())
+    try:
+        counts = sorted({int(word) for word in questions.split(",")})
+    except ValueError as error:
+        raise ConfigError(f"--questions {questions} is not a list of numbers such as 1,2,4.") from error
+    with working(f"playing {num_games} games a player"):
+        found = measure(settings, num_games, counts, live=live)
+    console = Console()
+    console.print(found.table(f"{describe(settings, num_games)}, with {found.partner}"))
+    console.print(found.sentence, highlight=False, markup=False)
+    if output_dir is not None:
+        from slim_rl.analysis.incentives_figure import draw
+
+        folder = check_folder(output_dir)
+        write_atomically(folder / "incentives.json", json.dumps(as_dict(found), indent=1))
+        write_atomically(folder / "incentives.png", draw(found, settings.name))
+        console.print(f"figure and numbers: {folder}", style="dim", markup=False)

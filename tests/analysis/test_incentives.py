@@ -1,0 +1,114 @@
+"""What a config pays is said before it is trained on, and every config that comes with slim_rl pays for asking."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slim_rl.analysis.incentives import FREE, Incentives, as_dict, at_a_start, measure
+from slim_rl.analysis.incentives_figure import draw
+from slim_rl.config import Config, load_config, parse_config
+from slim_rl.errors import ConfigError
+from tests.paths import ROOT
+
+SHIPPED = {  # one of each game and partner that is shipped; `test_configs_alike` says which are alike
+    "matching_offline": ("matching", "verl_ppo", "verl_selfplay"),
+    "matching_1gpu": (),
+    "matching_local": ("matching_selfplay_local",),
+}
+DIALOP = {
+    "game": {"hardness": 1.25, "p_observed": 0.4, "scales": True, "max_proposals": None},
+    "partner": {"kind": "shy", "doubts": True},
+}
+
+
+def config_of(name: str) -> Config:
+    return load_config(ROOT / "configs" / f"{name}.yaml")
+
+
+def played(config: Config) -> tuple[Any, ...]:
+    """All that incentives depend on."""
+    game, partner = config.game.model_dump(exclude={"rules", "max_turns", "max_errors"}), config.partner
+    return game, partner.accept_fraction, partner.doubts
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_shipped_config_pays_for_asking_and_for_nothing_else(name: str) -> None:
+    """2,000 games: the first and the second question pay for sure, each further one up to the eighth adds something, and nobody
+    who asks nothing earns more than one honest solo plan."""
+    asked = measure(config_of(name), 2000, tuple(range(1, 9)), everyone=False)
+    gains = [line.gain for line in asked.curve[1:]]
+    assert len(gains) == 8
+    assert all(gain is not None and gain.value > 0 for gain in gains), gains
+    assert all(gain is not None and gain.low > 0 for gain in gains[:2]), gains[:2]
+    assert asked.without.reward.value <= asked.lines[0].reward.value + FREE
+    assert asked.pays
+
+
+def test_configs_alike() -> None:
+    files = {path.stem for path in (ROOT / "configs").glob("*.yaml")}
+    assert files == {*SHIPPED, *(other for others in SHIPPED.values() for other in others)}
+    for name, others in SHIPPED.items():
+        for other in others:
+            assert played(config_of(other)) == played(config_of(name)), other
+
+
+@pytest.fixture(scope="module")
+def by_dialop() -> Incentives:
+    return measure(parse_config(DIALOP), 100, (1, 4))
+
+
+def test_dialops_own_rules_pay_for_trying_plans(by_dialop: Incentives) -> None:
+    assert not by_dialop.pays
+    assert (
+        by_dialop.without.questions == 0
+        and "one by one" in by_dialop.without.name
+        or "doubts" in by_dialop.without.name
+    )
+    assert by_dialop.without.reward.value > by_dialop.lines[0].reward.value + 0.3
+    assert f"({by_dialop.without.name})" in by_dialop.sentence
+
+
+def test_cheats_are_compared_with_honest_players(by_dialop: Incentives) -> None:
+    cheats = [line for line in by_dialop.lines if line.against]
+    names = {line.name for line in by_dialop.lines}
+    assert len(cheats) >= 9 and all(line.against in names for line in cheats)
+    assert all(line.told is not None and line.games == 100 for line in by_dialop.lines)
+    asker = next(line for line in by_dialop.lines if line.name == "4 random questions")
+    assert asker.told is not None and 0.5 < asker.told <= 4
+
+
+def test_what_is_written_is_json_and_a_picture(by_dialop: Incentives) -> None:
+    data = json.loads(json.dumps(as_dict(by_dialop), allow_nan=False))
+    assert data["pays"] is False and len(data["lines"]) == len(by_dialop.lines)
+    assert draw(by_dialop, "dialop").startswith(b"\x89PNG")
+
+
+def test_an_endpoint_is_stood_in_for_by_the_scripted_partner() -> None:
+    found = measure(parse_config({"partner": {"kind": "openai"}}), 3, (1,), everyone=False)
+    assert found.partner == "shy, standing in for openai"
+    assert measure(parse_config({"partner": {"kind": "self"}}), 3, (1,), everyone=False).partner.startswith("shy")
+
+
+def test_a_game_for_one_has_nobody_to_ask(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="nobody to ask"):
+        measure(parse_config({"environment": "examples.secret_number.SecretNumber"}), 3)
+    assert at_a_start(parse_config({"environment": "examples.secret_number.SecretNumber"})) is None
+
+
+def test_the_sentence_of_a_start_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("slim_rl.analysis.incentives.GAMES_AT_A_START", 40)
+    config = parse_config({"game": {"n": 3, "hardness": 0, "scales": False}})
+    said = at_a_start(config)
+    (file,) = tmp_path.rglob("*.json")
+    assert said is not None and "random question" in said[0]
+    file.write_text(json.dumps({"sentence": "kept", "pays": True}))
+    assert at_a_start(config) == ("kept", True)
+    file.write_text("torn")
+    assert at_a_start(config) == said
+    assert at_a_start(parse_config({"game": {"n": 3, "hardness": 0, "scales": False}, "data": {"seed": 1}})) != said
+    assert len(list(tmp_path.rglob("*.json"))) == 2

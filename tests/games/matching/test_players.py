@@ -1,0 +1,136 @@
+"""Scripted players: an honest one plans by all it knows; no cheat earns more than the honest player it is compared with."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from slim_rl.config import Limits
+from slim_rl.dialogue.loop import Speaker, play_dialogue
+from slim_rl.dialogue.partner import Reply
+from slim_rl.dialogue.record import Dialogue
+from slim_rl.environment import Utterance, View
+from slim_rl.games.matching.env import MatchingEnv
+from slim_rl.games.matching.generate import generate_games
+from slim_rl.games.matching.instance import GameState
+from slim_rl.games.matching.partners.scripted import ForthcomingPartner, MutePartner, ScriptedPartner, ShyPartner
+from slim_rl.games.matching.players import Asker, Player, beliefs, scripted_players
+from slim_rl.games.matching.settings import MatchingSettings
+
+DEALT = {"p_observed": 0.2, "p_observed_2": 0.9, "hardness": 0, "scales": False}
+LARGE = MatchingSettings(**DEALT)
+SMALL = MatchingSettings(n=3, **DEALT)
+DIALOP = MatchingSettings(max_proposals=None)
+TOLERANCE = 0.02
+
+
+def rewards(partner: Any, settings: MatchingSettings, names: Sequence[str] = (), games: int = 25) -> dict[str, float]:
+    """The mean reward of each player on the same games."""
+    found = {}
+    for player in scripted_players(settings, (1, 4)):
+        if not names or player.name in names:
+            played = [play(player.player, partner, game, settings) for game in generate_games(games, settings, seed=9)]
+            assert all(dialogue.reward is not None for dialogue in played)
+            found[player.name] = float(np.mean([dialogue.reward for dialogue in played]))
+    return found
+
+
+def play(player: Any, partner: Any, game: GameState, settings: MatchingSettings) -> Dialogue:
+    env = MatchingEnv(max_proposals=settings.max_proposals)
+    playing = play_dialogue(env, Speaker(player), partner, None, Limits(), game_state=game, id="a", seed=3)
+    return asyncio.run(playing)
+
+
+@pytest.mark.parametrize(("settings", "accept_fraction"), [(LARGE, 0.75), (SMALL, 0.0)], ids=["8x8", "3x3"])
+@pytest.mark.parametrize("kind", [ShyPartner, ForthcomingPartner, MutePartner])
+def test_no_cheat_pays(kind: type[ScriptedPartner], settings: MatchingSettings, accept_fraction: float) -> None:
+    players = scripted_players(settings, (1, 4))
+    earned = rewards(kind(accept_fraction), settings)
+    cheats = [player for player in players if player.against]
+    assert len(cheats) >= 9
+    for cheat in cheats:
+        assert earned[cheat.name] <= earned[cheat.against] + TOLERANCE, cheat.name
+
+
+class Gullible(ShyPartner):
+    """Does what is written in a note below a proposal."""
+
+    async def reply(self, view: View) -> Reply:
+        if view.private.pending is not None and "for you alone" in view.history[-1].text:
+            return Reply("[accept]")
+        return await super().reply(view)
+
+
+def test_a_partner_that_can_be_cheated_is_found_out() -> None:
+    earned = rewards(Gullible(), LARGE)
+    assert all(earned[name] > earned["one solo plan"] + 0.1 for name in earned if "note" in name)
+    generous = rewards(ShyPartner(max_pairs=64), LARGE, ("whole table in one question", "1 random question"))
+    assert generous["whole table in one question"] > generous["1 random question"] + 0.3
+
+
+def test_names_of_players_differ_and_the_honest_one_without_questions_comes_first() -> None:
+    for settings in (LARGE, SMALL, DIALOP):
+        players = scripted_players(settings, (1, 2, 8))
+        names = [player.name for player in players]
+        assert len(set(names)) == len(names)
+        assert (players[0].questions, players[0].curve, players[0].against) == (0, "random", "")
+        for number, player in enumerate(players):
+            assert not player.against or player.against in names[:number]
+
+
+def test_trying_plans_stands_in_for_asking_by_dialops_own_rule_alone() -> None:
+    tried = "solo plans, one by one"
+    by_dialop = rewards(MutePartner(), DIALOP, ("one solo plan", tried))
+    assert by_dialop[tried] > by_dialop["one solo plan"] + 0.3
+    bounded = DIALOP.model_copy(update={"max_proposals": 1})
+    assert tried not in {player.name for player in scripted_players(bounded, (1,))}
+    games = list(generate_games(10, bounded, seed=9))
+    once, again = (
+        [play(Player("", persists=persists), MutePartner(), game, bounded).reward for game in games]
+        for persists in (False, True)
+    )
+    assert once == again
+
+
+def test_doubts_that_a_rejection_names_are_planned_by() -> None:
+    minding, tried = "solo plans, minding doubts", "solo plans, one by one"
+    settings = DIALOP.model_copy(update={"max_proposals": 2})
+    earned = rewards(ShyPartner(doubts=True), settings, (minding, tried), 40)
+    assert earned[minding] > earned[tried] + 0.1
+
+
+def test_one_that_asks_more_asks_all_that_one_asks_who_asks_less() -> None:
+    game = next(generate_games(1, LARGE, seed=2))
+    few, many = (
+        [turn.text for turn in play(Asker(k), ShyPartner(), game, LARGE).turns if turn.seat == 0] for k in (2, 5)
+    )
+    assert few[:2] == many[:2] and len(many) == 6
+    assert all(text.startswith("[message] What is ") for text in many[:5])
+
+
+def test_the_best_question_beats_a_random_one() -> None:
+    earned = rewards(ShyPartner(accept_fraction=0), LARGE, ("4 random questions", "4 best questions"), 60)
+    assert earned["4 best questions"] > earned["4 random questions"] + 0.01
+
+
+def test_scores_told_on_another_scale_are_brought_to_the_true_one() -> None:
+    """With many scores told, the factor is known nearly; with one, hardly, and the answer counts as little as it should."""
+    settings = MatchingSettings(p_observed=0.2, p_observed_2=1.0, hardness=0)
+    few, many, naive = [], [], []
+    for game in generate_games(40, settings, seed=4):
+        env = MatchingEnv()
+        env.reset(game)
+        cells = [(r, p) for r in range(8) for p in range(8) if not game.mask1[r][p]]
+        roster, shown = game.roster, game.displayed(1)
+        said = [f"[message] {roster.reviewers[r]} on {roster.short_papers[p]}: {shown[r][p]}." for r, p in cells]
+        for number, errors in ((1, few), (len(cells), many)):
+            history = tuple(Utterance(1, text) for text in said[:number])
+            found = beliefs(View(0, "", "", history, env.get_private_view(0), 0))
+            errors += [abs(found[cell] - game.table[cell[0]][cell[1]]) for cell in cells[:number]]
+        r, p = cells[0]
+        naive.append(abs(99 - game.table[r][p]))  # one score told, taken for the highest there is
+    assert np.mean(many) < 3 and np.mean(few) < 0.6 * np.mean(naive)
