@@ -10,7 +10,7 @@ from hypothesis import settings
 
 from tests.dialogue.made import make_dialogue
 from tests.games.matching.made import game
-from tests.paths import HUMAN
+from tests.paths import HUMAN, ROOT
 
 __all__ = ["game", "make_dialogue"]  # fixtures for every folder
 
@@ -21,6 +21,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+os.environ.setdefault("SLIM_RL_CACHE", str(ROOT / "build" / "cache"))  # not the home folder of who runs the tests
 
 
 @pytest.fixture(scope="session")

@@ -15,9 +15,9 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ QUESTIONS = (1, 2, 4, 6, 8)
 JUDGED = "random"  # the curve that says whether asking pays
 FREE = 0.03  # reward: what may be had without a question above an honest solo plan, before it counts as a way around asking
 GAMES = 500
-GAMES_AT_A_START = 1000
+GAMES_AT_A_START = (500, 2000)  # of all players; of those that show the first question, where the former leave it open
 
 Floats = NDArray[np.float64]
 
@@ -156,15 +156,15 @@ def measure(
     questions: Sequence[int] = QUESTIONS,
     *,
     everyone: bool = True,
+    only: str | None = None,
     live: bool = False,
-    said: Callable[[str], None] = lambda _: None,
 ) -> Incentives:
     """Plays every scripted player of the config's game on its first `num_games` training games.
 
     Args:
         everyone: cheats and further curves too, and what was told; else what `Incentives.sentence` needs.
+        only: the players of this curve alone.
         live: play the config's own partner even where it is behind an endpoint.
-        said: called with each player's name before it plays.
 
     Raises:
         ConfigError: the game has one seat, or nothing to judge it by.
@@ -174,18 +174,16 @@ def measure(
         raise ConfigError(f"{config.environment} is a game for one: there is nobody to ask.")
     config, partner = (config, config.partner.kind) if live else _with_stand_in(config)
     rows = list(deal(config, "train", num_games))
-    players = [player for player in made.scripted_players(config.game, questions) if everyone or _is_judged(player)]
-    if not players:
+    found = made.scripted_players(config.game, questions)
+    players = [one for one in found if one.curve == only or (only is None and (everyone or _is_judged(one)))]
+    if not found:
         return Incentives(_on_paper(made, rows, max(questions)), "ideal askers, who are told and granted everything")
     worker = RolloutWorker(config, None)
     played: dict[str, list[Dialogue]] = {}
     for player in players:
-        said(player.name)
         episodes = [worker.episode(row, "incentives") for row in rows]  # the same draws for every player
-        seat = Speaker(player.player)
-        played[player.name] = [
-            one for (one,) in asyncio.run(worker.play_all(episodes, policy=lambda _, seat=seat: seat))
-        ]
+        worker.policy = Speaker(player.player)
+        played[player.name] = [dialogue for (dialogue,) in asyncio.run(worker.play_all(episodes))]
     return Incentives(tuple(_lines(players, played, everyone)), partner)
 
 
@@ -199,7 +197,7 @@ def at_a_start(config: Config) -> tuple[str, bool] | None:
         found = json.loads(kept.read_text(encoding="utf-8"))
         return str(found["sentence"]), bool(found["pays"])
     try:
-        measured = measure(config, GAMES_AT_A_START, (1, max(QUESTIONS)), everyone=False)
+        measured = _measured_at_a_start(config)
     except ConfigError:
         return None
     if measured.first is None:
@@ -208,6 +206,16 @@ def at_a_start(config: Config) -> tuple[str, bool] | None:
     with suppress(OSError):  # what cannot be kept is played again
         write_atomically(kept, json.dumps(result))
     return measured.sentence, measured.pays
+
+
+def _measured_at_a_start(config: Config) -> Incentives:
+    few, many = GAMES_AT_A_START
+    measured = measure(config, few, (1, max(QUESTIONS)), everyone=False)
+    if measured.first is None or not measured.first.low <= 0 < measured.first.high:
+        return measured
+    again = measure(config, many, (1,), only=JUDGED)
+    first = replace(measured.curve[1], gain=again.first)
+    return replace(measured, lines=tuple(first if line.name == first.name else line for line in measured.lines))
 
 
 def as_dict(incentives: Incentives) -> dict[str, Any]:
@@ -308,8 +316,8 @@ def _cache_file(config: Config) -> Path:
         _code(),
     ]
     name = hashlib.sha256(json.dumps(parts, default=str, sort_keys=True).encode()).hexdigest()[:32]
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return folder / "slim_rl" / "incentives" / f"{name}.json"
+    folder = Path(os.environ.get("SLIM_RL_CACHE") or Path.home() / ".cache" / "slim_rl")
+    return folder / "incentives" / f"{name}.json"
 
 
 def _dumped(game: Any) -> Any:

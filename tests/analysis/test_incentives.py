@@ -31,7 +31,7 @@ def config_of(name: str) -> Config:
 
 def played(config: Config) -> tuple[Any, ...]:
     """All that incentives depend on."""
-    game, partner = config.game.model_dump(exclude={"rules", "max_turns", "max_errors"}), config.partner
+    game, partner = config.game.model_dump(exclude={"rules", "max_errors"}), config.partner
     return game, partner.accept_fraction, partner.doubts
 
 
@@ -64,10 +64,8 @@ def by_dialop() -> Incentives:
 def test_dialops_own_rules_pay_for_trying_plans(by_dialop: Incentives) -> None:
     assert not by_dialop.pays
     assert (
-        by_dialop.without.questions == 0
-        and "one by one" in by_dialop.without.name
-        or "doubts" in by_dialop.without.name
-    )
+        by_dialop.without.questions == 0 and "one by one" in by_dialop.without.name
+    ) or "doubts" in by_dialop.without.name
     assert by_dialop.without.reward.value > by_dialop.lines[0].reward.value + 0.3
     assert f"({by_dialop.without.name})" in by_dialop.sentence
 
@@ -100,8 +98,8 @@ def test_a_game_for_one_has_nobody_to_ask(tmp_path: Path) -> None:
 
 
 def test_the_sentence_of_a_start_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr("slim_rl.analysis.incentives.GAMES_AT_A_START", 40)
+    monkeypatch.setenv("SLIM_RL_CACHE", str(tmp_path))
+    monkeypatch.setattr("slim_rl.analysis.incentives.GAMES_AT_A_START", (40, 80))
     config = parse_config({"game": {"n": 3, "hardness": 0, "scales": False}})
     said = at_a_start(config)
     (file,) = tmp_path.rglob("*.json")

@@ -22,7 +22,6 @@ from slim_rl.dialogue.measures import measures
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import RolloutWorker
-from slim_rl.environment import environment_class
 from slim_rl.errors import ConfigError
 from tests.dialogue.players import Script
 from tests.examples.sessions import config_in, played_by_hand

@@ -234,7 +234,7 @@ def beliefs(view: View, listens: bool = True) -> NDArray[np.float64]:
 def _unscaling(told: Sequence[float]) -> float:
     """The expected 1 / factor of scores, uniform on 0..99, that were told times a factor, uniform on `SCALES`: Bayes' rule over a
     grid, where the likelihood of k of them is factor^-k if none would exceed 99."""
-    weights = np.where(_FACTORS * VALUES > max(told, default=0.0), _FACTORS ** -len(told), 0.0)
+    weights = np.where(max(told, default=0.0) < _FACTORS * VALUES, _FACTORS ** -len(told), 0.0)
     return float(np.average(1 / _FACTORS, weights=weights)) if weights.any() else 1 / SCALES[1]
 
 
