@@ -169,6 +169,9 @@ class Appender:
                 f"Cannot append to the {self.what} {self.path}: {error.strerror}; make room and resume."
             ) from error
 
+    def fileno(self) -> int:
+        return self._file
+
     def close(self) -> None:
         if self._file >= 0:
             os.close(self._file)

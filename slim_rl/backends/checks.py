@@ -20,13 +20,14 @@ from typing import Literal
 from slim_rl.backends.checkpoints import count_parameters, locate_model, read_model_config
 from slim_rl.backends.cost import cost_report, usd_now
 from slim_rl.backends.gpus import find_gpus
-from slim_rl.config import Config
+from slim_rl.config import Config, hosted
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.dealing import deal, existing_rows, games_files, shortage
 from slim_rl.dialogue.factory import make_environment, make_partner
 from slim_rl.dialogue.rows import GameRow, Split, read_rows
 from slim_rl.environment import BaseEnvironment, Utterance, View
 from slim_rl.errors import SlimError
+from slim_rl.partners.endpoint import Endpoint
 from slim_rl.policies import load_tokenizer
 
 GB, GIB = 1e9, 2**30
@@ -152,6 +153,26 @@ def check_partner(config: Config) -> Iterator[Check]:
     yield Check("partner", "pass", f"{config.partner.kind} answered in {took}: {textwrap.shorten(reply.text, 80)!r}")
 
 
+def check_model(config: Config) -> Iterator[Check]:
+    """The partner's endpoint has its model, and no end of it is known. A config that makes no endpoint is `check_partner`'s to tell."""
+    openai = config.partner.openai
+    if config.partner.kind != "openai" or openai.cassette_mode == "replay":
+        return
+    try:
+        endpoint = Endpoint(openai.model_copy(update={"request_seconds": 10.0, "cassette": None}))
+    except SlimError:
+        return
+    listed = asyncio.run(endpoint.models())
+    missing = bool(listed) and openai.model not in listed
+    found = f"{openai.model} is {'not ' if missing else ''}among the {len(listed)} models of {endpoint.url}"
+    found = found if listed else f"{endpoint.url} has no list of its models"
+    dated = hosted.entry_of(openai.model, hosted.SHUTDOWNS)
+    if dated:
+        found += f"; public pages date the shutdown of {dated} {hosted.SHUTDOWNS[dated]} (not verified)"
+    others = " or ".join(f"{model} ({switch})" for model, switch in hosted.SUCCESSORS.items())
+    yield verdict("partner's model", found, warn=f"Partners to try: {others}." if missing or dated else "")
+
+
 def check_cost(config: Config, eval_interval: int = 0) -> Iterator[Check]:
     """What the endpoint will cost in training and evaluation (slime's comes every `eval_interval` steps), against the budget."""
     if config.partner.kind != "openai":
@@ -218,6 +239,7 @@ EXAMINATIONS: dict[str, Examination] = {
     "what asking pays": check_incentives,
     "partner's cost": check_cost,
     "partner": check_partner,
+    "partner's model": check_model,
     "W&B": check_tracker,
     "GPUs": check_gpus,
     "disk": check_disk,

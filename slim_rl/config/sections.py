@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from slim_rl.config import hosted
+
 
 class Section(BaseModel):
     """A part of the configuration: immutable, and strict about its keys."""
@@ -35,9 +37,7 @@ class Price(Section):
 
 
 _PRICES = {
-    "gpt-4.1-mini": Price(input=0.40, cached=0.10, output=1.60),
-    "gpt-4.1-nano": Price(input=0.10, cached=0.025, output=0.40),
-    "gpt-4.1": Price(input=2.00, cached=0.50, output=8.00),
+    name: Price(input=fresh, cached=cached, output=output) for name, (fresh, cached, output) in hosted.PRICES.items()
 }
 
 
@@ -56,9 +56,16 @@ class OpenAIConfig(Section):
     )
     prompt: Path | None = Field(None, description="file with the partner's rules; None: the game's own")
 
-    temperature: float | None = Field(0.0, ge=0, description="None: not sent")
-    top_p: float | None = Field(None, gt=0, le=1, description="None: not sent")
-    max_tokens: int | None = Field(300, ge=1, description="tokens of one reply; None: not sent")
+    temperature: float | None = Field(0.0, ge=0, description="left out where the model refuses it; None: not sent")
+    top_p: float | None = Field(None, gt=0, le=1, description="left out where the model refuses it; None: not sent")
+    max_tokens: int | None = Field(
+        300,
+        ge=1,
+        description="tokens of one reply, thoughts included; sent as max_completion_tokens where the model wants that; None: not sent",
+    )
+    reasoning_effort: str | None = Field(
+        None, description="how long a reasoning model thinks: minimal, low, medium, high; None: not sent"
+    )
     send_seed: bool = Field(True, description="send a seed drawn from the dialogue's, for endpoints that know it")
     extra: dict[str, Any] = Field({}, description="further keys of the request body, for example chat_template_kwargs")
     note_plan_worth: bool = Field(
@@ -100,7 +107,11 @@ class OpenAIConfig(Section):
         description="of the whole run, over all its starts and processes; calls stop here; needs a price for the model",
     )
     budget_reserve: float = Field(0.05, ge=0, lt=1, description="share of the budget kept to finish games under way")
-    prices: dict[str, Price] = Field(_PRICES, description="by the model's name or the beginning of it; longest match")
+    prices: dict[str, Price] = Field(
+        _PRICES,
+        description="by the model's name, which a snapshot's date may follow; the built-in table is of "
+        f"{hosted.AS_OF} and not verified, and your bill decides",
+    )
 
     cassette: Path | None = Field(None, description="JSONL file that keeps every exchange")
     cassette_mode: Literal["auto", "record", "replay"] = Field(

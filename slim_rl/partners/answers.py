@@ -15,7 +15,8 @@ from slim_rl.jsonl import whole_characters
 from slim_rl.partners.quoting import one_line
 from slim_rl.partners.secrets import SHORTEST_SAID, Secrets
 
-CHARS_PER_TOKEN = 4  # of English text, roughly; the longest tokens have some 64
+CHARS_PER_TOKEN = 4  # of English text, roughly
+LONGEST_TOKEN = 64  # bytes, roughly; the shortest has one
 MESSAGE_TOKENS = 4  # what a message takes in addition to its text
 TEMPLATE_TOKENS = 4000  # what a server may put before the messages unseen
 FREE_OUTPUT = 100_000  # believable output tokens, thoughts included, where the request sets no limit
@@ -48,34 +49,38 @@ def read_answer(content: str, body: Mapping[str, Any], config: OpenAIConfig, sec
     if data is None or not (text is None or isinstance(text, str)):
         raise UnreadableError(f"the answer is not a chat completion: {one_line(secrets.redact(content), 60)!r}")
     said = secrets.redact(whole_characters(text or ""), SHORTEST_SAID)
-    cut = len(said) > config.reply_chars
     return {
-        "text": said[: config.reply_chars],
-        "finish_reason": "length" if cut else one_line(secrets.redact(str(reason)), 40),
+        **cut(said, one_line(secrets.redact(str(reason)), 40), config),
         "model": one_line(secrets.redact(str(model)), 120),
         **count_tokens(usage, body, said),
     }
+
+
+def cut(text: str, finish_reason: str, config: OpenAIConfig) -> dict[str, str]:
+    """``text`` and ``finish_reason`` of a reply that may be too long."""
+    too_long = len(text) > config.reply_chars
+    return {"text": text[: config.reply_chars], "finish_reason": "length" if too_long else finish_reason}
 
 
 def count_tokens(usage: Any, body: Mapping[str, Any], text: str) -> dict[str, Any]:
     """``input_tokens``, ``cached_tokens``, ``output_tokens`` and ``estimated`` from an answer's usage field, which may hold anything.
 
     A count that is missing, or smaller than the text makes possible, is estimated; one that is larger is taken for the largest that
-    is possible. Cached tokens that cannot be are none.
+    is possible (`most_tokens`), however long the text. Cached tokens that cannot be are none.
     """
     counts = usage if isinstance(usage, Mapping) else {}
     details = counts.get("prompt_tokens_details")
     cached = details.get("cached_tokens") if isinstance(details, Mapping) else None
-    messages = body["messages"]
-    sent = sum(_bytes(message["content"]) for message in messages)
-    limits = [body.get(name) for name in ("max_tokens", "max_completion_tokens")]
-    limit = max((most for most in limits if isinstance(most, int)), default=FREE_OUTPUT)
+    most_read, most_written = most_tokens(body)
     written = _bytes(text)
     read, doubted_read = _plausible(
-        counts.get("prompt_tokens"), sent // 64 + 1, sent + 100 * len(messages) + TEMPLATE_TOKENS, guess_input(body)
+        counts.get("prompt_tokens"), _sent(body) // LONGEST_TOKEN + 1, most_read, guess_input(body)
     )
     output, doubted_output = _plausible(
-        counts.get("completion_tokens"), written // 64, max(limit, written) + 64, -(-written // CHARS_PER_TOKEN) + 1
+        counts.get("completion_tokens"),
+        min(written // LONGEST_TOKEN, most_written),
+        most_written,
+        min(-(-written // CHARS_PER_TOKEN) + 1, most_written),
     )
     known, doubted_cached = _plausible(cached, 0, read, 0) if cached is not None else (0, False)
     return {
@@ -84,6 +89,13 @@ def count_tokens(usage: Any, body: Mapping[str, Any], text: str) -> dict[str, An
         "output_tokens": output,
         "estimated": doubted_read or doubted_output or doubted_cached,
     }
+
+
+def most_tokens(body: Mapping[str, Any]) -> tuple[int, int]:
+    """The most input and output tokens that a request is ever counted as."""
+    limits = [body.get(name) for name in ("max_tokens", "max_completion_tokens")]
+    output = max((most for most in limits if isinstance(most, int)), default=FREE_OUTPUT)
+    return _sent(body) + 100 * len(body["messages"]) + TEMPLATE_TOKENS, output
 
 
 def guess_input(body: Mapping[str, Any]) -> int:
@@ -97,6 +109,11 @@ def _plausible(count: Any, least: int, most: int, guess: int) -> tuple[int, bool
     if isinstance(count, bool) or not isinstance(count, int | float) or not count >= least:
         return guess, True
     return (most, True) if count > most else (int(count), False)
+
+
+def _sent(body: Mapping[str, Any]) -> int:
+    """Bytes of a request's texts."""
+    return sum(_bytes(message["content"]) for message in body["messages"])
 
 
 def _bytes(text: str) -> int:

@@ -10,23 +10,20 @@ Whoever appends holds a lock on the file, and first reads what others have appen
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import hashlib
 import json
 import logging
 import os
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 from slim_rl.errors import ConfigError, DataError
 from slim_rl.jsonl import whole_characters
+from slim_rl.partners.locks import locked
 
 log = logging.getLogger("slim_rl.partners")
 
-LOCK_SECONDS = 5.0  # a line is appended in a thousandth of that
 Mode = Literal["auto", "record", "replay"]
 
 
@@ -100,7 +97,7 @@ class Cassette:
             return
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("a+b", buffering=0) as file, _locked(file, fcntl.LOCK_EX):
+            with self.path.open("a+b", buffering=0) as file, locked(file, fcntl.LOCK_EX):
                 self._read(file)
                 for key, (line, answer) in list(self._unwritten.items()):
                     if key not in self._answers:
@@ -119,7 +116,7 @@ class Cassette:
         """Reads what others have appended."""
         with contextlib.suppress(FileNotFoundError):
             if self.path.stat().st_size != self._read_to:
-                with self.path.open("rb") as file, _locked(file, fcntl.LOCK_SH):
+                with self.path.open("rb") as file, locked(file, fcntl.LOCK_SH):
                     self._read(file)
 
     def _read(self, file: BinaryIO) -> None:
@@ -153,7 +150,7 @@ def _entry(line: bytes) -> tuple[str, dict[str, Any]] | None:
         entry = json.loads(line)
         key, answer = entry["key"], entry["answer"]
         text = answer["text"]
-        names = [answer.get("finish_reason"), answer.get("model")]
+        names = [answer.get("finish_reason"), answer.get("model"), *answer.get("refused", [])]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
     if not (isinstance(key, str) and isinstance(text, str) and all(isinstance(name, str | None) for name in names)):
@@ -173,26 +170,3 @@ def _append(file: BinaryIO, line: bytes) -> int:
         os.ftruncate(number, end)
         raise
     return os.fstat(number).st_size
-
-
-@contextlib.contextmanager
-def _locked(file: BinaryIO, how: int) -> Iterator[None]:
-    """A lock on a file, released at the end. A file system without locks is used without them; OSError where another process does
-    not give its lock back in time.
-    """
-    give_up = time.monotonic() + LOCK_SECONDS
-    while True:
-        try:
-            fcntl.flock(file.fileno(), how | fcntl.LOCK_NB)
-            break
-        except BlockingIOError:
-            if time.monotonic() > give_up:
-                raise OSError(errno.EAGAIN, "another process keeps it locked") from None
-            time.sleep(0.001)
-        except OSError:
-            break
-    try:
-        yield
-    finally:
-        with contextlib.suppress(OSError):
-            fcntl.flock(file.fileno(), fcntl.LOCK_UN)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import random
 import time
@@ -24,10 +25,11 @@ from slim_rl.dialogue.deadline import not_counted
 from slim_rl.dialogue.partner import PartnerFailure, Usage
 from slim_rl.dialogue.record import StopReason
 from slim_rl.errors import ConfigError, DataError
-from slim_rl.partners.answers import count_tokens, guess_input, read_answer
+from slim_rl.partners.answers import count_tokens, cut, guess_input, most_tokens, read_answer
 from slim_rl.partners.breaker import Breaker
 from slim_rl.partners.cassette import Cassette, request_key
 from slim_rl.partners.client import OPENAI_URL, make_client, read_key, split_url
+from slim_rl.partners.dialect import Dialect
 from slim_rl.partners.faults import Fault, fault_of
 from slim_rl.partners.limiter import RateLimit
 from slim_rl.partners.secrets import Secrets
@@ -36,6 +38,7 @@ from slim_rl.partners.spend import Spend, check_budget, cost_usd, price_of
 log = logging.getLogger("slim_rl.partners")
 
 REPLY_TOKENS = 60  # of a typical reply, reserved before it is there
+BUDGET_LOOK_SECONDS = 0.02  # between looks at whether a call fits the budget beside those in flight
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,7 @@ class _PerLoop:
 
     client: Any
     slots: asyncio.Semaphore
+    purse: asyncio.Lock  # one call at a time looks at the budget
     closer: AsyncGenerator[None, None] = field(repr=False)
 
 
@@ -77,6 +81,7 @@ class Endpoint:
         self.secrets = Secrets(self._key, self._userinfo)
         self.price = price_of(config.model, config.prices)
         self.spend = Spend(config.budget_usd, config.budget_reserve)
+        self.dialect = Dialect()
         self.breaker = Breaker(
             self.url,
             config.outage_failures,
@@ -99,16 +104,24 @@ class Endpoint:
         trouble = self.cassette.trouble if self.cassette is not None else None
         return self.breaker.stopped or trouble or self.spend.refusal(opening=True)
 
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Endpoint, model, and the effective request parameters; those of the config that the model refuses are named."""
+        asked = self.parameters() | {"seed": "dialogue" if self.config.send_seed else None}
+        request = {"seed": None} | self.dialect.fit(asked)
+        refused = {"refused": list(self.dialect.refused)} if self.dialect.refused else {}
+        return {"base_url": self.url, "model": self.config.model, "request": request, **refused}
+
     def body(self, messages: list[dict[str, str]], seed: int) -> dict[str, Any]:
-        """The request that is sent, and its form in the cassette."""
-        sent = {**self.parameters(), "messages": messages}
+        """The request as the config asks for it, which is its form in the cassette."""
+        asked = {**self.parameters(), "messages": messages}
         if self.config.send_seed:
-            sent["seed"] = seed
-        return sent
+            asked["seed"] = seed
+        return asked
 
     def parameters(self) -> dict[str, Any]:
-        """The effective request parameters, without the messages and the seed."""
-        names = ("temperature", "top_p", "max_tokens")
+        """The config's request parameters, without the messages and the seed."""
+        names = ("temperature", "top_p", "max_tokens", "reasoning_effort")
         chosen = {name: getattr(self.config, name) for name in names if getattr(self.config, name) is not None}
         return {"model": self.config.model, **chosen, **self.config.extra}
 
@@ -122,7 +135,7 @@ class Endpoint:
         Raises:
             PartnerFailure: no answer after all retries; the message says why.
         """
-        body = self.body(messages, seed)
+        config, body = self.config, self.body(messages, seed)
         if self.cassette is None:
             answer, usage = await self._answer(body, opening)
             return Completion(answer["text"], answer["finish_reason"], usage)
@@ -132,17 +145,29 @@ class Endpoint:
             kept = self.cassette.get(key)
             if kept is None and self.replays:
                 raise PartnerFailure(
-                    f"The cassette {self.config.cassette} has no answer to request {key}; record it with cassette_mode=auto."
+                    f"The cassette {config.cassette} has no answer to request {key}; record it with cassette_mode=auto."
                 )
             if kept is None:
                 answer, usage = await self._answer(body, opening)
                 kept = self.cassette.keep(key, body, seed, answer)
             else:
                 usage = Usage(model=kept.get("model"))
+                self.dialect.recall(kept.get("refused", ()))
         except DataError as error:
             self._say_once(str(error))
             raise PartnerFailure(str(error)) from None
-        return Completion(kept["text"], kept.get("finish_reason") or "stop", usage)
+        return Completion(**cut(kept["text"], kept.get("finish_reason") or "stop", config), usage=usage)
+
+    async def models(self) -> list[str]:
+        """The models that the endpoint lists; none where it has no such list, or does not answer."""
+        from openai import OpenAIError
+
+        try:
+            async with asyncio.timeout(self.config.request_seconds):
+                client = (await self._here()).client
+                return [str(model["id"]) for model in json.loads(await client.get("/models", cast_to=str))["data"]]
+        except (OpenAIError, TimeoutError, ValueError, LookupError, TypeError, RecursionError):
+            return []
 
     async def _answer(self, body: dict[str, Any], opening: bool) -> tuple[dict[str, Any], Usage]:
         """Asks until there is an answer. Returns it and what it took."""
@@ -157,13 +182,19 @@ class Endpoint:
         while True:
             # Queueing is not the endpoint's slowness: only what follows counts against the turn.
             async with self._admitted(call, body, opening) as client:
-                started = time.monotonic()
-                outcome = await self._request(client, body, min(config.request_seconds, allowed))
+                started, sent = time.monotonic(), self.dialect.fit(body)
+                outcome = await self._request(client, sent, min(config.request_seconds, allowed))
                 seconds = time.monotonic() - started
                 usage += self._count(outcome, body)
                 if not isinstance(outcome, Fault):
                     self.breaker.success(call)
-                    return outcome, usage
+                    if remark := self.dialect.remark(config.model):
+                        log.warning(remark)
+                    refused = [name for name in body if name not in sent]
+                    return outcome | ({"refused": refused} if refused else {}), usage
+                if self.dialect.learn(outcome.parameter, sent):
+                    self.breaker.alive(call)
+                    continue
                 self._report(outcome, call)
             if outcome.kind == "own":
                 raise PartnerFailure(f"The request to {self.url} could not be made: {outcome.why}")
@@ -183,7 +214,7 @@ class Endpoint:
 
     @contextlib.asynccontextmanager
     async def _admitted(self, call: object, body: dict[str, Any], opening: bool) -> AsyncIterator[Any]:
-        """Waits for a free slot, for the endpoint to be up, and for the rate limits. Yields the client."""
+        """Waits for a free slot, for the endpoint to be up, for the rate limits and for the budget. Yields the client."""
         here = await self._here()
         async with here.slots:
             while (wait := self.breaker.admit(call)) > 0:  # noqa: ASYNC110 - an event would belong to one loop
@@ -194,9 +225,24 @@ class Endpoint:
                 if wait > 0:
                     await asyncio.sleep(wait)
                     self._check(opening)
+                await self._set_aside(here, call, body, opening)
                 yield here.client
             finally:
+                self.spend.give_back(call)
                 self.breaker.release(call)
+
+    async def _set_aside(self, here: _PerLoop, call: object, body: dict[str, Any], opening: bool) -> None:
+        """Waits until what the call may cost fits the budget beside the calls in flight."""
+        read, written = most_tokens(body)
+        most = cost_usd(self.price, read, 0, written)
+        async with here.purse:
+            try:
+                while not self.spend.set_aside(call, most, opening):
+                    await asyncio.sleep(BUDGET_LOOK_SECONDS)
+                    self._check(opening)
+            except DataError as error:
+                self._say_once(str(error), "budget")
+                raise PartnerFailure(str(error), StopReason.BUDGET) from None
 
     def _check(self, opening: bool) -> None:
         """Raises PartnerFailure if no call is made any more."""
@@ -272,9 +318,8 @@ class Endpoint:
             self._loops = {other: its for other, its in self._loops.items() if not other.is_closed()}
             client = make_client(self.url, self._key, self._userinfo, self.config)
             closer = _closes(client)
-            self._loops[loop] = _PerLoop(
-                client, asyncio.Semaphore(self.config.concurrency or LEAST_CONCURRENCY), closer
-            )
+            slots = asyncio.Semaphore(self.config.concurrency or LEAST_CONCURRENCY)
+            self._loops[loop] = _PerLoop(client, slots, asyncio.Lock(), closer)
             await anext(closer)
         return self._loops[loop]
 

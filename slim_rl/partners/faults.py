@@ -36,12 +36,14 @@ class Fault:
             so for all requests: key and money), ``request`` (this request is at fault, and only it) or ``own`` (this program is).
         retry_after: seconds the endpoint asks to wait; None if it does not say.
         billed: whether the endpoint did its work, so that the request has a price.
+        parameter: the one of the request's that the model does not take, if that is why.
     """
 
     why: str
     kind: Kind
     retry_after: float | None = None
     billed: bool = False
+    parameter: str | None = None
 
 
 class TooLargeError(Exception):
@@ -102,9 +104,10 @@ def _status_fault(error: Any, config: OpenAIConfig, secrets: Secrets, ever_answe
     if status in (408, 409, 425, 429, 503) or status >= 500:
         kind: Kind = "busy" if status == 429 else "wrong" if status in (409, 500, 501, 505) else "down"
         return Fault(why, kind, retry_after(error.response.headers))
+    parameter = str(error.param) if code in ("unsupported_parameter", "unsupported_value") else None
     if ever_answered or code in ("context_length_exceeded", "content_filter"):
-        return Fault(why, "request")
-    return Fault(f"{why} (does the endpoint know every parameter of the request?)", "refused")
+        return Fault(why, "request", parameter=parameter)
+    return Fault(f"{why} (does the endpoint know every parameter of the request?)", "refused", parameter=parameter)
 
 
 def retry_after(headers: Any) -> float | None:

@@ -1,26 +1,34 @@
 """What the partner's calls have cost a run, kept in the run's folder: spend/HOST-PID-TAG.ndjson, one file for each process.
 
-    the last whole line of a file is the total of its process so far; a run has spent the sum over its files
+    the last whole line of a file is the total of its process so far, and what that has set aside for calls in flight
+    a run has spent the sum over its files
 
-A line is appended after each call, so that a process that is killed loses what is in flight and no more; nobody writes to another's
-file, so that processes on several nodes need no lock. A start of the run reads the files of all earlier ones.
+A line is appended before and after each call, so that a process that is killed loses what is in flight and no more; nobody writes to
+another's file. Whoever sets money aside holds the run's lock, so that no two processes take the same. A process locks its own file
+while it lives: what it has set aside counts no longer than that. A start of the run reads the files of all earlier ones.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import math
 import os
 import secrets
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from slim_rl import jsonl
 from slim_rl.files import host_name
+from slim_rl.partners.locks import is_held, locked
 
 FOLDER = "spend"  # in the run's folder
 _SUFFIX = ".ndjson"  # JSON lines; a *.jsonl below a run's folder is taken for a dialogue log
+_LOCK = "lock"
 _LOOK_SECONDS = 1.0
 _TAIL = 4096  # bytes; a line has some 200
 
@@ -39,21 +47,36 @@ class Ledger:
         self.path = folder / FOLDER / f"{host_name()}-{os.getpid()}-{secrets.token_hex(4)}{_SUFFIX}"
         self._file: jsonl.Appender | None = None
         self._looked = -math.inf
-        self._others: dict[str, tuple[int, float]] = {}  # name -> (size when it was read, US dollars)
+        self._others: dict[str, _Seen] = {}
 
     def write(self, total: dict[str, Any]) -> None:
         """Appends this process's total so far. Raises DataError if the disk would not take it."""
         if self._file is None:
             self._file = jsonl.Appender(self.path, "run's spending")
+            with contextlib.suppress(OSError):  # no locks here
+                fcntl.flock(self._file, fcntl.LOCK_EX)  # for as long as we live
         self._file.append(total)
 
     def others_usd(self) -> float:
-        """US dollars in all files but this process's own, at most `look_seconds` old."""
+        """US dollars spent in all files but this process's own, at most `look_seconds` old."""
         now = time.monotonic()
         if now - self._looked >= self.look_seconds:
             self._looked = now
             self._look()
-        return math.fsum(usd for _, usd in self._others.values())
+        return math.fsum(seen.usd for seen in self._others.values())
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[tuple[float, float]]:
+        """Lets no other process of the run into its own such block meanwhile. Yields the US dollars that all others have spent, and
+        those that they have set aside for calls in flight. Raises OSError.
+        """
+        lock = self.folder / FOLDER / _LOCK
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        with lock.open("ab") as file, locked(file, fcntl.LOCK_EX):
+            self._looked = time.monotonic()
+            self._look()
+            others = self._others.values()
+            yield math.fsum(seen.usd for seen in others), math.fsum(seen.reserved_usd for seen in others)
 
     def _look(self) -> None:
         try:
@@ -61,12 +84,19 @@ class Ledger:
         except FileNotFoundError:
             return
         for entry in files:
-            try:
-                size = entry.stat().st_size
-                if entry.name != self.path.name and self._others.get(entry.name, (-1, 0.0))[0] != size:
-                    self._others[entry.name] = size, _last_total(Path(entry.path))
-            except FileNotFoundError:
-                continue
+            seen = self._others.get(entry.name, _Seen())
+            with contextlib.suppress(FileNotFoundError):
+                if entry.name != self.path.name and (seen.reserved_usd or entry.stat().st_size != seen.size):
+                    self._others[entry.name] = _read(Path(entry.path))
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A process's file as it was read: its size, and the US dollars spent and set aside."""
+
+    size: int = -1
+    usd: float = 0.0
+    reserved_usd: float = 0.0
 
 
 def spent_usd(folder: Path) -> float:
@@ -74,16 +104,17 @@ def spent_usd(folder: Path) -> float:
     return Ledger(folder).others_usd()
 
 
-def _last_total(path: Path) -> float:
-    """The last whole line's US dollars; 0.0 if there is none."""
+def _read(path: Path) -> _Seen:
+    """The last whole line; nothing if there is none. What a process that has ended had set aside is not set aside any more."""
     with path.open("rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
-        lines = file.read().split(b"\n")[:-1]  # what stands after the last newline is torn
-    for line in reversed(lines):
-        try:
-            usd = float(json.loads(line)["cost_usd"])
-        except (ValueError, LookupError, TypeError):
-            continue
-        if usd >= 0 and math.isfinite(usd):
-            return usd
-    return 0.0
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _TAIL))
+        for line in reversed(file.read().split(b"\n")[:-1]):  # what stands after the last newline is torn
+            try:
+                total = json.loads(line)
+                usd, reserved = float(total["cost_usd"]), float(total.get("reserved_usd", 0.0))
+            except (ValueError, LookupError, TypeError, AttributeError):
+                continue
+            if 0 <= usd < math.inf and 0 <= reserved < math.inf:
+                return _Seen(size, usd, reserved if reserved and is_held(file) else 0.0)
+    return _Seen(size)

@@ -56,10 +56,6 @@ class OpenAIPartner:
             text = text.replace(f"{{{name}}}", value)
         self.prompt = text
         self._identity = {
-            "kind": "openai",
-            "base_url": self.endpoint.url,
-            "model": self.config.model,
-            "request": self.endpoint.parameters() | {"seed": "dialogue" if self.config.send_seed else None},
             "prompt_version": version,
             "prompt_sha256": hashlib.sha256(self.prompt.encode("utf-8", "surrogatepass")).hexdigest(),
             "layout": LAYOUT,
@@ -101,7 +97,7 @@ class OpenAIPartner:
         """Model as asked for, effective request parameters, and the prompt's version and hash; no secrets. The snapshot that
         answered is in each reply's usage.
         """
-        return dict(self._identity)
+        return {"kind": "openai", **self.endpoint.identity, **self._identity}
 
     @property
     def usage(self) -> Usage:

@@ -1,19 +1,23 @@
 """Money: what calls cost, a run's counters, its budget, and an estimate before it starts.
 
     a budget is the run's: what earlier starts and other processes of the run have spent counts
+    what a call may cost at most is set aside before it is sent, and given back when it has its answer or its fault
 
-A budget stops calls, it does not cut them off: it can be overshot by what is in flight when it is reached, at most `concurrency`
-times the price of one call (about 0.2 to 0.4 cents for GPT-4.1 on an 8×8 game) for each process of the run.
+So calls in flight cannot overshoot a budget together. A call that does not fit beside the others waits for them; when none is in
+flight, one may go as long as anything is left: a budget is overshot by one reply at most.
 """
 
 from __future__ import annotations
 
+import contextlib
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from slim_rl.config import OpenAIConfig, Price
+from slim_rl.config.hosted import entry_of
 from slim_rl.dialogue.partner import Usage
 from slim_rl.errors import ConfigError, DataError
 from slim_rl.partners.ledger import Ledger
@@ -26,9 +30,9 @@ REPLY_TOKENS = 25
 
 
 def price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
-    """The price of `model`: the longest name in the table that it begins with. None if there is none."""
-    names = [name for name in prices if model.startswith(name)]
-    return prices[max(names, key=len)] if names else None
+    """The price of `model`, or of the model that it is a dated snapshot of. None if there is none."""
+    name = entry_of(model, prices)
+    return prices[name] if name is not None else None
 
 
 def cost_usd(price: Price | None, input_tokens: int, cached_tokens: int, output_tokens: int) -> float:
@@ -56,6 +60,8 @@ class Spend:
     total: Usage = field(default_factory=Usage)
     ledger: Ledger | None = None
     trouble: str | None = None
+    _aside: dict[object, float] = field(default_factory=dict)  # call -> US dollars
+    _written: tuple[Usage, float] | None = (Usage(), 0.0)
 
     def keep(self, folder: Path) -> None:
         """Keeps the total in the run's `folder` from now on. In the folder of another run than before it begins anew."""
@@ -63,7 +69,7 @@ class Spend:
             if self.ledger.folder == folder.absolute():
                 return
             self.total = Usage()
-        self.ledger, self.trouble = Ledger(folder.absolute()), None
+        self.ledger, self.trouble, self._written = Ledger(folder.absolute()), None, (Usage(), 0.0)
         self._write()
 
     @property
@@ -72,9 +78,41 @@ class Spend:
         return self.ledger.others_usd() if self.ledger is not None else 0.0
 
     def add(self, usage: Usage) -> None:
+        """Counts what a call has taken; `give_back` keeps it."""
         self.total += usage
-        if usage.calls or usage.cost_usd:
-            self._write()
+
+    def set_aside(self, call: object, usd: float, opening: bool) -> bool:
+        """Sets aside what a call may cost, which is to be given back. False: it does not fit, or not beside the calls in flight.
+
+        Args:
+            opening: it is the first call of its game.
+
+        Raises:
+            DataError: the run's other processes could not see it.
+        """
+        if self.budget_usd is None:
+            return True
+        limit = self._limit(opening)
+        try:
+            with self.ledger.alone() if self.ledger else contextlib.nullcontext((0.0, 0.0)) as (spent, in_flight):
+                spent += self.total.cost_usd
+                in_flight += math.fsum(self._aside.values())
+                if spent >= limit or (in_flight and spent + in_flight + usd > limit):
+                    return False
+                self._aside[call] = usd
+                self._write()
+        except OSError as error:
+            where = error.filename or (self.ledger.folder if self.ledger else "")
+            self.trouble = f"Cannot keep what the run spends ({where}: {error.strerror}); make it writable and resume."
+        if self.trouble is not None:
+            self._aside.pop(call, None)
+            raise DataError(self.trouble)
+        return True
+
+    def give_back(self, call: object) -> None:
+        """The call is counted, or has cost nothing."""
+        self._aside.pop(call, None)
+        self._write()
 
     def refusal(self, opening: bool) -> str | None:
         """Why the next call may not be made, or None. `opening`: it is the first of its game."""
@@ -90,21 +128,26 @@ class Spend:
             )
         if spent >= self.budget_usd:
             return f"The partner's budget of ${self.budget_usd:.2f} is spent (${spent:.4f}); raise partner.openai.budget_usd."
-        if opening and spent >= self.budget_usd * (1 - self.reserve):
+        if spent >= self._limit(opening):
             return (
                 f"${spent:.4f} of the partner's budget of ${self.budget_usd:.2f} is spent; the rest is kept for games under "
                 "way. Raise partner.openai.budget_usd to play more."
             )
         return None
 
+    def _limit(self, opening: bool) -> float:
+        """US dollars that such a call may use."""
+        return (self.budget_usd or 0.0) * (1 - self.reserve if opening else 1.0)
+
     def _write(self) -> None:
-        if self.ledger is None or not (self.total.calls or self.total.cost_usd):
+        now = (self.total, math.fsum(self._aside.values()))
+        if self.ledger is None or now == self._written:
             return
         try:
-            self.ledger.write(asdict(self.total))
-            self.trouble = None
+            self.ledger.write(asdict(self.total) | {"reserved_usd": now[1]})
+            self.trouble, self._written = None, now
         except DataError as error:
-            self.trouble = str(error)
+            self.trouble, self._written = str(error), None
 
 
 def estimate_cost(config: OpenAIConfig, num_dialogues: int, partner_turns: float = 5.0) -> dict[str, Any]:

@@ -40,13 +40,11 @@ class ChatPolicy:
         except ConfigError as error:
             raise ConfigError(_own(str(error))) from error
         self.instructions = _read(config)
-        self.identity: dict[str, Any] = {
-            "engine": "openai",
-            "base_url": self.endpoint.url,
-            "model": config.model,
-            "request": self.endpoint.parameters() | {"seed": "dialogue" if config.send_seed else None},
-            "prompt_sha256": hashlib.sha256(self.instructions.encode()).hexdigest() if self.instructions else None,
-        }
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        prompt = hashlib.sha256(self.instructions.encode()).hexdigest() if self.instructions else None
+        return {"engine": "openai", **self.endpoint.identity, "prompt_sha256": prompt}
 
     @property
     def stopped(self) -> str | None:

@@ -38,6 +38,24 @@ ODD_USAGE: tuple[Any, ...] = (
     {"prompt_tokens": -1, "completion_tokens": None, "prompt_tokens_details": {"cached_tokens": -10}},
     "nothing",
 )
+# Parameters that reasoning models refuse, with the error that the real API has for each: code and message.
+REFUSALS = {
+    "max_tokens": (
+        "unsupported_parameter",
+        "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+    ),
+    "temperature": (
+        "unsupported_value",
+        "Unsupported value: 'temperature' does not support {value} with this model. Only the default (1) value is supported.",
+    ),
+    "top_p": ("unsupported_parameter", "Unsupported parameter: 'top_p' is not supported with this model."),
+    "seed": ("unsupported_parameter", "Unsupported parameter: 'seed' is not supported with this model."),
+    "reasoning_effort": (
+        "unsupported_value",
+        "Unsupported value: 'reasoning_effort' does not support '{value}' with this model. Supported values are: 'low', "
+        "'medium', and 'high'.",
+    ),
+}
 HALF = "\ud83d"  # of a character outside the basic plane
 
 
@@ -101,6 +119,8 @@ class OpenAIServer:
         model: the one model it serves, and the snapshot it names.
         key: the bearer token it requires; None: no token.
         meets: request body -> the step that it meets, or None for the script's or a drawn one.
+        refuses: the parameters of `REFUSALS` that the model does not take; a request hears of one at a time.
+        models: whether it serves /v1/models.
         refusal: what every request meets while it is set, such as a revoked key.
         odd_rate: share of the answers that are one of `ODD`.
         revoked: (after, for) seconds from the first request in which the key is refused.
@@ -112,6 +132,8 @@ class OpenAIServer:
     answer: Callable[[dict[str, Any]], str] = shy_answer
     script: Iterable[Step] = ()
     meets: Callable[[dict[str, Any]], Step | None] = lambda body: None
+    refuses: tuple[str, ...] = ()
+    models: bool = True
     refusal: Step | None = None
     revoked: tuple[float, float] = (0.0, 0.0)
     odd_rate: float = 0.0
@@ -159,6 +181,10 @@ class OpenAIServer:
         self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}/v1"
 
     async def _models(self, request: web.Request) -> web.Response:
+        if not self.models:
+            return web.Response(status=404, text="404 page not found")
+        if self.key is not None and request.headers.get("Authorization") != f"Bearer {self.key}":
+            return _error(401, "Incorrect API key provided.", "invalid_api_key")
         return web.json_response({"object": "list", "data": [{"id": self.model, "object": "model"}]})
 
     async def _tally(self, request: web.Request) -> web.Response:
@@ -214,6 +240,10 @@ class OpenAIServer:
                 return _error(400, f"Invalid value for 'messages[{index}]'.", "invalid_value", f"messages[{index}]")
         if body.get("model") != self.model:
             return _error(404, f"The model `{body.get('model')}` does not exist.", "model_not_found")
+        for name in self.refuses:
+            code, message = REFUSALS[name]
+            if name in body and not (name == "temperature" and body[name] == 1):
+                return _error(400, message.format(value=body[name]), code, name)
         return None
 
     def _refuses(self) -> Step | None:

@@ -428,7 +428,7 @@ def test_two_processes_on_one_cassette_have_one_answer_a_key(tmp_path: Path, mod
 
 
 def test_a_lock_that_is_never_released_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("slim_rl.partners.cassette.LOCK_SECONDS", 0.05)
+    monkeypatch.setattr("slim_rl.partners.locks.LOCK_SECONDS", 0.05)
     cassette = Cassette(tmp_path / "a.jsonl")
     with (tmp_path / "a.jsonl").open("a") as other:
         fcntl.flock(other, fcntl.LOCK_EX)

@@ -1,0 +1,47 @@
+"""What is known here of hosted chat models, from public pages as they stood at `AS_OF`, and what to try when one is gone.
+
+nothing here is verified: the provider's own page and the bill decide, and `partner.openai.prices` takes the table's place
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+AS_OF = "August 2025"
+
+# US dollars per million tokens: input, cached input, output. Other models of a family (-pro, -audio, 5.1) have prices of their own.
+PRICES: dict[str, tuple[float, float, float]] = {
+    "gpt-4.1": (2.00, 0.50, 8.00),
+    "gpt-4.1-mini": (0.40, 0.10, 1.60),
+    "gpt-4.1-nano": (0.10, 0.025, 0.40),
+    "gpt-4o": (2.50, 1.25, 10.00),
+    "gpt-4o-2024-05-13": (5.00, 5.00, 15.00),
+    "gpt-4o-mini": (0.15, 0.075, 0.60),
+    "gpt-5": (1.25, 0.125, 10.00),
+    "gpt-5-mini": (0.25, 0.025, 2.00),
+    "gpt-5-nano": (0.05, 0.005, 0.40),
+    "o4-mini": (1.10, 0.275, 4.40),
+}
+
+# model -> when public pages date its shutdown (not verified)
+SHUTDOWNS = {"gpt-4.1": "between October 2026 and January 2027"}
+
+# Partners to try instead, and the line that switches a config to them: one hosted, one to serve oneself.
+SUCCESSORS = {
+    "gpt-5-mini": "--set partner.openai.model=gpt-5-mini --set partner.openai.reasoning_effort=minimal "
+    "--set partner.openai.max_tokens=1000",
+    "Qwen/Qwen3-32B": "--set partner.openai.model=Qwen/Qwen3-32B --set partner.openai.base_url=http://localhost:8100/v1 "
+    "--set partner.openai.extra.chat_template_kwargs.enable_thinking=false --set partner.openai.budget_usd=null",
+}
+
+
+def entry_of(model: str, names: Iterable[str]) -> str | None:
+    """The name that stands for `model`: its own, or its own without the date of a snapshot. The longest of several; None: none."""
+    fits = [
+        name for name in names if model == name or (model.startswith(f"{name}-") and _is_date(model[len(name) + 1 :]))
+    ]
+    return max(fits, key=len, default=None)
+
+
+def _is_date(rest: str) -> bool:
+    return rest[:4].isdigit() and set(rest) <= set("0123456789-")
