@@ -159,7 +159,11 @@ def check_same(path: Path, config: Config) -> None:
         raise ConfigError(f"{path} is not a configuration that can be read; start over with --fresh.")
     with suppress(ConfigError):  # of an older version: what it did not know yet has its default
         began = parse_config(began).model_dump(mode="json")
-    differ = sorted(_differences(began, config.model_dump(mode="json")) - _MAY_CHANGE)
+    differ = sorted(
+        key
+        for key in _differences(began, config.model_dump(mode="json")) - _MAY_CHANGE
+        if not key.startswith("partner.openai.prices")  # what the provider charges, which decides nothing that is said
+    )
     if differ:
         raise ConfigError(
             f"The run '{config.name}' in {path.parent} began with other values of {', '.join(differ)}; give this one "

@@ -109,7 +109,7 @@ class Endpoint:
         """Endpoint, model, and the effective request parameters; those of the config that the model refuses are named."""
         asked = self.parameters() | {"seed": "dialogue" if self.config.send_seed else None}
         request = {"seed": None} | self.dialect.fit(asked)
-        refused = {"refused": list(self.dialect.refused)} if self.dialect.refused else {}
+        refused = {"refused": sorted(self.dialect.refused)} if self.dialect.refused else {}
         return {"base_url": self.url, "model": self.config.model, "request": request, **refused}
 
     def body(self, messages: list[dict[str, str]], seed: int) -> dict[str, Any]:

@@ -104,6 +104,7 @@ class Spend:
         except OSError as error:
             where = error.filename or (self.ledger.folder if self.ledger else "")
             self.trouble = f"Cannot keep what the run spends ({where}: {error.strerror}); make it writable and resume."
+            self._written = None  # `refusal` tries again
         if self.trouble is not None:
             self._aside.pop(call, None)
             raise DataError(self.trouble)

@@ -176,6 +176,46 @@ async def test_endpoint_that_is_down_does_not_keep_the_doctor_waiting(
     assert checks["partner"].status == "fail"
 
 
+async def looked_up(
+    tmp_path: Path, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch, server: OpenAIServer, **settings: Any
+) -> Check | None:
+    """The doctor's line on the partner's model."""
+    monkeypatch.setenv("DOCTORS_KEY", "sk-test")
+    checks = await asyncio.to_thread(doctor, tmp_path, config | {"partner": openai(server, **settings)})
+    return checks.get("partner's model")
+
+
+async def test_a_model_with_a_known_end_names_its_successors(
+    tmp_path: Path, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with OpenAIServer(key="sk-test") as server:
+        check = await looked_up(tmp_path, config, monkeypatch, server)
+    assert check is not None and check.status == "warn"
+    assert "is among the 1 models" in check.found
+    assert "shutdown of gpt-4.1 between October 2026 and January 2027 (not verified)" in check.found
+    assert "gpt-5-mini (--set " in check.fix and "Qwen/Qwen3-32B (--set " in check.fix
+
+
+async def test_a_model_that_the_endpoint_has_no_more_is_told(
+    tmp_path: Path, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with OpenAIServer(key="sk-test", model="gpt-6") as server:
+        gone = await looked_up(tmp_path, config, monkeypatch, server, model="gpt-4o")
+        there = await looked_up(tmp_path, config, monkeypatch, server, model="gpt-6")
+    assert gone is not None and gone.status == "warn" and "gpt-4o is not among the 1 models of http" in gone.found
+    assert "Qwen/Qwen3-32B" in gone.fix
+    assert there is not None and (there.status, there.fix) == ("pass", "")
+
+
+async def test_an_endpoint_without_a_list_of_models_is_no_failure(
+    tmp_path: Path, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with OpenAIServer(key="sk-test", model="gpt-6", models=False) as server:
+        check = await looked_up(tmp_path, config, monkeypatch, server, model="gpt-6")
+    assert check == Check("partner's model", "pass", f"{server.url} has no list of its models")
+    assert "partner's model" not in doctor(tmp_path, config), "a scripted partner has none"
+
+
 # -------------------------------------------------------------------------------------------------------- the machine
 def on_path(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, **variables: str) -> None:
     monkeypatch.setenv("PATH", cluster.environment["PATH"])

@@ -73,7 +73,7 @@ class Step:
         model: the snapshot it names; None: the server's.
         usage: of an answer; True: the true one, None: left out.
         size: see `kind`.
-        status, code, message: of an error response; ``{authorization}`` in the message is what the client sent.
+        status, code, param, message: of an error response; ``{authorization}`` in the message is what the client sent.
         retry_after: its Retry-After header, verbatim.
         finish_reason: of an answer.
     """
@@ -83,6 +83,7 @@ class Step:
     text: str | None = None
     status: int = 500
     code: str | None = None
+    param: str | None = None
     message: str = "The server had an error while processing your request."
     retry_after: float | str | None = None
     finish_reason: str = "stop"
@@ -299,7 +300,7 @@ class OpenAIServer:
                     answer["usage"] = step.usage
                 return web.json_response(answer)
             case "status":
-                error = _error(step.status, step.message.format(authorization=authorization), step.code)
+                error = _error(step.status, step.message.format(authorization=authorization), step.code, step.param)
                 if step.retry_after is not None:
                     error.headers["Retry-After"] = str(step.retry_after)
                 return error
