@@ -146,6 +146,11 @@ def test_another_configuration_is_refused_before_anything_is_touched(tmp_path: P
     assert everything(tmp_path) == before
 
 
+def test_a_run_goes_on_at_other_prices(tmp_path: Path) -> None:
+    started(make_config(tmp_path))
+    RunFolder(make_config(tmp_path, "partner.openai.prices={gpt-4.1: {input: 3.0, cached: 0.5, output: 9.0}}")).check()
+
+
 HOLD = """
 import sys, time
 from pathlib import Path

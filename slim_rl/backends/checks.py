@@ -27,7 +27,7 @@ from slim_rl.dialogue.factory import make_environment, make_partner
 from slim_rl.dialogue.rows import GameRow, Split, read_rows
 from slim_rl.environment import BaseEnvironment, Utterance, View
 from slim_rl.errors import SlimError
-from slim_rl.partners.endpoint import Endpoint
+from slim_rl.partners.client import list_models
 from slim_rl.policies import load_tokenizer
 
 GB, GIB = 1e9, 2**30
@@ -154,18 +154,17 @@ def check_partner(config: Config) -> Iterator[Check]:
 
 
 def check_model(config: Config) -> Iterator[Check]:
-    """The partner's endpoint has its model, and no end of it is known. A config that makes no endpoint is `check_partner`'s to tell."""
+    """The partner's endpoint has its model, and no end of it is known. A key or URL that cannot be used is `check_partner`'s to tell."""
     openai = config.partner.openai
     if config.partner.kind != "openai" or openai.cassette_mode == "replay":
         return
     try:
-        endpoint = Endpoint(openai.model_copy(update={"request_seconds": 10.0, "cassette": None}))
+        url, listed = asyncio.run(list_models(openai.model_copy(update={"request_seconds": 10.0})))
     except SlimError:
         return
-    listed = asyncio.run(endpoint.models())
     missing = bool(listed) and openai.model not in listed
-    found = f"{openai.model} is {'not ' if missing else ''}among the {len(listed)} models of {endpoint.url}"
-    found = found if listed else f"{endpoint.url} has no list of its models"
+    found = f"{openai.model} is {'not ' if missing else ''}among the {len(listed)} models of {url}"
+    found = found if listed else f"{url} has no list of its models"
     dated = hosted.entry_of(openai.model, hosted.SHUTDOWNS)
     if dated:
         found += f"; public pages date the shutdown of {dated} {hosted.SHUTDOWNS[dated]} (not verified)"

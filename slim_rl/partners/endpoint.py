@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import random
 import time
@@ -157,17 +156,6 @@ class Endpoint:
             self._say_once(str(error))
             raise PartnerFailure(str(error)) from None
         return Completion(**cut(kept["text"], kept.get("finish_reason") or "stop", config), usage=usage)
-
-    async def models(self) -> list[str]:
-        """The models that the endpoint lists; none where it has no such list, or does not answer."""
-        from openai import OpenAIError
-
-        try:
-            async with asyncio.timeout(self.config.request_seconds):
-                client = (await self._here()).client
-                return [str(model["id"]) for model in json.loads(await client.get("/models", cast_to=str))["data"]]
-        except (OpenAIError, TimeoutError, ValueError, LookupError, TypeError, RecursionError):
-            return []
 
     async def _answer(self, body: dict[str, Any], opening: bool) -> tuple[dict[str, Any], Usage]:
         """Asks until there is an answer. Returns it and what it took."""
