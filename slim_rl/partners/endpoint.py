@@ -226,8 +226,8 @@ class Endpoint:
         async with here.purse:
             try:
                 while not self.spend.set_aside(call, most, opening):
-                    await asyncio.sleep(BUDGET_LOOK_SECONDS)
                     self._check(opening)
+                    await asyncio.sleep(BUDGET_LOOK_SECONDS)
             except DataError as error:
                 self._say_once(str(error), "budget")
                 raise PartnerFailure(str(error), StopReason.BUDGET) from None
