@@ -115,17 +115,20 @@ class Incentives:
     @property
     def sentence(self) -> str:
         """Whether asking pays from the first question, and how much of what it brings can be had without it."""
-        solo, most = self.lines[0].reward.value, self.curve[-1]
-        if self.first is None or most.questions == 0:
+        if self.first is None:
             return "What asking pays is not known: the game has neither scripted players nor a frontier."
-        brings, around = most.reward.value - solo, self.without.reward.value - solo
-        does = "pays" if self.first.low > 0 else "does not pay"
-        share = f"{100 * max(0.0, around / brings):.0f}%" if brings > 0 else "all"
-        tried = f" ({self.without.name})" if around > 0 else ""
+        solo, most = self.lines[0].reward.value, self.curve[-1]
+        brings, around = most.reward.value - solo, max(0.0, self.without.reward.value - solo)
+        share = f"{100 * around / brings:.0f}%" if brings > 0 else "more"
+        if self.first.low <= 0:
+            does = "Asking does not pay from the first question"
+        else:
+            does = "Asking pays from the first question" if around <= FREE else "Asking pays, but is not needed"
+        found = f" ({self.without.name}: {plain(self.without.reward.value)})" if around > FREE else ""
         return (
-            f"Asking {does} from the first question: one {most.curve} question changes the reward by "
-            f"{plain(self.first.value, signed=True)} (95% interval {interval(self.first.low, self.first.high)}), {most.questions} by "
-            f"{plain(brings, signed=True)} from {plain(solo)}; without a question {share} of that can be had{tried}."
+            f"{does}: one {most.curve} question changes the reward by {plain(self.first.value, signed=True)} (95% interval "
+            f"{interval(self.first.low, self.first.high)}), {most.questions} by {plain(brings, signed=True)} from {plain(solo)}; "
+            f"without a question {share} of that can be had{found}."
         )
 
     def table(self, title: str) -> Table:

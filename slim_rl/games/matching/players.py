@@ -107,7 +107,7 @@ class Asker(Player):
 
     def __init__(self, questions: int, choice: Literal["random", "best"] = "random", *, persists: bool = False) -> None:
         name = f"{questions} {choice} question{'s' if questions > 1 else ''}"
-        super().__init__(f"{name}, then plans one by one" if persists else name, persists=persists)
+        super().__init__(f"{name}, retried" if persists else name, persists=persists)
         self.questions, self.choice = questions, choice
 
     def message(self, view: View, number: int) -> str | None:
