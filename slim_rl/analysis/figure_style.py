@@ -14,6 +14,7 @@ from typing import Any
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import Formatter
 
 from slim_rl.analysis.catalog import KINDS
 from slim_rl.analysis.formats import words
@@ -66,6 +67,17 @@ STYLE: Any = {
     "svg.fonttype": "path",  # the same letters on every machine
     "svg.hashsalt": "slim_rl",  # the same file from the same numbers
 }
+
+
+class Percent(Formatter):
+    """Ticks of a share: as many decimals as tell all of them exactly, and none for what no share can be."""
+
+    def set_locs(self, locs: Any) -> None:
+        super().set_locs(locs)
+        self._decimals = next(d for d in range(7) if d == 6 or all(abs(100 * x - round(100 * x, d)) < 1e-6 for x in locs))
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        return f"{100 * x:.{self._decimals}f}%" if -1e-9 < x < 1 + 1e-9 else ""
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import math
 from typing import Any, TypeGuard
 
 DASH = "–"
+PER_STEPS = 100  # a slope is given per so many training steps, where a run has as many
 
 
 def known(value: float | None) -> TypeGuard[float]:
@@ -13,23 +14,31 @@ def known(value: float | None) -> TypeGuard[float]:
 
 
 def plain(value: float | None, share: bool = False, signed: bool = False) -> str:
-    """'0.123', '1.23', '12.3', or per cent for a share."""
+    """'0.123', '1.23', '12.3'; '12.3%' for a share, '+1.2 points' for its change (`signed`)."""
     if not known(value):
         return DASH
     digits = 1 if share or abs(value) >= 10 else 2 if abs(value) >= 1 else 3
     number = round(100 * value if share else value, digits) + 0.0  # no minus before a zero
     text = f"{number:{'+' if signed else ''},.{digits}f}"
-    return text.replace("-", "−") + ("%" if share else "")
+    return text.replace("-", "−") + ((" points" if signed else "%") if share else "")
 
 
-def interval(low: float | None, high: float | None, share: bool = False) -> str:
-    return f"{plain(low, share)} to {plain(high, share)}" if known(low) and known(high) else DASH
+def interval(low: float | None, high: float | None, share: bool = False, signed: bool = False) -> str:
+    """'0.123 to 0.456'. `signed`: of a change, whose unit stands beside its value."""
+    if not known(low) or not known(high):
+        return DASH
+    return " to ".join(plain(end, share).removesuffix("%" if signed else "") for end in (low, high))
 
 
 def p_value(value: float | None) -> str:
     if not known(value):
         return DASH
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def per_steps(number: int) -> str:
+    """What a slope is given per: 'per 100 steps', or over all of a shorter run."""
+    return f"{'per' if number == PER_STEPS else 'over'} {count(number, 'step')}"
 
 
 def words(name: Any) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import MaxNLocator
 
 from slim_rl.analysis.catalog import KINDS
 from slim_rl.analysis.figure_style import (
@@ -24,12 +24,13 @@ from slim_rl.analysis.figure_style import (
     SOFT,
     SPARE_COLOURS,
     STOP_COLOURS,
+    Percent,
     colours,
     legend,
     panels,
     short_words,
 )
-from slim_rl.analysis.formats import sentence
+from slim_rl.analysis.formats import per_steps, sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ def _curve(ax: Axes, results: dict[str, Any], name: str, labels: bool = True) ->
     ax.set_xlabel("training step")
     ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     if measure["share"]:
-        ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        ax.yaxis.set_major_formatter(Percent())
     ax.grid(False, axis="x")
     if labels and ends:
         _label_ends(ax, ends)
@@ -173,7 +174,7 @@ def _stacked(
         ax.set_title(short_words(arm), color=palette[arm])
         ax.set(xlim=(steps[0], steps[-1]), ylim=(0, 1), xlabel="training step")
         ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-        ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        ax.yaxis.set_major_formatter(Percent())
         ax.grid(False)
     for ax in axes[::columns]:
         ax.set_ylabel(label)
@@ -263,7 +264,7 @@ def _references(ax: Axes, results: dict[str, Any]) -> None:
 
 
 def trends(results: dict[str, Any], columns: int) -> Figure | None:
-    """Slopes per 100 steps by arm: dot, thick bar (over games), thin bar (over runs), and a tick a run."""
+    """Slopes by arm: dot, thick bar (over games), thin bar (over runs), and a tick a run."""
     rows = results["trends"]
     names = [
         name
@@ -285,7 +286,7 @@ def trends(results: dict[str, Any], columns: int) -> Figure | None:
             ax.plot(row["by_run"], [y - 0.24] * len(row["by_run"]), "|", color=colour, markersize=5, alpha=0.8)
             ax.plot(row["value"], y, "o", color=colour, markersize=5.5)
         ax.set_title(textwrap.fill(sentence(results["measures"][name]["title"]), 24), fontsize=8.5)
-        ax.set_xlabel("change per 100 steps", fontsize=8)
+        ax.set_xlabel(f"change {per_steps(results['per_steps'])}", fontsize=8)
         ax.grid(False, axis="y")
         ax.locator_params(axis="x", nbins=4)
     axes[0].set_yticks(range(len(arms)), [short_words(arm) for arm in arms])

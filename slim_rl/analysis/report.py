@@ -21,7 +21,7 @@ from slim_rl.analysis import pages
 from slim_rl.analysis.catalog import KINDS
 from slim_rl.analysis.compared import COMPARED, sentence_of
 from slim_rl.analysis.figure_style import colours
-from slim_rl.analysis.formats import count, interval, known, p_value, plain, sentence, words
+from slim_rl.analysis.formats import count, interval, known, p_value, per_steps, plain, sentence, words
 from slim_rl.analysis.plots import PLOTS
 from slim_rl.analysis.report_tables import Table, Tables
 from slim_rl.analysis.verdict import by_how_much, direction
@@ -170,7 +170,7 @@ def _findings(results: Mapping[str, Any]) -> Iterator[str]:
             if (arm, measure) in trend
         ]
         if parts:
-            yield f"{sentence(words(arm))}, per 100 steps: {'; '.join(parts)}."
+            yield f"{sentence(words(arm))}, {per_steps(results['per_steps'])}: {'; '.join(parts)}."
     for row in results["differences"]:
         if row["measure"] == "questions" and known(row["value"]):
             exact = (

@@ -11,7 +11,8 @@ from typing import Any
 
 from slim_rl.analysis.compared import COMPARED
 from slim_rl.analysis.figure_style import colours
-from slim_rl.analysis.formats import DASH, interval, known, p_value, plain, words
+from slim_rl.analysis.formats import DASH, interval, known, p_value, per_steps, plain, words
+from slim_rl.analysis.load import TRAIN
 
 Row = Mapping[str, Any]
 Rows = Sequence[Row]
@@ -59,7 +60,7 @@ def p_of(key: str, head: str) -> Column:
 
 def with_interval(part: Row, share: bool = False, signed: bool = False) -> Cell:
     """The row's value, and its interval in grey."""
-    span = interval(part["low"], part["high"], share)
+    span = interval(part["low"], part["high"], share, signed)
     return Cell(plain(part["value"], share, signed), "" if span == DASH else span)
 
 
@@ -70,6 +71,7 @@ class Tables:
         self.results = results
         self._palette = colours(results["arms"])
         self._measures = results["measures"]
+        self._per = per_steps(results["per_steps"])
 
     def sections(self) -> dict[str, list[Table]]:
         """Every table but those of the first screen, by heading; empty ones are left out."""
@@ -113,7 +115,7 @@ class Tables:
         rows = []
         for arm in results["arms"]:
             runs = [run for run in results["runs"] if run["arm"] == arm]
-            row = {"arm": arm, "runs": len(runs), "dialogues": sum(run["dialogues"] for run in runs)}
+            row = {"arm": arm, "runs": len(runs), "dialogues": sum(run["phases"].get(TRAIN, 0) for run in runs)}
             rows.append({**row, "ends": results["ends"].get(arm, {})})
 
         def told(name: str) -> list[Column]:
@@ -122,7 +124,7 @@ class Tables:
 
             def slope(row: Row) -> str | Cell:
                 found = slopes.get((row["arm"], name))
-                return with_interval(found) if found else DASH
+                return with_interval(found, signed=True) if found else DASH
 
             return [
                 Column(f"{name}, first", lambda row: end(row, "first")),
@@ -131,7 +133,7 @@ class Tables:
             ]
 
         return Table(
-            "Training: the first and the last tenth of the steps, and the slope per 100 steps; 95% intervals over games.",
+            f"Training: the first and the last tenth of the steps, and the slope {self._per}; 95% intervals over games.",
             [self._arm(), number("runs"), number("dialogues"), *told("questions"), *told("reward")],
             rows if any(row["ends"] for row in rows) else [],
         )
@@ -179,7 +181,7 @@ class Tables:
 
     def _trends(self) -> Table:
         return self._by_role(
-            f"Slopes per 100 training steps. p is the larger of those over games and over runs. {_FAMILY}",
+            f"Slopes: change {self._per} of training. p is the larger of those over games and over runs. {_FAMILY}",
             [
                 self._arm(),
                 self._title(),
@@ -195,7 +197,7 @@ class Tables:
 
     def _differences(self) -> Table:
         return self._by_role(
-            "The first arm's slope per 100 steps less another's: over games by bootstrap, the same games drawn in both arms; "
+            f"The first arm's slope, as change {self._per}, less another's: over games by bootstrap, the same games drawn in both arms; "
             "over runs by Welch's t and by the exact permutation of run labels. p is the larger of the first two. "
             + _FAMILY,
             [
@@ -293,10 +295,10 @@ class Tables:
         return bool(self._measures[row["measure"]]["share"])
 
     def _value(self, row: Row) -> Cell:
-        return with_interval(row, self._share(row))
+        return with_interval(row, self._share(row), signed=True)
 
     def _over_runs(self, row: Row) -> str:
-        return interval(row["runs_low"], row["runs_high"], self._share(row))
+        return interval(row["runs_low"], row["runs_high"], self._share(row), signed=True)
 
 
 _FAMILY = (

@@ -16,6 +16,7 @@ import pandas as pd
 
 from slim_rl.analysis import statistics as st
 from slim_rl.analysis.catalog import BY_NAME, KINDS, MEASURES
+from slim_rl.analysis.formats import PER_STEPS
 from slim_rl.analysis.load import TRAIN
 from slim_rl.analysis.verdict import over_seeds, sentences
 
@@ -37,11 +38,13 @@ def summarise(frame: pd.DataFrame, draws: int = st.DRAWS, seed: int = 0, labels:
     train = played[(played["phase"] == TRAIN) & played["step"].notna()]
     held_out = _held_out(played[played["phase"] != TRAIN], names, seed)
     arms = [str(arm) for arm in frame["arm"].cat.categories]
-    slopes = st.Slopes.fit(train, names, draws, seed) if len(train) else None
+    per = _slope_steps(train)
+    slopes = st.Slopes.fit(train, names, draws, seed, per) if len(train) else None
     return {
         "seed": seed,
         "draws": draws,
         "many": MANY,
+        "per_steps": per,
         "counts": {
             "dialogues": len(frame),
             "played": len(played),
@@ -63,6 +66,12 @@ def summarise(frame: pd.DataFrame, draws: int = st.DRAWS, seed: int = 0, labels:
         "held_out": held_out,
         "verdict": list(_verdicts(held_out["paired"])),
     }
+
+
+def _slope_steps(train: pd.DataFrame) -> int:
+    """How many steps slopes are given per: no more than the longest run has."""
+    steps = train.groupby(["arm", "run"], observed=True)["step"]
+    return min(PER_STEPS, int((steps.max() - steps.min()).max()) + 1) if len(train) else PER_STEPS
 
 
 def _runs(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:

@@ -82,7 +82,7 @@ def before_after_table(before: Sequence[Dialogue], after: Sequence[Dialogue]) ->
             plain(change["before"], share),
             plain(change["after"], share),
             plain(change["value"], share, signed=True),
-            interval(change["low"], change["high"], share),
+            interval(change["low"], change["high"], share, signed=True),
             p_value(change["p"]) if known(change["p"]) else DASH,
         )
     return table

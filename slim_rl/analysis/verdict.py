@@ -93,10 +93,9 @@ def _span(change: Change) -> tuple[float, float, float]:
 
 def by_how_much(change: Change, share: bool = False) -> str:
     """'+0.76, 95% interval 0.68 to 0.85'; a share changes by points of per cent."""
-    scale, unit = (100, " points") if share else (1, "")
-    value = f"{plain(scale * change['value'], signed=True)}{unit}"
+    value = plain(change["value"], share, signed=True)
     low, high, _ = _span(change)
-    span = interval(scale * low, scale * high)
+    span = interval(low, high, share, signed=True)
     return f"{value}, 95% interval {span}" if known(change["low"]) else value
 
 

@@ -229,7 +229,7 @@ def evaluate(
                     worker,
                     rows,
                     output / f"{cell.name}.jsonl",
-                    step=0,
+                    step=None,
                     trials=num_trials,
                     policy=intervention(changed, cell.mode, player, chat),
                     max_live=concurrency or engine.at_once,

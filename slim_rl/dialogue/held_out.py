@@ -27,7 +27,7 @@ def play_held_out(
     rows: Sequence[GameRow],
     log: Path,
     *,
-    step: int,
+    step: int | None,
     trials: int = 1,
     policy: Callable[[Episode], Player] | None = None,
     max_live: int | None = None,
@@ -38,7 +38,7 @@ def play_held_out(
     earlier try is not played again, unless it failed.
 
     Args:
-        step: the training step that the policy is of.
+        step: the training step that the policy is of; None where nobody knows.
         trials: dialogues a row.
         policy: gives each episode a player of its own (an intervention).
         earlier: what was played before, if that is not what is in `log`.

@@ -13,14 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pandas as pd
 import pytest
 import synthetic
 from synthetic import EVIL
 
 from slim_rl.analysis import Summary
-from slim_rl.analysis.formats import interval, p_value, plain
+from slim_rl.analysis.figure_style import style
+from slim_rl.analysis.formats import interval, p_value, per_steps, plain
 from slim_rl.analysis.load import load
+from slim_rl.analysis.plots import measures
 from slim_rl.analysis.report import SCRIPTS, embed_json
+from slim_rl.analysis.report_tables import Tables
+from slim_rl.analysis.results import summarise
 from slim_rl.analysis.viewer import choose, collect, token_decoder
 from slim_rl.errors import DataError
 
@@ -99,9 +104,57 @@ def test_numbers_of_the_page_are_those_of_the_summary(analysed: Summary, page: P
     assert f"{summary['counts']['dialogues']:,} dialogues" in page.words
 
 
+def test_the_training_table_counts_training_dialogues_alone(analysed: Summary, log_dir: Path) -> None:
+    lines = [json.loads(line) for path in log_dir.rglob("*.jsonl") for line in path.read_text().splitlines()]
+    trained = Counter(line["arm"] for line in lines if line["phase"] == "train")
+    table = Tables(analysed.results).training()
+    (shown,) = (column for column in table.columns if column.head == "dialogues")
+    assert {row["arm"]: shown.show(row) for row in table.rows} == {arm: f"{n:,}" for arm, n in trained.items()}
+    assert sum(trained.values()) < len(lines)
+
+
+def test_slopes_of_a_short_run_are_given_over_its_own_steps(analysed: Summary, page: Page) -> None:
+    assert analysed.results["per_steps"] == 24
+    assert "change over 24 steps" in page.words and "over 24 steps: questions a game" in page.words
+    assert "100 steps" not in page.words
+    long = [summarise(load_steps(steps), draws=20)["per_steps"] for steps in (100, 101, 700)]
+    assert long == [100, 100, 100]
+    assert (per_steps(100), per_steps(56)) == ("per 100 steps", "over 56 steps")
+
+
+def load_steps(steps: int) -> pd.DataFrame:
+    """A run of so many steps, one dialogue each."""
+    row = {"arm": "shy", "run": "a", "phase": "train", "policy": "p", "partner": "q", "failed": False, "words": 9.0}
+    row |= {"stop_reason": "agreed", "questions": 1.0, "informative_pairs": 1.0, "reward": 0.5, "value": 0.1}
+    row |= dict.fromkeys(("pair", "open", "check", "process"), 0)
+    frame = pd.DataFrame([row | {"step": float(step), "cluster": f"g{step % 5}"} for step in range(steps)])
+    return frame.astype(dict.fromkeys(("arm", "run", "phase", "cluster", "stop_reason"), "category"))
+
+
+def test_ticks_of_a_share_are_exact_and_stand_where_they_say() -> None:
+    curve = {"mean": [0.975, 0.984, 0.992], "low": [0.972, 0.98, 0.99], "high": [0.98, 0.99, 1.0], "runs": {}}
+    results = {
+        "arms": ["shy"],
+        "measures": {"agreed": {"title": "games agreed", "share": True, "role": "secondary"}},
+        "curves": {"shy": {"steps": [0, 1, 2], "measures": {"agreed": curve}}},
+    }
+    with style():
+        figure = measures(results, 1)
+        assert figure is not None
+        figure.draw_without_rendering()
+    axis = figure.axes[0].yaxis
+    told = [(place, label.get_text()) for place, label in zip(axis.get_ticklocs(), axis.get_ticklabels(), strict=True)]
+    assert len({text for _, text in told}) == len(told) >= 3
+    assert all(float(text[:-1]) / 100 == pytest.approx(place) for place, text in told if text)
+    assert all(text == "" for place, text in told if place > 1.000001)
+
+
 def test_numbers_as_text() -> None:
     assert (plain(1234.5), plain(-0.0123), plain(0.5, signed=True), plain(0.123, share=True)) == (
         "1,234.5", "−0.012", "+0.500", "12.3%",
+    )  # fmt: skip
+    assert (plain(0.0004, share=True, signed=True), interval(-0.0123, 0.02, share=True, signed=True)) == (
+        "+0.0 points", "−1.2 to 2.0",
     )  # fmt: skip
     assert plain(float("nan")) == plain(None) == interval(None, 1.0) == p_value(float("nan")) == "–"
     assert (p_value(0.0004), p_value(0.0312)) == ("< 0.001", "0.031")

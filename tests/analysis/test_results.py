@@ -29,7 +29,7 @@ def test_trends_are_those_of_the_made_up_arms(results: dict) -> None:
     slope = {row["arm"]: row for row in results["trends"] if row["measure"] == "questions"}
     for arm in ("shy", "mute"):
         first, last = synthetic.ASKS[arm]
-        want = 100 * (last - first) / 24
+        want = results["per_steps"] * (last - first) / 24
         assert slope[arm]["low"] < want < slope[arm]["high"]
         assert len(slope[arm]["by_run"]) == slope[arm]["runs"] == 2
     assert slope["shy"]["low"] > max(0, slope["mute"]["high"])

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from slim_rl.analysis import Summary, analyze
 from slim_rl.analysis.terminal_tables import before_after_table, cells_table
-from slim_rl.analysis.verdict import sentences, verdict
+from slim_rl.analysis.verdict import by_how_much, sentences, verdict
 from slim_rl.dialogue.record import Dialogue
 
 UP = {"before": 0.7, "after": 1.5, "value": 0.8, "low": 0.6, "high": 1.0, "p": 0.0001, "clusters": 400, "by_run": [0.8]}
@@ -101,6 +101,16 @@ def test_over_an_evaluation_the_first_table_is_about_it(tmp_path: Path) -> None:
     assert page.index("Evaluation: ") < page.index("<table")
     assert "Held-out games by checkpoint" in page[page.index("<table") :][:200]
     assert "Training: the first" not in page
+
+
+def test_the_change_of_a_share_is_in_points_wherever_it_stands(one_run: list[Dialogue], tmp_path: Path) -> None:
+    """'+0.000 points' on a card is '+0.0%' in the table beside it: one of them is enough."""
+    none = {"value": 0.0, "low": 0.0, "high": 0.0, "p": 1.0}
+    assert by_how_much(none, share=True) == "+0.0 points, 95% interval 0.0 to 0.0"
+    table = before_after_table(*halves(one_run))
+    rows = list(zip(*(column.cells for column in table.columns), strict=True))
+    agreed = next(row for row in rows if row[0] == "games agreed")
+    assert str(agreed[3]).endswith(" points") and "%" not in str(agreed[4])
 
 
 def test_tables_fit_80_columns(one_run: list[Dialogue]) -> None:

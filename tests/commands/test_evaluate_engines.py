@@ -166,7 +166,9 @@ def test_a_chat_model_is_a_row_beside_a_checkpoint(
         turn.questions is not None for d in dialogues for turn in d.turns
     )  # annotated: the viewer and tables read it
     run("analyze", str(out), "--output-dir", str(tmp_path / "plots"))
-    assert "gpt-4.1-2025-04-14" in (tmp_path / "plots" / "report.html").read_text()
+    report = (tmp_path / "plots" / "report.html").read_text()
+    assert "gpt-4.1-2025-04-14" in report
+    assert {d.step for d in dialogues} == {None} and "step 0" not in report  # nobody knows a checkpoint's step
 
 
 def test_a_dry_run_says_what_a_chat_model_would_cost(config: Path, tmp_path: Path, capsys: Any) -> None:

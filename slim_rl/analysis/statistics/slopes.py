@@ -15,12 +15,10 @@ from slim_rl.analysis.statistics.estimate import DRAWS, LEVEL, Estimate, Floats
 from slim_rl.analysis.statistics.means import mean_over_runs
 from slim_rl.analysis.statistics.permutation import Permutation, permute_runs
 
-PER_STEPS = 100  # slopes are given per so many training steps
-
 
 @dataclass(frozen=True, slots=True)
 class Slopes:
-    """The slope per 100 steps of several measures in several runs, and their bootstrap draws.
+    """The slopes of several measures in several runs, and their bootstrap draws.
 
     One draw takes the same games in every run, because seeds and arms play the same games: so the draws of a difference
     between runs are the differences of the draws.
@@ -28,7 +26,7 @@ class Slopes:
     Attributes:
         runs: (arm, run) of each row.
         measures: the name of each column.
-        value: (runs, measures) slopes of the data.
+        value: (runs, measures) slopes of the data, each the change over as many steps as `fit` was given.
         samples: (draws, runs, measures) slopes of the draws.
         n, games: (runs, measures) dialogues and games behind each slope.
         pooled: arm -> (measures,) games of the arm's runs together.
@@ -43,8 +41,11 @@ class Slopes:
     pooled: dict[str, NDArray[np.int64]]
 
     @classmethod
-    def fit(cls, frame: pd.DataFrame, measures: Sequence[str], draws: int = DRAWS, seed: int = 0) -> Slopes:
-        """From a frame with the columns run, arm, step, cluster and `measures`; one row a dialogue.
+    def fit(
+        cls, frame: pd.DataFrame, measures: Sequence[str], draws: int = DRAWS, seed: int = 0, per: float = 100
+    ) -> Slopes:
+        """From a frame with the columns run, arm, step, cluster and `measures`; one row a dialogue. A slope is the change over
+        `per` steps.
 
         slope = (N·Σxy - Σx·Σy) / (N·Σx² - Σx²), where each sum is over games of (times drawn) × (the game's own sum).
         NaN where all of a run's dialogues are of one step.
@@ -65,11 +66,11 @@ class Slopes:
             counts.append(moments[:, :, 0])
             pooled[arm][own] |= moments[:, :, 0] > 0
         shape = (-1, len(measures), 5)
-        value = np.stack([_slope(part.sum(axis=0).reshape(shape))[0] for part in parts])
+        value = np.stack([per * _slope(part.sum(axis=0).reshape(shape))[0] for part in parts])
         samples = np.concatenate(
             [
                 np.stack(
-                    [_slope((w[:, own] @ part).reshape(shape)) for own, part in zip(members, parts, strict=True)],
+                    [per * _slope((w[:, own] @ part).reshape(shape)) for own, part in zip(members, parts, strict=True)],
                     axis=1,
                 )
                 for w in game_weights(games, draws, seed)
@@ -134,11 +135,11 @@ def _moments(codes: NDArray[np.intp], x: Floats, ys: pd.DataFrame) -> tuple[Floa
 
 
 def _slope(sums: Floats) -> Floats:
-    """Slope per 100 steps from (..., 5) sums n, Σx, Σx², Σy, Σxy."""
+    """Slope per step from (..., 5) sums n, Σx, Σx², Σy, Σxy."""
     n, x, xx, y, xy = np.moveaxis(sums, -1, 0)
     spread = n * xx - x**2
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(spread > 1e-9 * np.maximum(n * xx, 1e-300), PER_STEPS * (n * xy - x * y) / spread, np.nan)
+        return np.where(spread > 1e-9 * np.maximum(n * xx, 1e-300), (n * xy - x * y) / spread, np.nan)
 
 
 def _welch(a: Floats, b: Floats) -> Estimate:
