@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-MAX_DIALOGUES = 400
+MAX_DIALOGUES = 10_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,17 @@
 """report.html: one file that opens from disk, with everything in it and nothing fetched. The answer comes first.
 
 The invariant: everything in a log (names, dialogue text, failure messages) is treated as text. The template escapes all it is
-given; the viewer's data is JSON in which `<` is written \\u003c, so that no `</script>` can end it; the page's content policy
-runs the one script it was made with and nothing else.
+given; the viewer's data is compressed and in base64, which no `</script>` can end; the page's content policy runs the one script it
+was made with and nothing else.
 """
 
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
+import os
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -89,14 +92,13 @@ def render(
         version=results["version"],
         command=results["command"],
         files=tables.files(),
-        data=embed_json({**viewer, "kinds": KINDS, "colours": colours(results["arms"])}),
+        data=packed({**viewer, "kinds": KINDS, "colours": colours(results["arms"])}),
     )
 
 
-def embed_json(data: Any) -> Markup:
-    """JSON that can stand inside a <script> element, with any strings in it."""
-    text = orjson.dumps(data).decode()
-    return Markup(text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
+def packed(data: Any) -> str:
+    """Data as it stands in the page (read by `unpacked` of page/dom.js): base64 of compressed JSON, the same for the same data."""
+    return base64.b64encode(gzip.compress(orjson.dumps(data), mtime=0)).decode()
 
 
 # -- the answer --------------------------------------------------------------------------------------------------------
@@ -224,7 +226,11 @@ def _sample(results: Mapping[str, Any], viewer: Mapping[str, Any]) -> str:
     shown, total = len(viewer["dialogues"]), results["counts"]["dialogues"]
     if shown == total:
         return f"All {total:,} dialogues."
-    return f"{shown:,} of {total:,} dialogues, spread over arms, runs, steps and stop reasons; figures and tables count all of them."
+    logs = os.path.commonpath([file["path"] for file in results["files"]])
+    return (
+        f"{shown:,} of {total:,} dialogues, spread over arms, runs, steps and stop reasons; figures and tables count all of them. "
+        f"The others are in the log, and shown in a terminal by slim-rl show {shlex.quote(logs)}."
+    )
 
 
 def _method(results: Mapping[str, Any]) -> str:

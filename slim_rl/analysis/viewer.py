@@ -25,7 +25,7 @@ from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.errors import DataError
 
 STEP_STRATA = 10
-MAX_BYTES = 12_000_000
+MAX_BYTES = 60_000_000  # of JSON, some tenth of which is left when it is packed
 
 Decode = Callable[[int], str]
 
@@ -165,6 +165,7 @@ def _turn(turn: Turn) -> dict[str, Any]:
     action = turn.action or {}
     return {
         **{name: getattr(turn, name) for name in _SHOWN},
+        "seconds": round(turn.seconds, 3),
         "kind": action.get("kind"),
         "assignment": action.get("assignment"),
         "questions": turn.questions or [],
@@ -173,7 +174,7 @@ def _turn(turn: Turn) -> dict[str, Any]:
     }
 
 
-_SHOWN = ("role", "text", "thought", "error", "span", "seconds", "malformed", "answered", "value", "gain", "regret")
+_SHOWN = ("role", "text", "thought", "error", "span", "malformed", "answered", "value", "gain", "regret")
 
 
 def _pieces(dialogue: Dialogue, decode: Decode | None) -> Iterator[tuple[str, int, float]]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+import synthetic
 from browser import CHROMIUM, browse
-from synthetic import EVIL
+from synthetic import EVIL, unpack
 
-from slim_rl.analysis import Summary
+from slim_rl.analysis import Summary, analyze
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
 
@@ -23,7 +23,7 @@ def dialogues(analysed: Summary) -> list[dict[str, Any]]:
 
 def viewer_data(analysed: Summary) -> dict[str, Any]:
     text = analysed.report.read_text(encoding="utf-8")
-    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)[1])
+    return unpack(re.search(r'<script type="application/gzip" id="data">(.*?)</script>', text, re.S)[1])
 
 
 async def test_a_link_shows_its_dialogue(analysed: Summary) -> None:
@@ -60,6 +60,65 @@ async def test_filters_and_order(analysed: Summary, dialogues: list[dict[str, An
         assert played == sorted(played) and rewards[: len(played)] == played
         await page.choose("f-text", "nobody ever said this")
         assert "No dialogue passes" in await page.text("#detail")
+        assert page.problems == []
+
+
+async def test_a_new_order_begins_at_its_top(analysed: Summary, dialogues: list[dict[str, Any]]) -> None:
+    async with browse() as page:
+        await page.resize(1300, 900)
+        await page.open(f"file://{analysed.report}#d={dialogues[-1]['key']}")
+        assert await page.run("document.getElementById('list').scrollTop") > 0
+        await page.choose("f-order", "highest information value")
+        values = await page.run("state.shown.map(d => d.value)")
+        assert values == sorted(values, reverse=True) and values[0] > values[-1]
+        assert await page.run("document.getElementById('list').scrollTop") == 0
+        assert await page.run("location.hash") == await page.run("'#d=' + state.shown[0].key")
+        assert f"information gained {values[0]:.3f}" in await page.text("#detail")
+        assert await page.run("document.querySelector('#list a[aria-current]').hash === location.hash")
+        assert page.problems == []
+
+
+async def test_what_is_searched_for_is_marked_until_reset(analysed: Summary, dialogues: list[dict[str, Any]]) -> None:
+    marks = "[...document.querySelectorAll('#detail .bubble mark')].map((mark) => mark.innerText)"
+    async with browse() as page:
+        await page.open(f"file://{analysed.report}")
+        await page.choose("f-order", "lowest reward")
+        await page.choose("f-asks", "1")
+        await page.choose("f-text", "how GOOD is")
+        hits = [d for d in dialogues if any("How good is" in turn["text"] for turn in d["turns"])]
+        assert await page.text("#count") == f"{len(hits)} of 60 dialogues"
+        shown = await page.run("state.shown[state.at].turns.filter((turn) => turn.text.includes('How good is')).length")
+        assert await page.run(marks) == ["How good is"] * shown
+        await page.choose("f-text", "(.*")  # words, not a pattern
+        assert await page.text("#count") == "0 of 60 dialogues"
+        await page.run("document.getElementById('reset').click()")
+        assert await page.text("#count") == "60 of 60 dialogues"
+        assert await page.run(marks) == []
+        assert await page.run("state.shown.map((d) => d.key)") == [d["key"] for d in dialogues]
+        fields = "[...document.querySelectorAll('.filters input, .filters select')].map((field) => field.value)"
+        assert await page.run(fields) == ["run and step", *[""] * (len(await page.run(fields)) - 1)]
+        assert page.problems == []
+
+
+async def test_thousands_of_dialogues_are_listed_and_found(tmp_path: Path) -> None:
+    """As many as `make run` makes; of the list's entries only those in sight are made."""
+    synthetic.write_many(tmp_path / "logs" / "log.jsonl", 8000, distinct=400, arms=("shy",), seeds=1, n=3)
+    summary = analyze([tmp_path / "logs"], tmp_path / "plots")
+    assert summary.results["sampled"] == summary.results["counts"]["dialogues"] >= 7800
+    assert f"All {summary.results['sampled']:,} dialogues" in summary.report.read_text(encoding="utf-8")
+    async with browse() as page:
+        await page.resize(1300, 900)
+        await page.open(f"file://{summary.report}")
+        last = await page.run("DATA.dialogues.at(-1).key")
+        assert await page.run("document.querySelectorAll('#list a').length") < 200
+        await page.run(f"location.hash = '#d={last}'")
+        assert await page.run("document.querySelector('#list a[aria-current]').hash") == f"#d={last}"
+        box = await page.run("document.getElementById('list').getBoundingClientRect().toJSON()")
+        entry = await page.run("document.querySelector('#list a[aria-current]').getBoundingClientRect().toJSON()")
+        assert box["top"] <= entry["top"] and entry["bottom"] <= box["bottom"] + 1
+        await page.run("document.getElementById('list').scrollTop = 0")
+        await page.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        assert await page.run("document.querySelector('#list a').hash") == await page.run("'#d=' + DATA.dialogues[0].key")
         assert page.problems == []
 
 

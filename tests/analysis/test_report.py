@@ -16,14 +16,14 @@ import orjson
 import pandas as pd
 import pytest
 import synthetic
-from synthetic import EVIL
+from synthetic import EVIL, unpack
 
 from slim_rl.analysis import Summary
 from slim_rl.analysis.figure_style import style
 from slim_rl.analysis.formats import interval, p_value, per_steps, plain
 from slim_rl.analysis.load import load
 from slim_rl.analysis.plots import measures
-from slim_rl.analysis.report import SCRIPTS, embed_json
+from slim_rl.analysis.report import SCRIPTS, packed
 from slim_rl.analysis.report_tables import Tables
 from slim_rl.analysis.results import summarise
 from slim_rl.analysis.viewer import choose, collect, token_decoder
@@ -68,7 +68,7 @@ def page(analysed: Summary) -> Page:
 
 
 def viewer_data(page: Page) -> dict[str, Any]:
-    return json.loads(page.scripts["application/json"])
+    return unpack(page.scripts["application/gzip"])
 
 
 # -- the page
@@ -164,10 +164,10 @@ def test_numbers_as_text() -> None:
 
 
 def test_data_cannot_end_its_element() -> None:
-    text = embed_json({"a": EVIL, "b": "\u2028\u2029"})
-    assert "<" not in text
-    assert "\u2028" not in text
-    assert json.loads(text) == {"a": EVIL, "b": "\u2028\u2029"}
+    data = {"a": EVIL, "b": "\u2028\u2029"}
+    assert re.fullmatch(r"[\w+/=]+", packed(data), re.ASCII)
+    assert unpack(packed(data)) == data
+    assert packed(data) == packed(data)
 
 
 def test_names_are_escaped(evil_report: Path) -> None:
@@ -235,6 +235,11 @@ def test_the_size_is_bounded(log_dir: Path) -> None:
     data = collect(load([log_dir]), 10**6, max_bytes=40_000)
     assert 5 < len(data["dialogues"]) < 100
     assert len(orjson.dumps(data)) < 42_000
+
+
+def test_a_report_that_holds_a_part_says_so_and_where_the_rest_is(analysed: Summary, page: Page, log_dir: Path) -> None:
+    assert f"60 of {analysed.results['counts']['dialogues']:,} dialogues" in page.words
+    assert f"shown in a terminal by slim-rl show {log_dir}" in page.words
 
 
 def test_logged_tokens_are_shown(tmp_path: Path) -> None:

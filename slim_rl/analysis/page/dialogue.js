@@ -4,11 +4,7 @@
 function show(address = false) {
   const target = document.getElementById("detail");
   const d = state.shown[state.at];
-  for (const link of document.querySelectorAll("#list a")) {
-    const here = Number(link.dataset.i) === state.at;
-    link.setAttribute("aria-current", here);
-    if (here) reveal(link);
-  }
+  reveal();
   if (!d) {
     target.replaceChildren(h("p", {}, "No dialogue passes these filters."));
     return;
@@ -119,7 +115,7 @@ function turnView(board, turn, i) {
   },
     h("div", { class: "who" }, about),
     turn.thought && h("div", { class: "thought" }, turn.thought),
-    h("div", { class: `bubble${turn.span ? " sampled" : ""}` }, turn.text === "" ? "(nothing)" : turn.text),
+    h("div", { class: `bubble${turn.span ? " sampled" : ""}` }, turn.text === "" ? "(nothing)" : marked(turn.text)),
     turn.error && h("div", { class: "error" }, `Refused: ${turn.error}`),
     board?.truth && turn.assignment?.length === board.truth.length && proposal(board, turn.assignment));
 }

@@ -1,4 +1,4 @@
-// The list of dialogues: filters, order, entries.
+// The list of dialogues: filters, order, entries. Of the entries only those in sight are made: there may be thousands.
 
 const filters = {};
 const distinct = (key) => [...new Set(DATA.dialogues.map((d) => d[key]))];
@@ -9,6 +9,7 @@ const ORDERS = {
   "fewest questions": (d) => d.questions,
   "highest reward": (d) => -nothing(d.reward),
   "lowest reward": (d) => (known(d.reward) ? d.reward : Infinity),
+  "highest information value": (d) => -nothing(d.value),
   "most malformed": (d) => -nothing(d.malformed),
   "latest step": (d) => -nothing(d.step),
 };
@@ -51,8 +52,7 @@ function bound(id, label, key, step, passes) {
 
 function search() {
   const input = h("input", { type: "search", placeholder: "words in the dialogue", input: refilter, id: "f-text" });
-  filters.text = (d) => input.value === "" ||
-    d.turns.some((turn) => turn.text.toLowerCase().includes(input.value.toLowerCase()));
+  filters.text = (d) => !state.search || d.turns.some((turn) => state.search.test(turn.text));
   return h("div", { class: "full" }, h("label", { for: "f-text" }, "Search"), input);
 }
 
@@ -71,11 +71,22 @@ function clearFilters() {
   for (const input of document.querySelectorAll(".filters select, .filters input")) {
     input.value = input.id === "f-order" ? "run and step" : "";
   }
+  state.search = null;
   state.shown = DATA.dialogues;
 }
 
-function refilter() {
-  const current = state.shown[state.at];
+function reset() {
+  clearFilters();
+  state.at = 0;
+  list();
+  show(true);
+}
+
+/** What passes, in order. A new order begins at its top; else the dialogue on show stays, if it passes. */
+function refilter(event) {
+  const current = event.target.id === "f-order" ? null : state.shown[state.at];
+  const words = document.getElementById("f-text").value;
+  state.search = words === "" ? null : new RegExp(`(${words.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")})`, "i");
   state.shown = DATA.dialogues.filter((d) => Object.values(filters).every((passes) => passes(d)));
   const key = ORDERS[document.getElementById("f-order").value];
   if (key) state.shown = state.shown.map((d) => [key(d), d]).sort((a, b) => (a[0] < b[0] ? -1 : a[0] > b[0] ? 1 : 0)).map((pair) => pair[1]);
@@ -85,18 +96,39 @@ function refilter() {
 }
 
 function list() {
-  document.getElementById("count").textContent = `${state.shown.length} of ${DATA.dialogues.length} dialogues`;
-  document.getElementById("list").replaceChildren(...state.shown.map((d, i) =>
-    h("li", {}, h("a", { href: `#d=${d.key}`, "data-i": i, title: `${words(d.arm)}, run ${d.run}, ${when(d)}, game ${d.game}` },
-      h("span", { class: "soft" }, arm(d), d.step === null ? d.phase : d.step),
-      h("span", { class: "what" }, `${d.questions} asked`, h("span", { class: "soft" }, ` · ${words(d.stop)}`)),
-      h("span", {}, number(d.reward))))));
+  document.getElementById("count").textContent =
+    `${state.shown.length.toLocaleString("en")} of ${count(DATA.dialogues.length, "dialogue")}`;
+  entries();
 }
 
-/** Scrolls the list, and never the page, until the entry is in sight. */
-function reveal(link) {
+const rowHeight = () => 1.75 * parseFloat(getComputedStyle(document.documentElement).fontSize); // as in report.css
+
+/** Makes the entries in sight, and some around them. */
+function entries() {
   const box = document.getElementById("list");
-  const [top, bottom] = [link.offsetTop - box.offsetTop, link.offsetTop - box.offsetTop + link.offsetHeight];
+  const first = Math.max(0, Math.floor(box.scrollTop / rowHeight()) - 20);
+  const last = Math.min(state.shown.length, first + Math.ceil(box.clientHeight / rowHeight()) + 40);
+  const rows = box.firstChild;
+  rows.style.paddingTop = `${first * rowHeight()}px`;
+  rows.style.paddingBottom = `${(state.shown.length - last) * rowHeight()}px`;
+  rows.replaceChildren(...state.shown.slice(first, last).map((d, i) => entry(d, first + i)));
+}
+
+function entry(d, i) {
+  return h("li", {}, h("a", {
+    href: `#d=${d.key}`, "aria-current": i === state.at ? "true" : null,
+    title: `${words(d.arm)}, run ${d.run}, ${when(d)}, game ${d.game}`,
+  },
+    h("span", { class: "soft" }, arm(d), d.step === null ? d.phase : d.step),
+    h("span", { class: "what" }, `${d.questions} asked`, h("span", { class: "soft" }, ` · ${words(d.stop)}`)),
+    h("span", {}, number(d.reward))));
+}
+
+/** Scrolls the list, and never the page, until the entry on show is in sight. */
+function reveal() {
+  const box = document.getElementById("list");
+  const [top, bottom] = [state.at * rowHeight(), (state.at + 1) * rowHeight()];
   if (top < box.scrollTop) box.scrollTop = top;
   else if (bottom > box.scrollTop + box.clientHeight) box.scrollTop = bottom - box.clientHeight;
+  entries();
 }

@@ -29,17 +29,25 @@ function follow(scroll = true) {
   if (scroll) document.getElementById("dialogues").scrollIntoView();
 }
 
-function start() {
+async function start() {
   const viewer = document.getElementById("viewer");
+  if (typeof DecompressionStream === "undefined") {
+    viewer.replaceWith(h("p", { class: "warning" }, "The dialogue viewer needs a browser of 2023 or later; everything above does not."));
+    return;
+  }
+  DATA = await unpacked();
+  state.shown = DATA.dialogues;
   if (!DATA.dialogues.length) {
     viewer.replaceWith(h("p", {}, "There is no dialogue to show."));
     return;
   }
   viewer.before(h("p", { class: "warning", id: "absent", hidden: "" },
-    "The dialogue that this address names is not among those this report shows; analyse its log with a larger --max-dialogues."));
+    "The dialogue that this address names is not among those that this report holds."));
   viewer.append(
     h("div", { class: "panel side" }, controls(),
-      h("div", { class: "count", id: "count", role: "status" }), h("ul", { class: "list", id: "list" })),
+      h("div", { class: "count" }, h("span", { id: "count", role: "status" }),
+        h("button", { click: reset, id: "reset", title: "no search, no filters, the order of training" }, "reset")),
+      h("div", { class: "list", id: "list", scroll: entries }, h("ul"))),
     h("div", { class: "panel detail", id: "detail" }));
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
@@ -47,9 +55,10 @@ function start() {
     if (act) { event.preventDefault(); act(); }
   });
   window.addEventListener("hashchange", () => follow());
+  window.addEventListener("resize", entries);
   list();
   show();
   follow();
 }
 
-start();
+const ready = start();
