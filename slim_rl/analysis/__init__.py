@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import orjson
+
+from slim_rl.errors import DataError
 
 MAX_DIALOGUES = 10_000
 
@@ -36,6 +39,7 @@ def analyze(
     max_dialogues: int = MAX_DIALOGUES,
     references: Path | None = None,
     tokenizer: Path | None = None,
+    overwrite: bool = False,
     command: str = "slim_rl.analysis.analyze",
 ) -> Summary:
     """Reads all dialogue logs at or below `log_dirs`; writes report.html, summary.json and the figures to `output_dir`.
@@ -45,10 +49,12 @@ def analyze(
         max_dialogues: dialogues in the viewer; the figures and tables count all.
         references: DialOp's file of human games, for a reference line.
         tokenizer: a model folder, to show tokens as text where the log holds token ids.
+        overwrite: whether a report of other logs in `output_dir` may be replaced. One of the same logs always may.
         command: how this was called, for the record.
 
     Raises:
-        DataError: there is no dialogue to analyse, or `references` or `tokenizer` cannot be used.
+        DataError: there is no dialogue to analyse, `references` or `tokenizer` cannot be used, or `output_dir` holds the report of
+            other logs.
     """
     from slim_rl import __version__
     from slim_rl.analysis import figure_style, plots, viewer
@@ -59,12 +65,17 @@ def analyze(
     from slim_rl.analysis.results import MANY, summarise
     from slim_rl.files import write_atomically
 
+    output_dir = Path(output_dir)
+    logs = sorted({os.path.relpath(Path(log).resolve(), output_dir.resolve()) for log in log_dirs})
+    if not overwrite:
+        _check_output(output_dir, logs)
     decode = viewer.token_decoder(tokenizer) if tokenizer else None
     log = load(log_dirs)
     environment, games = lines.games_of(log, seed)
     results = {
         "version": __version__,
         "command": command,
+        "logs": logs,
         "files": [{**asdict(file), "path": str(file.path)} for file in log.files],
         "warnings": log.warnings,
         **summarise(log.frame, seed=seed, labels=log.labels),
@@ -75,7 +86,6 @@ def analyze(
     shown = viewer.collect(log, max_dialogues, seed, decode)
     results["sampled"] = len(shown["dialogues"])
 
-    output_dir = Path(output_dir)
     output_dir.mkdir(parents=True, exist_ok=True)
     svgs, figures = {}, {}
     with figure_style.style():
@@ -89,8 +99,26 @@ def analyze(
             name: figure_style.to_bytes(figure, "svg")[0].decode()
             for name, figure in plots.draw_all(results, narrow=True).items()
         }
+    for name in plots.PLOTS.keys() - figures:  # an earlier report may have had them
+        for kind in ("png", "svg"):
+            (output_dir / f"{name}.{kind}").unlink(missing_ok=True)
     summary, report = output_dir / "summary.json", output_dir / "report.html"
     options = orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY
     write_atomically(summary, orjson.dumps(results, option=options))  # NaN becomes null
     write_atomically(report, render(results, svgs, shown, narrow))
     return Summary(results, report, summary, figures)
+
+
+def _check_output(folder: Path, logs: Sequence[str]) -> None:
+    """Raises DataError if the folder holds a report, unless its summary.json says that it is of the same logs (as paths from there)."""
+    if not any((folder / name).exists() for name in ("report.html", "summary.json")):
+        return
+    try:
+        made_of = orjson.loads((folder / "summary.json").read_bytes())["logs"]
+    except (OSError, ValueError, LookupError, TypeError):
+        made_of = None
+    if made_of != list(logs):
+        raise DataError(
+            f"{folder} holds the report of other logs: name another folder with --output, or replace it with --overwrite "
+            "(in Python, overwrite=True)."
+        )

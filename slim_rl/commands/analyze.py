@@ -24,6 +24,7 @@ def command(
         typer.Option(min=0, help="dialogues that the report's viewer holds, at most; figures and tables count all"),
     ] = MAX_DIALOGUES,
     human: Human = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace a report of other logs")] = False,
     tokenizer: Annotated[Path | None, typer.Option(help="model folder, to show logged token ids as text")] = None,
 ) -> None:
     """Draw figures and statistics from dialogue logs, and write an HTML report with a dialogue viewer."""
@@ -34,6 +35,7 @@ def command(
         max_dialogues=max_dialogues,
         references=human,
         tokenizer=tokenizer,
+        overwrite=overwrite,
         command=context.obj,
     )
     counts = summary.results["counts"]

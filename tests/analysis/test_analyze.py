@@ -60,6 +60,39 @@ def test_a_log_of_held_out_games_alone(tmp_path: Path) -> None:
     assert "Held-out games" in summary.report.read_text(encoding="utf-8")
 
 
+def test_a_report_of_other_logs_is_not_overwritten_without_being_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed, name in enumerate(("make_run", "mine")):
+        synthetic.write_runs(tmp_path / "logs" / name, arms=("shy",), seeds=1, steps=2, n=3, eval_games=2, seed=seed)
+    monkeypatch.chdir(tmp_path)
+    report = analyze(["logs/make_run"], "plots", max_dialogues=0).report
+    before = report.read_bytes()
+    for others in (["logs/mine"], ["logs"], ["logs/make_run", "logs/mine"]):
+        with pytest.raises(DataError, match=r"^plots holds the report of other logs: .*--overwrite.*\.$"):
+            analyze(others, "plots")
+    assert report.read_bytes() == before
+    monkeypatch.chdir("logs")  # the same logs again, from wherever, and with more in them
+    synthetic.write_runs(Path("make_run"), arms=("mute",), seeds=1, steps=2, n=3, eval_games=2)
+    assert len(analyze([tmp_path / "logs" / "make_run"], "../plots", max_dialogues=0).results["arms"]) == 2
+    analyze(["mine"], "../plots", max_dialogues=0, overwrite=True)
+    analyze(["mine"], "../plots", max_dialogues=0)
+
+
+def test_a_report_from_before_there_was_a_stamp_is_not_overwritten(log_dir: Path, tmp_path: Path) -> None:
+    for name, text in (("report.html", "<!doctype html>"), ("summary.json", "[]")):
+        (tmp_path / name).write_text(text)
+        with pytest.raises(DataError, match="other logs"):
+            analyze([log_dir], tmp_path)
+
+
+def test_no_figure_of_the_report_before_is_left(log_dir: Path, tmp_path: Path) -> None:
+    assert "training" in analyze([log_dir], tmp_path / "plots", max_dialogues=0).figures
+    synthetic.write_runs(tmp_path / "logs", arms=("shy",), seeds=1, steps=0, n=3, eval_games=5)
+    analyze([tmp_path / "logs"], tmp_path / "plots", max_dialogues=0, overwrite=True)
+    assert not (tmp_path / "plots" / "training.png").exists()
+
+
 @pytest.mark.skipif(not HUMAN_GAMES.exists(), reason="DialOp's human games are not here")
 def test_people_reach_what_the_recorded_games_say() -> None:
     reward = reference_lines([], HUMAN_GAMES)["human"]["reward"]
@@ -91,9 +124,17 @@ def test_the_command_makes_the_same_of_the_same_logs(log_dir: Path, analysed: Su
         == f"analysis/analyze_questions.py --log_dir {log_dir} --output_dir {tmp_path} --max_dialogues 60"
     )
     first.pop("command")
+    (log,), (same,) = first.pop("logs"), again.pop("logs")  # as seen from each folder
+    assert (analysed.report.parent / log).resolve() == (tmp_path / same).resolve() == log_dir.resolve()
     assert again == first
     for name in ("training.svg", "frontier.svg", "measures.svg"):
         assert (tmp_path / name).read_bytes() == (analysed.report.parent / name).read_bytes()
+
+
+def test_the_command_refuses_the_folder_of_another_report(analysed: Summary, log_dir: Path) -> None:
+    one = next(log_dir.rglob("*.jsonl"))
+    refused = run("--log_dir", one, "--output_dir", analysed.report.parent)
+    assert refused.returncode == 1 and refused.stderr.count("\n") == 1 and "--overwrite" in refused.stderr
 
 
 def test_the_command_says_what_is_wrong_in_one_line(tmp_path: Path) -> None:
