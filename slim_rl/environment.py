@@ -189,6 +189,13 @@ class BaseEnvironment(ABC):
         return [0.0 for turn in dialogue.turns if turn.role == "policy"]
 
     @classmethod
+    def partner_faults(cls, dialogue: Any) -> Mapping[str, tuple[int, int]]:
+        """What the policy's partner did wrongly in a finished `Dialogue`, whether or not it was made to: a phrase such as "stated a
+        false value" -> (how often it did, how often it could have).
+        """
+        return {}
+
+    @classmethod
     def asks(cls, text: str) -> bool:
         """Whether a message seeks information."""
         return False

@@ -74,7 +74,9 @@ class Percent(Formatter):
 
     def set_locs(self, locs: Any) -> None:
         super().set_locs(locs)
-        self._decimals = next(d for d in range(7) if d == 6 or all(abs(100 * x - round(100 * x, d)) < 1e-6 for x in locs))
+        self._decimals = next(
+            d for d in range(7) if d == 6 or all(abs(100 * x - round(100 * x, d)) < 1e-6 for x in locs)
+        )
 
     def __call__(self, x: float, pos: int | None = None) -> str:
         return f"{100 * x:.{self._decimals}f}%" if -1e-9 < x < 1 + 1e-9 else ""

@@ -19,6 +19,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from slim_rl import jsonl
+from slim_rl.analysis import partner_faults
 from slim_rl.analysis.catalog import order_arms
 from slim_rl.analysis.formats import count
 from slim_rl.analysis.game import game_of
@@ -65,7 +66,7 @@ class Log:
         frame: one row a dialogue. Where it comes from: file (index into `files`), offset (bytes); arm, run, phase, step,
             environment, game_id, seat, seed, group, policy, mode (free, or the intervention of `evaluate`), partner; cluster
             (the game: dialogues with equal `game_id` and game state, in any run); failed; then the measures of
-            `dialogue.measures`.
+            `dialogue.measures`; then, for all that the partner can do wrongly, how often it did, and how often it could have.
         files: what each file held.
         labels: the game's own kinds of question, each a column.
         repeated: dialogues logged more than once, of which the last counts (a run resumed before its last lines).
@@ -100,8 +101,9 @@ def load(log_dirs: Sequence[str | Path]) -> Log:
     for name in _NAMES:
         frame[name] = frame[name].astype("category")
     frame["arm"] = frame["arm"].cat.reorder_categories(order_arms(frame["arm"].cat.categories))
-    labels = [name for name in frame.columns if name not in _MEASURED and name not in _ORIGIN]
-    frame[labels] = frame[labels].fillna(0)
+    audited = [name for name in frame.columns if partner_faults.is_column(name)]
+    labels = [name for name in frame.columns if name not in _MEASURED and name not in _ORIGIN and name not in audited]
+    frame[[*labels, *audited]] = frame[[*labels, *audited]].fillna(0)
     log = Log(frame, files, labels, int(same.sum()))
     log.warnings.extend(_warnings(log))
     return log
@@ -196,6 +198,7 @@ def _row(data: dict[str, Any], path: Path) -> dict[str, Any]:
         "partner": _identity(dialogue.partner),
         "failed": dialogue.failed,
         **measures(dialogue),
+        **partner_faults.columns_of(dialogue),
     }
 
 

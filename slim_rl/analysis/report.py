@@ -25,6 +25,7 @@ from slim_rl.analysis.catalog import KINDS
 from slim_rl.analysis.compared import COMPARED, sentence_of
 from slim_rl.analysis.figure_style import colours
 from slim_rl.analysis.formats import count, interval, known, p_value, per_steps, plain, sentence, words
+from slim_rl.analysis.load import TRAIN
 from slim_rl.analysis.plots import PLOTS
 from slim_rl.analysis.report_tables import Table, Tables
 from slim_rl.analysis.verdict import by_how_much, direction
@@ -111,15 +112,20 @@ def _answer(results: Mapping[str, Any], tables: Tables) -> Answer:
         rows = [row for row in results["held_out"]["paired"] if all(row[k] == chief[k] for k in ("arm", "partner"))]
         about = f"Arm {words(chief['arm'])}, held-out games with the partner {words(chief['partner'])}:"
         return Answer(
-            chief["sentences"],
+            [*chief["sentences"], *_partners_part(results, chief)],
             about=about if len(changed.rows) > 1 else "",
             cards=[_card(results, row) for row in rows if row["measure"] in COMPARED],
-            tables=[*([changed] if len(changed.rows) > 1 else []), tables.training(), tables.references()],
+            tables=[
+                *([changed] if len(changed.rows) > 1 else []),
+                tables.training(),
+                tables.partners(),
+                tables.references(),
+            ],
         )
     if results["counts"]["train"]:
         return Answer(
             ["There are no held-out games before and after training, so that only its trends can be told."],
-            tables=[tables.training(), tables.references()],
+            tables=[tables.training(), tables.partners(), tables.references()],
             open=True,
         )
     compared = results["compared"]
@@ -129,8 +135,30 @@ def _answer(results: Mapping[str, Any], tables: Tables) -> Answer:
         if len(compared) == 1
         else [],
         tables_first=[tables.checkpoints(), *([tables.compared()] if compared else [])],
-        tables=[tables.references()],
+        tables=[tables.partners(), tables.references()],
     )
+
+
+def _partners_part(results: Mapping[str, Any], chief: Mapping[str, Any]) -> Iterator[str]:
+    """What the partner did wrongly in the held-out games, if it did, and the reward without the dialogues in which it did."""
+    own = [row for row in results["partner_faults"] if all(row[key] == chief[key] for key in ("arm", "partner"))]
+    ends = [row for row in own if row["phase"] != TRAIN]
+    if not ends:
+        return
+    before, after = ends[0], ends[-1]
+    told = [
+        f"{name}, {part['faults']:,} of {count(part['cases'], 'time')} ({plain(part['faults'] / part['cases'], share=True)})"
+        for name, part in after["faults"].items()
+        if part["faults"]
+    ]
+    if told or any(part["faults"] for part in before["faults"].values()):
+        rewards = [
+            f"{plain(row['clean_reward']['value'])} in {count(row['clean'], 'dialogue')}" for row in (before, after)
+        ]
+        yield (
+            f"The partner's own faults after training: {'; '.join(told) or 'none'}. Reward where it made none: from {rewards[0]} to "
+            f"{rewards[1]}."
+        )
 
 
 def _card(results: Mapping[str, Any], row: Mapping[str, Any]) -> Card:

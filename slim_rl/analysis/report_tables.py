@@ -138,6 +138,38 @@ class Tables:
             rows if any(row["ends"] for row in rows) else [],
         )
 
+    def partners(self) -> Table:
+        """What partners did wrongly, beside the reward, one row a phase and checkpoint."""
+        rows = self.results["partner_faults"]
+
+        def fault(name: str) -> Column:
+            def show(row: Row) -> str | Cell:
+                part = row["faults"][name]
+                if not part["cases"]:
+                    return DASH
+                return Cell(
+                    plain(part["faults"] / part["cases"], share=True), f"{part['faults']:,} of {part['cases']:,}"
+                )
+
+            return Column(name, show)
+
+        names = [name for name in (rows[0]["faults"] if rows else ()) if any(r["faults"][name]["cases"] for r in rows)]
+        columns = [
+            self._arm(),
+            prose("partner"),
+            Column("played", _checkpoint, prose=True),
+            Column("reward", lambda row: with_interval(row["reward"])),
+            Column("where it made none", lambda row: with_interval(row["clean_reward"])),
+            number("clean", "dialogues of those"),
+            *map(fault, names),
+        ]
+        return Table(
+            "The partner's own faults, whether or not it is made to commit them, as shares of the times it could have; and the reward "
+            "without the dialogues that hold one.",
+            columns,
+            rows if names else [],
+        )
+
     def references(self) -> Table:
         rows = [{"name": name, **line, **line["reward"]} for name, line in self.results["references"].items()]
         columns = [

@@ -18,6 +18,7 @@ from slim_rl.analysis import statistics as st
 from slim_rl.analysis.catalog import BY_NAME, KINDS, MEASURES
 from slim_rl.analysis.formats import PER_STEPS
 from slim_rl.analysis.load import TRAIN
+from slim_rl.analysis.partner_faults import partner_faults
 from slim_rl.analysis.verdict import over_seeds, sentences
 
 BINS = 25  # points of a curve over training, at most
@@ -65,6 +66,7 @@ def summarise(frame: pd.DataFrame, draws: int = st.DRAWS, seed: int = 0, labels:
         "correlations": [row for arm in arms for row in _correlations(train[train["arm"] == arm], arm, draws, seed)],
         "held_out": held_out,
         "verdict": list(_verdicts(held_out["paired"])),
+        "partner_faults": list(partner_faults(frame, TRAIN)),
     }
 
 

@@ -36,12 +36,14 @@ def model_card(
     *,
     step: int,
     results: Mapping[str, Sequence[Dialogue]] | None = None,
+    before: Mapping[str, Sequence[Dialogue]] | None = None,
 ) -> str:
     """The card of the model that `config` trains.
 
     Args:
         step: updates it has had.
         results: what each row of the table is, and its held-out dialogues.
+        before: the same of the model that it starts from, which has a table of its own.
     """
     train, start = config.train, config.policy.model
     name, front = base_model(start)
@@ -79,7 +81,7 @@ def model_card(
             f"- Partner: `{_partner(config)}`",
             f"- Trained on {config.data.num_train} games (seed {config.data.seed}); held-out games are none of them.",
             "",
-            *_results(results or {}),
+            *_results(name, results or {}, before or {}),
             "## Licence",
             "",
             _licence(name, front),
@@ -131,23 +133,25 @@ def _settings(game: Any) -> str:
     return ", ".join(f"{key} {value}" for key, value in data.items() if value is not None) or "the defaults"
 
 
-def _results(results: Mapping[str, Sequence[Dialogue]]) -> list[str]:
+def _results(
+    base: str, results: Mapping[str, Sequence[Dialogue]], before: Mapping[str, Sequence[Dialogue]]
+) -> list[str]:
+    trained, start = _table(results), _table(before)
+    if not trained and not start:
+        return []
+    said = "Means over held-out games, played by sampling; intervals are clustered by game."
+    of_start = ["### Before training", "", f"Of `{base}`, which it starts from, and not of this model.", "", *start]
+    return ["## Results", "", said, "", *trained, *(of_start if start else [])]
+
+
+def _table(results: Mapping[str, Sequence[Dialogue]]) -> list[str]:
     rows = [_row(name, dialogues) for name, dialogues in results.items() if any(not d.failed for d in dialogues)]
     if not rows:
         return []
     heads = ["", "games"]
     for measure in (BY_NAME[name] for name in _MEASURES):
         heads += [measure.short or measure.title, *(["95%"] if measure.name in _WITH_INTERVALS else [])]
-    return [
-        "## Results",
-        "",
-        "Means over held-out games, played by sampling; intervals are clustered by game.",
-        "",
-        f"| {' | '.join(heads)} |",
-        "|---" * len(heads) + "|",
-        *rows,
-        "",
-    ]
+    return [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *rows, ""]
 
 
 def _row(name: str, dialogues: Sequence[Dialogue]) -> str:

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from slim_rl import bundled
 from slim_rl.backends.card import model_card
 from slim_rl.config import ROOT_KEY, Config, parse_config
 from slim_rl.dialogue.log import read_log
@@ -43,21 +44,27 @@ class Exported:
     checkpoint: Path
 
 
-def export(run: Path, output: Path, step: int | None = None, results: Sequence[Path] = ()) -> Exported:
+def export(
+    run: Path, output: Path, step: int | None = None, results: Sequence[Path] = (), overwrite: bool = False
+) -> Exported:
     """Writes the model of a run's checkpoint to `output`.
 
     Args:
         run: the run's folder.
         step: the number in the checkpoint's name; None: the newest.
-        results: logs of evaluations, or folders of them, for the card's table.
+        results: logs of evaluations, or folders of them, for the card's tables.
+        overwrite: whether a model in `output` may be replaced.
 
     Raises:
-        DataError: the folder is no run's, has no such checkpoint, or `output` holds other things than a model.
+        DataError: the folder is no run's, has no such checkpoint, or `output` is not empty (with `overwrite`: holds other things than
+            a model).
         SlimError: the checkpoint could not be converted; `output` is as it was.
     """
     config = read_run(run)
     backend = config.train.backend
     check_model_folder(output)
+    if not overwrite and output.exists() and any(output.iterdir()):
+        raise DataError(f"{output} holds a model: name another folder, or replace it with --overwrite.")
     module = importlib.import_module(f"slim_rl.backends.{backend}.export")
     found: dict[int, Path] = module.checkpoints(run)
     if not found:
@@ -65,12 +72,15 @@ def export(run: Path, output: Path, step: int | None = None, results: Sequence[P
     if step is not None and step not in found:
         raise DataError(f"{run} has no checkpoint {step}; it has {', '.join(map(str, sorted(found)))}.")
     number = max(found) if step is None else step
-    table = {**_own_results(config, run, number), **read_results(results)}
+    before, after = _own_results(config, run, number)
+    evaluated = read_results(results)
+    start = {name: dialogues for name, dialogues in evaluated.items() if _of_start(config, dialogues)}
+    trained = {name: dialogues for name, dialogues in evaluated.items() if name not in start}
     with disk_errors("model", output), replacing_folder(output) as scratch:
         module.write(run, config, found[number], scratch)
         _check_model(scratch, found[number])
         step = number + (backend == "slime")  # which numbers its rollouts from 0
-        card = model_card(config, step=step, results=table)
+        card = model_card(config, step=step, results=after | trained, before=before | start)
         (scratch / "README.md").write_text(card, encoding="utf-8")
     return Exported(backend, found[number])
 
@@ -107,7 +117,16 @@ def convert(command: Sequence[str], environment: Mapping[str, str] | None = None
             raise SlimError(f"The checkpoint could not be converted (exit code {code}); the reason is above.")
 
 
-def _own_results(config: Config, run: Path, number: int) -> dict[str, list[Dialogue]]:
+def _of_start(config: Config, dialogues: Sequence[Dialogue]) -> bool:
+    """Whether these were played by the model that training started from, and not by what became of it in training."""
+
+    def named(model: object) -> Path:
+        return Path(bundled.model(str(model))).resolve()
+
+    return all(named(d.policy.get("model")) == named(config.policy.model) and not d.step for d in dialogues)
+
+
+def _own_results(config: Config, run: Path, number: int) -> tuple[dict[str, list[Dialogue]], dict[str, list[Dialogue]]]:
     """The run's own held-out dialogues: before training, and at this checkpoint."""
     log = {
         "trl": config.log.dir / config.name,
@@ -119,8 +138,8 @@ def _own_results(config: Config, run: Path, number: int) -> dict[str, list[Dialo
         for dialogue in read_log(log):
             if dialogue.phase == "eval" and dialogue.run == config.name and dialogue.step is not None:
                 by_step.setdefault(dialogue.step, []).append(dialogue)
-    named = {"before training": by_step.get(0), "after training": by_step.get(number) if number else None}
-    return {name: dialogues for name, dialogues in named.items() if dialogues}
+    before, after = by_step.get(0), by_step.get(number) if number else None
+    return {"before training": before} if before else {}, {"after training": after} if after else {}
 
 
 def _check_model(folder: Path, checkpoint: Path) -> None:

@@ -23,6 +23,7 @@ def command(
         list[Path] | None, typer.Option(help="logs of slim-rl evaluate, for the card's table (repeatable)")
     ] = None,
     push: Annotated[str | None, typer.Option(metavar="NAME", help="put it on the hub too, as OWNER/NAME")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace the model in the folder")] = False,
     private: Annotated[bool, typer.Option("--private", help="with --push: a private repository")] = False,
 ) -> None:
     """Write a run's checkpoint as a Hugging Face model with a card; --push puts it on the hub."""
@@ -30,7 +31,7 @@ def command(
     if push is not None:
         check_name(push)
     with working(f"exporting {run}"):
-        done = export(run, output, step, results or ())
+        done = export(run, output, step, results or (), overwrite)
     typer.echo(f"{output}: from {done.checkpoint} ({done.backend})")
     if push is not None:
         typer.echo(push_model(output, push, private))
@@ -62,6 +63,6 @@ def push_model(folder: Path, name: str, private: bool = False) -> str:
     except Exception as error:  # the hub's client raises many kinds; all of them mean that it is not there
         reason = " ".join(str(error).split()) or type(error).__name__
         raise SlimError(
-            f"{name} could not be put on the hub ({reason[:300]}). The model is in {folder}; the same command tries again."
+            f"{name} could not be put on the hub ({reason[:300]}). The model is in {folder}; the same command with --overwrite tries again."
         ) from error
     return str(address)

@@ -47,7 +47,9 @@ class Page:
         await self.call("Page.navigate", url=address)
         for _ in range(200):
             if await self.run(f"document.readyState === 'complete' && location.href.startsWith({address[:60]!r})"):
-                await self.run("typeof ready === 'undefined' || ready.then(() => true)")  # the viewer has unpacked its data
+                await self.run(
+                    "typeof ready === 'undefined' || ready.then(() => true)"
+                )  # the viewer has unpacked its data
                 return
             await asyncio.sleep(0.05)
         raise TimeoutError(address)

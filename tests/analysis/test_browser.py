@@ -118,7 +118,9 @@ async def test_thousands_of_dialogues_are_listed_and_found(tmp_path: Path) -> No
         assert box["top"] <= entry["top"] and entry["bottom"] <= box["bottom"] + 1
         await page.run("document.getElementById('list').scrollTop = 0")
         await page.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-        assert await page.run("document.querySelector('#list a').hash") == await page.run("'#d=' + DATA.dialogues[0].key")
+        assert await page.run("document.querySelector('#list a').hash") == await page.run(
+            "'#d=' + DATA.dialogues[0].key"
+        )
         assert page.problems == []
 
 

@@ -73,7 +73,31 @@ def test_a_step_is_chosen_by_its_number_and_the_card_says_so(trained: Config, tm
     assert "# exported" in card and "1 of 2" in card and "GRPO (TRL)" in card and "## Licence" in card
     assert "| before training | 2 |" in card and f"| {next(iter(cells))} | 3 |" in card
     with pytest.raises(DataError, match="has 1, 2"):
-        export(trained.run_dir, tmp_path / "out", 7)
+        export(trained.run_dir, tmp_path / "none", 7)
+
+
+def test_a_model_is_replaced_only_when_told_to(trained: Config, tmp_path: Path) -> None:
+    export(trained.run_dir, tmp_path / "out", 1)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    with pytest.raises(DataError, match=r"out holds a model: name another folder, or replace it with --overwrite\.$"):
+        export(trained.run_dir, tmp_path / "out", 2)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
+    export(trained.run_dir, tmp_path / "out", 2, overwrite=True)
+    assert same(weights(tmp_path / "out"), weights(trained.run_dir / "model"))
+
+
+def test_the_card_keeps_the_starts_rows_apart(trained: Config, tmp_path: Path) -> None:
+    """As `evaluate` logs them: start and model beside each other in one folder."""
+    cells = [Cell(trained.policy.model, "shy"), Cell(str(trained.run_dir / "model"), "shy")]
+    start, model = evaluate(trained, cells, tmp_path / "cells", 3)
+    export(trained.run_dir, tmp_path / "out", results=[tmp_path / "cells"])
+    results = (tmp_path / "out" / "README.md").read_text().split("## Results")[1].split("## Licence")[0]
+    after, before = results.split("### Before training")
+    assert "| after training | 2 |" in after and f"| {model} | 3 |" in after and start not in after
+    assert "| before training | 2 |" in before and f"| {start} | 3 |" in before and model not in before
+    assert "not of this model" in before
+    own = (trained.run_dir / "model" / "README.md").read_text()  # written when training ends
+    assert own.index("| after training |") < own.index("### Before training") < own.index("| before training |")
 
 
 def test_an_export_that_fails_leaves_what_was_there(trained: Config, tmp_path: Path) -> None:
@@ -83,7 +107,7 @@ def test_an_export_that_fails_leaves_what_was_there(trained: Config, tmp_path: P
     shutil.copytree(trained.run_dir, run)
     (run / "checkpoints" / "checkpoint-2" / "model.safetensors").write_bytes(b"torn")
     with pytest.raises(ConfigError):
-        export(run, tmp_path / "out")
+        export(run, tmp_path / "out", overwrite=True)
     assert (
         same(before, weights(tmp_path / "out"))
         and [path.name for path in tmp_path.iterdir() if path.name[0] == "."] == []
@@ -91,7 +115,7 @@ def test_an_export_that_fails_leaves_what_was_there(trained: Config, tmp_path: P
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").touch()
     with pytest.raises(DataError, match="not a model"):
-        export(trained.run_dir, tmp_path / "mine")
+        export(trained.run_dir, tmp_path / "mine", overwrite=True)
     with pytest.raises(DataError, match="not a run's folder"):
         export(tmp_path / "mine", tmp_path / "out")
 

@@ -143,8 +143,8 @@ def _train(
     if before and after:
         card = model_dir / "README.md"
         with disk_errors("model's card", card):
-            results = {"before training": before, "after training": after}
-            write_atomically(card, model_card(config, step=config.train.steps, results=results))
+            results, start = {"after training": after}, {"before training": before}
+            write_atomically(card, model_card(config, step=config.train.steps, results=results, before=start))
     return Result(folder.path, folder.logs, before, after)
 
 

@@ -166,6 +166,13 @@ def audit_dialogue(dialogue: Dialogue) -> PartnerAudit | None:
     return _Audit(dialogue, game).run()
 
 
+def faults(dialogue: Dialogue) -> dict[str, tuple[int, int]]:
+    """What the partner did wrongly in one dialogue: the words of `CHECKS` -> (faults, cases)."""
+    audit = audit_dialogue(dialogue)
+    rates = {} if audit is None else audit.rates
+    return {CHECKS[name]: (rate.faults, rate.cases) for name, rate in rates.items() if name != "unread"}
+
+
 class _Audit:
     """One dialogue, read turn by turn."""
 

@@ -237,6 +237,12 @@ class MatchingEnv(BaseEnvironment):
         return worth(dialogue)
 
     @classmethod
+    def partner_faults(cls, dialogue: Any) -> dict[str, tuple[int, int]]:
+        from slim_rl.games.matching.audit import faults
+
+        return faults(dialogue)
+
+    @classmethod
     def asks(cls, text: str) -> bool:
         from slim_rl.games.matching.questions.classify import INFORMATION_SEEKING, classify
 

@@ -1,0 +1,65 @@
+"""What partners did wrongly, beside the reward, so that a policy is not credited with its partner's slips.
+
+The invariant: the game says what a fault is (`partner_faults` of its environment); here they are only counted. In the frame each
+kind is two columns, how often it happened and how often it could have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from slim_rl.analysis import statistics as st
+from slim_rl.analysis.game import game_of
+from slim_rl.dialogue.record import Dialogue
+
+_FAULTS, _CASES = "faults: ", "cases: "  # columns' names begin so
+
+
+def columns_of(dialogue: Dialogue) -> dict[str, int]:
+    """A dialogue's part of its row."""
+    try:
+        found = game_of(dialogue.environment).partner_faults(dialogue)
+    except Exception:  # a dialogue counts, even one that its game's audit cannot read
+        return {}
+    return {f"{kind}{name}": n for name, pair in found.items() for kind, n in zip((_FAULTS, _CASES), pair, strict=True)}
+
+
+def is_column(name: str) -> bool:
+    return name.startswith((_FAULTS, _CASES))
+
+
+def partner_faults(frame: pd.DataFrame, training: str) -> Iterator[dict[str, Any]]:
+    """One row an arm and partner in the phase `training`, and at each checkpoint of other phases: the faults, the reward, and the
+    reward without the dialogues that hold one.
+    """
+    names = [name.removeprefix(_FAULTS) for name in frame.columns if name.startswith(_FAULTS)]
+    if not names:
+        return
+    keyed = frame.assign(step=frame["step"].where(frame["phase"] != training))
+    for (arm, partner), part in keyed.groupby(["arm", "partner"], observed=True):
+        points = list(part.groupby(["phase", "step"], observed=True, dropna=False))
+        for (phase, step), rows in sorted(points, key=lambda item: (np.nan_to_num(item[0][1], nan=-1.0), item[0][0])):
+            clean = rows[(rows[[_FAULTS + name for name in names]] == 0).all(axis=1)]
+            sums = {name: (rows[_FAULTS + name].sum(), rows[_CASES + name].sum()) for name in names}
+            yield {
+                "arm": arm,
+                "partner": partner,
+                "phase": phase,
+                "step": step,
+                "dialogues": len(rows),
+                "clean": len(clean),
+                "reward": asdict(_reward(rows)),
+                "clean_reward": asdict(_reward(clean)),
+                "faults": {
+                    name: {"faults": int(faults), "cases": int(cases)} for name, (faults, cases) in sums.items()
+                },
+            }
+
+
+def _reward(rows: pd.DataFrame) -> st.Estimate:
+    return st.clustered_mean(rows["reward"], rows["cluster"].cat.codes, bounded=True)
