@@ -132,7 +132,7 @@ def load_steps(steps: int) -> pd.DataFrame:
 
 
 def test_ticks_of_a_share_are_exact_and_stand_where_they_say() -> None:
-    curve = {"mean": [0.975, 0.984, 0.992], "low": [0.972, 0.98, 0.99], "high": [0.98, 0.99, 1.0], "runs": {}}
+    curve = {"mean": [0.99, 0.994, 0.998], "low": [0.988, 0.992, 0.996], "high": [0.992, 0.996, 1.0], "runs": {}}
     results = {
         "arms": ["shy"],
         "measures": {"agreed": {"title": "games agreed", "share": True, "role": "secondary"}},
