@@ -46,7 +46,7 @@ QUESTIONS = (1, 2, 4, 6, 8)
 JUDGED = "random"  # the curve that says whether asking pays
 FREE = 0.03  # reward: what may be had without a question above an honest solo plan, before it counts as a way around asking
 GAMES = 500
-GAMES_AT_A_START = (500, 2000)  # of all players; of those that show the first question, where the former leave it open
+GAMES_AT_A_START = (400, 2000)  # of all players; of those that show the first question, where the former leave it open
 
 Floats = NDArray[np.float64]
 
@@ -191,7 +191,8 @@ def measure(
 
 
 def at_a_start(config: Config) -> tuple[str, bool] | None:
-    """The sentence and whether the config pays, played with few players on many games; kept between runs of the same config and code.
+    """The sentence and whether the config pays, by few players on other games of its kind; kept for all runs of such games, partner and
+    code.
 
     None for a game that cannot be judged so.
     """
@@ -213,6 +214,7 @@ def at_a_start(config: Config) -> tuple[str, bool] | None:
 
 def _measured_at_a_start(config: Config) -> Incentives:
     few, many = GAMES_AT_A_START
+    config = config.model_copy(update={"seed": 0, "data": config.data.model_copy(update={"seed": 0})})
     measured = measure(config, few, (1, max(QUESTIONS)), everyone=False)
     if measured.first is None or not measured.first.low <= 0 < measured.first.high:
         return measured
@@ -309,15 +311,7 @@ def _on_paper(made: Any, rows: Sequence[GameRow], most: int) -> tuple[Line, ...]
 def _cache_file(config: Config) -> Path:
     """Where the sentence of such a config is kept: named by all that it depends on, the code included."""
     partner = config.partner.model_dump(mode="json", exclude={"openai"})
-    parts = [
-        config.environment,
-        _dumped(config.game),
-        partner,
-        config.data.seat,
-        config.data.seed,
-        config.seed,
-        _code(),
-    ]
+    parts = [config.environment, _dumped(config.game), partner, config.data.seat, _code()]
     name = hashlib.sha256(json.dumps(parts, default=str, sort_keys=True).encode()).hexdigest()[:32]
     folder = Path(os.environ.get("SLIM_RL_CACHE") or Path.home() / ".cache" / "slim_rl")
     return folder / "incentives" / f"{name}.json"
