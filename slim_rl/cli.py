@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from slim_rl import __version__, bundled
-from slim_rl.errors import SlimError
+from slim_rl.errors import SlimError, nearest
 
 ABOUT = "Does a language model learn to ask questions when reinforcement learning makes asking worth it?"
 COMMANDS = {  # name -> the first line of its help
@@ -58,7 +58,8 @@ def main(arguments: Sequence[str] | None = None, *, command_line: str | None = N
     elif name in ("--version", "-V"):
         print(f"slim-rl {__version__}")
     elif name not in COMMANDS:
-        print(f"{prefix}there is no command '{name}'; the commands are {', '.join(COMMANDS)}.", file=sys.stderr)
+        meant = f"did you mean {near}? The" if (near := nearest(name, COMMANDS)) else "the"
+        print(f"{prefix}there is no command '{name}'; {meant} commands are {', '.join(COMMANDS)}.", file=sys.stderr)
         raise SystemExit(2)
     else:
         _run(name, rest, command_line or shlex.join(["slim-rl", *arguments]), prefix)

@@ -118,6 +118,7 @@ class BaseEnvironment(ABC):
         partners: scripted partners by name, each a dotted path of a class with `identity` and `async reply(view)`.
         tags: what actions begin with in brackets, such as ("message", "propose"): a person's line without a tag is given the
             first. Empty: actions are plain text.
+        max_errors: refused actions in a row that end the game, of which a person is told; 0: it has no such limit.
     """
 
     seats: int = 1
@@ -125,6 +126,7 @@ class BaseEnvironment(ABC):
     Settings: ClassVar[type[BaseModel] | None] = None
     partners: ClassVar[Mapping[str, str]] = {}
     tags: ClassVar[tuple[str, ...]] = ()
+    max_errors: int = 0
 
     @abstractmethod
     def reset(self, game_state: Any) -> tuple[str, dict[str, Any]]:

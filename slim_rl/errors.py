@@ -1,5 +1,7 @@
 """Errors a person can fix: each carries one sentence that says what is wrong, where, and how to fix it."""
 
+from collections.abc import Iterable
+
 
 class SlimError(Exception):
     """Base of every error that is the input's fault and not the program's; the CLI prints it without a traceback."""
@@ -19,3 +21,18 @@ class RunStopped(SlimError):
 
 class SlimWarning(UserWarning):
     """One sentence that a person should read; what they asked for continues."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Of `known` what `word` was meant to be: the one that the fewest slips make of it, one in three letters at most; else nothing."""
+    from rapidfuzz.distance import OSA
+
+    slips = {other: OSA.distance(word, other) for other in known}
+    near = min(slips, key=slips.__getitem__, default="")
+    return near if near and slips[near] <= max(1, len(word) // 3) else ""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The end of a sentence on a word that is not known: '; did you mean train?', or nothing."""
+    near = nearest(word, known)
+    return f"; did you mean {near}?" if near else ""

@@ -230,8 +230,25 @@ def lookup(config: Config, name: str) -> Any:
 
 
 def values(config: Config, trainer: Trainer) -> dict[str, Any]:
-    """The trainer's names and values of all keys of the table."""
+    """The trainer's names and values of all keys of the table; in a short run warm-up and decay are shortened too."""
+    rise, fall = config.train.slopes
+    train = config.train.model_copy(update={"warmup_steps": rise, "lr_decay_steps": fall})
+    config = config.model_copy(update={"train": train})
     return {name: convert(lookup(config, key.name)) for key in KEYS for name, convert in getattr(key, trainer).items()}
+
+
+def shortened(config: Config) -> str:
+    """A sentence on the warm-up and decay of a run that is too short for them; empty if it is not."""
+    train = config.train
+    if (train.warmup_steps, train.lr_decay_steps) == train.slopes:
+        return ""
+    asked = f"{train.warmup_steps} of warm-up" + (f" and {train.lr_decay_steps} of decay" * bool(train.lr_decay_steps))
+    rise, fall = train.slopes
+    taken = f"{rise}" + f" and {fall}" * bool(fall)
+    return (
+        f"{train.steps} steps are too few for {asked}: taken are {taken}; raise train.steps, or set train.warmup_steps"
+        + (" and train.lr_decay_steps." if fall else ".")
+    )
 
 
 def reference() -> str:

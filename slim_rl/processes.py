@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
@@ -54,6 +55,18 @@ def signals_end_the_run() -> Iterator[None]:
 
     with handled_by(end):
         yield
+
+
+@contextlib.contextmanager
+def interruptible(how: str) -> Iterator[None]:
+    """Says `how` to go on where the block is ended by Ctrl-C or another signal; the exit code is then a shell's."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit) as stop:
+        code = stop.code if isinstance(stop, SystemExit) else 128 + signal.SIGINT
+        if code in (128 + signal.SIGINT, 128 + signal.SIGTERM):
+            print(f"slim-rl: interrupted; {how}", file=sys.stderr, flush=True)
+        raise SystemExit(code) from None
 
 
 @contextlib.contextmanager

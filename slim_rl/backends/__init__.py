@@ -47,6 +47,9 @@ class Request:
             raise ConfigError("--fresh is for the trl backend; give the run another name or folder to start over.")
 
 
+GO_ON = "the same command goes on from the last checkpoint, or starts again where there is none yet."
+
+
 def say(text: str) -> None:
     """A line for the user."""
     print(f"slim-rl: {text}", file=sys.stderr, flush=True)

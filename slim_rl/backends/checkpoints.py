@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import httpx
-
 from slim_rl import bundled
 from slim_rl.errors import ConfigError, DataError
+from slim_rl.policies import check_model_name
 
 LAST_WHOLE = "latest_checkpointed_iteration.txt"  # Megatron's and verl's last file of a save: the checkpoint's number
 _NEEDED = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "vocab_size")
@@ -31,6 +29,7 @@ def locate_model(model: str, download: bool) -> Path:
     if path.is_dir():
         return path.resolve()
     name = f"Qwen/{model}" if model.startswith("Qwen") and "/" not in model else model
+    check_model_name(name, "MODEL")
     try:
         import huggingface_hub
 
@@ -50,15 +49,6 @@ def hub_name(folder: Path) -> str | None:
     if folder.parent.name != "snapshots" or not repository.startswith("models--"):
         return None
     return repository.removeprefix("models--").replace("--", "/")
-
-
-def go_offline_without_hub(model: str) -> None:
-    """Spares the hub's clients two minutes of trying again where it cannot be reached: they read the variable when imported."""
-    if not Path(bundled.model(model)).expanduser().is_dir() and not os.environ.get("HF_HUB_OFFLINE"):
-        try:
-            httpx.head(os.environ.get("HF_ENDPOINT", "https://huggingface.co"), timeout=5)
-        except (httpx.HTTPError, httpx.InvalidURL):
-            os.environ["HF_HUB_OFFLINE"] = "1"
 
 
 def read_model_config(model: str | Path) -> dict[str, Any]:

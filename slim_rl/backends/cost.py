@@ -18,9 +18,9 @@ NOW, LATER = 5, 10  # the partner's turns a game
 
 def evaluation_dialogues(config: Config, eval_interval: int = 0) -> int:
     """Held-out dialogues of the whole run, as each trainer plays them. `eval_interval`: slime's steps between evaluations."""
-    rows, steps = _held_out_rows(config), config.train.steps
+    rows, steps = held_out_rows(config), config.train.steps
     if config.train.backend == "trl":
-        return 2 * min(config.train.eval_games, rows)  # before and after
+        return (1 + config.train.eval_before) * min(config.train.eval_games, rows)  # before and after
     if not rows:
         return 0
     if config.train.backend == "verl":
@@ -64,7 +64,7 @@ def _price(config: OpenAIConfig, dialogues: int, turns: int) -> str:
     return f"{calls}, ${estimate['usd']:,.0f} (${estimate['usd_uncached']:,.0f} if nothing is cached)"
 
 
-def _held_out_rows(config: Config) -> int:
+def held_out_rows(config: Config) -> int:
     """Rows of the held-out games' file, or as many as will be made."""
     file = games_files(config).get("eval")
     if file is None:

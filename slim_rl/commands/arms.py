@@ -24,7 +24,7 @@ from tqdm import tqdm
 
 from slim_rl.commands.options import ConfigFile, Overrides
 from slim_rl.config import load_config, read_yaml
-from slim_rl.errors import ConfigError, SlimError
+from slim_rl.errors import ConfigError, SlimError, did_you_mean
 
 
 def command(
@@ -85,7 +85,9 @@ def plan(
     known = settings.arms if file is None else _read(file)
     unknown = [arm for arm in arms if arm not in known]
     if unknown:
-        raise ConfigError(f"{file or config} has no arm {', '.join(unknown)}; its arms are {', '.join(known)}.")
+        raise ConfigError(
+            f"{file or config} has no arm {', '.join(unknown)}; its arms are {', '.join(known)}{did_you_mean(unknown[0], known) or '.'}"
+        )
     runs = []
     for seed in seeds:
         for arm in arms or known:
@@ -115,8 +117,12 @@ def run_all(config: Path, runs: Sequence[Run], jobs: int, log_dir: Path) -> None
     with ThreadPoolExecutor(jobs) as pool:
         for item in runs:
             codes[item.name] = pool.submit(run, item, [codes[name] for name in item.needs if name in codes])
-        for code in tqdm(codes.values(), desc="runs", unit="run", disable=None):
-            code.result()
+        try:
+            for code in tqdm(codes.values(), desc="runs", unit="run", disable=None):
+                code.result()
+        except KeyboardInterrupt:  # those that run are interrupted too
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
     failed = [name for name, code in codes.items() if code.result()]
     if failed:
         raise SlimError(

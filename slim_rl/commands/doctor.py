@@ -11,7 +11,6 @@ from typing import Annotated
 
 import typer
 
-from slim_rl.backends.checkpoints import go_offline_without_hub
 from slim_rl.backends.checks import EXAMINATIONS, Check, examine
 from slim_rl.commands.options import Backend, Overrides
 from slim_rl.commands.screen import printable, working
@@ -45,16 +44,18 @@ def run_doctor(path: Path | None, backend: str | None = None, *, overrides: Sequ
         return [Check("config", "fail", str(error))]
     backend = config.train.backend
     found = f"{path or 'defaults'}: {config.arm_name} partner, {config.environment}, backend {backend}"
-    go_offline_without_hub(config.policy.model)
     own = {} if backend == "trl" else import_module(f"slim_rl.backends.{backend}.doctor").EXAMINATIONS
     return [Check("config", "pass", found), *examine(config, EXAMINATIONS | own)]
 
 
 def print_table(checks: Sequence[Check]) -> None:
-    """One line a check, with the fix under it, then the tally; on stdout."""
+    """One line a check, with the fix under it, the first time that it is needed, then the tally; on stdout."""
+    said: set[str] = set()
     for check in checks:
         typer.secho(check.status, fg=COLOURS[check.status], nl=False)
         typer.echo(f"  {check.name:<18} {printable(check.found)}")
         if check.fix:
-            typer.secho(f"{'':<25}→ {printable(check.fix)}", dim=True)
+            fix = "as above" if check.fix in said else printable(check.fix)
+            typer.secho(f"{'':<25}→ {fix}", dim=True)
+            said.add(check.fix)
     typer.echo(", ".join(f"{sum(check.status == status for check in checks)} {status}" for status in COLOURS))

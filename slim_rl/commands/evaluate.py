@@ -15,6 +15,7 @@ from typing import Annotated
 
 import typer
 
+from slim_rl.backends.cost import held_out_rows
 from slim_rl.commands.options import ConfigFile, Human, Overrides, check_folder
 from slim_rl.commands.screen import printable, working
 from slim_rl.config import Config, load_config, parse_config
@@ -27,12 +28,15 @@ from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.worker import Episode, RolloutWorker
 from slim_rl.environment import environment_class
 from slim_rl.errors import ConfigError
+from slim_rl.policies import check_model_name
 from slim_rl.policies.engines import EngineChoice, Seated, seated
 from slim_rl.policies.interventions import AskFirst, NeverAsk, NeverSpeakQuestion, SpeakFirst
 from slim_rl.policies.openai_chat import ChatPolicy
+from slim_rl.processes import interruptible
 from slim_rl.seeds import seed_of
 
 MOST_PAIRS = 8  # of cells that are compared on the screen
+GAMES = 200  # a cell, where nothing else is asked for
 CHAT = "openai:"  # before the name of a chat model
 
 
@@ -49,7 +53,10 @@ def command(
         list[str] | None, typer.Option(help="shy, forthcoming, mute, openai, ...; the config's by default (repeatable)")
     ] = None,
     mode: Annotated[list[str] | None, typer.Option(help="free, forbidden or forced:K (repeatable)")] = None,
-    num_games: Annotated[int, typer.Option("--num-games", "--games", min=1, help="held-out games a cell")] = 200,
+    games: Annotated[
+        int | None,
+        typer.Option("--num-games", "--games", min=1, help=f"held-out games a cell; {GAMES}, or all, by default"),
+    ] = None,
     num_trials: Annotated[int, typer.Option(min=1, help="dialogues a game: how steady a policy is")] = 1,
     output: Annotated[Path, typer.Option("--output", "--output-dir", help="folder for the logs and the table")] = Path(
         "logs/evaluation"
@@ -85,10 +92,14 @@ def command(
         for kind in partner or [settings.partner.kind]
         for name in mode or ["free"]
     ]
+    num_games = check_games(settings, games)
+    for name in checkpoint or ():
+        check_model_name(name, "--checkpoint")
     if dry_run:
         _say_cost(settings, cells, num_games, num_trials)
     else:
-        played = evaluate(settings, cells, output, num_games, choice, concurrency, num_trials)
+        with interruptible(f"what was played is in {output}, and the same command plays the rest."):
+            played = evaluate(settings, cells, output, num_games, choice, concurrency, num_trials)
         _print_results(settings, played, output, num_games, human)
 
 
@@ -102,6 +113,17 @@ def policies(checkpoints: Sequence[str], named: Sequence[str], engine: EngineCho
     if engine.server and len(checkpoints) > 1:
         raise ConfigError("A server serves one model: give one --checkpoint with --server.")
     return [*checkpoints, *named]
+
+
+def check_games(config: Config, asked: int | None) -> int:
+    """Held-out games a cell. Raises ConfigError where more are asked for than there are."""
+    there = held_out_rows(config)
+    if asked is not None and asked > there:
+        raise ConfigError(
+            f"--games {asked} are more than the {there} held-out games of the config: ask for at most {there}, or name another file "
+            "in data.eval (data.num_eval says how many it is made with)."
+        )
+    return asked or min(GAMES, max(there, 1))
 
 
 def _say_cost(config: Config, cells: Sequence[Cell], num_games: int, num_trials: int) -> None:

@@ -30,13 +30,14 @@ from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.environment import BaseEnvironment, Board, View
 from slim_rl.errors import ConfigError
+from slim_rl.policies import check_model_name
 
 QUIT = "quit"
 
 
 def command(
     config: ConfigFile,
-    game: Annotated[int, typer.Option(help="which of the config's games")] = 0,
+    game: Annotated[int, typer.Option(min=0, help="which of the config's held-out games, from 0")] = 0,
     model: Annotated[
         str | None, typer.Option("--model", "--checkpoint", help="watch this model play instead: a folder or hub name")
     ] = None,
@@ -90,7 +91,8 @@ class Person:
     def read(self) -> str:
         """One action. Raises PartnerFailure when the person leaves."""
         try:
-            text = self.ask("you> ").strip()
+            while not (text := self.ask("you> ").strip()):
+                pass  # a line of nothing is no action
             if text.lower() == QUIT:
                 raise PartnerFailure("you left the game")
             if text.lower().startswith("[propose]"):
@@ -106,6 +108,7 @@ def play(
     config: Config, *, game: int = 0, model: str | None = None, console: Console | None = None, ask: Any = input
 ) -> float:
     """Plays row `game` of the held-out games (of the training games if there are none) and returns the reward; 0 if it failed.
+    Raises ConfigError if there is no such game or model.
 
     With `model`, that model plays and the person watches.
     """
@@ -115,7 +118,11 @@ def play(
         )
     console = console or Console()
     rows = load_rows(config, "eval") or load_rows(config, "train")
-    row = rows[game % len(rows)]
+    if game >= len(rows):
+        raise ConfigError(f"--game {game} is not there: the config has {len(rows)} games, 0 to {len(rows) - 1}.")
+    if model is not None:
+        check_model_name(model)
+    row = rows[game]
     env = make_environment(config)
     env.reset(row.game_state)
     dialogue = (
@@ -137,7 +144,8 @@ def _play_person(
     if env.board(row.seat) is None:
         console.print(Text(printable(env.get_state_description(row.seat))))
     actions = ", ".join([f"a {env.tags[0]}", *(f"[{tag}]" for tag in env.tags[1:])]) if env.tags else "your action"
-    console.print(Text(f"Type {actions}; '{QUIT}' to leave.", "dim"))
+    slips = f" {env.max_errors} refused actions in a row end the game (game.max_errors)." if env.max_errors else ""
+    console.print(Text(f"Type {actions}; '{QUIT}' to leave.{slips}", "dim"))
     worker = ShownWorker(config, env, Speaker(Person(console, ask, env)))
     (dialogue,) = asyncio.run(worker.play(worker.episode(row, "play")))
     # what ended the game, which the person has not seen yet; who leaves has seen it all

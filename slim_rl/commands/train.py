@@ -11,6 +11,7 @@ from slim_rl.commands.options import Backend, ConfigFile, Overrides
 from slim_rl.commands.screen import working
 from slim_rl.config import Config, load_config
 from slim_rl.environment import environment_class
+from slim_rl.processes import interruptible
 from slim_rl.ranks import own_rank
 
 NO_REASON_TO_ASK = (
@@ -24,7 +25,7 @@ def command(
     overrides: Overrides = None,
     backend: Backend = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="start over instead of resuming")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="print what would run, and stop")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would run, and stop")] = False,
     extra: Annotated[
         list[str] | None, typer.Argument(help="verl: its own key=value; slime, after --: its own flags")
     ] = None,
@@ -34,7 +35,8 @@ def command(
     settings = load_config(config, changes)
     if not dry_run and own_rank() == 0:
         _say_what_it_pays(settings)
-    result = backends.start(backends.Request(config, changes, settings, extra or (), fresh=fresh, dry_run=dry_run))
+    with interruptible(backends.GO_ON):
+        result = backends.start(backends.Request(config, changes, settings, extra or (), fresh=fresh, dry_run=dry_run))
     if result is None or own_rank() != 0:  # the first process reports
         return
     from rich.console import Console

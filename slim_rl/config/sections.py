@@ -235,9 +235,15 @@ class TrainConfig(Section):
         "the last `lr_decay_steps`",
     )
     lr_decay_steps: int = Field(
-        0, ge=0, description="steps at the end over which the rate falls; for wsd, which needs it"
+        0,
+        ge=0,
+        description="steps at the end over which the rate falls; for wsd, which needs it; shortened as warmup_steps is",
     )
-    warmup_steps: int = Field(0, ge=0, description="steps over which the rate rises from 0")
+    warmup_steps: int = Field(
+        0,
+        ge=0,
+        description="steps over which the rate rises from 0; in a run too short for it and the decay, both are shortened",
+    )
     kl_coef: float = Field(0.0, ge=0, description="KL to the starting model, in the loss")
     clip_ratio: float = Field(0.2, gt=0, description="how far PPO's ratio may leave 1")
     max_grad_norm: float = Field(1.0, gt=0, description="longer gradients are shortened to this")
@@ -292,6 +298,17 @@ class TrainConfig(Section):
     def dialogues(self) -> int:
         """Dialogues of one step."""
         return self.games_per_step * self.group_size
+
+    @property
+    def slopes(self) -> tuple[int, int]:
+        """Steps over which the rate rises and falls: `warmup_steps` and `lr_decay_steps`, each by its share where they fill more than
+        the run, and never all of it rising: nothing would be learned.
+        """
+        rise, fall = self.warmup_steps, self.lr_decay_steps
+        if rise + fall <= self.steps and rise < self.steps:
+            return rise, fall
+        fall = -(-fall * self.steps // (rise + fall))
+        return min(rise, self.steps - max(fall, 1)), fall
 
     @model_validator(mode="after")
     def _wsd_decays(self) -> TrainConfig:

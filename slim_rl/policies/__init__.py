@@ -3,21 +3,62 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from slim_rl import bundled
-from slim_rl.errors import ConfigError, DataError
+from slim_rl.errors import ConfigError, DataError, nearest
+
+_HUB_SECONDS = 5.0
 
 
-def check_model_name(name: str) -> None:
-    """Raises ConfigError for a folder that does not exist, before it is taken for a hub name and looked for on the network."""
+def check_model_name(name: str, key: str = "policy.model") -> None:
+    """Raises ConfigError for a folder that does not exist, before it is taken for a hub name, and for a name that the hub does not
+    know. A model that comes with slim_rl may be named as in a checkout.
+
+    Args:
+        key: what names it, for the message.
+    """
     path = Path(name)
-    looks_local = path.is_absolute() or name.count("/") > 1 or ("/" in name and path.parent.is_dir())
-    if looks_local and not path.exists():
-        raise ConfigError(
-            f"policy.model '{name}' is not a folder here; make it, or give a hub name such as Qwen/Qwen3-0.6B."
+    if path.exists() or Path(bundled.model(name)).exists():
+        return
+    if name.startswith(("/", ".", "~")) or name.count("/") > 1 or ("/" in name and path.parent.is_dir()):
+        beside = [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else []
+        near = nearest(path.name, beside)
+        meant = (
+            f"did you mean {path.parent / near}?" if near else "make it, or give a hub name such as Qwen/Qwen3-0.6B."
         )
+        raise ConfigError(f"{key} '{name}' is not a folder here; {meant}")
+    _ask_hub(name, key)
+
+
+def _ask_hub(name: str, key: str) -> None:
+    """Asks once whether the hub knows the model. Where it cannot be reached, what its clients have in their cache must do from here
+    on, in this process and its children: they would try again for a minute.
+    """
+    try:
+        from huggingface_hub import HfApi, constants, errors
+    except ModuleNotFoundError:
+        return
+    if constants.is_offline_mode():
+        return
+    try:
+        HfApi().model_info(name, timeout=_HUB_SECONDS)
+    except errors.GatedRepoError:
+        return
+    except (errors.RepositoryNotFoundError, errors.HFValidationError) as error:
+        raise ConfigError(
+            f"{key} '{name}' is neither a folder here nor a model that the hub shows you; give a folder, or a name such as "
+            "Qwen/Qwen3-0.6B."
+        ) from error
+    except httpx.TransportError:
+        os.environ["HF_HUB_OFFLINE"] = "1"
+        constants.HF_HUB_OFFLINE = True
+    except httpx.HTTPError:  # it answers, if not to this: its clients will say
+        return
 
 
 def is_model_folder(folder: Path) -> bool:

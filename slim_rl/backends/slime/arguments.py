@@ -16,6 +16,7 @@ from slim_rl.backends.checkpoints import LAST_WHOLE
 from slim_rl.backends.slime.layout import Layout
 from slim_rl.backends.slime.model import TOKENS_PER_GPU, Flags, parse_flags
 from slim_rl.config import Config
+from slim_rl.errors import ConfigError
 from slim_rl.keys import values
 
 CONTEXT_TOKENS = 8192  # where the config sets no limit: a response, and the prompt (about 1k tokens) beside it
@@ -80,6 +81,23 @@ def command_line(run: Run, own: Sequence[str], environment: Mapping[str, str]) -
     for part in parts:
         arguments |= part
     return [*words({flag: value for flag, value in arguments.items() if flag not in given}), *own]
+
+
+def check_warmup(flags: Flags) -> None:
+    """Raises ConfigError where a warm-up takes all steps, by flags of the user's own: Megatron would stop at an assertion."""
+
+    def number(flag: str) -> float | None:
+        try:
+            return float(flags[flag][-1])
+        except (KeyError, IndexError, ValueError):  # left out, or for slime's own parser to refuse
+            return None
+
+    warmup, steps = number("--lr-warmup-iters"), number("--lr-decay-iters") or number("--num-rollout")
+    if warmup and steps and warmup >= steps:
+        raise ConfigError(
+            f"--lr-warmup-iters is {warmup:.0f} in a run whose rate has {steps:.0f} steps, so that it never gets there: lower it, or "
+            "give the run more steps (--set train.steps=... shortens the warm-up too)."
+        )
 
 
 def words(arguments: Mapping[str, Any]) -> list[str]:

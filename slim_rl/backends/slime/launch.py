@@ -22,10 +22,10 @@ from typing import Any
 import yaml
 
 from slim_rl import bundled
-from slim_rl.backends import Request, say
-from slim_rl.backends.checkpoints import hub_name, locate_model, read_model_config
+from slim_rl.backends import GO_ON, Request, say
+from slim_rl.backends.checkpoints import hub_name, last_whole, locate_model, read_model_config
 from slim_rl.backends.cost import cost_report
-from slim_rl.backends.slime.arguments import Run, command_line
+from slim_rl.backends.slime.arguments import Run, check_warmup, command_line
 from slim_rl.backends.slime.cluster import ray_cluster, run_job, runtime_environment
 from slim_rl.backends.slime.layout import check_batch, count_gpus, has_nvlink, lay_out
 from slim_rl.backends.slime.model import find_architecture, parse_flags, reads_directly
@@ -35,8 +35,8 @@ from slim_rl.backends.slime.storage import check_save_dir
 from slim_rl.config import ROOT_KEY, Config, parse_config, read_yaml
 from slim_rl.dialogue.dealing import ensure_games
 from slim_rl.errors import ConfigError, SlimError
-from slim_rl.keys import check_controls
-from slim_rl.processes import signals_end_the_run
+from slim_rl.keys import check_controls, shortened
+from slim_rl.processes import interruptible, signals_end_the_run
 
 DRIVER = "slim_rl.backends.slime.driver"  # runs slime's script
 
@@ -75,7 +75,9 @@ def launch(words: Sequence[str], needs_model: bool = False) -> int:
     config, plugins = read_config(settings, options.overrides, options.plugins)
     run, flags, about = plan(settings, config, places, own, gpus, dry)
     cost = cost_report(run.config, run.eval_interval, run.folder)
-    for note in (about, check_save_dir(run.folder, settings.num_nodes, dry), cost and f"partner: {cost}"):
+    saved = check_save_dir(run.folder, settings.num_nodes, dry)
+    before = f"goes on from checkpoint {last_whole(run.folder)} in {run.folder}" if run.resumes else ""
+    for note in (about, saved, before, shortened(run.config), cost and f"partner: {cost}"):
         if note:
             say(note)
     if dry:
@@ -206,6 +208,7 @@ def plan(
     run = Run(config, folder, start, model_flags, layout, settings.asynchronous, settings.eval_interval, router)
     flags = command_line(run, own, os.environ)
     check_batch(parse_flags(flags))
+    check_warmup(parse_flags(flags))
     return run, flags, about
 
 
@@ -228,7 +231,8 @@ def _shown(run: Run, places: Places, flags: Sequence[str]) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of scripts/run_matching.sh; an error is one sentence on stderr and exit code 1."""
     try:
-        return launch(sys.argv[1:] if arguments is None else arguments, needs_model=True)
+        with interruptible(GO_ON):
+            return launch(sys.argv[1:] if arguments is None else arguments, needs_model=True)
     except SlimError as error:
         say(str(error))
         return 1

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from slim_rl.backends import Request, say
 from slim_rl.backends.cost import cost_report
 from slim_rl.errors import ConfigError
+from slim_rl.keys import shortened
+from slim_rl.policies import check_model_name
 from slim_rl.ranks import joined_by, own_rank
 
 if TYPE_CHECKING:
@@ -16,17 +18,20 @@ if TYPE_CHECKING:
 
 
 def start(request: Request) -> Result | None:
-    """Trains, or prints the config and TRL's arguments."""
+    """Trains, or says what would be played and written (see `dry_run`)."""
     config = request.config
     if request.extra:
         raise ConfigError(f"'{request.extra[0]}' is an override for verl; with trl, keys are changed by --set.")
     if (cost := cost_report(config)) and own_rank() == 0:
         print(f"partner: {cost}", file=sys.stderr)
+    if own_rank() == 0:
+        check_model_name(config.policy.model)
+        if short := shortened(config):
+            say(short)
     if request.dry_run:
-        from slim_rl.backends.trl.arguments import grpo_arguments
+        from slim_rl.backends.trl.dry_run import dry_run
 
-        print(config.model_dump_json(indent=2))
-        print(grpo_arguments(config, config.run_dir).to_json_string())
+        print("\n".join(dry_run(config)))
         return None
     # TRL marks rollout_func experimental at every start; that is why it is pinned.
     warnings.filterwarnings("ignore", message="You are using 'rollout_func'")

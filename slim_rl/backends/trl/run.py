@@ -26,6 +26,7 @@ import torch
 from accelerate import PartialState
 from transformers.utils.logging import disable_progress_bar
 
+from slim_rl.backends import say
 from slim_rl.backends.card import model_card
 from slim_rl.backends.trl.arguments import grpo_arguments
 from slim_rl.backends.trl.callbacks import last_whole_checkpoint
@@ -124,6 +125,9 @@ def _train(
     before = evaluate(0) if config.train.eval_before else []
     checkpoint = last_whole_checkpoint(folder.path / "checkpoints", remove_torn=rank == 0)
     step = int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0
+    if step and rank == 0:
+        goes_on = f"goes on from step {step} of {config.train.steps}" if step < config.train.steps else "is trained"
+        say(f"{config.name} {goes_on}: {checkpoint} is its last checkpoint (--fresh starts over)")
     if step < config.train.steps:
         name = "train.jsonl" if rank == 0 else f"train-{rank}.jsonl"
         with DialogueLog(folder.logs / name, from_step=step, tokens=config.log.tokens) as log:

@@ -21,7 +21,8 @@ from typing import Any
 import yaml
 
 from slim_rl import bundled
-from slim_rl.backends import RESPONSE_TOKENS, Request
+from slim_rl.backends import RESPONSE_TOKENS, Request, say
+from slim_rl.backends.checkpoints import last_whole
 from slim_rl.backends.cost import cost_report
 from slim_rl.backends.verl.compose import compose
 from slim_rl.backends.verl.data import write_data
@@ -29,8 +30,9 @@ from slim_rl.config import Config, DataConfig, load_config
 from slim_rl.environment import environment_class
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.files import write_atomically
-from slim_rl.keys import check_controls
+from slim_rl.keys import check_controls, lookup, shortened
 from slim_rl.keys import values as table_values
+from slim_rl.policies import check_model_name
 from slim_rl.processes import with_packages
 
 HERE = Path(__file__).parent
@@ -79,12 +81,19 @@ def start(request: Request) -> None:
     request.no_fresh()
     ours, theirs = _split(request.extra)
     config = with_models(load_config(request.path, [*request.overrides, *ours]), os.environ)
+    for key in MODELS.values():
+        if name := lookup(config, key):
+            check_model_name(name, key)
     overrides = build_overrides(config, theirs)
     folder = run_dir(config)
     command = [sys.executable, "-m", "verl.trainer.main_ppo", "--config-path", str(folder), "--config-name", FILE]
     command += overrides.extra
     if cost := cost_report(config, folder=folder):
         print(f"partner: {cost}", file=sys.stderr)
+    if short := shortened(config):
+        say(short)
+    if (step := last_whole(folder / "checkpoints")) is not None:
+        say(f"{config.name} goes on from step {step} of {config.train.steps}, its last checkpoint")
     if request.dry_run and find_spec("verl") is None:
         print("# verl is not installed here: nothing below was checked by it")
     else:
