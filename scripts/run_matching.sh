@@ -7,12 +7,12 @@
 #   scripts/run_matching.sh --help                               the settings: each is a variable (NUM_GPUS=4) or a flag
 #
 # The same as: slim-rl train configs/matching.yaml --backend slime -- ...
-# Besides the settings: PYTHON (python3), ROUTER_POLICY, RAY_ADDRESS (a cluster to join), RAY_PORT, MASTER_ADDR, and W&B's own
+# Besides the settings: PYTHON (python3, or .venv's), ROUTER_POLICY, RAY_ADDRESS (a cluster to join), RAY_PORT, MASTER_ADDR, and W&B's own
 # WANDB_API_KEY (switches it on), WANDB_PROJECT, WANDB_GROUP, WANDB_MODE, WANDB_BASE_URL.
 set -euo pipefail
 
 repository=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
-export PYTHON=${PYTHON:-python3}
+. "$repository/scripts/find_python.sh"
 export PYTHONPATH="$repository${PYTHONPATH:+:$PYTHONPATH}"
 export CONFIG=${CONFIG:-$repository/configs/matching.yaml}
 exec "$PYTHON" -m slim_rl.backends.slime.launch "$@"

@@ -8,4 +8,5 @@
 # --set key=value changes a key of the config, a bare key=value one of verl's own. From the environment: POLICY_MODEL, REF_MODEL, CRITIC_MODEL, CONFIG, PYTHON.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
-exec "${PYTHON:-python}" -m slim_rl train "${CONFIG:-configs/verl_selfplay.yaml}" --backend verl "$@"
+. scripts/find_python.sh
+exec "$PYTHON" -m slim_rl train "${CONFIG:-configs/verl_selfplay.yaml}" --backend verl "$@"

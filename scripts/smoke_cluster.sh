@@ -6,11 +6,11 @@
 #   SMOKE_DIR=/shared/smoke MODEL=Qwen/Qwen3-4B scripts/smoke_cluster.sh --num-gpus 4
 #
 # Settings and slime's flags are those of scripts/run_matching.sh, which it calls. Also ENGINE (sglang, vllm or transformers plays the
-# exported model), GAMES (50), CONFIG (configs/matching_offline.yaml) and PYTHON (python3).
+# exported model), GAMES (50), CONFIG (configs/matching_offline.yaml) and PYTHON (python3, or .venv's).
 set -euo pipefail
 
 repository=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
-export PYTHON=${PYTHON:-python3}
+. "$repository/scripts/find_python.sh"
 export PYTHONPATH="$repository${PYTHONPATH:+:$PYTHONPATH}"
 export CONFIG=${CONFIG:-$repository/configs/matching_offline.yaml} MODEL=${MODEL:-Qwen/Qwen3-0.6B}
 exec "$PYTHON" -m slim_rl.backends.slime.smoke "${SMOKE_DIR:-runs/smoke-$(date +%Y%m%d-%H%M%S)}" "$@"

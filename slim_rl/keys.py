@@ -242,13 +242,12 @@ def shortened(config: Config) -> str:
     train = config.train
     if (train.warmup_steps, train.lr_decay_steps) == train.slopes:
         return ""
-    asked = f"{train.warmup_steps} of warm-up" + (f" and {train.lr_decay_steps} of decay" * bool(train.lr_decay_steps))
     rise, fall = train.slopes
-    taken = f"{rise}" + f" and {fall}" * bool(fall)
-    return (
-        f"{train.steps} steps are too few for {asked}: taken are {taken}; raise train.steps, or set train.warmup_steps"
-        + (" and train.lr_decay_steps." if fall else ".")
-    )
+    both = train.lr_decay_steps > 0
+    asked = f"a warm-up of {train.warmup_steps}" + f" and a decay of {train.lr_decay_steps}" * both
+    taken = f"they are shortened to {rise} and {fall}" if both else f"it is shortened to {rise}"
+    keys = "train.warmup_steps" + " and train.lr_decay_steps" * both
+    return f"train.steps {train.steps} is too few for {asked}: {taken}; raise train.steps, or set {keys}, to have it otherwise."
 
 
 def reference() -> str:
