@@ -1,7 +1,8 @@
 """A second game for two, with a partner of its own: find the treasure, and see that asking pays (docs/own_game.md).
 
 The seeker (seat 0) digs once: half the reward is for the right row, half for the right column. It sees nothing of the treasure;
-the guide (seat 1) knows the cell. A message with a number digs there; one that names a row or a column asks about it.
+the guide (seat 1) knows the cell. A message with a number digs there, unless it asks: whatever has a question mark, or a number right after "row" or
+"column", digs nowhere. One that names a row or a column by its letter asks about it.
 """
 
 from __future__ import annotations
@@ -20,9 +21,17 @@ Line = tuple[int, int]  # (0, row) or (1, column)
 LINES: list[Line] = [(axis, index) for axis in (0, 1) for index in range(3)]
 
 
+def cell_dug(text: str) -> int | None:
+    """The number that a message digs at, whether or not there is such a cell; None if it digs nowhere."""
+    if "?" in text:
+        return None
+    number = re.search(r"(?<!row )(?<!column )(?<!\d)\d{1,6}", text, re.IGNORECASE)
+    return int(number[0]) if number else None
+
+
 def lines_named(text: str) -> list[Line]:
-    """The rows and columns that a message asks about; none if it holds a number, which digs."""
-    return [] if re.search(r"\d", text) else [(a, i) for a, i in LINES if re.search(rf"\b{NAMES[a][i]}\b", text)]
+    """The rows and columns that a message asks about; none if it digs."""
+    return [] if cell_dug(text) is not None else [(a, i) for a, i in LINES if re.search(rf"\b{NAMES[a][i]}\b", text)]
 
 
 class Treasure(BaseEnvironment):
@@ -51,16 +60,16 @@ class Treasure(BaseEnvironment):
 
     def step(self, text: str) -> tuple[str, bool, dict[str, Any]]:
         info: dict[str, Any] = {"seat": self.turn, "action": None, "error": None}
-        number = re.search(r"\d{1,6}", text) if self.turn == 0 else None
-        if not text.strip() or (number and not 1 <= int(number[0]) <= 9):
+        number = cell_dug(text) if self.turn == 0 else None
+        if not text.strip() or (number is not None and not 1 <= number <= 9):
             self.errors += 1
             info["error"] = "Ask about a row or a column, or dig in a cell from 1 to 9."
             done = self.errors >= self.max_errors
             return info["error"], done, info | ({"end": "errors"} if done else {})
         self.turn, self.taken, self.errors = 1 - self.turn, self.taken + 1, 0
-        if number:
-            self.dug = divmod(int(number[0]) - 1, 3)
-            return "Over.", True, info | {"action": {"kind": "dig", "cell": int(number[0])}, "end": "finished"}
+        if number is not None:
+            self.dug = divmod(number - 1, 3)
+            return "Over.", True, info | {"action": {"kind": "dig", "cell": number}, "end": "finished"}
         done = self.taken >= self.max_turns
         return text, done, info | {"action": {"kind": "message"}} | ({"end": "max_turns"} if done else {})
 
@@ -186,7 +195,7 @@ class HonestPartner:
             raise PartnerFailure("The guide of the treasure game sits in seat 1: set data.seat to 0.")
         lines = lines_named(view.observation)
         if len(lines) != 1:
-            return Reply("Ask me about one row or one column.")
+            return Reply("Ask me about one row or one column, by its letter.")
         return Reply("Yes." if self.answer(lines[0], view) else "No.")
 
     def answer(self, line: Line, view: View) -> bool:

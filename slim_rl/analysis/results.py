@@ -76,6 +76,12 @@ def _slope_steps(train: pd.DataFrame) -> int:
     return min(PER_STEPS, int((steps.max() - steps.min()).max()) + 1) if len(train) else PER_STEPS
 
 
+def verdicts(frame: pd.DataFrame, seed: int = 0) -> list[dict[str, Any]]:
+    """The verdict of `summarise` alone: `arm`, `partner` and `sentences`, one row an arm and partner."""
+    played = frame[~frame["failed"] & (frame["phase"] != TRAIN)]
+    return list(_verdicts(_held_out(played, ["questions", "reward"], seed)["paired"]))
+
+
 def _runs(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
     for (arm, run), rows in frame.groupby(["arm", "run"], observed=True):
         steps = rows.loc[rows["phase"] == TRAIN, "step"].dropna()

@@ -23,8 +23,10 @@ from pydantic import TypeAdapter, ValidationError
 from tqdm import tqdm
 
 from slim_rl.commands.options import ConfigFile, Overrides
+from slim_rl.commands.screen import printable
 from slim_rl.config import load_config, read_yaml
 from slim_rl.errors import ConfigError, SlimError, did_you_mean
+from slim_rl.processes import interruptible
 
 
 def command(
@@ -41,7 +43,7 @@ def command(
 ) -> None:
     """Run an experiment: every arm with every seed.
 
-    Complete runs are skipped, interrupted ones resume.
+    Complete runs are skipped, interrupted ones resume; at the end stands what each arm learned.
     """
     try:
         numbers = [int(seed) for seed in seeds.split(",")]
@@ -50,8 +52,12 @@ def command(
     runs = plan(config, arm or (), numbers, overrides or (), arms)
     for run in runs:
         typer.echo(f"{run.name}: {shlex.join(run.command(config))}")
-    if not dry_run:
+    if dry_run:
+        return
+    with interruptible("the same command goes on: complete runs are not run again, and the others resume."):
         run_all(config, runs, jobs, load_config(config, overrides or ()).output_dir)
+    for line in conclusion(config, runs):
+        typer.echo(printable(line))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +134,22 @@ def run_all(config: Path, runs: Sequence[Run], jobs: int, log_dir: Path) -> None
         raise SlimError(
             f"These runs failed: {', '.join(failed)}; see {log_dir}/<run>.out, then run the same command again."
         )
+
+
+def conclusion(config: Path, runs: Sequence[Run]) -> list[str]:
+    """What each arm's held-out games say, before and after training, over its seeds; and where to read more."""
+    settings = [load_config(config, run.overrides) for run in runs]
+    folders = [each.log.dir / each.name for each in settings]
+    more = f"All of it, with the arms' differences: slim-rl analyze {' '.join(map(str, folders))} --output plots/{settings[0].name}"
+    logs = [log for folder in folders for log in sorted(folder.glob("eval-*.jsonl"))]
+    if not logs:
+        return ["There are no held-out games to judge the arms by (train.eval_games is 0).", more]
+    from slim_rl.analysis.load import load
+    from slim_rl.analysis.results import verdicts
+
+    found = verdicts(load(logs).frame)
+    said = [f"{arm['arm']}: {' '.join(arm['sentences'])}" for arm in found]
+    return [*said, more] if said else ["No held-out games were played both before and after training.", more]
 
 
 _LOG = re.compile(r"\{log:(\w+)\}")

@@ -27,14 +27,15 @@ from datasets import Dataset
 from tqdm import tqdm
 from transformers import DataCollatorForSeq2Seq, Qwen3Config, Qwen3ForCausalLM, Trainer, TrainingArguments
 
-from slim_rl.config import Config
+from slim_rl.config import Config, Limits
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.dealing import load_rows
 from slim_rl.dialogue.loop import Demonstrator
 from slim_rl.dialogue.partner import Partner
-from slim_rl.dialogue.record import Dialogue
+from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import Episode, RolloutWorker
+from slim_rl.errors import ConfigError
 from slim_rl.games.matching.demonstrations import QuestioningPlayer
 from slim_rl.games.matching.generate import VALUES, generate_games, roster_for
 from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
@@ -50,7 +51,7 @@ def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
     """Trains the model of `config.warmstart` on demonstrations of `config.game` and writes it, tokenizer included, to `output`.
 
     The folder appears whole or not at all. Returns it. Raises DataError if `output` holds other things than a model, which this one
-    would replace, or the disk is full.
+    would replace, or the disk is full; ConfigError if a limit is too narrow for the demonstrations.
     """
     check_model_folder(output)
     settings = config.warmstart
@@ -129,7 +130,7 @@ def _rows_to_learn(config: Config, games: Sequence[GameState], chat: Chat) -> It
     settings, left = config.warmstart, iter(games)
     usual = QuestioningPlayer(settings.messages)
     for dialogue in _demonstrations(config, itertools.islice(left, settings.games), chat, usual, settings.partners):
-        yield _labels(dialogue)
+        yield _labels(_check_whole(dialogue, chat, config.limits))
     lessons: dict[str, tuple[QuestioningPlayer, str]] = {
         "seen": (QuestioningPlayer((1.0,)), "shy"),
         "asked": (QuestioningPlayer((0.0, *settings.messages[1:]), {"pair": 1.0}), "shy"),
@@ -139,7 +140,7 @@ def _rows_to_learn(config: Config, games: Sequence[GameState], chat: Chat) -> It
         player, partner = lessons[name]
         dealt = _tables(config, number) if name == "seen" else itertools.islice(left, number)
         for dialogue in _demonstrations(config, dealt, chat, player, {partner: 1.0}):
-            yield _labels(dialogue, opening=False)
+            yield _labels(_check_whole(dialogue, chat, config.limits), opening=False)
 
 
 def _tables(config: Config, number: int) -> Iterator[GameState]:
@@ -185,7 +186,31 @@ def _demonstrations(
 
 
 def _with_partner(config: Config, kind: str) -> Config:
-    return config.model_copy(update={"partner": config.partner.model_copy(update={"kind": kind})})
+    changed = {
+        "partner": config.partner.model_copy(update={"kind": kind}),
+        "limits": config.limits.model_copy(update={"truncated_turn": "end"}),  # half a turn teaches nothing
+    }
+    return config.model_copy(update=changed)
+
+
+_CUTS = {  # how a demonstration may end too early -> the limit that does it
+    StopReason.TURN_TOKENS: "turn_tokens",
+    StopReason.DIALOGUE_TOKENS: "dialogue_tokens",
+    StopReason.CONTEXT_LENGTH: "context_tokens",
+}
+
+
+def _check_whole(dialogue: Dialogue, chat: Chat, limits: Limits) -> Dialogue:
+    """The demonstration. Raises ConfigError if a limit cut it: what is left would be taught as if it were all."""
+    key = _CUTS.get(dialogue.stop_reason or StopReason.AGREED)
+    if key is None:
+        return dialogue
+    last = dialogue.turns[-1]
+    longer = f", by a turn of {len(chat.said_ids(last.text, last.thought))} tokens" if key == "turn_tokens" else ""
+    raise ConfigError(
+        f"A demonstration is cut at limits.{key} = {getattr(limits, key)}{longer}, as this tokenizer writes it; raise the limit "
+        f"(--set limits.{key}=...): what is cut would be taught as the whole."
+    )
 
 
 def _labels(dialogue: Dialogue, opening: bool = True) -> dict[str, list[int]]:

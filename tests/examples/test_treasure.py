@@ -48,7 +48,7 @@ def test_a_seeker_asks_is_answered_and_digs(tmp_path: Path, tokenizer: Any) -> N
     turns = ["Is it in row B?", "Column Y or Z?", "Hello.", "Column Y?", "I dig 5"]
     dialogue = play(config_in(tmp_path, "treasure"), tokenizer, turns)
     replies = [turn.text for turn in dialogue.turns if turn.role == "partner"]
-    vague = "Ask me about one row or one column."
+    vague = "Ask me about one row or one column, by its letter."
     assert replies == ["Yes.", vague, vague, "Yes."]
     assert (dialogue.stop_reason, dialogue.reward) == (StopReason.FINISHED, 1.0)
     assert dialogue.environment == "examples.treasure.Treasure"

@@ -89,6 +89,13 @@ def convert_command(
 def read_recorded(path: str | Path) -> Iterator[RecordedGame]:
     """Reads every recorded game of one of DialOp's files. Raises DataError, naming the line."""
     for number, record in jsonl.read(path, "recorded games", "give the path of DialOp's optimization.jsonl"):
+        if isinstance(record, Mapping) and "action_log" not in record and {"metadata", "turns"} & record.keys():
+            own = "dialogue log, which slim-rl show and analyze read"
+            if "turns" not in record:
+                own = "games file, which is played as it stands (data.eval) and holds no words yet"
+            raise DataError(
+                f"{path} is slim_rl's own {own}; convert takes games of people: DialOp's optimization.jsonl."
+            )
         try:
             yield read_record(record)
         except DataError as error:

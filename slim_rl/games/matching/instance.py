@@ -111,6 +111,8 @@ class GameState:
             raise DataError(f"A game state must be a mapping, but is {type(state).__name__}.")
         missing = [key for key in _KEYS if state.get(key) is None]
         if missing:
+            if len(missing) == len(_KEYS):
+                raise DataError(f"This is no game state: it has none of {', '.join(_KEYS)}.")
             raise DataError(f"The game state has no {', '.join(missing)}; it needs {', '.join(_KEYS)}.")
         table = _square(state, "table")
         n = len(table)
