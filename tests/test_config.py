@@ -68,3 +68,33 @@ def test_a_missing_or_broken_file_is_named(tmp_path) -> None:
 def test_a_config_cannot_be_changed_by_accident() -> None:
     with pytest.raises(ValidationError):
         Config().seed = 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"),
+    [
+        ("train.stepz=3", "did you mean 'train.steps'?"),
+        ("trian.steps=3", "did you mean 'train'?"),
+        ("steps=3", "did you mean 'train.steps'?"),
+        ("turn_token=3", "did you mean 'limits.turn_tokens'?"),
+        ("game.max_turn=3", "did you mean 'game.max_turns'?"),
+        ("train.lora.alhpa=3", "did you mean 'train.lora.alpha'?"),
+        ("policy.openai.temprature=1", "did you mean 'policy.openai.temperature'?"),
+        ("train.backend=tlr", "did you mean trl?"),
+        ("partner.kind=shi", "did you mean shy?"),
+        ("train.zzz=1", "remove it or correct its spelling."),
+        ("train.lr=1", "remove it or correct its spelling."),
+    ],
+)
+def test_a_key_that_is_nearly_one_is_answered_by_it_in_a_file_too(tmp_path, wrong, meant) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config("matching_local", [wrong])
+    assert str(caught.value).rstrip(".").endswith(meant.rstrip("."))
+    name, value = wrong.split("=")
+    data: object = value if value.isalpha() else int(value)
+    for part in reversed(name.split(".")):
+        data = {part: data}
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump({ROOT_KEY: data}))
+    with pytest.raises(ConfigError) as caught:
+        load_config(tmp_path / "c.yaml")
+    assert meant.rstrip(".") in str(caught.value)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from slim_rl.config import Config, parse_config
+from slim_rl.config import Config, load_config, parse_config
 from slim_rl.errors import ConfigError
-from slim_rl.keys import KEYS, lookup, reference, values
+from slim_rl.keys import KEYS, lookup, reference, shortened, values
 from tests.fakes.cluster import known_flags
 from tests.paths import ROOT
 
@@ -124,6 +124,42 @@ def test_a_rate_that_falls_at_the_end_is_known_to_trl_and_slime() -> None:
 def test_a_decay_without_its_schedule_is_refused(train: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="lr_decay_steps"):
         parse_config({"train": train})
+
+
+@pytest.mark.parametrize(
+    ("steps", "warmup", "decay", "taken"),
+    [
+        *(
+            (56, 10, 10, (10, 10)),
+            (20, 10, 10, (10, 10)),
+            (19, 10, 10, (9, 10)),
+            (10, 10, 10, (5, 5)),
+            (2, 10, 10, (1, 1)),
+        ),
+        *((1, 10, 10, (0, 1)), (10, 10, 0, (9, 0)), (1, 10, 0, (0, 0)), (10, 60, 1, (9, 1)), (3, 0, 5, (0, 3))),
+    ],
+)
+def test_a_short_run_has_a_short_warm_up_and_decay_and_still_learns(
+    steps: int, warmup: int, decay: int, taken: tuple[int, int]
+) -> None:
+    train = {"steps": steps, "warmup_steps": warmup, "lr_decay_steps": decay}
+    train["lr_schedule"] = "wsd" if decay else "constant"
+    config = parse_config({"train": train})
+    assert max(trl_rates(train)) == 1.0, "the rate reaches its height"
+    flags, verl = values(config, "slime"), values(config, "verl")
+    assert (flags["--lr-warmup-iters"], flags["--lr-wsd-decay-iters"] or 0) == taken
+    assert verl["actor_rollout_ref.actor.optim.lr_warmup_steps"] == taken[0] < steps
+    assert bool(shortened(config)) == (taken != (warmup, decay))
+    assert config.train.warmup_steps == warmup, "the config is what was asked for: the run may be made longer"
+
+
+def test_what_is_shortened_is_said_with_the_ways_out() -> None:
+    said = shortened(load_config("matching_local", ["train.steps=10"]))
+    assert said == (
+        "train.steps 10 is too few for a warm-up of 10 and a decay of 10: they are shortened to 5 and 5; raise train.steps, or set "
+        "train.warmup_steps and train.lr_decay_steps, to have it otherwise."
+    )
+    assert "it is shortened to 4" in shortened(load_config("matching_1gpu", ["train.steps=5"]))
 
 
 def test_what_the_loss_is_divided_by_has_each_trainers_name() -> None:

@@ -55,8 +55,9 @@ def command(
     if dry_run:
         return
     with interruptible("the same command goes on: complete runs are not run again, and the others resume."):
-        run_all(config, runs, jobs, load_config(config, overrides or ()).output_dir)
-    for line in conclusion(config, runs):
+        base = load_config(config, overrides or ())
+        run_all(config, runs, jobs, base.output_dir)
+    for line in conclusion(config, runs, base.name):
         typer.echo(printable(line))
 
 
@@ -136,11 +137,15 @@ def run_all(config: Path, runs: Sequence[Run], jobs: int, log_dir: Path) -> None
         )
 
 
-def conclusion(config: Path, runs: Sequence[Run]) -> list[str]:
-    """What each arm's held-out games say, before and after training, over its seeds; and where to read more."""
+def conclusion(config: Path, runs: Sequence[Run], name: str) -> list[str]:
+    """What each arm's held-out games say, before and after training, over its seeds; and where to read more.
+
+    Args:
+        name: of the experiment.
+    """
     settings = [load_config(config, run.overrides) for run in runs]
     folders = [each.log.dir / each.name for each in settings]
-    more = f"All of it, with the arms' differences: slim-rl analyze {' '.join(map(str, folders))} --output plots/{settings[0].name}"
+    more = f"All of it, with the arms' differences: slim-rl analyze {' '.join(map(str, folders))} --output plots/{name}"
     logs = [log for folder in folders for log in sorted(folder.glob("eval-*.jsonl"))]
     if not logs:
         return ["There are no held-out games to judge the arms by (train.eval_games is 0).", more]

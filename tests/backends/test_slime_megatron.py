@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from slim_rl.backends.slime.layout import check_batch
+from slim_rl.config import load_config
 from slim_rl.errors import ConfigError
+from slim_rl.keys import values
 
 
 @pytest.mark.parametrize("change", [{"steps": 400}, {"rate": 2e-6}])
@@ -53,3 +55,28 @@ def test_the_batch_is_divided_as_megatron_divides_it(gpus: int, games: int, micr
         return calculator.ConstantNumMicroBatchesCalculator(games * 8, micro, gpus, False, 0)
 
     assert refused(lambda: check_batch(flags), ConfigError) == refused(theirs, AssertionError)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 10, 19])
+def test_a_short_runs_warm_up_and_decay_are_ones_that_megatron_takes(steps: int) -> None:
+    torch = pytest.importorskip("torch")
+    scheduler = pytest.importorskip("megatron.core.optimizer_param_scheduler")
+    flags = values(load_config("matching_local", [f"train.steps={steps}"]), "slime")
+
+    def make(warmup: int, decay: int) -> Any:
+        optimizer = torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+        return scheduler.OptimizerParamScheduler(
+            optimizer, init_lr=0.0, max_lr=1.0, min_lr=0.0, lr_warmup_steps=warmup, lr_decay_steps=steps,
+            lr_decay_style="WSD", start_wd=0.1, end_wd=0.1, wd_incr_steps=steps, wd_incr_style="constant",
+            wsd_decay_steps=decay, lr_wsd_decay_style="linear",
+        )  # fmt: skip
+
+    made = make(flags["--lr-warmup-iters"], flags["--lr-wsd-decay-iters"])
+    rates = []
+    for _ in range(steps):
+        rates.append(made.optimizer.param_groups[0]["lr"])
+        made.step(1)
+    assert max(rates) == 1.0
+    if steps <= 10:
+        with pytest.raises(AssertionError):
+            make(10, 10)

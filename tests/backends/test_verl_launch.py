@@ -194,6 +194,21 @@ def test_one_grammar_of_overrides(capsys: pytest.CaptureFixture[str]) -> None:
     assert printed.rstrip().endswith("algorithm.gamma=0.5")
 
 
+def test_a_run_too_short_for_its_warm_up_and_one_that_goes_on_say_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [str(ROOT / "configs/verl_ppo.yaml"), "--dry-run", "--set", f"output_dir={tmp_path}", "--set", "name=r"]
+    (tmp_path / "r" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "r" / "checkpoints" / "latest_checkpointed_iteration.txt").write_text("2")
+    with pytest.raises(SystemExit) as ended:
+        main(["train", *words, "--set", "train.steps=4", "--set", "train.warmup_steps=10"])
+    assert not ended.value.code
+    printed = capsys.readouterr()
+    assert "actor_rollout_ref.actor.optim.lr_warmup_steps=3" in printed.out
+    assert "train.steps 4 is too few for a warm-up of 10: it is shortened to 3" in printed.err
+    assert "r goes on from step 2 of 4, its last checkpoint" in printed.err
+
+
 def test_without_verl_a_dry_run_says_that_nothing_was_checked() -> None:
     code = "import sys; sys.modules['verl'] = None; from slim_rl.cli import main; main()"
     words = ["train", str(ROOT / "configs/verl_ppo.yaml"), "--backend", "verl", "--dry-run"]

@@ -6,13 +6,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from slim_rl.commands.arms import Run, plan, run_all
+from slim_rl.commands.arms import Run, conclusion, plan, run_all
 from slim_rl.config import load_config
 from slim_rl.dialogue.factory import make_partner
 from slim_rl.dialogue.log import DialogueLog
 from slim_rl.errors import ConfigError, SlimError
+from tests.analysis.synthetic import make_board
+from tests.analysis.synthetic import make_dialogue as made_up
 from tests.paths import ROOT
 
 CONFIG = ROOT / "configs" / "matching_local.yaml"
@@ -109,3 +112,22 @@ def test_a_file_that_is_not_of_arms_is_one_sentence(text: str, tmp_path: Path) -
     with pytest.raises(ConfigError, match=r"arms\.yaml is not (a YAML file of arms|valid YAML)") as caught:
         plan(CONFIG, [], [0], file=tmp_path / "arms.yaml")
     assert "\n" not in str(caught.value)
+
+
+def test_at_the_end_stands_what_each_arm_learned_over_its_seeds(tmp_path: Path) -> None:
+    overrides = [f"log.dir={tmp_path}", "name=exp"]
+    runs = plan(CONFIG, ["shy", "mute"], [0, 1], overrides)
+    assert "no held-out games" in conclusion(CONFIG, runs, "exp")[0]
+    rng = np.random.default_rng(0)
+    boards = [(f"g{n}", make_board(rng, 3)) for n in range(12)]
+    for run in runs:
+        for step, asks in ((0, 0), (56, 2 if run.arm == "shy" else 0)):
+            with DialogueLog(tmp_path / run.name / f"eval-{step:06}.jsonl") as log:
+                for name, board in boards:
+                    fields = {"id": f"eval/{name}", "game_id": name, "run": run.name, "phase": "eval", "step": step}
+                    log.append(made_up(rng, board, asks, run.arm, **fields))
+    shy, mute, more = conclusion(CONFIG, runs, "exp")
+    assert shy.startswith("shy: It learned to ask: from 0.000 to 2.00 questions a game (+2.00, ")
+    assert "12 held-out games, each played before and after by each of 2 seeds" in shy
+    assert mute.startswith("mute: It did not clearly learn to ask: from 0.000 to 0.000")
+    assert all(str(tmp_path / run.name) in more for run in runs) and more.endswith("--output plots/exp")

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import resource
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from slim_rl import __version__, cli
 from slim_rl.config import PolicyConfig, parse_config
@@ -20,7 +24,9 @@ from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import ConfigError
 from slim_rl.games.matching.generate import generate_games
+from slim_rl.policies import check_model_name
 from slim_rl.policies.transformers import load_model
+from tests.fakes.hub import Hub
 from tests.paths import ROOT
 
 COMMANDS = [
@@ -78,7 +84,7 @@ def test_version() -> None:
 def test_an_unknown_command_is_answered_by_the_known_ones() -> None:
     result = slim_rl("trian")
     assert result.returncode == 2
-    assert "no command 'trian'" in result.stderr and "train" in result.stderr
+    assert "no command 'trian'; did you mean train? The commands are generate, train," in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -101,6 +107,25 @@ def test_an_unknown_command_is_answered_by_the_known_ones() -> None:
         (("generate", "--num-games", "1", "--output", "README.md/x.jsonl"), "README.md/x.jsonl"),
         (("play", LOCAL, "--set", "partner.kind=self"), "choose a partner"),
         (("audit",), "No dialogue logs"),
+        (("play", LOCAL, "--game", "99999"), "--game 99999 is not there: the config has 400 games, 0 to 399."),
+        (("play", LOCAL, "--model", "data/warmstartt"), "did you mean data/warmstart?"),
+        (("evaluate", LOCAL, "--checkpoint", "data/warmstart", "--games", "99999"), "ask for at most 400"),
+        (("evaluate", LOCAL, "--checkpoint", "data/warmstart", "--games", "99999", "--dry-run"), "at most 400"),
+        (("evaluate", LOCAL, "--checkpoint", "/nope", "--dry-run"), "--checkpoint '/nope' is not a folder here"),
+        (("train", LOCAL, "--dry-run", "--set", "policy.model=/nope"), "policy.model '/nope' is not a folder here"),
+        (("train", LOCAL, "--dry-run", "--set", "policy.model=./runs/modl"), "'./runs/modl' is not a folder here"),
+        (("train", LOCAL, "--dry-run", "--set", "train.stepz=3"), "did you mean 'train.steps'?"),
+        (
+            ("train", "configs/verl_ppo.yaml", "--dry-run", "--set", "policy.model=/nope"),
+            "'/nope' is not a folder here",
+        ),
+        (
+            ("train", "configs/matching.yaml", "--backend", "slime", "--dry-run", "--", "--model", "/nope"),
+            "MODEL '/nope'",
+        ),
+        (("train", LOCAL, "--backend", "tlr"), "did you mean trl?"),
+        (("arms", LOCAL, "--arm", "mut", "--dry-run"), "did you mean mute?"),
+        (("evaluate", LOCAL, "--checkpoint", "data/warmstart", "--partner", "shi"), "did you mean shy?"),
     ],
 )
 def test_what_is_wrong_is_one_sentence_and_exit_code_1(arguments, says) -> None:
@@ -219,3 +244,125 @@ def test_games_are_dealt_by_one_process_at_least(tmp_path: Path) -> None:
     assert refused.returncode != 0
     assert "--workers" in refused.stderr and "Traceback" not in refused.stderr
     assert not (tmp_path / "games.jsonl").exists()
+
+
+def test_a_dry_run_says_how_much_is_played_and_where_the_rest_is(tmp_path: Path) -> None:
+    pytest.importorskip("trl")
+    words = ("train", "matching_local", "--dry-run", "--set", "train.steps=10")
+    done = slim_rl(*words, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "matching_local: 10 steps of 128 dialogues (16 games, 8 each): 1,280 in training, 800 on held-out games.",
+        "The run is written to runs/matching_local, its dialogues to logs/matching_local.",
+        "The whole config and TRL's arguments are in runs/matching_local.dry-run.yaml.",
+    ]
+    assert "slim-rl: train.steps 10 is too few" in done.stderr
+    rest = yaml.safe_load((tmp_path / "runs" / "matching_local.dry-run.yaml").read_text())
+    assert (rest["slim_rl"]["train"]["warmup_steps"], rest["trl"]["warmup_steps"]) == (10, 5)
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["matching_local.dry-run.yaml"]
+
+    config = parse_config(rest["slim_rl"])
+    (run := tmp_path / config.run_dir).mkdir()
+    config.write(run / "config.yaml")
+    (run / "metrics.jsonl").write_text("".join(json.dumps({"step": n, "step_time": 6.0}) + "\n" for n in (1, 2)))
+    again = slim_rl(*words, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    assert "about 1.0 minutes, at 6.0 s a step as in the run that is in runs/matching_local" in again.stdout
+    other = slim_rl(*words, "--set", "train.group_size=4", cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    assert "minutes" not in other.stdout, "steps of another size take another time"
+
+
+def test_a_mistyped_model_costs_no_minute_where_the_hub_cannot_be_reached(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    own = {
+        "HF_HUB_OFFLINE": "0",
+        "HF_ENDPOINT": "http://127.0.0.1:9",
+        "HF_HOME": str(tmp_path),
+        "PYTHONPATH": str(ROOT),
+    }
+    began = time.monotonic()
+    done = slim_rl("play", "matching_local", "--model", "modl", cwd=tmp_path, env=os.environ | own)
+    assert time.monotonic() - began < 45, "the hub's own clients try for a minute"
+    assert done.returncode == 1 and "Retrying" not in done.stderr
+    assert "'modl' is not a reachable hub name" in done.stderr.splitlines()[-1]
+
+
+def test_a_name_that_the_hub_does_not_know_is_refused_at_once(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    with Hub() as hub:
+        own = {"HF_HUB_OFFLINE": "0", "HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+        done = slim_rl("play", "matching_local", "--model", "owner/modl", cwd=tmp_path, env=os.environ | own)
+        assert [path for path in hub.asked if "modl" in path] == ["/api/models/owner/modl"], "one quick try"
+    assert done.returncode == 1
+    assert "policy.model 'owner/modl' is neither a folder here nor a model that the hub shows you" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["/nope", "./modl", "../modl", "~/modl", "runs/x/modl", "a/b/c", "runs/modl"])
+def test_what_looks_like_a_path_is_never_looked_for_on_the_hub(tmp_path: Path, monkeypatch: Any, name: str) -> None:
+    (tmp_path / "runs" / "x" / "model").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=f"'{name}' is not a folder here") as caught:
+        check_model_name(name)
+    assert ("did you mean runs/x/model?" in str(caught.value)) == (name == "runs/x/modl")
+    check_model_name("runs/x/model")
+    check_model_name("data/warmstart")  # ours, from any folder
+
+
+def interrupted(folder: Path, ready: Path, *words: str) -> tuple[int, list[str]]:
+    """The exit code and last words of a command that Ctrl-C is pressed in once `ready` holds something."""
+    with (folder / "out").open("w") as out:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "slim_rl.cli", *words],
+            cwd=folder, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=out, stderr=out, start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        )  # fmt: skip
+        deadline = time.monotonic() + 100
+        while not (ready.exists() and ready.stat().st_size) and child.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        os.killpg(child.pid, signal.SIGINT)
+        child.wait(60)
+    return child.returncode, (folder / "out").read_text().replace("\r", "\n").splitlines()
+
+
+SHORT = [
+    *("--set", "train.games_per_step=2", "--set", "train.group_size=2", "--set", "train.micro_batch=4", "--set", "train.processes=1"),
+    *("--set", "train.save_every=1", "--set", "train.eval_games=2", "--set", "data.num_train=20", "--set", "data.num_eval=300"),
+]  # fmt: skip
+
+
+def test_an_interrupted_run_says_how_to_go_on_and_the_next_start_from_where(tmp_path: Path) -> None:
+    pytest.importorskip("trl")
+    words = ["train", "matching_local", *SHORT, "--set", "train.steps=900"]
+    mark = tmp_path / "runs" / "matching_local" / "checkpoints" / "checkpoint-2" / "trainer_state.json"
+    code, said = interrupted(tmp_path, mark, *words)
+    assert code == 130 and not any("Traceback" in line for line in said)
+    assert any(line.endswith("slim-rl: interrupted; the same command goes on from the last checkpoint, or starts again where "
+                             "there is none yet.") for line in said)  # fmt: skip
+    log = tmp_path / "runs" / "matching_local" / "metrics.jsonl"
+    lines = len(log.read_text().splitlines())
+    words[-1] = "train.steps=901"
+    out = tmp_path / "logs" / "matching_local" / "train-unlogged.lines"
+    out.unlink(missing_ok=True)
+    _, said = interrupted(tmp_path, out, *words)
+    steps = [line for line in said if "goes on from step" in line]
+    assert len(steps) == 1 and lines >= 1
+    number = int(steps[0].split("from step ")[1].split()[0])
+    assert number >= 1 and f"checkpoint-{number} is its last checkpoint (--fresh starts over)" in steps[0]
+
+
+def test_an_interrupted_evaluation_says_how_to_go_on(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    words = [
+        "evaluate",
+        "matching_local",
+        *SHORT,
+        "--checkpoint",
+        "data/warmstart",
+        "--games",
+        "300",
+        "--num-trials",
+        "50",
+    ]
+    code, said = interrupted(tmp_path, tmp_path / "logs" / "evaluation" / "warmstart_shy_free.jsonl", *words)
+    assert code == 130
+    assert any(line.endswith("interrupted; what was played is in logs/evaluation, and the same command plays the rest.")
+               for line in said)  # fmt: skip

@@ -345,3 +345,10 @@ def test_table_shows_findings_as_they_are_and_the_fixes(capsys: pytest.CaptureFi
     assert "[message] hello" in printed
     assert "→ Make room." in printed
     assert "1 pass, 1 warn, 1 fail" in printed
+
+
+def test_a_fix_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    checks = [Check(name, "fail", "not installed", "pip install it.") for name in ("torch", "trl")]
+    print_table([*checks, Check("disk", "warn", "small", "Clean up.")])
+    printed = capsys.readouterr().out
+    assert printed.count("pip install it.") == 1 and printed.count("→ as above") == 1 and "→ Clean up." in printed

@@ -176,7 +176,7 @@ def test_a_dry_run_says_what_a_chat_model_would_cost(config: Path, tmp_path: Pat
         "evaluate", str(config), "--policy", "openai:gpt-4.1-mini", "--mode", "free", "--mode", "forbidden", "--dry-run"
     )
     said = capsys.readouterr().out
-    assert "gpt-4.1-mini_shy_forbidden: 200 games" in said and "gpt-4.1-mini: " in said and "$" in said
+    assert "gpt-4.1-mini_shy_forbidden: 20 games" in said and "gpt-4.1-mini: " in said and "$" in said
 
 
 def test_a_server_says_what_it_serves(speak: Any) -> None:

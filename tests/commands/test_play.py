@@ -19,6 +19,7 @@ from rich.console import Console
 
 from slim_rl.commands.play import play
 from slim_rl.config import parse_config
+from slim_rl.errors import ConfigError
 from tests.paths import ROOT
 
 
@@ -53,6 +54,21 @@ def test_a_person_asks_proposes_and_sees_the_truth(tmp_path) -> None:
 def test_a_slip_is_explained_and_the_game_goes_on(tmp_path) -> None:
     reward, screen = session(tmp_path, ["[accept]", "[propose]", "BLEU: Ava", "Electra: Daniel", ""])
     assert "There is no proposal to accept" in screen and reward > 0
+
+
+def test_the_limit_of_refused_actions_is_said_and_a_line_of_nothing_is_none(tmp_path) -> None:
+    plan = ["[propose]", "BLEU: Ava", "Electra: Daniel", ""]
+    reward, screen = session(tmp_path, ["", "  ", "", "[accept]", "", *plan], "game.max_errors=2")
+    assert "2 refused actions in a row end the game (game.max_errors)." in " ".join(screen.split())
+    assert screen.count("There is no proposal to accept") == 1 and reward > 0
+    reward, screen = session(tmp_path, ["[accept]", "[accept]"], "game.max_errors=2")
+    assert reward == 0 and "ended: policy_errors" in screen
+
+
+def test_a_game_that_is_not_there_is_refused(tmp_path) -> None:
+    config = parse_config({"data": {"train": f"{tmp_path}/t.jsonl", "eval": f"{tmp_path}/e.jsonl", "num_eval": 3}})
+    with pytest.raises(ConfigError, match="has 3 games, 0 to 2"):
+        play(config, game=3)
 
 
 @pytest.mark.parametrize("lines", [["quit"], []])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from examples.treasure import Belief, Treasure, lines_named
+from examples.treasure import Belief, Treasure, cell_dug, lines_named
 from slim_rl.analysis import incentives
 from slim_rl.commands.arms import plan
 from slim_rl.commands.evaluate import Cell, evaluate
@@ -104,6 +104,18 @@ def test_a_reply_of_the_partner_follows_from_its_view(tmp_path: Path, tokenizer:
     config = config_in(tmp_path, "treasure", LIAR[0])
     first, again = (play(config, tokenizer, ["Row A?", "Row B?", "Row C?", "5"]) for _ in range(2))
     assert [turn.text for turn in first.turns] == [turn.text for turn in again.turns]
+
+
+@pytest.mark.parametrize("text", ["is it in row 1?", "Is it in row 1", "Column 12", "Cell 5?", "5? or row A?"])
+def test_a_question_is_a_question_and_digs_nowhere(tmp_path: Path, tokenizer: Any, text: str) -> None:
+    dialogue = play(config_in(tmp_path, "treasure"), tokenizer, [text, "5"])
+    assert dialogue.turns[0].action == {"kind": "message"} and dialogue.reward == 1.0
+    assert dialogue.turns[1].role == "partner" and len(dialogue.turns) == 3
+
+
+@pytest.mark.parametrize("text", ["5", "I dig 5.", "In row 2, column 2, cell 5!", "5: row B"])
+def test_a_number_digs(text: str) -> None:
+    assert cell_dug(text) == 5 and lines_named(text) == []
 
 
 def test_the_guide_has_a_seat_of_its_own(tmp_path: Path, tokenizer: Any) -> None:

@@ -19,16 +19,27 @@ class Hub:
         token: the one it takes.
         repositories: name -> file -> content, as committed.
         private: names of private repositories.
+        asked: paths of the questions it was asked; it knows no model.
     """
 
     token: str = "hf_right"
     repositories: dict[str, dict[str, bytes]] = field(default_factory=dict)
     private: set[str] = field(default_factory=set)
+    asked: list[str] = field(default_factory=list)
 
     def __enter__(self) -> Hub:
         hub = self
 
         class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                hub.asked.append(self.path)
+                self.send_response(404)
+                self.send_header("X-Error-Code", "RepoNotFound")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            do_HEAD = do_GET
+
             def do_POST(self) -> None:
                 content = self.rfile.read(int(self.headers["Content-Length"]))
                 status, answer = hub.answer(self.path, content, self.headers.get("Authorization", ""))

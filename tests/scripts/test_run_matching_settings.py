@@ -84,7 +84,7 @@ def test_slim_rl_train_is_the_same_launch(cluster: Cluster, model: Path, small: 
     assert flags_of(command_of(run))["--lr"] == ["2e-6"]
 
 
-@pytest.mark.parametrize(("backend", "said"), [("trl", "max_steps"), ("slime", "train.py"), ("verl", "main_ppo")])
+@pytest.mark.parametrize(("backend", "said"), [("trl", "12 in training"), ("slime", "train.py"), ("verl", "main_ppo")])
 def test_a_dry_run_of_every_backend_needs_no_slime_and_no_gpu(
     tmp_path: Path, model: Path, small: Path, backend: str, said: str
 ) -> None:
@@ -192,13 +192,32 @@ def test_what_slime_does_not_read_is_converted(cluster: Cluster, tmp_path: Path,
     assert start(model) == f"{model}_torch_dist"
 
 
+def test_a_run_too_short_for_its_warm_up_has_shorter_ones_and_says_so(
+    cluster: Cluster, model: Path, tmp_path: Path
+) -> None:
+    config = tmp_path / "wsd.yaml"
+    train = {**SMALL["train"], "lr_schedule": "wsd", "lr_decay_steps": 10, "warmup_steps": 10}  # type: ignore[dict-item]
+    config.write_text(yaml.safe_dump({"slim_rl": {**SMALL, "train": train}}))
+    done = launch(cluster, "--dry-run", MODEL=model, CONFIG=config, NUM_ROLLOUT=10)
+    flags = flags_of(command_of(done))
+    assert (flags["--lr-warmup-iters"], flags["--lr-wsd-decay-iters"]) == (["5"], ["5"])
+    assert (
+        "train.steps 10 is too few for a warm-up of 10 and a decay of 10: they are shortened to 5 and 5" in done.stderr
+    )
+    own = launch(cluster, "--dry-run", "--num-rollout", "5", MODEL=model, CONFIG=config, NUM_ROLLOUT=10)
+    assert "--lr-warmup-iters is 5 in a run whose rate has 5 steps" in one_sentence(own)
+    command_of(launch(cluster, "--dry-run", "--num-rollout", "5", "--lr-warmup-iters", "2", MODEL=model, CONFIG=config))
+
+
 def test_a_run_that_goes_on_may_have_other_steps_and_another_rate(cluster: Cluster, model: Path) -> None:
     run = cluster.folder / "run"
     flag = "--override-opt-param-scheduler"
     assert flag not in flags_of(command_of(launch(cluster, "--dry-run", MODEL=model, SAVE_DIR=run)))
     run.mkdir()
     (run / "latest_checkpointed_iteration.txt").write_text("2")
-    assert flag in flags_of(command_of(launch(cluster, "--dry-run", MODEL=model, SAVE_DIR=run)))
+    again = launch(cluster, "--dry-run", MODEL=model, SAVE_DIR=run)
+    assert flag in flags_of(command_of(again))
+    assert again.stderr.count(f"goes on from checkpoint 2 in {run}") == 1
 
 
 MOUNTS = """22 1 0:20 / / rw - overlay overlay rw,lowerdir=/a

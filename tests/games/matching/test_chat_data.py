@@ -157,6 +157,26 @@ def test_a_bad_line_is_named(tmp_path: Path) -> None:
         convert_command(source, tmp_path / "out.jsonl", form="parquet")
 
 
+def test_a_file_of_our_own_is_told_from_games_of_people(tmp_path: Path) -> None:
+    convert_command(_written(tmp_path / "recorded.jsonl", record()), tmp_path / "games.jsonl", form="games")
+    with pytest.raises(
+        DataError, match=r"games\.jsonl is slim_rl's own games file, which is played as it stands"
+    ) as caught:
+        convert_command(tmp_path / "games.jsonl", tmp_path / "out.jsonl")
+    assert "it needs" not in str(caught.value)
+    with pytest.raises(DataError, match="is slim_rl's own dialogue log, which slim-rl show and analyze read"):
+        convert_command(_written(tmp_path / "log.jsonl", {"turns": [], "game_id": "g"}), tmp_path / "out.jsonl")
+    with pytest.raises(DataError, match="line 1: This is no game state: it has none of table, "):
+        convert_command(_written(tmp_path / "other.jsonl", {"a": 1}), tmp_path / "out.jsonl")
+    with pytest.raises(DataError, match="no mask1; it needs table, mask1"):
+        convert_command(_written(tmp_path / "half.jsonl", record() | {"mask1": None}), tmp_path / "out.jsonl")
+
+
+def _written(path: Path, line: dict[str, Any]) -> Path:
+    path.write_text(json.dumps(line))
+    return path
+
+
 def test_every_human_game_converts_to_its_recorded_reward(dialop_human: Path) -> None:
     people = 0
     supplied = 0

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 import statistics
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from slim_rl.config import Config, Limits, PartnerConfig
+from slim_rl.config import Config, Limits, PartnerConfig, parse_config
 from slim_rl.dialogue.loop import Speaker, play_dialogue
 from slim_rl.dialogue.record import StopReason
 from slim_rl.environment import Utterance, View
+from slim_rl.errors import ConfigError
 from slim_rl.games.matching.demonstrations import QuestioningPlayer, known, plans
 from slim_rl.games.matching.env import MatchingEnv, MatchingView
 from slim_rl.games.matching.generate import generate_games
@@ -19,6 +22,7 @@ from slim_rl.games.matching.partners.scripted import ShyPartner
 from slim_rl.games.matching.questions import INFORMATION_SEEKING, classify
 from slim_rl.games.matching.roster import Roster
 from slim_rl.games.matching.settings import MatchingSettings
+from tests.paths import ROOT
 
 GAME = MatchingSettings(n=3, scales=False)
 
@@ -93,3 +97,26 @@ def test_demonstrations_teach_its_own_words_alone() -> None:
         assert [token != -100 for token in masked] == [
             bool(mask) and index != turns[0].span[0] for index, mask in enumerate(dialogue.loss_mask)
         ]
+
+
+@pytest.mark.parametrize(
+    ("limits", "named"),
+    [
+        ({"turn_tokens": 20}, r"limits\.turn_tokens = 20, by a turn of \d+ tokens"),
+        ({"turn_tokens": 20, "truncated_turn": "continue"}, r"limits\.turn_tokens = 20, by a turn"),
+        ({"dialogue_tokens": 60}, r"limits\.dialogue_tokens = 60, as this tokenizer"),
+        ({"context_tokens": 150}, r"limits\.context_tokens = 150, as this tokenizer"),
+    ],
+)
+def test_a_cut_demonstration_is_refused(tmp_path: Path, limits: dict[str, Any], named: str) -> None:
+    pytest.importorskip("torch")
+    from slim_rl.warmstart.train import warmstart
+
+    start = ROOT / "data" / "warmstart"
+    data = {"train": f"{tmp_path}/t.jsonl", "eval": f"{tmp_path}/e.jsonl", "num_train": 20, "num_eval": 2}
+    made = {"start": str(start), "games": 4, "lessons": {"seen": 2}, "messages": [0.0, 1.0]}
+    game = {"n": 3, "scales": False, "rules": "none"}
+    config = parse_config({"game": game, "data": data, "limits": limits, "warmstart": made})
+    with pytest.raises(ConfigError, match=named):
+        warmstart(config, tmp_path / "model")
+    assert not (tmp_path / "model").exists()
