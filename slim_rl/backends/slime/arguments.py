@@ -96,7 +96,7 @@ def check_warmup(flags: Flags) -> None:
     if warmup and steps and warmup >= steps:
         raise ConfigError(
             f"--lr-warmup-iters is {warmup:.0f} in a run whose rate has {steps:.0f} steps, so that it never gets there: lower it, or "
-            "give the run more steps (--set train.steps=... shortens the warm-up too)."
+            "leave it to train.warmup_steps, which is shortened where it must be."
         )
 
 
