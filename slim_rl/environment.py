@@ -119,6 +119,7 @@ class BaseEnvironment(ABC):
         tags: what actions begin with in brackets, such as ("message", "propose"): a person's line without a tag is given the
             first. Empty: actions are plain text.
         max_errors: refused actions in a row that end the game, of which a person is told; 0: it has no such limit.
+        instrument: the version of `annotate`. A log that was annotated by another one is annotated anew when it is read.
     """
 
     seats: int = 1
@@ -127,6 +128,7 @@ class BaseEnvironment(ABC):
     partners: ClassVar[Mapping[str, str]] = {}
     tags: ClassVar[tuple[str, ...]] = ()
     max_errors: int = 0
+    instrument: ClassVar[int] = 1
 
     @abstractmethod
     def reset(self, game_state: Any) -> tuple[str, dict[str, Any]]:
@@ -180,7 +182,10 @@ class BaseEnvironment(ABC):
 
     @classmethod
     def annotate(cls, dialogue: Any) -> None:
-        """Fills in what the turns of a finished `Dialogue` ask and tell (the annotation fields of `Turn`). Never raises."""
+        """Fills in what the turns of a finished `Dialogue` ask and tell (the annotation fields of `Turn`). Never raises.
+
+        Raise `instrument` when the same dialogue would get other annotations.
+        """
         return
 
     @classmethod

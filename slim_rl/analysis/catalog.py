@@ -33,7 +33,7 @@ class Measure:
 
 MEASURES = (
     Measure("questions", "information-seeking questions a game", role="primary", short="questions a game"),
-    Measure("informative_pairs", "informative pairs asked a game", role="primary", short="informative pairs"),
+    Measure("informative_pairs", "informative pairs told a game, when asked", role="primary", short="informative pairs"),
     Measure("value", "information value of the questions of a game", role="primary", signed=True),
     Measure("reward", "reward", role="primary", bounded=True),
     Measure("agreed", "games agreed", share=True, bounded=True),
@@ -45,6 +45,7 @@ MEASURES = (
     Measure("value_per_100_words", "information value per 100 words", signed=True),
     Measure("questions_any", "questions of any kind a game"),
     Measure("pairs_asked", "pairs asked a game", short="pairs asked"),
+    Measure("told_uncounted", "pairs told a game, of which no question is counted", short="told, not asked"),
     Measure("repeats", "pairs asked again a game"),
     Measure("malformed", "malformed messages a game"),
     Measure("malformed_share", "malformed messages", share=True, bounded=True),

@@ -23,6 +23,7 @@ from slim_rl.analysis import partner_faults
 from slim_rl.analysis.catalog import order_arms
 from slim_rl.analysis.formats import count
 from slim_rl.analysis.game import game_of
+from slim_rl.dialogue.log import annotate
 from slim_rl.dialogue.measures import measures
 from slim_rl.dialogue.record import FORMAT, Dialogue
 from slim_rl.environment import BaseEnvironment
@@ -110,10 +111,9 @@ def load(log_dirs: Sequence[str | Path]) -> Log:
 
 
 def annotated(data: dict[str, Any]) -> Dialogue:
-    """A line's dialogue; annotated here, by its game, if it was logged without or in an older format."""
+    """A line's dialogue, annotated as its game annotates now."""
     dialogue = Dialogue.from_dict(data)
-    if not all(turn.annotated for turn in dialogue.turns):
-        game_of(dialogue.environment).annotate(dialogue)
+    annotate(dialogue, again=False)
     return dialogue
 
 

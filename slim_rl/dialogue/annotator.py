@@ -14,7 +14,6 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -69,12 +68,13 @@ class Annotator:
         if answer is None:
             annotate(dialogue)
             return
-        for turn, values in zip(dialogue.turns, answer, strict=True):
-            for name, value in zip(ANNOTATIONS, values, strict=True):
-                setattr(turn, name, value)
+        dialogue.instrument = answer["instrument"]
+        for turn, values in zip(dialogue.turns, answer["turns"], strict=True):
+            for name, value in values.items():
+                setattr(turn, name, _with_tuples(value))
 
-    def _ask(self, line: bytes) -> list[list[Any]] | None:
-        """The turns' annotations. None if there are none to be had from this thread's process."""
+    def _ask(self, line: bytes) -> dict[str, Any] | None:
+        """What `main` answers. None if there is no answer to be had from this thread's process."""
         if getattr(self._own, "broken", False):
             return None
         try:
@@ -82,8 +82,8 @@ class Annotator:
             assert process.stdin is not None and process.stdout is not None
             process.stdin.write(line + b"\n")
             process.stdin.flush()
-            answer: list[list[Any]] | None = orjson.loads(process.stdout.readline())
-            return None if answer is None else [_with_tuples(values) for values in answer]
+            answer: dict[str, Any] | None = orjson.loads(process.stdout.readline())
+            return answer
         except (OSError, ValueError) as error:  # it could not start, or died
             self._own.broken = True
             log.warning(
@@ -108,25 +108,23 @@ class Annotator:
         return process
 
 
-def _with_tuples(values: Iterable[Any]) -> list[Any]:
-    """Values as the annotator gave them: JSON has lists for tuples."""
-    return [
-        [tuple(item) if isinstance(item, list) else item for item in value] if isinstance(value, list) else value
-        for value in values
-    ]
+def _with_tuples(value: Any) -> Any:
+    """An annotation as the game gave it: JSON has lists for tuples."""
+    return [tuple(item) if isinstance(item, list) else item for item in value] if isinstance(value, list) else value
 
 
 def main() -> None:
-    """Annotates the dialogues on standard input, a line each, until it ends. A null: this one could not be."""
+    """Annotates the dialogues on standard input, a line each, until it ends. It answers each with the annotator's version and the
+    turns' annotations by name, or with null if it could not.
+    """
     with os.fdopen(os.dup(1), "wb") as out:
         os.dup2(2, 1)  # what a game prints goes elsewhere
         for line in sys.stdin.buffer:
-            answer: list[list[Any]] | None = None
             try:
                 dialogue = Dialogue.from_dict(orjson.loads(line))
                 annotate(dialogue)
-                answer = [[getattr(turn, name) for name in ANNOTATIONS] for turn in dialogue.turns]
-                said = jsonl.encode(answer)
+                turns = [{name: getattr(turn, name) for name in ANNOTATIONS} for turn in dialogue.turns]
+                said = jsonl.encode({"instrument": dialogue.instrument, "turns": turns})
             except Exception:
                 log.exception("a dialogue was not annotated")
                 said = b"null"

@@ -1,6 +1,6 @@
 """The dialogue log: one JSON line a dialogue, annotated, appended whole (see `jsonl`). One process writes a file.
 
-A line that is not annotated is still a dialogue's: the analysis annotates it when it reads it.
+A line that is not annotated, or by another version of its game's annotator, is annotated when it is read.
 
 A run that resumes at step k plays the steps from k on again: open the log with `from_step=k`, which removes their earlier lines.
 Where that is not possible the reader does it: of two lines of one dialogue the later one counts.
@@ -45,26 +45,34 @@ class DialogueLog(jsonl.Appender):
         """Writes the dialogue's line, annotated: before it came here (see `annotator`) or else now. Raises DataError if the disk
         would not take it.
         """
-        if any(turn.questions is None for turn in dialogue.turns):
+        if dialogue.instrument is None:
             annotate(dialogue)
         super().append(dialogue.to_dict(tokens=self.tokens))
 
 
-def annotate(dialogue: Dialogue) -> None:
-    """Fills in what the turns ask and tell, as the dialogue's own game reads them. Never raises."""
+def annotate(dialogue: Dialogue, again: bool = True) -> None:
+    """Fills in what the turns ask and tell, as the dialogue's own game reads them. Never raises.
+
+    Without `again` only what is not annotated, or by another version of the game's annotator, if that game is at hand.
+    """
     try:
         made = environment_class(dialogue.environment)
     except SlimError as error:  # a log from elsewhere, whose game is not installed here
-        warnings.warn(f"{dialogue.id}: not annotated; {error}", SlimWarning, stacklevel=2)
+        if again:
+            warnings.warn(f"{dialogue.id}: not annotated; {error}", SlimWarning, stacklevel=2)
+        return
+    if not again and dialogue.instrument == made.instrument:
         return
     try:
         made.annotate(dialogue)
+        dialogue.instrument = made.instrument
     except Exception as error:  # a dialogue is worth more than its labels
         warnings.warn(f"{dialogue.id}: not annotated; {type(error).__name__}: {error}", SlimWarning, stacklevel=2)
 
 
 def read_log(path: str | Path) -> Iterator[Dialogue]:
-    """The dialogues of a log file, or of every *.jsonl in a folder and below, in order; of repeated ones the last.
+    """The dialogues of a log file, or of every *.jsonl in a folder and below, in order; of repeated ones the last. Each is annotated
+    as its game annotates now.
 
     Dialogues are one if run, arm, phase, step and id are. A torn last line is left out, with a warning.
 
@@ -80,9 +88,11 @@ def read_log(path: str | Path) -> Iterator[Dialogue]:
         for at, data in _lines(file, torn="skip"):
             if last[_key(data)] == (number, at):
                 try:
-                    yield Dialogue.from_dict(data)
+                    dialogue = Dialogue.from_dict(data)
                 except (AttributeError, TypeError, ValueError) as error:
                     raise DataError(f"{file}, line {at}: not a dialogue's line ({error}).") from error
+                annotate(dialogue, again=False)
+                yield dialogue
 
 
 def log_files(path: str | Path) -> list[Path]:

@@ -24,6 +24,7 @@ _MEANS = (
     "questions_any",
     "pairs_asked",
     "informative_pairs",
+    "told_uncounted",
     "repeats",
     "malformed",
     "value",
@@ -39,7 +40,8 @@ def measures(dialogue: Dialogue | Mapping[str, Any]) -> dict[str, float | str]:
     Keys:
         questions: turns that seek information; questions_any: turns that ask anything; one key a label: turns so labelled.
         pairs_asked: pairs asked about, each counted once; repeats: times one was asked about again.
-        informative_pairs: pairs first asked about that the asker could learn from the other seat.
+        informative_pairs: pairs whose value the reply to a question about them told, and that were new to the asker.
+        told_uncounted: pairs new to the policy that it was told in reply to a message of which no question is counted for them.
         malformed: turns whose words are not a sentence; malformed_share: of those judged. NaN where none was.
         value, gain: the questions' worth, summed; regret: its mean over questions about pairs. Shares of the best score.
         answered: share of information-seeking questions that were answered.
@@ -55,7 +57,7 @@ def measures(dialogue: Dialogue | Mapping[str, Any]) -> dict[str, float | str]:
         dialogue = Dialogue.from_dict(dict(dialogue))
     labels = Counter(dict.fromkeys(LABELS, 0))
     asked: set[tuple[Any, ...]] = set()
-    questions = questions_any = informative = repeats = answered = proposals = tried = messages = words = errors = 0
+    questions = questions_any = informative = uncounted = repeats = answered = proposals = tried = messages = words = errors = 0
     value = gain = 0.0
     best_known = math.nan
     regrets: list[float] = []
@@ -73,6 +75,7 @@ def measures(dialogue: Dialogue | Mapping[str, Any]) -> dict[str, float | str]:
         messages += kind == "message"
         if turn.malformed is not None:
             malformed.append(turn.malformed)
+        uncounted += len(turn.uncounted or ())
         if not turn.questions:
             continue
         questions_any += 1
@@ -98,6 +101,7 @@ def measures(dialogue: Dialogue | Mapping[str, Any]) -> dict[str, float | str]:
         **totals,
         "questions_any": questions_any,
         **labels,
+        "told_uncounted": uncounted,
         "malformed": sum(malformed) if malformed else math.nan,
         "malformed_share": _share(sum(malformed), len(malformed)),
         "gain": gain,
@@ -124,8 +128,8 @@ def batch_metrics(dialogues: Sequence[Dialogue]) -> dict[str, float]:
     """One training step's annotated dialogues as flat metrics for a tracker, under the names of `measures`.
 
     Means over the dialogues that did not fail, each share of nothing left out: reward, questions, questions_any,
-    questions/<label>, pairs_asked, informative_pairs, repeats, malformed, value, answered, agreed, valid_proposals, turns_p50,
-    turns_p95. Over all: failed (share), stop/<reason> (shares), failure/<reason> (counts), partner_seconds_p50,
+    questions/<label>, pairs_asked, informative_pairs, told_uncounted, repeats, malformed, value, answered, agreed, valid_proposals,
+    turns_p50, turns_p95. Over all: failed (share), stop/<reason> (shares), failure/<reason> (counts), partner_seconds_p50,
     partner_seconds_p95 (a partner's turn). Only where the partner is behind an endpoint: cost_usd (total), partner_retries (requests
     made again, a call), partner_cached (share of its input tokens that the provider had cached).
     """

@@ -60,6 +60,11 @@ _FAILURES = frozenset(
 )
 
 
+def _annotation() -> Any:
+    """A field of a turn that its game's annotator fills in."""
+    return field(default=None, metadata={"annotation": True})
+
+
 @dataclass(slots=True)
 class Turn:
     """One action tried by one seat.
@@ -79,8 +84,8 @@ class Turn:
         questions: the kinds of question it asks, such as "pair" and "check"; empty if it asks nothing.
         seeking: whether it seeks information, as opposed to consent or to talk about the game itself.
         pairs: what it asks about; for the matching game (reviewer, paper) indices.
-        informative: those of `pairs` that its author asks about for the first time, and that the other seat can see while the
-            author neither sees them nor was told.
+        informative: those of `pairs` whose value the reply told, and that its author neither saw nor had been told.
+        uncounted: what else the reply told that was new to its author, though no question of the turn is counted for it.
         malformed: whether its words are not a sentence; None if it was not judged.
         told: those whose value it states.
         answered: whether the other seat's next turn answered what was asked; None if no information was asked for.
@@ -97,22 +102,18 @@ class Turn:
     span: tuple[int, int] | None = None
     seconds: float = 0.0
     usage: dict[str, Any] | None = None
-    questions: list[str] | None = None
-    seeking: bool | None = None
-    pairs: list[tuple[Any, ...]] | None = None
-    informative: list[tuple[Any, ...]] | None = None
-    malformed: bool | None = None
-    told: list[tuple[Any, ...]] | None = None
-    answered: bool | None = None
-    value: float | None = None
-    gain: float | None = None
-    regret: float | None = None
-    best_known: float | None = None
-
-    @property
-    def annotated(self) -> bool:
-        """Whether it holds all annotations of this format."""
-        return self.questions is not None and self.seeking is not None and self.informative is not None
+    questions: list[str] | None = _annotation()
+    seeking: bool | None = _annotation()
+    pairs: list[tuple[Any, ...]] | None = _annotation()
+    informative: list[tuple[Any, ...]] | None = _annotation()
+    uncounted: list[tuple[Any, ...]] | None = _annotation()
+    malformed: bool | None = _annotation()
+    told: list[tuple[Any, ...]] | None = _annotation()
+    answered: bool | None = _annotation()
+    value: float | None = _annotation()
+    gain: float | None = _annotation()
+    regret: float | None = _annotation()
+    best_known: float | None = _annotation()
 
 
 @dataclass(slots=True)
@@ -121,7 +122,8 @@ class Dialogue:
 
     `prompt_ids`, `response_ids`, `loss_mask` and `logprobs` are what a trainer needs; `to_dict(tokens=False)` leaves them out,
     which is the form of a log line, and counts them in `tokens` (prompt, response, policy). A policy that plays by text alone
-    leaves them empty.
+    leaves them empty. `instrument` is the version of the annotator that its turns are annotated by (`BaseEnvironment.instrument`);
+    None before, and where the game could not be had.
     """
 
     id: str
@@ -144,6 +146,7 @@ class Dialogue:
     failure: str | None = None
     seconds: float = 0.0
     tokens: dict[str, int] | None = None
+    instrument: int | None = None
     prompt_ids: list[int] = field(default_factory=list)
     response_ids: list[int] = field(default_factory=list)
     loss_mask: list[int] = field(default_factory=list)
@@ -179,13 +182,14 @@ class Dialogue:
 _TOKEN_LISTS = ("prompt_ids", "response_ids", "loss_mask", "logprobs")
 _DIALOGUE_FIELDS = tuple(f.name for f in fields(Dialogue))
 _TURN_FIELDS = tuple(f.name for f in fields(Turn))
-ANNOTATIONS = _TURN_FIELDS[_TURN_FIELDS.index("questions") :]  # the fields of a turn that its game's annotator fills in
+ANNOTATIONS = tuple(f.name for f in fields(Turn) if f.metadata.get("annotation"))
+_PAIRS = ("pairs", "informative", "uncounted", "told")
 
 
 def _turn(data: dict[str, Any]) -> Turn:
     turn = Turn(**{key: value for key, value in data.items() if key in _TURN_FIELDS})
     turn.span = tuple(turn.span) if turn.span is not None else None  # type: ignore[assignment]
-    for name in ("pairs", "informative", "told"):
+    for name in _PAIRS:
         pairs = getattr(turn, name)
         setattr(turn, name, None if pairs is None else [tuple(pair) for pair in pairs])
     return turn

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from slim_rl.dialogue import log as log_module
 from slim_rl.dialogue.annotator import Annotator
 from slim_rl.dialogue.log import DialogueLog, annotate, read_log
 from slim_rl.dialogue.record import Dialogue
+from slim_rl.games.matching.env import MatchingEnv
 from tests.dialogue.made import MakeDialogue
 from tests.paths import ROOT
 
@@ -34,17 +34,15 @@ def test_the_same_annotations_as_here(make_dialogue: MakeDialogue) -> None:
     assert there[0].turns[0].pairs == [(0, 1)] and there[0].turns[0].value is not None
 
 
-def test_the_log_writes_what_is_annotated_already_as_it_is(
-    make_dialogue: MakeDialogue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_log_writes_what_is_annotated_already_as_it_is(make_dialogue: MakeDialogue, tmp_path: Path) -> None:
     dialogue = make_dialogue(*SAID[1:])
     with Annotator(1) as annotator:
         annotator.submit(dialogue).result()
-    monkeypatch.setattr(log_module, "annotate", lambda dialogue: pytest.fail("annotated twice"))
+    dialogue.turns[0].questions = ["as it came"]
     with DialogueLog(tmp_path / "log.jsonl") as log:
         log.append(dialogue)
     (back,) = read_log(tmp_path)
-    assert back.turns == dialogue.turns
+    assert back.turns == dialogue.turns and back.instrument == MatchingEnv.instrument
 
 
 def test_a_process_that_dies_costs_no_annotation(make_dialogue: MakeDialogue) -> None:

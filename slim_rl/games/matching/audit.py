@@ -2,10 +2,10 @@
 
     a fault is counted only where the words can be read one way; a number that cannot is counted as unread, never guessed
 
-Two readers judge what the policy asked (`reading.listening` and `questions.classify`): they share how a text is masked and cut,
-but no rules. Which numbers a reply holds is read here a second time and independently, so that a value that the
-shared reading misses is noticed as unread. A partner must answer what both readers take for
-a direct question, and may tell what either does. A reply with an unread number is in no other count but `malformed`.
+What the policy asked is judged by its own words (`questions.asked.asked`), since no reply excuses itself. Two readers judge it
+(`reading.listening` and `questions.classify`): they share how a text is masked and cut, but no rules. A partner must answer what both
+take for a direct question, and may tell what either does. Which numbers a reply holds is read here a second time and independently,
+so that a value that the shared reading misses is noticed as unread. A reply with an unread number is in no other count but `malformed`.
 Rates have Wilson's 95% intervals, which take cases for independent; those of one dialogue are somewhat alike.
 """
 
@@ -22,6 +22,7 @@ from slim_rl.errors import DataError
 from slim_rl.games.matching.env import MatchingView
 from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.partners.judging import judge
+from slim_rl.games.matching.questions.asked import asked
 from slim_rl.games.matching.questions.classify import classify, pairs_asked
 from slim_rl.games.matching.reading.listening import Heard, listen
 from slim_rl.games.matching.reading.pairing import Pair
@@ -201,9 +202,8 @@ class _Audit:
         return self.audit
 
     def _hear(self, turn: Turn) -> None:
-        heard = listen(turn.text, self.roster)
-        self.allowed.update(heard.asked, pairs_asked(turn.text, self.roster, self.partner_said))
-        self.quotable.update(heard.told)
+        self.allowed.update(asked(turn.text, self.partner_said, self.roster).pairs)
+        self.quotable.update(listen(turn.text, self.roster).told)
 
     def _judge(self, number: int, turn: Turn, previous: Turn | None) -> None:
         kind = (turn.action or {}).get("kind")

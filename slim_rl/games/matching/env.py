@@ -65,6 +65,7 @@ class MatchingEnv(BaseEnvironment):
 
     seats = 2
     tags: ClassVar[tuple[str, ...]] = ("message", "propose", "accept", "reject")
+    instrument = 2  # raised when the same dialogue would get other annotations; 1 stands for all logs that name none
     Settings = MatchingSettings
     partners: ClassVar[Mapping[str, str]] = {
         "shy": "slim_rl.games.matching.partners.scripted.ShyPartner",
@@ -244,9 +245,10 @@ class MatchingEnv(BaseEnvironment):
 
     @classmethod
     def asks(cls, text: str) -> bool:
-        from slim_rl.games.matching.questions.classify import INFORMATION_SEEKING, classify
+        """Also of words that are no sentence: a lenient partner might answer them, and then they did ask."""
+        from slim_rl.games.matching.questions.asked import asked
 
-        return bool(classify(text) & INFORMATION_SEEKING)
+        return asked(text, "", Roster.default()).seeking
 
     @classmethod
     def questions_worth_asking(cls, game_state: Any, seat: int, number: int, seed: int) -> list[str]:

@@ -1,27 +1,39 @@
 """Fills in what a finished dialogue's turns ask, tell and were worth. Depends on the dialogue alone, and changes nothing else;
 to annotate twice is to annotate once.
 
+What a message asks is told by `asked`. A message that is no sentence asks nothing, unless its reply tells a score of what it names.
 A question is answered, or not, by the other seat's next valid turn. What a seat is told without asking it knows from then on,
 but credits to no question.
+
+When the same dialogue would get other annotations, `MatchingEnv.instrument` is raised.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.errors import DataError
 from slim_rl.games.matching.instance import GameState
-from slim_rl.games.matching.questions.answers import answers, denies_score, told
-from slim_rl.games.matching.questions.classify import INFORMATION_SEEKING, questions
-from slim_rl.games.matching.questions.rules import LABELS
-from slim_rl.games.matching.questions.scope import Pair
+from slim_rl.games.matching.questions.answers import answers, denies_score, refused, told
+from slim_rl.games.matching.questions.asked import Asked, answered, asked
 from slim_rl.games.matching.questions.value import Knowledge, Worth
 from slim_rl.games.matching.reading.form import is_malformed
 from slim_rl.games.matching.roster import Roster
 
 _SPEECH = ("message", "reject")  # the actions whose text may ask or tell
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """Words that have had no reply yet, and the other seat's before them."""
+
+    turn: Turn
+    words: str
+    previous: str
+    asked: Asked
 
 
 def annotate(dialogue: Dialogue) -> None:
@@ -34,9 +46,8 @@ def annotate(dialogue: Dialogue) -> None:
     roster = state.roster if state is not None else None
     seats = {turn.seat for turn in dialogue.turns}
     knows = {seat: Knowledge(state, seat) for seat in seats if seat in (0, 1)} if state is not None else {}
-    asked_by: dict[int, set[Pair]] = {seat: set() for seat in seats}
-    said: dict[int, str] = {}  # the last valid words of each seat
-    waiting: dict[int, Turn] = {}  # the question of each seat that has had no reply yet
+    last: dict[int, str] = {}  # the last valid words of each seat
+    waiting: dict[int, _Said] = {}  # what each seat said that has had no reply yet
     for turn in dialogue.turns:
         _clear(turn)
         if turn.action is None or turn.error is not None:
@@ -44,26 +55,18 @@ def annotate(dialogue: Dialogue) -> None:
         words = turn.text if turn.action.get("kind", "message") in _SPEECH else ""
         for seat in seats - {turn.seat}:
             _reply(waiting.pop(seat, None), turn, words, knows.get(seat), roster)
-        previous = next((said[seat] for seat in seats - {turn.seat} if seat in said), "")
-        asked = questions(words, previous, roster) if words else ()
-        labels = {question.label for question in asked}
-        turn.questions = [label for label in LABELS if label in labels]
-        turn.seeking = bool(labels & INFORMATION_SEEKING)
-        if words and roster is not None:
+        previous = next((last[seat] for seat in seats - {turn.seat} if seat in last), "")
+        last[turn.seat] = words
+        _no_reply(waiting.pop(turn.seat, None), knows.get(turn.seat))  # it spoke again before it had a reply
+        if not words:
+            continue
+        if roster is not None:
             turn.malformed = is_malformed(words, roster)
-        knowledge = knows.get(turn.seat)
-        if state is not None:
-            turn.pairs = list(dict.fromkeys(pair for question in asked for pair in question.pairs))
-        if knowledge is not None:
-            first = [pair for pair in turn.pairs or () if pair not in asked_by[turn.seat]]
-            turn.informative = [pair for pair in first if knowledge.informative(pair)]
-            asked_by[turn.seat].update(first)
-        said[turn.seat] = words
-        _no_reply(waiting.pop(turn.seat, None), knowledge)  # it spoke again before it had a reply
-        if turn.seeking:
-            waiting[turn.seat] = turn
-    for seat, turn in waiting.items():
-        _no_reply(turn, knows.get(seat))
+        asks = Asked() if turn.malformed else asked(words, previous, roster)
+        _fill(turn, asks)
+        waiting[turn.seat] = _Said(turn, words, previous, asks)
+    for seat, said in waiting.items():
+        _no_reply(said, knows.get(seat))
     for seat, turn in {turn.seat: turn for turn in dialogue.turns if turn.role == "policy"}.items():
         if seat in knows:
             turn.best_known = round(knows[seat].best_known(), 6)
@@ -87,32 +90,47 @@ def worth(dialogue: Dialogue) -> list[float]:
 
 
 def _clear(turn: Turn) -> None:
-    turn.questions, turn.pairs, turn.informative, turn.told = [], [], [], []
+    turn.questions, turn.pairs, turn.informative, turn.told, turn.uncounted = [], [], [], [], []
     turn.seeking = False
     turn.malformed = turn.answered = turn.value = turn.gain = turn.regret = turn.best_known = None
 
 
-def _reply(question: Turn | None, turn: Turn, words: str, knowledge: Knowledge | None, roster: Roster | None) -> None:
-    """`turn` says `words` after `question`, if there was one, to the seat that has this `knowledge`."""
-    pairs = question.pairs or [] if question is not None else []
-    heard = told(pairs, words, roster) if words and roster is not None else []
-    turn.told = heard
-    if question is None:
+def _fill(turn: Turn, asks: Asked) -> None:
+    turn.questions, turn.pairs, turn.seeking = list(asks.labels), list(asks.pairs), asks.seeking
+
+
+def _reply(said: _Said | None, turn: Turn, words: str, knowledge: Knowledge | None, roster: Roster | None) -> None:
+    """`turn` replies with `words` to what was `said`, if anything was, by the seat that has this `knowledge`."""
+    pairs = said.asked.pairs if said is not None else ()
+    heard = turn.told = told(pairs, words, roster) if words and roster is not None else []
+    if said is None:
         if knowledge is not None:
             knowledge.hear(heard)
         return
-    found = answers(pairs, words, roster) if pairs and words and roster is not None else {}
-    question.answered = bool(found) if pairs else bool(heard) or (bool(words) and denies_score(words, roster))
-    if knowledge is not None:
-        missing = [pair for pair, answer in found.items() if answer == "none"]
-        _credit(question, knowledge.ask(pairs, heard, missing))
-
-
-def _no_reply(question: Turn | None, knowledge: Knowledge | None) -> None:
-    if question is not None:
-        question.answered = False
+    asks, question = said.asked, said.turn
+    if heard and roster is not None:
+        asks = answered(asks, heard, said.words, said.previous, words, roster)
+        _fill(question, asks)
+    new = [pair for pair in heard if knowledge.informative(pair)] if knowledge is not None else []
+    question.informative = [pair for pair in new if pair in asks.pairs]
+    question.uncounted = [] if "open" in asks.labels else [pair for pair in new if pair not in asks.pairs]
+    if not asks.seeking:
         if knowledge is not None:
-            _credit(question, knowledge.ask(question.pairs or [], []))
+            knowledge.hear(heard)
+        return
+    found = answers(asks.pairs, words, roster) if asks.pairs and words and roster is not None else {}
+    question.answered = bool(found) if asks.pairs else bool(heard) or (bool(words) and denies_score(words, roster))
+    if knowledge is not None and roster is not None:
+        missing = [pair for pair, answer in found.items() if answer == "none"]
+        kept = refused([pair for pair in asks.pairs if pair not in found], words, roster)
+        _credit(question, knowledge.ask(asks.pairs, heard, missing, kept))
+
+
+def _no_reply(said: _Said | None, knowledge: Knowledge | None) -> None:
+    if said is not None and said.asked.seeking:
+        said.turn.answered = False
+        if knowledge is not None:
+            _credit(said.turn, knowledge.ask(said.asked.pairs, []))
 
 
 def _credit(question: Turn, worth: Worth) -> None:

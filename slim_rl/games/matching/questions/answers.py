@@ -1,4 +1,4 @@
-"""What a reply tells of the pairs that were asked about: a value, that there is none, or neither.
+"""What a reply tells of the pairs that were asked about: a value, that there is none, or neither; and whether it refuses to.
 
 A value counts for a pair if the reply states it beside the pair's names; or, where the reply names nobody else, if it can only
 be the answer: one number for one pair, or as many numbers as pairs, in the order asked. "Quite good" is not a value.
@@ -25,6 +25,11 @@ _NO_SCORE = re.compile(
     r"hidden|unseen|missing|n a|nothing (?:for|on|there)|(?:is|are) not in my table|none)\b"
 )
 
+_REFUSES = re.compile(
+    r"\b(?:rather not|prefer not|(?:won't|will not|can't|cannot|can not|not going to|not allowed to|refuse to|decline to) (?:\w+ ){0,2}?"
+    r"(?:tell|say|share|answer|reveal|disclose|give|discuss)|keep (?:\w+ ){1,3}to myself|none of your)\b"
+)
+
 
 def answers(asked: Sequence[Pair], reply: str, roster: Roster) -> dict[Pair, Answer]:
     """The pairs of `asked` that the reply answers, and how. Never raises."""
@@ -36,6 +41,14 @@ def answers(asked: Sequence[Pair], reply: str, roster: Roster) -> dict[Pair, Ans
                     if pair not in found and _may_mean(part, pair):
                         found[pair] = "none"
     return found
+
+
+def refused(unanswered: Sequence[Pair], reply: str, roster: Roster) -> list[Pair]:
+    """Those of the pairs that the reply leaves unanswered which it keeps to itself, without a word on whether there is a score.
+    Never raises.
+    """
+    kept = [clause for clause in _clauses(reply, roster) if _REFUSES.search(clause)] if unanswered else []
+    return [pair for pair in unanswered if any(_may_mean(clause, pair) for clause in kept)]
 
 
 def denies_score(reply: str, roster: Roster | None) -> bool:

@@ -162,12 +162,12 @@ def _names_one_pair(text: str) -> bool:
 def pairs_of(text: str, earlier: str) -> tuple[Pair, ...]:
     """The pairs of a clause. If it names one side only, the other is what stood last in `earlier`."""
     named = {kind for kind, _ in NAME.findall(text)}
-    left_out = [_last_named(earlier, kind) for kind in "RP" if kind not in named]
+    left_out = [last_named(earlier, kind) for kind in "RP" if kind not in named]
     return tuple(named_pairs(" ".join([*left_out, text])))
 
 
-def _last_named(text: str, kind: str) -> str:
-    """The last names of a kind in a row."""
+def last_named(text: str, kind: str) -> str:
+    """The last names of a kind ("R" or "P") in a row."""
     run: list[str] = []
     for name in reversed(NAME.findall(text)):
         if name[0] == kind:

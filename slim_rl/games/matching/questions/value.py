@@ -1,4 +1,4 @@
-"""What a question is worth, exactly. The asker knows some cells of the table; every other cell counts 50, its expectation.
+"""What a question is worth. The asker knows some cells of the table; every other cell counts 50, its expectation.
 
     plan(known)   the assignment that maximises the expected table
     V(known)      that maximum: the best expected score achievable with what the asker knows
@@ -6,14 +6,20 @@
     gain          true score of the plan after - true score of the plan before
 
 all as shares of `best_assignment_reward`. A value can be negative: a low answer for a cell of the plan lowers what the
-plan is expected to reach. Its expectation before the answer cannot, and is what questions are compared by. With a cell
-uniform on [0, 100] if the partner sees it, learning it is expected to add
+plan is expected to reach. Its expectation before the answer cannot, and is what questions are compared by. With a cell that
+the partner sees with chance s, and that is uniform on [0, 100] then, asking is expected to add
 
-    promise(c) = E[max(A, B + x)] - max(A, B + 50),   x ~ U(0, 100)
+    promise(c) = s (E[max(A, B + x)] - max(A, B + 50)),   x ~ U(0, 100)
 
 where A is the best expected score without cell c and B that of the rest with c. `regret` is the best promise among the cells
 that the asker does not know, less that of the best pair asked about: which cells the partner sees it cannot know, so whether an
-answer came does not count against a question.
+answer came does not count against a question. A pair that the partner refused to tell promises nothing from then on, like one of
+which it said that it has no score.
+
+Value, gain and the term in brackets are exact. The chance s is an estimate: a deal draws for each cell, by one chance, whether a seat
+sees it, and of that chance a game's state tells only what came of it, the share of the table that the partner sees. (That games
+are kept by their hardness makes some cells a little likelier than others.) It is the same for every cell, so it scales promise and
+regret of a game, and changes nothing in which question is the best.
 
 Known cells are known truly: where scores are shown scaled, the ideal asker is given true scores of what it sees and is told.
 One assignment and one all-pairs shortest path (Floyd-Warshall over the alternating cycles of that assignment) give A and B of
@@ -62,6 +68,8 @@ class Knowledge:
         self._table = np.array(state.table, dtype=float)
         self._theirs = np.array(state.mask(1 - seat), dtype=bool)
         self._best = float(state.best_assignment_reward)
+        self._chance = float(self._theirs.mean())
+        self._refused: Bools = np.zeros_like(self._theirs)
         self.known: Bools = np.array(state.mask(seat), dtype=bool)
         self._solve()
 
@@ -78,10 +86,12 @@ class Knowledge:
 
     @property
     def promise(self) -> Floats:
-        """The promise of asking about each cell, (n, n), as a share of the best score; 0 for a cell the asker knows."""
+        """The promise of asking about each cell, (n, n), as a share of the best score; 0 for a cell that the asker knows, or was
+        refused.
+        """
         if self._promise is None:
-            promised = promises(self._values[None], np.array([self._plan]))[0]
-            self._promise = np.where(self.known, 0.0, promised) / self._best
+            promised = self._chance * promises(self._values[None], np.array([self._plan]))[0]
+            self._promise = np.where(self.known | self._refused, 0.0, promised) / self._best
         return self._promise
 
     def best_known(self) -> float:
@@ -107,17 +117,21 @@ class Knowledge:
         self._solve()
         return (self._expected - before[0]) / self._best, (self._true - before[1]) / self._best
 
-    def ask(self, pairs: Sequence[Pair], told: Iterable[Pair], missing: Iterable[Pair] = ()) -> Worth:
-        """The worth of a question about `pairs` that was answered so; the asker has heard it then."""
+    def ask(
+        self, pairs: Sequence[Pair], told: Iterable[Pair], missing: Iterable[Pair] = (), refused: Iterable[Pair] = ()
+    ) -> Worth:
+        """The worth of a question about `pairs` that was answered, denied or refused so; the asker has heard it then."""
         regret = None
         if pairs:
             regret = max(0.0, float(self.promise.max() - max(self.promise[pair] for pair in pairs)))
         value, gain = self.hear(told, missing)
+        for pair in refused:
+            self._refused[pair], self._promise = True, None
         return Worth(value, gain, regret)
 
 
 def promises(values: Floats, plans: NDArray[np.intp]) -> Floats:
-    """What learning each cell is expected to add to the best expected score, if it now counts 50; in points.
+    """What learning each cell is expected to add to the best expected score, if it now counts 50; in points. Exact.
 
     Args:
         values: (games, n, n) expected tables.
@@ -159,7 +173,7 @@ def frontier(
 
     Args:
         games: of one size.
-        strategy: "greedy" asks about the cell of the highest promise, "random" about any.
+        strategy: "greedy" asks about the cell of the highest promise (whatever the chance that the partner sees it), "random" about any.
         seat: the asker's.
 
     Returns:

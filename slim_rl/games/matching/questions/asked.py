@@ -1,0 +1,87 @@
+"""Whether a message asks about a pair, in the one sense in which the whole project counts it. It does if
+
+    the instrument's rules say so (`classify`),
+    or the ear of the scripted partners does (`reading.listening`),
+    or the reply tells scores of pairs that the message names, and of no others.
+
+So a score that is told in answer to a message was asked for; the rules only say of what kind the question is. A reply that tells
+other pairs too volunteers: a partner that tells whatever is said makes no question of "Hello" or of a plan. Nor does one that only
+repeats a score which the message states.
+
+The first two need the message alone (`asked`), the third its reply (`answered`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from slim_rl.games.matching.questions.classify import INFORMATION_SEEKING, questions
+from slim_rl.games.matching.questions.rules import LABELS
+from slim_rl.games.matching.questions.scope import last_named
+from slim_rl.games.matching.reading.listening import listen
+from slim_rl.games.matching.reading.masking import NAME, mask, untagged
+from slim_rl.games.matching.reading.pairing import Pair
+from slim_rl.games.matching.roster import Roster
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a message asks: its kinds of question, in the order of `LABELS`, and the pairs, each once."""
+
+    labels: tuple[str, ...] = ()
+    pairs: tuple[Pair, ...] = ()
+
+    @property
+    def seeking(self) -> bool:
+        """Whether it seeks information."""
+        return not INFORMATION_SEEKING.isdisjoint(self.labels)
+
+
+def asked(text: str, previous: str, roster: Roster | None) -> Asked:
+    """What a message asks by its own words, after the partner's `previous` ones. Never raises.
+
+    Without a roster, as for another game, the rules alone say it. Whether the message is a sentence is not looked at.
+    """
+    found = questions(text, previous, roster)
+    labels = {question.label for question in found}
+    pairs = [pair for question in found for pair in question.pairs]
+    if roster is not None and (heard := listen(text, roster).asked):
+        labels.add("pair")
+        pairs += heard
+    return _asked(labels, pairs)
+
+
+def answered(before: Asked, told: Sequence[Pair], text: str, previous: str, reply: str, roster: Roster) -> Asked:
+    """What a message asked, now that the reply to it has `told` scores of these pairs. Never raises.
+
+    Args:
+        before: what it asks by its own words; nothing if it is no sentence.
+        text, previous, reply: the message, the partner's words before it and after it.
+    """
+    unasked = set(told).difference(before.pairs)
+    if not unasked:
+        return before
+    stated = set(listen(text, roster).told)
+    unasked -= {pair for pair, value in listen(reply, roster).told if (pair, value) in stated}
+    if not unasked or not unasked <= named(text, previous, roster):
+        return before
+    return _asked({*before.labels, "pair"}, [*before.pairs, *(pair for pair in told if pair in unasked)])
+
+
+def named(text: str, previous: str, roster: Roster) -> set[Pair]:
+    """Every pair of a reviewer and a paper that a message names, in whatever form; if it names one side only, the other is what the
+    partner named last before it."""
+    words = mask(untagged(text)[1], roster)
+    found = {kind: {int(index) for each, index in NAME.findall(words) if each == kind} for kind in "RP"}
+    if not any(found.values()):
+        return set()
+    for kind in "RP":
+        if not found[kind]:
+            last = last_named(mask(untagged(previous)[1], roster), kind)
+            found[kind] = {int(index) for _, index in NAME.findall(last)}
+    return {(reviewer, paper) for reviewer in found["R"] for paper in found["P"]}
+
+
+def _asked(labels: set[str], pairs: Sequence[Pair]) -> Asked:
+    return Asked(tuple(label for label in LABELS if label in labels), tuple(dict.fromkeys(pairs)))
