@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from slim_rl.games.matching.questions import scope
+from slim_rl.games.matching.questions.requests import ANNOUNCES, GAP, POINTS, REQUEST, spelled_out
 from slim_rl.games.matching.questions.rules import kind_at
 from slim_rl.games.matching.questions.scope import PAPER, REVIEWER, Pair
 from slim_rl.games.matching.reading.clauses import announces_list, goes_on, is_bare, word_clauses
-from slim_rl.games.matching.reading.masking import READ_UP_TO, mask, untagged
+from slim_rl.games.matching.reading.masking import NAME, READ_UP_TO, mask, untagged
 from slim_rl.games.matching.roster import Roster
 
 INFORMATION_SEEKING = frozenset({"pair", "open"})
@@ -55,6 +56,11 @@ _ANY_HEAD = re.compile(
     r"\b(?=(?:who|where|which|what|how|why|any|anything|anyone|thoughts|sound|sounds)\b"
     r"|(?:is|are|does|do|did|has|have|can|could|would|should) (?:you|we|i|he|she|they|it|that|this|there|anyone|R\w+)\b)"
 )
+# Where a clause holds a second question
+_SECOND = re.compile(
+    r"(?: ,)? (?:and|but) (?:also |then |more generally |more generally , )?(?=(?:what|who|which|how|where)(?:'s)? (?:is|are|do|does|would)\b|"
+    r"(?:are|do|would|can|could|have) you\b)"
+)
 # A wh-word inside a statement asks nothing: "not sure who", "that's what I have", "see how it goes".
 _EMBEDDED = re.compile(
     r"\b((?<!me )(?<!us )(?<!you )know|knows|sure|see|seeing|is|are|was|it's|that's|here's|out|on|of|for|to|with|"
@@ -74,7 +80,6 @@ _ASKS_LEAVE = re.compile(
     r"\bif (?:that's|it's|that is|it is|there are|there's|there is|you're|everyone is) "
     r"(?:okay|fine|cool|no objections?|all right)(?: (?:with|by|for) you)?$"
 )
-_PLEASE = re.compile(r"^R\w+ \w+ P\w+ , please$")
 _DOUBT = re.compile(r"\bi guess$")
 _PROPOSES = re.compile(
     r"\b(?:maybe|let's|i think we should|i think (?:R\w+|he|she|they) (?:would|could|might|should)|perhaps)\b"
@@ -122,6 +127,7 @@ def _questions(text: str, previous: str, roster: Roster) -> tuple[Question, ...]
     earlier = " ".join(clause for clause, _ in list(_clauses(previous, roster))[-LOOK_BACK:])
     found: list[Question] = []
     said: deque[str] = deque(maxlen=LOOK_BACK)  # the message's clauses so far
+    listed: list[Pair] = []  # pairs that stand for themselves, or that it says it cannot see
     about_pairs = lists = False  # of the question just before: whether it is about pairs, and whether a list follows it
     for clause, marked in _clauses(text, roster):
         before = "".join(said)
@@ -132,35 +138,53 @@ def _questions(text: str, previous: str, roster: Roster) -> tuple[Question, ...]
             found.append(Question("pair", more))
         elif (kind := _kind(clause, marked)) is not None:
             start = kind[1]
-            found.append(Question(*scope.settle(kind[0], clause[start:], f"{before}{clause[:start]}", earlier)))
-            about_pairs = bool(found[-1].pairs)
-            lists = found[-1].label in INFORMATION_SEEKING and announces_list(clause)
+            label, pairs = scope.settle(kind[0], clause[start:], f"{before}{clause[:start]}", earlier)
+            if label == "open" and not NAME.search(clause) and POINTS.search(clause):
+                pairs = tuple(dict.fromkeys(listed)) or scope.last_pair(before, earlier)
+                label = "pair" if pairs else label
+            found.append(Question(label, pairs))
+            about_pairs = bool(pairs)
+            lists = label in INFORMATION_SEEKING and (announces_list(clause) or _announces(clause))
         else:
             about_pairs = lists = False
+            if is_bare(clause) or GAP.search(clause):
+                listed += scope.pairs_of(clause, "")
         said.append(f"{clause} . ")
     return tuple(found)
 
 
 def _clauses(text: str, roster: Roster) -> Iterator[tuple[str, bool]]:
-    return word_clauses(mask(untagged(text)[1], roster))
+    """The clauses of a message, cut where a second question begins: "who is on BLEU, and what is Ava on GLUE"."""
+    for clause, marked in word_clauses(spelled_out(mask(untagged(text)[1], roster))):
+        *others, last = _SECOND.split(clause)
+        for part in others:
+            yield part, marked and part.partition(" ")[0] in _OPENERS
+        yield last, marked
+
+
+def _announces(clause: str) -> bool:
+    return not NAME.search(clause) and ANNOUNCES.search(clause) is not None
 
 
 def _kind(text: str, asks: bool) -> tuple[str, int] | None:
     """The kind of a clause and where its question starts; None if it asks nothing."""
-    if not asks and _TELLING.isdisjoint(text.split(" ")):
+    request = REQUEST.search(text)
+    if not asks and request is None and _TELLING.isdisjoint(text.split(" ")):
         return None
     plain = _EMBEDDED.sub(lambda match: match[0][:-1] + "~", text)
     start, before = 0, ","  # the clause begins as after a comma
     for word in plain.split(" "):
+        if request is not None and start >= request.start():
+            return "info", request.start()
         if word in _OPENERS and (before in _LEADS or _INVERTED.match(plain, start)):
             kind = kind_at(plain, start, asks)
             if kind is not None and kind != "none":
                 return kind, start
         start, before = start + len(word) + 1, word
+    if request is not None:
+        return "info", request.start()
     if asks:
         return _unmarked(plain)
-    if _PLEASE.search(plain):
-        return "info", 0
     return ("check", 0) if _ASKS_LEAVE.search(plain) else None
 
 

@@ -60,6 +60,8 @@ _PLAN = re.compile(
     r"\b(?:plan|propos\w+|suggest\w*|let's|we (?:should|could)|(?:i would|i'd|i'll|i will|i want to|going to|thinking of|think of) "
     r"(?:\w+ )?(?:put\w*|go\w*|pick\w*|choos\w+|tak\w+|plac\w+|giv\w+|assign\w*|keep\w*|us\w+|hav\w+|mov\w+))\b"
 )
+_SCORED = re.compile(r"(?<![RP\d])\d+|\b(?:no|not|don't|cannot|can't)\b")  # words that told a score, or that there is none
+PRONOUN = re.compile(r"\b(?:he|she|him|her|his|they|them|their)\b")
 _YOU = re.compile(
     r"^(?:(?:what|how) about )?(?:and )?you$|(?<!what's )(?<!are )(?<!is )\byours$|^(?:do|can) you$|your (?:end|side|own)$"
 )
@@ -93,6 +95,8 @@ def settle(kind: str, text: str, before: str, previous: str) -> tuple[str, tuple
             return _completed(text, last)
         if "the rest" in text:
             return "open", ()
+        if _SCORED.search(previous) and (PRONOUN.search(text) or (paper and _PLACED.search(f" {text}"))) and not _both_sides(text):
+            return _completed(text, f"{previous} {before}")
         return ("check" if reviewer == paper or _PLACED.search(text) else "open"), ()
     if kind == "opinion":
         return ("open" if (paper and not reviewer and "that" not in text) or _OF_WHOM.search(text) else "check"), ()
@@ -120,6 +124,12 @@ def settle(kind: str, text: str, before: str, previous: str) -> tuple[str, tuple
     if not reviewer and not paper and _YOU.search(kept):
         return ("process", ()) if _SOCIAL.search(previous) else _and_you(before)
     return "open", ()
+
+
+def last_pair(before: str, previous: str) -> tuple[Pair, ...]:
+    """The pair that was named last, if one was: in the message itself or else in the partner's last words."""
+    last = _last_clause(before) or _last_clause(previous)
+    return pairs_of(last, "") if _names_one_pair(last) and _both_sides(last) else ()
 
 
 def _and_you(before: str) -> tuple[str, tuple[Pair, ...]]:
