@@ -78,9 +78,13 @@ _CONSENT = re.compile(
 )
 _ASKS_LEAVE = re.compile(
     r"\bif (?:that's|it's|that is|it is|there are|there's|there is|you're|everyone is) "
-    r"(?:okay|fine|cool|no objections?|all right)(?: (?:with|by|for) you)?$"
+    r"(?:okay|fine|cool|no objections?|all right)(?: (?:with|by|for) you)?$|\bconfirm (?:that|if|whether) (?:we|i|you|this)\b"
 )
-_DOUBT = re.compile(r"\bi guess$")
+_DOUBT = re.compile(r"\bi guess$|\bguess what$")
+_OF_YOU = re.compile(r"^(?:and )?(?:is it |are they )?(?:known|visible|unknown)(?: to you)?$")
+# "Sofia on QuAC? Definitely not": who asks so answers it.
+_NO_ANSWER_WANTED = re.compile(r"(?:(?:definitely|certainly|of course|surely|absolutely) not|nobody|no one)\b")
+_INVITES = re.compile(r"\bask me\b|\b(?:name|which) (?:a |one )?reviewer\b")  # the partner, to ask about a pair
 _PROPOSES = re.compile(
     r"\b(?:maybe|let's|i think we should|i think (?:R\w+|he|she|they) (?:would|could|might|should)|perhaps)\b"
 )
@@ -128,9 +132,12 @@ def _questions(text: str, previous: str, roster: Roster) -> tuple[Question, ...]
     found: list[Question] = []
     said: deque[str] = deque(maxlen=LOOK_BACK)  # the message's clauses so far
     listed: list[Pair] = []  # pairs that stand for themselves, or that it says it cannot see
-    about_pairs = lists = False  # of the question just before: whether it is about pairs, and whether a list follows it
+    about_pairs = lists = asked = False  # of the clause before: is it a question, about pairs, and does a list follow it
     for clause, marked in _clauses(text, roster):
         before = "".join(said)
+        if asked and _NO_ANSWER_WANTED.match(clause):
+            found.pop()
+        asked = False
         goes = (about_pairs and marked and goes_on(clause, marked)) or (lists and is_bare(clause))
         if goes and (more := scope.pairs_of(clause, before)):
             if found[-1].label == "open":
@@ -142,9 +149,14 @@ def _questions(text: str, previous: str, roster: Roster) -> tuple[Question, ...]
             if label == "open" and not NAME.search(clause) and POINTS.search(clause):
                 pairs = tuple(dict.fromkeys(listed)) or scope.last_pair(before, earlier)
                 label = "pair" if pairs else label
+            if pairs and lists and found[-1].label == "open":
+                found.pop()
+            asked = marked
             found.append(Question(label, pairs))
             about_pairs = bool(pairs)
             lists = label in INFORMATION_SEEKING and (announces_list(clause) or _announces(clause))
+        elif is_bare(clause) and _INVITES.search(earlier) and (pairs := scope.pairs_of(clause, "")):
+            found.append(Question("pair", pairs))
         else:
             about_pairs = lists = False
             if is_bare(clause) or GAP.search(clause):
@@ -175,23 +187,30 @@ def _kind(text: str, asks: bool) -> tuple[str, int] | None:
     start, before = 0, ","  # the clause begins as after a comma
     for word in plain.split(" "):
         if request is not None and start >= request.start():
-            return "info", request.start()
+            return "info", _from(request, text)
         if word in _OPENERS and (before in _LEADS or _INVERTED.match(plain, start)):
             kind = kind_at(plain, start, asks)
             if kind is not None and kind != "none":
                 return kind, start
         start, before = start + len(word) + 1, word
     if request is not None:
-        return "info", request.start()
+        return "info", _from(request, text)
     if asks:
         return _unmarked(plain)
     return ("check", 0) if _ASKS_LEAVE.search(plain) else None
+
+
+def _from(request: re.Match[str], text: str) -> int:
+    """Where a request starts: at its verb, or with the clause if it names only there whom it is about."""
+    return request.start() if len({kind for kind, _ in NAME.findall(text, request.start())}) == 2 else 0
 
 
 def _unmarked(text: str) -> tuple[str, int] | None:
     """The same for a clause with a question mark and without a question's opening."""
     if _DOUBT.search(text):
         return None
+    if _OF_YOU.search(text):
+        return "state", 0
     if _CONSENT.search(text) or _PROPOSES.search(text):
         return "check", 0
     for head in _ANY_HEAD.finditer(text):

@@ -8,15 +8,15 @@ from __future__ import annotations
 import re
 
 _SCORE = (
-    r"\b(?:scores?|values?|numbers?|figures?|ratings?|entry|entries|cells?|points|data|information|table|row|column|suitability)\b"
+    r"\b(?:scores?|values?|numbers?|figures?|ratings?|entry|entries|cells?|points|data|information|table|row|column|pairs)\b"
 )
 _REVIEWER = r"(?:R\w+|\b(?:he|she|his|her|him|they|their|them)\b)"
 _PAIR = rf"{_REVIEWER}.*P\w|P\w.*{_REVIEWER}"
 _WHAT = rf"(?=.*(?:{_SCORE}|{_PAIR}|\bwhat(?:ever)? you\b|\b(?:each|those|these|them)\b))"
-_NO_PLAN = r"(?!.*\b(?:propos\w+|plan|assignment|that (?:we|i|you)|if (?:we|i)|(?:which|what) (?:paper|reviewer)) ?)"
+_NO_PLAN = r"(?! (?:\w+ ){0,3}(?:propos\w+|plan|assignment)\b| (?:that|if|whether)\b)"
 _VERB = (
     r"(?:provide|state|confirm|report|share|send|give|tell|look up|fill|complete|list|name|disclose|reveal|reply|read out|quote|"
-    r"specify|indicate|return|show|rank|rate|compare|verify|check|respond|answer|supply)\b"
+    r"indicate|return|show|rank|rate|compare|verify|check|respond|answer|supply)\b"
 )
 _WANT = (
     r"(?:need|want|like|love|require|request|missing|lack|asking for|looking for|interested in|appreciate|keen on|grateful for)\b"
@@ -27,7 +27,8 @@ REQUEST = re.compile(
         (
             rf"\b(?:please|kindly|(?:perhaps|maybe) you (?:could|can)|feel free to|ask you to|like you to|be so kind as to) "
             rf"(?:also |just |now |kindly )?{_VERB}{_NO_PLAN}{_WHAT}",
-            rf"(?<![^,:)-] )(?<!\w)(?!tell|check|show){_VERB} (?!my|mine|i |i'll|us |it\b){_NO_PLAN}(?=.*(?:{_SCORE}|{_PAIR}))",
+            rf"(?<![^,:)-] )(?<!\w)(?!tell|check|show){_VERB} (?!my|mine|i |i'll|us |it\b){_NO_PLAN}(?=.*(?:{_SCORE}|{_PAIR}|\bwhat(?:ever)? you (?:see|have|know)\b))",
+            r"(?:^|(?<=, ))(?:rank|rate|compare)\b(?=.*[RP]\d)",
             rf"\b(?:i|we|i'd|i'm|i am|i was)(?: \w+)? {_WANT}(?! (?:someone|to (?:put|keep|share|tell|give|assign)))"
             rf"(?=.*(?:{_SCORE}|\bthings\b))(?=.*(?:{_PAIR}|\byour?\b))",
             r"\bwhat i(?: still)? (?:need|want|lack|am missing)\b|\bneed(?:ed)? from you\b",

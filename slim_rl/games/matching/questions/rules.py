@@ -118,7 +118,8 @@ _TABLE = [
     ),
     (
         "process",
-        r"where (?:was|were|are) (?:i|we)|where are you at|"
+        r"where (?:was|were|are) (?:i|we)|where are you at|(?:may|can|could) i ask why|what does .{0,20}\bmean\b|"
+        r"(?:which|what)(?: \w+)? of (?:mine|my)\b|would you like\b.*\bmy\b|"
         r"what(?:'s| is) (?:left|going on|next|wrong|happening|new|this|that|the (?:rule|goal|point|problem|issue|"
         r"max|plan))|what are you (?:doing|saying|trying|talking)|may i (?!know|ask)",
     ),
@@ -188,14 +189,14 @@ _TABLE = [
         "check",
         r"do you (?:agree|approve|accept|like|want|feel(?! like <who>)|mind|think (?:we|that|this|it|i|these|"
         r"those|everything))|"
-        r"would you (?:accept|agree|approve|mind(?! (?:telling|sharing|giving|letting|showing))|consider|rather|"
+        r"would you (?:accept|agree|approve|mind(?! (?:telling|sharing|giving|letting|showing|checking|looking))|consider|rather|"
         r"want|say yes|like R)",
     ),
     (
         "check",
         r"check (?:if|whether)|"
         r"(?:let (?:me|us) know|tell me|say|see|lmk) (?:if|whether) (?!.*\b(?:you (?:have|see|know|got)|<who> "
-        r"(?:is|are|has|scores?) (?:good|any|strong|high|bad))\b)",
+        r"(?:is|are|has|scores?) (?:an? )?(?:good|any|strong|high|bad))\b)",
     ),
     (
         "check?",
@@ -211,8 +212,8 @@ _TABLE = [
     # --- information
     (
         "info",
-        r"(?:can|could|would|will|are|do) you <please>(?:able to |willing to )?(?:see|tell|<give>|check|find out|"
-        r"look up|look at|compare|describe)\b(?! (?:me )?(?:a|another|your|the) (?:new |full |better )?proposal)",
+        r"(?:can|could|would|will|are|do) you <please>(?:able to |willing to )?(?:see|tell|<give>|check|checking|find out|"
+        r"look up|look at|looking up|looking at|compare|describe|fill|complete)\b(?! (?:me )?(?:a|another|your|the) (?:new |full |better )?proposal)",
     ),
     (
         "check",

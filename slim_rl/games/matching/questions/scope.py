@@ -19,7 +19,7 @@ REVIEWER = re.compile(r"\bR\w+|\b(?:he|she|him|her|his|they|them|their)\b")
 PAPER = re.compile(r"\bP\w+")
 _THERE = re.compile(
     r"(?<!is )(?<!are )\b(?:there|(?:this|that|these|those) (?:pairs?|combinations?|cells?)|that one|that paper|"
-    r"this paper|it|those|any of (?:them|these)|one of (?:them|these)|either of them)\b"
+    r"this paper|it|those|(?:any of|among) (?:them|these)|one of (?:them|these)|either of them)\b"
 )
 _THAT_PAIR = re.compile(r"\b(?:this|that|these|those) (?:pairs?|combinations?|cells?)\b")
 _WHOLE = re.compile(
@@ -57,10 +57,11 @@ _DOES_IT = re.compile(
     r"^(?:can|could|would|will|might|may) (?:R\w+|he|she|they)\b[^,]* (?:do|take|handle|review|for|on) (?:it|that|this)$"
 )
 _PLAN = re.compile(
-    r"\b(?:plan|propos\w+|suggest\w*|let's|we (?:should|could)|(?:i would|i'd|i'll|i will|i want to|going to|thinking of|think of) "
+    r"\b(?:plan|propos\w+|suggest\w*|let's|we (?:should|could)|(?:i |i'd )(?:vote|prefer)|(?:i would|i'd|i'll|i will|i want to|going to|thinking of|think of) "
     r"(?:\w+ )?(?:put\w*|go\w*|pick\w*|choos\w+|tak\w+|plac\w+|giv\w+|assign\w*|keep\w*|us\w+|hav\w+|mov\w+))\b"
 )
 _SCORED = re.compile(r"(?<![RP\d])\d+|\b(?:no|not|don't|cannot|can't)\b")  # words that told a score, or that there is none
+_HIS = re.compile(r"^(?:what|how) (?:does|do|would|did) (?:he|she) (?:get|score|compare|fare)\b")
 PRONOUN = re.compile(r"\b(?:he|she|him|her|his|they|them|their)\b")
 _YOU = re.compile(
     r"^(?:(?:what|how) about )?(?:and )?you$|(?<!what's )(?<!are )(?<!is )\byours$|^(?:do|can) you$|your (?:end|side|own)$"
@@ -89,8 +90,8 @@ def settle(kind: str, text: str, before: str, previous: str) -> tuple[str, tuple
         kept = without
     reviewer, paper = REVIEWER.search(kept) is not None, PAPER.search(kept) is not None
     if kind == "about" and not _ABOUT_SCORES.search(text):
-        if " you" in text:
-            return _and_you(before)
+        if " you" in text and not NAME.search(text):
+            return _and_you(before, previous)
         if _CHOICE.search(text):
             return _completed(text, last)
         if "the rest" in text:
@@ -110,6 +111,8 @@ def settle(kind: str, text: str, before: str, previous: str) -> tuple[str, tuple
         return _which(text, kept, f"{previous} {before}")
     if reviewer and paper:
         return "pair", pairs_of(kept, f"{previous} {before}")
+    if reviewer and _HIS.search(text) and PAPER.search(previous + before):
+        return _completed(text, f"{previous} {before}")
     if kind == "state" or _BARE.search(kept):  # "unknown for SWAG?": the rest was named just before
         label, pairs = _completed(text, before if NAME.search(before) else previous)
         # "is it dark green?" is about one cell, even where it was named too long ago to tell which
@@ -120,22 +123,28 @@ def settle(kind: str, text: str, before: str, previous: str) -> tuple[str, tuple
         if reviewer and not PAPER.search(before):
             return _completed(kept, f"{previous} {before}")
         both = reviewer or "there" in kept or _THAT_PAIR.search(kept)
-        return _completed(kept, before) if both else ("open", ())
+        return _completed(kept, before if _both_sides(before) else f"{previous} {before}") if both else ("open", ())
     if not reviewer and not paper and _YOU.search(kept):
-        return ("process", ()) if _SOCIAL.search(previous) else _and_you(before)
+        return ("process", ()) if _SOCIAL.search(previous) else _and_you(before, previous)
     return "open", ()
 
 
 def last_pair(before: str, previous: str) -> tuple[Pair, ...]:
     """The pair that was named last, if one was: in the message itself or else in the partner's last words."""
     last = _last_clause(before) or _last_clause(previous)
-    return pairs_of(last, "") if _names_one_pair(last) and _both_sides(last) else ()
+    if not (REVIEWER.search(last) and PAPER.search(last)):
+        return ()
+    pairs = pairs_of(last, f"{previous} {before.replace(last, '')}")
+    return pairs if len(pairs) == 1 else ()
 
 
-def _and_you(before: str) -> tuple[str, tuple[Pair, ...]]:
-    """ "What about you?", after "I have 40 for Ava on BLEU" or "I would put Ava on BLEU"."""
-    if _PLAN.search(_last_clause(before)):
+def _and_you(before: str, previous: str) -> tuple[str, tuple[Pair, ...]]:
+    """ "What about you?", after "I have 40 for Ava on BLEU", "I would put Ava on BLEU" or "I don't have Ava"."""
+    last = _last_clause(before)
+    if _PLAN.search(last):
         return "check", ()
+    if _IGNORANT.search(last) and not _both_sides(last):
+        return _completed(last, f"{previous} {before}")
     return _completed("", before) if _names_one_pair(before) else ("open", ())
 
 
@@ -143,7 +152,8 @@ def _which(text: str, kept: str, earlier: str) -> tuple[str, tuple[Pair, ...]]:
     """A choice between papers for a reviewer is about pairs; "which paper is best for him?" is not."""
     if not NAME.search(kept):
         return _completed("", earlier) if "prefer" in text else ("open", ())
-    if REVIEWER.search(kept) and len(PAPER.findall(kept)) > 1:
+    reviewers, papers = REVIEWER.findall(kept), PAPER.findall(kept)
+    if reviewers and papers and len(reviewers) + len(papers) > 2:
         return "pair", pairs_of(kept, earlier)
     return "open", ()
 
