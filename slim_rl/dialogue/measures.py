@@ -57,7 +57,9 @@ def measures(dialogue: Dialogue | Mapping[str, Any]) -> dict[str, float | str]:
         dialogue = Dialogue.from_dict(dict(dialogue))
     labels = Counter(dict.fromkeys(LABELS, 0))
     asked: set[tuple[Any, ...]] = set()
-    questions = questions_any = informative = uncounted = repeats = answered = proposals = tried = messages = words = errors = 0
+    questions = questions_any = informative = uncounted = repeats = answered = proposals = tried = messages = words = (
+        errors
+    ) = 0
     value = gain = 0.0
     best_known = math.nan
     regrets: list[float] = []

@@ -132,7 +132,9 @@ def _questions(text: str, previous: str, roster: Roster) -> tuple[Question, ...]
     found: list[Question] = []
     said: deque[str] = deque(maxlen=LOOK_BACK)  # the message's clauses so far
     listed: list[Pair] = []  # pairs that stand for themselves, or that it says it cannot see
-    about_pairs = lists = asked = False  # of the clause before: is it a question, about pairs, and does a list follow it
+    about_pairs = lists = asked = (
+        False  # of the clause before: is it a question, about pairs, and does a list follow it
+    )
     for clause, marked in _clauses(text, roster):
         before = "".join(said)
         if asked and _NO_ANSWER_WANTED.match(clause):
@@ -202,7 +204,10 @@ def _kind(text: str, asks: bool) -> tuple[str, int] | None:
 
 def _from(request: re.Match[str], text: str) -> int:
     """Where a request starts: at its verb, or with the clause if it names only there whom it is about."""
-    return request.start() if len({kind for kind, _ in NAME.findall(text, request.start())}) == 2 else 0
+    before, after = (
+        {kind for kind, _ in NAME.findall(part)} for part in (text[: request.start()], text[request.start() :])
+    )
+    return 0 if len(after) < 2 == len(before | after) else request.start()
 
 
 def _unmarked(text: str) -> tuple[str, int] | None:

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import re
 
-_SCORE = (
-    r"\b(?:scores?|values?|numbers?|figures?|ratings?|entry|entries|cells?|points|data|information|table|row|column|pairs)\b"
-)
+_SCORE = r"\b(?:scores?|values?|numbers?|figures?|ratings?|entry|entries|cells?|points|data|information|table|row|column|pairs)\b"
 _REVIEWER = r"(?:R\w+|\b(?:he|she|his|her|him|they|their|them)\b)"
 _PAIR = rf"{_REVIEWER}.*P\w|P\w.*{_REVIEWER}"
 _WHAT = rf"(?=.*(?:{_SCORE}|{_PAIR}|\bwhat(?:ever)? you\b|\b(?:each|those|these|them)\b))"
@@ -18,9 +16,7 @@ _VERB = (
     r"(?:provide|state|confirm|report|share|send|give|tell|look up|fill|complete|list|name|disclose|reveal|reply|read out|quote|"
     r"indicate|return|show|rank|rate|compare|verify|check|respond|answer|supply)\b"
 )
-_WANT = (
-    r"(?:need|want|like|love|require|request|missing|lack|asking for|looking for|interested in|appreciate|keen on|grateful for)\b"
-)
+_WANT = r"(?:need|want|like|love|require|request|missing|lack|asking for|looking for|interested in|appreciate|keen on|grateful for)\b"
 
 REQUEST = re.compile(
     "|".join(

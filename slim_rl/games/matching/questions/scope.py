@@ -60,8 +60,11 @@ _PLAN = re.compile(
     r"\b(?:plan|propos\w+|suggest\w*|let's|we (?:should|could)|(?:i |i'd )(?:vote|prefer)|(?:i would|i'd|i'll|i will|i want to|going to|thinking of|think of) "
     r"(?:\w+ )?(?:put\w*|go\w*|pick\w*|choos\w+|tak\w+|plac\w+|giv\w+|assign\w*|keep\w*|us\w+|hav\w+|mov\w+))\b"
 )
-_SCORED = re.compile(r"(?<![RP\d])\d+|\b(?:no|not|don't|cannot|can't)\b")  # words that told a score, or that there is none
+_SCORED = re.compile(
+    r"(?<![RP\d])\d+|\b(?:no|not|don't|cannot|can't)\b"
+)  # words that told a score, or that there is none
 _HIS = re.compile(r"^(?:what|how) (?:does|do|would|did) (?:he|she) (?:get|score|compare|fare)\b")
+_ONE = re.compile(r"\b(?:he|she|him|her|his)\b")
 PRONOUN = re.compile(r"\b(?:he|she|him|her|his|they|them|their)\b")
 _YOU = re.compile(
     r"^(?:(?:what|how) about )?(?:and )?you$|(?<!what's )(?<!are )(?<!is )\byours$|^(?:do|can) you$|your (?:end|side|own)$"
@@ -96,7 +99,11 @@ def settle(kind: str, text: str, before: str, previous: str) -> tuple[str, tuple
             return _completed(text, last)
         if "the rest" in text:
             return "open", ()
-        if _SCORED.search(previous) and (PRONOUN.search(text) or (paper and _PLACED.search(f" {text}"))) and not _both_sides(text):
+        if (
+            _SCORED.search(previous)
+            and (PRONOUN.search(text) or (paper and _PLACED.search(f" {text}")))
+            and not _both_sides(text)
+        ):
             return _completed(text, f"{previous} {before}")
         return ("check" if reviewer == paper or _PLACED.search(text) else "open"), ()
     if kind == "opinion":
@@ -143,7 +150,7 @@ def _and_you(before: str, previous: str) -> tuple[str, tuple[Pair, ...]]:
     last = _last_clause(before)
     if _PLAN.search(last):
         return "check", ()
-    if _IGNORANT.search(last) and not _both_sides(last):
+    if _IGNORANT.search(last) and not _both_sides(last) and not _WHOLE.search(last):
         return _completed(last, f"{previous} {before}")
     return _completed("", before) if _names_one_pair(before) else ("open", ())
 
@@ -183,6 +190,8 @@ def pairs_of(text: str, earlier: str) -> tuple[Pair, ...]:
     """The pairs of a clause. If it names one side only, the other is what stood last in `earlier`."""
     named = {kind for kind, _ in NAME.findall(text)}
     left_out = [last_named(earlier, kind) for kind in "RP" if kind not in named]
+    if "R" not in named and _ONE.search(text):
+        left_out[0] = left_out[0].rpartition(" ")[2]
     return tuple(named_pairs(" ".join([*left_out, text])))
 
 
