@@ -60,11 +60,6 @@ _FAILURES = frozenset(
 )
 
 
-def _annotation() -> Any:
-    """A field of a turn that its game's annotator fills in."""
-    return field(default=None, metadata={"annotation": True})
-
-
 @dataclass(slots=True)
 class Turn:
     """One action tried by one seat.
@@ -102,18 +97,18 @@ class Turn:
     span: tuple[int, int] | None = None
     seconds: float = 0.0
     usage: dict[str, Any] | None = None
-    questions: list[str] | None = _annotation()
-    seeking: bool | None = _annotation()
-    pairs: list[tuple[Any, ...]] | None = _annotation()
-    informative: list[tuple[Any, ...]] | None = _annotation()
-    uncounted: list[tuple[Any, ...]] | None = _annotation()
-    malformed: bool | None = _annotation()
-    told: list[tuple[Any, ...]] | None = _annotation()
-    answered: bool | None = _annotation()
-    value: float | None = _annotation()
-    gain: float | None = _annotation()
-    regret: float | None = _annotation()
-    best_known: float | None = _annotation()
+    questions: list[str] | None = None
+    seeking: bool | None = None
+    pairs: list[tuple[Any, ...]] | None = None
+    informative: list[tuple[Any, ...]] | None = None
+    uncounted: list[tuple[Any, ...]] | None = None
+    malformed: bool | None = None
+    told: list[tuple[Any, ...]] | None = None
+    answered: bool | None = None
+    value: float | None = None
+    gain: float | None = None
+    regret: float | None = None
+    best_known: float | None = None
 
 
 @dataclass(slots=True)
@@ -182,7 +177,21 @@ class Dialogue:
 _TOKEN_LISTS = ("prompt_ids", "response_ids", "loss_mask", "logprobs")
 _DIALOGUE_FIELDS = tuple(f.name for f in fields(Dialogue))
 _TURN_FIELDS = tuple(f.name for f in fields(Turn))
-ANNOTATIONS = tuple(f.name for f in fields(Turn) if f.metadata.get("annotation"))
+# The fields of a turn that its game's annotator fills in
+ANNOTATIONS = (
+    "questions",
+    "seeking",
+    "pairs",
+    "informative",
+    "uncounted",
+    "malformed",
+    "told",
+    "answered",
+    "value",
+    "gain",
+    "regret",
+    "best_known",
+)
 _PAIRS = ("pairs", "informative", "uncounted", "told")
 
 

@@ -24,6 +24,9 @@ REQUEST = re.compile(
             rf"\b(?:please|kindly|(?:perhaps|maybe) you (?:could|can)|feel free to|ask you to|like you to|be so kind as to) "
             rf"(?:also |just |now |kindly )?{_VERB}{_NO_PLAN}{_WHAT}",
             rf"(?<![^,:)-] )(?<!\w)(?!tell|check|show){_VERB} (?!my|mine|i |i'll|us |it\b){_NO_PLAN}(?=.*(?:{_SCORE}|{_PAIR}|\bwhat(?:ever)? you (?:see|have|know)\b))",
+            rf"(?:^|(?<=[,:)-] )|\bthen )(?:tell|show|give|send) me (?=[^,]*(?:{_PAIR}))(?!.*\b(?:if|whether|when|that)\b)",
+            rf"\b(?:may|might|can|could) i (?:ask (?:for|about)|know|have|get|see)\b(?=.*(?:{_SCORE}|{_PAIR}))",
+            r"^(?:just )?wondering\b(?=.*[RP]\d)",
             r"(?:^|(?<=, ))(?:rank|rate|compare)\b(?=.*[RP]\d)",
             rf"\b(?:i|we|i'd|i'm|i am|i was)(?: \w+)? {_WANT}(?! (?:someone|to (?:put|keep|share|tell|give|assign)))"
             rf"(?=.*(?:{_SCORE}|\bthings\b))(?=.*(?:{_PAIR}|\byour?\b))",

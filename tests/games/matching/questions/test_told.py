@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -29,7 +30,7 @@ GAME = next(generate_games(1, MatchingSettings(scales=False), seed=3))
 MANY = 64  # pairs that the partner answers in one message: all of them
 
 # {a}, {b}, {c}: reviewers; {x}, {y}, {z}: papers
-WORDINGS = """
+WORDINGS = r"""
 Please provide the score for {a} on {x}.
 Please provide your scores for {a} on {x} and {b} on {y}.
 Kindly confirm your score for {a} on {x}.
@@ -179,8 +180,7 @@ def test_nine_comparisons_are_nine_questions() -> None:
     pairs = learnable(GAME)
     names, papers = GAME.roster.reviewers, GAME.roster.short_papers
     said = [
-        f"Compare {names[a]} on {papers[x]} with {names[b]} on {papers[y]}"
-        for (a, x), (b, y) in zip(pairs[:9], pairs[1:10], strict=True)
+        f"Compare {names[a]} on {papers[x]} with {names[b]} on {papers[y]}" for (a, x), (b, y) in pairwise(pairs[:10])
     ]
     row = measures(play(said, ShyPartner()))
     assert (row["questions"], row["told_uncounted"]) == (9, 0)
