@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 
 from slim_rl.games.matching.questions import LABELS, classify, pairs_asked
 from slim_rl.games.matching.roster import Roster
-from tests.paths import HUMAN
+from tests.games.matching.questions.labelled import MODELS, PEOPLE, agreement, read
 
 PAIR = """
 What is Ava Li on BLEU?
@@ -258,41 +257,19 @@ def test_pairs_of_what_is_left_out() -> None:
     assert pairs_asked("What is Noah on GLUE, besides Ava on BLEU?") == [(7, 3)]
 
 
-def human_messages() -> list[tuple[str, str | None, frozenset[str]]]:
-    """(text, the partner's message before, labels) of the labelled human messages."""
-    if not (HUMAN / "question_labels_dev.jsonl").exists():
+# The rules were made with these messages at hand, so this guards them and is no estimate for unseen ones.
+LEAST = [
+    (PEOPLE, {"seeking": 0.96, "any": 0.97, "pair": 0.93, "open": 0.94, "check": 0.94}),
+    (MODELS, {"seeking": 0.90, "any": 0.95, "pair": 0.87, "open": 0.64, "check": 0.81, "counted": 0.90, "pairs": 0.75}),
+]
+
+
+@pytest.mark.parametrize(("path", "least"), LEAST, ids=["people", "models"])
+def test_agrees_with_the_labels_of_messages(path: Path, least: dict[str, float]) -> None:
+    if not path.exists():
         pytest.skip("the human dialogues are not at hand")
-    games = [json.loads(line) for line in (HUMAN / "optimization.jsonl").open(encoding="utf-8")]
-    rows = []
-    for line in (HUMAN / "question_labels_dev.jsonl").open(encoding="utf-8"):
-        row: dict[str, Any] = json.loads(line)
-        log = games[row["game"]]["action_log"]
-        act = log[row["index"]]
-        before = [
-            a["message"]["data"] for a in log[: row["index"]] if a["type"] == "message" and a["player"] != act["player"]
-        ]
-        rows.append((act["message"]["data"], before[-1] if before else None, frozenset(row["labels"])))
-    return rows
-
-
-def f1(labels: set[str]) -> float:
-    hit = missed = false = 0
-    for text, before, gold in human_messages():
-        said = bool(classify(text, before) & labels)
-        hit += said and bool(gold & labels)
-        false += said and not gold & labels
-        missed += not said and bool(gold & labels)
-    return 2 * hit / (2 * hit + false + missed)
-
-
-# The rules were made with these messages at hand, so this guards them and is no estimate for unseen games.
-@pytest.mark.parametrize(
-    ("labels", "least"),
-    [({"pair", "open"}, 0.95), (set(LABELS), 0.97), ({"pair"}, 0.90), ({"open"}, 0.92), ({"check"}, 0.93)],
-    ids=lambda value: "-".join(sorted(value)) if isinstance(value, set) else None,
-)
-def test_agrees_with_the_labels_of_human_messages(labels: set[str], least: float) -> None:
-    assert f1(labels) >= least
+    found = agreement(read(path))
+    assert {name: value for name, value in found.items() if name in least and value < least[name]} == {}
 
 
 words = st.lists(
