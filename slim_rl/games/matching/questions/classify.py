@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from slim_rl.games.matching.questions import scope
-from slim_rl.games.matching.questions.requests import ANNOUNCES, GAP, POINTS, REQUEST, spelled_out
+from slim_rl.games.matching.questions.requests import ANNOUNCES, GAP, POINTS, request_at, spelled_out
 from slim_rl.games.matching.questions.rules import kind_at
 from slim_rl.games.matching.questions.scope import PAPER, REVIEWER, Pair
 from slim_rl.games.matching.reading.clauses import announces_list, goes_on, is_bare, word_clauses
@@ -157,11 +157,11 @@ def _questions(text: str, previous: str, roster: Roster) -> tuple[Question, ...]
             found.append(Question(label, pairs))
             about_pairs = bool(pairs)
             lists = label in INFORMATION_SEEKING and (announces_list(clause) or _announces(clause))
-        elif is_bare(clause) and _INVITES.search(earlier) and (pairs := scope.pairs_of(clause, "")):
+        elif _INVITES.search(earlier) and is_bare(clause) and (pairs := scope.pairs_of(clause, "")):
             found.append(Question("pair", pairs))
         else:
             about_pairs = lists = False
-            if is_bare(clause) or GAP.search(clause):
+            if "R" in clause and "P" in clause and (is_bare(clause) or GAP.search(clause)):
                 listed += scope.pairs_of(clause, "")
         said.append(f"{clause} . ")
     return tuple(found)
@@ -170,10 +170,10 @@ def _questions(text: str, previous: str, roster: Roster) -> tuple[Question, ...]
 def _clauses(text: str, roster: Roster) -> Iterator[tuple[str, bool]]:
     """The clauses of a message, cut where a second question begins: "who is on BLEU, and what is Ava on GLUE"."""
     for clause, marked in word_clauses(spelled_out(mask(untagged(text)[1], roster))):
-        *others, last = _SECOND.split(clause)
-        for part in others:
-            yield part, marked and part.partition(" ")[0] in _OPENERS
-        yield last, marked
+        if " and " in clause or " but " in clause:
+            *others, clause = _SECOND.split(clause)
+            yield from ((part, marked and part.partition(" ")[0] in _OPENERS) for part in others)
+        yield clause, marked
 
 
 def _announces(clause: str) -> bool:
@@ -182,13 +182,14 @@ def _announces(clause: str) -> bool:
 
 def _kind(text: str, asks: bool) -> tuple[str, int] | None:
     """The kind of a clause and where its question starts; None if it asks nothing."""
-    request = REQUEST.search(text)
-    if not asks and request is None and _TELLING.isdisjoint(text.split(" ")):
+    words = text.split(" ")
+    request = request_at(text, words)
+    if not asks and request is None and _TELLING.isdisjoint(words):
         return None
     plain = _EMBEDDED.sub(lambda match: match[0][:-1] + "~", text)
     start, before = 0, ","  # the clause begins as after a comma
     for word in plain.split(" "):
-        if request is not None and start >= request.start():
+        if request is not None and start >= request:
             return "info", _from(request, text)
         if word in _OPENERS and (before in _LEADS or _INVERTED.match(plain, start)):
             kind = kind_at(plain, start, asks)
@@ -202,12 +203,10 @@ def _kind(text: str, asks: bool) -> tuple[str, int] | None:
     return ("check", 0) if _ASKS_LEAVE.search(plain) else None
 
 
-def _from(request: re.Match[str], text: str) -> int:
+def _from(request: int, text: str) -> int:
     """Where a request starts: at its verb, or with the clause if it names only there whom it is about."""
-    before, after = (
-        {kind for kind, _ in NAME.findall(part)} for part in (text[: request.start()], text[request.start() :])
-    )
-    return 0 if len(after) < 2 == len(before | after) else request.start()
+    before, after = ({kind for kind, _ in NAME.findall(part)} for part in (text[:request], text[request:]))
+    return 0 if len(after) < 2 == len(before | after) else request
 
 
 def _unmarked(text: str) -> tuple[str, int] | None:
