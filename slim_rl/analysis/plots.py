@@ -199,7 +199,7 @@ def reward_by_questions(results: dict[str, Any], columns: int) -> Figure | None:
 
 
 def frontier(results: dict[str, Any], columns: int) -> Figure | None:
-    """Reward by informative pairs asked, beside what an ideal asker and a random one would get from as many questions."""
+    """Reward by informative pairs, beside what an ideal asker and a random one would get from as many questions."""
     curves = results.get("frontier") or {}
     if not curves and not any(results["reward_by_pairs"].values()):
         return None
@@ -212,8 +212,8 @@ def frontier(results: dict[str, Any], columns: int) -> Figure | None:
         place = (0, 4 if i % 2 == 0 else -11)
         ax.annotate(short_words(label), (k[-1], curve["mean"][-1]), place, textcoords="offset points", ha="right")
     _points(ax, results, "reward_by_pairs", columns)
-    ax.set_title(_title("Reward by informative pairs asked, and the frontier", columns))
-    ax.set_xlabel("informative pairs asked in the dialogue")
+    ax.set_title(_title("Reward by informative pairs, and the frontier", columns))
+    ax.set_xlabel("informative pairs told in the dialogue")
     return figure
 
 
@@ -315,8 +315,8 @@ PLOTS = {
     ),
     "frontier": Plot(
         frontier, 2, 1, False,
-        "Mean reward by the informative pairs that the policy asked about (a pair is informative if the partner sees it and "
-        "the policy does not), beside an ideal asker, who takes the most valuable question each time, and a random one.",
+        "Mean reward by the informative pairs (those whose score the policy asked for, was told, and did not know), beside an "
+        "ideal asker, who takes the most valuable question each time, and a random one.",
     ),
     "question_kinds": Plot(
         kinds, 3, 1, True, "Kinds among the policy's questions. A message of two kinds counts for both."

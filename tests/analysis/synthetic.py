@@ -18,8 +18,8 @@ import numpy as np
 import orjson
 from scipy.optimize import linear_sum_assignment
 
+from slim_rl.dialogue.log import annotate
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
-from slim_rl.games.matching.questions import annotate
 
 REVIEWERS = ("Ava Li", "Daniel Nguyen", "Sofia Patel", "Andrei Petrov", "Morgan Reed", "Joseph Santos", "Ethan Smith")
 REVIEWERS += ("Noah Wilson",)

@@ -13,8 +13,10 @@ import pytest
 import synthetic
 
 from slim_rl.analysis.load import load, read_dialogue
+from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.measures import measures
 from slim_rl.errors import DataError
+from slim_rl.games.matching.env import MatchingEnv
 
 
 @pytest.fixture
@@ -103,7 +105,8 @@ def test_games_are_the_same_by_id_and_table(tmp_path: Path, dialogues: list[dict
 
 def test_a_line_logged_without_annotation_is_annotated(tmp_path: Path, dialogues: list[dict[str, Any]]) -> None:
     keys = ("questions", "pairs", "told", "answered", "value", "gain", "regret")
-    bare = [{**d, "turns": [{**turn, **dict.fromkeys(keys)} for turn in d["turns"]]} for d in dialogues]
+    turns = [[{**turn, **dict.fromkeys(keys)} for turn in d["turns"]] for d in dialogues]
+    bare = [{**d, "turns": each, "instrument": None} for d, each in zip(dialogues, turns, strict=True)]
     write(tmp_path / "with" / "a.jsonl", dialogues)
     write(tmp_path / "without" / "a.jsonl", bare)
     one, other = (load([tmp_path / name]).frame for name in ("with", "without"))
@@ -114,7 +117,12 @@ def test_a_line_logged_without_annotation_is_annotated(tmp_path: Path, dialogues
 def test_lines_of_the_first_format_are_annotated_anew(tmp_path: Path, dialogues: list[dict[str, Any]]) -> None:
     new = ("seeking", "informative", "malformed")
     old = [
-        {**d, "format": 1, "turns": [{k: v for k, v in turn.items() if k not in new} for turn in d["turns"]]}
+        {
+            **d,
+            "format": 1,
+            "instrument": None,
+            "turns": [{k: v for k, v in turn.items() if k not in new} for turn in d["turns"]],
+        }
         for d in dialogues
     ]
     assert dialogues[0]["format"] == 2
@@ -123,6 +131,29 @@ def test_lines_of_the_first_format_are_annotated_anew(tmp_path: Path, dialogues:
     one, other = (load([tmp_path / name]).frame for name in ("new", "old"))
     assert one["informative_pairs"].sum() > 0
     assert one.drop(columns=["offset"]).equals(other.drop(columns=["offset"]))
+
+
+@pytest.mark.parametrize("version", [None, 1, MatchingEnv.instrument + 1])
+def test_lines_by_another_version_of_the_annotator_are_annotated_anew(
+    tmp_path: Path, dialogues: list[dict[str, Any]], version: int | None
+) -> None:
+    """By all that read logs: what stands in such a line was counted by another rule."""
+    wrong = {"questions": ["open"], "seeking": True, "informative": [[0, 0]], "value": 9.0}
+    turns = [[{**turn, **wrong} for turn in d["turns"]] for d in dialogues]
+    other = [{**d, "turns": each, "instrument": version} for d, each in zip(dialogues, turns, strict=True)]
+    write(tmp_path / "new" / "a.jsonl", dialogues)
+    write(tmp_path / "other" / "a.jsonl", other)
+    one, again = (load([tmp_path / name]).frame for name in ("new", "other"))
+    assert one.drop(columns=["offset"]).equals(again.drop(columns=["offset"]))
+    assert [d.turns for d in read_log(tmp_path / "new")] == [d.turns for d in read_log(tmp_path / "other")]
+    assert {d.instrument for d in read_log(tmp_path / "other")} == {MatchingEnv.instrument}
+
+
+def test_lines_by_this_version_are_taken_as_they_are(tmp_path: Path, dialogues: list[dict[str, Any]]) -> None:
+    turns = [{**turn, "value": 9.0} for turn in dialogues[0]["turns"]]
+    write(tmp_path / "a.jsonl", [{**dialogues[0], "turns": turns}])
+    (back,) = read_log(tmp_path)
+    assert {turn.value for turn in back.turns} == {9.0}
 
 
 def test_defaults_for_what_a_line_does_not_say(tmp_path: Path, dialogues: list[dict[str, Any]]) -> None:

@@ -101,7 +101,7 @@ function turnView(board, turn, i) {
     h("b", {}, turn.role), turn.kind && chip(turn.kind),
     turn.questions.map((kind) => chip(kind, "ask", DATA.kinds[kind])),
     known(turn.answered) && chip(turn.answered ? "answered" : "not answered", turn.answered ? "good" : ""),
-    turn.informative > 0 && chip("informative", "good", "the partner sees the score and the policy did not know it"),
+    turn.informative > 0 && chip("informative", "good", "the score was told, and was new to the policy"),
     turn.malformed && chip("malformed", "bad", "its words are not a sentence"),
     known(turn.value) && chip(`value ${number(turn.value, 3)}`, "ask", "what the answer added to the best expected score, as a share of the best"),
     known(turn.gain) && chip(`true gain ${number(turn.gain, 3)}`, "", "what it added to the true score of the best plan by what is known"),

@@ -90,6 +90,14 @@ class Roster:
                 if keys.count(key) > 1:
                     raise ConfigError(f"Two {kind}s are called {name!r}; every name must differ before any colon.")
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Every reading of a message is looked up by its roster."""
+        return hash((self.reviewers, self.papers))
+
     @classmethod
     def default(cls, n: int = 8) -> Roster:
         """DialOp's first n reviewers and papers; for a larger n all eight."""

@@ -21,12 +21,16 @@ _YOUR = re.compile(r"\byour?\b")
 _IF = re.compile(r"\b(?:if|whether|when|that)\b")
 _PLACES = re.compile(r"\b(?:put|takes?|keep|gets?|go)\b")
 
-_NO_PLAN = r"(?! (?:\w+ ){0,3}(?:propos\w+|plan|assignment)\b| (?:that|if|whether)\b)"
+_NO_PLAN = r"(?! (?:\w+ ){0,3}(?:propos\w+|plan|assignment|accept\w*|agree\w*)\b| (?:that|if|whether)\b)"
 _VERB = (
-    r"(?:provide|state|confirm|report|share|send|give|tell|look up|fill|complete|list|name|disclose|reveal|reply|read out|quote|"
+    r"(?:provide|state|confirm|report|share(?! P\w+ (?:between|among))|send|give (?=me|us|your|the|a)|tell|look up|fill|complete|list|name|disclose|reveal|reply|read out|quote|"
     r"indicate|return|show|rank|rate|compare|verify|check|respond|answer|supply)\b"
 )
-_WANT = r"(?:need|want|like|love|require|request|missing|lack|asking for|looking for|interested in|appreciate|keen on|grateful for)\b"
+_WANT = (
+    r"(?:(?:i|we|i'm|i am|i was)(?: \w+)? (?:need|want|require|request|missing|lack|asking for|looking for|interested in|keen on)|"
+    r"(?:i'd|i would|we'd|we would)(?: \w+)? (?:like|love|appreciate|be grateful for))\b"
+)
+_DO = r"(?:someone|to (?:put|keep|share|tell|give|assign|propose|place|move|pick|swap|go))"
 _KNOW = r"(?:know|hear|have|see|learn|tell|share)\b"
 _FIRST = r"(?:^|(?<=[,:)-] )|\bthen )"
 
@@ -53,11 +57,11 @@ _REQUESTS: tuple[tuple[re.Pattern[str], Callable[[str], bool]], ...] = (
         lambda rest: _score(rest) or _ANY_OF.search(rest) is not None,
     ),
     (
-        re.compile(rf"{_FIRST}(?!tell|check|show){_VERB} (?!my|mine|i |i'll|us |it\b){_NO_PLAN}"),
+        re.compile(rf"{_FIRST}(?!tell|check|show){_VERB}{_NO_PLAN} (?!my|mine|i |i'll|us |it\b)"),
         lambda rest: _score(rest) or _ANY_OF.search(rest) is not None,
     ),
     (
-        re.compile(rf"{_FIRST}(?:tell|show|give|send) me "),
+        re.compile(rf"{_FIRST}(?:tell|show|give|send) me\b{_NO_PLAN}"),
         lambda rest: _pair(rest.partition(",")[0]) and not _IF.search(rest),
     ),
     (re.compile(r"\b(?:may|might|can|could) i (?:ask (?:for|about)|know|have|get|see)\b"), _score),
@@ -68,16 +72,16 @@ _REQUESTS: tuple[tuple[re.Pattern[str], Callable[[str], bool]], ...] = (
         ),
         lambda rest: NAME.search(rest) is not None,
     ),
+    (re.compile(rf"\b{_WANT}(?! {_DO})|\blet me have\b"), _own),
     (
         re.compile(
-            rf"\b(?:i|we|i'd|i'm|i am|i was)(?: \w+)? {_WANT}(?! (?:someone|to (?:put|keep|share|tell|give|assign)))|\blet me have\b"
+            rf"\b(?:would|will|might) (?:be \w+|help(?: me)?(?: a lot)?) (?:to|if (?:i|you)(?: could)?) {_KNOW}"
         ),
-        _own,
+        lambda rest: rest != "",
     ),
     (
         re.compile(
-            r"\bwhat i(?: still)? (?:need|want|lack|am missing)\b|\bneed(?:ed)? from you\b|\byour turn to (?:tell|share|give)\b|"
-            rf"\b(?:would|will|might) (?:be \w+|help(?: me)?(?: a lot)?) (?:to|if (?:i|you)(?: could)?) {_KNOW}"
+            r"\bwhat i(?: still)? (?:need|want|lack|am missing)\b|\bneed(?:ed)? from you\b|\byour turn to (?:tell|share|give)\b"
         ),
         lambda rest: True,
     ),

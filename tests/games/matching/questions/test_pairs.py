@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slim_rl.games.matching.questions import pairs_asked
-from slim_rl.games.matching.questions.answers import answers, told
+from slim_rl.games.matching.questions.answers import answers, refused, told
 from slim_rl.games.matching.roster import Roster
 
 ROSTER = Roster.default(8)
@@ -93,6 +93,22 @@ TWO = [(AVA, BLEU), (NOAH, SWAG)]
 )
 def test_answers(asked: list[tuple[int, int]], reply: str, expected: dict[tuple[int, int], str]) -> None:
     assert answers(asked, reply, ROSTER) == expected
+
+
+@pytest.mark.parametrize(
+    ("reply", "kept"),
+    [
+        ("I would rather not say.", TWO),
+        ("I keep my scores to myself.", TWO),
+        ("I cannot tell you that.", TWO),
+        ("I won't share Ava on BLEU.", ONE),
+        ("Ask me about one reviewer and one paper.", []),
+        ("I have no score for Ava Li on BLEU.", []),
+        ("", []),
+    ],
+)
+def test_a_refusal_is_neither_a_value_nor_that_there_is_none(reply: str, kept: list[tuple[int, int]]) -> None:
+    assert refused(TWO, reply, ROSTER) == kept
 
 
 def test_told_holds_what_nobody_asked_for() -> None:

@@ -95,6 +95,30 @@ def test_what_nobody_sees_counts_50_and_is_asked_once(game: GameState) -> None:
     assert asker.hear([], [(0, 1)]) == (0.0, 0.0)  # it does see that one
 
 
+def test_a_promise_is_weighed_by_the_chance_that_the_partner_sees_the_cell(game: GameState) -> None:
+    """Against what a question brings on average, over all tables of a partner that sees as many cells and all answers."""
+    asker = Knowledge(game, 0)
+    known = np.array(game.mask1, dtype=bool)
+    values = np.where(known, np.array(game.table), 50).astype(float)
+    seen = 2 / 9  # the share of its table that the partner sees
+    for r, p in np.argwhere(~known):
+        brought = seen * brute_promise(values, (r, p)) + (1 - seen) * 0.0
+        assert asker.promise[r, p] == pytest.approx(brought / 230, abs=1e-4)
+
+
+def test_a_refused_pair_promises_nothing_and_may_still_be_told(game: GameState) -> None:
+    asker = Knowledge(game, 0)
+    cells = [(r, p) for r in range(3) for p in range(3)]
+    top = max(cells, key=lambda cell: asker.promise[cell])
+    before = asker.promise.copy()
+    assert asker.ask([top], [], refused=[top]).regret == 0.0
+    assert asker.promise[top] == 0.0 and not asker.known[top]
+    assert all(asker.promise[cell] == before[cell] for cell in cells if cell != top)
+    again = asker.ask([top], [])
+    assert again.regret == pytest.approx(asker.promise.max()) and again.regret > 0
+    assert asker.ask([(0, 1)], [(0, 1)], refused=[]).value != 0.0
+
+
 def test_all_known_is_the_optimum(game: GameState) -> None:
     asker = Knowledge(game, 0)
     value, gain = asker.hear([(r, p) for r in range(3) for p in range(3)])
