@@ -28,6 +28,7 @@ from slim_rl.dialogue.annotator import Annotator
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.questions.classify import _questions
+from slim_rl.games.matching.reading.clauses import word_clauses
 from slim_rl.games.matching.reading.masking import mask
 from slim_rl.games.matching.settings import MatchingSettings
 from tests.backends.slime_setup import Sample, make_args
@@ -92,6 +93,7 @@ def main() -> None:
         )
         _questions.cache_clear()
         mask.cache_clear()
+        word_clauses.cache_clear()
         with Annotator(options.processes) as annotator:
             before = time.process_time()
             waited = asyncio.run(end(later, options.rollout, annotator))

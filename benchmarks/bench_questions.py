@@ -21,6 +21,7 @@ from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.questions import annotate
 from slim_rl.games.matching.questions.classify import _questions, questions
 from slim_rl.games.matching.questions.value import Knowledge, frontier
+from slim_rl.games.matching.reading.clauses import word_clauses
 from slim_rl.games.matching.reading.masking import mask
 from slim_rl.games.matching.settings import MatchingSettings
 
@@ -93,6 +94,7 @@ def main() -> None:
     def label() -> None:
         _questions.cache_clear()
         mask.cache_clear()
+        word_clauses.cache_clear()
         for text in texts:
             questions(text, "", games[8][0].roster)
 
@@ -103,6 +105,7 @@ def main() -> None:
         def fill(dialogues: list[Dialogue] = played) -> None:
             _questions.cache_clear()
             mask.cache_clear()
+            word_clauses.cache_clear()
             for each in dialogues:
                 annotate(each)
 

@@ -47,7 +47,7 @@ def refused(unanswered: Sequence[Pair], reply: str, roster: Roster) -> list[Pair
     """Those of the pairs that the reply leaves unanswered which it keeps to itself, without a word on whether there is a score.
     Never raises.
     """
-    if not unanswered or not _REFUSES.search(mask(reply, roster)):
+    if not unanswered or not _REFUSES.search(mask(untagged(reply)[1], roster)):
         return []
     kept = [clause for clause in _clauses(reply, roster) if _REFUSES.search(clause)]
     return [pair for pair in unanswered if any(_may_mean(clause, pair) for clause in kept)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from slim_rl.games.matching.reading.masking import NAME
 
@@ -35,15 +36,18 @@ def sentences(text: str) -> Iterator[tuple[str, bool]]:
             yield sentence[0].strip(" \t.?!"), "?" in sentence[1]
 
 
-def word_clauses(text: str) -> Iterator[tuple[str, bool]]:
+@lru_cache(maxsize=4096)  # a message is read as a question, as a reply, and as what a question leaves out
+def word_clauses(text: str) -> tuple[tuple[str, bool], ...]:
     """The sentences of a masked text, cut at semicolons too, as words with single spaces: commas and dashes are words of their
     own, a possessive's s is off a name, and a word said twice in a row stands once."""
+    found: list[tuple[str, bool]] = []
     for sentence, marked in sentences(text):
         parts = sentence.translate(_DASH).split(";")
         *others, last = (" ".join(_said_once(_TOKEN.findall(part))) for part in parts)
-        yield from ((clause, False) for clause in others if clause)
+        found += ((clause, False) for clause in others if clause)
         if last:
-            yield last, marked
+            found.append((last, marked))
+    return tuple(found)
 
 
 def _said_once(words: list[str]) -> Iterator[str]:
