@@ -48,6 +48,7 @@ MEASURES = (
     Measure("questions_any", "questions of any kind a game"),
     Measure("pairs_asked", "pairs asked a game", short="pairs asked"),
     Measure("told_uncounted", "pairs told a game, of which no question is counted", short="told, not asked"),
+    Measure("doubts_told", "pairs named in rejections a game", short="doubts told"),
     Measure("repeats", "pairs asked again a game"),
     Measure("malformed", "malformed messages a game"),
     Measure("malformed_share", "malformed messages", share=True, bounded=True),

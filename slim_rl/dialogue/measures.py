@@ -25,6 +25,7 @@ _MEANS = (
     "pairs_asked",
     "informative_pairs",
     "told_uncounted",
+    "doubts_told",
     "repeats",
     "malformed",
     "value",
@@ -42,6 +43,7 @@ def measures(dialogue: Dialogue | Mapping[str, Any]) -> dict[str, float | str]:
         pairs_asked: pairs asked about, each counted once; repeats: times one was asked about again.
         informative_pairs: pairs whose value the reply to a question about them told, and that were new to the asker.
         told_uncounted: pairs new to the policy that it was told in reply to a message of which no question is counted for them.
+        doubts_told: pairs that the other seat named in rejecting plans.
         malformed: turns whose words are not a sentence; malformed_share: of those judged. NaN where none was.
         value, gain: the questions' worth, summed; regret: its mean over questions about pairs. Shares of the best score.
         answered: share of information-seeking questions that were answered.
@@ -64,8 +66,10 @@ def measures(dialogue: Dialogue | Mapping[str, Any]) -> dict[str, float | str]:
     best_known = math.nan
     regrets: list[float] = []
     malformed: list[bool] = []
+    doubts = 0
     for turn in dialogue.turns:
         if turn.role != "policy":
+            doubts += len(turn.doubted or ())
             continue
         if turn.best_known is not None:
             best_known = turn.best_known
@@ -104,6 +108,7 @@ def measures(dialogue: Dialogue | Mapping[str, Any]) -> dict[str, float | str]:
         "questions_any": questions_any,
         **labels,
         "told_uncounted": uncounted,
+        "doubts_told": doubts,
         "malformed": sum(malformed) if malformed else math.nan,
         "malformed_share": _share(sum(malformed), len(malformed)),
         "gain": gain,
@@ -130,7 +135,7 @@ def batch_metrics(dialogues: Sequence[Dialogue]) -> dict[str, float]:
     """One training step's annotated dialogues as flat metrics for a tracker, under the names of `measures`.
 
     Means over the dialogues that did not fail, each share of nothing left out: reward, questions, questions_any,
-    questions/<label>, pairs_asked, informative_pairs, told_uncounted, repeats, malformed, value, answered, agreed, valid_proposals,
+    questions/<label>, pairs_asked, informative_pairs, told_uncounted, doubts_told, repeats, malformed, value, answered, agreed, valid_proposals,
     turns_p50, turns_p95. Over all: failed (share), stop/<reason> (shares), failure/<reason> (counts), partner_seconds_p50,
     partner_seconds_p95 (a partner's turn). Only where the partner is behind an endpoint: cost_usd (total), partner_retries (requests
     made again, a call), partner_cached (share of its input tokens that the provider had cached).

@@ -83,6 +83,7 @@ class Turn:
         uncounted: what else the reply told that was new to its author, though no question of the turn is counted for it.
         malformed: whether its words are not a sentence; None if it was not judged.
         told: those whose value it states.
+        doubted: those that it names in rejecting a plan, which tells something of them too.
         answered: whether the other seat's next turn answered what was asked; None if no information was asked for.
         value, gain, regret: what the question was worth, as shares of the best score; None if it asks for no information.
         best_known: on the policy's last turn, what the best plan by all it then knew scores, as a share of the best; else None.
@@ -104,6 +105,7 @@ class Turn:
     uncounted: list[tuple[Any, ...]] | None = None
     malformed: bool | None = None
     told: list[tuple[Any, ...]] | None = None
+    doubted: list[tuple[Any, ...]] | None = None
     answered: bool | None = None
     value: float | None = None
     gain: float | None = None
@@ -186,13 +188,14 @@ ANNOTATIONS = (
     "uncounted",
     "malformed",
     "told",
+    "doubted",
     "answered",
     "value",
     "gain",
     "regret",
     "best_known",
 )
-_PAIRS = ("pairs", "informative", "uncounted", "told")
+_PAIRS = ("pairs", "informative", "uncounted", "told", "doubted")
 
 
 def _turn(data: dict[str, Any]) -> Turn:

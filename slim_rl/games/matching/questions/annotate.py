@@ -21,6 +21,8 @@ from slim_rl.games.matching.questions.answers import answers, denies_score, refu
 from slim_rl.games.matching.questions.asked import Asked, answered, asked
 from slim_rl.games.matching.questions.value import Knowledge, Worth
 from slim_rl.games.matching.reading.form import is_malformed
+from slim_rl.games.matching.reading.masking import mask
+from slim_rl.games.matching.reading.pairing import named_pairs
 from slim_rl.games.matching.roster import Roster
 
 _SPEECH = ("message", "reject")  # the actions whose text may ask or tell
@@ -52,7 +54,10 @@ def annotate(dialogue: Dialogue) -> None:
         _clear(turn)
         if turn.action is None or turn.error is not None:
             continue
-        words = turn.text if turn.action.get("kind", "message") in _SPEECH else ""
+        kind = turn.action.get("kind", "message")
+        words = turn.text if kind in _SPEECH else ""
+        if kind == "reject" and roster is not None:
+            turn.doubted = named_pairs(mask(words, roster))
         for seat in seats - {turn.seat}:
             _reply(waiting.pop(seat, None), turn, words, knows.get(seat), roster)
         previous = next((last[seat] for seat in seats - {turn.seat} if seat in last), "")
@@ -90,7 +95,7 @@ def worth(dialogue: Dialogue) -> list[float]:
 
 
 def _clear(turn: Turn) -> None:
-    turn.questions, turn.pairs, turn.informative, turn.told, turn.uncounted = [], [], [], [], []
+    turn.questions, turn.pairs, turn.informative, turn.told, turn.uncounted, turn.doubted = [], [], [], [], [], []
     turn.seeking = False
     turn.malformed = turn.answered = turn.value = turn.gain = turn.regret = turn.best_known = None
 

@@ -20,6 +20,7 @@ from slim_rl.games.matching.roster import Roster
 from tests.paths import HUMAN
 
 MODELS = Path(__file__).with_name("model_messages_dev.jsonl")  # in the manner of instruction-tuned models
+HELD_OUT = Path(__file__).with_name("model_messages_test.jsonl")  # more of them, on which no rule was tried: keep it so
 PEOPLE = HUMAN / "question_labels_dev.jsonl"
 ROSTER = Roster.default()
 GROUPS = {"seeking": INFORMATION_SEEKING, "any": frozenset(LABELS), **{label: frozenset({label}) for label in LABELS}}
@@ -84,7 +85,7 @@ def agreement(messages: Collection[Labelled]) -> dict[str, float]:
 
 
 def main() -> None:
-    paths = [Path(name) for name in sys.argv[1:]] or [path for path in (PEOPLE, MODELS) if path.exists()]
+    paths = [Path(name) for name in sys.argv[1:]] or [path for path in (PEOPLE, MODELS, HELD_OUT) if path.exists()]
     for path in paths:
         messages = read(path)
         print(

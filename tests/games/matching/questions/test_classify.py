@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from slim_rl.games.matching.questions import LABELS, classify, pairs_asked
 from slim_rl.games.matching.roster import Roster
-from tests.games.matching.questions.labelled import MODELS, PEOPLE, agreement, read
+from tests.games.matching.questions.labelled import HELD_OUT, MODELS, PEOPLE, agreement, read
 
 PAIR = """
 What is Ava Li on BLEU?
@@ -261,10 +261,14 @@ def test_pairs_of_what_is_left_out() -> None:
 LEAST = [
     (PEOPLE, {"seeking": 0.96, "any": 0.97, "pair": 0.93, "open": 0.94, "check": 0.94}),
     (MODELS, {"seeking": 0.90, "any": 0.95, "pair": 0.87, "open": 0.64, "check": 0.81, "counted": 0.90, "pairs": 0.75}),
+    (
+        HELD_OUT,
+        {"seeking": 0.75, "any": 0.86, "pair": 0.57, "open": 0.45, "check": 0.56, "counted": 0.74, "pairs": 0.41},
+    ),
 ]
 
 
-@pytest.mark.parametrize(("path", "least"), LEAST, ids=["people", "models"])
+@pytest.mark.parametrize(("path", "least"), LEAST, ids=["people", "models", "models held out"])
 def test_agrees_with_the_labels_of_messages(path: Path, least: dict[str, float]) -> None:
     if not path.exists():
         pytest.skip("the human dialogues are not at hand")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -16,6 +17,7 @@ from slim_rl.dialogue.measures import measures
 from slim_rl.dialogue.partner import Partner, Reply
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.environment import View
+from slim_rl.games.matching.actions import format_proposal
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.instance import GameState
@@ -131,7 +133,8 @@ class Says:
 
     async def reply(self, view: View) -> Reply:
         own = sum(utterance.seat == view.seat for utterance in view.history)
-        return Reply(f"[message] {self.messages[own]}" if own < len(self.messages) else "[message] Hello.")
+        text = self.messages[own] if own < len(self.messages) else "Hello."
+        return Reply(text if text.startswith("[propose]") else f"[message] {text}")
 
 
 def play(messages: Sequence[str], partner: Partner, game: GameState = GAME, seed: int = 0) -> Dialogue:
@@ -377,3 +380,17 @@ def test_a_refused_pair_promises_nothing() -> None:
 def test_a_vague_reply_refuses_nothing() -> None:
     dialogue = play([cross(0), cross(0)], ShyPartner())
     assert dialogue.turns[0].regret == dialogue.turns[2].regret
+
+
+@pytest.mark.parametrize("doubts", [False, True])
+def test_what_a_rejection_names_is_counted_as_told(doubts: bool) -> None:
+    game = next(generate_games(1, MatchingSettings(p_observed_2=0.9), seed=3))
+    worst = min((tuple(random.Random(i).sample(range(8), 8)) for i in range(50)), key=game.score)
+    partner = ShyPartner(accept_fraction=1.0, doubts=doubts)
+    dialogue = play([format_proposal(worst, game.roster), "Hm."], partner, game)
+    row = measures(dialogue)
+    named = sum(
+        f"{r} on {p}" in dialogue.turns[-1].text for r in game.roster.reviewers for p in game.roster.short_papers
+    )
+    assert (row["stop_reason"], row["doubts_told"]) == ("rejected", named)
+    assert (named > 0) == doubts and row["informative_pairs"] == 0
