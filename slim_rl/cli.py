@@ -12,7 +12,6 @@ import shlex
 import sys
 import textwrap
 from collections.abc import Sequence
-from pathlib import Path
 
 from slim_rl import __version__, bundled
 from slim_rl.errors import SlimError, nearest
@@ -69,9 +68,6 @@ def _run(name: str, options: list[str], command_line: str, prefix: str) -> None:
     from slim_rl.commands import load, screen
 
     screen.show_warnings_as_sentences(prefix)
-    here = str(Path.cwd())  # where a user's game or partner may be
-    if not {"", here} & set(sys.path):
-        sys.path.append(here)
     try:
         load(name)(options, prog_name=f"slim-rl {name}", obj=command_line)
     except (SlimError, ModuleNotFoundError, OSError) as error:

@@ -14,6 +14,7 @@ import inspect
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -258,22 +259,48 @@ class BaseEnvironment(ABC):
         """Releases what the game holds. Nothing, by default."""
 
 
+_OURS = "slim_rl.games."
+
+
 @cache
 def environment_class(path: str) -> type[BaseEnvironment]:
-    """The class that a dotted path names. Raises ConfigError if there is no such environment."""
+    """The class of a game that the user names: importing it runs its code. What data names is asked of `game_of`.
+
+    Raises ConfigError if there is no such environment.
+    """
     found = load_object(path, "environment", "examples.secret_number.SecretNumber")
-    if not (inspect.isclass(found) and issubclass(found, BaseEnvironment)):
+    if not _is_game(found):
         raise ConfigError(
             f"environment: {path} is not a subclass of slim_rl.environment.BaseEnvironment; name one that is."
         )
-    return found
+    return found  # type: ignore[no-any-return]
+
+
+def game_of(path: str) -> type[BaseEnvironment]:
+    """The class of a game that a log, or other data, names. Data imports nothing of a user's: the game is one of ours, or one that
+    this program has imported already, for a config or for `--game`.
+
+    Any other is `BaseEnvironment` itself, which annotates nothing and has no board.
+    """
+    if path.startswith(_OURS):
+        with suppress(ConfigError):
+            return environment_class(path)
+    module, _, name = path.rpartition(".")
+    found: Any = getattr(sys.modules.get(module), "__dict__", {}).get(name)
+    return found if _is_game(found) else BaseEnvironment  # type: ignore[no-any-return]
+
+
+def _is_game(found: Any) -> bool:
+    return inspect.isclass(found) and issubclass(found, BaseEnvironment)
 
 
 def load_object(path: str, key: str, example: str) -> Any:
-    """What a dotted path names. Raises ConfigError, naming the config's `key`, if it cannot be imported."""
+    """What a dotted path of the user's names. Raises ConfigError, naming the config's `key`, if it cannot be imported."""
     module, _, name = path.rpartition(".")
-    if str(bundled.ROOT) not in sys.path:
-        sys.path.append(str(bundled.ROOT))  # our examples, for `examples.` where there is no such folder here
+    # The working folder, where the user's own may be; then ours, for `examples.` where there is no such folder here.
+    for folder in (str(Path.cwd()), str(bundled.ROOT)):
+        if folder not in sys.path and not path.startswith("slim_rl."):
+            sys.path.append(folder)
     try:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:

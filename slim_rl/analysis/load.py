@@ -7,6 +7,7 @@ numbers and its place in the file are kept, from where the dialogue can be read 
 
 from __future__ import annotations
 
+import shlex
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,11 +23,10 @@ from slim_rl import jsonl
 from slim_rl.analysis import partner_faults
 from slim_rl.analysis.catalog import order_arms
 from slim_rl.analysis.formats import count
-from slim_rl.analysis.game import game_of
 from slim_rl.dialogue.log import annotate
 from slim_rl.dialogue.measures import measures
 from slim_rl.dialogue.record import FORMAT, Dialogue
-from slim_rl.environment import BaseEnvironment
+from slim_rl.environment import BaseEnvironment, game_of
 from slim_rl.errors import DataError
 
 TRAIN = "train"
@@ -221,7 +221,10 @@ def _warnings(log: Log) -> Iterator[str]:
         yield f"Logged more than once (by a run that was resumed), the last counts: {count(log.repeated, 'dialogue')}."
     for environment in log.frame["environment"].cat.categories:
         if game_of(environment) is BaseEnvironment:
-            yield f"Without boards and reference lines: {environment} cannot be imported; put its folder on PYTHONPATH."
+            yield (
+                f"Without boards, labels and reference lines: the log names the game {environment}, and a log runs no code; "
+                f"if you trust that game's code, add --game {shlex.quote(environment)}."
+            )
     failed = int(log.frame["failed"].sum())
     if failed:
         yield f"Without a reward, so counted among the stop reasons only: {count(failed, 'failed dialogue')}."

@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 
 from slim_rl.analysis import statistics as st
-from slim_rl.analysis.game import game_of
 from slim_rl.dialogue.record import Dialogue
+from slim_rl.environment import game_of
 
 _FAULTS, _CASES = "faults: ", "cases: "  # columns' names begin so
 

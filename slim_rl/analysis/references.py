@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from slim_rl.analysis import statistics as st
-from slim_rl.analysis.game import game_of
 from slim_rl.analysis.load import Log, read_dialogue
-from slim_rl.environment import MATCHING
+from slim_rl.environment import MATCHING, game_of
 from slim_rl.errors import DataError
 
 BOARDS = 1000  # games that lines are made on, at most

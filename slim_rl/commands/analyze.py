@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from slim_rl.analysis import MAX_DIALOGUES, analyze
-from slim_rl.commands.options import Human, LogDirs, Logs, all_logs, check_folder
+from slim_rl.commands.options import Games, Human, LogDirs, Logs, all_logs, check_folder, name_games
 
 
 def command(
@@ -26,8 +26,10 @@ def command(
     human: Human = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="replace a report of other logs")] = False,
     tokenizer: Annotated[Path | None, typer.Option(help="model folder, to show logged token ids as text")] = None,
+    game: Games = None,
 ) -> None:
     """Draw figures and statistics from dialogue logs, and write an HTML report with a dialogue viewer."""
+    name_games(game)
     summary = analyze(
         all_logs(logs, log_dir),
         check_folder(output),

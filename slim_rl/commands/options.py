@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from slim_rl import bundled
+from slim_rl.environment import environment_class
 from slim_rl.errors import ConfigError
 
 CONFIG_HELP = f"a YAML file, or one of these names: {', '.join(bundled.names())}"
@@ -26,6 +27,14 @@ Logs = Annotated[
     list[Path] | None, typer.Argument(metavar="[LOG]...", help="dialogue logs, or folders of them", show_default=False)
 ]
 LogDirs = Annotated[list[Path] | None, typer.Option("--log-dir", help="the same (repeatable)")]
+Games = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--game",
+        metavar="DOTTED.PATH",
+        help="a game of your own that the logs are of, such as examples.treasure.Treasure: its code is imported (repeatable)",
+    ),
+]
 
 _FILES = (".csv", ".html", ".json", ".jsonl", ".parquet", ".png", ".txt", ".xlsx", ".yaml")
 
@@ -37,6 +46,12 @@ def all_logs(logs: list[Path] | None, log_dirs: list[Path] | None) -> list[Path]
     raise ConfigError(
         "No dialogue logs are named: give the folder that a run wrote them to, such as logs/matching_local."
     )
+
+
+def name_games(games: list[str] | None) -> None:
+    """Lets logs name these games: a log by itself imports no code. Raises ConfigError if one cannot be imported."""
+    for game in games or ():
+        environment_class(game)
 
 
 def check_folder(path: Path) -> Path:

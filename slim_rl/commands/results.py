@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from slim_rl.commands.options import check_folder
+from slim_rl.commands.options import Games, check_folder, name_games
 
 
 def command(
@@ -16,10 +16,12 @@ def command(
     output: Annotated[
         Path, typer.Option("--output", "--output-dir", help="folder for README.md, results.html, figures and CSV")
     ] = Path("analysis/results"),
+    game: Games = None,
 ) -> None:
     """Write the page of an experiment: its arms, contrasts and figures, over seeds and games."""
     from slim_rl.analysis.experiment_page import write
 
+    name_games(game)
     for said in write(manifest, check_folder(output), context.obj):
         typer.echo(said)
     typer.echo(f"{output / 'results.html'}, {output / 'README.md'}")

@@ -11,7 +11,7 @@ from rich.rule import Rule
 from rich.text import Text
 
 from slim_rl.analysis.load import annotated, load, read_dialogue
-from slim_rl.commands.options import LogDirs, Logs, all_logs
+from slim_rl.commands.options import Games, LogDirs, Logs, all_logs, name_games
 from slim_rl.commands.screen import printable, turn_texts
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.errors import ConfigError
@@ -26,11 +26,15 @@ def command(
     ] = "",
     sort: Annotated[str, typer.Option(metavar="COLUMN", help="lowest first; by default the last of the log")] = "",
     descending: Annotated[bool, typer.Option("--descending", help="with --sort: highest first")] = False,
+    game: Games = None,
 ) -> None:
     """Show dialogues of a log in the terminal: the last ones, or those that are asked for."""
+    name_games(game)
     log = load(all_logs(logs, log_dir))
     chosen = choose(log.frame, num, where, sort, descending)
     console = Console()
+    for warning in log.warnings:
+        console.print(Text(printable(warning), "yellow"))
     for row in chosen.itertuples():
         show(console, annotated(read_dialogue(log, row)))
     console.print(Text(f"{len(chosen)} of {len(log.frame):,} dialogues", "dim"))

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -24,6 +25,8 @@ import orjson
 from slim_rl import jsonl
 from slim_rl.dialogue.log import annotate
 from slim_rl.dialogue.record import ANNOTATIONS, Dialogue
+from slim_rl.environment import BaseEnvironment, environment_class, game_of
+from slim_rl.errors import SlimError
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +67,8 @@ class Annotator:
         self.close()
 
     def _annotate(self, dialogue: Dialogue) -> None:
-        answer = self._ask(jsonl.encode(dialogue.to_dict(tokens=False)))
+        broken, known = getattr(self._own, "broken", False), game_of(dialogue.environment) is not BaseEnvironment
+        answer = self._ask(jsonl.encode(dialogue.to_dict(tokens=False))) if known and not broken else None
         if answer is None:
             annotate(dialogue)
             return
@@ -75,8 +79,6 @@ class Annotator:
 
     def _ask(self, line: bytes) -> dict[str, Any] | None:
         """What `main` answers. None if there is no answer to be had from this thread's process."""
-        if getattr(self._own, "broken", False):
-            return None
         try:
             process = self._process()
             assert process.stdin is not None and process.stdout is not None
@@ -122,6 +124,8 @@ def main() -> None:
         for line in sys.stdin.buffer:
             try:
                 dialogue = Dialogue.from_dict(orjson.loads(line))
+                with suppress(SlimError):
+                    environment_class(dialogue.environment)  # which the program that asks has imported
                 annotate(dialogue)
                 turns = [{name: getattr(turn, name) for name in ANNOTATIONS} for turn in dialogue.turns]
                 said = jsonl.encode({"instrument": dialogue.instrument, "turns": turns})

@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 from slim_rl import jsonl
 from slim_rl.dialogue.record import FORMAT, Dialogue
-from slim_rl.environment import environment_class
-from slim_rl.errors import DataError, SlimError, SlimWarning
+from slim_rl.environment import BaseEnvironment, game_of
+from slim_rl.errors import DataError, SlimWarning
 
 
 class DialogueLog(jsonl.Appender):
@@ -55,11 +55,12 @@ def annotate(dialogue: Dialogue, again: bool = True) -> None:
 
     Without `again` only what is not annotated, or by another version of the game's annotator, if that game is at hand.
     """
-    try:
-        made = environment_class(dialogue.environment)
-    except SlimError as error:  # a log from elsewhere, whose game is not installed here
+    made = game_of(dialogue.environment)
+    if made is BaseEnvironment:
         if again:
-            warnings.warn(f"{dialogue.id}: not annotated; {error}", SlimWarning, stacklevel=2)
+            warnings.warn(
+                f"{dialogue.id}: not annotated; nothing here uses its game {dialogue.environment}.", SlimWarning, 2
+            )
         return
     if not again and dialogue.instrument == made.instrument:
         return

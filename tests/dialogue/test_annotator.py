@@ -68,7 +68,7 @@ def test_a_game_that_annotates_badly_or_prints_spoils_nothing(make_dialogue: Mak
         "        for turn in dialogue.turns: turn.questions, turn.seeking = ['own'], True\n"
     )
     code = (
-        "import json, sys\n"
+        "import json, sys, odd_games\n"
         "from slim_rl.dialogue.annotator import Annotator\n"
         "from slim_rl.dialogue.record import Dialogue, Turn\n"
         "made = [Dialogue(id, 'g', 0, 0, {}, {}, {}, environment='odd_games.Loud', turns=[Turn(0, 'policy', 'x')])\n"

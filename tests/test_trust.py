@@ -1,0 +1,103 @@
+"""What is data runs no code: a log, or any other file of data, that names a game imports nothing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from slim_rl import cli
+from slim_rl.dialogue.record import Dialogue, StopReason, Turn
+from slim_rl.environment import BaseEnvironment, game_of
+from slim_rl.jsonl import encode
+from tests.paths import ROOT
+
+EVIL = "from pathlib import Path\nPath('ran').touch()\n"
+TREASURE = (ROOT / "examples" / "treasure.py").read_text()
+
+
+def log_of(environment: str, **changes: Any) -> bytes:
+    dialogue = Dialogue("d0", "g0", 0, 0, {"treasure": [0, 1]}, {"model": "m"}, {"kind": "p"}, environment, "run-s0")
+    dialogue.turns = [Turn(0, "policy", "Row A?", {"kind": "question"}), Turn(1, "partner", "Yes.", {"kind": "answer"})]
+    dialogue.reward, dialogue.stop_reason, dialogue.step = 1.0, StopReason.FINISHED, 0
+    return encode({**dialogue.to_dict(tokens=False), **changes}) + b"\n"
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Runs a command as somebody whose folder, which is on Python's path, holds `examples/` and `evilmod` beside a log."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in [name for name in sys.modules if name == "evilmod" or name.split(".")[0] == "examples"]:
+        monkeypatch.delitem(sys.modules, name)
+    (tmp_path / "examples").mkdir()
+    for file in ("evilmod.py", "examples/__init__.py", "examples/evil.py"):
+        (tmp_path / file).write_text(EVIL)
+    (tmp_path / "contrasts.yaml").write_text("contrasts: []\n")
+    (tmp_path / "text.md").write_text("Nothing.\n")
+    manifest = {"title": "t", "contrasts": "contrasts.yaml", "text": "text.md", "commit": "c", "machine": "m"}
+    manifest |= {"treatment": "p", "sources": {"held_out": {"logs": ["logs"], "command": "c"}}}
+    (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(manifest))
+    (tmp_path / "logs").mkdir()
+
+    def command(*words: str) -> None:
+        try:
+            cli.main(words)
+        except SystemExit as end:
+            assert end.code in (0, 1)
+
+    return command
+
+
+COMMANDS = {
+    "show": ["show", "logs"],
+    "analyze": ["analyze", "logs", "--output", "plots"],
+    "audit": ["audit", "logs"],
+    "results": ["results", "experiment.yaml", "--output", "page"],
+    "replay": [
+        *("redteam", str(ROOT / "configs" / "matching_local.yaml"), "--games", "1"),
+        *("--set", "partner.kind=replay", "--set", "partner.replay=logs"),
+    ],
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+@pytest.mark.parametrize(
+    "environment", ["evilmod.Game", "examples.evil.Game", "slim_rl.games.evilmod.Game", "os.system"]
+)
+def test_a_log_imports_nothing(run: Callable[..., None], tmp_path: Path, command: list[str], environment: str) -> None:
+    (tmp_path / "logs" / "train.jsonl").write_bytes(log_of(environment))
+    run(*command)
+    assert not (tmp_path / "ran").exists()
+    assert "evilmod" not in sys.modules and "examples" not in sys.modules
+
+
+def test_an_evaluation_imports_nothing_from_its_logs(run: Callable[..., None], tmp_path: Path) -> None:
+    (tmp_path / "logs" / "warmstart_shy_free.jsonl").write_bytes(log_of("evilmod.Game"))
+    config = str(ROOT / "configs" / "matching_local.yaml")
+    small = ["--set", "data.num_train=1", "--set", "data.num_eval=1", "--set", "train.games_per_step=1"]
+    run(
+        "evaluate", config, "--checkpoint", str(ROOT / "data" / "warmstart"), "--output", "logs", "--games", "1", *small
+    )
+    assert len((tmp_path / "logs" / "warmstart_shy_free.jsonl").read_bytes().splitlines()) == 2  # it did play
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_game_that_is_named_is_used(
+    run: Callable[..., None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "own_treasure.py").write_text(TREASURE)
+    (tmp_path / "logs" / "train.jsonl").write_bytes(log_of("own_treasure.Treasure"))
+    run("show", "logs")
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.count("--game own_treasure.Treasure") == 1 and "(row" not in said
+    assert game_of("own_treasure.Treasure") is BaseEnvironment
+    run("show", "logs", "--game", "own_treasure.Treasure")
+    said = capsys.readouterr().out
+    assert "--game" not in said and "informative" in said
+    run("show", "logs", "--game", "nowhere.Game")
+    assert "nowhere.Game cannot be imported" in capsys.readouterr().err
