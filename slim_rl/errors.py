@@ -19,6 +19,10 @@ class RunStopped(SlimError):
     """A run that cannot go on, though what it has trained so far is good: the trainer saves that before it ends."""
 
 
+class Diverged(SlimError):
+    """A model that computes no finite numbers any more: nothing of it is to be saved."""
+
+
 class SlimWarning(UserWarning):
     """One sentence that a person should read; what they asked for continues."""
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import Any
 
 from slim_rl.config import Limits
@@ -148,9 +149,19 @@ class _Game:
                 raise
             self.stop_reason, self.failure = StopReason.DEADLINE, f"longer than {self.limits.seconds} s of its own"
         assert self.stop_reason is not None
-        self.reward = None if self.stop_reason.is_failure else self.env.get_normalized_reward()
+        if not self.stop_reason.is_failure:
+            self._earn()
         self.seconds = time.monotonic() - started + (resume.seconds if resume else 0.0)
         self.env.close()
+
+    def _earn(self) -> None:
+        """The game's reward. Nothing could be learned from, or averaged with, one that is no number: then the dialogue has failed."""
+        reward = float(self.env.get_normalized_reward())
+        if isfinite(reward):
+            self.reward = reward
+        else:
+            self.stop_reason = StopReason.BROKEN
+            self.failure = f"{type(self.env).__name__}.get_normalized_reward gave {reward}; it must be a finite number."
 
     async def _turn(self) -> None:
         author = self.env.turn

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
+from slim_rl.errors import Diverged
 from slim_rl.policies.row_cache import Memory, batched, unbatched
 
 _LEAVE = 0.25  # share of the rows that ends before any of them leaves
@@ -119,6 +120,8 @@ class Decoder:
         )
         going = [index for index, row in enumerate(rows) if not row.ended]
         tokens, logprobs = self.draw(output.logits[going, -1].float(), [rows[index].stream for index in going])
+        if not logprobs.isfinite().all():
+            raise Diverged("The model's probabilities of a next token are not finite numbers: its weights are no use.")
         for index, token, logprob in zip(going, tokens.tolist(), logprobs.tolist(), strict=True):
             rows[index].add(token, logprob, self.stop_ids)
 

@@ -33,7 +33,7 @@ from slim_rl.config import PolicyConfig
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.policy import PolicyFailure, Sampled
 from slim_rl.dialogue.record import StopReason
-from slim_rl.errors import ConfigError
+from slim_rl.errors import ConfigError, Diverged
 from slim_rl.files import disk_errors, replacing_folder
 from slim_rl.policies import check_model_folder, check_model_name
 from slim_rl.policies.attention import share_keys
@@ -143,9 +143,10 @@ class TransformersPolicy:
             # In a thread, so that other dialogues' network partners are served meanwhile.
             await asyncio.get_running_loop().run_in_executor(None, self._decode, decoder, live, joining)
         except Exception as error:
+            failed = error if isinstance(error, Diverged) else PolicyFailure(f"{type(error).__name__}: {error}")
             for request in (*live, *joining):
                 if not request.future.done():
-                    request.future.set_exception(PolicyFailure(f"{type(error).__name__}: {error}"))
+                    request.future.set_exception(failed)
             return []
         for request in (*live, *joining):
             if request.row.ended and not request.future.done():

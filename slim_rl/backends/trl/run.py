@@ -40,7 +40,7 @@ from slim_rl.dialogue.log import DialogueLog, read_log
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import RolloutWorker
-from slim_rl.errors import DataError, RunStopped
+from slim_rl.errors import DataError, Diverged, RunStopped
 from slim_rl.files import disk_errors, write_atomically
 from slim_rl.policies import check_model_folder
 from slim_rl.policies.transformers import TransformersPolicy, load_model, load_policy, save_model
@@ -136,9 +136,12 @@ def _train(
             try:
                 with rollouts.annotator:
                     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+                trainer.check_finite()
             except RunStopped as stop:
                 trainer.save_now()
                 raise RunStopped(f"{stop} {_kept(trainer.state.global_step)}") from None
+            except Diverged as gone:
+                raise _diverged(gone, config, trainer.state.global_step, folder.path) from None
         save(trainer.accelerator.unwrap_model(trainer.model))
     elif checkpoint is not None:  # trained to its end before
         policy.model = restore(policy.model, config, checkpoint)
@@ -156,6 +159,16 @@ def _logged(folder: Path, name: str) -> list[Dialogue]:
     """The dialogues of an evaluation that any process has logged; of repeated ones the last."""
     files = sorted(folder.glob(f"{name}*.jsonl"))
     return list({dialogue.id: dialogue for file in files for dialogue in read_log(file)}.values())
+
+
+def _diverged(gone: Diverged, config: Config, steps: int, folder: Path) -> Diverged:
+    whole = last_whole_checkpoint(folder / "checkpoints", remove_torn=False)
+    return Diverged(
+        f"Training stops after {steps} steps. {gone} Nothing of it is saved"
+        + (f"; the last checkpoint is {whole}. " if whole else ". ")
+        + f"Lower train.learning_rate ({config.train.learning_rate:g}) and start over with --fresh, or under another name "
+        "(--set name=...)."
+    )
 
 
 def _kept(steps: int) -> str:

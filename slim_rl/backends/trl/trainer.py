@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from datasets import Dataset
+from torch.nn.utils import get_total_norm
 from transformers import PrinterCallback
 from transformers.integrations import TensorBoardCallback
 from trl import GRPOTrainer
@@ -19,7 +20,10 @@ from slim_rl.backends.trl.micro_batches import IDLE, by_length, mark_idle, trim
 from slim_rl.backends.trl.rewards import GAME_REWARD, GameReward
 from slim_rl.backends.trl.rollouts import Rollouts
 from slim_rl.config import Config
+from slim_rl.errors import Diverged
 from slim_rl.files import disk_errors
+
+_PROBE = 8  # tokens, any that every vocabulary has
 
 # accelerate calls the CPU of several processes cpu:0, where torch.load finds no place to put a checkpoint's tensors.
 torch.serialization.register_package(0, lambda _: None, lambda storage, place: storage if place == "cpu:0" else None)
@@ -32,6 +36,7 @@ class TrimmedGRPOTrainer(GRPOTrainer):
     """
 
     _buffered_inputs: list[dict[str, Any]] | None  # TRL's: the step's micro-batches
+    _finite: bool | torch.Tensor = True  # whether all of the step's losses are
     credit: TurnCredit | None = None  # with `train.credit: turn`
 
     def _prepare_inputs(self, generation_batch: dict[str, Any]) -> dict[str, Any]:
@@ -73,6 +78,30 @@ class TrimmedGRPOTrainer(GRPOTrainer):
             logprobs[rows, :completion] = some.to(logprobs.dtype)
         return logprobs, None, None
 
+    def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        loss: torch.Tensor = super().training_step(*args, **kwargs)
+        self._finite = loss.isfinite() & self._finite
+        return loss
+
+    def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
+        """The last word before an update: one by a gradient that is not finite would break every weight."""
+        norm = super()._get_grad_norm(model, grad_norm)
+        finite = torch.as_tensor(norm, device=self.accelerator.device).isfinite() & self._finite
+        self._finite = True
+        if not self.accelerator.gather(finite.reshape(1)).all():  # type: ignore[no-untyped-call]
+            raise Diverged(f"The loss or the gradient of step {self.state.global_step + 1} is not a finite number.")
+        return norm
+
+    @torch.no_grad()
+    def check_finite(self) -> None:
+        """Raises Diverged if the weights' norm, or what the model computes, is not finite: weights may be too large to compute with."""
+        model = self.accelerator.unwrap_model(self.model)
+        was_training = model.training
+        output = model.eval()(input_ids=torch.arange(_PROBE, device=model.device)[None], use_cache=False)
+        model.train(was_training)
+        if not (get_total_norm(model.parameters()).isfinite() and output.logits.isfinite().all()):
+            raise Diverged(f"What the model computes after step {self.state.global_step} is not a finite number.")
+
     def save_now(self) -> None:
         """Saves the steps trained so far, between two steps and as TRL does after one."""
         step = self.state.global_step
@@ -81,6 +110,7 @@ class TrimmedGRPOTrainer(GRPOTrainer):
             self.control: Any = self.callback_handler.on_save(self.args, self.state, self.control)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        self.check_finite()
         checkpoint = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}"
         with disk_errors("checkpoint", checkpoint, ROOM):
             super()._save_checkpoint(model, trial)

@@ -8,6 +8,7 @@ The environment itself reads the answer. An answer that it cannot read is counte
 from __future__ import annotations
 
 import functools
+from math import isfinite
 from typing import Any
 
 from verl.experimental.reward_loop.reward_manager import register
@@ -18,15 +19,23 @@ from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.factory import make_environment
 from slim_rl.dialogue.rows import DATA_SOURCE, read_game_state
 from slim_rl.environment import BaseEnvironment
-from slim_rl.errors import ConfigError
+from slim_rl.errors import ConfigError, DataError
 
 
 def score_answer(env: BaseEnvironment, state: Any, answer: str) -> tuple[float, str | None]:
-    """Deals the game and takes one answer. Returns the normalised reward, and why the environment refused it (or None)."""
+    """Deals the game and takes one answer. Returns the normalised reward, and why the environment refused it (or None).
+
+    Raises DataError if the reward is no number.
+    """
     env.reset(state)
     _, _, info = env.step(answer)
     error = info.get("error")
-    return (0.0 if error else env.get_normalized_reward()), error
+    if error:
+        return 0.0, error
+    reward = float(env.get_normalized_reward())
+    if not isfinite(reward):
+        raise DataError(f"{type(env).__name__}.get_normalized_reward gave {reward}; it must be a finite number.")
+    return reward, None
 
 
 @register("matching")
