@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from math import isfinite
 from typing import Any, ClassVar
 
 import aiohttp
 import orjson
 
 from slim_rl.dialogue.policy import PolicyFailure, Sampled
+from slim_rl.errors import Diverged
 
 Post = Callable[[dict[str, Any]], Awaitable[Any]]  # one try: the body in, the answer's JSON out; raises on any error
 Read = Callable[[Any], Sampled]  # the turn in an answer's JSON; raises as indexing does where there is none
@@ -45,6 +47,7 @@ async def sample_turn(
 
     Raises:
         PolicyFailure: the engine refused the request, or patience ran out.
+        Diverged: the engine's model has no finite probability for any token of the turn.
     """
     wait, waited = _FIRST_WAIT, 0.0
     while True:
@@ -55,7 +58,7 @@ async def sample_turn(
             if sampled.finish != "abort":
                 return sampled
             error: Exception = RuntimeError("the engine aborted the turn")
-        except PolicyFailure:
+        except (PolicyFailure, Diverged):
             raise
         except Exception as raised:
             error = raised
@@ -78,6 +81,9 @@ def _turn(answer: Any, read: Read) -> Sampled:
         raise ValueError(f"no turn in the engine's answer {str(answer)[:200]!r}") from error
     if sampled.finish not in ("stop", "length", "abort"):
         raise ValueError(f"the engine ended a turn for an unknown reason, {sampled.finish!r}")
+    # JSON has no NaN: some engines write null
+    if sampled.logprobs and not any(logprob is not None and isfinite(logprob) for logprob in sampled.logprobs):
+        raise Diverged("The model's probabilities of a next token are not finite numbers: its weights are no use.")
     return sampled
 
 

@@ -23,7 +23,7 @@ from tests.paths import ROOT
 # What slime's scripts import, without a GPU. A remote call runs at once; what it raises comes out of ray.get, as with Ray.
 STAND_INS = {
     "ray": """
-from slim_rl.errors import RunStopped
+from slim_rl.errors import RunStopped, SlimError
 
 class RayTaskError(RuntimeError):
     pass
@@ -32,8 +32,9 @@ class Done:
     def __init__(self, call):
         try:
             self.value, self.error = call(), None
-        except RunStopped as error:
-            self.error = type("RayTaskError(RunStopped)", (RayTaskError, RunStopped), {"cause": error})("remote traceback")
+        except SlimError as error:
+            made = type("RayTaskError(It)", (RayTaskError, type(error)), {"cause": error})
+            self.error = made("remote traceback")
 
 def get(done):
     if isinstance(done, list):
@@ -45,7 +46,7 @@ def get(done):
     "slime.ray.placement_group": """
 import json, sys
 from ray import Done
-from slim_rl.errors import RunStopped
+from slim_rl.errors import Diverged, RunStopped
 
 def say(*words):
     print("event", *words)
@@ -63,6 +64,8 @@ class Manager:
         def call(number=None, **kwargs):
             if f"{name} {number}" == self.args.stop:
                 raise RunStopped("Training stops: the budget is spent.")
+            if f"{name} {number}" == self.args.diverges:
+                raise Diverged("Its weights are no use.")
             if name in ("save", "offload", "dispose"):
                 say(f"manager.{name}", *([] if number is None else [number]))
         return Remote(call)
@@ -72,6 +75,8 @@ class Group:
         self.name = name
     def async_train(self, number, data, external_data=None):
         say(f"{self.name}.train", number)
+        if json.loads(sys.argv[1]).get("nan") == number:
+            raise RuntimeError("Unexpected result nan (message='found NaN in local grad norm for bucket #0 in backward pass')")
         return []
     def save_model(self, number, force_sync=False):
         say(f"{self.name}.save", number, *["sync"] * force_sync)
@@ -143,6 +148,8 @@ ARGUMENTS = {
     "update_weights_interval": 1,
     **dict.fromkeys(("use_critic", "release_train", "offload_rollout", "offload_train", "colocate"), False),
     "check_weight_update_equal": False,
+    "stop": "",
+    "diverges": "",
 }
 
 
@@ -186,9 +193,23 @@ def test_a_stopped_run_saves_the_step_it_trained_last(tmp_path: Path, script: Pa
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=str)
 def test_a_run_that_is_not_stopped_is_slimes_own(tmp_path: Path, script: Path | None) -> None:
-    code, events, said = drive(tmp_path, script, stop="")
+    code, events, said = drive(tmp_path, script)
     assert code == 0, said
     assert [event.split()[1] for event in events if event.startswith("actor.save")] == ["2", "5", "7"]
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=str)
+@pytest.mark.parametrize(
+    ("how", "words"), [({"diverges": "generate 4"}, "weights are no use"), ({"nan": 4}, "gradient is not a finite number")]
+)
+def test_a_run_that_has_diverged_saves_nothing_more(
+    tmp_path: Path, script: Path | None, how: dict[str, Any], words: str
+) -> None:
+    code, events, said = drive(tmp_path, script, **how)
+    assert code == 1 and "Traceback" not in said
+    assert words in said and "lower train.learning_rate" in said
+    assert [event for event in events if event.startswith("actor.save")] == ["actor.save 2"]
+    assert events[-2:] == ["manager.dispose", "finish"]
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=str)

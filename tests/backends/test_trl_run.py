@@ -24,7 +24,7 @@ from slim_rl.backends.trl import run as local
 from slim_rl.backends.trl.callbacks import last_whole_checkpoint, step_line
 from slim_rl.config import Config
 from slim_rl.dialogue.log import read_log
-from slim_rl.errors import ConfigError, DataError, SlimError
+from slim_rl.errors import ConfigError, DataError, SlimError, SlimWarning
 from slim_rl.files import write_atomically
 from slim_rl.policies.transformers import load_model, save_model
 from slim_rl.warmstart.train import warmstart
@@ -141,6 +141,25 @@ def test_a_full_disk_costs_the_checkpoint_being_written_and_no_earlier_one(folde
     assert all(torch.equal(tensor, weights(whole)[name]) for name, tensor in weights(resumed).items())
     assert [path.name for path in checkpoints.glob("checkpoint-*")] == ["checkpoint-4"]
     assert everything(config.run_dir / "model") != model
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "optimizer.pt", "trainer_state.json"])
+def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(folder: Path, file: str) -> None:
+    whole = local.train(make_config(folder, "undamaged"))
+    name = f"damaged-{file}"
+    config = make_config(folder, name, "train.keep_checkpoints=2")
+    local.train(config)
+    torn = config.run_dir / "checkpoints" / "checkpoint-4" / file
+    size = torn.stat().st_size
+    os.truncate(torn, size // 2)
+    said = rf"checkpoint-4 is damaged and not used: {file} has {size // 2:,} of {size:,} bytes; .*checkpoint-2 is gone on"
+    with pytest.warns(SlimWarning, match=said):
+        again = local.train(config)
+    assert all(torch.equal(tensor, weights(whole)[key]) for key, tensor in weights(again).items())
+    assert [line.step for line in read_log(again.log_dir / "train.jsonl")] == [step for step in range(4) for _ in range(8)]
+    (config.run_dir / "checkpoints" / "checkpoint-4" / "COMPLETE").write_text("")  # as older versions marked it
+    found = last_whole_checkpoint(config.run_dir / "checkpoints")
+    assert found is not None and found.name == "checkpoint-4"
 
 
 def test_a_model_on_a_full_disk_leaves_the_one_before(folder: Path, tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ from verl.trainer.ppo.checkpoint_callback import build_checkpoint_callback
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
 from slim_rl.backends.verl.launch import STOP_MARK, build_overrides
-from slim_rl.backends.verl.stop import SaveBeforeStop, before_training
+from slim_rl.backends.verl.stop import SaveBeforeStop, after_the_update, before_training
 from slim_rl.config import parse_config
-from slim_rl.errors import RunStopped
+from slim_rl.errors import Diverged, RunStopped
 
 
 class Loop(PPOTrainer):  # type: ignore[misc]
@@ -35,6 +35,7 @@ class Loop(PPOTrainer):  # type: ignore[misc]
         self.reward_loop_manager = SimpleNamespace(reward_loop_worker_handles=[])
         self.replay_buffer = SimpleNamespace(sample=self._sample)
         self.trained: list[int] = []
+        self.norms: dict[int, float] = {}
         self.saved: list[int] = []
 
     def _sample(self, **_: Any) -> Any:
@@ -55,7 +56,10 @@ class Loop(PPOTrainer):  # type: ignore[misc]
 
     def _update_actor(self, batch: Any, metrics: Any) -> Any:
         self.trained.append(self.global_steps)
+        metrics |= {"actor/loss": 0.1, "actor/grad_norm": self.norms.get(self.global_steps, 1.0), "actor/lr": 1.0}
         return batch
+
+    _update_actor = after_the_update(_update_actor)
 
     def _save_checkpoint(self) -> None:
         self.saved.append(self.global_steps)
@@ -85,6 +89,16 @@ def test_what_verl_has_saved_is_not_saved_again(tmp_path: Path) -> None:
     with pytest.raises(RunStopped):
         trainer.run(9)
     assert trainer.saved == []
+
+
+@pytest.mark.parametrize("norm", [float("nan"), float("inf")])
+def test_a_gradient_that_is_no_number_ends_the_run_and_saves_nothing(tmp_path: Path, norm: float) -> None:
+    trainer = Loop(tmp_path, stop=9)
+    trainer.norms[3] = norm
+    with pytest.raises(Diverged, match=r"stops at step 3: actor/grad_norm is (nan|inf)\. .*train\.learning_rate"):
+        trainer.run(9)
+    assert (trainer.trained, trainer.saved) == ([1, 2, 3], [])
+    assert hasattr(PPOTrainer._update_actor, "__wrapped__")
 
 
 def test_nothing_is_saved_before_the_first_step(tmp_path: Path) -> None:

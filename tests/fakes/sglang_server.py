@@ -67,6 +67,7 @@ class SGLangServer:
         hold: requests, numbered from 1, that take until they are aborted.
         context_length: the longest input and output together.
         model: what it says it serves; "" has it not tell, as a router.
+        broken: the model's weights are no numbers: its logprobs are NaN, which its JSON writes as null.
 
     Attributes:
         requests: every `/generate` body, with its routing key, if `keep`.
@@ -85,6 +86,7 @@ class SGLangServer:
     experts: int = 2
     prefix_cache: bool = True
     keep: bool = True
+    broken: bool = False
     wanted_port: int = 0
     requests: list[dict[str, Any]] = field(default_factory=list)
     aborts: int = 0
@@ -209,7 +211,7 @@ class SGLangServer:
         self, body: dict[str, Any], said: list[int], finish: dict[str, Any], rng: random.Random
     ) -> dict[str, Any]:
         ids = body["input_ids"]
-        logprobs = [-rng.random() * 3 for _ in said]
+        logprobs = [None if self.broken else -rng.random() * 3 for _ in said]
         meta: dict[str, Any] = {
             "id": uuid.uuid4().hex,
             "finish_reason": finish,

@@ -12,6 +12,7 @@ from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.loop import play_dialogue
 from slim_rl.dialogue.policy import PolicyFailure
 from slim_rl.dialogue.record import StopReason
+from slim_rl.errors import Diverged
 from slim_rl.policies.served import sample_turn
 from slim_rl.policies.sglang import SGLangPolicy, read
 from tests.dialogue.players import Countdown, Says
@@ -64,6 +65,14 @@ async def test_when_there_are_no_tokens_to_be_had(tokenizer, settings, message, 
             await policy.sample([1, 2, 3], 8, "d")
     assert failure.value.reason is StopReason.ENGINE_FAILED
     assert len(server.requests) == (requests or 2)  # at once and after 0.1 s; the next would be after 0.3 s
+
+
+async def test_a_model_without_finite_probabilities_is_not_asked_again(tokenizer) -> None:
+    chat = Chat(tokenizer)
+    with SGLangServer(said(chat), broken=True) as server:
+        with pytest.raises(Diverged, match="are not finite numbers"):
+            await SGLangPolicy(server.url).sample([1, 2, 3], 8, "d")
+    assert len(server.requests) == 1
 
 
 async def test_a_server_that_is_not_there() -> None:

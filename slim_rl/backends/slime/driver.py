@@ -2,6 +2,8 @@
 
     python -m slim_rl.backends.slime.driver SLIME_DIR/train.py [slime's flags]
 
+    a policy that has diverged ends the run, and nothing is saved after it
+
 slime saves every ``--save-interval`` steps, and whatever a rollout raises ends the run there and then. When the partner's budget
 is spent or its endpoint stays down, the log functions raise `RunStopped` (see `metrics`) before the step in hand is trained on. Then
 this saves the step trained last, by the same calls as the script, and ends with exit code 1. The script itself is slime's, unchanged:
@@ -18,7 +20,10 @@ from types import ModuleType
 from typing import Any
 
 from slim_rl.backends import say
-from slim_rl.errors import RunStopped
+from slim_rl.errors import Diverged, RunStopped
+
+# Megatron's words, before it takes a gradient into account (`check_for_nan_in_loss_and_grad`, which slime leaves on)
+_NOT_FINITE = ("found NaN in local grad norm", "found Inf in local grad norm")
 
 
 class TrainingScript:
@@ -45,6 +50,15 @@ class TrainingScript:
         except RunStopped as stop:  # out of one of Ray's actors: its error is an instance of the cause's class too
             say(_sentence(stop))
             self._save(args)
+            self._end(args)
+            return 1
+        except Exception as error:
+            if (found := _divergence(error)) is None:
+                raise
+            say(
+                f"Training stops; the last step that began is {self.trained or 0}. {found} Nothing is saved now; lower "
+                "train.learning_rate and start over under another name (--set name=...)."
+            )
             self._end(args)
             return 1
         return 0
@@ -112,9 +126,16 @@ def _load(script: Path) -> ModuleType:
     return module
 
 
-def _sentence(stop: RunStopped) -> str:
+def _sentence(stop: Exception) -> str:
     """Its own words: Ray's text holds a remote traceback too."""
     return str(getattr(stop, "cause", None) or stop)
+
+
+def _divergence(error: Exception) -> str | None:
+    """What of the policy is no finite number; None if the error is another."""
+    if isinstance(error, Diverged):
+        return _sentence(error)
+    return "The gradient is not a finite number." if any(words in str(error) for words in _NOT_FINITE) else None
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,8 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from slim_rl import jsonl
 from slim_rl.backends.checkpoints import numbered
-from slim_rl.files import disk_errors
+from slim_rl.errors import SlimWarning
+from slim_rl.files import disk_errors, write_atomically
 from slim_rl.policies.transformers import TransformersPolicy
 
 _MARK = "COMPLETE"
@@ -98,7 +101,7 @@ def step_line(step: int, logs: dict[str, Any], width: int = 80) -> str:
 
 class MarkWhole(TrainerCallback):
     """Marks a checkpoint once all of it is written, and then alone removes those before the last `keep`. One without the mark is a
-    torn one and is not resumed from.
+    torn one and is not resumed from; nor is one that has lost anything of what the mark lists (a disk that failed).
     """
 
     def __init__(self, keep: int) -> None:
@@ -112,15 +115,19 @@ class MarkWhole(TrainerCallback):
         folder = Path(str(args.output_dir))
         mark = folder / f"checkpoint-{state.global_step}" / _MARK
         with disk_errors("checkpoint", mark.parent, ROOM):
-            mark.touch()
+            write_atomically(mark, json.dumps(_sizes(mark.parent)))
         for _, checkpoint in sorted(whole_checkpoints(folder).items())[: -self.keep]:
             (checkpoint / _MARK).unlink()  # first, so that a half-removed one is not taken for whole
             shutil.rmtree(checkpoint)
 
 
 def last_whole_checkpoint(folder: Path, remove_torn: bool = True) -> Path | None:
-    """The newest complete checkpoint below `folder`; torn ones are removed."""
+    """The newest complete checkpoint below `folder`; torn ones are removed. A sentence is said of one that was damaged later."""
     whole = whole_checkpoints(folder)
+    for _, path in sorted(numbered(folder, "checkpoint-").items()):
+        if remove_torn and (path / _MARK).exists() and (lost := _lost(path)):
+            before = f"{whole[max(whole)]} is gone on from" if whole else "the run begins anew"
+            warnings.warn(f"{path} is damaged and not used: {lost}; {before}.", SlimWarning, stacklevel=2)
     for checkpoint in folder.glob("checkpoint-*"):
         if remove_torn and checkpoint not in whole.values():
             shutil.rmtree(checkpoint)
@@ -129,9 +136,28 @@ def last_whole_checkpoint(folder: Path, remove_torn: bool = True) -> Path | None
 
 def is_whole(folder: Path, step: int) -> bool:
     """Whether the checkpoint of `step` is there, complete."""
-    return (folder / f"checkpoint-{step}" / _MARK).exists()
+    return step in whole_checkpoints(folder)
 
 
 def whole_checkpoints(folder: Path) -> dict[int, Path]:
     """The complete checkpoints by their step."""
-    return {step: path for step, path in numbered(folder, "checkpoint-").items() if (path / _MARK).exists()}
+    found = numbered(folder, "checkpoint-").items()
+    return {step: path for step, path in found if (path / _MARK).exists() and not _lost(path)}
+
+
+def _sizes(checkpoint: Path) -> dict[str, int]:
+    files = (path for path in sorted(checkpoint.rglob("*")) if path.is_file() and path.name != _MARK)
+    return {str(path.relative_to(checkpoint)): path.stat().st_size for path in files}
+
+
+def _lost(checkpoint: Path) -> str:
+    """Which file of a marked checkpoint is not as it was written; "" if none is."""
+    try:
+        written = json.loads((checkpoint / _MARK).read_text(encoding="utf-8") or "{}")  # an older mark is empty
+        now = _sizes(checkpoint)
+    except (OSError, ValueError):
+        return f"its {_MARK} cannot be read"
+    for name, size in written.items():
+        if now.get(name) != size:
+            return f"{name} has {now.get(name, 0):,} of {size:,} bytes"
+    return ""

@@ -1,6 +1,7 @@
 """Ends a run of verl's whose partner takes no more calls (its budget is spent, its endpoint stays down), once it has saved.
 
     a step that the stop met is not trained on; a checkpoint of the steps before it is there when the run ends
+    a step whose loss or gradient is not finite ends the run, and nothing is saved after it (verl itself goes on with the next)
 
 The agent loops, in processes of their own, leave a mark in the run's folder. The trainer looks for it when a step's dialogues are
 played and the engines have gone to sleep, which is the state that verl itself saves in. verl imports this module in the trainer's process,
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
 from slim_rl.backends.verl.launch import STOP_MARK
-from slim_rl.errors import RunStopped
+from slim_rl.errors import Diverged, RunStopped
 
 
 class SaveBeforeStop(CheckpointCallback):  # type: ignore[misc]
@@ -58,7 +60,7 @@ def after_an_error(step_once: Any) -> Any:
     def looked(self: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             return step_once(self, *args, **kwargs)
-        except RunStopped:
+        except (RunStopped, Diverged):
             raise
         except Exception:
             with contextlib.suppress(Exception):
@@ -69,5 +71,23 @@ def after_an_error(step_once: Any) -> Any:
     return looked
 
 
+def after_the_update(update: Any) -> Any:
+    """verl's `_update_actor`, after which its loss and gradient are known. Raises Diverged if they are no numbers."""
+
+    @functools.wraps(update)
+    def looked(self: Any, batch: Any, metrics: dict[str, Any]) -> Any:
+        result = update(self, batch, metrics)
+        for name, value in metrics.items():
+            if name.startswith("actor/") and name.endswith(("loss", "grad_norm")) and not math.isfinite(value or 0.0):
+                raise Diverged(
+                    f"Training stops at step {self.global_steps}: {name} is {value}. Nothing is saved after it; lower "
+                    "train.learning_rate and start over under another name (--set name=...)."
+                )
+        return result
+
+    return looked
+
+
 PPOTrainer._balance_batch = before_training(PPOTrainer._balance_batch)
+PPOTrainer._update_actor = after_the_update(PPOTrainer._update_actor)
 PPOTrainer._step_once = after_an_error(PPOTrainer._step_once)
