@@ -80,9 +80,7 @@ class RunFolder:
             (self.path / MARKER).touch()
         with self._locked() as file:
             with disk_errors("run's folder", self.path):
-                file.truncate()
-                file.write(f"process {os.getpid()} on {platform.node()}\n")
-                file.flush()
+                _sign(file)
                 self._sweep()
                 if fresh:
                     self._empty()
@@ -121,7 +119,7 @@ class RunFolder:
     @contextmanager
     def _locked(self) -> Iterator[TextIO]:
         with (self.path / MARKER).open("r+", encoding="utf-8") as file:
-            _lock(file, self.config.name, self.path)
+            _lock(file, f"The run '{self.config.name}' in {self.path}", "give this one another name (--set name=...)")
             yield file
 
     def _sweep(self) -> None:
@@ -142,6 +140,20 @@ class RunFolder:
         for path in _logs(self.logs):
             if _is_log_of(path, self.config.name):
                 path.unlink()
+
+
+@contextmanager
+def one_at_a_time(folder: Path, what: str) -> Iterator[None]:
+    """Keeps a second process from the same work in `folder`. Raises SlimError if one is at it, or the disk would not take the lock."""
+    path = folder / f".slim-rl-{what}"
+    with disk_errors(f"{what}'s folder", folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    with path.open("r+", encoding="utf-8") as file:
+        _lock(file, f"The {what} in {folder}", "name another folder (--output ...)")
+        with disk_errors(f"{what}'s folder", folder):
+            _sign(file)
+        yield
 
 
 def claim(path: Path, config: Config) -> None:
@@ -188,17 +200,20 @@ def _differences(a: Any, b: Any, prefix: str = "") -> set[str]:
     return set().union(*(_differences(a.get(k), b.get(k), f"{prefix}.{k}" if prefix else k) for k in keys))
 
 
-def _lock(file: TextIO, name: str, folder: Path) -> None:
+def _sign(file: TextIO) -> None:
+    file.truncate()
+    file.write(f"process {os.getpid()} on {platform.node()}\n")
+    file.flush()
+
+
+def _lock(file: TextIO, what: str, otherwise: str) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         holder = file.read().strip() or "another process"
-        raise SlimError(
-            f"The run '{name}' in {folder} is in use by {holder}; wait until that ends, or give this one another "
-            "name (--set name=...)."
-        ) from error
+        raise SlimError(f"{what} is in use by {holder}; wait until that ends, or {otherwise}.") from error
     except OSError as error:  # some network file systems have no locks
-        warnings.warn(f"{folder} cannot be locked ({error.strerror}): start one process a run.", stacklevel=5)
+        warnings.warn(f"{file.name} cannot be locked ({error.strerror}): start one process a folder.", stacklevel=5)
 
 
 def _logs(folder: Path) -> list[Path]:

@@ -1,8 +1,8 @@
 """Evaluated policies compared on the games that both played.
 
 The invariant: a difference is one cell's mean less another's over the same games, paired game by game, and two cells are compared
-only if at most one thing differs between them: the policy, its partner, or the mode of play. Of the two the cell that asks less comes
-first. Pairs of policies that play freely come before all others.
+only if at most one thing differs between them: the policy, its partner, or the mode of play. Of the two the cell that was named first
+is the baseline, whatever came out. Pairs of policies that play freely come before all others.
 """
 
 from __future__ import annotations
@@ -59,15 +59,14 @@ def usual(modes: Iterable[str]) -> str:
 
 
 def compare(cells: Sequence[Cell], seed: int = 0) -> list[dict[str, Any]]:
-    """One row a pair of cells that share at least two games.
+    """One row a pair of cells that share at least two games: each cell less every one before it in `cells`.
 
     Keys:
-        first, second: the cells' names.
+        first, second: the names of the baseline and of the other.
         games: how many both played.
         measures: name -> `before` (the first's mean), `after` (the second's), the difference `value` with `low`, `high` and `p`.
     """
-    ordered = sorted(cells, key=lambda cell: (cell.games["questions"].mean(), cell.name))
-    pairs = [pair for pair in combinations(ordered, 2) if pair[0].differs(pair[1]) <= 1]
+    pairs = [pair for pair in combinations(cells, 2) if pair[0].differs(pair[1]) <= 1]
     pairs.sort(key=lambda pair: (pair[0].policy == pair[1].policy, pair[0].mode != "free"))
     return [
         {"first": a.name, "second": b.name, "games": games, "measures": dict(_differences(a, b, seed))}
@@ -84,11 +83,11 @@ def _differences(a: Cell, b: Cell, seed: int) -> Iterator[tuple[str, dict[str, A
 
 
 def sentence_of(pair: Mapping[str, Any]) -> str:
-    """'On the same 200 games, a free against b free: questions a game +0.81 (0.64 to 0.97), reward +0.036 (0.018 to 0.055).'"""
+    """'On the same 200 games, b free less a free: questions a game +0.81 (0.64 to 0.97), reward +0.036 (0.018 to 0.055).'"""
     parts = [
         f"{what} {plain(row['value'], signed=True)} ({interval(row['low'], row['high'])})"
         for name, what in (("questions", "questions a game"), ("reward", "reward"))
         if known((row := pair["measures"][name])["low"])
     ]
-    cells = f"{words(pair['second'])} against {words(pair['first'])}"
+    cells = f"{words(pair['second'])} less {words(pair['first'])}"
     return f"On the same {count(pair['games'], 'game')}, {cells}: {', '.join(parts)}."

@@ -199,12 +199,12 @@ class Tables:
         def p(name: str) -> Column:
             return Column("p", lambda row: p_value(row["measures"][name]["p"]))
 
-        columns = [self._arm("second", "cell"), self._arm("first", "less"), number("games")]
+        columns = [self._arm("second", "cell"), self._arm("first", "baseline"), number("games")]
         for name in COMPARED:
             if name in self._measures and self._measures[name]["role"] == "primary":
                 columns += [self._measured(name, signed=True), p(name)]
         caption = (
-            "Compared on the games that both played: the mean difference with its 95% t interval over games, and p of the sign-flip "
+            "Compared on the games that both played: the cell less the baseline, with the 95% t interval over games, and p of the sign-flip "
             "permutation test, not corrected for the number of pairs. Two cells are compared if they differ in their policy, partner or mode alone."
         )
         return Table(caption, columns, self.results["compared"])

@@ -33,6 +33,7 @@ from slim_rl.policies.engines import EngineChoice, Seated, seated
 from slim_rl.policies.interventions import AskFirst, NeverAsk, NeverSpeakQuestion, SpeakFirst
 from slim_rl.policies.openai_chat import ChatPolicy
 from slim_rl.processes import interruptible
+from slim_rl.runs import one_at_a_time
 from slim_rl.seeds import seed_of
 
 MOST_PAIRS = 8  # of cells that are compared on the screen
@@ -155,7 +156,8 @@ def _print_results(
     games = [(row.game_state, row.seat) for row in load_rows(config, "eval")[:num_games]]
     lines = reference_lines(games, human, config.environment)
     compared = compared_sentences(played)
-    said = compared[:MOST_PAIRS]
+    said = ["Differences, each of a cell less one named before it:"] if compared else []
+    said += compared[:MOST_PAIRS]
     if len(compared) > MOST_PAIRS:
         said.append(f"{len(compared) - MOST_PAIRS} more pairs: slim-rl analyze {output}")
     said += notes(played)
@@ -226,7 +228,7 @@ def evaluate(
 
     Raises:
         ConfigError: two cells would share a log, a mode or partner is unknown, or there are no held-out games.
-        SlimError: a model or server cannot be used, or an endpoint takes no more games; what was played is logged.
+        SlimError: another process evaluates into this folder; a model or server cannot be used, or an endpoint takes no more games; what was played is logged.
     """
     names = [cell.name for cell in cells]
     if len(set(names)) < len(names):
@@ -235,6 +237,19 @@ def evaluate(
     if not load_rows(config, "eval"):
         raise ConfigError("The config names no held-out games to evaluate on: set data.eval and data.num_eval.")
     engine = engine or EngineChoice()
+    with one_at_a_time(output, "evaluation"):
+        return _evaluate(cells, configs, output, num_games, engine, concurrency, num_trials)
+
+
+def _evaluate(
+    cells: Sequence[Cell],
+    configs: Sequence[Config],
+    output: Path,
+    num_games: int,
+    engine: EngineChoice,
+    concurrency: int | None,
+    num_trials: int,
+) -> dict[str, list[Dialogue]]:
     results: dict[str, list[Dialogue]] = {}
     for policy in dict.fromkeys(cell.policy for cell in cells):  # a model is loaded, and a server started, once
         own = [(cell, changed) for cell, changed in zip(cells, configs, strict=True) if cell.policy == policy]
@@ -256,7 +271,7 @@ def evaluate(
                     policy=intervention(changed, cell.mode, player, chat),
                     max_live=concurrency or engine.at_once,
                 )
-    return {name: results[name] for name in names}
+    return {cell.name: results[cell.name] for cell in cells}
 
 
 def _config(config: Config, cell: Cell) -> Config:

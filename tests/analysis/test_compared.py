@@ -29,11 +29,12 @@ def test_a_difference_is_over_the_common_games() -> None:
     assert pair["measures"]["reward"]["value"] == 0
 
 
-def test_the_one_that_asks_less_comes_first() -> None:
-    (pair,) = compare([cell("asks", [2, 3, 4, 3]), cell("silent", [0, 0, 1, 0], mode="forbidden")])
+@pytest.mark.parametrize(("asked", "difference"), [([2, 3, 4, 3], 2.75), ([0, 0, 0, 0], -0.25)])
+def test_the_one_named_first_is_the_baseline_whatever_came_out(asked: list[float], difference: float) -> None:
+    (pair,) = compare([cell("silent", [0, 0, 1, 0], mode="forbidden"), cell("asks", asked)])
     assert (pair["first"], pair["second"]) == ("silent", "asks")
-    assert pair["measures"]["questions"]["value"] == pytest.approx(2.75)
-    assert sentence_of(pair).startswith("On the same 4 games, asks against silent: questions a game +2.75 (")
+    assert pair["measures"]["questions"]["value"] == pytest.approx(difference)
+    assert sentence_of(pair).startswith(f"On the same 4 games, asks less silent: questions a game {difference:+.2f}".replace("-", "−"))
 
 
 def test_only_one_thing_may_differ_and_policies_come_first() -> None:
@@ -69,7 +70,7 @@ def test_the_report_and_the_terminal_say_the_same(tmp_path: Path) -> None:
     summary = analyze([tmp_path / "logs"], tmp_path / "plots")
     (pair,) = summary.results["compared"]
     page = summary.report.read_text(encoding="utf-8")
-    assert compared_sentences(played) == [sentence_of(pair)]
+    assert compared_sentences({name: played[name] for name in (pair["first"], pair["second"])}) == [sentence_of(pair)]
     assert sentence_of(pair) in page and page.count('class="card ') == 4
     assert page.index(sentence_of(pair)) < page.index("Compared on the games that both played")
 

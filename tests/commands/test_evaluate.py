@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -11,19 +14,20 @@ import pytest
 from slim_rl.analysis.references import reference_lines
 from slim_rl.analysis.terminal_tables import before_after_table, cells_table
 from slim_rl.analysis.verdict import frame
-from slim_rl.commands.evaluate import Cell, intervention
+from slim_rl.commands.evaluate import Cell, evaluate, intervention
 from slim_rl.config import parse_config
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.dealing import load_rows
 from slim_rl.dialogue.held_out import play_held_out
 from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.worker import RolloutWorker
-from slim_rl.errors import ConfigError
+from slim_rl.errors import ConfigError, SlimError
 from slim_rl.games.matching import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.instance import GameState
 from slim_rl.policies.interventions import INSTEAD, TRIES, NeverAsk
 from tests.dialogue.players import Script
+from tests.paths import ROOT
 
 PLAN = "[propose]\nBLEU: Ava Li\nElectra: Daniel Nguyen\nGloVe: Sofia Patel"
 
@@ -134,3 +138,30 @@ def test_tables_hold_every_cell_and_measure(config, chat, tmp_path) -> None:
     assert len(table.columns) == 5 and table.row_count == 2 * 6
     assert before_after_table(dialogues, dialogues).row_count == 6
     assert frame([]).empty and cells_table({"none": []}, "t").row_count == 6
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from slim_rl.runs import one_at_a_time
+with one_at_a_time(Path(sys.argv[1]), "evaluation"):
+    print("working", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_folder_is_evaluated_into_by_one_process_at_a_time(config, tmp_path) -> None:
+    cells, output = [Cell("nowhere", "shy")], tmp_path / "logs"
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(output)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    ) as child:
+        assert child.stdout is not None and child.stdout.readline() == "working\n"
+        with pytest.raises(SlimError, match=rf"evaluation in .*logs is in use by process {child.pid} .*--output"):
+            evaluate(config, cells, output, 2)
+        child.kill()
+    assert not list(output.glob("*.jsonl"))
+    with pytest.raises(ConfigError, match=r"policy\.model"):  # the folder is free, and the model is looked for
+        evaluate(config, cells, output, 2)
