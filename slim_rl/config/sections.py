@@ -331,7 +331,7 @@ class SlimeConfig(Section):
     resume: Literal["replay", "restart"] = Field(
         "replay",
         description="with --partial-rollout, a game that slime aborted: its recorded turns are played again and it continues, "
-        "or it restarts",
+        "or it restarts; it restarts too where the weights are new and `new_weights` says so",
     )
     new_weights: Literal["restart", "mask", "keep"] = Field(
         "restart",

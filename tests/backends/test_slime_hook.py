@@ -355,7 +355,7 @@ def test_an_aborted_game_goes_on_or_begins_anew(tokenizer, tokenizer_dir, tmp_pa
             tokenizer_dir,
             server.port,
             tmp_path,
-            {"slime": {"resume": resume}},
+            {"slime": {"resume": resume, "new_weights": "keep"}},
             partial_rollout=partial,
             rollout_top_p=0.9,
         )
@@ -373,6 +373,48 @@ def test_an_aborted_game_goes_on_or_begins_anew(tokenizer, tokenizer_dir, tmp_pa
         if goes_on:
             assert sample.tokens[: len(tokens)] == tokens
             assert [turn.text for turn in record(sample).turns[: len(turns)]] == [turn.text for turn in turns]
+
+
+@pytest.mark.parametrize("new_weights", ["restart", "mask", "keep"])
+@pytest.mark.parametrize("version", ["0", "1"])
+def test_weights_that_change_across_an_abort_are_seen(
+    tokenizer, tokenizer_dir, tmp_path, version: str, new_weights: str
+) -> None:
+    with serve(tokenizer, hold=[3]) as server:
+        slime = {"slime": {"new_weights": new_weights}}
+        args = make_args(tokenizer_dir, server.port, tmp_path, slime, partial_rollout=True)
+        [sample] = run(args, play_and_abort(args, server, make_group(1), after_requests=3))
+        old = sample.response_length
+        server.weight_version = version
+        [sample] = run(args, play_group(args, [sample]))
+    changed = version != "0"
+    check_invariant(sample, masked_turns=changed and new_weights == "mask")
+    assert sample.status == Status.COMPLETED
+    if changed and new_weights == "restart":
+        assert sample.weight_versions == ["1"] * 4
+    else:
+        assert sample.weight_versions == ["0", "0", version, version]
+        assert any(sample.loss_mask[:old]) == (not changed or new_weights == "keep")
+        assert any(sample.loss_mask[old:])
+
+
+@pytest.mark.parametrize("versions", [["1", None, "2", "2"], [None, "1", None, "2"]])
+def test_a_turn_that_tells_no_version_hides_no_change(tokenizer, tokenizer_dir, tmp_path, versions: list) -> None:
+    with serve(tokenizer) as server:
+        speak, left = server.speak, list(versions)
+
+        def speak_by_version(ids: list[int], rng: Any) -> list[int]:
+            server.weight_version = left.pop(0) if left else versions[-1]
+            return speak(ids, rng)
+
+        server.speak = speak_by_version
+        args = make_args(tokenizer_dir, server.port, tmp_path, {"slime": {"new_weights": "mask"}})
+        [sample] = run(args, play_group(args, make_group(1)))
+    assert sample.weight_versions == versions
+    spans = [turn.span for turn in record(sample).turns if turn.role == "policy"]
+    trained = [any(sample.loss_mask[a:b]) for a, b in spans]
+    at = versions.index("2")
+    assert trained == [False] * at + [True] * (4 - at)
 
 
 def test_slimes_mask_on_old_tokens_survives_resuming(tokenizer, tokenizer_dir, tmp_path) -> None:

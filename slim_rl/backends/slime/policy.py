@@ -30,7 +30,7 @@ class SlimePolicy:
     Args:
         sampling_params: slime's, copied; the dict given is shared by all samples of an evaluation.
         samples: by routing key; two under self-play, else one. Each holds its dialogue so far: nothing for a new game.
-        new_weights: what to do when the engine's weights change between two turns of this attempt.
+        new_weights: what to do when the engine's weights change between two turns, those before an abort included.
 
     Attributes:
         outdated: whether they have changed and the game is to restart.
@@ -52,7 +52,8 @@ class SlimePolicy:
         self.url = f"http://{args.sglang_router_ip}:{args.sglang_router_port}/generate"
         self.sticky = getattr(args, "router_policy", None) == "consistent_hashing"
         self.outdated = False
-        self._weights: str | None = None
+        told = [version for sample in samples.values() for version in sample.weight_versions if version is not None]
+        self._weights: str | None = told[-1] if told else None  # the last that an engine told
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -89,6 +90,8 @@ class SlimePolicy:
     def _check_weights(self, sampled: Sampled) -> None:
         """SGLang aborts or finishes what it has before it takes new weights, so a turn is of one version, the one it names."""
         weights, before = sampled.meta.get("weight_version"), self._weights
+        if weights is None:
+            return
         self._weights = weights
         if before is None or weights == before or self.new_weights == "keep":
             return
