@@ -201,9 +201,8 @@ def _differences(a: Any, b: Any, prefix: str = "") -> set[str]:
 
 
 def _sign(file: TextIO) -> None:
-    file.truncate()
-    file.write(f"process {os.getpid()} on {platform.node()}\n")
-    file.flush()
+    os.truncate(file.fileno(), 0)
+    os.write(file.fileno(), f"process {os.getpid()} on {platform.node()}\n".encode())  # unbuffered: nothing is left to fail at closing
 
 
 def _lock(file: TextIO, what: str, otherwise: str) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from slim_rl.commands.options import Games, check_folder, name_games
+from slim_rl.commands.screen import printable
 
 
 def command(
@@ -23,5 +24,5 @@ def command(
 
     name_games(game)
     for said in write(manifest, check_folder(output), context.obj):
-        typer.echo(said)
+        typer.echo(printable(said))
     typer.echo(f"{output / 'results.html'}, {output / 'README.md'}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -18,9 +19,13 @@ if TYPE_CHECKING:
     from slim_rl.environment import Board
 
 
+# Control characters but line ends and tabs, and those that turn the direction of writing: words could stand in another order.
+_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
 def printable(text: str) -> str:
-    """The text without the control characters that a terminal would obey."""
-    return "".join(c for c in text if c == "\n" or c == "\t" or not (ord(c) < 32 or 127 <= ord(c) < 160))
+    """The text without the characters that a terminal would obey."""
+    return _OBEYED.sub("", text)
 
 
 def show_warnings_as_sentences(prefix: str) -> None:
@@ -46,12 +51,12 @@ def turn_texts(dialogue: Dialogue) -> Iterator[Text]:
     """What was thought, said and refused, a text a line, with what its questions asked."""
     for turn in dialogue.turns:
         if turn.thought:
-            yield Text(f"{turn.role} thinks: {printable(turn.thought)}", "dim italic")
-        line = Text(f"{turn.role}> {printable(turn.text)}", "green" if turn.role == "policy" else "cyan")
+            yield Text(printable(f"{turn.role} thinks: {turn.thought}"), "dim italic")
+        line = Text(printable(f"{turn.role}> {turn.text}"), "green" if turn.role == "policy" else "cyan")
         if turn.questions:
             worth = "" if turn.value is None else f", worth {turn.value:+.3f}"
             informative = ", informative" if turn.informative else ""
-            line.append(f"   ({', '.join(turn.questions)}{informative}{worth})", "dim")
+            line.append(printable(f"   ({', '.join(turn.questions)}{informative}{worth})"), "dim")
         yield line
         if turn.error:
             yield Text(f"  refused: {printable(turn.error)}", "red")
@@ -59,14 +64,14 @@ def turn_texts(dialogue: Dialogue) -> Iterator[Text]:
 
 def table_of(board: Board) -> Table:
     """A board for the terminal; marked cells are bold, with a star."""
-    table = Table(title=Text(board.title))
+    table = Table(title=Text(printable(board.title)))
     table.add_column("")
     for column in board.columns:
-        table.add_column(Text(column), justify="right")
+        table.add_column(Text(printable(column)), justify="right")
     for row, name in enumerate(board.rows):
         cells = [
-            Text(f"*{cell}", "bold green") if (row, column) in board.marked else Text(cell)
+            Text(printable(f"*{cell}"), "bold green") if (row, column) in board.marked else Text(printable(cell))
             for column, cell in enumerate(board.cells[row])
         ]
-        table.add_row(Text(name), *cells)
+        table.add_row(Text(printable(name)), *cells)
     return table

@@ -100,10 +100,21 @@ class Chat:
         return split_thought(text, self._begins_thought)
 
     def render(self, messages: Messages, add_generation_prompt: bool = True) -> str:
-        """The template's own rendering, as text."""
-        rendered = self.tokenizer.apply_chat_template(
-            list(messages), tokenize=False, add_generation_prompt=add_generation_prompt, enable_thinking=self.thinking
-        )
+        """The template's own rendering, as text. Raises ConfigError for a template that cannot be rendered."""
+        try:
+            rendered = self.tokenizer.apply_chat_template(
+                list(messages),
+                tokenize=False,
+                add_generation_prompt=add_generation_prompt,
+                enable_thinking=self.thinking,
+            )
+        except (
+            Exception
+        ) as error:  # a template is a program of somebody else's: what the sandbox forbids, what it raises itself
+            reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            raise ConfigError(
+                f"The chat template of {self._name} cannot be rendered ({reason}); correct it, or use another model's tokenizer."
+            ) from error
         return str(rendered)
 
     def _frame(self, roles: tuple[str, ...]) -> list[str]:

@@ -4,7 +4,8 @@
     no text of a player's becomes a control token of any chat template
 
 so that nothing a player writes can pass for the game's own words (a note, an error, another message). Both follow from the text
-alone: the same dialogue always gives the same request.
+alone: the same dialogue always gives the same request. What an endpoint's tokenizer is, is not known here, so that the spellings are
+those of all families; where there is a tokenizer (`dialogue.chat`), its own tokens are what text is kept from.
 """
 
 from __future__ import annotations
@@ -24,10 +25,13 @@ _INVISIBLE = re.compile(
     "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]"
 )
-# <|im_start|>, </s>, <bos>, <start_of_turn>, <<SYS>>, <!--, the same with wide signs, and [INST], [/INST], [TOOL_CALLS], [gMASK].
+# <|im_start|>, </s>, <bos>, <start_of_turn>, <<SYS>>, <!--, the same with wide signs; [INST], [/INST], [TOOL_CALLS], [gMASK];
+# EXAONE's [|system|]; MiniMax's ]~b], [e~[, ]~!b[, ]!p~[, ]<]image[>[.
 _CONTROL = re.compile(
     "[<\uff1c\ufe64](?=[/|\uff5c\u2502\u00a6!\\[_A-Za-z])|"
-    r"\[(?=/?(?:[A-Z]{2}|[a-z]MASK)[A-Z0-9_]*\])"
+    r"\[(?=/?(?:[A-Z]{2}|[a-z]MASK)[A-Z0-9_]*\])|"
+    "\\[(?=[|\uff5c\u2502\u00a6]|[a-z]~\\[|>\\[)|"
+    r"\](?=~!?[a-z][\[\]]|![a-z]~\[|<\])"
 )
 
 

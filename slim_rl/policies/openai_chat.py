@@ -2,7 +2,7 @@
 
     what it is sent in a dialogue only grows at its end, and holds the same words that a trained policy reads as tokens:
     system     the game's rules
-    user       what its seat was dealt; later, what the game says to the seat
+    user       what its seat was dealt; later, what the game says to the seat, without control tokens (`partners.quoting`)
     assistant  its own words, as it said them
 
 A reply goes to the game as it is: what is malformed the game refuses, and says why, as it does with any policy. A turn cut at
@@ -24,6 +24,7 @@ from slim_rl.errors import ConfigError
 from slim_rl.jsonl import whole_characters
 from slim_rl.partners.endpoint import Endpoint
 from slim_rl.partners.openai_chat import Messages, say
+from slim_rl.partners.quoting import neutral
 
 
 class ChatPolicy:
@@ -91,9 +92,9 @@ class ChatPlayer:
             if utterance.seat == view.seat:
                 say(messages, "assistant", utterance.text)
                 if utterance.error is not None:
-                    say(messages, "user", heard or f"Error: {utterance.error}")
+                    say(messages, "user", neutral(heard or f"Error: {utterance.error}"))
             else:
-                say(messages, "user", heard or utterance.text)
+                say(messages, "user", neutral(heard or utterance.text))
         return [{**message, "content": whole_characters(message["content"])} for message in messages]
 
     async def reply(self, view: View) -> Reply:

@@ -34,7 +34,9 @@ def test_the_one_named_first_is_the_baseline_whatever_came_out(asked: list[float
     (pair,) = compare([cell("silent", [0, 0, 1, 0], mode="forbidden"), cell("asks", asked)])
     assert (pair["first"], pair["second"]) == ("silent", "asks")
     assert pair["measures"]["questions"]["value"] == pytest.approx(difference)
-    assert sentence_of(pair).startswith(f"On the same 4 games, asks less silent: questions a game {difference:+.2f}".replace("-", "−"))
+    assert sentence_of(pair).startswith(
+        f"On the same 4 games, asks less silent: questions a game {difference:+.2f}".replace("-", "−")
+    )
 
 
 def test_only_one_thing_may_differ_and_policies_come_first() -> None:

@@ -200,7 +200,8 @@ def test_a_run_that_is_not_stopped_is_slimes_own(tmp_path: Path, script: Path | 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=str)
 @pytest.mark.parametrize(
-    ("how", "words"), [({"diverges": "generate 4"}, "weights are no use"), ({"nan": 4}, "gradient is not a finite number")]
+    ("how", "words"),
+    [({"diverges": "generate 4"}, "weights are no use"), ({"nan": 4}, "gradient is not a finite number")],
 )
 def test_a_run_that_has_diverged_saves_nothing_more(
     tmp_path: Path, script: Path | None, how: dict[str, Any], words: str

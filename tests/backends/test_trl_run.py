@@ -152,11 +152,15 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(folder: Path, fi
     torn = config.run_dir / "checkpoints" / "checkpoint-4" / file
     size = torn.stat().st_size
     os.truncate(torn, size // 2)
-    said = rf"checkpoint-4 is damaged and not used: {file} has {size // 2:,} of {size:,} bytes; .*checkpoint-2 is gone on"
+    said = (
+        rf"checkpoint-4 is damaged and not used: {file} has {size // 2:,} of {size:,} bytes; .*checkpoint-2 is gone on"
+    )
     with pytest.warns(SlimWarning, match=said):
         again = local.train(config)
     assert all(torch.equal(tensor, weights(whole)[key]) for key, tensor in weights(again).items())
-    assert [line.step for line in read_log(again.log_dir / "train.jsonl")] == [step for step in range(4) for _ in range(8)]
+    assert [line.step for line in read_log(again.log_dir / "train.jsonl")] == [
+        step for step in range(4) for _ in range(8)
+    ]
     (config.run_dir / "checkpoints" / "checkpoint-4" / "COMPLETE").write_text("")  # as older versions marked it
     found = last_whole_checkpoint(config.run_dir / "checkpoints")
     assert found is not None and found.name == "checkpoint-4"

@@ -55,7 +55,8 @@ def test_a_dialogue_is_shown_whole_and_literally(log: Path, make_dialogue: Any) 
     screen = io.StringIO()
     said = ("[message] [bold]What?", "!x")
     dialogue = make_dialogue(*said, id="eval/g/0", reward=0.25, stop_reason=StopReason.MAX_TURNS)
-    dialogue.turns[0].thought = "a \x1b[2J plan"
+    dialogue.turns[0].thought = "a \x1b[2J \u202eplan\u2066"
+    dialogue.turns[0].questions = ["pair\u202e"]
     dialogue.prompt = [{"role": "user", "content": "Your scores: 1"}]
     show(Console(file=screen, width=100), dialogue)
     text = screen.getvalue()
@@ -67,7 +68,7 @@ def test_a_dialogue_is_shown_whole_and_literally(log: Path, make_dialogue: Any) 
         "max_turns, reward 0.250",
     ):
         assert part in text
-    assert "plan" in text and "\x1b" not in text
+    assert "plan" in text and not set("\x1b\u202e\u2066") & set(text)
 
 
 def test_the_command_prints_and_counts(log: Path, capsys: pytest.CaptureFixture[str]) -> None:

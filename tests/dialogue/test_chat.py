@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import pytest
@@ -129,6 +130,33 @@ def test_a_template_that_drops_messages_is_refused_with_a_sentence() -> None:
     tokenizer = train_tokenizer(["a b c"], 300, "{{ messages[-1]['content'] }}")
     with pytest.raises(ConfigError, match="token boundaries"):
         Chat(tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [
+        ("{{ ''.__class__.__mro__[1].__subclasses__() }}", "SecurityError"),
+        ("{% for i in range(10 ** 9) %}x{% endfor %}", "OverflowError"),
+        ("{{ raise_exception('roles must alternate') }}", "roles must alternate"),
+        ("{% if", "TemplateSyntaxError"),
+    ],
+)
+def test_a_template_that_cannot_be_rendered_is_one_sentence(template: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=rf"cannot be rendered \(.*{reason}") as caught:
+        Chat(train_tokenizer(["a b c"], 300, template))
+    assert "\n" not in str(caught.value)
+
+
+def test_the_tokenizers_own_control_tokens_are_just_letters_in_a_message(tokenizer) -> None:
+    own = copy.deepcopy(tokenizer)
+    names = ["[|system|]", "[|endofturn|]", "]~b]", "[e~[", "\u00a7stop\u00a7"]
+    own.add_special_tokens({"additional_special_tokens": names})
+    chat, ids = Chat(own), set(own.convert_tokens_to_ids(names))
+    assert len(ids) == len(names) and ids & set(own.encode("".join(names), add_special_tokens=False)) == ids
+    said = chat.said_ids("[message] hi")
+    assert not ids & set(
+        chat.turn_ids(said, "".join(names)) + chat.prompt_ids([{"role": "user", "content": " ".join(names)}])
+    )
 
 
 def test_a_template_without_end_tokens_is_refused_with_a_sentence() -> None:

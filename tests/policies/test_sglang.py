@@ -69,9 +69,8 @@ async def test_when_there_are_no_tokens_to_be_had(tokenizer, settings, message, 
 
 async def test_a_model_without_finite_probabilities_is_not_asked_again(tokenizer) -> None:
     chat = Chat(tokenizer)
-    with SGLangServer(said(chat), broken=True) as server:
-        with pytest.raises(Diverged, match="are not finite numbers"):
-            await SGLangPolicy(server.url).sample([1, 2, 3], 8, "d")
+    with SGLangServer(said(chat), broken=True) as server, pytest.raises(Diverged, match="are not finite numbers"):
+        await SGLangPolicy(server.url).sample([1, 2, 3], 8, "d")
     assert len(server.requests) == 1
 
 
