@@ -202,7 +202,9 @@ def _differences(a: Any, b: Any, prefix: str = "") -> set[str]:
 
 def _sign(file: TextIO) -> None:
     os.truncate(file.fileno(), 0)
-    os.write(file.fileno(), f"process {os.getpid()} on {platform.node()}\n".encode())  # unbuffered: nothing is left to fail at closing
+    os.write(
+        file.fileno(), f"process {os.getpid()} on {platform.node()}\n".encode()
+    )  # unbuffered: nothing is left to fail at closing
 
 
 def _lock(file: TextIO, what: str, otherwise: str) -> None:

@@ -1,7 +1,10 @@
-"""What is data runs no code: a log, or any other file of data, that names a game imports nothing."""
+"""What is data runs no code: a log that names a game imports nothing, nor does a model or YAML bring any (SECURITY.md)."""
 
 from __future__ import annotations
 
+import json
+import pickle
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +14,10 @@ import pytest
 import yaml
 
 from slim_rl import cli
+from slim_rl.config import PolicyConfig, load_config
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.environment import BaseEnvironment, game_of
+from slim_rl.errors import ConfigError, DataError
 from slim_rl.jsonl import encode
 from tests.paths import ROOT
 
@@ -101,3 +106,76 @@ def test_a_game_that_is_named_is_used(
     assert "--game" not in said and "informative" in said
     run("show", "logs", "--game", "nowhere.Game")
     assert "nowhere.Game cannot be imported" in capsys.readouterr().err
+
+
+class Evil:
+    """Makes a file `ran` in the working folder when it is unpickled."""
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (Path("ran"),)
+
+
+def test_a_model_brings_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("transformers")
+    from slim_rl.policies import load_tokenizer
+    from slim_rl.policies.transformers import load_model
+
+    monkeypatch.chdir(tmp_path)
+    model = tmp_path / "model"
+    shutil.copytree(ROOT / "data" / "warmstart", model)
+    (model / "evil.py").write_text(EVIL)
+    for file, auto_map, kind in (
+        ("config.json", {"AutoConfig": "evil.Config", "AutoModelForCausalLM": "evil.Model"}, {"model_type": "evil"}),
+        ("tokenizer_config.json", {"AutoTokenizer": ["evil.Tokenizer", None]}, {"tokenizer_class": "Tokenizer"}),
+    ):
+        described = json.loads((model / file).read_text())
+        (model / file).write_text(json.dumps(described | kind | {"auto_map": auto_map}))
+    with pytest.raises(ConfigError, match=r"policy\.model"):
+        load_model(PolicyConfig(model=str(model)))
+    with pytest.raises(ConfigError):
+        load_tokenizer(str(model))
+    assert not (tmp_path / "ran").exists()
+
+
+def test_weights_are_not_unpickled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    from slim_rl.policies.transformers import load_model
+
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(ROOT / "data" / "warmstart", tmp_path / "model")
+    (tmp_path / "model" / "model.safetensors").unlink()
+    torch.save({"model.embed_tokens.weight": Evil()}, tmp_path / "model" / "pytorch_model.bin")
+    with pytest.raises(ConfigError, match=r"policy\.model"):
+        load_model(PolicyConfig(model=str(tmp_path / "model")))
+    assert not (tmp_path / "ran").exists()
+    pickle.loads(pickle.dumps(Evil()))
+    assert (tmp_path / "ran").exists(), "it would have run"
+
+
+def test_slime_is_given_no_model_with_code(tmp_path: Path) -> None:
+    from slim_rl.backends.checkpoints import read_model_config
+
+    described = json.loads((ROOT / "data" / "warmstart" / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(described))
+    read_model_config(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps(described | {"auto_map": {"AutoModel": "evil.Model"}}))
+    with pytest.raises(DataError, match="auto_map"):
+        read_model_config(tmp_path)
+
+
+def test_yaml_makes_no_objects(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("slim_rl: !!python/object/apply:pathlib.Path.touch [ran]\n")
+    with pytest.raises(ConfigError, match="not valid YAML"):
+        load_config(tmp_path / "config.yaml")
+
+
+def test_the_trainers_are_told_to_trust_no_code(tmp_path: Path) -> None:
+    pytest.importorskip("trl")
+    from slim_rl.backends.trl.arguments import grpo_arguments
+    from slim_rl.backends.verl.launch import build_overrides
+
+    assert grpo_arguments(load_config("matching_local"), tmp_path).trust_remote_code is False
+    told = build_overrides(load_config("verl_ppo")).values
+    assert [told[f"{part}.trust_remote_code"] for part in ("data", "critic.model", "actor_rollout_ref.model")] == [
+        False
+    ] * 3

@@ -62,6 +62,10 @@ def read_model_config(model: str | Path) -> dict[str, Any]:
         ) from error
     except ValueError as error:
         raise DataError(f"{path} is not valid JSON: {error}.") from error
+    if config.get("auto_map"):
+        raise DataError(
+            f"{path} names code of the model's own (auto_map), which slime would run; take a model without."
+        )
     shape = dict(config.get("text_config") or config)
     missing = [key for key in _NEEDED if key not in shape]
     if missing:

@@ -87,7 +87,7 @@ def load_tokenizer(name: str) -> Any:
     name = bundled.model(name)
     check_model_name(name)
     try:
-        return AutoTokenizer.from_pretrained(name)
+        return AutoTokenizer.from_pretrained(name, trust_remote_code=False)
     except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         raise ConfigError(

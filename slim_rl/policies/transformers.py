@@ -193,8 +193,8 @@ def load_model(config: PolicyConfig) -> tuple[PreTrainedModel, Any]:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     _hide_bars()
     try:
-        tokenizer = AutoTokenizer.from_pretrained(name)
-        model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype)
+        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+        model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, trust_remote_code=False)
     except (ImportError, torch.OutOfMemoryError):
         raise
     except Exception as error:

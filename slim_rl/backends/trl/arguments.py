@@ -45,6 +45,7 @@ def grpo_arguments(config: Config, run_dir: Path) -> GRPOConfig:
         bf16=on_gpu and config.policy.dtype == "bfloat16",
         logging_steps=1,
         save_strategy="steps",
+        trust_remote_code=False,
         ddp_find_unused_parameters=False,  # there are none
         ddp_timeout=6 * 3600,  # seconds: who has played its share of the held-out games waits for the others
         disable_tqdm=True,

@@ -62,7 +62,7 @@ def _merge_adapter(config: Config, folder: Path, adapter: Path) -> None:
     if not described.get("lora_alpha") and config.train.lora is not None:  # verl's merger may not know it
         described |= {"lora_alpha": config.train.lora.alpha}
         write_atomically(adapter / "adapter_config.json", json.dumps(described))
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto", trust_remote_code=False)
     merged = PeftModel.from_pretrained(model, adapter).merge_and_unload()
     merged.save_pretrained(folder)
     shutil.rmtree(adapter)

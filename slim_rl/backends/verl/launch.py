@@ -175,6 +175,9 @@ def _models(config: Config) -> dict[str, Any]:
         "critic.model.use_remove_padding": True,
         "critic.ppo_max_token_len_per_gpu": 2 * _sequence_tokens(config),
         "data.apply_chat_template_kwargs.enable_thinking": config.policy.thinking,
+        **dict.fromkeys(
+            (f"{part}.trust_remote_code" for part in ("data", "critic.model", "actor_rollout_ref.model")), False
+        ),
     }
     if verl.reference_model and verl.reference_model != config.policy.model:
         values[f"ray_kwargs.ray_init.runtime_env.env_vars.{REFERENCE_VARIABLE}"] = verl.reference_model
