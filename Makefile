@@ -14,7 +14,7 @@ export TOKENIZERS_PARALLELISM ?= false
 export HF_HUB_OFFLINE ?= 1
 export TRL_EXPERIMENTAL_SILENCE ?= 1
 
-.PHONY: run test test-verl test-adapters first-hour lock check format bench results confirmation warmstart warmstart-selfplay clean
+.PHONY: run test test-verl test-adapters first-hour lock hashes check format bench results confirmation warmstart warmstart-selfplay clean
 
 ## train a tiny Qwen on a CPU against the shy partner, then draw how its questions and rewards developed
 run: $(VENV)/local
@@ -129,6 +129,11 @@ $(ADAPTERS)/installed: constraints-adapters.txt pyproject.toml
 	$(ADAPTERS)/bin/pip install --quiet $(call constraints,constraints-adapters.txt) "$(TORCH)"
 	$(ADAPTERS)/bin/pip install --quiet $(call constraints,constraints-adapters.txt) -e "$(ADAPTED)"
 	@touch $@
+
+## constraints.txt with the hashes of the files that your index gives this machine: requirements.hashed
+hashes:
+	mkdir -p build && $(PYTHON) -m pip install --quiet --dry-run --ignore-installed --no-deps --report build/report.json -r constraints.txt
+	$(PYTHON) scripts/hashes.py < build/report.json > build/hashed && mv build/hashed requirements.hashed
 
 ## the newest versions within the ranges of pyproject.toml into the constraints files
 lock:
