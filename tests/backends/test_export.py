@@ -23,7 +23,7 @@ from slim_rl.backends.trl import run as local
 from slim_rl.commands.evaluate import Cell, evaluate
 from slim_rl.commands.export import check_name
 from slim_rl.config import Config, parse_config
-from slim_rl.errors import ConfigError, DataError, SlimError
+from slim_rl.errors import ConfigError, DataError, SlimError, SlimWarning
 from slim_rl.policies.transformers import load_model
 from tests.backends import test_trl
 from tests.backends.test_trl import make_config
@@ -56,6 +56,16 @@ def front(path: Path) -> dict[str, Any]:
 
 
 # ------------------------------------------------------------------------------------------------------------- TRL
+def test_a_damaged_checkpoint_is_passed_over_and_said(trained: Config, tmp_path: Path) -> None:
+    shutil.copytree(trained.run_dir, tmp_path / "run")
+    (tmp_path / "run" / "checkpoints" / "checkpoint-2" / "model.safetensors").write_bytes(b"torn")
+    with pytest.warns(
+        SlimWarning, match=r"checkpoint-2 is damaged and not used: .*checkpoint-1 is the whole one before"
+    ):
+        done = export(tmp_path / "run", tmp_path / "out")
+    assert done.checkpoint.name == "checkpoint-1"
+
+
 def test_the_newest_checkpoint_of_trl_loads_and_plays_the_same_games(trained: Config, tmp_path: Path) -> None:
     done = export(trained.run_dir, tmp_path / "out")
     assert (done.backend, done.checkpoint.name) == ("trl", "checkpoint-2")
@@ -105,7 +115,8 @@ def test_an_export_that_fails_leaves_what_was_there(trained: Config, tmp_path: P
     before = weights(tmp_path / "out")
     run = tmp_path / "run"
     shutil.copytree(trained.run_dir, run)
-    (run / "checkpoints" / "checkpoint-2" / "model.safetensors").write_bytes(b"torn")
+    newest = run / "checkpoints" / "checkpoint-2" / "model.safetensors"
+    newest.write_bytes(b"x" * newest.stat().st_size)
     with pytest.raises(ConfigError):
         export(run, tmp_path / "out", overwrite=True)
     assert (

@@ -122,12 +122,8 @@ class MarkWhole(TrainerCallback):
 
 
 def last_whole_checkpoint(folder: Path, remove_torn: bool = True) -> Path | None:
-    """The newest complete checkpoint below `folder`; torn ones are removed. A sentence is said of one that was damaged later."""
+    """The newest complete checkpoint below `folder`; torn ones are removed."""
     whole = whole_checkpoints(folder)
-    for _, path in sorted(numbered(folder, "checkpoint-").items()):
-        if remove_torn and (path / _MARK).exists() and (lost := _lost(path)):
-            before = f"{whole[max(whole)]} is gone on from" if whole else "the run begins anew"
-            warnings.warn(f"{path} is damaged and not used: {lost}; {before}.", SlimWarning, stacklevel=2)
     for checkpoint in folder.glob("checkpoint-*"):
         if remove_torn and checkpoint not in whole.values():
             shutil.rmtree(checkpoint)
@@ -140,9 +136,15 @@ def is_whole(folder: Path, step: int) -> bool:
 
 
 def whole_checkpoints(folder: Path) -> dict[int, Path]:
-    """The complete checkpoints by their step."""
-    found = numbered(folder, "checkpoint-").items()
-    return {step: path for step, path in found if (path / _MARK).exists() and not _lost(path)}
+    """The complete checkpoints by their step. A sentence is said of one that was complete and has been damaged since."""
+    found = {step: path for step, path in numbered(folder, "checkpoint-").items() if (path / _MARK).exists()}
+    lost = {step: what for step, path in sorted(found.items()) if (what := _lost(path))}
+    whole = {step: path for step, path in found.items() if step not in lost}
+    for step, what in lost.items():
+        before = max((number for number in whole if number < step), default=None)
+        instead = "there is no whole one before it" if before is None else f"{whole[before]} is the whole one before it"
+        warnings.warn(f"{found[step]} is damaged and not used: {what}; {instead}.", SlimWarning, stacklevel=2)
+    return whole
 
 
 def _sizes(checkpoint: Path) -> dict[str, int]:
