@@ -47,6 +47,7 @@ MEASURES = (
     Measure("value_per_100_words", "information value per 100 words", signed=True),
     Measure("questions_any", "questions of any kind a game"),
     Measure("pairs_asked", "pairs asked a game", short="pairs asked"),
+    Measure("learnable_pairs", "pairs first asked a game that could be learned", short="learnable pairs"),
     Measure("told_uncounted", "pairs told a game, of which no question is counted", short="told, not asked"),
     Measure("doubts_told", "pairs named in rejections a game", short="doubts told"),
     Measure("repeats", "pairs asked again a game"),

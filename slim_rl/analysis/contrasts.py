@@ -97,7 +97,7 @@ class Manifest(Section):
     commit: str = Field(description="of the runs")
     machine: str
     treatment: str = "shy"
-    measures: tuple[str, ...] = ("questions", "informative_pairs", "reward", "best_known", "malformed_share", "agreed")
+    measures: tuple[str, ...] = ("questions", "learnable_pairs", "reward", "best_known", "malformed_share", "agreed")
     prices: dict[str, float] = Field({}, description="arm: what a question cost it; net_reward is reward less that")
     text: Path | None = Field(
         None, description="Markdown by hand: what it shows, what it cannot, choices made after looking"

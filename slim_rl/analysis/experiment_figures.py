@@ -18,7 +18,7 @@ from slim_rl.analysis.experiment import Plays
 from slim_rl.analysis.figure_style import SOFT, colours, legend, panels, short_words
 from slim_rl.analysis.formats import sentence, words
 
-CHIEF = ("questions", "informative_pairs", "reward")  # measures that have figures of their own
+CHIEF = ("questions", "learnable_pairs", "reward")  # measures that have figures of their own
 Rows = Sequence[dict[str, Any]]
 
 

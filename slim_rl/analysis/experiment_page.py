@@ -29,7 +29,7 @@ CAPTIONS = {
     "primary": "The arms that the primary contrasts compare, over training. Thin lines: single seeds; thick: their mean.",
     "arms": "Where each arm ended on held-out games, with 95% intervals over seeds and games. Small dots: single seeds; hollow: the start.",
     "questions": "Information-seeking questions a game over training. Thin lines: single seeds; thick: their mean.",
-    "informative_pairs": "Informative pairs asked a game over training, in the same way.",
+    "learnable_pairs": "Pairs asked a game that the policy did not know and its partner did, over training, in the same way.",
     "reward": "Reward over training, in the same way.",
     "doses": "What the trained policies did against the dose. Small dots: single seeds; line: their means.",
     "forced": "Reward on held-out games after so many questions asked for the policy, before training (dashed) and after. Bars: 95% "

@@ -23,6 +23,7 @@ _MEANS = (
     "questions",
     "questions_any",
     "pairs_asked",
+    "learnable_pairs",
     "informative_pairs",
     "told_uncounted",
     "doubts_told",
@@ -41,6 +42,7 @@ def measures(dialogue: Dialogue | Mapping[str, Any]) -> dict[str, float | str]:
     Keys:
         questions: turns that seek information; questions_any: turns that ask anything; one key a label: turns so labelled.
         pairs_asked: pairs asked about, each counted once; repeats: times one was asked about again.
+        learnable_pairs: pairs first asked about that the asker could learn from the other seat, answered or not.
         informative_pairs: pairs whose value the reply to a question about them told, and that were new to the asker.
         told_uncounted: pairs new to the policy that it was told in reply to a message of which no question is counted for them.
         doubts_told: pairs that the other seat named in rejecting plans.
@@ -66,7 +68,7 @@ def measures(dialogue: Dialogue | Mapping[str, Any]) -> dict[str, float | str]:
     best_known = math.nan
     regrets: list[float] = []
     malformed: list[bool] = []
-    doubts = 0
+    doubts = learnable = 0
     for turn in dialogue.turns:
         if turn.role != "policy":
             doubts += len(turn.doubted or ())
@@ -91,6 +93,7 @@ def measures(dialogue: Dialogue | Mapping[str, Any]) -> dict[str, float | str]:
             answered += turn.answered is True
         repeats += len(asked.intersection(turn.pairs or ()))
         asked.update(turn.pairs or ())
+        learnable += len(turn.learnable or ())
         informative += len(turn.informative or ())
         value += turn.value or 0.0
         gain += turn.gain or 0.0
@@ -107,6 +110,7 @@ def measures(dialogue: Dialogue | Mapping[str, Any]) -> dict[str, float | str]:
         **totals,
         "questions_any": questions_any,
         **labels,
+        "learnable_pairs": learnable,
         "told_uncounted": uncounted,
         "doubts_told": doubts,
         "malformed": sum(malformed) if malformed else math.nan,
@@ -135,7 +139,7 @@ def batch_metrics(dialogues: Sequence[Dialogue]) -> dict[str, float]:
     """One training step's annotated dialogues as flat metrics for a tracker, under the names of `measures`.
 
     Means over the dialogues that did not fail, each share of nothing left out: reward, questions, questions_any,
-    questions/<label>, pairs_asked, informative_pairs, told_uncounted, doubts_told, repeats, malformed, value, answered, agreed, valid_proposals,
+    questions/<label>, pairs_asked, learnable_pairs, informative_pairs, told_uncounted, doubts_told, repeats, malformed, value, answered, agreed, valid_proposals,
     turns_p50, turns_p95. Over all: failed (share), stop/<reason> (shares), failure/<reason> (counts), partner_seconds_p50,
     partner_seconds_p95 (a partner's turn). Only where the partner is behind an endpoint: cost_usd (total), partner_retries (requests
     made again, a call), partner_cached (share of its input tokens that the provider had cached).

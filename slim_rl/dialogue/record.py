@@ -79,6 +79,7 @@ class Turn:
         questions: the kinds of question it asks, such as "pair" and "check"; empty if it asks nothing.
         seeking: whether it seeks information, as opposed to consent or to talk about the game itself.
         pairs: what it asks about; for the matching game (reviewer, paper) indices.
+        learnable: those of `pairs` that it asks about for the first time, and that the other seat knows and its author does not.
         informative: those of `pairs` whose value the reply told, and that its author neither saw nor had been told.
         uncounted: what else the reply told that was new to its author, though no question of the turn is counted for it.
         malformed: whether its words are not a sentence; None if it was not judged.
@@ -101,6 +102,7 @@ class Turn:
     questions: list[str] | None = None
     seeking: bool | None = None
     pairs: list[tuple[Any, ...]] | None = None
+    learnable: list[tuple[Any, ...]] | None = None
     informative: list[tuple[Any, ...]] | None = None
     uncounted: list[tuple[Any, ...]] | None = None
     malformed: bool | None = None
@@ -184,6 +186,7 @@ ANNOTATIONS = (
     "questions",
     "seeking",
     "pairs",
+    "learnable",
     "informative",
     "uncounted",
     "malformed",
@@ -195,7 +198,7 @@ ANNOTATIONS = (
     "regret",
     "best_known",
 )
-_PAIRS = ("pairs", "informative", "uncounted", "told", "doubted")
+_PAIRS = ("pairs", "learnable", "informative", "uncounted", "told", "doubted")
 
 
 def _turn(data: dict[str, Any]) -> Turn:

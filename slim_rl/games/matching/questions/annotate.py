@@ -22,7 +22,7 @@ from slim_rl.games.matching.questions.asked import Asked, answered, asked
 from slim_rl.games.matching.questions.value import Knowledge, Worth
 from slim_rl.games.matching.reading.form import is_malformed
 from slim_rl.games.matching.reading.masking import mask
-from slim_rl.games.matching.reading.pairing import named_pairs
+from slim_rl.games.matching.reading.pairing import Pair, named_pairs
 from slim_rl.games.matching.roster import Roster
 
 _SPEECH = ("message", "reject")  # the actions whose text may ask or tell
@@ -49,6 +49,7 @@ def annotate(dialogue: Dialogue) -> None:
     seats = {turn.seat for turn in dialogue.turns}
     knows = {seat: Knowledge(state, seat) for seat in seats if seat in (0, 1)} if state is not None else {}
     last: dict[int, str] = {}  # the last valid words of each seat
+    asked_before: dict[int, set[Pair]] = {seat: set() for seat in seats}
     waiting: dict[int, _Said] = {}  # what each seat said that has had no reply yet
     for turn in dialogue.turns:
         _clear(turn)
@@ -69,6 +70,10 @@ def annotate(dialogue: Dialogue) -> None:
             turn.malformed = is_malformed(words, roster)
         asks = Asked() if turn.malformed else asked(words, previous, roster)
         _fill(turn, asks)
+        if turn.seat in knows:
+            first = [pair for pair in asks.pairs if pair not in asked_before[turn.seat]]
+            turn.learnable = [pair for pair in first if knows[turn.seat].informative(pair)]
+            asked_before[turn.seat].update(first)
         waiting[turn.seat] = _Said(turn, words, previous, asks)
     for seat, said in waiting.items():
         _no_reply(said, knows.get(seat))
@@ -95,7 +100,8 @@ def worth(dialogue: Dialogue) -> list[float]:
 
 
 def _clear(turn: Turn) -> None:
-    turn.questions, turn.pairs, turn.informative, turn.told, turn.uncounted, turn.doubted = [], [], [], [], [], []
+    turn.questions, turn.pairs, turn.learnable, turn.informative = [], [], [], []
+    turn.told, turn.uncounted, turn.doubted = [], [], []
     turn.seeking = False
     turn.malformed = turn.answered = turn.value = turn.gain = turn.regret = turn.best_known = None
 
@@ -118,6 +124,7 @@ def _reply(said: _Said | None, turn: Turn, words: str, knowledge: Knowledge | No
         _fill(question, asks)
     new = [pair for pair in heard if knowledge.informative(pair)] if knowledge is not None else []
     question.informative = [pair for pair in new if pair in asks.pairs]
+    question.learnable = (question.learnable or []) + [p for p in question.informative if p not in said.asked.pairs]
     question.uncounted = [] if "open" in asks.labels else [pair for pair in new if pair not in asks.pairs]
     if not asks.seeking:
         if knowledge is not None:
