@@ -84,8 +84,9 @@ KEYS: tuple[Key, ...] = (
     Key(
         "train.games_per_step",
         _names("--rollout-batch-size"),
-        verl=_names("data.train_batch_size", f"{_ACTOR}.ppo_mini_batch_size"),
-        note="TRL counts dialogues: games_per_step × group_size, which is also slime's --global-batch-size",
+        verl=_names("data.train_batch_size"),
+        note="TRL counts dialogues: games_per_step × group_size, which is also slime's --global-batch-size; verl's mini-batch is one "
+        "step: so many games, in self-play twice as many",
     ),
     Key("train.group_size", _names("--n-samples-per-prompt"), _names("num_generations"), _names(f"{_ROLLOUT}.n")),
     Key(
@@ -116,6 +117,14 @@ KEYS: tuple[Key, ...] = (
         _names(f"{_ACTOR}.optim.lr_warmup_steps"),
     ),
     Key(
+        "train.weight_decay",
+        _names("--weight-decay"),
+        _names("weight_decay"),
+        _names(f"{_ACTOR}.optim.weight_decay", "critic.optim.weight_decay"),
+    ),
+    Key("train.adam_beta1", _names("--adam-beta1"), _names("adam_beta1"), note="verl: optim.betas, both in one"),
+    Key("train.adam_beta2", _names("--adam-beta2"), _names("adam_beta2"), note="verl: optim.betas, both in one"),
+    Key(
         "train.max_grad_norm",
         _names("--clip-grad"),
         _names("max_grad_norm"),
@@ -131,11 +140,30 @@ KEYS: tuple[Key, ...] = (
     ),
     Key(
         "train.kl_coef",
+        # One term in all three: an estimate that is never negative (k3), with the gradient of the KL itself, which is not the
+        # estimate's own. slime and TRL get it by the ratio to the policy that sampled, verl by a straight-through term ("+").
         # Without a KL term no reference model is loaded at all.
-        {"--use-kl-loss": bool, "--kl-loss-coef": lambda coef: coef or None},
-        _names("beta"),
-        _names(f"{_ACTOR}.kl_loss_coef", "algorithm.kl_ctrl.kl_coef"),
-        "verl.kl says which of verl's two counts",
+        {
+            "--use-kl-loss": bool,
+            "--kl-loss-coef": lambda coef: coef or None,
+            "--kl-loss-type": lambda coef: "low_var_kl" if coef else None,
+            "--use-unbiased-kl": bool,
+        },
+        {"beta": _same, "use_bias_correction_kl": lambda _: True},
+        {
+            f"{_ACTOR}.kl_loss_coef": _same,
+            f"{_ACTOR}.kl_loss_type": lambda _: "low_var_kl+",
+            "algorithm.kl_ctrl.kl_coef": _same,
+        },
+        "the same unbiased gradient in all three; verl.kl says whether verl has it in the loss or in the reward",
+    ),
+    Key(
+        "verl.kl",
+        verl={
+            f"{_ACTOR}.use_kl_loss": lambda where: where == "loss",
+            "algorithm.use_kl_in_reward": lambda where: where == "reward",
+        },
+        note="neither if train.kl_coef is 0",
     ),
     Key(
         "train.scale_rewards",
@@ -232,9 +260,28 @@ def lookup(config: Config, name: str) -> Any:
 def values(config: Config, trainer: Trainer) -> dict[str, Any]:
     """The trainer's names and values of all keys of the table; in a short run warm-up and decay are shortened too."""
     rise, fall = config.train.slopes
-    train = config.train.model_copy(update={"warmup_steps": rise, "lr_decay_steps": fall})
-    config = config.model_copy(update={"train": train})
+    train = {"warmup_steps": rise, "lr_decay_steps": fall}
+    config = changed(config, train=train, verl={} if config.train.kl_coef else {"kl": None})
     return {name: convert(lookup(config, key.name)) for key in KEYS for name, convert in getattr(key, trainer).items()}
+
+
+def changed(config: Config, **sections: Mapping[str, Any]) -> Config:
+    """The config with other values in some of its sections. A launcher settles so what a config leaves open, before it reads the
+    table: what it sets beside the table could contradict it.
+    """
+    return config.model_copy(
+        update={name: getattr(config, name).model_copy(update=dict(new)) for name, new in sections.items()}
+    )
+
+
+def disjoint(*parts: Mapping[str, Any]) -> dict[str, Any]:
+    """All parts of a trainer's settings as one. Raises ValueError if two of them set the same name: one would lose without a word."""
+    merged: dict[str, Any] = {}
+    for part in parts:
+        if twice := sorted(merged.keys() & part.keys()):
+            raise ValueError(f"{', '.join(twice)} is set in two places; leave it to the table of keys, or to one launcher's part.")
+        merged |= part
+    return merged
 
 
 def shortened(config: Config) -> str:

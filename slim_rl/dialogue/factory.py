@@ -58,6 +58,18 @@ def make_partner(config: Config) -> Partner | None:
         raise ConfigError(f"partner.args do not suit the partner {kind}: {error}.") from error
 
 
+def partner_name(config: Config, partner: Partner) -> str:
+    """The `kind` that dialogues with the config's partner record: the name it goes by, as a subclass may say its parent's. One that
+    goes by a dotted path says itself what it is, where that is not the name of another partner.
+    """
+    named, kind = {**PARTNERS, **environment_class(config.environment).partners}, config.partner.kind
+    says = partner.identity.get("kind")
+    if kind in named or not says:
+        return kind
+    anothers = says in named and load_object(named[says], "partner.kind", "") is not type(partner)
+    return kind if anothers else str(says)
+
+
 def _taken(made: Any, arguments: dict[str, Any]) -> dict[str, Any]:
     """The arguments that the constructor takes."""
     takes = inspect.signature(made).parameters

@@ -18,7 +18,7 @@ from typing import Any
 
 from slim_rl.config import Config, Limits
 from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.factory import make_environment, make_partner
+from slim_rl.dialogue.factory import make_environment, make_partner, partner_name
 from slim_rl.dialogue.loop import Demonstrator, Player, Speaker, play_dialogue, play_selfplay
 from slim_rl.dialogue.partner import Partner
 from slim_rl.dialogue.record import Dialogue, StopReason
@@ -76,6 +76,9 @@ class RolloutWorker:
         self.config, self.chat, self.policy = config, chat, policy
         self.selfplay = config.selfplay
         self.partner = partner if partner is not None else make_partner(config)
+        self._kinds: dict[Any, str] = {}  # what the config's partner calls itself, and its name
+        if partner is None and self.partner is not None:
+            self._kinds[self.partner.identity.get("kind")] = partner_name(config, self.partner)
 
     @property
     def stopped(self) -> str | None:
@@ -233,6 +236,8 @@ class RolloutWorker:
     def _stamped(self, dialogue: Dialogue, episode: Episode) -> Dialogue:
         config = self.config
         dialogue.run, dialogue.arm = config.name, config.arm_name
+        if name := self._kinds.get(dialogue.partner.get("kind")):
+            dialogue.partner = {**dialogue.partner, "kind": name}
         dialogue.phase, dialogue.step = episode.phase, episode.step
         dialogue.environment = config.environment
         dialogue.group = f"{episode.group}/{dialogue.seat}" if self.selfplay else episode.group

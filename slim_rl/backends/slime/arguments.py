@@ -7,7 +7,7 @@ without a value, a list gives it several. A flag that the user gives takes the p
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from slim_rl.backends.slime.layout import Layout
 from slim_rl.backends.slime.model import TOKENS_PER_GPU, Flags, parse_flags
 from slim_rl.config import Config
 from slim_rl.errors import ConfigError
-from slim_rl.keys import values
+from slim_rl.keys import changed, disjoint, values
 
 CONTEXT_TOKENS = 8192  # where the config sets no limit: a response, and the prompt (about 1k tokens) beside it
 # Dialogues an engine is given at once, where slime is told nothing else.
@@ -62,25 +62,40 @@ class Run:
 
 
 def command_line(run: Run, own: Sequence[str], environment: Mapping[str, str]) -> list[str]:
-    """All words after slime's script: ours, less each flag that the user gives too, and the user's `own`."""
+    """All words after slime's script: the model's, less each flag of ours; ours, less each flag of the user's; and the user's `own`.
+
+    Raises:
+        ValueError: two of our own parts set the same flag.
+    """
     given = parse_flags(own)
-    parts = (
+    run = replace(run, config=_settled(run.config, environment))
+    ours = disjoint(
         _cluster(run.layout),
-        run.model_flags or {},
         values(run.config, "slime"),
         _checkpoints(run),
         _rollout(run),
         _evaluation(run),
-        _grpo(run.config),
+        _grpo(),
         _optimizer(run),
         _performance(run),
         _sglang(run),
         _tracking(run, environment),
     )
-    arguments: Arguments = {}
-    for part in parts:
-        arguments |= part
+    arguments = (run.model_flags or {}) | ours
     return [*words({flag: value for flag, value in arguments.items() if flag not in given}), *own]
+
+
+def _settled(config: Config, environment: Mapping[str, str]) -> Config:
+    """The config with what it leaves to this launcher: its limits, and whether Weights & Biases, set up in the environment, is used."""
+    context = context_tokens(config)
+    limits = {
+        "context_tokens": context,
+        "dialogue_tokens": config.limits.dialogue_tokens or min(RESPONSE_TOKENS, context),
+    }
+    report = config.train.report_to
+    if environment.get("WANDB_API_KEY") or environment.get("WANDB_MODE") == "offline":
+        report = tuple(dict.fromkeys((*report, "wandb")))
+    return changed(config, limits=limits, train={"report_to": report})
 
 
 def check_warmup(flags: Flags) -> None:
@@ -134,7 +149,6 @@ def _checkpoints(run: Run) -> Arguments:
 
 def _rollout(run: Run) -> Arguments:
     config = run.config
-    context = context_tokens(config)
     return {
         "--custom-generate-function-path": "slim_rl.rollout.generate",  # plays a dialogue
         "--dynamic-sampling-filter-path": "slim_rl.rollout.keep_usable_groups",  # drops groups with too many failed games
@@ -147,8 +161,6 @@ def _rollout(run: Run) -> Arguments:
         "--metadata-key": "metadata",  # the game travels in it
         "--rollout-shuffle": True,
         "--global-batch-size": config.train.dialogues,  # one update a step: on-policy
-        "--rollout-max-response-len": config.limits.dialogue_tokens or min(RESPONSE_TOKENS, context),
-        "--rollout-max-context-len": context,
         "--balance-data": True,  # dialogues differ in length; GPUs should not
     }
 
@@ -168,11 +180,10 @@ def _evaluation(run: Run) -> Arguments:
     }
 
 
-def _grpo(config: Config) -> Arguments:
+def _grpo() -> Arguments:
     return {
         # One terminal reward, and a group of dialogues of the same game to compare it with: no critic needed.
         "--advantage-estimator": "grpo",
-        "--kl-loss-type": "low_var_kl" if config.train.kl_coef else None,  # unbiased and never negative
         # Asking is a matter of exploring; an entropy bonus would pay for noise in every token instead.
         "--entropy-coef": 0.0,
         # SGLang sampled the tokens and Megatron recomputes their probabilities: truncated importance weights correct the gap.
@@ -184,9 +195,6 @@ def _optimizer(run: Run) -> Arguments:
     offload = run.layout.offload_optimizer
     return {
         "--optimizer": "adam",
-        "--weight-decay": 0.1,
-        "--adam-beta1": 0.9,
-        "--adam-beta2": 0.98,  # a shorter memory than 0.999: rewards drift as the policy changes
         "--optimizer-cpu-offload": offload,
         "--overlap-cpu-optimizer-d2h-h2d": offload,
         "--use-precision-aware-optimizer": offload,
@@ -236,10 +244,9 @@ def _tracking(run: Run, environment: Mapping[str, str]) -> Arguments:
     arguments: Arguments = {}
     project = environment.get("WANDB_PROJECT") or "slim-rl"
     report = run.config.train.report_to
-    if "wandb" in report or environment.get("WANDB_API_KEY") or environment.get("WANDB_MODE") == "offline":
+    if "wandb" in report:
         # the key stays in the environment: slime would log a --wandb-key with the run's other arguments
         arguments |= {
-            "--use-wandb": True,
             "--wandb-project": project,
             "--wandb-group": environment.get("WANDB_GROUP") or run.config.name,
             "--wandb-dir": run.folder,

@@ -10,11 +10,15 @@ from trl import GRPOConfig
 
 from slim_rl.config import Config
 from slim_rl.errors import SlimError
-from slim_rl.keys import values
+from slim_rl.keys import changed, values
 
 
 def grpo_arguments(config: Config, run_dir: Path) -> GRPOConfig:
-    """TRL's arguments for `config`. Raises SlimError if the batch does not divide."""
+    """TRL's arguments for `config`; a field that the table of keys sets cannot be set here too, Python refuses it.
+
+    Raises:
+        SlimError: the batch does not divide.
+    """
     train = config.train
     processes = int(os.environ.get("WORLD_SIZE", "1"))
     micro = min(train.micro_batch, train.dialogues // processes)
@@ -25,20 +29,18 @@ def grpo_arguments(config: Config, run_dir: Path) -> GRPOConfig:
         )
     accumulation = train.dialogues // (micro * processes)
     on_gpu = torch.cuda.is_available()
-    arguments = values(config, "trl") | {
-        "per_device_train_batch_size": micro,
-        "gradient_accumulation_steps": accumulation,
-        "steps_per_generation": accumulation,
-        # Read only by loss types that divide by it; the dialogues themselves obey `limits`.
-        "max_completion_length": config.limits.dialogue_tokens or config.limits.context_tokens or 4096,
-    }
-    if train.frozen:
-        arguments["learning_rate"] = 0.0
+    # Read only by loss types that divide by it; the dialogues themselves obey `limits`.
+    longest = config.limits.dialogue_tokens or config.limits.context_tokens or 4096
+    rate = 0.0 if train.frozen else train.learning_rate
+    settled = changed(
+        config, train={"micro_batch": micro, "learning_rate": rate}, limits={"dialogue_tokens": longest}
+    )
     return GRPOConfig(
-        **arguments,
+        **values(settled, "trl"),
+        gradient_accumulation_steps=accumulation,
+        steps_per_generation=accumulation,
         output_dir=str(run_dir / "checkpoints"),
         run_name=config.name,
-        weight_decay=0.0,
         # The names come shuffled by our own seed, the seats of a game side by side.
         shuffle_dataset=False,
         use_cpu=not on_gpu,

@@ -30,7 +30,7 @@ from slim_rl.config import Config, DataConfig, load_config
 from slim_rl.environment import environment_class
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.files import write_atomically
-from slim_rl.keys import check_controls, lookup, shortened
+from slim_rl.keys import changed, check_controls, disjoint, lookup, shortened
 from slim_rl.keys import values as table_values
 from slim_rl.policies import check_model_name
 from slim_rl.processes import with_packages
@@ -126,8 +126,7 @@ def with_models(config: Config, environment: Mapping[str, str]) -> Config:
         if environment.get(variable):
             section, name = key.split(".")
             sections.setdefault(section, {})[name] = environment[variable]
-    changed = {section: getattr(config, section).model_copy(update=values) for section, values in sections.items()}
-    return config.model_copy(update=changed)
+    return changed(config, **sections)
 
 
 def run_dir(config: Config) -> Path:
@@ -140,13 +139,18 @@ def build_overrides(config: Config, extra: Sequence[str] = ()) -> Overrides:
 
     Raises:
         ConfigError: the config asks for what verl cannot do.
+        ValueError: two of our own parts set the same key.
     """
     _check(config)
-    parts = (_models(config), _data(config), _rollout(config), _trainer(config), config.verl.overrides)
-    values = table_values(config, "verl")
-    for part in parts:
-        values |= part
-    return Overrides(values, list(extra))
+    settled = changed(
+        config,
+        verl={"critic_model": config.verl.critic_model or config.policy.model},
+        limits={"dialogue_tokens": _response_tokens(config)},
+    )
+    ours = disjoint(
+        table_values(settled, "verl"), _models(config), _data(config), _rollout(config), _trainer(config)
+    )
+    return Overrides(ours | config.verl.overrides, list(extra))
 
 
 def _check(config: Config) -> None:
@@ -163,15 +167,14 @@ def _check(config: Config) -> None:
 
 
 def _models(config: Config) -> dict[str, Any]:
-    verl, kl = config.verl, config.train.kl_coef > 0
+    verl, betas = config.verl, [config.train.adam_beta1, config.train.adam_beta2]
     values: dict[str, Any] = {
-        "critic.model.path": verl.critic_model or config.policy.model,
+        "actor_rollout_ref.actor.optim.betas": betas,
+        "critic.optim.betas": betas,
         "actor_rollout_ref.model.use_remove_padding": True,
         "actor_rollout_ref.model.external_lib": "slim_rl.backends.verl.plugin",
         "actor_rollout_ref.actor.use_dynamic_bsz": True,
         "actor_rollout_ref.actor.ppo_max_token_len_per_gpu": _sequence_tokens(config),
-        "actor_rollout_ref.actor.use_kl_loss": kl and verl.kl == "loss",
-        "algorithm.use_kl_in_reward": kl and verl.kl == "reward",
         "critic.model.use_remove_padding": True,
         "critic.ppo_max_token_len_per_gpu": 2 * _sequence_tokens(config),
         "data.apply_chat_template_kwargs.enable_thinking": config.policy.thinking,
@@ -198,7 +201,6 @@ def _data(config: Config) -> dict[str, Any]:
     return {
         "data.train_files": str(folder / "train.parquet"),
         "data.val_files": str(folder / ("eval.parquet" if held_out else "train.parquet")),
-        "data.max_response_length": _response_tokens(config),
         "data.filter_overlong_prompts": True,
         "data.dataloader_num_workers": 2,
         "trainer.val_before_train": held_out,
