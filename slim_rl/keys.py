@@ -146,13 +146,13 @@ KEYS: tuple[Key, ...] = (
         {
             "--use-kl-loss": bool,
             "--kl-loss-coef": lambda coef: coef or None,
-            "--kl-loss-type": lambda coef: "low_var_kl" if coef else None,
+            "--kl-loss-type": lambda coef: "k3" if coef else None,
             "--use-unbiased-kl": bool,
         },
         {"beta": _same, "use_bias_correction_kl": lambda _: True},
         {
             f"{_ACTOR}.kl_loss_coef": _same,
-            f"{_ACTOR}.kl_loss_type": lambda _: "low_var_kl+",
+            f"{_ACTOR}.kl_loss_type": lambda _: "k3+",
             "algorithm.kl_ctrl.kl_coef": _same,
         },
         "the same unbiased gradient in all three; verl.kl says whether verl has it in the loss or in the reward",
@@ -279,7 +279,9 @@ def disjoint(*parts: Mapping[str, Any]) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for part in parts:
         if twice := sorted(merged.keys() & part.keys()):
-            raise ValueError(f"{', '.join(twice)} is set in two places; leave it to the table of keys, or to one launcher's part.")
+            raise ValueError(
+                f"{', '.join(twice)} is set in two places; leave it to the table of keys, or to one launcher's part."
+            )
         merged |= part
     return merged
 

@@ -1,7 +1,10 @@
-"""The table of keys, held against the real TRL, slime's flags and the config itself. (verl: test_verl_launch.py)"""
+"""The table of keys, held against the real TRL and verl, slime's flags and the config itself."""
 
 from __future__ import annotations
 
+import importlib
+import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -9,21 +12,151 @@ from typing import Any
 
 import pytest
 
+from slim_rl.backends.slime.model import parse_flags
 from slim_rl.config import Config, load_config, parse_config
 from slim_rl.errors import ConfigError
-from slim_rl.keys import KEYS, lookup, reference, shortened, values
-from tests.fakes.cluster import known_flags
+from slim_rl.keys import KEYS, Key, Trainer, lookup, reference, shortened, values
+from tests.fakes.cluster import known_flags, write_model
 from tests.paths import ROOT
 
-OTHER: dict[str, Any] = {
-    "train.lr_schedule": "cosine",
+# Of every key that a trainer has a name for, a value that is nobody's default.
+UNUSUAL: dict[str, Any] = {
+    "seed": 11,
+    "policy.model": "some/model",
+    "policy.temperature": 0.7,
+    "policy.top_p": 0.9,
+    "train.steps": 37,
+    "train.games_per_step": 24,
     "train.group_size": 4,
-    "train.report_to": ["tensorboard"],
-    "limits.dialogue_tokens": 777,
-    "train.micro_batch": 32,
+    "train.micro_batch": 12,
+    "train.learning_rate": 3.3e-6,
+    "train.lr_schedule": "wsd",
+    "train.lr_decay_steps": 7,
+    "train.warmup_steps": 5,
+    "train.weight_decay": 0.05,
+    "train.adam_beta1": 0.8,
+    "train.adam_beta2": 0.95,
+    "train.max_grad_norm": 0.7,
+    "train.kl_coef": 0.03,
+    "train.clip_ratio": 0.15,
+    "train.scale_rewards": False,
     "train.loss": "sequence",
+    "train.save_every": 9,
+    "train.keep_checkpoints": 5,
+    "train.gradient_checkpointing": True,
+    "train.report_to": ["tensorboard", "wandb"],
+    "limits.dialogue_tokens": 777,
+    "limits.context_tokens": 3333,
+    "verl.kl": "reward",
+    "verl.adv_estimator": "gae",
+    "verl.gamma": 0.9,
+    "verl.lam": 0.8,
+    "verl.engine": "sglang",
+    "verl.kl_control": "adaptive",
+    "verl.kl_target": 0.2,
+    "verl.kl_horizon": 500,
+    "verl.critic_model": "some/critic",
+    "verl.critic_learning_rate": 2e-5,
+    "verl.prompt_tokens": 1500,
+    "verl.gpus": 4,
+    "verl.nodes": 2,
 }
-WITH = {"train.lr_decay_steps": ["train.lr_schedule=wsd"]}  # what a key cannot be changed without
+# Where a trainer does not have that value, or has it as its default.
+INSTEAD: dict[str, dict[str, Any]] = {
+    "slime": {"train.loss": "token"},
+    "trl": {},
+    "verl": {"train.lr_schedule": "cosine", "train.lr_decay_steps": 0},
+}
+
+
+def unusual(trainer: Trainer, **more: Any) -> dict[str, Any]:
+    return UNUSUAL | INSTEAD[trainer] | more
+
+
+def expected(trainer: Trainer, chosen: dict[str, Any]) -> dict[str, Any]:
+    """The trainer's names and converted values of the chosen ones; each key's differ from what they are by default."""
+    found: dict[str, Any] = {}
+    for key in KEYS:
+        if names := getattr(key, trainer):
+            usual = lookup(Config(), key.name)
+            mine = {name: convert(chosen[key.name]) for name, convert in names.items()}
+            assert mine != {name: convert(usual) for name, convert in names.items()}, key.name
+            found |= mine
+    return found
+
+
+def overrides(chosen: dict[str, Any]) -> list[str]:
+    return [f"{name}={json.dumps(value)}" for name, value in chosen.items()]
+
+
+def slime_dry_run(
+    folder: Path, chosen: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> dict[str, list[str]]:
+    """The flags of the command that slime's launcher prints."""
+    from slim_rl.backends.slime.launch import launch
+
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("NUM_GPUS", "8")
+    chosen["policy.model"] = str(write_model(folder, "Qwen3-0.6B"))
+    capsys.readouterr()
+    assert launch(["--dry-run", *(word for each in overrides(chosen) for word in ("--set", each))]) == 0
+    command = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("#")]
+    words = shlex.split("\n".join(command).replace("\\\n", " "))
+    return parse_flags(words[words.index("--colocate") :])
+
+
+def test_every_key_of_the_table_is_in_slimes_dry_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen = unusual("slime")
+    flags = slime_dry_run(tmp_path, chosen, monkeypatch, capsys)
+    for flag, value in expected("slime", chosen).items():
+        shown = None if value is None or value is False else [] if value is True else [str(value)]
+        assert flags.get(flag) == shown, flag
+
+
+def test_every_key_of_the_table_is_in_trls_arguments() -> None:
+    pytest.importorskip("trl")
+    from slim_rl.backends.trl.arguments import grpo_arguments
+
+    chosen = unusual("trl")
+    arguments = grpo_arguments(parse_config({}, overrides(chosen)), Path("runs/x"))
+    for name, value in expected("trl", chosen).items():
+        found = getattr(arguments, name)
+        assert getattr(found, "value", found) == value, name
+
+
+def test_every_key_of_the_table_is_in_what_verl_composes() -> None:
+    pytest.importorskip("verl")
+    from slim_rl.backends.verl.compose import compose
+    from slim_rl.backends.verl.launch import build_overrides
+
+    chosen = unusual("verl")
+    verl = compose(build_overrides(parse_config({}, overrides(chosen))))
+    both = [chosen["train.adam_beta1"], chosen["train.adam_beta2"]]
+    betas = {f"{part}.optim.betas": both for part in ("actor_rollout_ref.actor", "critic")}
+    for name, value in (expected("verl", chosen) | betas).items():
+        found: Any = verl
+        for part in name.split("."):
+            found = found[part]
+        assert found == value, name
+
+
+@pytest.mark.parametrize("trainer", ["slime", "trl", "verl"])
+def test_a_key_that_a_launcher_sets_too_is_refused_by_its_name(
+    trainer: Trainer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = {"slime": "--entropy-coef", "trl": "logging_steps", "verl": "trainer.total_epochs"}[trainer]
+    row = Key("train.clip_ratio", **{trainer: {name: lambda clip: clip}})
+    monkeypatch.setattr("slim_rl.keys.KEYS", (*KEYS, row))
+    with pytest.raises((ValueError, TypeError), match=name):
+        if trainer == "slime":
+            slime_dry_run(tmp_path, {}, monkeypatch, capsys)
+        elif trainer == "verl":
+            importlib.import_module("slim_rl.backends.verl.launch").build_overrides(Config())
+        else:
+            pytest.importorskip("trl")
+            importlib.import_module("slim_rl.backends.trl.arguments").grpo_arguments(Config(), tmp_path)
 
 
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: key.name)
@@ -35,31 +168,9 @@ def test_every_key_is_one_of_the_configs(key: Any) -> None:
 def test_no_key_and_no_name_stands_twice() -> None:
     names = [key.name for key in KEYS]
     assert len(names) == len(set(names))
-    for trainer in ("slime", "trl"):
+    for trainer in ("slime", "trl", "verl"):
         all_names = [name for key in KEYS for name in getattr(key, trainer)]
         assert len(all_names) == len(set(all_names)), trainer
-
-
-@pytest.mark.parametrize("key", [key for key in KEYS if key.trl], ids=lambda key: key.name)
-def test_a_changed_key_reaches_trl(key: Any) -> None:
-    pytest.importorskip("trl")
-    from slim_rl.backends.trl.arguments import grpo_arguments
-
-    usual = lookup(Config(), key.name)
-    other = OTHER.get(key.name)
-    if other is None:
-        other = not usual if isinstance(usual, bool) else usual + 2 if isinstance(usual, int) else (usual or 1.0) / 2
-    before = grpo_arguments(Config(), Path("runs/x"))
-    after = grpo_arguments(parse_config({}, [f"{key.name}={other}", *WITH.get(key.name, ())]), Path("runs/x"))
-    for field in key.trl:
-        now = getattr(after, field)
-        assert now != getattr(before, field), field
-        if key.name not in (
-            "train.scale_rewards",
-            "train.loss",
-            "train.lr_decay_steps",
-        ):  # these have words of TRL's own
-            assert (getattr(now, "value", now)) == other, field
 
 
 def test_slime_knows_every_flag_of_the_table() -> None:
@@ -70,12 +181,29 @@ def test_where_the_trainers_values_differ_they_are_converted() -> None:
     plain = values(Config(), "slime")
     assert not plain["--disable-grpo-std-normalization"] and not plain["--use-kl-loss"]
     assert plain["--kl-loss-coef"] is None
+    assert plain["--kl-loss-type"] is None and not plain["--use-unbiased-kl"]
     other = parse_config({"train": {"scale_rewards": False, "kl_coef": 0.01, "report_to": ["wandb"]}})
     flags = values(other, "slime")
     assert flags["--disable-grpo-std-normalization"] is True and flags["--use-kl-loss"] is True
     assert (flags["--use-wandb"], flags["--use-tensorboard"]) == (True, False)
     assert values(other, "trl")["scale_rewards"] == "none"
     assert values(other, "verl")["algorithm.norm_adv_by_std_in_grpo"] is False
+
+
+def test_weights_decay_and_adam_remembers_alike_in_every_trainer() -> None:
+    assert [values(Config(), "slime")[flag] for flag in ("--weight-decay", "--adam-beta1", "--adam-beta2")] == [
+        0.0,
+        0.9,
+        0.999,
+    ]
+    assert [values(Config(), "trl")[name] for name in ("weight_decay", "adam_beta1", "adam_beta2")] == [0.0, 0.9, 0.999]
+    assert values(Config(), "verl")["actor_rollout_ref.actor.optim.weight_decay"] == 0.0
+
+
+@pytest.mark.parametrize("name", ["matching", "matching_offline"])
+def test_the_configs_of_slime_keep_the_optimizer_of_its_examples(name: str) -> None:
+    train = load_config(name).train
+    assert (train.weight_decay, train.adam_beta1, train.adam_beta2) == (0.1, 0.9, 0.98)
 
 
 def trl_rates(train: dict[str, Any]) -> list[float]:

@@ -124,18 +124,24 @@ def test_a_check_changes_nothing(tmp_path: Path) -> None:
     assert everything(tmp_path) == before
 
 
-def test_a_run_that_began_before_a_key_was_there_continues(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("key", "others"),
+    [
+        ("lr_decay_steps", ["train.lr_schedule=wsd", "train.lr_decay_steps=5"]),
+        *((name, [f"train.{name}=0.5"]) for name in ("weight_decay", "adam_beta1", "adam_beta2")),
+    ],
+)
+def test_a_run_that_began_before_a_key_was_there_continues(key: str, others: list[str], tmp_path: Path) -> None:
     config = make_config(tmp_path)
     folder = started(config)
     kept = folder.path / "config.yaml"
     lines = kept.read_text(encoding="utf-8").splitlines()
-    shorter = [line for line in lines if "lr_decay_steps" not in line]
+    shorter = [line for line in lines if key not in line]
     assert len(shorter) == len(lines) - 1
     kept.write_text("\n".join(shorter), encoding="utf-8")
     RunFolder(config).check()
-    other = make_config(tmp_path, "train.lr_schedule=wsd", "train.lr_decay_steps=5")
-    with pytest.raises(ConfigError, match=r"train\.lr_decay_steps"):
-        RunFolder(other).check()
+    with pytest.raises(ConfigError, match=rf"train\.{key}"):
+        RunFolder(make_config(tmp_path, *others)).check()
 
 
 def test_another_configuration_is_refused_before_anything_is_touched(tmp_path: Path) -> None:

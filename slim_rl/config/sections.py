@@ -244,10 +244,15 @@ class TrainConfig(Section):
         ge=0,
         description="steps over which the rate rises from 0; in a run too short for it and the decay, both are shortened",
     )
-    weight_decay: float = Field(0.0, ge=0, description="AdamW's: what weights lose a step, as a share of the learning rate")
+    weight_decay: float = Field(
+        0.0, ge=0, description="AdamW's: what weights lose a step, as a share of the learning rate"
+    )
     adam_beta1: float = Field(0.9, ge=0, lt=1, description="Adam's memory of gradients, from one step to the next")
     adam_beta2: float = Field(
-        0.999, ge=0, lt=1, description="Adam's memory of their squares; lower forgets sooner, as the policy's rewards drift"
+        0.999,
+        ge=0,
+        lt=1,
+        description="Adam's memory of their squares; lower forgets sooner, as the policy's rewards drift",
     )
     kl_coef: float = Field(0.0, ge=0, description="KL to the starting model, in the loss")
     clip_ratio: float = Field(0.2, gt=0, description="how far PPO's ratio may leave 1")

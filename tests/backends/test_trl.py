@@ -396,6 +396,26 @@ def test_async_loop_is_left_clean(folder) -> None:
         asyncio.get_running_loop()
 
 
+def test_the_kl_has_its_own_gradient_and_not_that_of_its_estimate(folder) -> None:
+    """log(policy / start) for each token's log-probability, as slime and verl have it (see `slim_rl.keys`)."""
+    trainer, _ = make_rollouts(make_config(folder, "kl", "train.kl_coef=0.1", "train.loss=sequence"), folder)
+    inputs = batch(trainer)
+    ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
+    mask = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1)
+    trained = inputs["completion_mask"] * inputs["tool_mask"]
+    said, _, _ = super(type(trainer), trainer)._get_per_token_logps_and_entropies(
+        trainer.model, ids, mask, inputs["completion_ids"].shape[1], len(ids)
+    )
+    inputs["advantages"] = torch.zeros_like(inputs["advantages"])
+    inputs["ref_per_token_logps"] = start = said.detach() + torch.linspace(-1, 1, said.shape[1])
+    weights = list(trainer.model.parameters())
+    found = torch.autograd.grad(trainer._compute_loss(trainer.model, inputs), weights)
+    mean = (((said.detach() - start) * said * trained).sum(1) / trained.sum(1)).mean()
+    expected = torch.autograd.grad(0.1 * mean / trainer.current_gradient_accumulation_steps, weights)
+    assert max(each.abs().max() for each in expected) > 1e-4
+    assert all(torch.allclose(one, other, atol=1e-6) for one, other in zip(found, expected, strict=True))
+
+
 def test_the_reference_of_the_kl_is_what_trl_computes(folder) -> None:
     trainer, _ = make_rollouts(make_config(folder, "reference", "train.kl_coef=0.1"), folder)
     inputs = batch(trainer)

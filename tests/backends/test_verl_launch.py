@@ -16,7 +16,6 @@ from slim_rl.backends.verl.launch import build_overrides, with_models
 from slim_rl.cli import main
 from slim_rl.config import Config, load_config, parse_config
 from slim_rl.errors import ConfigError
-from slim_rl.keys import KEYS, lookup
 from tests.paths import ROOT
 
 SHIPPED = sorted(ROOT.glob("configs/verl_*.yaml")) + sorted(ROOT.glob("examples/*.yaml"))
@@ -58,36 +57,6 @@ def test_a_wrong_key_or_value_is_refused_by_name(extra: str) -> None:
         compose(build_overrides(Config(), [extra]))
 
 
-def test_every_key_of_the_table_reaches_verl() -> None:
-    """Change every key of the table: verl's config has the new value under each of the row's names."""
-    changed = {key.name: another(key.name) for key in KEYS if key.verl}
-    verl = compose(build_overrides(parse_config({}, [f"{name}={value}" for name, value in changed.items()])))
-    for key in KEYS:
-        for name in key.verl:
-            assert at(verl, name) == key.verl[name](changed[key.name]), name
-
-
-def another(name: str) -> Any:
-    """A value that is not the key's usual one."""
-    chosen = {
-        "policy.model": "some/model",
-        "train.lr_schedule": "cosine",
-        "train.loss": "sequence",
-        "train.report_to": ["tensorboard"],
-        "verl.engine": "sglang",
-        "verl.adv_estimator": "gae",
-        "verl.kl_control": "adaptive",
-        "verl.critic_model": "some/critic",
-        "limits.dialogue_tokens": 512,
-    }
-    usual = lookup(Config(), name)
-    if name in chosen:
-        return chosen[name]
-    if isinstance(usual, bool):
-        return not usual
-    return usual + 3 if isinstance(usual, int) else (usual or 0.5) * 0.5
-
-
 @pytest.mark.filterwarnings("ignore:Disabled critic")
 def test_the_kl_and_the_critic_are_there_where_they_are_asked_for() -> None:
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
@@ -106,6 +75,23 @@ def test_the_kl_and_the_critic_are_there_where_they_are_asked_for() -> None:
     assert not need_critic(plain)
 
     assert not need_reference_policy(compose(build_overrides(Config())))
+
+
+def test_the_kl_of_the_loss_has_the_gradient_that_trl_and_slime_train() -> None:
+    """Theirs: the estimate weighed by the ratio to the policy that sampled, which is 1 here and has a gradient all the same."""
+    import torch
+    from verl.trainer.ppo.core_algos import kl_penalty
+
+    said, start = 0.3 * torch.randn(2, 50, generator=torch.Generator().manual_seed(0))
+    said.requires_grad_()
+    verl = compose(build_overrides(parse_config({"train": {"kl_coef": 0.02}})))
+    ours = kl_penalty(said, start, verl.actor_rollout_ref.actor.kl_loss_type)
+    estimate = torch.exp(start - said) - (start - said) - 1
+    theirs = torch.exp(said - said.detach()) * estimate
+    assert torch.allclose(ours, theirs)
+    for each in (ours, theirs):
+        (gradient,) = torch.autograd.grad(each.sum(), said)
+        assert torch.allclose(gradient, (said - start).detach(), atol=1e-5)
 
 
 def test_the_estimators_verl_has() -> None:

@@ -32,9 +32,7 @@ def grpo_arguments(config: Config, run_dir: Path) -> GRPOConfig:
     # Read only by loss types that divide by it; the dialogues themselves obey `limits`.
     longest = config.limits.dialogue_tokens or config.limits.context_tokens or 4096
     rate = 0.0 if train.frozen else train.learning_rate
-    settled = changed(
-        config, train={"micro_batch": micro, "learning_rate": rate}, limits={"dialogue_tokens": longest}
-    )
+    settled = changed(config, train={"micro_batch": micro, "learning_rate": rate}, limits={"dialogue_tokens": longest})
     return GRPOConfig(
         **values(settled, "trl"),
         gradient_accumulation_steps=accumulation,

@@ -147,9 +147,7 @@ def build_overrides(config: Config, extra: Sequence[str] = ()) -> Overrides:
         verl={"critic_model": config.verl.critic_model or config.policy.model},
         limits={"dialogue_tokens": _response_tokens(config)},
     )
-    ours = disjoint(
-        table_values(settled, "verl"), _models(config), _data(config), _rollout(config), _trainer(config)
-    )
+    ours = disjoint(table_values(settled, "verl"), _models(config), _data(config), _rollout(config), _trainer(config))
     return Overrides(ours | config.verl.overrides, list(extra))
 
 

@@ -1,0 +1,85 @@
+"""What the rollout worker writes into a dialogue: the partner's kind is the name by which the run chose it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import pytest
+
+from slim_rl.config import parse_config
+from slim_rl.dialogue.loop import Speaker
+from slim_rl.dialogue.partner import Reply
+from slim_rl.dialogue.record import Dialogue, StopReason
+from slim_rl.dialogue.rows import GameRow
+from slim_rl.dialogue.worker import RolloutWorker
+from slim_rl.environment import View
+from slim_rl.games.matching.env import MatchingEnv
+from slim_rl.games.matching.generate import generate_games
+from slim_rl.games.matching.partners.scripted import MutePartner, ShyPartner
+from slim_rl.games.matching.settings import MatchingSettings
+
+SHY = "slim_rl.games.matching.partners.scripted.ShyPartner"
+(GAME,) = generate_games(1, MatchingSettings(n=3), seed=1)
+
+
+class Rude(ShyPartner):
+    """Says of itself what its parent says."""
+
+
+class Gruff(ShyPartner):
+    kind = "gruff"
+
+
+class Nameless:
+    identity: ClassVar[dict[str, Any]] = {"model": "none"}
+
+    async def reply(self, view: View) -> Reply:
+        return Reply("[message] Hm.")
+
+
+class Rudeness(MatchingEnv):
+    partners: ClassVar[Mapping[str, str]] = {**MatchingEnv.partners, "rude": f"{__name__}.Rude"}
+
+
+class Broken:
+    identity: ClassVar[dict[str, Any]] = {}
+
+    async def reply(self, view: View) -> Reply:
+        raise RuntimeError("a fault of the policy's own")
+
+
+def worker(kind: str) -> RolloutWorker:
+    return RolloutWorker(parse_config({"environment": f"{__name__}.Rudeness", "partner": {"kind": kind}}), None)
+
+
+def played(by: RolloutWorker, **more: Any) -> Dialogue:
+    row = GameRow(GAME.id, 0, GAME.to_dict(), [])
+    (dialogue,) = asyncio.run(by.play(by.episode(row, "test"), **({"policy": Speaker(MutePartner())} | more)))
+    return dialogue
+
+
+@pytest.mark.parametrize(
+    ("kind", "logged"),
+    [
+        ("shy", "shy"),
+        ("rude", "rude"),
+        (SHY, "shy"),
+        (f"{__name__}.Gruff", "gruff"),
+        (f"{__name__}.Rude", f"{__name__}.Rude"),
+        (f"{__name__}.Nameless", f"{__name__}.Nameless"),
+    ],
+)
+def test_a_partner_is_logged_by_the_name_it_was_chosen_by(kind: str, logged: str) -> None:
+    by = worker(kind)
+    assert by.partner is not None
+    assert played(by).partner == {**by.partner.identity, "kind": logged}
+    broken = played(by, policy=Speaker(Broken()))
+    assert broken.stop_reason is StopReason.BROKEN and broken.partner["kind"] == logged
+
+
+def test_another_partner_than_the_runs_keeps_its_own_name() -> None:
+    assert played(worker("rude"), partner=MutePartner()).partner["kind"] == "mute"
+    alone = RolloutWorker(parse_config({"partner": {"kind": "forthcoming"}}), None, partner=ShyPartner())
+    assert played(alone).partner["kind"] == "shy"
