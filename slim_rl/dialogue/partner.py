@@ -77,7 +77,7 @@ class Partner(Protocol):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Name, model and settings, JSON-able, without secrets: goes into every dialogue record."""
+        """Kind, model and settings, JSON-able, without secrets: goes into every dialogue record (its kind: `factory.partner_name`)."""
 
     async def reply(self, view: View) -> Reply:
         """The next action of `view.seat`. Raises PartnerFailure when there is none."""
