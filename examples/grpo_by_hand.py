@@ -2,8 +2,7 @@
 
     python -m examples.grpo_by_hand [--steps 5] [--set key=value …]
 
-Read it from top to bottom; run it on a CPU, where a tiny model that can talk learns from reward alone when to ask. A step is
-
+Read it from top to bottom; run it on a CPU, where a tiny model that can talk learns from reward alone when to ask. A step is:
 1. play: a few games, each several times. The dialogues of one game are a *group*; each ends with a reward from 0 to 1.
 2. compare: a dialogue's *advantage* is its reward less its group's mean.
 3. learn: where that is above 0, the tokens that the model sampled become more likely; below 0, less likely.
@@ -30,13 +29,12 @@ from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.log import annotate
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.policies.transformers import TransformersPolicy, load_policy
-from slim_rl.seeds import seed_of
 
 
 def play(worker: RolloutWorker, policy: TransformersPolicy, games: list[GameRow], step: int) -> list[list[Dialogue]]:
     """A group a game: the same tables each time, and other words, because the policy's are drawn by chance."""
     size = worker.config.train.group_size
-    policy.reseed(seed_of(worker.config.seed, "sampling", step))  # which also forgets what older weights computed
+    policy.reseed(worker.config.seed + step)  # and have it forget what it computed with older weights
     episodes = [worker.episode(game, str(step), number, step=step) for game in games for number in range(size)]
     played = [dialogue for (dialogue,) in asyncio.run(worker.play_all(episodes, done=annotate))]
     return [played[start : start + size] for start in range(0, len(played), size)]
@@ -45,8 +43,8 @@ def play(worker: RolloutWorker, policy: TransformersPolicy, games: list[GameRow]
 def advantages(rewards: Sequence[float | None], scale: bool) -> list[float]:
     """How much better than its group each dialogue went; with `scale`, in the group's standard deviations.
 
-    Games differ: 0.8 is much where the others got 0.6, and little where they got 1. So the group's mean is the baseline. One that
-    failed (None: say, the partner's server was down) tells nothing about the policy: it is in no mean, and has no advantage.
+    Games differ: 0.8 is much where the others got 0.6, and little where they got 1. So the group's mean is the baseline. A
+    dialogue that failed (None: say, the partner's server was down) tells nothing of the policy: it is in no mean and has no advantage.
     """
     played = [reward for reward in rewards if reward is not None]
     mean = fmean(played) if played else 0.0
@@ -69,15 +67,16 @@ def make_batch(groups: list[list[Dialogue]], config: Config) -> Batch:
     for group in groups:
         compared = advantages([dialogue.reward for dialogue in group], config.train.scale_rewards)
         rows += [pair for pair in zip(group, compared, strict=True) if not pair[0].failed]
-    ids = [torch.tensor(dialogue.prompt_ids + dialogue.response_ids) for dialogue, _ in rows]
-    mask = [torch.tensor([0] * len(dialogue.prompt_ids) + dialogue.loss_mask) for dialogue, _ in rows]
-    read, sampled = pad_sequence(ids, batch_first=True), pad_sequence(mask, batch_first=True)
-    counts = weights(sampled[:, 1:], sum(map(len, groups)), config)
-    return Batch(read[:, :-1], read[:, 1:], counts, torch.tensor([[advantage] for _, advantage in rows]))
+    ids = pad_sequence([torch.tensor(d.prompt_ids + d.response_ids) for d, _ in rows], batch_first=True)
+    mask = pad_sequence([torch.tensor([0] * len(d.prompt_ids) + d.loss_mask) for d, _ in rows], batch_first=True)
+    counts = weights(mask[:, 1:], sum(map(len, groups)), config)
+    return Batch(ids[:, :-1], ids[:, 1:], counts, torch.tensor([[advantage] for _, advantage in rows]))
 
 
 def weights(mask: Tensor, dialogues: int, config: Config) -> Tensor:
-    """What each token counts: prompt's and partner's (mask 0) nothing. The policy reads them, but did not choose them."""
+    """What each token counts. Those of the prompt and the partner (mask 0) count nothing: the policy reads them, but chose none of
+    them. `dialogues` are those that failed, too, so that a step with failures is a smaller one.
+    """
     if config.train.loss == "sequence":  # every dialogue counts the same, so a token of a short one counts more
         return mask / mask.sum(1, keepdim=True).clamp(min=1) / dialogues
     if config.train.loss == "constant":  # divided by what no dialogue changes by its length (Dr. GRPO)
@@ -92,7 +91,7 @@ def logprobs(model: Any, batch: Batch, temperature: float) -> Tensor:
 
 
 def loss(model: Any, reference: Any, batch: Batch, config: Config, old: Tensor | None = None) -> Tensor:
-    """GRPO's loss; a batch's parts add up. `reference`: the model at the start; `old`: log p when it was played, if other than now."""
+    """GRPO's loss. `reference`: the model before the first step; `old`: log p when it was played, if other than now."""
     train, new = config.train, logprobs(model, batch, config.policy.temperature)
     # The ratio: how much more likely a token is now than when it was played. Here every dialogue is learned from once, so it is 1,
     # and its gradient that of log p. Several updates on the same dialogues need the clip: once a good token is 1.2 times as likely
@@ -112,11 +111,11 @@ def loss(model: Any, reference: Any, batch: Batch, config: Config, old: Tensor |
 
 def update(model: Any, reference: Any, optimizer: Any, batch: Batch, config: Config) -> tuple[float, float]:
     """A step of the optimizer; in parts, which spares memory. Returns the loss and the gradient's norm."""
-    optimizer.zero_grad()
     total = 0.0
+    optimizer.zero_grad()
     for rows in torch.arange(len(batch.ids)).split(config.train.micro_batch):
         part = loss(model, reference, Batch(*(tensor[rows].to(model.device) for tensor in batch)), config)
-        part.backward()  # type: ignore[no-untyped-call]
+        part.backward()
         total += part.item()
     norm = torch.nn.utils.clip_grad_norm_(model.parameters(), config.train.max_grad_norm)
     optimizer.step()

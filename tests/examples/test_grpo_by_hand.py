@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
-import math
+import re
 from collections.abc import Iterable
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -31,6 +32,8 @@ from slim_rl.policies.transformers import load_policy
 from tests.paths import ROOT
 
 GROUP = 4
+# Dialogues of all kinds in a few games: words at random, and turns cut at 52 tokens, which some plans need and others do not.
+MIXED = ("train.stop_failures=1.0", "policy.temperature=1.4", "limits.turn_tokens=52")
 
 
 def config_in(folder: Path, *overrides: str) -> Config:
@@ -56,6 +59,18 @@ class Unreliable:
         return await self.partner.reply(view)
 
 
+class Down:
+    """A partner that never answers."""
+
+    identity: ClassVar[dict[str, Any]] = {"kind": "down"}
+
+    def __init__(self, **_: Any) -> None:
+        pass
+
+    async def reply(self, view: Any) -> Reply:
+        raise PartnerFailure("the endpoint is down")
+
+
 @pytest.fixture(scope="module")
 def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("by_hand")
@@ -63,7 +78,7 @@ def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def trainer_in(folder: Path, *overrides: str) -> tuple[Any, Rollouts]:
     """Our TRL backend, at its first step."""
-    config = config_in(folder, "train.stop_failures=1.0", "limits.turn_tokens=20", *overrides)
+    config = config_in(folder, *MIXED, *overrides)
     policy, chat = load_policy(config.policy)
     worker = RolloutWorker(config, chat, policy, partner=Unreliable(config))
     rollouts = Rollouts(worker, policy, load_rows(config), DialogueLog(folder / "logs" / "train.jsonl"))
@@ -90,13 +105,14 @@ def shaken(model: Any, seed: int = 0) -> None:
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for weight in model.parameters():
-            weight += 0.02 * weight.std() * torch.randn(weight.shape, generator=generator)
+            weight += 0.1 * weight.std() * torch.randn(weight.shape, generator=generator)
 
 
 @pytest.mark.parametrize("kl_coef", [0.0, 0.5])
 @pytest.mark.parametrize("form", ["sequence", "token", "constant"])
 def test_its_gradient_is_trls(games: Path, form: str, kl_coef: float) -> None:
-    trainer, rollouts = trainer_in(games, f"train.loss={form}", f"train.kl_coef={kl_coef}")
+    scaled = f"train.scale_rewards={kl_coef == 0}"  # each way once
+    trainer, rollouts = trainer_in(games, f"train.loss={form}", f"train.kl_coef={kl_coef}", scaled)
     model, config = trainer.model, rollouts.config
     inputs = trainer._generate_and_score_completions(next(iter(trainer.get_train_dataloader())))
     dialogues = rollouts.dialogues
@@ -118,22 +134,136 @@ def test_its_gradient_is_trls(games: Path, form: str, kl_coef: float) -> None:
         return flat_gradient(model, [loss(model, trainer.ref_model, batch, config, old)])
 
     def same(found: Tensor, expected: Tensor) -> None:
-        print((found - expected).norm() / expected.norm())
         assert expected.norm() > 1e-4
         assert (found - expected).norm() <= 1e-5 * expected.norm()
 
     same(by_hand(), by_trl())
-    played_by = deepcopy(model)
+    with torch.no_grad():
+        played = logprobs(model, batch, config.policy.temperature)
+        ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], 1)
+        read = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], 1)
+        width = inputs["completion_ids"].shape[1]
+        played_by_trl, *_ = trainer._get_per_token_logps_and_entropies(model, ids, read, width)
     shaken(model)  # away from the start, where the KL has a gradient
     same(by_hand(), by_trl())
-    # a second update on the same dialogues, where ratios are not 1 and some are clipped
-    with torch.no_grad():
-        old = logprobs(played_by, batch, config.policy.temperature)
-        ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], 1)
-        mask = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], 1)
-        inputs["old_per_token_logps"], *_ = trainer._get_per_token_logps_and_entropies(
-            played_by, ids, mask, inputs["completion_ids"].shape[1]
-        )
-        ratio = (logprobs(model, batch, config.policy.temperature) - old).exp()[batch.weights > 0]
-    assert ((ratio < 0.8) | (ratio > 1.2)).any() and ((ratio > 0.8) & (ratio < 1.2)).any()
-    same(by_hand(old), by_trl())
+    # a second update on the same dialogues: ratios leave 1, and some are clipped
+    inputs["old_per_token_logps"] = played_by_trl
+    ratio = (logprobs(model, batch, config.policy.temperature) - played).exp()[batch.weights > 0]
+    assert 0 < ((ratio < 0.8) | (ratio > 1.2)).sum() < len(ratio)
+    same(by_hand(played), by_trl())
+
+
+@pytest.fixture(scope="module")
+def played(games: Path) -> tuple[Any, list[Dialogue], Config]:
+    """Dialogues, some of which failed, and a model that is no longer quite the one that played them."""
+    trainer, rollouts = trainer_in(games)
+    trainer._generate_and_score_completions(next(iter(trainer.get_train_dataloader())))
+    config = config_in(games, *MIXED)
+    model = load_policy(config.policy)[0].model
+    shaken(model)
+    return model, rollouts.dialogues, config
+
+
+@pytest.fixture(scope="module")
+def reference(played: Any) -> Any:
+    return load_policy(played[2].policy)[0].model
+
+
+def test_prompt_and_partner_are_not_in_the_loss(played: Any, reference: Any) -> None:
+    model, dialogues, config = played
+    batch = make_batch(groups_of(dialogues), config)
+    old = logprobs(model, batch, 1.0).detach()
+    sampled = batch.weights > 0
+    assert sampled.sum() == sum(sum(dialogue.loss_mask) for dialogue in dialogues if not dialogue.failed)
+
+    def gradient(batch: Batch, old: Tensor) -> Tensor:
+        return flat_gradient(model, [loss(model, reference, batch, config, old)])
+
+    expected = gradient(batch, old)
+    other = torch.where(sampled, batch.labels, (batch.labels + 7) % 600)
+    assert torch.equal(gradient(batch._replace(labels=other), old), expected)
+    assert torch.equal(gradient(batch, torch.where(sampled, old, -3.0)), expected)
+    assert not torch.equal(gradient(batch._replace(labels=(batch.labels + 7) % 600), old), expected)
+    assert not torch.equal(gradient(batch, torch.where(sampled, -3.0, old)), expected)
+
+
+@pytest.mark.parametrize("form", ["sequence", "token", "constant"])
+def test_what_is_in_a_failed_dialogue_changes_nothing(played: Any, reference: Any, form: str) -> None:
+    model, dialogues, config = played
+    config = config.model_copy(update={"train": config.train.model_copy(update={"loss": form})})
+
+    def found(dialogues: list[Dialogue]) -> list[Tensor]:
+        value = loss(model, reference, make_batch(groups_of(dialogues), config), config)
+        return [value.detach(), flat_gradient(model, [value])]
+
+    failed = [dialogue for dialogue in dialogues if dialogue.failed]
+    assert 0 < len(failed) < len(dialogues)
+    expected = found(dialogues)
+    others = [
+        replace(dialogue, response_ids=[5] * 300, loss_mask=[1] * 300, logprobs=[-1.0] * 300)
+        if dialogue.failed
+        else dialogue
+        for dialogue in dialogues
+    ]
+    assert all(map(torch.equal, found(others), expected))
+    if form == "token":  # which divides by tokens, of which a failed dialogue has none: it might as well not be there
+        left = [[dialogue for dialogue in group if not dialogue.failed] for group in groups_of(dialogues)]
+        alone = make_batch(left, config)
+        assert all(map(torch.equal, alone, make_batch(groups_of(dialogues), config)))
+    ended_well = next(index for index, dialogue in enumerate(dialogues) if not dialogue.failed)
+    fails = replace(dialogues[ended_well], reward=None, stop_reason=StopReason.PARTNER_FAILED)
+    assert not torch.equal(found([*dialogues[:ended_well], fails, *dialogues[ended_well + 1 :]])[0], expected[0])
+
+
+def test_a_group_is_compared_without_those_that_failed() -> None:
+    assert advantages([1.0, None, 0.5, 0.0], scale=False) == [0.5, 0.0, 0.0, -0.5]
+    assert advantages([1.0, None, 0.5, 0.0], scale=True) == pytest.approx([1, 0, 0, -1], abs=1e-3)
+    assert advantages([None, 0.7], scale=True) == [0.0, 0.0]
+    assert advantages([None, None], scale=True) == [0.0, 0.0]
+
+
+def test_parts_of_a_batch_add_up(played: Any, reference: Any) -> None:
+    model, dialogues, config = played
+    batch = make_batch(groups_of(dialogues), config)
+    whole = flat_gradient(model, [loss(model, reference, batch, config)])
+    rows = torch.arange(len(batch.ids)).split(2)
+    parts = flat_gradient(model, (loss(model, reference, Batch(*(t[some] for t in batch)), config) for some in rows))
+    assert (parts - whole).norm() <= 1e-5 * whole.norm()
+
+
+def test_two_steps_run_with_a_line_each(games: Path) -> None:
+    lines = list(train(config_in(games, "policy.temperature=1.4"), steps=2))
+    form = r"step \d: reward [01]\.\d+, questions \d+\.\d+, loss [+-]0\.\d+, gradient \d+\.\d+, \d+\.\d s"
+    assert len(lines) == 2 and all(re.fullmatch(form, line) for line in lines), lines
+
+
+def test_an_update_lowers_the_loss_and_moves_nothing_without_the_policys_tokens(played: Any, reference: Any) -> None:
+    start, dialogues, config = played
+    batch = make_batch(groups_of(dialogues), config)
+
+    def updated(batch: Batch) -> Any:
+        model = deepcopy(start)
+        update(model, reference, torch.optim.SGD(model.parameters(), lr=0.01), batch, config)
+        return model
+
+    old = logprobs(start, batch, config.policy.temperature).detach()
+    before, after = (loss(model, reference, batch, config, old).item() for model in (start, updated(batch)))
+    assert after < before
+    still = updated(batch._replace(weights=torch.zeros_like(batch.weights)))
+    assert all(map(torch.equal, still.parameters(), start.parameters()))
+
+
+def test_too_many_failures_stop_it(games: Path) -> None:
+    config = config_in(games, "partner.kind=tests.examples.test_grpo_by_hand.Down")
+    with pytest.raises(RunStopped, match="the endpoint is down"):
+        list(train(config, steps=1))
+
+
+def test_it_is_one_page_of_plain_torch() -> None:
+    text = (ROOT / "examples" / "grpo_by_hand.py").read_text(encoding="utf-8")
+    assert len(text.splitlines()) < 150
+    nodes = list(ast.walk(ast.parse(text)))
+    imported = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    imported |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
+    assert not {name.partition(".")[0] for name in imported} & {"trl", "verl", "slime", "transformers", "accelerate"}
+    assert not any(name.startswith("slim_rl.backends") for name in imported)
