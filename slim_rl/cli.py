@@ -19,7 +19,7 @@ from slim_rl.errors import SlimError, nearest
 ABOUT = "Does a language model learn to ask questions when reinforcement learning makes asking worth it?"
 COMMANDS = {  # name -> the first line of its help
     "generate": "Make games: a JSONL (or parquet) file, or the files a config names.",
-    "incentives": "Say what a config pays before anything is trained: scripted askers and cheats over its games.",
+    "incentives": "Play scripted askers and cheats over a config's games, and say whether asking pays from the first question.",
     "train": "Train a policy; an interrupted run resumes from its last checkpoint.",
     "arms": "Run an experiment: every arm with every seed.",
     "evaluate": "Play held-out games for every (policy, partner, mode), and print a table with intervals.",

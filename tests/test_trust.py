@@ -64,7 +64,7 @@ COMMANDS = {
     "audit": ["audit", "logs"],
     "results": ["results", "experiment.yaml", "--output", "page"],
     "replay": [
-        *("redteam", str(ROOT / "configs" / "matching_local.yaml"), "--games", "1"),
+        *("incentives", str(ROOT / "configs" / "matching_local.yaml"), "--games", "2", "--questions", "1", "--live"),
         *("--set", "partner.kind=replay", "--set", "partner.replay=logs"),
     ],
 }

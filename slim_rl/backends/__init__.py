@@ -21,6 +21,11 @@ from slim_rl.errors import ConfigError
 # Tokens of a response on a cluster, where the config sets no limit: a long 8×8 dialogue with room to spare.
 RESPONSE_TOKENS = 6144
 
+NO_REASON_TO_ASK = (
+    "A policy that starts without questions may never come to ask: `slim-rl incentives CONFIG` shows what pays instead, and "
+    "docs/incentives.md what to change."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -53,6 +58,15 @@ GO_ON = "the same command goes on from the last checkpoint, or starts again wher
 def say(text: str) -> None:
     """A line for the user."""
     print(f"slim-rl: {text}", file=sys.stderr, flush=True)
+
+
+def say_what_it_pays(config: Config) -> None:
+    """Before anything is spent: whether asking pays, which scripted players show in seconds, once for games and a partner."""
+    from slim_rl.analysis.incentives import at_a_start
+
+    if (found := at_a_start(config)) is not None:
+        sentence, pays = found
+        say(sentence if pays else f"WARNING. {sentence} {NO_REASON_TO_ASK}")
 
 
 def start(request: Request) -> Any:

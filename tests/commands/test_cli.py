@@ -84,7 +84,7 @@ def test_version() -> None:
 def test_an_unknown_command_is_answered_by_the_known_ones() -> None:
     result = slim_rl("trian")
     assert result.returncode == 2
-    assert "no command 'trian'; did you mean train? The commands are generate, train," in result.stderr
+    assert "no command 'trian'; did you mean train? The commands are generate, incentives, train," in result.stderr
 
 
 @pytest.mark.parametrize(

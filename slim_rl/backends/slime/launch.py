@@ -22,7 +22,7 @@ from typing import Any
 import yaml
 
 from slim_rl import bundled
-from slim_rl.backends import GO_ON, Request, say
+from slim_rl.backends import GO_ON, Request, say, say_what_it_pays
 from slim_rl.backends.checkpoints import hub_name, last_whole, locate_model, read_model_config
 from slim_rl.backends.cost import cost_report
 from slim_rl.backends.slime.arguments import Run, check_warmup, command_line
@@ -84,6 +84,7 @@ def launch(words: Sequence[str], needs_model: bool = False) -> int:
         print(_shown(run, places, flags))
         return 0
 
+    say_what_it_pays(run.config)
     run.config.write(run.folder / "config.yaml", **plugins)
     ensure_games(run.config)
     with signals_end_the_run():

@@ -6,7 +6,7 @@ import sys
 import warnings
 from typing import TYPE_CHECKING
 
-from slim_rl.backends import Request, say
+from slim_rl.backends import Request, say, say_what_it_pays
 from slim_rl.backends.cost import cost_report
 from slim_rl.errors import ConfigError
 from slim_rl.keys import shortened
@@ -44,4 +44,6 @@ def start(request: Request) -> Result | None:
         # Here, so that the processes load the libraries at the same time, which takes seconds.
         from slim_rl.backends.trl.run import train
 
+        if own_rank() == 0:
+            say_what_it_pays(config)
         return train(config, fresh=request.fresh)

@@ -21,7 +21,7 @@ from typing import Any
 import yaml
 
 from slim_rl import bundled
-from slim_rl.backends import RESPONSE_TOKENS, Request, say
+from slim_rl.backends import RESPONSE_TOKENS, Request, say, say_what_it_pays
 from slim_rl.backends.checkpoints import last_whole
 from slim_rl.backends.cost import cost_report
 from slim_rl.backends.verl.compose import compose
@@ -104,6 +104,7 @@ def start(request: Request) -> None:
             print(f"#   {key}={_shown(value)}")
         print(shlex.join(command))
         return
+    say_what_it_pays(config)
     config.write(folder / "config.yaml")
     (folder / STOP_MARK).unlink(missing_ok=True)
     write_atomically(folder / f"{FILE}.yaml", overrides.yaml())
