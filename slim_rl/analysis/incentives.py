@@ -291,13 +291,18 @@ def _told(dialogues: Sequence[Dialogue]) -> float:
 
 
 def _on_paper(made: Any, rows: Sequence[GameRow], most: int) -> tuple[Line, ...]:
-    """The lines of a game's frontier: its first strategy from 0 questions on, then the others."""
-    curves = made.frontier([(row.game_state, row.seat) for row in rows], most)
+    """The lines of a game's frontier: its first strategy from 0 questions on, then the others. Without one, its references."""
+    games = [(row.game_state, row.seat) for row in rows]
+    curves = made.frontier(games, most)
+    lines: list[Line] = []
     if not curves:
+        for reference in made.references(games).values():
+            rewards = np.asarray(reference["rewards"], dtype=float)
+            lines.append(Line(reference["about"], 0, "", "", len(rewards), 0, _mean(rewards), math.nan))
+    if not curves and not lines:
         raise ConfigError(
             f"{made.__name__} has nothing to judge a config by: give it a classmethod scripted_players or frontier."
         )
-    lines: list[Line] = []
     for strategy, values in curves.items():
         table = np.asarray(values, dtype=float)
         for k in range(table.shape[1]):

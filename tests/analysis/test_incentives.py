@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from examples.treasure import Treasure
 from slim_rl.analysis.incentives import FREE, Incentives, as_dict, at_a_start, measure
 from slim_rl.analysis.incentives_figure import draw
+from slim_rl.backends import say_what_it_pays
+from slim_rl.backends.checks import check_incentives
 from slim_rl.config import Config, load_config, parse_config
 from slim_rl.errors import ConfigError
 from tests.paths import ROOT
@@ -96,6 +100,49 @@ def test_a_game_for_one_has_nobody_to_ask(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="nobody to ask"):
         measure(parse_config({"environment": "examples.secret_number.SecretNumber"}), 3)
     assert at_a_start(parse_config({"environment": "examples.secret_number.SecretNumber"})) is None
+
+
+class OnPaper(Treasure):
+    """The treasure game with reference lines alone."""
+
+    @classmethod
+    def frontier(cls, games: Sequence[tuple[Any, int]], most: int, seed: int = 0) -> dict[str, Any]:
+        return {}
+
+
+class Nothing(OnPaper):
+    """Not even those."""
+
+    @classmethod
+    def references(cls, games: Sequence[tuple[Any, int]]) -> dict[str, dict[str, Any]]:
+        return {}
+
+
+def test_a_game_with_reference_lines_alone_shows_them_and_claims_nothing() -> None:
+    config = {"environment": f"{__name__}.OnPaper", "partner": {"kind": "honest"}}
+    found = measure(parse_config(config), 20)
+    assert [line.name for line in found.lines] == ["a cell at random", "a cell after one question"]
+    assert found.first is None and not found.pays and "not known" in found.sentence
+    assert at_a_start(parse_config(config)) is None
+    with pytest.raises(ConfigError, match="nothing to judge a config by"):
+        measure(parse_config({**config, "environment": f"{__name__}.Nothing"}), 20)
+
+
+@pytest.mark.parametrize("pays", [True, False])
+def test_doctor_and_a_start_say_it_and_warn(
+    pays: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SLIM_RL_CACHE", str(tmp_path))
+    monkeypatch.setattr("slim_rl.analysis.incentives.GAMES_AT_A_START", (80, 160))
+    game = {"n": 3, "scales": False, "p_observed": 0.2, "p_observed_2": 0.9, "hardness": 0}
+    config = parse_config({"game": game if pays else {**game, "max_proposals": None}})
+    say_what_it_pays(config)
+    said = capsys.readouterr().err
+    assert said.startswith("slim-rl: Asking pays from" if pays else "slim-rl: WARNING. Asking pays, but is not needed")
+    assert ("docs/incentives.md" in said) != pays
+    (check,) = check_incentives(config)
+    assert (check.status, check.name) == ("pass" if pays else "warn", "what asking pays")
+    assert check.found in said and ("slim-rl incentives" in check.fix) != pays
 
 
 def test_the_sentence_of_a_start_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
