@@ -32,12 +32,12 @@ async def play(player: Any, partner: Any, env: Any = None, state: Any = GAME) ->
 async def test_what_it_is_sent_grows_at_its_end_and_is_what_the_game_says() -> None:
     script = [Step(text=text) for text in (QUESTION, "nonsense", GOOD_PLAN, "[message] Then you.", "[accept]")]
     answers = iter(["[message] Ava Li on BLEU: 60.", "[reject]", GOOD_PLAN])
+    env = MatchingEnv(max_proposals=2)
     async with OpenAIServer(script=script) as server:
-        dialogue = await play(chat_policy(server).player(), Says(lambda view: next(answers)))
+        dialogue = await play(chat_policy(server).player(), Says(lambda view: next(answers)), env)
     assert dialogue.stop_reason is StopReason.AGREED and dialogue.reward is not None
     assert [turn.text for turn in dialogue.turns if turn.role == "policy"] == [step.text for step in script]
     sent = [request["messages"] for request in server.requests]
-    env = MatchingEnv()
     env.reset(GAME)
     assert sent[0] == env.prompt(0) == dialogue.prompt
     for earlier, later in itertools.pairwise(sent):
