@@ -33,9 +33,7 @@ class Measure:
 
 MEASURES = (
     Measure("questions", "information-seeking questions a game", role="primary", short="questions a game"),
-    Measure(
-        "informative_pairs", "informative pairs asked and told a game", role="primary", short="informative pairs"
-    ),
+    Measure("informative_pairs", "informative pairs asked and told a game", role="primary", short="informative pairs"),
     Measure("value", "information value of the questions of a game", role="primary", signed=True),
     Measure("reward", "reward", role="primary", bounded=True),
     Measure("agreed", "games agreed", share=True, bounded=True),

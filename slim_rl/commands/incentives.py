@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from slim_rl.analysis.incentives import GAMES, QUESTIONS, as_dict, describe, measure
+from slim_rl.analysis.formats import count
+from slim_rl.analysis.incentives import GAMES, QUESTIONS, as_dict, measure
 from slim_rl.commands.options import ConfigFile, Overrides, check_folder
 from slim_rl.commands.screen import working
 from slim_rl.config import load_config
@@ -38,10 +39,11 @@ def command(
     with working(f"playing {num_games} games a player"):
         found = measure(settings, num_games, counts, live=live)
     console = Console()
-    console.print(found.table(f"{describe(settings, num_games)}, with {found.partner}"))
+    games = count(num_games, "game")
+    console.print(found.table(f"What {settings.name} pays, {games} a player, with {found.partner}"))
     console.print(found.sentence, highlight=False, markup=False)
     if output_dir is not None:
-        from slim_rl.analysis.incentives_figure import draw
+        from slim_rl.analysis.incentives.figure import draw
 
         folder = check_folder(output_dir)
         write_atomically(folder / "incentives.json", json.dumps(as_dict(found), indent=1))

@@ -1,0 +1,76 @@
+"""The sentence on what a config pays that doctor and the start of a run print: by few players, and once for games, partner and code."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import slim_rl
+from slim_rl.analysis.incentives.found import JUDGED, Incentives
+from slim_rl.analysis.incentives.play import QUESTIONS, measure
+from slim_rl.config import Config
+from slim_rl.errors import ConfigError
+from slim_rl.files import write_atomically
+
+GAMES = (400, 2000)  # of all players; of those that show the first question, where the former leave it open
+
+
+def at_a_start(config: Config) -> tuple[str, bool] | None:
+    """The sentence and whether the config pays, by few players on other games of its kind; kept for all runs of such games, partner and
+    code.
+
+    None for a game that cannot be judged so.
+    """
+    kept = _cache_file(config)
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        found = json.loads(kept.read_text(encoding="utf-8"))
+        return str(found["sentence"]), bool(found["pays"])
+    try:
+        measured = _measured_at_a_start(config)
+    except ConfigError:
+        return None
+    if measured.first is None:
+        return None
+    result = {"sentence": measured.sentence, "pays": measured.pays}
+    with suppress(OSError):  # what cannot be kept is played again
+        write_atomically(kept, json.dumps(result))
+    return measured.sentence, measured.pays
+
+
+def _measured_at_a_start(config: Config) -> Incentives:
+    few, many = GAMES
+    config = config.model_copy(update={"seed": 0, "data": config.data.model_copy(update={"seed": 0})})
+    measured = measure(config, few, (1, max(QUESTIONS)), everyone=False)
+    if measured.first is None or not measured.first.low <= 0 < measured.first.high:
+        return measured
+    again = measure(config, many, (1,), only=JUDGED)
+    first = replace(measured.curve[1], gain=again.first)
+    return replace(measured, lines=tuple(first if line.name == first.name else line for line in measured.lines))
+
+
+def _cache_file(config: Config) -> Path:
+    """Where the sentence of such a config is kept: named by all that it depends on, the code included."""
+    partner = config.partner.model_dump(mode="json", exclude={"openai"})
+    parts = [config.environment, _dumped(config.game), partner, config.data.seat, _code()]
+    name = hashlib.sha256(json.dumps(parts, default=str, sort_keys=True).encode()).hexdigest()[:32]
+    folder = Path(os.environ.get("SLIM_RL_CACHE") or Path.home() / ".cache" / "slim_rl")
+    return folder / "incentives" / f"{name}.json"
+
+
+def _dumped(game: Any) -> Any:
+    return game.model_dump(mode="json") if hasattr(game, "model_dump") else dict(game)
+
+
+@cache
+def _code() -> str:
+    """A digest of this package's own code."""
+    digest = hashlib.sha256()
+    for file in sorted(Path(slim_rl.__file__).parent.rglob("*.py")):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
