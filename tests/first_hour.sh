@@ -62,6 +62,11 @@ sees 'matching_local'
 refused slim-rl train matching_locl
 sees 'Cannot read the config matching_locl.*matching_local'
 
+step "what a config pays"
+run slim-rl incentives matching_local --games 100 --questions 1,4 --output-dir paid
+sees 'Asking pays from the first question'
+has paid/incentives.json paid/incentives.png
+
 if with local; then
     step "train, and train on"
     run slim-rl train matching_local --set train.steps=1 --set train.eval_games=20
@@ -101,7 +106,7 @@ run slim-rl play matching_local --set partner.kind=mute <typed
 sees 'ended: agreed'
 
 step "games, and a config that wants more of them"
-run slim-rl generate --num-games 1000 --output data/games.jsonl
+run slim-rl generate matching_offline --num-games 1000 --output data/games.jsonl
 has data/games.jsonl
 run slim-rl generate matching_offline
 sees '1,000 of the 6,400 games'

@@ -35,7 +35,8 @@ def command(
 ) -> None:
     """Make games: a JSONL (or parquet) file, or the files a config names.
 
-    With --output that file is written, and replaced if it exists. Without, the train and eval files that CONFIG names are made
+    With --output that file is written, and replaced if it exists; without a CONFIG its games are dealt as DialOp deals them. Without
+    --output the train and eval files that CONFIG names are made
     where they are missing. Prints the paths.
     """
     config = config or config_file
