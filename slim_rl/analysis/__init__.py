@@ -60,13 +60,14 @@ def analyze(
     from slim_rl.analysis import figure_style, plots, viewer
     from slim_rl.analysis import references as lines
     from slim_rl.analysis.compared import cells_of, compare
-    from slim_rl.analysis.load import load
+    from slim_rl.analysis.load import find_files, load
     from slim_rl.analysis.report import render
     from slim_rl.analysis.results import MANY, summarise
     from slim_rl.files import write_atomically
 
     output_dir = Path(output_dir)
     logs = sorted({os.path.relpath(Path(log).resolve(), output_dir.resolve()) for log in log_dirs})
+    find_files(log_dirs)  # a folder of logs that does not exist is said first
     if not overwrite:
         _check_output(output_dir, logs)
     decode = viewer.token_decoder(tokenizer) if tokenizer else None

@@ -86,7 +86,7 @@ def load(log_dirs: Sequence[str | Path]) -> Log:
     Raises:
         DataError: a path does not exist, there is no *.jsonl file, or no line in any of them is a dialogue.
     """
-    files = [LogFile(path) for path in _find(log_dirs)]
+    files = [LogFile(path) for path in find_files(log_dirs)]
     rows = _rows(files)
     parts: list[pd.DataFrame] = []
     while batch := list(islice(rows, _BATCH)):
@@ -125,7 +125,8 @@ def read_dialogue(log: Log, row: Any) -> dict[str, Any]:
     return data
 
 
-def _find(log_dirs: Sequence[str | Path]) -> list[Path]:
+def find_files(log_dirs: Sequence[str | Path]) -> list[Path]:
+    """The log files in folders, and those named themselves, each once. Raises DataError where there are none."""
     found: dict[Path, Path] = {}
     for place in map(Path, log_dirs):
         if not place.exists():

@@ -86,6 +86,12 @@ def test_a_report_from_before_there_was_a_stamp_is_not_overwritten(log_dir: Path
             analyze([log_dir], tmp_path)
 
 
+def test_logs_that_do_not_exist_are_said_before_a_report_that_does(tmp_path: Path) -> None:
+    (tmp_path / "report.html").write_text("of something else")
+    with pytest.raises(DataError, match="There is no log folder"):
+        analyze([tmp_path / "nowhere"], tmp_path)
+
+
 def test_no_figure_of_the_report_before_is_left(log_dir: Path, tmp_path: Path) -> None:
     assert "training" in analyze([log_dir], tmp_path / "plots", max_dialogues=0).figures
     synthetic.write_runs(tmp_path / "logs", arms=("shy",), seeds=1, steps=0, n=3, eval_games=5)
