@@ -2,24 +2,16 @@
 
 Each name comes with the converter that makes the trainer's value of the config's. A key without a trainer's name is
 used by slim_rl's dialogue loop, or combined with others by the trainer's launcher; its note says which.
-
-    python -m slim_rl.keys docs/config.md     writes the page of all keys (without a path it is printed)
+`slim_rl.reference` writes the page of all keys from this table.
 """
 
 from __future__ import annotations
 
-import json
-import sys
-import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
-
-from slim_rl.config import ChatPolicyConfig, Config
+from slim_rl.config import Config
 from slim_rl.errors import ConfigError
 
 Trainer = Literal["slime", "trl", "verl"]
@@ -136,7 +128,7 @@ KEYS: tuple[Key, ...] = (
         {"--eps-clip": _same, "--eps-clip-high": lambda clip: round(1.4 * clip, 4)},
         _names("epsilon"),
         _names(f"{_ACTOR}.clip_ratio", f"{_ACTOR}.clip_ratio_low", f"{_ACTOR}.clip_ratio_high"),
-        "with one update a step the ratio is 1 and nothing is clipped; on slime the upper clip is 1.4 times as wide",
+        "with one update a step the ratio is 1 and nothing is clipped",
     ),
     Key(
         "train.kl_coef",
@@ -297,85 +289,3 @@ def shortened(config: Config) -> str:
     taken = f"they are shortened to {rise} and {fall}" if both else f"it is shortened to {rise}"
     keys = "train.warmup_steps" + " and train.lr_decay_steps" * both
     return f"train.steps {train.steps} is too few for {asked}: {taken}; raise train.steps, or set {keys}, to have it otherwise."
-
-
-def reference() -> str:
-    """The page of all keys: every section of the default config, walked as deep as it goes, beside the table's names."""
-    table = {key.name: key for key in KEYS}
-    parts = [_INTRODUCTION]
-    for section, model, rows in _sections(Config(), ""):
-        about = " ".join((type(model).__doc__ or "").split("\n\n")[0].split())
-        parts.append(f"## {f'`{section}`' if section else 'The run'}\n\n{about}\n")
-        parts.append("| key | default | meaning | slime | TRL | verl |\n|---|---|---|---|---|---|")
-        for name, info, value in rows:
-            key = table.get(f"{section}.{name}" if section else name, Key(name))
-            meaning = "; ".join(filter(None, [info.description or "", key.note]))
-            cells = [f"`{name}`", _shown(value), meaning, *(_codes(names) for names in (key.slime, key.trl, key.verl))]
-            parts.append("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |")
-        parts.append("")
-    return "\n".join(parts).rstrip() + "\n"
-
-
-_INTRODUCTION = """\
-# All keys
-
-One config drives three trainers. A file holds what differs from the defaults below, under one top-level key `slim_rl`; on the
-command line a key is changed by `--set train.steps=50`. The last three columns are the key's names in each trainer: slime's
-flags, fields of TRL's `GRPOConfig`, verl's own keys. Any other flag of slime's follows the command, any other key of verl's goes
-under `verl.overrides`.
-
-This page is generated: `python -m slim_rl.keys docs/config.md`.
-"""
-
-_Row = tuple[str, FieldInfo, Any]
-
-
-def _sections(model: BaseModel, path: str) -> Iterator[tuple[str, BaseModel, list[_Row]]]:
-    """(dotted path, section, its plain keys) of `model` and of every section in it; optional ones with their own defaults."""
-    rows: list[_Row] = []
-    inner: list[tuple[str, BaseModel]] = []
-    for name, info in type(model).model_fields.items():
-        if isinstance(model, ChatPolicyConfig) and name not in ChatPolicyConfig.__annotations__:
-            continue  # a key of partner.openai, which the page has already
-        value = getattr(model, name)
-        section = value if isinstance(value, BaseModel) else _optional_section(info)
-        if not isinstance(value, BaseModel):
-            rows.append((name, info, value))
-        if section is not None:
-            inner.append((f"{path}.{name}" if path else name, section))
-    yield path, model, rows
-    for name, section in inner:
-        yield from _sections(section, name)
-
-
-def _optional_section(info: FieldInfo) -> BaseModel | None:
-    for kind in typing.get_args(info.annotation):
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            return kind()
-    return None
-
-
-def _shown(value: Any) -> str:
-    """A default, as one writes it in YAML; of a mapping that is long, its keys."""
-    if isinstance(value, Mapping) and len(str(value)) > 60:
-        return "has " + ", ".join(f"`{name}`" for name in value)
-    text = json.dumps(value, default=str, ensure_ascii=False).strip('"') or '""'
-    return f"`{text}`"
-
-
-def _codes(names: Names) -> str:
-    return "<br>".join(f"`{name}`" for name in names)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints the page, or writes it to the path given."""
-    words = sys.argv[1:] if arguments is None else arguments
-    if words:
-        Path(words[0]).write_text(reference(), encoding="utf-8")
-    else:
-        print(reference(), end="")
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

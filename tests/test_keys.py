@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,8 @@ import pytest
 from slim_rl.backends.slime.model import parse_flags
 from slim_rl.config import Config, load_config, parse_config
 from slim_rl.errors import ConfigError
-from slim_rl.keys import KEYS, Key, Trainer, lookup, reference, shortened, values
+from slim_rl.keys import KEYS, Key, Trainer, lookup, shortened, values
 from tests.fakes.cluster import known_flags, write_model
-from tests.paths import ROOT
 
 # Of every key that a trainer has a name for, a value that is nobody's default.
 UNUSUAL: dict[str, Any] = {
@@ -306,22 +304,3 @@ def test_what_the_loss_is_divided_by_has_each_trainers_name() -> None:
     for loss, found in expected.items():
         config = parse_config({"train": {"loss": loss}})
         assert [values(config, trainer)[name] for trainer, name in names] == found
-
-
-def test_the_page_of_all_keys_is_up_to_date() -> None:
-    page = ROOT / "docs" / "config.md"
-    assert page.read_text(encoding="utf-8") == reference(), "write it again: python -m slim_rl.keys docs/config.md"
-
-
-def test_the_page_has_every_key_of_the_config() -> None:
-    page = reference()
-    assert all(f"| `{key.name.rpartition('.')[2]}` |" in page for key in KEYS)
-    for section in ("partner.openai", "train.lora", "partner.openai.prices", "game"):
-        assert f"\n## `{section}`\n" in page
-
-
-def test_the_page_is_printed(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "slim_rl.keys"]
-    assert subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True).stdout == reference()
-    subprocess.run([*command, str(tmp_path / "page.md")], cwd=ROOT, check=True)
-    assert (tmp_path / "page.md").read_text(encoding="utf-8") == reference()

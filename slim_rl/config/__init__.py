@@ -84,10 +84,17 @@ class Config(Section):
     """Everything about one run."""
 
     name: str = Field("run", description="of the run's folder, and in logs and plots")
-    arm: str = Field("", description="label in logs and plots; the partner's kind if empty")
-    seed: int = Field(0, description="of the order of games and of sampling")
-    output_dir: Path = Field(Path("runs"), description="folder that holds the runs' folders")
-    environment: str = Field(MATCHING, description="dotted path of the game, a BaseEnvironment")
+    arm: str = Field(
+        "", description="the run's arm in a comparison, its label in logs and plots; empty: the partner's kind"
+    )
+    seed: int = Field(0, description="of the order of games and of sampling; the games' own is data.seed")
+    output_dir: Path = Field(
+        Path("runs"),
+        description="folder of the runs' folders; on slime one is called NAME-MODEL-ARM, unless SAVE_DIR says otherwise",
+    )
+    environment: str = Field(
+        MATCHING, description="dotted path of the game, a BaseEnvironment; your own too (docs/own_game.md)"
+    )
     game: SerializeAsAny[Any] = Field(None, validate_default=True, description="the game's own settings")
     data: DataConfig = DataConfig()
     partner: PartnerConfig = PartnerConfig()

@@ -1,4 +1,6 @@
-"""The sections of a config: their keys, defaults, bounds and meanings, from which docs/config.md is generated."""
+"""The sections of a config: their keys, defaults, bounds and meanings. docs/config.md and configs/matching.yaml are written from
+them (`slim_rl.reference`).
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,12 @@ class DataConfig(Section):
     eval: Path | None = Field(None, description="held-out games; null: none")
     num_train: int = Field(1000, ge=1, description="games to make for train")
     num_eval: int = Field(100, ge=0, description="games to make for eval")
-    seed: int = Field(0, description="of the games themselves; the order in which they are played has the run's own")
-    seat: Literal[0, 1, "both"] = Field(0, description="the policy's seat; seat 0 speaks first")
+    seed: int = Field(
+        0, description="of the games themselves; the order in which they are played goes by the run's seed"
+    )
+    seat: Literal[0, 1, "both"] = Field(
+        0, description="the policy's; seat 0 speaks first; both: every game from either side"
+    )
 
 
 class Price(Section):
@@ -47,34 +53,42 @@ LEAST_CONCURRENCY, MOST_CONCURRENCY = 64, 1024  # of requests to an endpoint, wh
 class OpenAIConfig(Section):
     """A partner behind an OpenAI-compatible endpoint. The key comes from the environment, never from here."""
 
-    model: str = Field("gpt-4.1-2025-04-14", description="a dated snapshot stays the same partner for the whole run")
+    model: str = Field(
+        "gpt-4.1-2025-04-14",
+        description="a dated snapshot stays the same partner for the whole run; public pages date GPT-4.1's shutdown "
+        f"{hosted.SHUTDOWNS['gpt-4.1']} (not verified), successors are in docs/partners.md",
+    )
     base_url: str | None = Field(
-        None, description="such as http://localhost:8000/v1 for a self-hosted model; None: OpenAI"
+        None, description="such as http://localhost:8100/v1 for a model of your own; null: OpenAI"
     )
     api_key_env: str = Field(
-        "OPENAI_API_KEY", description="environment variable with the key; optional with a base_url"
+        "OPENAI_API_KEY", description="environment variable that holds the key; optional with a base_url"
     )
-    prompt: Path | None = Field(None, description="file with the partner's rules; None: the game's own")
+    prompt: Path | None = Field(None, description="file with the partner's rules; null: the game's own")
 
-    temperature: float | None = Field(0.0, ge=0, description="left out where the model refuses it; None: not sent")
-    top_p: float | None = Field(None, gt=0, le=1, description="left out where the model refuses it; None: not sent")
+    temperature: float | None = Field(
+        0.0, ge=0, description="null: not sent; where the model refuses it, it is left out and the log says so"
+    )
+    top_p: float | None = Field(None, gt=0, le=1, description="null: not sent; where refused, as temperature")
     max_tokens: int | None = Field(
         300,
         ge=1,
-        description="tokens of one reply, thoughts included; sent as max_completion_tokens where the model wants that; None: not sent",
+        description="tokens of one reply, thoughts included; sent as max_completion_tokens where the model wants that; null: not sent",
     )
     reasoning_effort: str | None = Field(
-        None, description="how long a reasoning model thinks: minimal, low, medium, high; None: not sent"
+        None, description="how long a reasoning model thinks: minimal, low, medium, high; null: not sent"
     )
     send_seed: bool = Field(True, description="send a seed drawn from the dialogue's, for endpoints that know it")
-    extra: dict[str, Any] = Field({}, description="further keys of the request body, for example chat_template_kwargs")
+    extra: dict[str, Any] = Field({}, description="further keys of the request body, such as chat_template_kwargs")
     note_plan_worth: bool = Field(
-        True, description="note under a proposal what it is worth to the partner, so that it need not add up"
+        True, description="a note under each proposal says what it is worth to the partner, which need not add up then"
     )
-    malformed_retries: int = Field(2, ge=0, description="times a malformed reply is asked again, with the error")
+    malformed_retries: int = Field(2, ge=0, description="times a malformed reply is asked again, with the game's error")
 
     reply_chars: int = Field(8000, ge=1, description="a longer reply counts as cut off, and is asked again")
-    response_bytes: int = Field(2_000_000, ge=1000, description="of one response, bytes that are read; more is a fault")
+    response_bytes: int = Field(
+        2_000_000, ge=1000, description="of one response; a longer one is not read to its end, and is a fault"
+    )
 
     concurrency: int | None = Field(
         None,
@@ -83,30 +97,37 @@ class OpenAIConfig(Section):
         f"(train.games_per_step × train.group_size), but at least {LEAST_CONCURRENCY} and at most {MOST_CONCURRENCY}",
     )
     requests_per_minute: float | None = Field(
-        None, gt=0, description="the endpoint's limit, kept by waiting; null: none"
+        None, gt=0, description="your account's limit, kept by waiting; null: none"
     )
-    tokens_per_minute: float | None = Field(None, gt=0, description="input and output together")
+    tokens_per_minute: float | None = Field(None, gt=0, description="the same for tokens, input and output together")
     request_seconds: float = Field(60.0, gt=0, description="wall time of one request")
-    turn_seconds: float = Field(300.0, gt=0, description="wall time of one turn, retries included, queueing not")
-    max_retries: int = Field(8, ge=0, description="times a failed request is made again; a 429 does not count as one")
+    turn_seconds: float = Field(300.0, gt=0, description="wall time of one reply, retries included, queueing not")
+    max_retries: int = Field(
+        8, ge=0, description="times a failed request is made again; a rate limit (429) is no failure"
+    )
     backoff_seconds: float = Field(0.5, gt=0, description="first wait before a retry; doubles, with full jitter")
     max_backoff_seconds: float = Field(20.0, gt=0, description="the longest of these waits")
 
     outage_failures: int = Field(
-        8, ge=1, description="failures in a row, over all games, that mean the endpoint is down, if"
+        8,
+        ge=1,
+        description="failures in a row, over all games, that mean the endpoint is down, if nothing was answered for outage_seconds",
     )
-    outage_seconds: float = Field(5.0, ge=0, description="nothing was answered for so long")
+    outage_seconds: float = Field(5.0, ge=0, description="see outage_failures")
     outage_probe_seconds: float = Field(10.0, gt=0, description="wait between probes of an endpoint that is down")
     outage_wait_minutes: float = Field(
-        15.0, ge=0, description="calls wait so long for it to come back; then the run stops"
+        15.0, ge=0, description="the longest that calls wait for it; then the run stops, to be resumed"
     )
 
     budget_usd: float | None = Field(
         None,
         gt=0,
-        description="of the whole run, over all its starts and processes; calls stop here; needs a price for the model",
+        description="of the whole run, over all its starts and processes; calls stop here, after a save; needs a price for the model "
+        "(`prices`); the start says what a run may cost",
     )
-    budget_reserve: float = Field(0.05, ge=0, lt=1, description="share of the budget kept to finish games under way")
+    budget_reserve: float = Field(
+        0.05, ge=0, lt=1, description="share of the budget kept to finish games that have begun"
+    )
     prices: dict[str, Price] = Field(
         _PRICES,
         description="by the model's name, which a snapshot's date may follow; the built-in table is of "
@@ -130,13 +151,14 @@ class PartnerConfig(Section):
         "policy), or the dotted path of a partner of your own",
     )
     accept_fraction: float = Field(
-        0.75, ge=0, le=1, description="accept a plan worth this share of the best plan the partner knows"
+        0.75, ge=0, le=1, description="a plan is accepted that is worth this share of the partner's own best plan"
     )
     doubts: bool = Field(
-        False, description="a rejection names the assignments that the partner doubts, which tells what was not asked"
+        False,
+        description="whether a rejection names the assignments that the partner doubts, which tells what was not asked",
     )
     args: dict[str, Any] = Field(
-        default_factory=dict, description="further keyword arguments of the partner's constructor"
+        default_factory=dict, description="further keyword arguments of the partner's constructor, scripted or your own"
     )
     replay: Path | None = Field(
         None,
@@ -147,19 +169,23 @@ class PartnerConfig(Section):
 
 
 class Limits(Section):
-    """When a dialogue has had enough. Each limit ends it with its own `StopReason`. None: no limit."""
+    """When a dialogue has had enough. Each limit ends it with its own `StopReason`. null: no limit."""
 
-    turn_tokens: int = Field(512, ge=1, description="tokens the policy may sample in one turn")
-    dialogue_tokens: int | None = Field(None, ge=1, description="tokens of the response, partner's turns included")
-    context_tokens: int | None = Field(None, ge=1, description="prompt and response together")
+    turn_tokens: int = Field(
+        512, ge=1, description="tokens the policy may sample in one turn; 2048 or more with thinking"
+    )
+    dialogue_tokens: int | None = Field(None, ge=1, description="tokens of the response, the partner's turns included")
+    context_tokens: int | None = Field(
+        None, ge=1, description="prompt (about 1,000 tokens at 8×8) and response together"
+    )
     truncated_turn: Literal["end", "continue"] = Field(
-        "end", description="a turn cut at turn_tokens ends the game, or is played as the text it has"
+        "end", description="end: a turn cut at turn_tokens ends the game; continue: the text so far is played"
     )
     seconds: float | None = Field(
         None,
         gt=0,
-        description="time of one dialogue's own: the policy's turns and the game's work; waiting for the partner's endpoint "
-        "does not count (partner.openai.turn_seconds bounds that)",
+        description="time that the policy's turns and the game's work take; waiting for the partner's endpoint does not count "
+        "(partner.openai.turn_seconds bounds that); a dialogue that takes longer has failed: no reward, no training on it",
     )
 
     def within(
@@ -185,20 +211,26 @@ class ChatPolicyConfig(OpenAIConfig):
     """
 
     model: str = Field("", description="--policy openai:MODEL names it")
-    prompt: Path | None = Field(None, description="file with instructions, put after the game's rules; None: none")
-    temperature: float | None = Field(1.0, ge=0, description="as policy.temperature; None: not sent")
+    prompt: Path | None = Field(None, description="file with instructions, put after the game's rules; null: none")
+    temperature: float | None = Field(1.0, ge=0, description="as policy.temperature; null: not sent")
     max_tokens: int | None = Field(
         512,
         ge=1,
-        description="tokens of one turn, as limits.turn_tokens; a turn that is cut ends its game; None: not sent",
+        description="tokens of one turn, as limits.turn_tokens; a turn that is cut ends its game; null: not sent",
     )
 
 
 class PolicyConfig(Section):
     """The model that is trained."""
 
-    model: str = Field("data/warmstart", description="a local folder or a hub name")
-    thinking: bool = Field(False, description="for templates that know `enable_thinking`")
+    model: str = Field(
+        "data/warmstart",
+        description="a local folder or a hub name; MODEL of scripts/run_matching.sh takes its place, POLICY_MODEL of verl's",
+    )
+    thinking: bool = Field(
+        False,
+        description="for chat templates that know `enable_thinking`, as Qwen3's; thoughts are trained, and count in turn_tokens",
+    )
     temperature: float = Field(1.0, gt=0, description="of sampling, in training and evaluation alike")
     top_p: float = Field(
         1.0,
@@ -227,7 +259,11 @@ class TrainConfig(Section):
     backend: Literal["trl", "slime", "verl"] = Field("trl", description="the trainer that slim-rl train starts")
     steps: int = Field(150, ge=1, description="rollouts, one update each")
     games_per_step: int = Field(16, ge=1, description="games of one rollout")
-    group_size: int = Field(8, ge=1, description="1 only where a critic is the baseline (verl's gae)")
+    group_size: int = Field(
+        8,
+        ge=1,
+        description="dialogues of one game, compared with each other; 1 only where a critic is the baseline (verl's gae)",
+    )
     learning_rate: float = Field(5e-5, gt=0, description="Adam's")
     lr_schedule: Literal["constant", "linear", "cosine", "wsd"] = Field(
         "constant",
@@ -254,11 +290,19 @@ class TrainConfig(Section):
         lt=1,
         description="Adam's memory of their squares; lower forgets sooner, as the policy's rewards drift",
     )
-    kl_coef: float = Field(0.0, ge=0, description="KL to the starting model, in the loss")
-    clip_ratio: float = Field(0.2, gt=0, description="how far PPO's ratio may leave 1")
+    kl_coef: float = Field(
+        0.0,
+        ge=0,
+        description="KL to the starting model, in the loss; above 0 that model is loaded too, and takes memory",
+    )
+    clip_ratio: float = Field(
+        0.2, gt=0, description="how far PPO's ratio may leave 1; on slime the upper clip is 1.4 times as wide"
+    )
     max_grad_norm: float = Field(1.0, gt=0, description="longer gradients are shortened to this")
     micro_batch: int = Field(128, ge=1, description="dialogues a forward and backward pass")
-    scale_rewards: bool = Field(True, description="divide a group's advantages by its standard deviation")
+    scale_rewards: bool = Field(
+        True, description="divide a group's advantages by its standard deviation; false: Dr. GRPO"
+    )
     reward: Literal["game", "agreed", "shuffled", "shuffled_all"] = Field(
         "game",
         description="what a dialogue is paid: the game's reward, or for controls: agreed: 1 for any agreement, else 0; shuffled: "
@@ -298,7 +342,8 @@ class TrainConfig(Section):
         1, ge=1, description="processes that share a step's dialogues, on a machine without torchrun"
     )
     report_to: tuple[Literal["tensorboard", "wandb"], ...] = Field(
-        (), description="trackers, in addition to the run's own files"
+        (),
+        description="trackers, in addition to the run's own files; on slime wandb is also on where WANDB_API_KEY is set",
     )
     gradient_checkpointing: bool = Field(
         False, description="recompute activations instead of keeping them: less memory, more time"
@@ -336,8 +381,16 @@ class SlimeConfig(Section):
     warn_failures: float = Field(
         0.05, ge=0, le=1, description="share of failed dialogues in a rollout above which a warning is logged"
     )
-    min_survivors: float = Field(0.5, ge=0, le=1, description="a group with a smaller share of played games is dropped")
-    drop_equal_rewards: bool = Field(False, description="drop groups whose played games all have one reward")
+    min_survivors: float = Field(
+        0.5,
+        ge=0,
+        le=1,
+        description="a group of which a smaller share was played is dropped, where another is being played in its place (over-sampling)",
+    )
+    drop_equal_rewards: bool = Field(
+        False,
+        description="also drop groups whose played games all have one reward: they teach nothing, but cost a new group",
+    )
     resume: Literal["replay", "restart"] = Field(
         "replay",
         description="with --partial-rollout, a game that slime aborted: its recorded turns are played again and it continues, "
@@ -345,19 +398,19 @@ class SlimeConfig(Section):
     )
     new_weights: Literal["restart", "mask", "keep"] = Field(
         "restart",
-        description="a game under way when the weights change: it restarts, its old tokens are masked, or they are kept",
+        description="a game that has begun when the weights change: it restarts; mask: goes on, its old tokens untrained; keep: goes on",
     )
     engine_patience: float = Field(60.0, ge=0, description="seconds to wait out an engine that answers with errors")
     max_staleness: int = Field(
         3,
         ge=2,
         description="ASYNC=full: training steps from a game's start to the step that trains on it, at most; one step's worth of "
-        "groups less than that is under way (at least two)",
+        "groups less than that is being played (at least two)",
     )
 
     @property
     def steps_under_way(self) -> int:
-        """ASYNC=full: steps' worth of groups under way. With one step to spare, a slow game may be overtaken by others."""
+        """ASYNC=full: steps' worth of groups that are being played. With one step to spare, a slow game may be overtaken by others."""
         return max(2, self.max_staleness - 1)
 
 
@@ -402,16 +455,25 @@ class VerlConfig(Section):
         description="the game is played out, or one answer of the policy is scored (needs a one-seat environment)",
     )
     engine: Literal["sglang", "vllm"] = Field("vllm", description="what samples the policy")
-    adv_estimator: str = Field("grpo", description="gae, grpo, reinforce_plus_plus, or another that verl has")
+    adv_estimator: str = Field(
+        "grpo", description="gae (with a critic), or grpo, reinforce_plus_plus, rloo, remax, or another that verl has"
+    )
     gamma: float = Field(1.0, ge=0, le=1, description="discount of a token's reward")
     lam: float = Field(1.0, ge=0, le=1, description="gae's trade of bias for variance")
-    kl: Literal["loss", "reward"] = Field("loss", description="where train.kl_coef goes")
+    kl: Literal["loss", "reward"] = Field(
+        "loss",
+        description="where train.kl_coef goes: a term of the loss, as GRPO has it, or in the reward, as PPO has it",
+    )
     kl_control: Literal["fixed", "adaptive"] = Field("fixed", description="the coefficient of a KL in the reward")
     kl_target: float = Field(0.1, gt=0, description="adaptive: KL it steers to, nats a token")
     kl_horizon: int = Field(10_000, ge=1, description="adaptive: dialogues over which it does so")
-    critic_model: str | None = Field(None, description="where gae's critic starts; None: the policy's model")
+    critic_model: str | None = Field(
+        None, description="where gae's critic starts; null: as the policy does; CRITIC_MODEL takes its place"
+    )
     critic_learning_rate: float = Field(1e-5, gt=0, description="Adam's, for the critic")
-    reference_model: str | None = Field(None, description="what the KL is taken to; None: the policy's model")
+    reference_model: str | None = Field(
+        None, description="what the KL is taken to; null: the policy's initial weights; REF_MODEL takes its place"
+    )
     prompt_tokens: int = Field(2048, ge=1, description="longest prompt; games with a longer one are left out")
     gpus: int = Field(1, ge=1, description="of one node")
     nodes: int = Field(1, ge=1, description="machines")
@@ -421,5 +483,8 @@ class VerlConfig(Section):
 class LogConfig(Section):
     """The dialogue log."""
 
-    dir: Path = Field(Path("logs"), description="folder of the dialogue logs")
-    tokens: bool = Field(False, description="keep token ids and masks too (large)")
+    dir: Path = Field(
+        Path("logs"),
+        description="folder of the dialogue logs, one JSON line a dialogue; on slime it is made in the run's folder",
+    )
+    tokens: bool = Field(False, description="keep token ids and masks too (20 times larger)")

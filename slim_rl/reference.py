@@ -1,0 +1,204 @@
+"""What is written from the sections of a config, and never by hand: the page of all keys, and configs/matching.yaml, which has every
+key that a run on slime reads beside its meaning.
+
+    python -m slim_rl.reference     writes both, in a checkout
+"""
+
+from __future__ import annotations
+
+import json
+import textwrap
+import typing
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from slim_rl.config import ROOT_KEY, ChatPolicyConfig, Config
+from slim_rl.files import write_atomically
+from slim_rl.keys import KEYS, Key, Names
+
+_TABLE = {key.name: key for key in KEYS}
+
+# configs/matching.yaml: its values that are not the defaults, each with what there is to say of it.
+SHIPPED: dict[str, tuple[Any, str]] = {
+    "name": ("matching", ""),
+    "game.p_observed": (
+        0.2,
+        "this, p_observed_2, scales and hardness make asking pay from the first question, and nothing else: see docs/incentives.md, "
+        "or `slim-rl incentives configs/matching.yaml`",
+    ),
+    "game.p_observed_2": (0.9, ""),
+    "game.scales": (False, ""),
+    "game.hardness": (0, ""),
+    "data.eval": (Path("data/games_eval.jsonl"), ""),
+    "data.num_train": (6400, "200 steps of 32 games, each played by one group only"),
+    "data.num_eval": (200, "enough to know a mean reward to about ±0.02 (95%)"),
+    "partner.kind": ("openai", ""),
+    "partner.openai.budget_usd": (
+        600.0,
+        "above what this run may cost: about $350, $725 once the policy asks, uncached three times that",
+    ),
+    "limits.dialogue_tokens": (6144, ""),
+    "limits.context_tokens": (8192, ""),
+    "limits.seconds": (900.0, ""),
+    "policy.model": ("Qwen/Qwen3-4B", ""),
+    "train.backend": ("slime", ""),
+    "train.steps": (200, ""),
+    "train.games_per_step": (32, ""),
+    "train.learning_rate": (1e-6, "low, since all weights are trained; small models bear 2e-6"),
+    "train.weight_decay": (0.1, "as in slime's own examples, and adam_beta2 too"),
+    "train.adam_beta2": (0.98, ""),
+    "train.save_every": (20, "a checkpoint is 14 bytes a parameter (4B: 56 GB)"),
+    "log.dir": (Path("dialogues"), ""),
+}
+# Keys and sections that it does not have, since slime's runs do not read them.
+LEFT_OUT = {
+    "arms",
+    "warmstart",
+    "verl",
+    "policy.openai",
+    "policy.dtype",
+    "partner.openai.prices",  # one model's would hide those that are known
+    *(f"train.{name}" for name in ("reward", "question_price", "credit", "credit_lambda", "frozen", "lora")),
+    *(f"train.{name}" for name in ("micro_batch", "gradient_checkpointing", "keep_checkpoints")),
+    *(f"train.{name}" for name in ("eval_games", "eval_before", "threads", "processes")),
+}
+_COLUMN, _WIDTH = 33, 130  # where a comment begins and ends
+
+_INTRODUCTION = """\
+# All keys
+
+One config drives three trainers. A file holds what differs from the defaults below, under one top-level key `slim_rl`; on the
+command line a key is changed by `--set train.steps=50`. The last three columns are the key's names in each trainer: slime's
+flags, fields of TRL's `GRPOConfig`, verl's own keys. Any other flag of slime's follows the command, any other key of verl's goes
+under `verl.overrides`.
+
+This page is generated: `python -m slim_rl.reference`.
+"""
+
+_HEAD = f"""\
+# A Qwen policy against GPT-4.1, trained by slime on a cluster:   MODEL=Qwen/Qwen3-4B scripts/run_matching.sh
+#
+# One key, {ROOT_KEY}, holds everything: this file is what slime's --custom-config-path is given. Every key that slime's runs read is
+# listed, with its flag of slime's in brackets, and with its default where that is another; a key left out takes the default, a key
+# that does not exist is an error. Change one for a run with --set partner.openai.budget_usd=50. Paths are relative to where the run
+# is started. This file is generated (python -m slim_rl.reference): for a config of your own, copy it or name only what differs.
+
+{ROOT_KEY}:"""
+
+
+def page() -> str:
+    """The page of all keys: every section of the default config, walked as deep as it goes, beside the table's names."""
+    parts = [_INTRODUCTION]
+    for section, model, rows in _sections(Config(), ""):
+        parts.append(f"## {f'`{section}`' if section else 'The run'}\n\n{_about(model)}\n")
+        parts.append("| key | default | meaning | slime | TRL | verl |\n|---|---|---|---|---|---|")
+        for name, info, value in rows:
+            key = _key(section, name)
+            meaning = "; ".join(filter(None, [info.description or "", key.note]))
+            cells = [f"`{name}`", _shown(value), meaning, *(_codes(names) for names in (key.slime, key.trl, key.verl))]
+            parts.append("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |")
+        parts.append("")
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def recipe() -> str:
+    """configs/matching.yaml: the keys of the same sections, each with its shipped value or its default, and its meaning beside it."""
+    lines = [_HEAD]
+    for section, model, rows in _sections(Config(), ""):
+        if any(f"{section}.".startswith(f"{name}.") for name in LEFT_OUT):
+            continue
+        depth = "  " * (1 + section.count(".") + bool(section))
+        if section:
+            lines += [""] * (section.count(".") == 0)
+            lines += _commented(f"{depth[2:]}{section.rpartition('.')[2]}:", _about(model))
+        for name, info, default in rows:
+            key = _key(section, name)
+            if key.name not in LEFT_OUT:
+                value, why = SHIPPED.get(key.name, (default, ""))
+                lines += _commented(f"{depth}{name}: {_yaml(value)}", _meaning(info, key, default, why))
+    return "\n".join(lines) + "\n"
+
+
+def _meaning(info: FieldInfo, key: Key, default: Any, why: str) -> str:
+    flags = f" [{', '.join(key.slime)}]" if key.slime else ""
+    instead = f". Default {_yaml(default)}" if key.name in SHIPPED else ""
+    return f"{info.description}{flags}{instead}{f'; here {why}' if why else ''}"
+
+
+def _commented(line: str, comment: str) -> list[str]:
+    """The line with its comment, which goes on below itself where it is long."""
+    column = max(_COLUMN, len(line) + 2)
+    first, *others = textwrap.wrap(comment, _WIDTH - column - 2, break_long_words=False, break_on_hyphens=False)
+    return [f"{line:<{column}}# {first}", *(f"{'':<{column}}# {other}" for other in others)]
+
+
+def _yaml(value: Any) -> str:
+    plain = json.loads(json.dumps(value, default=str))
+    return yaml.safe_dump(plain, default_flow_style=True, width=1000).removesuffix("...\n").strip()
+
+
+def _about(model: BaseModel) -> str:
+    return " ".join((type(model).__doc__ or "").split("\n\n")[0].split())
+
+
+def _key(section: str, name: str) -> Key:
+    dotted = f"{section}.{name}" if section else name
+    return _TABLE.get(dotted, Key(dotted))
+
+
+_Row = tuple[str, FieldInfo, Any]
+
+
+def _sections(model: BaseModel, path: str) -> Iterator[tuple[str, BaseModel, list[_Row]]]:
+    """(dotted path, section, its plain keys) of `model` and of every section in it; optional ones with their own defaults."""
+    rows: list[_Row] = []
+    inner: list[tuple[str, BaseModel]] = []
+    for name, info in type(model).model_fields.items():
+        if isinstance(model, ChatPolicyConfig) and name not in ChatPolicyConfig.__annotations__:
+            continue  # a key of partner.openai, which the page has already
+        value = getattr(model, name)
+        section = value if isinstance(value, BaseModel) else _optional_section(info)
+        if not isinstance(value, BaseModel):
+            rows.append((name, info, value))
+        if section is not None:
+            inner.append((f"{path}.{name}" if path else name, section))
+    yield path, model, rows
+    for name, section in inner:
+        yield from _sections(section, name)
+
+
+def _optional_section(info: FieldInfo) -> BaseModel | None:
+    for kind in typing.get_args(info.annotation):
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            return kind()
+    return None
+
+
+def _shown(value: Any) -> str:
+    """A default, as one writes it in YAML; of a mapping that is long, its keys."""
+    if isinstance(value, Mapping) and len(str(value)) > 60:
+        return "has " + ", ".join(f"`{name}`" for name in value)
+    text = json.dumps(value, default=str, ensure_ascii=False).strip('"') or '""'
+    return f"`{text}`"
+
+
+def _codes(names: Names) -> str:
+    return "<br>".join(f"`{name}`" for name in names)
+
+
+WRITTEN = {"docs/config.md": page, "configs/matching.yaml": recipe}
+
+
+def main(root: Path = Path()) -> None:
+    """Writes both files in the checkout at `root`."""
+    for path, text in WRITTEN.items():
+        write_atomically(root / path, text())
+
+
+if __name__ == "__main__":
+    main()

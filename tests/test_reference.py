@@ -1,0 +1,56 @@
+"""The page of all keys and configs/matching.yaml are what the sections say, and matching.yaml holds what is shipped."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from slim_rl.config import Config, load_config, parse_config
+from slim_rl.keys import KEYS, lookup
+from slim_rl.reference import LEFT_OUT, SHIPPED, WRITTEN, page, recipe
+from tests.paths import ROOT
+
+
+@pytest.mark.parametrize("path", WRITTEN)
+def test_what_is_committed_is_what_is_written(path: str) -> None:
+    assert (ROOT / path).read_text(encoding="utf-8") == WRITTEN[path](), "write it again: python -m slim_rl.reference"
+
+
+def test_both_files_are_written_where_it_is_started(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "slim_rl.reference"], cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, check=True)
+    assert (tmp_path / "docs" / "config.md").read_text(encoding="utf-8") == page()
+    assert (tmp_path / "configs" / "matching.yaml").read_text(encoding="utf-8") == recipe()
+
+
+def test_the_page_has_every_key_of_the_config() -> None:
+    assert all(f"| `{key.name.rpartition('.')[2]}` |" in page() for key in KEYS)
+    for section in ("partner.openai", "train.lora", "partner.openai.prices", "game"):
+        assert f"\n## `{section}`\n" in page()
+
+
+def test_matching_yaml_is_the_defaults_but_for_what_is_shipped() -> None:
+    shipped = [f"{name}={json.dumps(value, default=str)}" for name, (value, _) in SHIPPED.items()]
+    assert load_config("matching") == parse_config({}, shipped)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_what_is_shipped_is_not_the_default_and_the_file_says_both(name: str) -> None:
+    value, why = SHIPPED[name]
+    assert lookup(Config(), name) != value == lookup(load_config("matching"), name)
+    told = " ".join(line.partition("# ")[2] for line in recipe().splitlines())
+    assert why in told
+
+
+@pytest.mark.parametrize("name", sorted(LEFT_OUT))
+def test_what_the_file_leaves_out_is_there_to_be_left_out(name: str) -> None:
+    lookup(Config(), name)
+
+
+def test_every_value_of_the_file_has_its_meaning_beside_it() -> None:
+    keys = [line for line in recipe().splitlines() if line.startswith("  ") and not line.lstrip().startswith("#")]
+    assert len(keys) > 90 and all("# " in line for line in keys)
+    assert "  # rollouts, one update each [--num-rollout]. Default 150" in recipe()
