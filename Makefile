@@ -13,14 +13,15 @@ export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 export HF_HUB_OFFLINE ?= 1
 export TRL_EXPERIMENTAL_SILENCE ?= 1
+export NO_MKDOCS_2_WARNING ?= 1
 
-.PHONY: run test test-verl test-adapters first-hour lock hashes check format bench results confirmation warmstart warmstart-selfplay clean
+.PHONY: run test test-verl test-adapters first-hour lock hashes check docs format bench results confirmation warmstart warmstart-selfplay clean
 
 ## train a tiny Qwen on a CPU against the shy partner, then draw how its questions and rewards developed
 run: $(VENV)/local
 	$(BIN)/slim-rl train configs/matching_local.yaml
 	$(BIN)/slim-rl analyze --log-dir logs/matching_local --output-dir plots
-	@echo "Open plots/report.html in a browser; figures are in plots/."
+	@echo "Open plots/report.html in a browser; figures are in plots/. For slim-rl itself: . $(BIN)/activate"
 
 ## all tests, style and types
 test: $(VENV)/dev check
@@ -40,12 +41,17 @@ test-adapters: $(ADAPTERS)/installed
 first-hour:
 	CONSTRAINTS=$(if $(filter yes,$(LOCK)),constraints-adapters.txt) PYTHON=$(PYTHON) tests/first_hour.sh
 
-## ruff, mypy, and the contracts on who may import whom
+## ruff, mypy, the contracts on who may import whom, and a site without a dead link
 check: $(VENV)/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy slim_rl scripts analysis examples benchmarks
 	$(BIN)/lint-imports
+	$(BIN)/mkdocs build --strict
+
+## the documentation as a site: open build/site/index.html
+docs: $(VENV)/dev
+	$(BIN)/mkdocs build --strict
 
 format: $(VENV)/dev
 	$(BIN)/ruff check --fix .

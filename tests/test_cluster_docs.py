@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from slim_rl.backends.slime.settings import Settings
-from slim_rl.commands import load
 from slim_rl.dialogue.measures import batch_metrics
 from slim_rl.dialogue.record import Dialogue, StopReason
 from tests.fakes.cluster import known_flags
@@ -49,13 +46,3 @@ def test_every_flag_is_one() -> None:
 def test_every_metric_to_look_at_is_logged() -> None:
     ours = set(re.findall(r"`(?:eval/matching/)?dialogue/([\w/]+)`", TEXT))
     assert len(ours) > 6 and ours <= logged()
-
-
-@pytest.mark.parametrize("name", ["evaluate", "export", "doctor", "analyze"])
-def test_every_option_of_our_commands_is_one(name: str) -> None:
-    text = TEXT.replace("\\\n", " ")
-    lines = [line.partition(" # ")[0] for line in text.splitlines() if line.startswith(f"slim-rl {name} ")]
-    lines += re.findall(rf"`slim-rl {name} ([^`]*)`", text)
-    assert lines
-    known = {option for parameter in load(name).params for option in parameter.opts}
-    assert set(re.findall(r"(?<![\w-])--[a-z0-9-]+", " ".join(lines))) <= known

@@ -1,10 +1,12 @@
-"""What the README shows of Python runs as it stands, and `slim_rl`'s names are there without their weight."""
+"""What the README shows of Python runs as it stands, the commands of README and guides are there, and `slim_rl`'s names, without their
+weight."""
 
 from __future__ import annotations
 
 import ast
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -12,8 +14,11 @@ from pathlib import Path
 import pytest
 
 import slim_rl
+from slim_rl.cli import COMMANDS
+from slim_rl.commands import load
 from tests.paths import ROOT
 
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 HEAVY = {"datasets", "openai", "torch", "transformers", "trl", "verl"}
 
 
@@ -28,6 +33,35 @@ def python(code: str, folder: Path) -> str:
 def quick_start() -> str:
     (block,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
     return block
+
+
+def commands() -> list[tuple[str, str]]:
+    """(page, command line) of each `slim-rl` of the README and the guides, in a block or in a sentence."""
+    found = []
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+        blocks = re.findall(r"^```(?:bash)?\n(.*?)^```", text, re.M | re.S)
+        lines = [line for block in blocks for line in block.splitlines() if line.startswith("slim-rl ")]
+        lines += re.findall(r"`(slim-rl [^`]*)`", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S))
+        found += [(page.name, " ".join(line.split("  # ")[0].replace("\n", " ").split())) for line in lines]
+    return found
+
+
+@pytest.mark.parametrize(("page", "line"), sorted(set(commands())))
+def test_every_command_and_option_that_is_printed_is_one(page: str, line: str) -> None:
+    _, name, *words = shlex.split(line.partition(" -- ")[0].replace("[", " ").replace("]", " "), comments=True)
+    assert name in COMMANDS or name in ("--help", "--version", "-h")
+    known = {option for parameter in load(name).params for option in parameter.opts} if name in COMMANDS else set()
+    assert {word for word in words if word.startswith("--")} <= known | {"--help"}
+    for word in words:
+        if word.startswith(("configs/", "examples/", "data/warmstart", "analysis/")):
+            assert (ROOT / word).exists()
+
+
+def test_a_newcomer_is_told_how_to_have_the_command_before_it_is_used() -> None:
+    assert len(commands()) > 60
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert ". .venv/bin/activate" in text[: text.index("slim-rl ")]
 
 
 def test_the_quick_start_runs(tmp_path: Path) -> None:
@@ -69,7 +103,7 @@ def test_another_name_is_not() -> None:
 
 
 def test_the_readmes_files_and_pictures_are_there() -> None:
-    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+    for page in PAGES:
         for address in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")):
             if not address.startswith("http"):
                 assert (page.parent / address).exists(), f"{page.name}: {address}"

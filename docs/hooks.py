@@ -1,0 +1,44 @@
+"""The site has the repository's layout, so that every relative link of a page means the same there as in a checkout.
+
+pages are README.md, everything in docs/, and what they link to, page after page
+any other file that a page links to stands beside them as it is
+a link to nothing is found by mkdocs itself
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+_LINK = re.compile(r"\]\(([^)#\s]+)")
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    root = Path(config.config_file_path).parent
+    docs = [file for file in files if file.src_dir == config.docs_dir]
+    for file in docs:
+        files.remove(file)
+    guides = [f"docs/{file.src_uri}" for file in docs if file.is_documentation_page()]
+    for path in _linked(root, ["README.md", *guides]):
+        files.append(File(path, str(root), config.site_dir, config.use_directory_urls))
+    return files
+
+
+def _linked(root: Path, paths: list[str]) -> Iterator[str]:
+    """These files, and those that they link to."""
+    seen: set[str] = set()
+    while paths:
+        path = paths.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        yield path
+        if path.endswith(".md"):
+            for link in _LINK.findall((root / path).read_text(encoding="utf-8")):
+                target = (root / path).parent.joinpath(link).resolve()
+                if target.is_file() and target.is_relative_to(root.resolve()):
+                    paths.append(target.relative_to(root.resolve()).as_posix())
