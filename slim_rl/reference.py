@@ -7,6 +7,7 @@ key that a run on slime reads beside its meaning.
 from __future__ import annotations
 
 import json
+import re
 import textwrap
 import typing
 from collections.abc import Iterator, Mapping
@@ -99,7 +100,7 @@ def page() -> str:
         parts.append("| key | default | meaning | slime | TRL | verl |\n|---|---|---|---|---|---|")
         for name, info, value in rows:
             key = _key(section, name)
-            meaning = "; ".join(filter(None, [info.description or "", key.note]))
+            meaning = "; ".join(filter(None, [_described(info), key.note]))
             cells = [f"`{name}`", _shown(value), meaning, *(_codes(names) for names in (key.slime, key.trl, key.verl))]
             parts.append("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |")
         parts.append("")
@@ -127,7 +128,24 @@ def recipe() -> str:
 def _meaning(info: FieldInfo, key: Key, default: Any, why: str) -> str:
     flags = f" [{', '.join(key.slime)}]" if key.slime else ""
     instead = f". Default {_yaml(default)}" if key.name in SHIPPED else ""
-    return f"{info.description}{flags}{instead}{f'; here {why}' if why else ''}"
+    return f"{_described(info)}{flags}{instead}{f'; here {why}' if why else ''}"
+
+
+def _described(info: FieldInfo) -> str:
+    """The field's description, after its choices where it does not name them all."""
+    text, names = info.description or "", [str(choice) for choice in _choices(info.annotation)]
+    if all(re.search(rf"\b{name}\b", text) for name in names):
+        return text
+    return f"{', '.join(names[:-1])} or {names[-1]}: {text}"
+
+
+def _choices(kind: Any) -> tuple[Any, ...]:
+    """What a field of one type may be: one, none or several of these."""
+    kinds = [each for each in typing.get_args(kind) if each is not type(None)]
+    if typing.get_origin(kind) is typing.Literal:
+        return tuple(kinds)
+    single = kinds[:1] if typing.get_origin(kind) is tuple else kinds
+    return _choices(single[0]) if len(single) == 1 else ()
 
 
 def _commented(line: str, comment: str) -> list[str]:

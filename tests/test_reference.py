@@ -54,3 +54,14 @@ def test_every_value_of_the_file_has_its_meaning_beside_it() -> None:
     keys = [line for line in recipe().splitlines() if line.startswith("  ") and not line.lstrip().startswith("#")]
     assert len(keys) > 90 and all("# " in line for line in keys)
     assert "  # rollouts, one update each [--num-rollout]. Default 150" in recipe()
+
+
+def test_what_a_key_may_be_is_said_where_its_meaning_does_not_say_it() -> None:
+    for line in (
+        "trl, slime or verl: the trainer that",
+        "constant, linear, cosine or wsd: how the rate",
+        "tensorboard or wandb: trackers",
+    ):
+        assert line in page() and line in recipe()
+    assert "end: a turn cut at turn_tokens ends the game; continue: the text" in page()
+    assert "all-linear: names" not in page()

@@ -30,7 +30,7 @@ class DataConfig(Section):
         0, description="of the games themselves; the order in which they are played goes by the run's seed"
     )
     seat: Literal[0, 1, "both"] = Field(
-        0, description="the policy's; seat 0 speaks first; both: every game from either side"
+        0, description="the policy's: 0, which speaks first, 1, or both: every game from either side"
     )
 
 
@@ -327,8 +327,8 @@ class TrainConfig(Section):
     )
     loss: Literal["sequence", "token", "constant"] | None = Field(
         None,
-        description="what the sum over tokens is divided by: each dialogue's own length, all dialogues' tokens, or the same number for "
-        "every dialogue (Dr. GRPO); null: the trainer's default, token for TRL and verl, sequence for slime",
+        description="what the sum over tokens is divided by; sequence: each dialogue's own length; token: all dialogues' tokens; "
+        "constant: the same number for every dialogue (Dr. GRPO); null: the trainer's default, token for TRL and verl, sequence for slime",
     )
     frozen: bool = Field(False, description="play and log without any update (control)")
     lora: LoraSection | None = Field(None, description="adapters instead of all weights (TRL, verl); null: all weights")
@@ -393,12 +393,12 @@ class SlimeConfig(Section):
     )
     resume: Literal["replay", "restart"] = Field(
         "replay",
-        description="with --partial-rollout, a game that slime aborted: its recorded turns are played again and it continues, "
-        "or it restarts; it restarts too where the weights are new and `new_weights` says so",
+        description="with --partial-rollout, a game that slime aborted; replay: its recorded turns are played again and it goes on; "
+        "restart: it begins again, as it also does where the weights are new and `new_weights` says so",
     )
     new_weights: Literal["restart", "mask", "keep"] = Field(
         "restart",
-        description="a game that has begun when the weights change: it restarts; mask: goes on, its old tokens untrained; keep: goes on",
+        description="a game that has begun when the weights change; restart: it begins again; mask: it goes on, its old tokens untrained; keep: it goes on",
     )
     engine_patience: float = Field(60.0, ge=0, description="seconds to wait out an engine that answers with errors")
     max_staleness: int = Field(
@@ -452,7 +452,7 @@ class VerlConfig(Section):
 
     mode: Literal["multi_turn", "single_turn"] = Field(
         "multi_turn",
-        description="the game is played out, or one answer of the policy is scored (needs a one-seat environment)",
+        description="multi_turn: the game is played out; single_turn: one answer of the policy is scored (needs a one-seat environment)",
     )
     engine: Literal["sglang", "vllm"] = Field("vllm", description="what samples the policy")
     adv_estimator: str = Field(
