@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
-from slim_rl.config import Config, load_config, parse_config
+from slim_rl.config import Config, Section, load_config, parse_config
 from slim_rl.keys import KEYS, lookup
 from slim_rl.reference import LEFT_OUT, SHIPPED, WRITTEN, page, recipe
 from tests.paths import ROOT
@@ -65,3 +66,20 @@ def test_what_a_key_may_be_is_said_where_its_meaning_does_not_say_it() -> None:
         assert line in page() and line in recipe()
     assert "end: a turn cut at turn_tokens ends the game; continue: the text" in page()
     assert "all-linear: names" not in page()
+
+
+def test_matching_yaml_has_every_key_that_slime_runs_read() -> None:
+    text = (ROOT / "configs" / "matching.yaml").read_text(encoding="utf-8")
+    assert _missing(Config, yaml.safe_load(text)["slim_rl"]) == LEFT_OUT
+    assert all(len(line) <= 132 for line in text.splitlines())
+
+
+def _missing(section: type[Section], given: dict, prefix: str = "") -> set[str]:
+    missing: set[str] = set()
+    for key, field in section.model_fields.items():
+        inner = field.annotation
+        if key not in given:
+            missing.add(prefix + key)
+        elif isinstance(inner, type) and issubclass(inner, Section):
+            missing |= _missing(inner, given[key], f"{prefix}{key}.")
+    return missing

@@ -16,7 +16,7 @@ import yaml
 
 from slim_rl.backends.slime.flags import complaints
 from slim_rl.backends.slime.model import parse_flags
-from slim_rl.config import Config, Section, load_config
+from slim_rl.config import load_config
 from slim_rl.dialogue.rows import read_rows
 from tests.fakes.cluster import MODELS, Cluster, known_flags, write_model
 from tests.paths import ROOT
@@ -350,39 +350,6 @@ def test_complaints_name_the_nearest_flag_and_repetitions() -> None:
         )
         == []
     )
-
-
-def test_matching_yaml_explains_every_key_that_slime_runs_read() -> None:
-    other_backends = {"warmstart", "arms", "verl", "policy.dtype", "train.micro_batch", "train.lora", "train.threads"}
-    other_backends |= {
-        "train.reward",
-        "train.frozen",
-        "train.keep_checkpoints",
-        "train.eval_games",
-        "train.eval_before",
-        "train.processes",
-        "train.credit",
-        "train.credit_lambda",
-        "train.question_price",
-        "policy.openai",
-        "train.gradient_checkpointing",
-    }
-    other_backends |= {"partner.openai.prices"}  # explained in a comment: setting it would hide the known prices
-    text = yaml.safe_load((REPOSITORY / "configs" / "matching.yaml").read_text())["slim_rl"]
-    assert _missing(Config, text) == other_backends
-    for line in (REPOSITORY / "configs" / "matching.yaml").read_text().splitlines():
-        assert len(line) <= 132
-
-
-def _missing(section: type[Section], given: dict, prefix: str = "") -> set[str]:
-    missing: set[str] = set()
-    for key, field in section.model_fields.items():
-        inner = field.annotation
-        if key not in given:
-            missing.add(prefix + key)
-        elif isinstance(inner, type) and issubclass(inner, Section):
-            missing |= _missing(inner, given[key], f"{prefix}{key}.")
-    return missing
 
 
 def test_offline_config_is_the_same_with_the_scripted_partner() -> None:
