@@ -133,6 +133,34 @@ def test_lines_of_the_first_format_are_annotated_anew(tmp_path: Path, dialogues:
     assert one.drop(columns=["offset"]).equals(other.drop(columns=["offset"]))
 
 
+def second_format(line: dict[str, Any]) -> dict[str, Any]:
+    """The line as it was written before `question_value` had its name."""
+    gone = ("question_value", "state_value", "proposes")
+    turns = [
+        {k: v for k, v in turn.items() if k not in gone} | {"value": turn["question_value"]} for turn in line["turns"]
+    ]
+    return {**line, "format": 2, "turns": turns}
+
+
+def test_what_a_line_lacks_is_annotated_when_it_is_read(tmp_path: Path, dialogues: list[dict[str, Any]]) -> None:
+    write(tmp_path / "new" / "a.jsonl", dialogues)
+    write(tmp_path / "old" / "a.jsonl", [second_format(line) for line in dialogues])
+    assert dialogues[0]["instrument"] == MatchingEnv.instrument
+    assert list(read_log(tmp_path / "old")) == list(read_log(tmp_path / "new"))
+    one, other = (load([tmp_path / name]).frame for name in ("new", "old"))
+    assert one["question_value"].abs().sum() > 0 and one["valid_proposals"].notna().any()
+    assert one.drop(columns=["offset"]).equals(other.drop(columns=["offset"]))
+
+
+def test_a_value_under_its_former_name_counts_where_the_game_is_not_at_hand(
+    tmp_path: Path, dialogues: list[dict[str, Any]]
+) -> None:
+    lines = [{**second_format(line), "environment": "nowhere_at_all.Game"} for line in dialogues]
+    write(tmp_path / "a.jsonl", lines)
+    worth = load([tmp_path]).frame["question_value"]
+    assert worth.tolist() == [measures(line)["question_value"] for line in dialogues]
+
+
 @pytest.mark.parametrize("version", [None, 1, MatchingEnv.instrument + 1])
 def test_lines_by_another_version_of_the_annotator_are_annotated_anew(
     tmp_path: Path, dialogues: list[dict[str, Any]], version: int | None
