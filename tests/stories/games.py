@@ -1,4 +1,4 @@
-"""A game with a kind of question of its own, declared where the game is, and dialogues of it."""
+"""A game with a kind of question and a partner of its own, declared where the game is, and dialogues of it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,21 @@ from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.policy import Sampled
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.games.matching.env import MatchingEnv
+from slim_rl.games.matching.partners.scripted import ShyPartner
 from tests.dialogue.made import STATE
 
 ASKS = "[message] Please! What is Ava Li on BLEU?"
 PLAN = "[propose]\nBLEU: Daniel Nguyen\nElectra: Ava Li\nGloVe: Sofia Patel"
 
 
-class Courteous(MatchingEnv):
-    """The matching game, in which a question may be polite too."""
+class Rude(ShyPartner):
+    """A partner that says no more of itself than the one it is made from."""
 
+
+class Courteous(MatchingEnv):
+    """The matching game, in which a question may be polite too, and a partner rude."""
+
+    partners: ClassVar[Mapping[str, str]] = {**MatchingEnv.partners, "rude": f"{__name__}.Rude"}
     question_kinds: ClassVar[Mapping[str, str]] = {**MatchingEnv.question_kinds, "polite": "says please"}
 
     @classmethod
