@@ -208,6 +208,8 @@ def test_any_game_with_annotations_is_measured(make_dialogue: MakeDialogue) -> N
     for turn, seeking in ((first, True), (reply, False), (again, True)):
         turn.questions, turn.seeking = ["colour"] if seeking else [], seeking
         turn.pairs, turn.informative, turn.malformed = [(3,)] if seeking else [], [], seeking
+    first.proposes = again.proposes = True
+    again.action, again.error = None, "Guess once."
     first.informative, first.answered, first.question_value = [(3,)], True, 0.5
     row = measures(dialogue)
     assert (row["questions"], row["questions/colour"], row["questions/pair"], row["pairs_asked"], row["repeats"]) == (
@@ -218,4 +220,5 @@ def test_any_game_with_annotations_is_measured(make_dialogue: MakeDialogue) -> N
         1,
     )
     assert (row["informative_pairs"], row["answered"], row["question_value"], row["malformed"]) == (1, 0.5, 0.5, 2)
+    assert row["valid_proposals"] == 0.5
     assert batch_metrics([dialogue])["questions/colour"] == 2.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -87,6 +88,9 @@ def test_the_questions_are_annotated_with_labels_and_worth_of_their_own(tmp_path
     found = measures(dialogue)
     assert (found["questions"], found["pairs_asked"], found["repeats"]) == (3, 2, 1)
     assert (found["questions/row"], found["questions/column"], found["informative_pairs"]) == (2, 1, 2)
+    assert {name for name in found if name.startswith("questions/")} == {"questions/row", "questions/column"}
+    assert math.isnan(float(found["valid_proposals"])), "nothing is proposed in this game"
+    assert first.state_value == pytest.approx(1 / 3) and column.state_value == pytest.approx(1 / 3 + 1 / 12)
     assert found["question_value"] == pytest.approx(1 / 12 + 1 / 3)
     assert Dialogue.from_dict(dialogue.to_dict()) == dialogue
 
