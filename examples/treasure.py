@@ -44,6 +44,7 @@ class Treasure(BaseEnvironment):
 
     seats = 2
     partners: ClassVar[Mapping[str, str]] = {"honest": f"{__name__}.HonestPartner"}
+    question_kinds: ClassVar[Mapping[str, str]] = {kind: f"about a {kind}" for kind in KINDS}
 
     def __init__(self, max_turns: int = 10, max_errors: int = 2) -> None:
         self.max_turns, self.max_errors = max_turns, max_errors
@@ -112,14 +113,15 @@ class Treasure(BaseEnvironment):
 
     @classmethod
     def annotate(cls, dialogue: Any) -> None:
-        """`pairs` are lines. `value` is what an answer added to the reward for all the seeker can know, `gain` what it truly
+        """`pairs` are lines. `question_value` is what an answer added to the reward for all the seeker can know, `gain` what it truly
         added: they differ where the guide lies.
         """
         treasure = dialogue.game_state.get("treasure", (0, 0))
         belief, asked, question = Belief(), set[Line](), None
         for turn in dialogue.turns:
             turn.questions, turn.pairs, turn.informative, turn.told, turn.seeking = [], [], [], [], False
-            turn.answered = turn.value = turn.gain = turn.regret = None
+            turn.answered = turn.question_value = turn.gain = turn.regret = None
+            turn.state_value = belief.expected() if turn.seat == 0 else None
             if turn.action is None:
                 continue
             if turn.seat == 1:
@@ -128,14 +130,15 @@ class Treasure(BaseEnvironment):
                     before, truly = belief.expected(), belief.expected(treasure)
                     belief.hear(question.pairs[0], answer[0] == "yes")
                     turn.told, question.answered = list(question.pairs), True
-                    question.value, question.gain = belief.expected() - before, belief.expected(treasure) - truly
+                    question.question_value = belief.expected() - before
+                    question.gain = belief.expected(treasure) - truly
                 question = None
             elif lines := lines_named(turn.text):
                 turn.questions, turn.seeking = list(dict.fromkeys(KINDS[axis] for axis, _ in lines)), True
                 turn.pairs = lines
                 turn.informative = [line for line in lines if line not in asked and belief.promise(line)]
                 turn.regret = max(map(belief.promise, LINES)) - max(map(belief.promise, lines))
-                turn.answered, turn.value, turn.gain, question = False, 0.0, 0.0, turn
+                turn.answered, turn.question_value, turn.gain, question = False, 0.0, 0.0, turn
                 asked.update(lines)
 
     @classmethod

@@ -79,7 +79,7 @@ def analyze(
         "logs": logs,
         "files": [{**asdict(file), "path": str(file.path)} for file in log.files],
         "warnings": log.warnings,
-        **summarise(log.frame, seed=seed, labels=log.labels),
+        **summarise(log.frame, seed=seed, kinds=log.kinds),
         "compared": compare(cells_of(log.frame), seed),
         "references": lines.reference_lines(games, references, environment),
         "frontier": lines.frontier_curves(games, MANY, seed, environment),

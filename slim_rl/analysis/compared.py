@@ -16,11 +16,10 @@ from typing import Any
 import pandas as pd
 
 from slim_rl.analysis import statistics as st
-from slim_rl.analysis.catalog import BY_NAME
 from slim_rl.analysis.formats import count, interval, known, plain, words
+from slim_rl.dialogue.measures import shown_in
 
 FLIPS = 1999  # of signs, for each p: there may be many pairs
-COMPARED = ("questions", "informative_pairs", "reward", "agreed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +75,10 @@ def compare(cells: Sequence[Cell], seed: int = 0) -> list[dict[str, Any]]:
 
 
 def _differences(a: Cell, b: Cell, seed: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    for name in COMPARED:
-        one, two = (cell.games[name].astype(float) for cell in (a, b))
-        test = st.paired_comparison(one, two, seed=seed, resamples=FLIPS, bounded=BY_NAME[name].bounded)
-        yield name, {"before": test.before, "after": test.after, **asdict(test.difference)}
+    for measure in shown_in("first screen"):
+        one, two = (cell.games[measure.name].astype(float) for cell in (a, b))
+        test = st.paired_comparison(one, two, seed=seed, resamples=FLIPS, bounded=measure.bounded)
+        yield measure.name, {"before": test.before, "after": test.after, **asdict(test.difference)}
 
 
 def sentence_of(pair: Mapping[str, Any]) -> str:

@@ -4,18 +4,22 @@ the family that p values are corrected in is the one that was written down: a co
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from slim_rl.analysis.catalog import BY_NAME, Measure
 from slim_rl.config import Section, load_section
+from slim_rl.dialogue.measures import MEASURES, RENAMED, shown_in
 from slim_rl.errors import ConfigError
 
 HELD_OUT = "held_out"  # the condition of what runs themselves play: their own partner, free
 NET = "net_reward"  # reward less the arm's price a question
-COMPARABLE = BY_NAME | {NET: Measure(NET, "net reward", signed=True)}  # what a contrast can be of
+# What a contrast can be of. The net reward follows from the reward and the questions (`experiment`), and not from a dialogue alone.
+COMPARABLE = {measure.name: measure for measure in shown_in("report")}
+COMPARABLE[NET] = replace(MEASURES["reward"], name=NET, title="net reward", signed=True, bounded=False)
+Comparable = Annotated[str, BeforeValidator(lambda name: RENAMED.get(name, name))]
 
 
 class Side(Section):
@@ -38,7 +42,7 @@ class Contrast(Section):
     """One contrast: `a` less `b`, `a` against zero, or the slope over `doses`."""
 
     name: str
-    measure: str = Field(description="a measure of slim_rl.analysis.catalog, or net_reward")
+    measure: Comparable = Field(description="a measure of slim_rl.dialogue.measures, or net_reward")
     a: ArmOrSide | None = None
     b: ArmOrSide | None = None
     doses: list[tuple[float, ArmOrSide]] = Field([], description="(dose, side); the slope over them, per 1 of dose")
@@ -97,7 +101,14 @@ class Manifest(Section):
     commit: str = Field(description="of the runs")
     machine: str
     treatment: str = "shy"
-    measures: tuple[str, ...] = ("questions", "learnable_pairs", "reward", "best_known", "malformed_share", "agreed")
+    measures: tuple[Comparable, ...] = (
+        "questions",
+        "learnable_pairs",
+        "reward",
+        "best_known",
+        "malformed_share",
+        "agreed",
+    )
     prices: dict[str, float] = Field({}, description="arm: what a question cost it; net_reward is reward less that")
     text: Path | None = Field(
         None, description="Markdown by hand: what it shows, what it cannot, choices made after looking"

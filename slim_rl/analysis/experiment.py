@@ -16,11 +16,12 @@ import numpy as np
 import pandas as pd
 
 from slim_rl.analysis import statistics as st
-from slim_rl.analysis.catalog import BY_NAME, order_arms
+from slim_rl.analysis.catalog import order_arms
 from slim_rl.analysis.contrasts import COMPARABLE, HELD_OUT, NET, Contrast, Contrasts, Manifest, Side
 from slim_rl.analysis.formats import count
 from slim_rl.analysis.load import TRAIN, load
 from slim_rl.analysis.verdict import over_seeds
+from slim_rl.dialogue.measures import shown_in
 from slim_rl.errors import DataError
 
 KEYS = ["condition", "arm", "run", "when", "game"]
@@ -283,7 +284,7 @@ def change(plays: Plays, arm: str, measure: str, condition: str = HELD_OUT) -> d
 def by_seed(plays: Plays, measures: Sequence[str]) -> pd.DataFrame:
     """The numbers of each run: condition, arm, run, seed, when, games, and the mean of every measure."""
     frame = plays.held_out
-    names = [name for name in dict.fromkeys((*measures, *BY_NAME)) if name in frame]
+    names = [name for name in dict.fromkeys((*measures, *(each.name for each in shown_in("report")))) if name in frame]
     grouped = frame.groupby(KEYS[:-1])
     table = grouped[names].mean().assign(games=grouped.size()).reset_index()
     table.insert(3, "seed", [seed_of_run(run) for run in table["run"]])

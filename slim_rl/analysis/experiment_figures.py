@@ -12,13 +12,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from slim_rl.analysis.catalog import BY_NAME
 from slim_rl.analysis.contrasts import HELD_OUT, Contrasts
 from slim_rl.analysis.experiment import Plays
 from slim_rl.analysis.figure_style import SOFT, colours, legend, panels, short_words
 from slim_rl.analysis.formats import sentence, words
+from slim_rl.dialogue.measures import MEASURES, shown_in
 
-CHIEF = ("questions", "learnable_pairs", "reward")  # measures that have figures of their own
 Rows = Sequence[dict[str, Any]]
 
 
@@ -27,7 +26,7 @@ def draw(plays: Plays, contrasts: Contrasts, rows: Rows) -> dict[str, Figure]:
     figures = {
         "primary": _primary(plays, contrasts),
         "arms": _arms(plays, rows),
-        **{name: _training(plays, name) for name in CHIEF},
+        **{measure.name: _training(plays, measure.name) for measure in shown_in("experiment")},
         "doses": _doses(plays, contrasts),
         "forced": _forced(plays, rows),
         "transfer": _transfer(plays, rows),
@@ -48,8 +47,9 @@ def _primary(plays: Plays, contrasts: Contrasts) -> Figure | None:
     if len(arms) < 2:
         return None
     chosen = {arm: colours(plays.arms)[arm] for arm in arms}
-    figure, axes = _panels(len(CHIEF), 3.2, sharey=False)
-    for ax, measure in zip(axes, CHIEF, strict=True):
+    chief = [measure.name for measure in shown_in("experiment")]
+    figure, axes = _panels(len(chief), 3.2, sharey=False)
+    for ax, measure in zip(axes, chief, strict=True):
         for arm, colour in chosen.items():
             curves = _curves(plays, arm, measure)
             ax.plot(curves.index, curves, color=colour, linewidth=0.6, alpha=0.35)
@@ -68,7 +68,7 @@ def _curves(plays: Plays, arm: str, measure: str) -> pd.DataFrame:
 
 
 def _title(measure: str) -> str:
-    return textwrap.fill(sentence(BY_NAME[measure].title), 26)
+    return textwrap.fill(sentence(MEASURES[measure].title), 26)
 
 
 def _arms(plays: Plays, rows: Rows) -> Figure | None:
@@ -77,7 +77,7 @@ def _arms(plays: Plays, rows: Rows) -> Figure | None:
     arms = [arm for arm in plays.arms if arm in set(after["arm"])]
     if not arms:
         return None
-    measures = [name for name in CHIEF if name in after]
+    measures = [measure.name for measure in shown_in("experiment") if measure.name in after]
     figure = Figure(figsize=(9.6, 0.32 * len(arms) + 0.9))
     axes = figure.subplots(1, len(measures), sharey=True, squeeze=False)[0]
     for ax, measure in zip(axes, measures, strict=True):
@@ -107,7 +107,7 @@ def _training(plays: Plays, measure: str) -> Figure | None:
         ax.plot(curves.index, curves.mean(axis=1), color=colour, linewidth=2.2)
         ax.set_title(short_words(arm))
         ax.set_xlabel("training step")
-    figure.suptitle(sentence(BY_NAME[measure].title), x=0.01, ha="left", fontsize=10)
+    figure.suptitle(sentence(MEASURES[measure].title), x=0.01, ha="left", fontsize=10)
     return figure
 
 
@@ -175,7 +175,7 @@ def _transfer(plays: Plays, rows: Rows) -> Figure | None:
             ax.plot([row["after_low"], row["after_high"]], [place, place], color=colour, linewidth=2.5)
             ax.plot(row["after"], place, "o", color=colour, markersize=5)
         ax.set_yticks(range(len(conditions)), [short_words(name) for name in conditions])
-        ax.set_title(sentence(BY_NAME[measure].title))
+        ax.set_title(sentence(MEASURES[measure].title))
     figure.axes[0].invert_yaxis()
     legend(figure, {arm: colours(plays.arms)[arm] for arm in arms})
     return figure

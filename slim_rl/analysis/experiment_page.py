@@ -19,7 +19,7 @@ from slim_rl.analysis import experiment as ex
 from slim_rl.analysis import figure_style, pages
 from slim_rl.analysis.contrasts import COMPARABLE, HELD_OUT, Manifest, load_manifest
 from slim_rl.analysis.experiment_figures import draw
-from slim_rl.analysis.formats import DASH, count, interval, known, plain, words
+from slim_rl.analysis.formats import DASH, count, interval, known, plain, sentence, words
 from slim_rl.analysis.report_tables import Cell, Column, Table, number, p_of, prose, with_interval
 from slim_rl.analysis.verdict import by_how_much, sentences
 from slim_rl.errors import ConfigError
@@ -28,14 +28,17 @@ from slim_rl.files import write_atomically
 CAPTIONS = {
     "primary": "The arms that the primary contrasts compare, over training. Thin lines: single seeds; thick: their mean.",
     "arms": "Where each arm ended on held-out games, with 95% intervals over seeds and games. Small dots: single seeds; hollow: the start.",
-    "questions": "Information-seeking questions a game over training. Thin lines: single seeds; thick: their mean.",
-    "learnable_pairs": "Pairs asked a game that the policy did not know and its partner did, over training, in the same way.",
-    "reward": "Reward over training, in the same way.",
     "doses": "What the trained policies did against the dose. Small dots: single seeds; line: their means.",
     "forced": "Reward on held-out games after so many questions asked for the policy, before training (dashed) and after. Bars: 95% "
     "intervals over seeds and games.",
     "transfer": "Held-out games in each condition, before training (hollow) and after, with 95% intervals over seeds and games.",
 }
+
+
+def _caption(name: str) -> str:
+    """A figure's; those of single measures say their title."""
+    over = "over training. Thin lines: single seeds; thick: their mean."
+    return CAPTIONS.get(name) or f"{sentence(COMPARABLE[name].title)} {over}"
 
 
 def write(manifest_path: Path, output_dir: Path, command: str) -> list[str]:
@@ -80,7 +83,7 @@ def write(manifest_path: Path, output_dir: Path, command: str) -> list[str]:
         **parts,
         origin=Markup(marked.renderInline(origin)),
         text=Markup(marked.render(text)),
-        figures=[pages.picture(name, svg, CAPTIONS[name]) for name, svg in svgs.items()],
+        figures=[pages.picture(name, svg, _caption(name)) for name, svg in svgs.items()],
     )
     write_atomically(output_dir / "results.html", page)
     return said
@@ -183,7 +186,7 @@ def _difference(row: Mapping[str, Any]) -> Cell:
 
 
 def _title(measure: str) -> str:
-    return COMPARABLE[measure].short or COMPARABLE[measure].title
+    return COMPARABLE[measure].heading
 
 
 def _moved(measure: str) -> Callable[[Mapping[str, Any]], str | Cell]:
@@ -213,7 +216,7 @@ def _markdown(
     tables: Sequence[Table],
     figures: Sequence[str],
 ) -> str:
-    drawn = [f"![{CAPTIONS[name]}]({name}.png)\n\n{CAPTIONS[name]}" for name in figures]
+    drawn = [f"![{_caption(name)}]({name}.png)\n\n{_caption(name)}" for name in figures]
     parts = [f"# {title}", "\n".join(f"- {said}" for said in sentences), *drawn[:1], origin, text.strip(), *warnings]
     parts += [f"{_of_markdown(table)}\n\n{table.caption}" for table in tables]
     return "\n\n".join((*parts, *drawn[1:])) + "\n"

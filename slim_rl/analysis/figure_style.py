@@ -16,7 +16,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import Formatter
 
-from slim_rl.analysis.catalog import KINDS
 from slim_rl.analysis.formats import words
 
 ARM_COLOURS = {
@@ -27,7 +26,16 @@ ARM_COLOURS = {
     "frozen_policy": "#009E73",
 }
 SPARE_COLOURS = ("#E69F00", "#56B4E9", "#8C6D31", "#882255", "#117733", "#332288")
-KIND_COLOURS = dict(zip(KINDS, ("#0072B2", "#56B4E9", "#E69F00", "#B8B8B8"), strict=True))
+KIND_COLOURS = (
+    "#0072B2",
+    "#56B4E9",
+    "#E69F00",
+    "#B8B8B8",
+    "#009E73",
+    "#CC79A7",
+    "#8C6D31",
+    "#882255",
+)  # again from the first
 STOP_COLOURS = {
     "agreed": "#009E73",
     "finished": "#66C2A5",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shlex
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -22,9 +22,9 @@ from tqdm import tqdm
 from slim_rl import jsonl
 from slim_rl.analysis import partner_faults
 from slim_rl.analysis.catalog import order_arms
-from slim_rl.analysis.formats import count
+from slim_rl.analysis.formats import count, words
 from slim_rl.dialogue.log import annotate
-from slim_rl.dialogue.measures import measures
+from slim_rl.dialogue.measures import OF_KIND, measures
 from slim_rl.dialogue.record import FORMAT, Dialogue
 from slim_rl.environment import BaseEnvironment, game_of
 from slim_rl.errors import DataError
@@ -34,8 +34,6 @@ _BATCH = 4096  # rows held as Python objects before they become columns
 _NAMES = (
     "arm", "run", "phase", "policy", "mode", "partner", "stop_reason", "game_id", "cluster", "environment", "group",
 )  # fmt: skip
-_ORIGIN = {"file", "offset", "step", "id", "seat", "seed", "failed", *_NAMES}
-_MEASURED = frozenset(measures(Dialogue("", "", 0, 0, {}, {}, {})))
 
 
 @dataclass(slots=True)
@@ -69,13 +67,13 @@ class Log:
             (the game: dialogues with equal `game_id` and game state, in any run); failed; then the measures of
             `dialogue.measures`; then, for all that the partner can do wrongly, how often it did, and how often it could have.
         files: what each file held.
-        labels: the game's own kinds of question, each a column.
+        kinds: the games' kinds of question, each a column `questions/<kind>`, and what a reader is told of it.
         repeated: dialogues logged more than once, of which the last counts (a run resumed before its last lines).
     """
 
     frame: pd.DataFrame
     files: list[LogFile]
-    labels: list[str] = field(default_factory=list)
+    kinds: dict[str, str] = field(default_factory=dict)
     repeated: int = 0
     warnings: list[str] = field(default_factory=list)
 
@@ -103,9 +101,9 @@ def load(log_dirs: Sequence[str | Path]) -> Log:
         frame[name] = frame[name].astype("category")
     frame["arm"] = frame["arm"].cat.reorder_categories(order_arms(frame["arm"].cat.categories))
     audited = [name for name in frame.columns if partner_faults.is_column(name)]
-    labels = [name for name in frame.columns if name not in _MEASURED and name not in _ORIGIN and name not in audited]
-    frame[[*labels, *audited]] = frame[[*labels, *audited]].fillna(0)
-    log = Log(frame, files, labels, int(same.sum()))
+    asked = [name for name in frame.columns if name.startswith(OF_KIND)]
+    frame[[*asked, *audited]] = frame[[*asked, *audited]].fillna(0)
+    log = Log(frame, files, _kinds(frame["environment"].cat.categories, asked), int(same.sum()))
     log.warnings.extend(_warnings(log))
     return log
 
@@ -207,6 +205,13 @@ def _identity(identity: Mapping[str, Any]) -> str:
     """A short name: the kind and, if given, the model."""
     named = [str(identity[key]) for key in ("kind", "name", "model", "checkpoint") if identity.get(key)]
     return " ".join(dict.fromkeys(named)) or "unnamed"
+
+
+def _kinds(environments: Iterable[str], columns: Iterable[str]) -> dict[str, str]:
+    """What a reader is told of each kind of question: by its game, else its name. Those of the games come first."""
+    said = {kind: title for environment in environments for kind, title in game_of(environment).question_kinds.items()}
+    found = {kind: words(kind) for kind in (name.removeprefix(OF_KIND) for name in columns)}
+    return said | {kind: name for kind, name in found.items() if kind not in said}
 
 
 def _warnings(log: Log) -> Iterator[str]:

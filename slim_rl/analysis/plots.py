@@ -17,12 +17,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from slim_rl.analysis.catalog import KINDS
 from slim_rl.analysis.figure_style import (
     INK,
     KIND_COLOURS,
     SOFT,
-    SPARE_COLOURS,
     STOP_COLOURS,
     Percent,
     colours,
@@ -139,11 +137,9 @@ def _label_ends(ax: Axes, ends: list[tuple[float, float, str, str]]) -> None:
 def kinds(results: dict[str, Any], columns: int) -> Figure | None:
     """The share of each kind of question, stacked, one panel an arm."""
     parts = {arm: part for arm, part in results["kinds"].items() if part and sum(part["questions_any"]) > 0}
-    spare = cycle(SPARE_COLOURS)
-    names = [*KINDS, *(kind for part in parts.values() for kind in part["shares"] if kind not in KINDS)]
+    titles = results["question_kinds"]
     layers = {
-        kind: (KIND_COLOURS.get(kind) or next(spare), KINDS.get(kind, short_words(kind)))
-        for kind in dict.fromkeys(names)
+        kind: (colour, short_words(titles[kind])) for kind, colour in zip(titles, cycle(KIND_COLOURS), strict=False)
     }
     return _stacked(results, parts, layers, "share of questions", columns) if parts else None
 

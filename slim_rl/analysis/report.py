@@ -21,14 +21,14 @@ import orjson
 from markupsafe import Markup
 
 from slim_rl.analysis import pages
-from slim_rl.analysis.catalog import KINDS
-from slim_rl.analysis.compared import COMPARED, sentence_of
+from slim_rl.analysis.compared import sentence_of
 from slim_rl.analysis.figure_style import colours
 from slim_rl.analysis.formats import count, interval, known, p_value, per_steps, plain, sentence, words
 from slim_rl.analysis.load import TRAIN
 from slim_rl.analysis.plots import PLOTS
 from slim_rl.analysis.report_tables import Table, Tables
 from slim_rl.analysis.verdict import by_how_much, direction
+from slim_rl.dialogue.measures import MEASURES
 
 TITLE = "What did the policy learn to ask?"
 SCRIPTS = ("dom.js", "list.js", "board.js", "dialogue.js", "main.js")  # one script, in this order
@@ -93,7 +93,7 @@ def render(
         version=results["version"],
         command=results["command"],
         files=tables.files(),
-        data=packed({**viewer, "kinds": KINDS, "colours": colours(results["arms"])}),
+        data=packed({**viewer, "kinds": results["question_kinds"], "colours": colours(results["arms"])}),
     )
 
 
@@ -114,7 +114,7 @@ def _answer(results: Mapping[str, Any], tables: Tables) -> Answer:
         return Answer(
             [*chief["sentences"], *_partners_part(results, chief)],
             about=about if len(changed.rows) > 1 else "",
-            cards=[_card(results, row) for row in rows if row["measure"] in COMPARED],
+            cards=[_card(results, row) for row in rows if "first screen" in MEASURES[row["measure"]].shown],
             tables=[
                 *([changed] if len(changed.rows) > 1 else []),
                 tables.training(),

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from slim_rl.analysis.compared import COMPARED
 from slim_rl.analysis.figure_style import colours
 from slim_rl.analysis.formats import DASH, interval, known, p_value, per_steps, plain, words
 from slim_rl.analysis.load import TRAIN
+from slim_rl.dialogue.measures import MEASURES, shown_in
 
 Row = Mapping[str, Any]
 Rows = Sequence[Row]
@@ -200,9 +200,9 @@ class Tables:
             return Column("p", lambda row: p_value(row["measures"][name]["p"]))
 
         columns = [self._arm("second", "cell"), self._arm("first", "baseline"), number("games")]
-        for name in COMPARED:
-            if name in self._measures and self._measures[name]["role"] == "primary":
-                columns += [self._measured(name, signed=True), p(name)]
+        for measure in shown_in("first screen"):
+            if measure.name in self._measures and measure.role == "primary":
+                columns += [self._measured(measure.name, signed=True), p(measure.name)]
         caption = (
             "Compared on the games that both played: the cell less the baseline, with the 95% t interval over games, and p of the sign-flip "
             "permutation test, not corrected for the number of pairs. Two cells are compared if they differ in their policy, partner or mode alone."
@@ -310,7 +310,7 @@ class Tables:
 
     def _is_chief(self, measure: str) -> bool:
         """Whether the measure is shown at once, and not only when asked for."""
-        return self._measures[measure]["role"] == "primary" or measure == "agreed"
+        return self._measures[measure]["role"] == "primary" or "first screen" in MEASURES[measure].shown
 
     def _arm(self, key: str = "arm", head: str = "arm") -> Column:
         return Column(head, lambda row: Cell(words(row[key]), colour=self._palette[row[key]]), prose=True)

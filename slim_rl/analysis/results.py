@@ -7,7 +7,7 @@ no reward: they are counted among the stop reasons and left out of everything el
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any, Literal
 
@@ -15,27 +15,27 @@ import numpy as np
 import pandas as pd
 
 from slim_rl.analysis import statistics as st
-from slim_rl.analysis.catalog import BY_NAME, KINDS, MEASURES
 from slim_rl.analysis.formats import PER_STEPS
 from slim_rl.analysis.load import TRAIN
 from slim_rl.analysis.partner_faults import partner_faults
 from slim_rl.analysis.verdict import over_seeds, sentences
+from slim_rl.dialogue.measures import MEASURES, OF_KIND, shown_in
 
 BINS = 25  # points of a curve over training, at most
 MANY = 8  # games with so many questions or more share a point
 
-PRIMARY = [m.name for m in MEASURES if m.role == "primary"]
 
-
-def summarise(frame: pd.DataFrame, draws: int = st.DRAWS, seed: int = 0, labels: Sequence[str] = ()) -> dict[str, Any]:
+def summarise(
+    frame: pd.DataFrame, draws: int = st.DRAWS, seed: int = 0, kinds: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """All numbers, from a frame as `load` makes it.
 
     Args:
-        labels: columns that count the game's own kinds of question.
+        kinds: the kinds of question that the frame counts, and what a reader is told of each.
     """
-    kinds = [*KINDS, *labels]
+    kinds = kinds or {}
     played = frame[~frame["failed"]]
-    names = [m.name for m in MEASURES if m.name in frame and frame[m.name].notna().any()]
+    names = [m.name for m in shown_in("report") if m.name in frame and frame[m.name].notna().any()]
     train = played[(played["phase"] == TRAIN) & played["step"].notna()]
     held_out = _held_out(played[played["phase"] != TRAIN], names, seed)
     arms = [str(arm) for arm in frame["arm"].cat.categories]
@@ -53,10 +53,13 @@ def summarise(frame: pd.DataFrame, draws: int = st.DRAWS, seed: int = 0, labels:
             "games": int(frame["cluster"].nunique()),
         },
         "arms": arms,
-        "measures": {n: {"title": BY_NAME[n].title, "share": BY_NAME[n].share, "role": BY_NAME[n].role} for n in names},
+        "measures": {
+            n: {"title": MEASURES[n].title, "share": MEASURES[n].share, "role": MEASURES[n].role} for n in names
+        },
         "runs": list(_runs(frame)),
         "curves": {arm: _curves(train[train["arm"] == arm], names) for arm in arms},
         "ends": {arm: _ends(train[train["arm"] == arm], names) for arm in arms},
+        "question_kinds": dict(kinds),
         "kinds": {arm: _kinds(train[train["arm"] == arm], kinds) for arm in arms},
         "stop_reasons": {arm: _stop_reasons(frame[(frame["arm"] == arm) & (frame["phase"] == TRAIN)]) for arm in arms},
         "trends": _trends(slopes, names, arms) if slopes else [],
@@ -122,7 +125,7 @@ def _curves(rows: pd.DataFrame, names: list[str]) -> dict[str, Any]:
     curves: dict[str, Any] = {"steps": steps.tolist(), "measures": {}}
     for name in names:
         table = st.clustered_means(
-            rows[name], rows["cluster"].cat.codes, index, BY_NAME[name].bounded, BY_NAME[name].signed
+            rows[name], rows["cluster"].cat.codes, index, MEASURES[name].bounded, MEASURES[name].signed
         )
         table = table.reindex(range(len(steps)))
         by_run = rows.assign(bin=index).groupby(["run", "bin"], observed=True)[name].mean().unstack("bin")
@@ -144,21 +147,21 @@ def _ends(rows: pd.DataFrame, names: list[str]) -> dict[str, Any]:
 
 
 def _mean(rows: pd.DataFrame, name: str) -> st.Estimate:
-    return st.clustered_mean(rows[name], rows["cluster"].cat.codes, BY_NAME[name].bounded, BY_NAME[name].signed)
+    return st.clustered_mean(rows[name], rows["cluster"].cat.codes, MEASURES[name].bounded, MEASURES[name].signed)
 
 
-def _kinds(rows: pd.DataFrame, kinds: list[str]) -> dict[str, Any]:
+def _kinds(rows: pd.DataFrame, kinds: Iterable[str]) -> dict[str, Any]:
     """Share of each kind among the questions of each point; a message of two kinds counts for both."""
     if rows.empty:
         return {}
     index, steps = _bins(rows["step"])
-    sums = rows[kinds].groupby(index).sum()
+    sums = rows[[OF_KIND + kind for kind in kinds]].groupby(index).sum()
     total = sums.sum(axis=1)
     shares = sums.div(total.where(total > 0), axis=0)
     return {
         "steps": steps.tolist(),
         "questions_any": total.tolist(),
-        "shares": {kind: shares[kind].tolist() for kind in kinds},
+        "shares": {kind: shares[OF_KIND + kind].tolist() for kind in kinds},
     }
 
 
@@ -229,7 +232,7 @@ def _larger(games: float, runs: float) -> float:
 
 
 def _corrected(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    family = [row for row in rows if row["measure"] in PRIMARY]
+    family = [row for row in rows if MEASURES[row["measure"]].role == "primary"]
     p = [row["p"] for row in family]
     for row, holm, bh in zip(family, st.adjust(p, "holm"), st.adjust(p, "fdr_bh"), strict=True):
         row["p_holm"], row["q_bh"] = float(holm), float(bh)
@@ -300,7 +303,7 @@ def _held_out(rows: pd.DataFrame, names: list[str], seed: int) -> dict[str, Any]
         changes = _changes(first, last, names) if before != after else {}
         for name in names if before != after else []:
             one, two = (side.set_index(side["cluster"].astype(str))[name] for side in (first, last))
-            test = st.paired_comparison(one, two, seed=seed, bounded=BY_NAME[name].bounded)
+            test = st.paired_comparison(one, two, seed=seed, bounded=MEASURES[name].bounded)
             by_run = changes[name].mean(axis=1)
             over_runs = st.mean_over_runs(by_run)
             paired.append(
@@ -314,7 +317,7 @@ def _held_out(rows: pd.DataFrame, names: list[str], seed: int) -> dict[str, Any]
                     "after": test.after,
                     **asdict(test.difference),
                     "effect": test.effect,
-                    **over_seeds(changes[name], BY_NAME[name].bounded),
+                    **over_seeds(changes[name], MEASURES[name].bounded),
                     "by_run": by_run.dropna().tolist(),
                     "runs_low": over_runs.low,
                     "runs_high": over_runs.high,

@@ -7,16 +7,12 @@ from collections.abc import Mapping, Sequence
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from slim_rl.analysis.catalog import BY_NAME
 from slim_rl.analysis.compared import Cell, compare, sentence_of, usual
 from slim_rl.analysis.formats import DASH, interval, known, p_value, plain, words
 from slim_rl.analysis.statistics import clustered_mean
 from slim_rl.analysis.verdict import changed, frame
+from slim_rl.dialogue.measures import MEASURES, shown_in
 from slim_rl.dialogue.record import Dialogue
-
-SHOWN = [
-    BY_NAME[name] for name in ("reward", "questions", "pairs_asked", "informative_pairs", "agreed", "valid_proposals")
-]
 
 
 def cells_table(cells: Mapping[str, Sequence[Dialogue]], title: str) -> Table:
@@ -28,12 +24,12 @@ def cells_table(cells: Mapping[str, Sequence[Dialogue]], title: str) -> Table:
         table.add_column(heading, justify="left" if heading in ("measure", "cell") else "right", overflow="fold")
     frames = {name: frame(dialogues).set_index(["game_id", "seat"]) for name, dialogues in cells.items()}
     shown = [
-        (measure.short or measure.title, measure, {name: data[measure.name] for name, data in frames.items()})
-        for measure in SHOWN
+        (measure.heading, measure, {name: data[measure.name] for name, data in frames.items()})
+        for measure in shown_in("table")
     ]
     if any(data.index.has_duplicates for data in frames.values()):
         every = {name: data["agreed"].groupby(level=["game_id", "seat"]).min() for name, data in frames.items()}
-        shown.append(("agreed every time", BY_NAME["agreed"], every))
+        shown.append(("agreed every time", MEASURES["agreed"], every))
     for title, measure, values in shown:
         for i, (name, column) in enumerate(values.items()):
             mean = clustered_mean(
@@ -74,11 +70,11 @@ def before_after_table(before: Sequence[Dialogue], after: Sequence[Dialogue]) ->
     )
     for heading in ("", "before", "after", "change", "interval", "p"):
         table.add_column(heading, justify="right" if heading else "left")
-    for measure in SHOWN:
+    for measure in shown_in("table"):
         change = changed(first, last, measure.name)
         share = measure.share
         table.add_row(
-            measure.short or measure.title,
+            measure.heading,
             plain(change["before"], share),
             plain(change["after"], share),
             plain(change["value"], share, signed=True),

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from slim_rl.analysis.catalog import BY_NAME
 from slim_rl.analysis.formats import count, interval, known, p_value, plain
 from slim_rl.analysis.statistics import contrast, next_run, paired_comparison
-from slim_rl.dialogue.measures import measures
+from slim_rl.dialogue.measures import MEASURES, measures
 from slim_rl.dialogue.record import Dialogue
 
 Change = Mapping[str, Any]
@@ -31,13 +30,13 @@ def verdict(before: Sequence[Dialogue], after: Sequence[Dialogue]) -> list[str]:
 def frame(dialogues: Sequence[Dialogue]) -> pd.DataFrame:
     """One row a dialogue that did not fail: its measures, game_id and seat."""
     rows = [{"game_id": d.game_id, "seat": d.seat, **measures(d)} for d in dialogues if not d.failed]
-    return pd.DataFrame(rows, columns=None if rows else ["game_id", "seat", *BY_NAME])
+    return pd.DataFrame(rows, columns=None if rows else ["game_id", "seat", *MEASURES])
 
 
 def changed(before: pd.DataFrame, after: pd.DataFrame, measure: str) -> dict[str, Any]:
     """How a measure changed on the games of both frames; keys as in the results' `held_out.paired`."""
     one, two = (data.set_index("game_id")[measure].astype(float) for data in (before, after))
-    test = paired_comparison(one, two, bounded=BY_NAME[measure].bounded)
+    test = paired_comparison(one, two, bounded=MEASURES[measure].bounded)
     return {"before": test.before, "after": test.after, **asdict(test.difference), "by_run": [test.difference.value]}
 
 

@@ -152,7 +152,7 @@ def _view(data: dict[str, Any], row: Any, pool: _Pool, decode: Decode | None) ->
             dict.fromkeys(k for turn in dialogue.turns if turn.role == "policy" for k in turn.questions or ())
         ),
         "malformed": None if np.isnan(row.malformed) else int(row.malformed),
-        "value": round(float(row.value), 4) if board is not None else None,
+        "question_value": round(float(row.question_value), 4) if board is not None else None,
         "tokens": data.get("tokens") or {**{k: len(v) for k, v in sizes.items()}, "policy": sum(dialogue.loss_mask)},
         "board": board,
         "prompt": [[m.get("role", ""), pool.text(str(m.get("content", "")))] for m in dialogue.prompt],
@@ -174,7 +174,19 @@ def _turn(turn: Turn) -> dict[str, Any]:
     }
 
 
-_SHOWN = ("role", "text", "thought", "error", "span", "malformed", "answered", "value", "gain", "regret")
+_SHOWN = (
+    "role",
+    "text",
+    "thought",
+    "error",
+    "span",
+    "malformed",
+    "answered",
+    "question_value",
+    "gain",
+    "regret",
+    "state_value",
+)
 
 
 def _pieces(dialogue: Dialogue, decode: Decode | None) -> Iterator[tuple[str, int, float]]:

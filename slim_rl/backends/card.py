@@ -12,16 +12,14 @@ import yaml
 from pydantic import BaseModel
 
 import slim_rl
-from slim_rl.analysis.catalog import BY_NAME
 from slim_rl.analysis.formats import interval, plain
 from slim_rl.analysis.statistics import clustered_mean
 from slim_rl.analysis.verdict import frame
 from slim_rl.backends.checkpoints import hub_name
 from slim_rl.config import Config
+from slim_rl.dialogue.measures import shown_in
 from slim_rl.dialogue.record import Dialogue
 
-_MEASURES = ("reward", "questions", "informative_pairs", "agreed", "valid_proposals")
-_WITH_INTERVALS = ("reward", "questions")
 _PAID = {  # by `train.reward`, after the algorithm
     "game": "",
     "agreed": "; paid 1 for any agreement, else 0 (a control)",
@@ -149,17 +147,17 @@ def _table(results: Mapping[str, Sequence[Dialogue]]) -> list[str]:
     if not rows:
         return []
     heads = ["", "games"]
-    for measure in (BY_NAME[name] for name in _MEASURES):
-        heads += [measure.short or measure.title, *(["95%"] if measure.name in _WITH_INTERVALS else [])]
+    for measure in shown_in("card"):
+        heads += [measure.heading, *(["95%"] if measure.role == "primary" else [])]
     return [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *rows, ""]
 
 
 def _row(name: str, dialogues: Sequence[Dialogue]) -> str:
     data = frame(dialogues)
     cells = []
-    for measure in (BY_NAME[each] for each in _MEASURES):
+    for measure in shown_in("card"):
         mean = clustered_mean(data[measure.name].astype(float), data["game_id"], measure.bounded, measure.signed)
         cells.append(plain(mean.value, measure.share))
-        if measure.name in _WITH_INTERVALS:
+        if measure.role == "primary":
             cells.append(interval(mean.low, mean.high, measure.share))
     return f"| {name} | {len(data)} | {' | '.join(cells)} |"

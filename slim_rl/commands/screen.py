@@ -54,9 +54,9 @@ def turn_texts(dialogue: Dialogue) -> Iterator[Text]:
             yield Text(printable(f"{turn.role} thinks: {turn.thought}"), "dim italic")
         line = Text(printable(f"{turn.role}> {turn.text}"), "green" if turn.role == "policy" else "cyan")
         if turn.questions:
-            worth = "" if turn.value is None else f", worth {turn.value:+.3f}"
+            value = "" if turn.question_value is None else f", question value {turn.question_value:+.3f}"
             informative = ", informative" if turn.informative else ""
-            line.append(printable(f"   ({', '.join(turn.questions)}{informative}{worth})"), "dim")
+            line.append(printable(f"   ({', '.join(turn.questions)}{informative}{value})"), "dim")
         yield line
         if turn.error:
             yield Text(f"  refused: {printable(turn.error)}", "red")

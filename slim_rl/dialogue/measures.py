@@ -1,159 +1,242 @@
-"""What is measured of a dialogue: one flat dict. Counts the annotations of its turns (see `record.Turn`), of any game, and
-adds none: a turn without annotations asks nothing.
+"""What is measured of a dialogue: each measure once, with how it is computed, what it is called and where it is shown.
 
-All counts are of the policy's turns. `questions` are those that seek information, here and in every table, figure and tracker;
-`questions_any` are questions of any kind.
+    step line, trackers, terminal tables, report, page of an experiment and model card read `MEASURES`, and name no measure by a list
+    of their own: a new measure is one entry in it
+
+Measures count the annotations of a dialogue's turns (see `record.Turn`), of any game, and add none: a turn without annotations asks
+nothing. All counts are of the policy's turns. `questions` are those that seek information, here and everywhere; `questions_any`
+are questions of any kind. The kinds are the game's own (`BaseEnvironment.question_kinds`): each is counted as `questions/<kind>`.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from slim_rl.dialogue.record import Dialogue, StopReason, Turn
+from slim_rl.dialogue.record import Dialogue, StopReason
+from slim_rl.environment import game_of
 
-LABELS = ("pair", "open", "check", "process")  # kinds of question that are counted even where there are none
-_MEANS = (
-    "reward",
-    "questions",
-    "questions_any",
-    "pairs_asked",
-    "learnable_pairs",
-    "informative_pairs",
-    "told_uncounted",
-    "doubts_told",
-    "repeats",
-    "malformed",
-    "value",
-    "answered",
-    "agreed",
-    "valid_proposals",
-)
+Place = Literal["step", "step end", "tracker", "table", "card", "first screen", "report", "experiment"]
+OF_KIND = "questions/"  # begins the name of the count of one kind of question
+NAN = math.nan
+
+
+class Played:
+    """A dialogue as measures are computed from it. `played["words"]` is another measure of it, computed once.
+
+    Attributes:
+        own: the policy's turns.
+        valid: those of them that the game took.
+        asking: those of them that ask anything.
+    """
+
+    __slots__ = ("_known", "asking", "dialogue", "own", "valid")
+
+    def __init__(self, dialogue: Dialogue) -> None:
+        self.dialogue = dialogue
+        self.own = [turn for turn in dialogue.turns if turn.role == "policy"]
+        self.valid = [turn for turn in self.own if turn.action is not None and turn.error is None]
+        self.asking = [turn for turn in self.own if turn.questions]
+        self._known: dict[str, float] = {}
+
+    def __getitem__(self, name: str) -> float:
+        if name not in self._known:
+            self._known[name] = MEASURES[name].of(self)
+        return self._known[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One number of a dialogue.
+
+    Attributes:
+        name: its name in logs' frames, trackers and files of contrasts.
+        title: for tables and axes.
+        of: computes it. NaN where there is nothing to measure, such as a share of nothing.
+        unit: of the number; "%" is shown as per cent.
+        better: what a policy is to do with it; "" if neither is better.
+        shown: where it is shown: "step", the line of each training step, or "step end", the last of it, if there is room; "tracker",
+            of all backends; "table", that commands end with; "card", of a trained model; "report"; "first screen" of the report;
+            "experiment", with a figure of its own.
+        role: "primary" measures are the hypothesis' own and make up the family that p values are corrected in; "secondary"
+            ones are shown with their intervals, uncorrected.
+        bounded: its values lie in [0, 1], and so do the intervals of their mean.
+        signed: its values may be negative; of others the intervals of their mean end at zero.
+        short: for narrow tables, where the title is long.
+        brief: for the step line, where the name is long.
+    """
+
+    name: str
+    title: str
+    of: Callable[[Played], float]
+    unit: str = ""
+    better: Literal["up", "down", ""] = ""
+    shown: tuple[Place, ...] = ("report",)
+    role: Literal["primary", "secondary"] = "secondary"
+    bounded: bool = False
+    signed: bool = False
+    short: str = ""
+    brief: str = ""
+
+    @property
+    def share(self) -> bool:
+        """Whether it is shown as per cent."""
+        return self.unit == "%"
+
+    @property
+    def heading(self) -> str:
+        """Its title, or its short form where it has one."""
+        return self.short or self.title
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else NAN
+
+
+def _asked(played: Played) -> list[set[tuple[Any, ...]]]:
+    return [set(turn.pairs or ()) for turn in played.asking]
+
+
+def _regret(played: Played) -> float:
+    regrets = [turn.regret for turn in played.asking if turn.regret is not None]
+    return _share(sum(regrets), len(regrets))
+
+
+def _malformed(played: Played) -> list[bool]:
+    return [turn.malformed for turn in played.own if turn.malformed is not None]
+
+
+_ALL: tuple[Place, ...] = ("step", "tracker", "table", "card", "first screen", "report")
+
+# In the order in which they are shown. A share or rate of nothing, and the reward of a failed dialogue, is NaN.
+_TABLE = (
+    Measure("reward", "reward", lambda d: NAN if d.dialogue.reward is None else d.dialogue.reward,
+            "of the best score", "up", (*_ALL, "experiment"), role="primary", bounded=True),
+    # Turns that seek information
+    Measure("questions", "information-seeking questions a game", lambda d: sum(t.seeking is True for t in d.asking),
+            "questions", "up", (*_ALL, "experiment"), role="primary", short="questions a game"),
+    # Each counted once
+    Measure("pairs_asked", "pairs asked a game", lambda d: len(set().union(*_asked(d))),
+            "pairs", "up", ("step", "tracker", "table", "report"), short="pairs asked", brief="pairs"),
+    # The asker could learn them from the other seat, whether or not it answered
+    Measure("learnable_pairs", "pairs first asked a game that could be learned",
+            lambda d: sum(len(t.learnable or ()) for t in d.asking),
+            "pairs", "up", ("tracker", "report", "experiment"), short="learnable pairs"),
+    # The reply to a question about them told their value, which was new to the asker
+    Measure("informative_pairs", "informative pairs asked and told a game",
+            lambda d: sum(len(t.informative or ()) for t in d.asking),
+            "pairs", "up", ("tracker", "table", "card", "first screen", "report"), role="primary",
+            short="informative pairs"),
+    Measure("question_value", "question value, of all questions of a game",
+            lambda d: sum((t.question_value or 0.0 for t in d.asking), 0.0),
+            "of the best score", "up", ("tracker", "report"), role="primary", signed=True, short="question value"),
+    # A proposal was accepted
+    Measure("agreed", "games agreed", lambda d: float(d.dialogue.stop_reason is StopReason.AGREED),
+            "%", "up", _ALL, bounded=True),
+    Measure("answered", "information-seeking questions answered",
+            lambda d: _share(sum(t.seeking is True and t.answered is True for t in d.asking), d["questions"]),
+            "%", "up", ("tracker", "report"), bounded=True),
+    # Over questions about pairs
+    Measure("regret", "regret a question, against the best one", _regret, "of the best score", "down"),
+    Measure("questions_per_message", "information-seeking questions a message",
+            lambda d: _share(d["questions"], d["messages"]), "questions"),
+    Measure("questions_per_100_words", "information-seeking questions per 100 words",
+            lambda d: _share(100 * d["questions"], d["words"]), "questions"),
+    Measure("informative_pairs_per_message", "informative pairs a message",
+            lambda d: _share(d["informative_pairs"], d["messages"]), "pairs", "up"),
+    Measure("question_value_per_100_words", "question value per 100 words",
+            lambda d: _share(100 * d["question_value"], d["words"]), "of the best score", "up", signed=True),
+    Measure("questions_any", "questions of any kind a game", lambda d: len(d.asking),
+            "questions", shown=("tracker", "report")),
+    # New to the policy, and told in reply to a message of which no question is counted for them
+    Measure("told_uncounted", "pairs told a game, of which no question is counted",
+            lambda d: sum(len(t.uncounted or ()) for t in d.own),
+            "pairs", shown=("tracker", "report"), short="told, not asked"),
+    # By the other seat, of plans
+    Measure("doubts_told", "pairs named in rejections a game",
+            lambda d: sum(len(t.doubted or ()) for t in d.dialogue.turns if t.role != "policy"),
+            "pairs", shown=("tracker", "report"), short="doubts told"),
+    # Times that a pair was asked about again
+    Measure("repeats", "pairs asked again a game", lambda d: sum(map(len, _asked(d))) - d["pairs_asked"],
+            "pairs", "down", ("tracker", "report")),
+    # Turns whose words are not a sentence; NaN where none was judged
+    Measure("malformed", "malformed messages a game", lambda d: sum(some) if (some := _malformed(d)) else NAN,
+            "messages", "down", ("tracker", "report")),
+    Measure("malformed_share", "malformed messages", lambda d: _share(sum(some := _malformed(d)), len(some)),
+            "%", "down", bounded=True),
+    # By all it knew in the end
+    Measure("best_known", "reward of the best plan by what it knew",
+            lambda d: next((t.best_known for t in reversed(d.own) if t.best_known is not None), NAN),
+            "of the best score", "up", bounded=True, short="best known plan"),
+    Measure("gain", "true gain of the best plan by the questions of a game",
+            lambda d: sum((t.gain or 0.0 for t in d.asking), 0.0), "of the best score", "up", signed=True),
+    Measure("valid_proposals", "valid proposals among those tried",
+            lambda d: _share(d["proposals"], sum(t.proposes is True for t in d.own)),
+            "%", "up", ("step end", "tracker", "table", "card", "report"), bounded=True,
+            short="valid proposals", brief="valid"),
+    Measure("proposals", "valid proposals a game", lambda d: sum(t.proposes is True for t in d.valid), shown=()),
+    Measure("messages", "policy messages a game",
+            lambda d: sum((t.action or {}).get("kind") == "message" for t in d.valid), "messages"),
+    # In all of the policy's turns; a tag is no word
+    Measure("words", "policy words a game",
+            lambda d: sum(len(t.text.split()) - t.text.lstrip().startswith("[") for t in d.own), "words"),
+    Measure("turns", "turns a game, both seats", lambda d: len(d.dialogue.turns), "turns"),
+    Measure("errors", "refused policy turns a game", lambda d: sum(t.error is not None for t in d.own),
+            "turns", "down"),
+)  # fmt: skip
+MEASURES = {measure.name: measure for measure in _TABLE}
+RENAMED = {"value": "question_value", "value_per_100_words": "question_value_per_100_words"}  # in files that are older
+
+
+def shown_in(place: Place) -> list[Measure]:
+    """The measures that are shown in a place, in their order."""
+    return [measure for measure in MEASURES.values() if place in measure.shown]
 
 
 def measures(dialogue: Dialogue | Mapping[str, Any]) -> dict[str, float | str]:
-    """The measures of an annotated dialogue, or of its log line.
-
-    Keys:
-        questions: turns that seek information; questions_any: turns that ask anything; one key a label: turns so labelled.
-        pairs_asked: pairs asked about, each counted once; repeats: times one was asked about again.
-        learnable_pairs: pairs first asked about that the asker could learn from the other seat, answered or not.
-        informative_pairs: pairs whose value the reply to a question about them told, and that were new to the asker.
-        told_uncounted: pairs new to the policy that it was told in reply to a message of which no question is counted for them.
-        doubts_told: pairs that the other seat named in rejecting plans.
-        malformed: turns whose words are not a sentence; malformed_share: of those judged. NaN where none was.
-        value, gain: the questions' worth, summed; regret: its mean over questions about pairs. Shares of the best score.
-        answered: share of information-seeking questions that were answered.
-        best_known: what the best plan by all it knew in the end would have scored, as a share of the best; NaN if not annotated.
-        reward; agreed: 1 if a proposal was accepted, else 0; stop_reason.
-        proposals: valid ones; valid_proposals: their share of those tried.
-        messages: valid messages; words: in all its turns, tags not counted; turns: of both seats; errors: turns that the game refused.
-        X_per_message, X_per_100_words: for questions, pairs_asked, informative_pairs, repeats, value.
-
-    A share or rate of nothing, and the reward of a failed dialogue, is NaN.
+    """The measures of an annotated dialogue, or of its log line, by name; `questions/<kind>`, turns of each kind of question, those
+    of the game's kinds that there are none of included; and its `stop_reason`.
     """
     if not isinstance(dialogue, Dialogue):
         dialogue = Dialogue.from_dict(dict(dialogue))
-    labels = Counter(dict.fromkeys(LABELS, 0))
-    asked: set[tuple[Any, ...]] = set()
-    questions = questions_any = informative = uncounted = repeats = answered = proposals = tried = messages = words = (
-        errors
-    ) = 0
-    value = gain = 0.0
-    best_known = math.nan
-    regrets: list[float] = []
-    malformed: list[bool] = []
-    doubts = learnable = 0
-    for turn in dialogue.turns:
-        if turn.role != "policy":
-            doubts += len(turn.doubted or ())
-            continue
-        if turn.best_known is not None:
-            best_known = turn.best_known
-        words += len(turn.text.split()) - turn.text.lstrip().startswith("[")  # the tag is not a word
-        errors += turn.error is not None
-        tried += _is_proposal(turn)
-        kind = turn.action.get("kind") if turn.action is not None and turn.error is None else None
-        proposals += kind == "propose"
-        messages += kind == "message"
-        if turn.malformed is not None:
-            malformed.append(turn.malformed)
-        uncounted += len(turn.uncounted or ())
-        if not turn.questions:
-            continue
-        questions_any += 1
-        labels.update(turn.questions)
-        if turn.seeking:
-            questions += 1
-            answered += turn.answered is True
-        repeats += len(asked.intersection(turn.pairs or ()))
-        asked.update(turn.pairs or ())
-        learnable += len(turn.learnable or ())
-        informative += len(turn.informative or ())
-        value += turn.value or 0.0
-        gain += turn.gain or 0.0
-        if turn.regret is not None:
-            regrets.append(turn.regret)
-    totals = {
-        "questions": questions,
-        "pairs_asked": len(asked),
-        "informative_pairs": informative,
-        "repeats": repeats,
-        "value": value,
-    }
-    out: dict[str, float | str] = {
-        **totals,
-        "questions_any": questions_any,
-        **labels,
-        "learnable_pairs": learnable,
-        "told_uncounted": uncounted,
-        "doubts_told": doubts,
-        "malformed": sum(malformed) if malformed else math.nan,
-        "malformed_share": _share(sum(malformed), len(malformed)),
-        "gain": gain,
-        "best_known": best_known,
-        "regret": _share(sum(regrets), len(regrets)),
-        "answered": _share(answered, questions),
-        "reward": math.nan if dialogue.reward is None else dialogue.reward,
-        "agreed": float(dialogue.stop_reason is StopReason.AGREED),
+    played = Played(dialogue)
+    kinds = Counter(dict.fromkeys(game_of(dialogue.environment).question_kinds, 0))
+    for turn in played.asking:
+        kinds.update(turn.questions)
+    return {
+        **{name: played[name] for name in MEASURES},
+        **{OF_KIND + kind: count for kind, count in kinds.items()},
         "stop_reason": _reason(dialogue),
-        "proposals": proposals,
-        "valid_proposals": _share(proposals, tried),
-        "messages": messages,
-        "words": words,
-        "turns": len(dialogue.turns),
-        "errors": errors,
     }
-    for name, total in totals.items():
-        out[f"{name}_per_message"] = _share(total, messages)
-        out[f"{name}_per_100_words"] = _share(100 * total, words)
-    return out
+
+
+def tracked(environment: str) -> list[str]:
+    """The names of what a tracker is given of each dialogue of a game."""
+    kinds = game_of(environment).question_kinds
+    return [*(measure.name for measure in shown_in("tracker")), *(OF_KIND + kind for kind in kinds)]
 
 
 def batch_metrics(dialogues: Sequence[Dialogue]) -> dict[str, float]:
     """One training step's annotated dialogues as flat metrics for a tracker, under the names of `measures`.
 
-    Means over the dialogues that did not fail, each share of nothing left out: reward, questions, questions_any,
-    questions/<label>, pairs_asked, learnable_pairs, informative_pairs, told_uncounted, doubts_told, repeats, malformed, value, answered, agreed, valid_proposals,
-    turns_p50, turns_p95. Over all: failed (share), stop/<reason> (shares), failure/<reason> (counts), partner_seconds_p50,
-    partner_seconds_p95 (a partner's turn). Only where the partner is behind an endpoint: cost_usd (total), partner_retries (requests
-    made again, a call), partner_cached (share of its input tokens that the provider had cached).
+    Means over the dialogues that did not fail, each share of nothing left out: the measures shown in a tracker, and those of each kind
+    of question; turns_p50, turns_p95. Over all: failed (share), stop/<reason> (shares), failure/<reason> (counts),
+    partner_seconds_p50, partner_seconds_p95 (a partner's turn). Only where the partner is behind an endpoint: cost_usd (total),
+    partner_retries (requests made again, a call), partner_cached (share of its input tokens that the provider had cached).
     """
     if not dialogues:
         return {}
-    played = [dialogue for dialogue in dialogues if not dialogue.failed]
-    rows = [measures(dialogue) for dialogue in played]
+    rows = [measures(dialogue) for dialogue in dialogues if not dialogue.failed]
+    kinds = [name for row in rows for name in row if name.startswith(OF_KIND)]
     out: dict[str, float] = {}
-    for name in _MEANS:
-        _mean(out, name, [float(row[name]) for row in rows])
-    asked = [label for d in played for turn in d.turns if turn.role == "policy" for label in turn.questions or ()]
-    for label in dict.fromkeys((*LABELS, *asked)):
-        _mean(out, f"questions/{label}", [float(row.get(label, 0)) for row in rows])
+    for name in dict.fromkeys((*(measure.name for measure in shown_in("tracker")), *kinds)):
+        _mean(out, name, [float(row.get(name, 0)) for row in rows])
     _spread(out, "turns", [float(row["turns"]) for row in rows])
     reasons = Counter(_reason(dialogue) for dialogue in dialogues)
     failures = Counter(_reason(dialogue) for dialogue in dialogues if dialogue.failed)
@@ -173,18 +256,8 @@ def batch_metrics(dialogues: Sequence[Dialogue]) -> dict[str, float]:
     return out
 
 
-def _is_proposal(turn: Turn) -> bool:
-    return turn.text.lstrip()[:9].lower() == "[propose]" or (
-        turn.action is not None and turn.action.get("kind") == "propose"
-    )
-
-
 def _reason(dialogue: Dialogue) -> str:
     return dialogue.stop_reason.value if dialogue.stop_reason is not None else "unknown"
-
-
-def _share(part: float, whole: int) -> float:
-    return part / whole if whole else math.nan
 
 
 def _mean(out: dict[str, float], name: str, values: Sequence[float]) -> None:

@@ -15,8 +15,9 @@ from typing import Any
 
 from slim_rl.environment import MATCHING
 
-# Of a log line; raised when a reader of the old one would misread the new. 1 had no `seeking` and no `informative`.
-FORMAT = 2
+# Of a log line; raised when a reader of the old one would misread the new. 1 had no `seeking` and no `informative`;
+# 2 called `question_value` value.
+FORMAT = 3
 
 
 class StopReason(StrEnum):
@@ -83,10 +84,12 @@ class Turn:
         informative: those of `pairs` whose value the reply told, and that its author neither saw nor had been told.
         uncounted: what else the reply told that was new to its author, though no question of the turn is counted for it.
         malformed: whether its words are not a sentence; None if it was not judged.
+        proposes: whether it tries to propose, be it refused; None in a game without proposals.
         told: those whose value it states.
         doubted: those that it names in rejecting a plan, which tells something of them too.
         answered: whether the other seat's next turn answered what was asked; None if no information was asked for.
-        value, gain, regret: what the question was worth, as shares of the best score; None if it asks for no information.
+        question_value, gain, regret: of the question, as shares of the best score; None if it asks for no information.
+        state_value: before a policy's turn, the score expected of the best action by what it then knows, as a share of the best.
         best_known: on the policy's last turn, what the best plan by all it then knew scores, as a share of the best; else None.
     """
 
@@ -106,12 +109,14 @@ class Turn:
     informative: list[tuple[Any, ...]] | None = None
     uncounted: list[tuple[Any, ...]] | None = None
     malformed: bool | None = None
+    proposes: bool | None = None
     told: list[tuple[Any, ...]] | None = None
     doubted: list[tuple[Any, ...]] | None = None
     answered: bool | None = None
-    value: float | None = None
+    question_value: float | None = None
     gain: float | None = None
     regret: float | None = None
+    state_value: float | None = None
     best_known: float | None = None
 
 
@@ -171,38 +176,27 @@ class Dialogue:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Dialogue:
-        """Reads what `to_dict` wrote; unknown keys are ignored."""
+        """Reads what `to_dict` wrote; unknown keys are ignored. A line that lacks one of today's annotations counts as not annotated."""
         values = {key: value for key, value in data.items() if key in _DIALOGUE_FIELDS}
-        values["turns"] = [_turn(turn) for turn in data.get("turns", [])]
+        turns = data.get("turns", [])
+        values["turns"] = [_turn(turn) for turn in turns]
         values["stop_reason"] = StopReason(data["stop_reason"]) if data.get("stop_reason") else None
+        if turns and not turns[0].keys() >= ANNOTATIONS:
+            values["instrument"] = None
         return cls(**values)
 
 
 _TOKEN_LISTS = ("prompt_ids", "response_ids", "loss_mask", "logprobs")
 _DIALOGUE_FIELDS = tuple(f.name for f in fields(Dialogue))
 _TURN_FIELDS = tuple(f.name for f in fields(Turn))
-# The fields of a turn that its game's annotator fills in
-ANNOTATIONS = (
-    "questions",
-    "seeking",
-    "pairs",
-    "learnable",
-    "informative",
-    "uncounted",
-    "malformed",
-    "told",
-    "doubted",
-    "answered",
-    "value",
-    "gain",
-    "regret",
-    "best_known",
-)
+# The fields of a turn that its game's annotator fills in: those after what was said and how
+ANNOTATIONS = frozenset(_TURN_FIELDS[_TURN_FIELDS.index("questions") :])
+_READ = {name: name for name in _TURN_FIELDS} | {"value": "question_value"}  # a line's key -> the field
 _PAIRS = ("pairs", "learnable", "informative", "uncounted", "told", "doubted")
 
 
 def _turn(data: dict[str, Any]) -> Turn:
-    turn = Turn(**{key: value for key, value in data.items() if key in _TURN_FIELDS})
+    turn = Turn(**{_READ[key]: value for key, value in data.items() if key in _READ})
     turn.span = tuple(turn.span) if turn.span is not None else None  # type: ignore[assignment]
     for name in _PAIRS:
         pairs = getattr(turn, name)

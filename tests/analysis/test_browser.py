@@ -68,12 +68,12 @@ async def test_a_new_order_begins_at_its_top(analysed: Summary, dialogues: list[
         await page.resize(1300, 900)
         await page.open(f"file://{analysed.report}#d={dialogues[-1]['key']}")
         assert await page.run("document.getElementById('list').scrollTop") > 0
-        await page.choose("f-order", "highest information value")
-        values = await page.run("state.shown.map(d => d.value)")
+        await page.choose("f-order", "highest question value")
+        values = await page.run("state.shown.map(d => d.question_value)")
         assert values == sorted(values, reverse=True) and values[0] > values[-1]
         assert await page.run("document.getElementById('list').scrollTop") == 0
         assert await page.run("location.hash") == await page.run("'#d=' + state.shown[0].key")
-        assert f"information gained {values[0]:.3f}" in await page.text("#detail")
+        assert f"question value {values[0]:.3f}" in await page.text("#detail")
         assert await page.run("document.querySelector('#list a[aria-current]').hash === location.hash")
         assert page.problems == []
 

@@ -15,8 +15,9 @@ import synthetic
 import yaml
 
 from slim_rl.analysis import experiment as ex
-from slim_rl.analysis.contrasts import Manifest, Side, load_manifest
+from slim_rl.analysis.contrasts import Contrast, Contrasts, Manifest, Side, load_manifest
 from slim_rl.analysis.experiment_page import write
+from slim_rl.config import load_section
 from slim_rl.errors import ConfigError, DataError
 from tests.paths import ROOT
 
@@ -245,3 +246,10 @@ def test_the_projects_own_manifest_can_be_read(monkeypatch: pytest.MonkeyPatch) 
     manifest, contrasts = load_manifest(ROOT / "analysis" / "experiment.yaml")
     primary = [contrast for contrast in contrasts.contrasts if contrast.role == "primary"]
     assert manifest.treatment == "shy" and 1 < len(primary) < 12
+
+
+def test_a_measure_under_its_former_name_is_the_same_measure() -> None:
+    named = Contrast(name="better", measure="value", a={"arm": "shy", "when": "change"}, direction="more")  # type: ignore[arg-type]
+    assert named.measure == "question_value"
+    written_down = load_section(ROOT / "analysis" / "contrasts.yaml", Contrasts)
+    assert "question_value" in {contrast.measure for contrast in written_down.contrasts}

@@ -79,7 +79,7 @@ def test_a_game_of_its_own_is_reported(tmp_path: Path) -> None:
     assert summary.results["kinds"]["p"]["shares"]["colour"] == [1.0] * 12
     assert {"frontier", "question_kinds"} <= summary.figures.keys()
     log = load([tmp_path / "a.jsonl"])
-    assert log.labels == ["colour"]
+    assert log.kinds == {"colour": "colour"}
     assert log.frame["informative_pairs"].sum() == 12
     assert collect(log, 3)["boards"] == [{"text": "seat 0 of 4 colours"}]
 

@@ -39,7 +39,7 @@ def test_a_row_is_a_dialogue_with_its_origin_and_measures(tmp_path: Path, dialog
         assert (row.arm, row.run, row.phase, row.step) == ("shy", "shy-0", "train", data["step"])
         assert (row.game_id, row.seat, row.policy, row.partner) == (data["game_id"], 0, "tiny", "shy")
         for name, value in measures(data).items():
-            assert getattr(row, name) == pytest.approx(value, nan_ok=True)
+            assert log.frame.loc[row.Index, name] == pytest.approx(value, nan_ok=True)
 
 
 def test_lines_can_be_read_again(tmp_path: Path, dialogues: list[dict[str, Any]]) -> None:
@@ -104,7 +104,7 @@ def test_games_are_the_same_by_id_and_table(tmp_path: Path, dialogues: list[dict
 
 
 def test_a_line_logged_without_annotation_is_annotated(tmp_path: Path, dialogues: list[dict[str, Any]]) -> None:
-    keys = ("questions", "pairs", "told", "answered", "value", "gain", "regret")
+    keys = ("questions", "pairs", "told", "answered", "question_value", "gain", "regret")
     turns = [[{**turn, **dict.fromkeys(keys)} for turn in d["turns"]] for d in dialogues]
     bare = [{**d, "turns": each, "instrument": None} for d, each in zip(dialogues, turns, strict=True)]
     write(tmp_path / "with" / "a.jsonl", dialogues)
@@ -125,7 +125,7 @@ def test_lines_of_the_first_format_are_annotated_anew(tmp_path: Path, dialogues:
         }
         for d in dialogues
     ]
-    assert dialogues[0]["format"] == 2
+    assert dialogues[0]["format"] == 3
     write(tmp_path / "new" / "a.jsonl", dialogues)
     write(tmp_path / "old" / "a.jsonl", old)
     one, other = (load([tmp_path / name]).frame for name in ("new", "old"))
@@ -133,12 +133,40 @@ def test_lines_of_the_first_format_are_annotated_anew(tmp_path: Path, dialogues:
     assert one.drop(columns=["offset"]).equals(other.drop(columns=["offset"]))
 
 
+def second_format(line: dict[str, Any]) -> dict[str, Any]:
+    """The line as it was written before `question_value` had its name."""
+    gone = ("question_value", "state_value", "proposes")
+    turns = [
+        {k: v for k, v in turn.items() if k not in gone} | {"value": turn["question_value"]} for turn in line["turns"]
+    ]
+    return {**line, "format": 2, "turns": turns}
+
+
+def test_what_a_line_lacks_is_annotated_when_it_is_read(tmp_path: Path, dialogues: list[dict[str, Any]]) -> None:
+    write(tmp_path / "new" / "a.jsonl", dialogues)
+    write(tmp_path / "old" / "a.jsonl", [second_format(line) for line in dialogues])
+    assert dialogues[0]["instrument"] == MatchingEnv.instrument
+    assert list(read_log(tmp_path / "old")) == list(read_log(tmp_path / "new"))
+    one, other = (load([tmp_path / name]).frame for name in ("new", "old"))
+    assert one["question_value"].abs().sum() > 0 and one["valid_proposals"].notna().any()
+    assert one.drop(columns=["offset"]).equals(other.drop(columns=["offset"]))
+
+
+def test_a_value_under_its_former_name_counts_where_the_game_is_not_at_hand(
+    tmp_path: Path, dialogues: list[dict[str, Any]]
+) -> None:
+    lines = [{**second_format(line), "environment": "nowhere_at_all.Game"} for line in dialogues]
+    write(tmp_path / "a.jsonl", lines)
+    worth = load([tmp_path]).frame["question_value"]
+    assert worth.tolist() == [measures(line)["question_value"] for line in dialogues]
+
+
 @pytest.mark.parametrize("version", [None, 1, MatchingEnv.instrument + 1])
 def test_lines_by_another_version_of_the_annotator_are_annotated_anew(
     tmp_path: Path, dialogues: list[dict[str, Any]], version: int | None
 ) -> None:
     """By all that read logs: what stands in such a line was counted by another rule."""
-    wrong = {"questions": ["open"], "seeking": True, "informative": [[0, 0]], "value": 9.0}
+    wrong = {"questions": ["open"], "seeking": True, "informative": [[0, 0]], "question_value": 9.0}
     turns = [[{**turn, **wrong} for turn in d["turns"]] for d in dialogues]
     other = [{**d, "turns": each, "instrument": version} for d, each in zip(dialogues, turns, strict=True)]
     write(tmp_path / "new" / "a.jsonl", dialogues)
@@ -150,10 +178,10 @@ def test_lines_by_another_version_of_the_annotator_are_annotated_anew(
 
 
 def test_lines_by_this_version_are_taken_as_they_are(tmp_path: Path, dialogues: list[dict[str, Any]]) -> None:
-    turns = [{**turn, "value": 9.0} for turn in dialogues[0]["turns"]]
+    turns = [{**turn, "question_value": 9.0} for turn in dialogues[0]["turns"]]
     write(tmp_path / "a.jsonl", [{**dialogues[0], "turns": turns}])
     (back,) = read_log(tmp_path)
-    assert {turn.value for turn in back.turns} == {9.0}
+    assert {turn.question_value for turn in back.turns} == {9.0}
 
 
 def test_defaults_for_what_a_line_does_not_say(tmp_path: Path, dialogues: list[dict[str, Any]]) -> None:

@@ -125,7 +125,7 @@ def test_slopes_of_a_short_run_are_given_over_its_own_steps(analysed: Summary, p
 def load_steps(steps: int) -> pd.DataFrame:
     """A run of so many steps, one dialogue each."""
     row = {"arm": "shy", "run": "a", "phase": "train", "policy": "p", "partner": "q", "failed": False, "words": 9.0}
-    row |= {"stop_reason": "agreed", "questions": 1.0, "informative_pairs": 1.0, "reward": 0.5, "value": 0.1}
+    row |= {"stop_reason": "agreed", "questions": 1.0, "informative_pairs": 1.0, "reward": 0.5, "question_value": 0.1}
     row |= dict.fromkeys(("pair", "open", "check", "process"), 0)
     frame = pd.DataFrame([row | {"step": float(step), "cluster": f"g{step % 5}"} for step in range(steps)])
     return frame.astype(dict.fromkeys(("arm", "run", "phase", "cluster", "stop_reason"), "category"))
@@ -214,7 +214,7 @@ def test_the_viewer_shows_what_was_logged(analysed: Summary, page: Page, log_dir
     for shown in data["dialogues"]:
         raw = by_place[tuple(shown[k] for k in ("arm", "run", "phase", "step", "game", "seed"))]
         assert [turn["text"] for turn in shown["turns"]] == [turn["text"] for turn in raw["turns"]]
-        assert [turn["value"] for turn in shown["turns"]] == [turn["value"] for turn in raw["turns"]]
+        assert [turn["question_value"] for turn in shown["turns"]] == [turn["question_value"] for turn in raw["turns"]]
         assert shown["tokens"] == raw["tokens"]
         board, state = data["boards"][shown["board"]], raw["game_state"]
         assert board["truth"] == state["table"]

@@ -13,6 +13,7 @@ from slim_rl.analysis import statistics as st
 from slim_rl.analysis.catalog import order_arms
 from slim_rl.analysis.load import load
 from slim_rl.analysis.results import BINS, summarise
+from slim_rl.games.matching.env import MatchingEnv
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +23,7 @@ def frame(log_dir: Path) -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def results(frame: pd.DataFrame) -> dict:
-    return summarise(frame, draws=200)
+    return summarise(frame, draws=200, kinds=MatchingEnv.question_kinds)
 
 
 def test_trends_are_those_of_the_made_up_arms(results: dict) -> None:
@@ -42,7 +43,7 @@ def test_trends_are_those_of_the_made_up_arms(results: dict) -> None:
 def test_only_primary_measures_are_corrected_and_together(results: dict) -> None:
     for rows in (results["trends"], results["differences"], results["held_out"]["paired"]):
         family = [row for row in rows if "p_holm" in row]
-        assert {row["measure"] for row in family} == {"questions", "informative_pairs", "value", "reward"}
+        assert {row["measure"] for row in family} == {"questions", "informative_pairs", "question_value", "reward"}
         want = st.adjust([row["p"] for row in family])
         assert [row["p_holm"] for row in family] == pytest.approx(list(want), nan_ok=True)
 
@@ -112,7 +113,7 @@ def test_one_run_of_one_step_has_numbers_without_intervals() -> None:
             "informative_pairs": 1.0,
             "reward": 0.5,
             "words": 9.0,
-            "value": 0.1,
+            "question_value": 0.1,
         }
         | dict.fromkeys(("pair", "open", "check", "process"), 0)
         for _ in made

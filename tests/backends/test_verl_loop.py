@@ -303,6 +303,20 @@ def test_a_long_dialogue_stays_within_verls_batch(runs: Any, rows: Any, tokenize
     assert {output.reward_score for (output,) in outputs.values()} == {0.0}
 
 
+def test_a_share_of_nothing_enters_no_average_of_verls(runs: Any, rows: list[dict[str, Any]], tokenizer: Any) -> None:
+    from verl.trainer.ppo.metric_utils import process_validation_metrics
+
+    _, verl = runs()
+    silent = play(verl, Server(tokenizer, lambda text: PLANS[0]), rows[:1], n=1)["game0_0"]
+    asking = play(verl, Server(tokenizer, speak), rows[:1], n=1)["game0_0"]
+    found = [output.extra_fields["reward_extra_info"] for (output,) in (silent, asking)]
+    assert found[0]["answered"] is None and found[1]["answered"] in (0.0, 1.0)
+    merged = {name: [each[name] for each in found] for name in found[0]}
+    means = process_validation_metrics(["matching"] * 2, ["u", "u"], merged)["matching"]
+    assert means["answered"]["mean@1"] == found[1]["answered"]
+    assert means["questions"]["mean@2"] == 0.5 and "reward" not in means
+
+
 def test_a_parquet_file_of_generate_is_read_too(runs: Any, tokenizer: Any, tmp_path: Path) -> None:
     from slim_rl.commands.generate import command as generate
 

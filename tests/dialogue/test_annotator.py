@@ -31,7 +31,7 @@ def test_the_same_annotations_as_here(make_dialogue: MakeDialogue) -> None:
         for future in [annotator.submit(dialogue) for dialogue in there]:
             future.result()
     assert there == here
-    assert there[0].turns[0].pairs == [(0, 1)] and there[0].turns[0].value is not None
+    assert there[0].turns[0].pairs == [(0, 1)] and there[0].turns[0].question_value is not None
 
 
 def test_the_log_writes_what_is_annotated_already_as_it_is(make_dialogue: MakeDialogue, tmp_path: Path) -> None:

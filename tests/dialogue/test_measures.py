@@ -8,9 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from slim_rl.dialogue.measures import LABELS, batch_metrics, measures
+from slim_rl.dialogue.measures import batch_metrics, measures
 from slim_rl.dialogue.record import Dialogue, StopReason
-from slim_rl.games.matching.questions import LABELS as MATCHING_LABELS
 from slim_rl.games.matching.questions import annotate
 from tests.dialogue.made import MakeDialogue
 
@@ -35,18 +34,18 @@ def test_questions_pairs_answers_and_worth(make_dialogue: MakeDialogue) -> None:
     assert first.answered is True
     assert first.seeking is True and reply.seeking is False
     assert first.informative == [(0, 1)]
-    assert first.value == pytest.approx(20 / 230, abs=1e-5)  # from 180 on the diagonal to 90 + 50 + 60
+    assert first.question_value == pytest.approx(20 / 230, abs=1e-5)  # from 180 on the diagonal to 90 + 50 + 60
     assert first.gain == pytest.approx(50 / 230, abs=1e-5)
     assert first.regret is not None
     assert reply.questions == []
     assert reply.told == [(0, 1)]
-    assert reply.value is None
+    assert reply.question_value is None
     assert second.pairs == [(1, 0), (2, 0)]
-    assert second.value == pytest.approx(30 / 230, abs=1e-5)
+    assert second.question_value == pytest.approx(30 / 230, abs=1e-5)
     assert second.informative == [(1, 0)]
     assert again.informative == []
     assert both.told == [(1, 0)]
-    assert again.value == 0.0
+    assert again.question_value == 0.0
     assert plan.questions == accept.questions == []
 
 
@@ -57,15 +56,15 @@ def test_measures_count_by_hand(make_dialogue: MakeDialogue) -> None:
     counts = {
         "questions": 3,
         "questions_any": 3,
-        "pair": 3,
-        "open": 0,
+        "questions/pair": 3,
+        "questions/open": 0,
         "pairs_asked": 3,
         "informative_pairs": 2,
         "repeats": 1,
     }
     counts |= {"messages": 3, "proposals": 1, "turns": 8, "errors": 0, "words": 6 + 13 + 5 + 6}
     assert {name: row[name] for name in counts} == counts
-    assert row["value"] == pytest.approx(50 / 230, abs=1e-5)
+    assert row["question_value"] == pytest.approx(50 / 230, abs=1e-5)
     assert row["answered"] == row["valid_proposals"] == row["agreed"] == row["reward"] == 1.0
     assert row["stop_reason"] == "agreed"
     assert row["questions_per_message"] == 1.0
@@ -94,7 +93,7 @@ def test_what_was_told_unasked_makes_no_informative_pair(make_dialogue: MakeDial
     )
     annotate(dialogue)
     assert dialogue.turns[1].told == [(0, 1)]
-    assert dialogue.turns[2].value == 0.0
+    assert dialogue.turns[2].question_value == 0.0
     assert measures(dialogue)["informative_pairs"] == 0
     assert measures(dialogue)["pairs_asked"] == 1
 
@@ -105,11 +104,11 @@ def test_only_answers_count_as_answered(make_dialogue: MakeDialogue) -> None:
     )
     annotate(vague)
     assert [turn.answered for turn in vague.turns] == [False, None, False]
-    assert [turn.value for turn in vague.turns] == [0.0, None, 0.0]
+    assert [turn.question_value for turn in vague.turns] == [0.0, None, 0.0]
     general = make_dialogue("[message] What are your best scores?", "[message] Ava Li on Electra: 180.")
     annotate(general)
     assert general.turns[0].answered is True
-    assert general.turns[0].value == pytest.approx(20 / 230, abs=1e-5)
+    assert general.turns[0].question_value == pytest.approx(20 / 230, abs=1e-5)
     assert general.turns[0].regret is None
 
 
@@ -137,12 +136,13 @@ def test_another_game_has_labels_only(make_dialogue: MakeDialogue) -> None:
     annotate(dialogue)
     assert dialogue.turns[0].questions
     assert dialogue.turns[0].pairs == []
-    assert dialogue.turns[0].value is None
+    assert dialogue.turns[0].question_value is None
     assert measures(dialogue)["informative_pairs"] == 0
 
 
 def test_malformed_proposals_lower_the_valid_share(make_dialogue: MakeDialogue) -> None:
     dialogue = make_dialogue("![propose] everybody", "[message] Yes?", "[propose]\nBLEU: Ava", "[reject]")
+    annotate(dialogue)
     assert measures(dialogue)["valid_proposals"] == 0.5
     assert measures(dialogue)["proposals"] == 1
 
@@ -192,7 +192,7 @@ def test_questions_are_those_that_seek_information(make_dialogue: MakeDialogue) 
     annotate(dialogue)
     assert [turn.seeking for turn in dialogue.turns] == [False, False, True]
     row = measures(dialogue)
-    assert (row["questions_any"], row["questions"], row["check"]) == (2, 1, 1)
+    assert (row["questions_any"], row["questions"], row["questions/check"]) == (2, 1, 1)
     metrics = batch_metrics([dialogue])
     assert (metrics["questions_any"], metrics["questions"], metrics["questions/check"]) == (2.0, 1.0, 1.0)
 
@@ -208,12 +208,17 @@ def test_any_game_with_annotations_is_measured(make_dialogue: MakeDialogue) -> N
     for turn, seeking in ((first, True), (reply, False), (again, True)):
         turn.questions, turn.seeking = ["colour"] if seeking else [], seeking
         turn.pairs, turn.informative, turn.malformed = [(3,)] if seeking else [], [], seeking
-    first.informative, first.answered, first.value = [(3,)], True, 0.5
+    first.proposes = again.proposes = True
+    again.action, again.error = None, "Guess once."
+    first.informative, first.answered, first.question_value = [(3,)], True, 0.5
     row = measures(dialogue)
-    assert (row["questions"], row["colour"], row["pair"], row["pairs_asked"], row["repeats"]) == (2, 2, 0, 1, 1)
-    assert (row["informative_pairs"], row["answered"], row["value"], row["malformed"]) == (1, 0.5, 0.5, 2)
+    assert (row["questions"], row["questions/colour"], row["questions/pair"], row["pairs_asked"], row["repeats"]) == (
+        2,
+        2,
+        0,
+        1,
+        1,
+    )
+    assert (row["informative_pairs"], row["answered"], row["question_value"], row["malformed"]) == (1, 0.5, 0.5, 2)
+    assert row["valid_proposals"] == 0.5
     assert batch_metrics([dialogue])["questions/colour"] == 2.0
-
-
-def test_the_shared_kinds_are_those_of_the_matching_game() -> None:
-    assert LABELS == MATCHING_LABELS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -79,15 +80,18 @@ def test_the_questions_are_annotated_with_labels_and_worth_of_their_own(tmp_path
     dialogue = play(config_in(tmp_path, "treasure"), tokenizer, ["Row A?", "Row A?", "Column Y?", "Good.", "5"])
     first, again, column, talk, _ = (turn for turn in dialogue.turns if turn.role == "policy")
     assert (first.questions, first.pairs, first.answered, first.seeking) == (["row"], [(0, 0)], True, True)
-    assert first.value == first.gain == pytest.approx(1 / 12)  # a row of three, then of two
-    assert again.informative == [] and again.value == 0 and again.regret == pytest.approx(1 / 4)
+    assert first.question_value == first.gain == pytest.approx(1 / 12)  # a row of three, then of two
+    assert again.informative == [] and again.question_value == 0 and again.regret == pytest.approx(1 / 4)
     assert (column.questions, column.informative, column.regret) == (["column"], [(1, 1)], pytest.approx(1 / 4 - 1 / 6))
-    assert column.value == pytest.approx(1 / 3)
-    assert (talk.questions, talk.answered, talk.value) == ([], None, None)
+    assert column.question_value == pytest.approx(1 / 3)
+    assert (talk.questions, talk.answered, talk.question_value) == ([], None, None)
     found = measures(dialogue)
     assert (found["questions"], found["pairs_asked"], found["repeats"]) == (3, 2, 1)
-    assert (found["row"], found["column"], found["informative_pairs"]) == (2, 1, 2)
-    assert found["value"] == pytest.approx(1 / 12 + 1 / 3)
+    assert (found["questions/row"], found["questions/column"], found["informative_pairs"]) == (2, 1, 2)
+    assert {name for name in found if name.startswith("questions/")} == {"questions/row", "questions/column"}
+    assert math.isnan(float(found["valid_proposals"])), "nothing is proposed in this game"
+    assert first.state_value == pytest.approx(1 / 3) and column.state_value == pytest.approx(1 / 3 + 1 / 12)
+    assert found["question_value"] == pytest.approx(1 / 12 + 1 / 3)
     assert Dialogue.from_dict(dialogue.to_dict()) == dialogue
 
 
@@ -95,8 +99,8 @@ def test_a_lie_is_worth_something_to_the_seeker_and_costs_it(tmp_path: Path, tok
     dialogue = play(config_in(tmp_path, "treasure", *LIAR), tokenizer, ["Row B?", "Row A?", "1"])
     lied, again = (turn for turn in dialogue.turns if turn.questions)
     assert [turn.text for turn in dialogue.turns if turn.role == "partner"] == ["No.", "Yes."]
-    assert lied.value == pytest.approx(1 / 12) and lied.gain == pytest.approx(-1 / 6)
-    assert again.value == pytest.approx(1 / 4) and again.gain == 0.0
+    assert lied.question_value == pytest.approx(1 / 12) and lied.gain == pytest.approx(-1 / 6)
+    assert again.question_value == pytest.approx(1 / 4) and again.gain == 0.0
     assert (dialogue.reward, dialogue.partner) == (0.0, {"kind": "lying", "lies": 1.0})
 
 

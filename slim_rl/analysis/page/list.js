@@ -9,7 +9,7 @@ const ORDERS = {
   "fewest questions": (d) => d.questions,
   "highest reward": (d) => -nothing(d.reward),
   "lowest reward": (d) => (known(d.reward) ? d.reward : Infinity),
-  "highest information value": (d) => -nothing(d.value),
+  "highest question value": (d) => -nothing(d.question_value),
   "most malformed": (d) => -nothing(d.malformed),
   "latest step": (d) => -nothing(d.step),
 };

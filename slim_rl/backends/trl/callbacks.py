@@ -15,6 +15,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from slim_rl import jsonl
 from slim_rl.backends.checkpoints import numbered
+from slim_rl.dialogue.measures import Place, shown_in
 from slim_rl.errors import SlimWarning
 from slim_rl.files import disk_errors, write_atomically
 from slim_rl.policies.transformers import TransformersPolicy
@@ -22,14 +23,8 @@ from slim_rl.policies.transformers import TransformersPolicy
 _MARK = "COMPLETE"
 ROOM = "make room and run the same command: it continues from the last whole checkpoint"
 
-# (name in TRL's or our metrics, name on the line, format): before the unusual stop reasons, and after them
-_SHOWN = (
-    ("reward", "reward", ".3f"),
-    ("questions", "questions", ".2f"),
-    ("pairs_asked", "pairs", ".2f"),
-    ("agreed", "agreed", ".0%"),
-)
-_ALSO = (("reward_paid", "paid", ".3f"), ("valid_proposals", "valid", ".0%"), ("kl", "kl", ".3f"))
+# TRL's own numbers: name in its metrics, name on the line, format
+_PAID, _KL = ("reward_paid", "paid", ".3f"), ("kl", "kl", ".3f")
 
 
 class StepLine(TrainerCallback):
@@ -86,7 +81,7 @@ def step_line(step: int, logs: dict[str, Any], width: int = 80) -> str:
     """
     first, last = (
         [f"{label} {logs[name]:{form}}" for name, label, form in some if logs.get(name) is not None]
-        for some in (_SHOWN, _ALSO)
+        for some in (_entries("step"), [_PAID, *_entries("step end"), _KL])
     )
     stops = {name.removeprefix("stop/"): logs[name] for name in sorted(logs) if name.startswith("stop/")}
     unusual = [f"{reason} {share:.0%}" for reason, share in stops.items() if share and reason != "agreed"]
@@ -97,6 +92,14 @@ def step_line(step: int, logs: dict[str, Any], width: int = 80) -> str:
             break
         line += f", {part}"
     return line
+
+
+def _entries(place: Place) -> list[tuple[str, str, str]]:
+    """The measures shown there: name, name on the line, format."""
+    return [
+        (each.name, each.brief or each.name, ".0%" if each.share else ".3f" if each.bounded else ".2f")
+        for each in shown_in(place)
+    ]
 
 
 class MarkWhole(TrainerCallback):

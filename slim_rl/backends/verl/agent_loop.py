@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import math
 import os
 import socket
 from collections.abc import Mapping
@@ -28,7 +29,7 @@ from slim_rl.dialogue.annotator import Annotator
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.log import DialogueLog
-from slim_rl.dialogue.measures import measures
+from slim_rl.dialogue.measures import measures, tracked
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow, read_game_state
 from slim_rl.dialogue.worker import RolloutWorker
@@ -36,8 +37,6 @@ from slim_rl.errors import ConfigError
 from slim_rl.files import write_atomically
 
 logger = logging.getLogger(__name__)
-
-MEASURED = ("agreed", "questions", "questions_any", "informative_pairs")  # by `measures`, among verl's reward metrics
 
 
 @dataclass
@@ -76,6 +75,9 @@ class DialogueLoop(AgentLoopBase):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.process = process_of(self.config.slim_rl.config, self.tokenizer)
+        self._tracked = [
+            name for name in tracked(self.process.config.environment) if name != "reward"
+        ]  # verl has its own
         self.one_output = not self.config.trainer.use_v1
         if self.one_output and self.process.worker.selfplay:
             raise ConfigError(
@@ -164,7 +166,7 @@ class DialogueLoop(AgentLoopBase):
             extra_fields={
                 "min_global_steps": min(policy.versions, default=0),
                 "max_global_steps": max(policy.versions, default=0),
-                "reward_extra_info": {name: float(row[name]) for name in MEASURED}
+                "reward_extra_info": {name: _averaged(row[name]) for name in self._tracked}
                 | {"unparsable": float(dialogue.stop_reason is StopReason.POLICY_ERRORS)},
                 "dialogue": dialogue.to_dict(tokens=False),
             },
@@ -183,10 +185,15 @@ class DialogueLoop(AgentLoopBase):
             extra_fields={
                 "min_global_steps": 0,
                 "max_global_steps": 0,
-                "reward_extra_info": dict.fromkeys((*MEASURED, "unparsable"), 0.0),
+                "reward_extra_info": dict.fromkeys((*self._tracked, "unparsable"), 0.0),
                 "dialogue": None,
             },
         )
+
+
+def _averaged(value: Any) -> float | None:
+    """A measure as verl averages it; None, a share of nothing, is left out."""
+    return None if math.isnan(value) else float(value)
 
 
 def _split(row: Mapping[str, Any]) -> str:

@@ -18,6 +18,7 @@ from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
 from slim_rl.games.matching.optimum import Assignment
 from slim_rl.games.matching.prompt import RESPOND, has_scales, state_description
 from slim_rl.games.matching.prompt import rules as rules_text
+from slim_rl.games.matching.questions.rules import KINDS
 from slim_rl.games.matching.reading.listening import filled_in
 from slim_rl.games.matching.roster import Roster
 from slim_rl.games.matching.settings import MatchingSettings
@@ -65,6 +66,7 @@ class MatchingEnv(BaseEnvironment):
 
     seats = 2
     tags: ClassVar[tuple[str, ...]] = ("message", "propose", "accept", "reject")
+    question_kinds: ClassVar[Mapping[str, str]] = KINDS
     instrument = 2  # raised when the same dialogue would get other annotations; 1 stands for all logs that name none
     Settings = MatchingSettings
     partners: ClassVar[Mapping[str, str]] = {

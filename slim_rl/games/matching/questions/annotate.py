@@ -53,6 +53,9 @@ def annotate(dialogue: Dialogue) -> None:
     waiting: dict[int, _Said] = {}  # what each seat said that has had no reply yet
     for turn in dialogue.turns:
         _clear(turn)
+        turn.proposes = _proposes(turn)
+        if turn.role == "policy" and turn.seat in knows:
+            turn.state_value = round(knows[turn.seat].expected, 6)
         if turn.action is None or turn.error is not None:
             continue
         kind = turn.action.get("kind", "message")
@@ -103,7 +106,12 @@ def _clear(turn: Turn) -> None:
     turn.questions, turn.pairs, turn.learnable, turn.informative = [], [], [], []
     turn.told, turn.uncounted, turn.doubted = [], [], []
     turn.seeking = False
-    turn.malformed = turn.answered = turn.value = turn.gain = turn.regret = turn.best_known = None
+    turn.malformed = turn.answered = turn.question_value = turn.gain = turn.regret = None
+    turn.state_value = turn.best_known = None
+
+
+def _proposes(turn: Turn) -> bool:
+    return turn.text.lstrip()[:9].lower() == "[propose]" or (turn.action or {}).get("kind") == "propose"
 
 
 def _fill(turn: Turn, asks: Asked) -> None:
@@ -146,7 +154,7 @@ def _no_reply(said: _Said | None, knowledge: Knowledge | None) -> None:
 
 
 def _credit(question: Turn, worth: Worth) -> None:
-    question.value = round(worth.value, 6)
+    question.question_value = round(worth.value, 6)
     question.gain = round(worth.gain, 6)
     question.regret = round(worth.regret, 6) if worth.regret is not None else None
 

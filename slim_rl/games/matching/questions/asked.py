@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from slim_rl.games.matching.questions.classify import INFORMATION_SEEKING, questions
-from slim_rl.games.matching.questions.rules import LABELS
+from slim_rl.games.matching.questions.classify import questions
+from slim_rl.games.matching.questions.rules import INFORMATION_SEEKING, KINDS
 from slim_rl.games.matching.questions.scope import last_named
 from slim_rl.games.matching.reading.listening import listen
 from slim_rl.games.matching.reading.masking import NAME, mask, untagged
@@ -27,7 +27,7 @@ from slim_rl.games.matching.roster import Roster
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a message asks: its kinds of question, in the order of `LABELS`, and the pairs, each once."""
+    """What a message asks: its kinds of question, in the order of `KINDS`, and the pairs, each once."""
 
     labels: tuple[str, ...] = ()
     pairs: tuple[Pair, ...] = ()
@@ -84,4 +84,4 @@ def named(text: str, previous: str, roster: Roster) -> set[Pair]:
 
 
 def _asked(labels: set[str], pairs: Sequence[Pair]) -> Asked:
-    return Asked(tuple(label for label in LABELS if label in labels), tuple(dict.fromkeys(pairs)))
+    return Asked(tuple(label for label in KINDS if label in labels), tuple(dict.fromkeys(pairs)))

@@ -19,13 +19,12 @@ from functools import lru_cache
 
 from slim_rl.games.matching.questions import scope
 from slim_rl.games.matching.questions.requests import ANNOUNCES, GAP, POINTS, request_at, spelled_out
-from slim_rl.games.matching.questions.rules import kind_at
+from slim_rl.games.matching.questions.rules import INFORMATION_SEEKING, kind_at
 from slim_rl.games.matching.questions.scope import PAPER, REVIEWER, Pair
 from slim_rl.games.matching.reading.clauses import announces_list, goes_on, is_bare, word_clauses
 from slim_rl.games.matching.reading.masking import NAME, READ_UP_TO, mask, untagged
 from slim_rl.games.matching.roster import Roster
 
-INFORMATION_SEEKING = frozenset({"pair", "open"})
 LOOK_BACK = 20  # clauses of this message, and of the one before, in which a question looks for what it leaves out
 
 # A question begins with one of these words,
@@ -110,7 +109,7 @@ def classify(text: str, previous: str | None = None, roster: Roster | None = Non
         roster: whose names to know; DialOp's own if None. Capitalised words are taken for names too.
 
     Returns:
-        A subset of `LABELS`, empty for a message that asks nothing. Never raises.
+        A subset of `KINDS`, empty for a message that asks nothing. Never raises.
     """
     return frozenset(question.label for question in questions(text, previous or "", roster))
 

@@ -16,8 +16,11 @@ words of `reading.clauses.word_clauses`; capitals stand for names.
 from __future__ import annotations
 
 import re
+from functools import cache
 
-LABELS = ("pair", "open", "check", "process")
+# The kinds of question, and what a reader is told of each: a new one is an entry here, and a rule below that names it.
+KINDS = {"pair": "about a pair", "open": "open", "check": "asks consent", "process": "about the game"}
+INFORMATION_SEEKING = frozenset({"pair", "open"})
 
 _MACROS = {
     "<who>": r"(?:[RP]\w+|he|she|they|him|her|them|his|their)",
@@ -297,6 +300,7 @@ _TABLE = [
 ]
 
 
+@cache
 def _union(asked: bool) -> re.Pattern[str]:
     """One alternation of the rules for clauses with or without a question mark, in order; the group's name holds the kind."""
     parts = []
@@ -309,10 +313,7 @@ def _union(asked: bool) -> re.Pattern[str]:
     return re.compile("|".join(parts))
 
 
-_ASKED, _UNASKED = _union(True), _union(False)
-
-
 def kind_at(text: str, start: int, asked: bool) -> str | None:
     """The kind of the question that begins at text[start:]; None if no rule fits."""
-    match = (_ASKED if asked else _UNASKED).match(text, start)
-    return match.lastgroup.partition("_")[0] if match is not None and match.lastgroup is not None else None
+    match = _union(asked).match(text, start)
+    return match.lastgroup.rpartition("_")[0] if match is not None and match.lastgroup is not None else None

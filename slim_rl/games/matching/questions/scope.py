@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from slim_rl.games.matching.questions.rules import LABELS
+from slim_rl.games.matching.questions.rules import KINDS
 from slim_rl.games.matching.reading.masking import NAME
 from slim_rl.games.matching.reading.pairing import Pair, named_pairs, without_excluded
 
@@ -85,7 +85,7 @@ def settle(kind: str, text: str, before: str, previous: str) -> tuple[str, tuple
         return "pair", pairs_of(text, last)
     if (echoed := _WHAT_WAS_SAID.search(text)) and echoed[1] in previous.split():
         return "process", ()
-    if kind in LABELS:
+    if kind in KINDS:
         return kind, ()
     kept = without_excluded(_OWN_WORDS.sub("", text))
     without = _OUTDONE.sub(" ", kept)

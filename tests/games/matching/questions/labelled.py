@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from slim_rl.games.matching.questions import INFORMATION_SEEKING, LABELS, classify, pairs_asked
+from slim_rl.games.matching.questions import INFORMATION_SEEKING, KINDS, classify, pairs_asked
 from slim_rl.games.matching.questions.asked import asked
 from slim_rl.games.matching.roster import Roster
 from tests.paths import HUMAN
@@ -23,7 +23,7 @@ MODELS = Path(__file__).with_name("model_messages_dev.jsonl")  # in the manner o
 HELD_OUT = Path(__file__).with_name("model_messages_test.jsonl")  # more of them, on which no rule was tried: keep it so
 PEOPLE = HUMAN / "question_labels_dev.jsonl"
 ROSTER = Roster.default()
-GROUPS = {"seeking": INFORMATION_SEEKING, "any": frozenset(LABELS), **{label: frozenset({label}) for label in LABELS}}
+GROUPS = {"seeking": INFORMATION_SEEKING, "any": frozenset(KINDS), **{label: frozenset({label}) for label in KINDS}}
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slim_rl.games.matching.questions import LABELS, classify, pairs_asked
+from slim_rl.games.matching.questions import KINDS, classify, pairs_asked
 from slim_rl.games.matching.roster import Roster
 from tests.games.matching.questions.labelled import HELD_OUT, MODELS, PEOPLE, agreement, read
 
@@ -327,7 +327,7 @@ words = st.lists(
 @given(st.text() | words, st.none() | st.text(max_size=30) | words)
 def test_any_text_gets_labels(text: str, previous: str | None) -> None:
     labels = classify(text, previous)
-    assert labels <= set(LABELS)
+    assert labels <= set(KINDS)
     assert classify(text, previous) == labels
 
 

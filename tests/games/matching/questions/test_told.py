@@ -342,7 +342,7 @@ def test_a_reply_that_tells_what_the_message_names_makes_it_a_question(said: str
     row = measures(dialogue)
     assert (row["questions"], row["pairs_asked"], row["informative_pairs"]) == (asked, asked, asked)
     assert row["told_uncounted"] == (0 if asked else len(dialogue.turns[1].told or ()))
-    assert (dialogue.turns[0].value is not None) == bool(asked)
+    assert (dialogue.turns[0].question_value is not None) == bool(asked)
 
 
 def test_what_the_message_leaves_out_is_taken_from_the_partners_words() -> None:

@@ -187,4 +187,5 @@ def test_worth_is_of_what_was_known_before_each_turn(game: GameState) -> None:
     before = knowledge.expected
     value, _ = knowledge.hear([(r, p)])
     assert worth(dialogue) == pytest.approx([before, before + value, before + value])
-    assert turns[0].value == pytest.approx(value, abs=1e-6)
+    assert [turn.state_value for turn in turns if turn.role == "policy"] == pytest.approx(worth(dialogue), abs=1e-6)
+    assert turns[0].question_value == pytest.approx(value, abs=1e-6)

@@ -1,0 +1,169 @@
+"""A measure is added by one entry in one table, and a kind of question by one entry where its game declares them; then every surface
+has them.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from slim_rl.analysis import Summary, analyze
+from slim_rl.analysis.load import load
+from slim_rl.analysis.terminal_tables import before_after_table, cells_table
+from slim_rl.analysis.viewer import collect
+from slim_rl.backends.card import model_card
+from slim_rl.config import Config, parse_config
+from slim_rl.dialogue.chat import Chat
+from slim_rl.dialogue.dealing import load_rows
+from slim_rl.dialogue.log import DialogueLog, annotate, read_log
+from slim_rl.dialogue.measures import MEASURES, Measure
+from slim_rl.dialogue.record import Dialogue
+from slim_rl.dialogue.worker import RolloutWorker
+from tests.stories.games import GAME, Asks, played, speak
+
+GASPS = Measure(
+    "gasps",
+    "exclamation marks a game",
+    lambda d: sum(turn.text.count("!") for turn in d.own),
+    unit="marks",
+    better="down",
+    shown=("step", "tracker", "table", "card", "first screen", "report"),
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def added() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(MEASURES, GASPS.name, GASPS)
+        yield
+
+
+def config_in(folder: Path) -> Config:
+    return parse_config(
+        {
+            "name": "story",
+            "environment": GAME,
+            "game": {"n": 3},
+            "partner": {"kind": "shy", "accept_fraction": 0.0},
+            "data": {"train": str(folder / "train.jsonl"), "num_train": 2},
+            "limits": {"turn_tokens": 128, "dialogue_tokens": 1024},
+        }
+    )
+
+
+def by_trl(tokenizer: Any, tokenizer_dir: Path, folder: Path) -> dict[str, Any]:
+    pytest.importorskip("trl")
+    from slim_rl.backends.trl.callbacks import step_line
+    from slim_rl.backends.trl.rollouts import Rollouts
+
+    chat, config = Chat(tokenizer), config_in(folder)
+    policy: Any = Asks(chat)
+    rollouts = Rollouts(
+        RolloutWorker(config, chat, policy), policy, load_rows(config), DialogueLog(folder / "log.jsonl")
+    )
+    trainer: Any = SimpleNamespace(state=SimpleNamespace(global_step=1), accelerator=SimpleNamespace(process_index=0))
+    rollouts(rollouts.names()[:1] * 2, trainer)
+    assert "gasps 1.00" in step_line(1, rollouts.metrics)
+    return rollouts.metrics
+
+
+def by_slime(tokenizer: Any, tokenizer_dir: Path, folder: Path) -> dict[str, Any]:
+    from tests.backends.slime_setup import make_args, make_group, run, sampling_params
+    from tests.fakes.sglang_server import SGLangServer
+
+    from slim_rl.backends.slime import metrics  # isort: skip
+    from slim_rl.rollout import generate, log_rollout  # isort: skip
+
+    chat, tracked = Chat(tokenizer), dict[str, Any]()
+
+    async def play(args: Any) -> list[Any]:
+        return [await generate(args, sample, sampling_params(args)) for sample in make_group(2)]
+
+    with SGLangServer(lambda ids, rng: chat.said_ids(speak(tokenizer.decode(ids)))) as server:
+        args = make_args(tokenizer_dir, server.port, folder, {"environment": GAME})
+        samples = run(args, play(args))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(metrics, "log_metrics", lambda args, found, **_: tracked.update(found))
+        log_rollout(0, args, samples, {}, 1.0)
+    return {name.removeprefix("dialogue/"): value for name, value in tracked.items()}
+
+
+def by_verl(tokenizer: Any, tokenizer_dir: Path, folder: Path) -> dict[str, Any]:
+    pytest.importorskip("verl")
+    from tests.backends.test_verl_loop import RLHFDataset, play
+    from tests.backends.verl_setup import Server, checkpoint, make_run
+
+    _, verl = make_run(folder, checkpoint(folder / "model", tokenizer), {"environment": GAME})
+    rows = [RLHFDataset(verl.data.train_files, tokenizer, verl.data)[0] | {"uid": "u"}]
+    (output,) = play(verl, Server(tokenizer, speak), rows, n=1)["u_0"]
+    found: dict[str, Any] = output.extra_fields["reward_extra_info"]
+    return found
+
+
+@pytest.mark.parametrize("backend", [by_trl, by_slime, by_verl])
+def test_every_backends_tracker_has_them(backend: Any, tokenizer: Any, tokenizer_dir: Path, tmp_path: Path) -> None:
+    found = backend(tokenizer, tokenizer_dir, tmp_path)
+    assert found["gasps"] == 1.0
+    assert found["questions/polite"] == found["questions/pair"] == 1.0 and found["questions/process"] == 0.0
+
+
+@pytest.fixture(scope="module")
+def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that learns to ask: held-out games before and after training."""
+    folder = tmp_path_factory.mktemp("logs")
+    steps = [("eval", 0), *(("train", step) for step in range(4)), ("eval", 4)]
+    with DialogueLog(folder / "log.jsonl") as log:
+        for phase, step in steps:
+            for number in range(6):
+                log.append(played(number, phase, step, asks=step > number % 3, annotate=annotate))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def analysed(log_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Summary:
+    return analyze([log_dir], tmp_path_factory.mktemp("plots"))
+
+
+def held_out(log_dir: Path, step: int) -> list[Dialogue]:
+    return [each for each in read_log(log_dir) if each.phase == "eval" and each.step == step]
+
+
+def text_of(table: Any) -> str:
+    console = Console(width=100, file=io.StringIO(), record=True)
+    console.print(table)
+    return console.export_text()
+
+
+def test_the_frame_of_a_log_has_them(log_dir: Path) -> None:
+    log = load([log_dir])
+    asked = log.frame["questions"].sum()
+    assert log.frame["gasps"].sum() == log.frame["questions/polite"].sum() == asked > 0
+    assert log.kinds["polite"] == "says please"
+
+
+def test_terminal_tables_and_the_card_have_the_measure(log_dir: Path, tmp_path: Path) -> None:
+    before, after = held_out(log_dir, 0), held_out(log_dir, 4)
+    assert "exclamation marks a game" in text_of(cells_table({"after": after}, "held-out games"))
+    assert "exclamation marks a game" in text_of(before_after_table(before, after))
+    assert "exclamation marks a game" in model_card(config_in(tmp_path), step=1, results={"after training": after})
+
+
+def test_the_report_has_them(log_dir: Path, analysed: Summary) -> None:
+    page = analysed.report.read_text()
+    assert "Exclamation marks a game" in page, "a card of the first screen"
+    assert analysed.results["measures"]["gasps"]["title"] == "exclamation marks a game"
+    assert analysed.results["curves"]["shy"]["measures"]["gasps"]["mean"][-1] == 1.0
+    assert analysed.results["kinds"]["shy"]["shares"]["polite"][-1] == 0.5  # beside `pair`
+    assert "question_kinds" in analysed.figures
+
+
+def test_the_viewer_has_the_kind(log_dir: Path, analysed: Summary) -> None:
+    shown = collect(load([log_dir]), 100)["dialogues"]
+    assert any(each["kinds"] == ["pair", "polite"] for each in shown)
+    assert analysed.results["question_kinds"]["polite"] == "says please"
