@@ -134,7 +134,7 @@ class OpenAIConfig(Section):
         f"{hosted.AS_OF} and not verified, and your bill decides",
     )
 
-    cassette: Path | None = Field(None, description="JSONL file that keeps every exchange")
+    cassette: Path | None = Field(None, description="sqlite file that keeps every exchange")
     cassette_mode: Literal["auto", "record", "replay"] = Field(
         "auto",
         description="auto: ask the endpoint only what the cassette does not hold; record: ask everything again; "

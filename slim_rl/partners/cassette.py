@@ -1,30 +1,37 @@
-"""A cassette: every exchange with an endpoint, as JSONL, addressed by what was asked.
+"""A cassette: every exchange with an endpoint, in a sqlite file, addressed by what was asked.
 
     one key <=> one answer, for as long as the cassette lives, however many processes record on it
 
 so that with a cassette a reply depends on the request and the dialogue's seed alone, and a dialogue can be repeated offline.
-The key is the SHA-256 of the canonical JSON of the request body and the seed. A line holds no header and no key to any service.
-Whoever appends holds a lock on the file, and first reads what others have appended.
+The key is the SHA-256 of the canonical JSON of the request body and the seed. A row holds no header and no key to any service.
+A cassette of JSON lines, as older versions wrote them, is made a sqlite file of the same name; replayed, it stays as it is.
 """
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
 import json
 import logging
-import os
+import sqlite3
+import time
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, Literal
+
+from filelock import FileLock
 
 from slim_rl.errors import ConfigError, DataError
+from slim_rl.files import replacing
 from slim_rl.jsonl import whole_characters
-from slim_rl.partners.locks import locked
+from slim_rl.partners.store import SIGNATURE, Store
 
 log = logging.getLogger("slim_rl.partners")
 
 Mode = Literal["auto", "record", "replay"]
+
+TABLE = (
+    "CREATE TABLE IF NOT EXISTS answers "
+    "(key TEXT PRIMARY KEY, seed INTEGER, request TEXT, answer TEXT, recorded REAL)"  # JSON twice; seconds since 1970
+)
 
 
 def request_key(request: dict[str, Any], seed: int) -> str:
@@ -36,7 +43,7 @@ def request_key(request: dict[str, Any], seed: int) -> str:
 
 
 class Cassette:
-    """Answers by key, in memory; new ones are appended to `path` as whole lines.
+    """Answers by key.
 
     Args:
         path: the file; made when something is recorded.
@@ -53,31 +60,30 @@ class Cassette:
     def __init__(self, path: Path, mode: Mode = "auto") -> None:
         self.path, self.mode = path, mode
         self.trouble: str | None = None
-        self._answers: dict[str, dict[str, Any]] = {}
-        self._unwritten: dict[str, tuple[bytes, dict[str, Any]]] = {}
-        self._read_to = 0  # bytes
+        self._since = time.time() if mode == "record" else 0.0  # what is older does not count
+        self._unwritten: dict[str, tuple[int, dict[str, Any], dict[str, Any]]] = {}
         if not path.exists() and mode == "replay":
             raise ConfigError(
                 f"The cassette {path} does not exist; give the path of a recorded one, or record it first."
             )
         try:
-            self._look()
+            self._store = Store(path, TABLE, local=True)
+            if _is_lines(path):
+                self._store = _lines_read(path) if mode == "replay" else _lines_replaced(path)
+            len(self)
         except OSError as error:
             raise ConfigError(f"Cannot read the cassette {path}: {error.strerror}.") from error
-        if mode == "record":
-            self._answers = {}
 
     def __len__(self) -> int:
-        return len(self._answers)
+        return sum(number for (number,) in self._store.rows("SELECT count(*) FROM answers"))
 
     def get(self, key: str) -> dict[str, Any] | None:
         """The answer kept under `key`, by this process or another, or None. Raises DataError if the file cannot be read."""
-        if key not in self._answers:
-            try:
-                self._look()
-            except OSError as error:
-                raise DataError(f"Cannot read the cassette {self.path}: {error.strerror}.") from error
-        return self._answers.get(key)
+        try:
+            found = self._store.rows("SELECT answer FROM answers WHERE key = ? AND recorded >= ?", key, self._since)
+        except OSError as error:
+            raise DataError(f"Cannot read the cassette {self.path}: {error.strerror}.") from error
+        return json.loads(found[0][0]) if found else None
 
     def keep(self, key: str, request: dict[str, Any], seed: int, answer: dict[str, Any]) -> dict[str, Any]:
         """Keeps an answer and returns the one that stands: of calls that asked the same, in this process or another, the first's.
@@ -85,67 +91,74 @@ class Cassette:
         Raises:
             DataError: the disk would not take it. Nothing of it is left in the file, and `flush` tries again.
         """
-        if key not in self._answers:
-            entry = {"key": key, "seed": seed, "request": request, "answer": answer}
-            self._unwritten[key] = (json.dumps(entry, ensure_ascii=True).encode() + b"\n", answer)
-            self.flush()
-        return self._answers[key]
+        self._unwritten.setdefault(key, (seed, request, answer))
+        self.flush()
+        return self.get(key) or answer
 
     def flush(self) -> None:
         """Writes what the disk did not take before. Raises DataError if it still does not."""
         if not self._unwritten:
             return
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("a+b", buffering=0) as file, locked(file, fcntl.LOCK_EX):
-                self._read(file)
-                for key, (line, answer) in list(self._unwritten.items()):
-                    if key not in self._answers:
-                        self._read_to = _append(file, line)
-                        self._answers[key] = answer
-                    del self._unwritten[key]
+            with self._store.changing() as db:
+                for key, (seed, request, answer) in self._unwritten.items():
+                    _put(db, key, seed, request, answer, unless_since=self._since)
         except OSError as error:
             self.trouble = (
                 f"Cannot append to the cassette {self.path}: {error.strerror or error}; make it writable again and resume "
                 "the run."
             )
             raise DataError(self.trouble) from error
+        self._unwritten.clear()
         self.trouble = None
 
-    def _look(self) -> None:
-        """Reads what others have appended."""
-        with contextlib.suppress(FileNotFoundError):
-            if self.path.stat().st_size != self._read_to:
-                with self.path.open("rb") as file, locked(file, fcntl.LOCK_SH):
-                    self._read(file)
 
-    def _read(self, file: BinaryIO) -> None:
-        """Reads on from where reading ended. The file is locked, so that half a line is a dead writer's."""
-        size = os.fstat(file.fileno()).st_size
-        first = self._read_to == 0
-        start = self._read_to if self._read_to <= size else 0  # a shorter file is another one
-        unreadable = 0
-        with open(file.fileno(), "rb", closefd=False) as lines:
-            lines.seek(start)
-            for line in lines:
-                if not line.strip():
-                    continue
-                entry = _entry(line)
-                if entry is None:
-                    unreadable += 1
-                elif first:
-                    self._answers[entry[0]] = entry[1]  # of several recordings the last one stands
-                else:
-                    self._answers.setdefault(*entry)
-        self._read_to = size
-        if unreadable:
-            log.warning(
-                "The cassette %s has %d torn line(s); what they held counts as not recorded.", self.path, unreadable
-            )
+def _put(db: sqlite3.Connection, key: str, seed: Any, request: Any, answer: Any, unless_since: float) -> None:
+    """Keeps an answer, unless there is one that was recorded since."""
+    db.execute(
+        "INSERT INTO answers VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
+        "seed = excluded.seed, request = excluded.request, answer = excluded.answer, recorded = excluded.recorded "
+        "WHERE recorded < ?",
+        (key, seed, json.dumps(request), json.dumps(answer), time.time(), unless_since),
+    )
 
 
-def _entry(line: bytes) -> tuple[str, dict[str, Any]] | None:
-    """Key and answer of a line; None for a line that holds none."""
+# --- JSON lines
+
+
+def _is_lines(path: Path) -> bool:
+    if not path.exists():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(SIGNATURE)) not in (SIGNATURE, b"")
+
+
+def _lines_replaced(path: Path) -> Store:
+    """Makes a cassette of JSON lines a sqlite file of the same name."""
+    with FileLock(f"{path}.lock"):
+        if _is_lines(path):  # another process may have been faster
+            with replacing(path) as temporary:
+                _lines_read(path, temporary).close()
+    return Store(path, TABLE, local=True)
+
+
+def _lines_read(path: Path, into: Path | None = None) -> Store:
+    """The answers of a cassette of JSON lines, in memory or another file. Of several recordings the last one stands."""
+    store, unreadable = Store(into, TABLE, local=True), 0
+    with path.open("rb") as lines, store.changing() as db:
+        for line in filter(bytes.strip, lines):
+            entry = _entry(line)
+            if entry is None:
+                unreadable += 1
+            else:
+                _put(db, *entry, unless_since=float("inf"))
+    if unreadable:
+        log.warning("The cassette %s has %d torn line(s); what they held counts as not recorded.", path, unreadable)
+    return store
+
+
+def _entry(line: bytes) -> tuple[str, int, dict[str, Any], dict[str, Any]] | None:
+    """Key, seed, request and answer of a line; None for a line that holds none."""
     try:
         entry = json.loads(line)
         key, answer = entry["key"], entry["answer"]
@@ -155,18 +168,4 @@ def _entry(line: bytes) -> tuple[str, dict[str, Any]] | None:
         return None
     if not (isinstance(key, str) and isinstance(text, str) and all(isinstance(name, str | None) for name in names)):
         return None
-    return key, answer | {"text": whole_characters(text)}
-
-
-def _append(file: BinaryIO, line: bytes) -> int:
-    """Appends a line to a locked file and returns its new size. On a failure nothing of the line is left."""
-    number, end = file.fileno(), os.fstat(file.fileno()).st_size
-    # An interrupted writer may have left half a line: it must not swallow this one.
-    rest = line if not end or os.pread(number, 1, end - 1) == b"\n" else b"\n" + line
-    try:
-        while rest:
-            rest = rest[os.write(number, rest) :]
-    except OSError:
-        os.ftruncate(number, end)
-        raise
-    return os.fstat(number).st_size
+    return key, entry.get("seed"), entry.get("request"), answer | {"text": whole_characters(text)}

@@ -5,7 +5,7 @@
     for every answer or fault of an endpoint the caller gets a `Completion` or a `PartnerFailure`
     nothing of this, the request itself included, counts against the dialogue's deadline
 
-The openai client and the semaphore belong to an event loop and are made again for each; everything else outlives it.
+The openai client, the slots and the rate limits belong to an event loop and are made again for each; everything else outlives it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from slim_rl.partners.client import OPENAI_URL, make_client, read_key, split_url
 from slim_rl.partners.dialect import Dialect
 from slim_rl.partners.faults import Fault, fault_of
 from slim_rl.partners.limiter import RateLimit
-from slim_rl.partners.secrets import Secrets
+from slim_rl.partners.secrets import Secrets, redact_logs
 from slim_rl.partners.spend import Spend, check_budget, cost_usd, price_of
 
 log = logging.getLogger("slim_rl.partners")
@@ -61,6 +61,8 @@ class _PerLoop:
 
     client: Any
     slots: asyncio.Semaphore
+    requests: RateLimit
+    tokens: RateLimit
     purse: asyncio.Lock  # one call at a time looks at the budget
     closer: AsyncGenerator[None, None] = field(repr=False)
 
@@ -88,8 +90,6 @@ class Endpoint:
             config.outage_probe_seconds,
             config.outage_wait_minutes * 60,
         )
-        self._requests = RateLimit(config.requests_per_minute)
-        self._tokens = RateLimit(config.tokens_per_minute)
         self._loops: dict[asyncio.AbstractEventLoop, _PerLoop] = {}
         self._said: set[str] = set()
         # Only waits are drawn from it: a reply never depends on it.
@@ -169,11 +169,11 @@ class Endpoint:
         call = object()
         while True:
             # Queueing is not the endpoint's slowness: only what follows counts against the turn.
-            async with self._admitted(call, body, opening) as client:
+            async with self._admitted(call, body, opening) as here:
                 started, sent = time.monotonic(), self.dialect.fit(body)
-                outcome = await self._request(client, sent, min(config.request_seconds, allowed))
+                outcome = await self._request(here.client, sent, min(config.request_seconds, allowed))
                 seconds = time.monotonic() - started
-                usage += self._count(outcome, body)
+                usage += self._count(outcome, body, here.tokens)
                 if not isinstance(outcome, Fault):
                     self.breaker.success(call)
                     if remark := self.dialect.remark(config.model):
@@ -201,20 +201,19 @@ class Endpoint:
             await asyncio.sleep(wait)
 
     @contextlib.asynccontextmanager
-    async def _admitted(self, call: object, body: dict[str, Any], opening: bool) -> AsyncIterator[Any]:
-        """Waits for a free slot, for the endpoint to be up, for the rate limits and for the budget. Yields the client."""
+    async def _admitted(self, call: object, body: dict[str, Any], opening: bool) -> AsyncIterator[_PerLoop]:
+        """Waits for a free slot, for the endpoint to be up, for the rate limits and for the budget."""
         here = await self._here()
         async with here.slots:
             while (wait := self.breaker.admit(call)) > 0:  # noqa: ASYNC110 - an event would belong to one loop
                 await asyncio.sleep(wait)
             try:
                 self._check(opening)
-                wait = max(self._requests.reserve(), self._tokens.reserve(guess_input(body) + REPLY_TOKENS))
-                if wait > 0:
-                    await asyncio.sleep(wait)
-                    self._check(opening)
+                await here.requests.take()
+                await here.tokens.take(guess_input(body) + REPLY_TOKENS)
+                self._check(opening)
                 await self._set_aside(here, call, body, opening)
-                yield here.client
+                yield here
             finally:
                 self.spend.give_back(call)
                 self.breaker.release(call)
@@ -273,7 +272,7 @@ class Endpoint:
             return fault.retry_after + self._random.uniform(0, self.config.backoff_seconds)
         return self._random.uniform(0, ceiling)
 
-    def _count(self, outcome: dict[str, Any] | Fault, body: dict[str, Any]) -> Usage:
+    def _count(self, outcome: dict[str, Any] | Fault, body: dict[str, Any], limit: RateLimit) -> Usage:
         """What a try took, added to the run's spending and set against the tokens reserved for it."""
         if isinstance(outcome, Fault):
             if not outcome.billed:
@@ -291,7 +290,7 @@ class Endpoint:
         estimated = int(tokens["estimated"])
         usage = Usage(calls, *counts, cost_usd(self.price, *counts), model=model, estimated=estimated)
         self.spend.add(usage)
-        self._tokens.correct(counts[0] + counts[2] - guess_input(body) - REPLY_TOKENS)
+        limit.correct(counts[0] + counts[2] - guess_input(body) - REPLY_TOKENS)
         return usage
 
     def _say_once(self, sentence: str, what: str = "") -> None:
@@ -301,13 +300,15 @@ class Endpoint:
 
     async def _here(self) -> _PerLoop:
         """The client and the slots of the running loop; the client is closed when the loop shuts down."""
-        loop = asyncio.get_running_loop()
+        config, loop = self.config, asyncio.get_running_loop()
         if loop not in self._loops:
+            redact_logs()  # handlers may have been added since
             self._loops = {other: its for other, its in self._loops.items() if not other.is_closed()}
-            client = make_client(self.url, self._key, self._userinfo, self.config)
+            client = make_client(self.url, self._key, self._userinfo, config)
             closer = _closes(client)
-            slots = asyncio.Semaphore(self.config.concurrency or LEAST_CONCURRENCY)
-            self._loops[loop] = _PerLoop(client, slots, asyncio.Lock(), closer)
+            slots = asyncio.Semaphore(config.concurrency or LEAST_CONCURRENCY)
+            requests, tokens = RateLimit(config.requests_per_minute), RateLimit(config.tokens_per_minute)
+            self._loops[loop] = _PerLoop(client, slots, requests, tokens, asyncio.Lock(), closer)
             await anext(closer)
         return self._loops[loop]
 

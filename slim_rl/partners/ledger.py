@@ -1,36 +1,32 @@
-"""What the partner's calls have cost a run, kept in the run's folder: spend/HOST-PID-TAG.ndjson, one file for each process.
+"""What the partner's calls have cost a run, kept in the run's folder: a row for each process, in spend/spend.sqlite.
 
-    the last whole line of a file is the total of its process so far, and what that has set aside for calls in flight
-    a run has spent the sum over its files
+    a row is the total of its process so far, and what that has set aside for calls in flight
+    a run has spent the sum over its rows
 
-A line is appended before and after each call, so that a process that is killed loses what is in flight and no more; nobody writes to
-another's file. Whoever sets money aside holds the run's lock, so that no two processes take the same. A process locks its own file
-while it lives: what it has set aside counts no longer than that. A start of the run reads the files of all earlier ones.
+A row is written before and after each call, so that a process that is killed loses what is in flight and no more. Whoever sets money
+aside does it in one transaction with looking at what the others have, so that no two processes take the same. A process holds a lock
+of its own while it lives: what it has set aside counts no longer than that.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
-import math
 import os
 import secrets
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 from slim_rl import jsonl
+from slim_rl.errors import DataError
 from slim_rl.files import host_name
-from slim_rl.partners.locks import is_held, locked
+from slim_rl.partners.store import Store
 
 FOLDER = "spend"  # in the run's folder
-_SUFFIX = ".ndjson"  # JSON lines; a *.jsonl below a run's folder is taken for a dialogue log
-_LOCK = "lock"
-_LOOK_SECONDS = 1.0
-_TAIL = 4096  # bytes; a line has some 200
+TABLE = "CREATE TABLE IF NOT EXISTS spending (process TEXT PRIMARY KEY, cost_usd REAL, reserved_usd REAL, total TEXT)"
 
 
 class Ledger:
@@ -38,83 +34,72 @@ class Ledger:
 
     Args:
         folder: the run's.
-        look_seconds: how often the others' files are looked at.
     """
 
-    def __init__(self, folder: Path, look_seconds: float = _LOOK_SECONDS) -> None:
-        self.folder, self.look_seconds = folder, look_seconds
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.path = folder / FOLDER / "spend.sqlite"
         # The tag: containers give every start the same host name and process id.
-        self.path = folder / FOLDER / f"{host_name()}-{os.getpid()}-{secrets.token_hex(4)}{_SUFFIX}"
-        self._file: jsonl.Appender | None = None
-        self._looked = -math.inf
-        self._others: dict[str, _Seen] = {}
+        self.process = f"{host_name()}-{os.getpid()}-{secrets.token_hex(4)}"
+        self._store = Store(self.path, TABLE, local=False)
+        self._alive: FileLock | None = None
+        self._lines_usd: float | None = None
 
     def write(self, total: dict[str, Any]) -> None:
-        """Appends this process's total so far. Raises DataError if the disk would not take it."""
-        if self._file is None:
-            self._file = jsonl.Appender(self.path, "run's spending")
-            with contextlib.suppress(OSError):  # no locks here
-                fcntl.flock(self._file, fcntl.LOCK_EX)  # for as long as we live
-        self._file.append(total)
+        """Keeps this process's total so far: `cost_usd`, `reserved_usd` and other counts. Raises DataError if the disk would not
+        take it.
+        """
+        row = (self.process, total["cost_usd"], total.get("reserved_usd", 0.0), json.dumps(total))
+        try:
+            with self._store.changing() as db:
+                if self._alive is None:
+                    self._alive = self._lock(self.process)
+                    with contextlib.suppress(OSError):  # no locks here
+                        self._alive.acquire()  # for as long as we live
+                db.execute("INSERT OR REPLACE INTO spending VALUES (?, ?, ?, ?)", row)
+        except OSError as error:
+            raise DataError(
+                f"Cannot append to the run's spending {self.path}: {error.strerror}; make room and resume."
+            ) from error
 
     def others_usd(self) -> float:
-        """US dollars spent in all files but this process's own, at most `look_seconds` old."""
-        now = time.monotonic()
-        if now - self._looked >= self.look_seconds:
-            self._looked = now
-            self._look()
-        return math.fsum(seen.usd for seen in self._others.values())
+        """US dollars spent by all processes but this one. Raises OSError."""
+        found = self._store.rows("SELECT total(cost_usd) FROM spending WHERE process != ?", self.process)
+        return self._usd_of_lines() + sum(usd for (usd,) in found)
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[tuple[float, float]]:
         """Lets no other process of the run into its own such block meanwhile. Yields the US dollars that all others have spent, and
         those that they have set aside for calls in flight. Raises OSError.
         """
-        lock = self.folder / FOLDER / _LOCK
-        lock.parent.mkdir(parents=True, exist_ok=True)
-        with lock.open("ab") as file, locked(file, fcntl.LOCK_EX):
-            self._looked = time.monotonic()
-            self._look()
-            others = self._others.values()
-            yield math.fsum(seen.usd for seen in others), math.fsum(seen.reserved_usd for seen in others)
+        with self._store.changing() as db:
+            rows = db.execute("SELECT process, reserved_usd FROM spending WHERE process != ?", (self.process,))
+            aside = sum(usd for process, usd in rows.fetchall() if usd and self._lives(process))
+            yield self.others_usd(), aside
 
-    def _look(self) -> None:
+    def _lives(self, process: str) -> bool:
+        lock = self._lock(process)
         try:
-            files = [entry for entry in os.scandir(self.folder / FOLDER) if entry.name.endswith(_SUFFIX)]
-        except FileNotFoundError:
-            return
-        for entry in files:
-            seen = self._others.get(entry.name, _Seen())
-            with contextlib.suppress(FileNotFoundError):
-                if entry.name != self.path.name and (seen.reserved_usd or entry.stat().st_size != seen.size):
-                    self._others[entry.name] = _read(Path(entry.path))
+            lock.acquire(blocking=False)
+        except Timeout:
+            return True
+        except OSError:  # no locks here
+            return False
+        lock.release()
+        return False
 
+    def _lock(self, process: str) -> FileLock:
+        return FileLock(self.path.with_name(f"{process}.lock"))
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """A process's file as it was read: its size, and the US dollars spent and set aside."""
-
-    size: int = -1
-    usd: float = 0.0
-    reserved_usd: float = 0.0
+    def _usd_of_lines(self) -> float:
+        """What the files of older versions say, one for each process: the last whole line is its total."""
+        if self._lines_usd is None:
+            files = self.path.parent.glob("*.ndjson")
+            last = [[line.data for line in jsonl.scan(file) if isinstance(line.data, dict)][-1:] for file in files]
+            self._lines_usd = sum(float(total.get("cost_usd", 0.0)) for totals in last for total in totals)
+        return self._lines_usd
 
 
 def spent_usd(folder: Path) -> float:
     """US dollars that the run in `folder` has spent so far; 0.0 where nothing is kept."""
     return Ledger(folder).others_usd()
-
-
-def _read(path: Path) -> _Seen:
-    """The last whole line; nothing if there is none. What a process that has ended had set aside is not set aside any more."""
-    with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - _TAIL))
-        for line in reversed(file.read().split(b"\n")[:-1]):  # what stands after the last newline is torn
-            try:
-                total = json.loads(line)
-                usd, reserved = float(total["cost_usd"]), float(total.get("reserved_usd", 0.0))
-            except (ValueError, LookupError, TypeError, AttributeError):
-                continue
-            if 0 <= usd < math.inf and 0 <= reserved < math.inf:
-                return _Seen(size, usd, reserved if reserved and is_held(file) else 0.0)
-    return _Seen(size)

@@ -2,15 +2,14 @@
 
     what comes from an endpoint is redacted whole before it is cut, logged, recorded or reported
 
-`Secrets.redact` does it for the texts an endpoint sends. Every log record of the process passes the same way, tracebacks included,
-for any logger and handler.
+`Secrets.redact` does it for the texts an endpoint sends. What any logger of the process says passes the same way, tracebacks
+included: each handler has a filter that does it, from the moment an endpoint is made, or first asked on an event loop.
 """
 
 from __future__ import annotations
 
 import base64
 import logging
-from typing import Any
 from weakref import WeakSet
 
 HIDDEN = "***"
@@ -32,7 +31,7 @@ class Secrets:
         values = {key, userinfo, to_base64(userinfo), *userinfo.split(":", 1)}
         self._values = sorted((value for value in values if len(value) >= SHORTEST), key=len, reverse=True)
         _all.add(self)
-        _watch_logs()
+        redact_logs()
 
     def __repr__(self) -> str:
         return f"Secrets({HIDDEN})"
@@ -56,12 +55,22 @@ def redact_all(text: str) -> str:
     return text
 
 
-def redact_record(record: logging.LogRecord) -> logging.LogRecord:
-    """The record, without any secret in its message or its traceback."""
+def redact_logs() -> None:
+    """Has every handler of the process redact what it is given. A handler hears all loggers below its own, which a logger's filter
+    does not.
+    """
+    loggers = [logging.root, *logging.root.manager.loggerDict.values()]
+    for logger in loggers:
+        for handler in logger.handlers if isinstance(logger, logging.Logger) else ():
+            handler.addFilter(_redact_record)
+
+
+def _redact_record(record: logging.LogRecord) -> bool:
+    """Takes every secret out of the record's message and its traceback."""
     try:
         message = record.getMessage()
     except Exception:  # a record that cannot be formatted is its author's fault, and its handler reports it
-        return record
+        return True
     clean = redact_all(message)
     if clean != message:
         record.msg, record.args = clean, None
@@ -70,17 +79,4 @@ def redact_record(record: logging.LogRecord) -> logging.LogRecord:
         clean = redact_all(trace)
         if clean != trace:
             record.exc_info, record.exc_text = None, clean
-    return record
-
-
-def _watch_logs() -> None:
-    """Has every log record of the process redacted. Filters of a logger do not see the records of the loggers below it."""
-    make = logging.getLogRecordFactory()
-    if getattr(make, "redacts", False):
-        return
-
-    def redacting(*args: Any, **kwargs: Any) -> logging.LogRecord:
-        return redact_record(make(*args, **kwargs))
-
-    redacting.redacts = True  # type: ignore[attr-defined]
-    logging.setLogRecordFactory(redacting)
+    return True

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 from slim_rl.config import OpenAIConfig, PartnerConfig
@@ -48,3 +52,19 @@ def partner_config(url: str | None, **settings: Any) -> PartnerConfig:
 
 def partner_of(server: Any, **settings: Any) -> MatchingChatPartner:
     return MatchingChatPartner(partner_config(server.url, **settings))
+
+
+def recorded(path: Path) -> list[dict[str, Any]]:
+    """The rows of a cassette, first recorded first."""
+    query = "SELECT key, seed, request, answer FROM answers ORDER BY recorded, rowid"
+    with closing(sqlite3.connect(path)) as db:
+        rows = db.execute(query).fetchall()
+    return [{"key": key, "seed": seed, "request": json.loads(r), "answer": json.loads(a)} for key, seed, r, a in rows]
+
+
+def text_of(path: Path) -> str:
+    """All that a file holds, a database's rows included."""
+    if not path.read_bytes().startswith(b"SQLite"):
+        return path.read_text(errors="replace")
+    with closing(sqlite3.connect(path)) as db:
+        return "\n".join(db.iterdump())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,10 @@ import pytest
 from slim_rl.dialogue.partner import PartnerFailure, Reply
 from slim_rl.dialogue.record import StopReason
 from slim_rl.partners.answers import count_tokens, most_tokens
-from slim_rl.partners.ledger import FOLDER
+from slim_rl.partners.ledger import Ledger
 from tests.fakes.openai_server import OpenAIServer, Step
 from tests.partners.openai_setup import QUESTION, partner_of, view_after
+from tests.partners.test_ledger import totals
 from tests.partners.test_openai_endpoint import ANSWER, FLAT, VIEW, ask_many
 
 SMALL = {"budget_reserve": 0.0, **FLAT}
@@ -43,8 +43,7 @@ async def test_a_budget_holds_with_256_calls_at_once(
     assert budget <= partner.usage.cost_usd < budget + max(prices), "all of it, and one reply more at most"
     assert server.busiest > 1, "as many at once as the budget holds"
     if kept:
-        (file,) = (tmp_path / FOLDER).glob("*.ndjson")
-        total = json.loads(file.read_bytes().splitlines()[-1])
+        (total,) = totals(tmp_path)
         assert total["cost_usd"] == pytest.approx(partner.usage.cost_usd) and total["reserved_usd"] == 0.0
 
 
@@ -73,15 +72,20 @@ async def test_what_a_call_set_aside_comes_back_however_it_ends(server: OpenAISe
     assert (await partner.reply(view_after(QUESTION, seed=3))).text == ANSWER
 
 
-async def test_what_cannot_be_set_aside_for_all_to_see_is_not_sent(server: OpenAIServer, tmp_path: Path) -> None:
-    lock = tmp_path / FOLDER / "lock"
-    lock.mkdir(parents=True)  # which is to be a file
+async def test_what_cannot_be_set_aside_for_all_to_see_is_not_sent(
+    server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("slim_rl.partners.store.BUSY_SECONDS", 0.05)
+    kept = Ledger(tmp_path)
+    kept.write({"cost_usd": 0.0})
     partner = partner_of(server, budget_usd=1.0)
     partner.keep_spend(tmp_path)
-    with pytest.raises(PartnerFailure, match=f"{lock}.*make it writable") as failure:
+    with (
+        kept.alone(),
+        pytest.raises(PartnerFailure, match=f"{kept.path}.*keeps it locked.*make it writable") as failure,
+    ):
         await partner.reply(VIEW)
     assert failure.value.reason is StopReason.BUDGET and not server.requests
-    lock.rmdir()
     assert (await partner.reply(VIEW)).text == ANSWER
 
 

@@ -23,7 +23,7 @@ from slim_rl.partners.spend import price_of
 from slim_rl.policies.openai_chat import ChatPolicy
 from tests.dialogue.players import Script
 from tests.fakes.openai_server import OpenAIServer, Step
-from tests.partners.openai_setup import GAME, GOOD_PLAN, QUESTION, partner_config, partner_of, view_after
+from tests.partners.openai_setup import GAME, GOOD_PLAN, QUESTION, partner_config, partner_of, recorded, view_after
 from tests.partners.test_openai_endpoint import ANSWER, VIEW, ask_many
 from tests.paths import ROOT
 
@@ -118,12 +118,12 @@ async def test_a_policy_tells_it_too(server: OpenAIServer) -> None:
 
 
 async def test_a_cassette_is_addressed_by_what_the_config_asks(server: OpenAIServer, tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
+    path = tmp_path / "a.sqlite"
     partner = partner_of(server, cassette=path)
     first, second = (view_after(QUESTION, seed=seed) for seed in (1, 2))
     await partner.reply(first)  # before anything is learned
     await partner.reply(second)  # and after
-    keys = [json.loads(line)["key"] for line in path.read_text().splitlines()]
+    keys = [row["key"] for row in recorded(path)]
     asked = {"model": server.model, "temperature": 0.0, "max_tokens": 300, "messages": partner.messages(first)}
     assert keys[0] == request_key(asked | {"seed": 1}, 1)
     sent = len(server.times)
@@ -138,13 +138,13 @@ async def test_a_cassette_is_addressed_by_what_the_config_asks(server: OpenAISer
 
 async def test_a_cassette_of_a_model_that_takes_all_is_as_it_was(server: OpenAIServer, tmp_path: Path) -> None:
     server.refuses = ()
-    await partner_of(server, cassette=tmp_path / "a.jsonl").reply(VIEW)
-    (line,) = map(json.loads, (tmp_path / "a.jsonl").read_text().splitlines())
-    assert "refused" not in line["answer"] and "reasoning_effort" not in line["request"]
+    await partner_of(server, cassette=tmp_path / "a.sqlite").reply(VIEW)
+    (row,) = recorded(tmp_path / "a.sqlite")
+    assert "refused" not in row["answer"] and "reasoning_effort" not in row["request"]
 
 
 async def test_replayed_words_are_cut_as_live_ones_are(server: OpenAIServer, tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
+    path = tmp_path / "a.sqlite"
     server.answer = lambda body: "[message] " + "so " * 1000
     await partner_of(server, cassette=path).reply(VIEW)
     for mode in ("replay", "auto"):

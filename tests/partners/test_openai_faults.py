@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import email.utils
 import logging
+import resource
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from slim_rl.games.matching.partners.chat import MatchingChatPartner
 from slim_rl.partners.faults import LONGEST_PAUSE, retry_after
 from slim_rl.partners.openai_chat import OpenAIPartner
 from tests.fakes.openai_server import HALF, OpenAIServer, Step
-from tests.partners.openai_setup import QUESTION, partner_config, partner_of, view_after
+from tests.partners.openai_setup import QUESTION, partner_config, partner_of, recorded, view_after
 from tests.partners.test_openai_endpoint import ANSWER, VIEW, ask_many, script, until
 
 POISON = Step("status", status=500)
@@ -300,33 +302,32 @@ async def test_a_deadline_of_the_turn_is_a_failure_of_the_game_alone(server: Ope
 
 
 async def test_a_full_disk_is_said_and_loses_no_answer(
-    server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    server: OpenAIServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    import os
-
-    path, real, room = tmp_path / "a.jsonl", os.write, {"bytes": 40}
-
-    def write(file: int, data: Any) -> int:
-        if not os.path.samestat(os.fstat(file), path.stat()):
-            return real(file, data)
-        if not room["bytes"]:
-            raise OSError(28, "No space left on device")
-        written = real(file, bytes(data)[: room["bytes"]])
-        room["bytes"] -= written
-        return written
-
-    monkeypatch.setattr(os, "write", write)
+    path = tmp_path / "a.sqlite"
     partner = partner_of(server, cassette=path)
-    for seed in (0, 0, 1):
-        with pytest.raises(
-            PartnerFailure, match=r"Cannot append to the cassette .*No space left on device; make it writable"
-        ):
-            await partner.reply(view_after(QUESTION, seed=seed))
-    assert len(server.requests) == 1, "nothing is asked that cannot be kept"
-    assert partner.stopped is not None and path.read_bytes() == b""
-    assert len([record for record in caplog.records if "No space left" in record.getMessage()]) == 1
-    room["bytes"] = 10**9
+    with no_room():
+        for seed in (0, 0, 1):
+            with pytest.raises(
+                PartnerFailure,
+                match=r"Cannot append to the cassette .*a\.sqlite: .+; make it writable again and resume",
+            ):
+                await partner.reply(view_after(QUESTION, seed=seed))
+        assert len(server.requests) == 1, "nothing is asked that cannot be kept"
+        assert partner.stopped is not None
+    assert len([record for record in caplog.records if "Cannot append" in record.getMessage()]) == 1
     assert (await partner.reply(view_after(QUESTION, seed=0))).text == ANSWER
     assert len(server.requests) == 1 and partner.stopped is None, "the answer that was paid for is there"
     await partner.reply(view_after(QUESTION, seed=1))
-    assert len(path.read_text().splitlines()) == 2
+    assert len(recorded(path)) == 2
+
+
+@contextmanager
+def no_room() -> Iterator[None]:
+    """This process can write to no file."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -19,6 +20,7 @@ from slim_rl.partners.secrets import Secrets
 from tests.fakes.openai_server import ODD_USAGE, OpenAIServer, Step
 from tests.partners.openai_setup import QUESTION, partner_of, view_after
 from tests.partners.test_openai_endpoint import ask_many
+from tests.partners.test_openai_parts import on_its_own_clock
 
 BODY = {"model": "m", "max_tokens": 300, "messages": [{"role": "user", "content": "x" * 4000}]}
 COUNTS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3), st.just(10**400))
@@ -101,6 +103,11 @@ async def test_an_absurd_usage_holds_nobody_up(server: OpenAIServer, caplog: pyt
 
 @given(st.floats(allow_nan=False))
 def test_a_correction_is_bounded(units: float) -> None:
-    limit = RateLimit(60, clock=lambda: 0.0)
-    limit.correct(units)
-    assert limit.reserve(1) <= LONGEST_CORRECTION + 1
+    async def play() -> float:
+        limit, loop = RateLimit(60), asyncio.get_running_loop()
+        limit.correct(units)
+        begun = loop.time()
+        await limit.take(1)
+        return loop.time() - begun
+
+    assert on_its_own_clock(play) <= LONGEST_CORRECTION + 1

@@ -1,32 +1,23 @@
-"""The endpoint's parts on a clock of the test's own: rate limit, breaker, money, cassette."""
+"""The endpoint's parts on a clock of the test's own: rate limit, breaker, money."""
 
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import json
 import logging
-import subprocess
-import sys
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slim_rl.config import OpenAIConfig, Price
-from slim_rl.dialogue.partner import PartnerFailure, Reply, Usage
-from slim_rl.dialogue.record import StopReason
-from slim_rl.errors import ConfigError, DataError
+from slim_rl.dialogue.partner import Usage
 from slim_rl.partners.breaker import Breaker
-from slim_rl.partners.cassette import Cassette, request_key
 from slim_rl.partners.ledger import Ledger
 from slim_rl.partners.limiter import RateLimit
 from slim_rl.partners.spend import Spend, cost_usd, estimate_cost, price_of
-from tests.fakes.openai_server import OpenAIServer, Step
-from tests.partners.openai_setup import QUESTION, partner_of, view_after
-from tests.paths import ROOT
 
 
 class Clock:
@@ -40,6 +31,30 @@ class Clock:
 # --- rate limit
 
 
+class Skips(asyncio.SelectorEventLoop):
+    """An event loop whose time is the test's own: it does not sleep, it skips."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 100.0
+        select = self._selector.select
+
+        def skip(timeout: float | None = None) -> Any:
+            self.now += max(timeout or 0.0, 1e-9)  # no clock stands still
+            return select(0)
+
+        self._selector.select = skip  # type: ignore[method-assign]
+
+    def time(self) -> float:
+        return self.now
+
+
+def on_its_own_clock(made: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    with asyncio.Runner(loop_factory=Skips) as runner:
+        return runner.run(made())
+
+
+@settings(deadline=None)
 @given(
     st.floats(1, 10_000),
     st.floats(1, 100),
@@ -48,40 +63,64 @@ class Clock:
 def test_no_stretch_of_time_gets_more_than_its_share(
     per_minute: float, burst: float, arrivals: list[tuple[float, float]]
 ) -> None:
-    clock = Clock()
-    limit = RateLimit(per_minute, burst, clock)
-    used = []
-    for pause, units in arrivals:
-        clock.now += pause
-        used.append((clock.now + limit.reserve(units), units))
-    assert used == sorted(used, key=lambda pair: pair[0]), "first come, first served"
-    largest = max([burst, *(units for _, units in used)])
+    used: list[tuple[int, float, float]] = []
+
+    async def play() -> None:
+        limit, loop = RateLimit(per_minute, burst), asyncio.get_running_loop()
+
+        async def one(number: int, units: float) -> None:
+            await limit.take(units)
+            used.append((number, loop.time(), units))
+
+        calls = []
+        for number, (pause, units) in enumerate(arrivals):
+            await asyncio.sleep(pause)
+            calls.append(asyncio.create_task(one(number, units)))
+        await asyncio.gather(*calls)
+
+    on_its_own_clock(play)
+    assert used == sorted(used, key=lambda call: call[0]), "first come, first served"
+    largest = max([burst, *(units for _, _, units in used)])
     for i in range(len(used)):
         for j in range(i, len(used)):
-            passed = sum(units for _, units in used[i : j + 1])
-            allowed = largest + (used[j][0] - used[i][0]) * per_minute / 60 + used[i][1]
+            passed = sum(units for _, _, units in used[i : j + 1])
+            allowed = largest + (used[j][1] - used[i][1]) * per_minute / 60 + used[i][2]
             assert passed <= allowed * (1 + 1e-6)
 
 
 def test_no_limit_never_waits() -> None:
-    limit = RateLimit(None)
-    assert [limit.reserve(1e9) for _ in range(3)] == [0.0, 0.0, 0.0]
+    async def play() -> float:
+        limit = RateLimit(None)
+        limit.correct(1e9)
+        for _ in range(3):
+            await limit.take(1e9)
+        return asyncio.get_running_loop().time()
+
+    assert on_its_own_clock(play) == pytest.approx(100.0)
 
 
 def test_a_wrong_guess_is_corrected() -> None:
-    clock = Clock()
-    limit = RateLimit(60, burst=1, clock=clock)
-    assert limit.reserve(1) == 0.0
-    limit.correct(9)  # it took ten
-    assert limit.reserve(1) == pytest.approx(10)
+    async def play() -> list[float]:
+        limit, loop = RateLimit(60, burst=1), asyncio.get_running_loop()
+        times = [loop.time()]
+        for correction in (9, -5, 0):  # the first took ten; the second, five fewer than it had reserved
+            await limit.take(1)
+            times.append(loop.time())
+            limit.correct(correction)
+        return times
+
+    begun, first, second, third = on_its_own_clock(play)
+    assert first == begun
+    assert second - first == pytest.approx(10)
+    assert third == second
 
 
 # --- breaker
 
 
 def breaker(clock: Clock, **changes: Any) -> Breaker:
-    settings = {"failures": 3, "silent_seconds": 2.0, "probe_seconds": 10.0, "wait_seconds": 60.0} | changes
-    return Breaker("http://here", clock=clock, **settings)
+    usual = {"failures": 3, "silent_seconds": 2.0, "probe_seconds": 10.0, "wait_seconds": 60.0}
+    return Breaker("http://here", clock=clock, **(usual | changes))
 
 
 def test_failures_at_one_moment_are_no_outage() -> None:
@@ -278,187 +317,3 @@ def test_an_estimate_grows_with_the_run(monkeypatch: pytest.MonkeyPatch) -> None
 def test_no_price_no_estimate() -> None:
     estimate = estimate_cost(OpenAIConfig(model="qwen"), 10)
     assert estimate["usd"] is None and estimate["input_tokens"] > 0
-
-
-# --- cassette
-
-
-def test_a_key_is_of_the_whole_request_and_the_seed() -> None:
-    request = {"model": "m", "messages": [{"role": "user", "content": "é\ud800"}], "temperature": 0.0}
-    keys = {
-        request_key(request, 1),
-        request_key(request, 2),
-        request_key(request | {"temperature": 1.0}, 1),
-        request_key(request | {"messages": []}, 1),
-    }
-    assert len(keys) == 4
-    assert request_key(dict(reversed(request.items())), 1) == request_key(request, 1)
-
-
-async def test_a_recorded_game_is_replayed_without_network(tmp_path: Path) -> None:
-    path = tmp_path / "cassettes" / "a.jsonl"
-    views = [view_after(QUESTION, seed=seed) for seed in range(3)]
-    async with OpenAIServer() as server:
-        said = iter(["malformed", "[message] one", "[message] two", "[message] three"])
-        server.answer = lambda body: next(said)
-        recorder = partner_of(server, cassette=path, cassette_mode="record")
-        recorded = [await recorder.reply(view) for view in views]
-        again = await recorder.reply(views[0])
-        assert again.text == recorded[0].text and len(server.requests) == 4
-    replayer = partner_of(server, cassette=path, cassette_mode="replay")  # the server is gone
-    replayed = [await replayer.reply(view) for view in views]
-    assert [reply.text for reply in replayed] == ["[message] one", "[message] two", "[message] three"]
-    assert replayed[0].usage == Usage(malformed=1, model=server.model), "nothing was asked, nothing paid"
-    with pytest.raises(PartnerFailure, match=r"no answer to request [0-9a-f]{64}") as failure:
-        await replayer.reply(view_after(QUESTION, seed=99))
-    assert failure.value.reason is StopReason.PARTNER_FAILED
-
-
-async def test_auto_asks_only_what_is_missing(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    async with OpenAIServer() as server:
-        for wanted in (1, 1, 2):
-            partner = partner_of(server, cassette=path)
-            for seed in range(wanted):
-                assert isinstance(await partner.reply(view_after(QUESTION, seed=seed)), Reply)
-        assert len(server.requests) == 2
-        fresh = partner_of(server, cassette=path, cassette_mode="record")
-        server.answer = lambda body: "[message] again"
-        await fresh.reply(view_after(QUESTION, seed=0))
-        assert len(server.requests) == 3
-    replayer = partner_of(server, cassette=path, cassette_mode="replay")
-    assert (await replayer.reply(view_after(QUESTION, seed=0))).text == "[message] again"
-
-
-async def test_the_same_asked_twice_at_once_has_one_answer(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    async with OpenAIServer(latency=0.02) as server:
-        said = iter(["[message] one", "[message] two"])
-        server.answer = lambda body: next(said)
-        partner = partner_of(server, cassette=path)
-        view = view_after(QUESTION)
-        first, second = await asyncio.gather(partner.reply(view), partner.reply(view))
-    assert len(server.requests) == 2 and first.text == second.text
-    assert len(path.read_text().splitlines()) == 1
-
-
-async def test_failed_requests_are_not_recorded(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    async with OpenAIServer(script=[Step("status", status=500), Step("junk")]) as server:
-        await partner_of(server, cassette=path).reply(view_after(QUESTION))
-    assert len(path.read_text().splitlines()) == 1
-
-
-def test_a_torn_line_is_skipped_and_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path = tmp_path / "a.jsonl"
-    first = Cassette(path)
-    first.keep("k1", {}, 0, {"text": "one"})
-    with path.open("a") as file:
-        file.write('{"key": "k2", "ans')
-    second = Cassette(path)
-    assert second.get("k1") == {"text": "one"} and second.get("k2") is None
-    assert "1 torn line" in caplog.text
-    second.keep("k3", {}, 0, {"text": "three"})
-    assert len(Cassette(path)) == 2
-    assert json.loads(path.read_text().splitlines()[-1])["key"] == "k3"
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        b"\xff\xfe\x00",
-        b"[" * 100_000,
-        b"7",
-        b"null",
-        b'{"key": ["a"], "answer": {"text": "x"}}',
-        b'{"key": "k", "answer": "x"}',
-        b'{"key": "k", "answer": {"text": 5}}',
-        b'{"key": "k", "answer": {"text": "x", "finish_reason": [], "model": 1}}',
-        b'{"key": "k"}',
-        b'{"key": "k", "answer": {"text": 1e400}}',
-    ],
-    ids=range(10),
-)
-async def test_a_malformed_line_counts_as_not_recorded(tmp_path: Path, line: bytes) -> None:
-    path = tmp_path / "a.jsonl"
-    Cassette(path).keep("good", {}, 0, {"text": "one"})
-    with path.open("ab") as file:
-        file.write(line + b"\n")
-    cassette = Cassette(path)
-    assert cassette.get("k") is None and cassette.get("good") == {"text": "one"} and len(cassette) == 1
-
-
-RECORDER = """
-import sys
-from pathlib import Path
-from slim_rl.partners.cassette import Cassette
-path, name, mode = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
-cassette = Cassette(path, mode)
-print("ready", flush=True)
-sys.stdin.readline()
-for number in range(400):
-    stands = cassette.keep(f"k{number}", {"n": number}, 0, {"text": f"{name} {number}"})
-    print(stands["text"])
-"""
-
-
-@pytest.mark.parametrize("mode", ["auto", "record"])
-def test_two_processes_on_one_cassette_have_one_answer_a_key(tmp_path: Path, mode: str) -> None:
-    path = tmp_path / "a.jsonl"
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", RECORDER, str(path), name, mode],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-        )
-        for name in ("one", "two")
-    ]
-    for process in processes:
-        assert process.stdout is not None and process.stdout.readline() == "ready\n"
-    for process in processes:
-        assert process.stdin is not None
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    said = [process.communicate(timeout=60)[0].splitlines() for process in processes]
-    assert len(said[0]) == 400 and said[0] == said[1]
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    assert len(lines) == 400 and [line["answer"]["text"] for line in lines] == said[0]
-
-
-def test_a_lock_that_is_never_released_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("slim_rl.partners.locks.LOCK_SECONDS", 0.05)
-    cassette = Cassette(tmp_path / "a.jsonl")
-    with (tmp_path / "a.jsonl").open("a") as other:
-        fcntl.flock(other, fcntl.LOCK_EX)
-        with pytest.raises(DataError, match="keeps it locked; make it writable"):
-            cassette.keep("k", {}, 0, {"text": "one"})
-        assert cassette.trouble is not None
-    cassette.flush()
-    assert cassette.get("k") == {"text": "one"} and cassette.trouble is None
-
-
-def test_what_another_process_recorded_is_found(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    one, two = Cassette(path), Cassette(path)
-    one.keep("k", {}, 0, {"text": "first"})
-    assert two.get("k") == {"text": "first"}
-    assert two.keep("k", {}, 0, {"text": "second"}) == {"text": "first"}
-    assert len(path.read_text().splitlines()) == 1
-
-
-def test_an_answer_is_not_glued_to_what_another_left_half_written(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    one = Cassette(path)
-    one.keep("k1", {}, 0, {"text": "first"})
-    with path.open("a") as file:
-        file.write('{"key": "k2", "ans')
-    one.keep("k3", {}, 0, {"text": "third"})
-    assert [json.loads(line)["key"] for line in (path.read_text().splitlines()[n] for n in (0, 2))] == ["k1", "k3"]
-    assert len(Cassette(path)) == 2
-
-
-def test_replay_needs_a_cassette(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="does not exist"):
-        Cassette(tmp_path / "none.jsonl", "replay")

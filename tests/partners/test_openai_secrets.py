@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from tests.fakes.openai_server import OpenAIServer, Step
+from tests.partners.openai_setup import text_of
 
 KEY = "sk-distinctive-5f1e0c77"
 PASSWORD = "hush-8842aa"
@@ -25,7 +26,7 @@ from tests.partners.openai_setup import QUESTION, partner_config, view_after
 
 async def main(url, folder):
     for name, address in (("plain", url), ("userinfo", url.replace("//", "//me:%(password)s@"))):
-        config = partner_config(address, max_retries=1, request_seconds=0.3, cassette=f"{folder}/{name}.jsonl")
+        config = partner_config(address, max_retries=1, request_seconds=0.3, cassette=f"{folder}/{name}.sqlite")
         partner = OpenAIPartner(config)
         print(partner.identity)
         for seed in range(9):
@@ -84,8 +85,8 @@ async def test_nothing_a_failing_run_wrote_holds_a_secret(tmp_path: Path) -> Non
     assert b"over" in stderr, stderr.decode()[-2000:]
     sent = {request["Authorization"] for request in server.headers}
     assert f"Bearer {KEY}" in sent and any(value.startswith("Basic ") for value in sent), "it was really used"
-    everything = {path.name: path.read_text() for path in sorted(out.rglob("*")) if path.is_file()}
-    assert {"plain.jsonl", "stdout", "stderr"} <= set(everything)
+    everything = {path.name: text_of(path) for path in sorted(out.rglob("*")) if path.is_file()}
+    assert {"plain.sqlite", "stdout", "stderr"} <= set(everything)
     assert "***" in everything["stdout"], "the server's echo was redacted"
     for name, text in everything.items():
         assert KEY not in text, name

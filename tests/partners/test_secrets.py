@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import json
 import logging
 from collections.abc import Iterator
@@ -14,9 +16,10 @@ from hypothesis import strategies as st
 from slim_rl.config import OpenAIConfig
 from slim_rl.dialogue.partner import PartnerFailure
 from slim_rl.partners.answers import UnreadableError, read_answer
+from slim_rl.partners.openai_chat import OpenAIPartner
 from slim_rl.partners.secrets import Secrets
 from tests.fakes.openai_server import OpenAIServer, Step
-from tests.partners.openai_setup import QUESTION, partner_of, view_after
+from tests.partners.openai_setup import QUESTION, partner_of, text_of, view_after
 
 KEY = "sk-" + "abcdefghij" * 6
 
@@ -48,7 +51,7 @@ async def test_an_echo_is_in_no_reply_log_or_cassette(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     async with OpenAIServer(script=[Step(text="[message] up"), *[echo] * 9]) as server:
-        partner = partner_of(server, cassette=tmp_path / "a.jsonl", max_retries=2, max_backoff_seconds=0.02)
+        partner = partner_of(server, cassette=tmp_path / "a.sqlite", max_retries=2, max_backoff_seconds=0.02)
         await partner.reply(view_after(QUESTION, seed=1))
         try:
             outcome = repr(await partner.reply(view_after(QUESTION)))
@@ -56,7 +59,7 @@ async def test_an_echo_is_in_no_reply_log_or_cassette(
             outcome = str(failure)
         assert any(KEY in request["Authorization"] for request in server.headers)
     assert is_clean(outcome) and is_clean(json.dumps(partner.identity)) and is_clean(repr(partner.usage))
-    assert is_clean(caplog.text) and is_clean((tmp_path / "a.jsonl").read_text())
+    assert is_clean(caplog.text) and is_clean(text_of(tmp_path / "a.sqlite"))
     assert KEY not in json.dumps(server.requests)
 
 
@@ -80,6 +83,28 @@ def test_no_log_record_of_the_process_holds_a_secret(caplog: pytest.LogCaptureFi
             log.exception("it broke")
     assert len(caplog.records) == 12 and is_clean(caplog.text) and "pass-word" not in caplog.text
     assert "key *** of 1" in caplog.text and "Secrets(***)" in caplog.text
+
+
+def test_handlers_that_came_later_are_watched_too_and_the_record_factory_is_left_alone() -> None:
+    factory, said = logging.getLogRecordFactory(), io.StringIO()
+    partner = partner_of(OpenAIServer(url="http://127.0.0.1:9/v1"))
+    handler = logging.StreamHandler(said)
+    logging.getLogger("elsewhere").addHandler(handler)
+    try:
+        asyncio.run(_down(partner))
+        logging.getLogger("elsewhere").error("the key is %s", KEY)
+    finally:
+        logging.getLogger("elsewhere").removeHandler(handler)
+    assert said.getvalue() == "the key is ***\n"
+    assert logging.getLogRecordFactory() is factory is logging.LogRecord
+
+
+async def _down(partner: OpenAIPartner) -> None:
+    """The partner is asked, in vain."""
+    async with OpenAIServer(refusal=Step("status", status=401)) as server:
+        partner.endpoint.url = server.url
+        with pytest.raises(PartnerFailure):
+            await partner.reply(view_after(QUESTION))
 
 
 @given(st.text(), st.text())
