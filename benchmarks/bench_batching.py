@@ -1,0 +1,113 @@
+"""The policy's own decoding against transformers' continuous batching: the same dialogues, the same model, alternating in one process.
+
+    python benchmarks/bench_batching.py [--model data/warmstart] [--dialogues 64 128] [--rounds 3] [--block 32]
+
+Both sample from all tokens and return logprobs. Continuous batching keeps its manager and its blocks from round to round, shares the blocks of
+equal beginnings, and is handed a turn the moment its dialogue has reached it, as ours is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import statistics
+import time
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, ContinuousBatchingConfig, GenerationConfig
+
+from slim_rl.config import PolicyConfig, parse_config
+from slim_rl.dialogue.chat import Chat
+from slim_rl.dialogue.policy import Policy, Sampled
+from slim_rl.dialogue.rows import GameRow
+from slim_rl.dialogue.worker import RolloutWorker
+from slim_rl.games.matching.generate import generate_games
+from slim_rl.policies.transformers import TransformersPolicy, load_model
+
+
+class ContinuousPolicy:
+    """Samples by a manager of continuous batching, which has started."""
+
+    identity = {"engine": "continuous batching"}  # noqa: RUF012
+
+    def __init__(self, manager: Any, stop_ids: list[int]) -> None:
+        self.manager, self.stop_ids = manager, stop_ids
+        self.tokens_sampled = 0
+        self._numbers = itertools.count()
+
+    async def sample(self, input_ids: list[int], max_tokens: int, key: str) -> Sampled:
+        done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        name = f"{id(self)} {next(self._numbers)}"
+        self.manager.register_result_handler(name, done.set_result)
+        self.manager.add_request(list(input_ids), name, max_tokens, eos_token_id=self.stop_ids)
+        output = await done
+        assert output.error is None, output.error
+        ids = [int(token) for token in output.generated_tokens]
+        assert len(ids) == len(output.logprobs)
+        self.tokens_sampled += len(ids)
+        return Sampled(ids, output.logprobs, "stop" if ids[-1] in self.stop_ids else "length")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="data/warmstart")
+    parser.add_argument("--dialogues", type=int, nargs="+", default=[64, 128])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--block", type=int, default=32, help="tokens of a block of keys and values")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    config = parse_config(
+        {
+            "game": {"n": 3, "scales": False, "rules": "none"},
+            "partner": {"accept_fraction": 0},
+            "limits": {"turn_tokens": 64},
+        }
+    )
+    model, tokenizer = load_model(PolicyConfig(model=options.model))
+    chat = Chat(tokenizer)
+    worker = RolloutWorker(config, chat)
+    env = worker.environment()
+    games = generate_games(max(options.dialogues), config.game)
+    episodes = [worker.episode(GameRow.of(env, game.id, game), "bench") for game in games]
+
+    def tokens_per_second(number: int, policy: Any) -> tuple[float, float]:
+        """And tokens a dialogue."""
+        start, before = time.perf_counter(), policy.tokens_sampled
+        asyncio.run(worker.play_all(episodes[:number], policy=lambda episode: policy))
+        tokens = policy.tokens_sampled - before
+        return tokens / (time.perf_counter() - start), tokens / number
+
+    plain = AutoModelForCausalLM.from_pretrained(options.model, dtype=model.dtype).eval()
+    sampling = GenerationConfig(do_sample=True, top_k=0, top_p=1.0, temperature=1.0, max_new_tokens=64)
+    sampling.eos_token_id, sampling.pad_token_id = chat.stop_ids, tokenizer.pad_token_id
+    longest = model.config.max_position_embeddings
+    batching = ContinuousBatchingConfig(
+        block_size=options.block,
+        num_blocks=max(options.dialogues) * -(-longest // options.block),
+        max_batch_tokens=max(options.dialogues) * 64,
+        return_logprobs=True,
+        seed=0,
+    )
+    with plain.continuous_batching_context_manager(sampling, continuous_batching_config=batching, warmup=False) as manager:
+        for number in options.dialogues:
+            rates: list[tuple[float, float]] = []
+            lengths: list[tuple[float, float]] = []
+            for seed in range(options.rounds):
+                ours = TransformersPolicy(model, chat.stop_ids, pad_id=tokenizer.pad_token_id)
+                ours.reseed(seed)
+                policies: list[Policy] = [ours, ContinuousPolicy(manager, chat.stop_ids)]
+                found = [tokens_per_second(number, policy) for policy in policies]
+                rates.append((found[0][0], found[1][0]))
+                lengths.append((found[0][1], found[1][1]))
+            own, theirs = (statistics.median(column) for column in zip(*rates, strict=True))
+            tokens = [round(statistics.fmean(column)) for column in zip(*lengths, strict=True)]
+            print(
+                f"{number} dialogues, median of {options.rounds} alternating rounds: ours {own:.0f} tokens/s, continuous batching "
+                f"{theirs:.0f} tokens/s, ratio {own / theirs:.1f} ({tokens[0]} and {tokens[1]} tokens a dialogue)"
+            )
+
+
+if __name__ == "__main__":
+    main()
