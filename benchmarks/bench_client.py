@@ -82,7 +82,9 @@ def main() -> None:
     post, create = (min(column) for column in zip(*rounds, strict=True))
     for name, seconds in (("client.post", post), ("chat.completions.create", create)):
         cores = seconds * IN_FLIGHT / LATENCY
-        print(f"{name:<24} {1000 * seconds:.2f} ms a call; {cores:.2f} of a core with {IN_FLIGHT} of {LATENCY} s in flight")
+        print(
+            f"{name:<24} {1000 * seconds:.2f} ms a call; {cores:.2f} of a core with {IN_FLIGHT} of {LATENCY} s in flight"
+        )
     print(f"ratio {create / post:.1f}")
 
 

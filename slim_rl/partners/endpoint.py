@@ -5,8 +5,8 @@
     for every answer or fault of an endpoint the caller gets a `Completion` or a `PartnerFailure`
     nothing of this, the request itself included, counts against the dialogue's deadline
 
-Two parts of the openai client are not used. Its typed method takes 2.8 times the processor time of its bare POST, 0.24 of a core instead
-of 0.09 with 256 calls in flight (benchmarks/bench_client.py). Its retries know nothing of the other calls: with them a soak of 1,500
+Two parts of the openai client are not used. Its typed method takes 2.7 times the processor time of its bare POST, 0.26 of a core instead
+of 0.10 with 256 calls in flight (benchmarks/bench_client.py). Its retries know nothing of the other calls: with them a soak of 1,500
 dialogues (benchmarks/soak_partner.py) took 1.064 of the ideal makespan instead of 1.036, sent 47 requests instead of 6 while the key was
 refused, and told of 583 retries of 1,135.
 

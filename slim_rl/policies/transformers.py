@@ -36,10 +36,10 @@ from slim_rl.dialogue.record import StopReason
 from slim_rl.errors import ConfigError, Diverged
 from slim_rl.files import disk_errors, replacing_folder
 from slim_rl.policies import check_model_folder, check_model_name
-from slim_rl.policies.attention import share_keys
-from slim_rl.policies.decoding import Decoder, Row
-from slim_rl.policies.top_p import TopP
-from slim_rl.policies.turn_cache import TurnCache
+from slim_rl.policies.batching.attention import share_keys
+from slim_rl.policies.batching.decoding import Decoder, Row
+from slim_rl.policies.batching.top_p import TopP
+from slim_rl.policies.batching.turn_cache import TurnCache
 from slim_rl.seeds import seed_of
 
 

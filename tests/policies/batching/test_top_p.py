@@ -9,7 +9,7 @@ from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 from transformers import TopPLogitsWarper  # noqa: E402
 
-from slim_rl.policies.top_p import TopP  # noqa: E402
+from slim_rl.policies.batching.top_p import TopP  # noqa: E402
 
 
 @given(

@@ -16,7 +16,7 @@ import torch
 from transformers import DynamicCache, PreTrainedModel
 
 from slim_rl.errors import Diverged
-from slim_rl.policies.row_cache import Memory, batched, unbatched
+from slim_rl.policies.batching.row_cache import Memory, batched, unbatched
 
 _LEAVE = 0.25  # share of the rows that ends before any of them leaves
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import DynamicCache, Qwen3ForCausalLM
 
-from slim_rl.policies.attention import NAME, share_keys
+from slim_rl.policies.batching.attention import NAME, share_keys
 from tests.fakes.models import tiny_qwen3
 
 
