@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import secrets
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -34,16 +36,18 @@ class Ledger:
 
     Args:
         folder: the run's.
+        look_seconds: how often the others' rows are looked at.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, look_seconds: float = 1.0) -> None:
+        self.folder, self.look_seconds = folder, look_seconds
         self.path = folder / FOLDER / "spend.sqlite"
         # The tag: containers give every start the same host name and process id.
         self.process = f"{host_name()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._store = Store(self.path, TABLE, local=False)
         self._alive: FileLock | None = None
         self._lines_usd: float | None = None
+        self._looked, self._others_usd = -math.inf, 0.0
 
     def write(self, total: dict[str, Any]) -> None:
         """Keeps this process's total so far: `cost_usd`, `reserved_usd` and other counts. Raises DataError if the disk would not
@@ -63,9 +67,12 @@ class Ledger:
             ) from error
 
     def others_usd(self) -> float:
-        """US dollars spent by all processes but this one. Raises OSError."""
-        found = self._store.rows("SELECT total(cost_usd) FROM spending WHERE process != ?", self.process)
-        return self._usd_of_lines() + sum(usd for (usd,) in found)
+        """US dollars spent by all processes but this one, at most `look_seconds` old. Raises OSError."""
+        now = time.monotonic()
+        if now - self._looked >= self.look_seconds:
+            found = self._store.rows("SELECT total(cost_usd) FROM spending WHERE process != ?", self.process)
+            self._others_usd, self._looked = self._usd_of_lines() + sum(usd for (usd,) in found), now
+        return self._others_usd
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[tuple[float, float]]:
@@ -75,6 +82,7 @@ class Ledger:
         with self._store.changing() as db:
             rows = db.execute("SELECT process, reserved_usd FROM spending WHERE process != ?", (self.process,))
             aside = sum(usd for process, usd in rows.fetchall() if usd and self._lives(process))
+            self._looked = -math.inf
             yield self.others_usd(), aside
 
     def _lives(self, process: str) -> bool:

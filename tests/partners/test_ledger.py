@@ -204,7 +204,7 @@ async def test_what_cannot_be_counted_is_not_paid_for(server: OpenAIServer, tmp_
 @given(st.lists(st.tuples(st.integers(0, 3), st.floats(0, 100)), max_size=30))
 def test_a_run_has_spent_the_sum_of_its_processes(tmp_path_factory: Any, calls: list[Any]) -> None:
     folder = tmp_path_factory.mktemp("run")
-    ledgers, sums = [Ledger(folder) for _ in range(4)], [0.0] * 4
+    ledgers, sums = [Ledger(folder, look_seconds=0.0) for _ in range(4)], [0.0] * 4
     for process, usd in calls:
         sums[process] += usd
         ledgers[process].write({"cost_usd": sums[process], "reserved_usd": usd})
