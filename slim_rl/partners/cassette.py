@@ -134,11 +134,17 @@ def _is_lines(path: Path) -> bool:
 
 
 def _lines_replaced(path: Path) -> Store:
-    """Makes a cassette of JSON lines a sqlite file of the same name."""
-    with FileLock(f"{path}.lock"):
-        if _is_lines(path):  # another process may have been faster
-            with replacing(path) as temporary:
-                _lines_read(path, temporary).close()
+    """Makes a cassette of JSON lines a sqlite file of the same name. Raises ConfigError if it cannot be written."""
+    try:
+        with FileLock(f"{path}.lock"):
+            if _is_lines(path):  # another process may have been faster
+                with replacing(path) as temporary:
+                    _lines_read(path, temporary).close()
+    except OSError as error:
+        raise ConfigError(
+            f"Cannot make the cassette {path} of JSON lines a sqlite file: {error.strerror}; make its folder writable, or "
+            "only replay it (partner.openai.cassette_mode=replay)."
+        ) from error
     return Store(path, TABLE, local=True)
 
 

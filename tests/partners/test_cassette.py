@@ -248,6 +248,15 @@ def test_what_is_recorded_beside_old_lines_joins_them(tmp_path: Path) -> None:
     assert [row["request"] for row in recorded(path) if row["key"] == "k1"] == [{"model": "m", "words": "é"}]
 
 
+def test_old_lines_that_cannot_be_replaced_are_said(tmp_path: Path) -> None:
+    path = tmp_path / "old.jsonl"
+    path.write_bytes(OLD)
+    (tmp_path / "old.jsonl.lock").mkdir()  # which is to be a file
+    with pytest.raises(ConfigError, match=r"old\.jsonl of JSON lines a sqlite file: .*only replay it"):
+        Cassette(path)
+    assert path.read_bytes() == OLD and Cassette(path, "replay").get("k2") == {"text": "two", "model": "m"}
+
+
 def test_two_processes_on_old_lines_lose_none_of_them(tmp_path: Path) -> None:
     path = tmp_path / "old.jsonl"
     path.write_bytes(b"".join(line(f"old{number}", "kept") for number in range(2000)))
