@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from slim_rl.config import Config
-from slim_rl.errors import ConfigError
 
 Trainer = Literal["slime", "trl", "verl"]
 Names = Mapping[str, Callable[[Any], Any]]
@@ -49,6 +48,7 @@ class Key:
 _TRL_SCHEDULE = {"wsd": "warmup_stable_decay", "constant": "constant_with_warmup"}
 _TRL_LOSS = {"sequence": "grpo", "token": "dapo", "constant": "dr_grpo"}
 _VERL_LOSS = {"sequence": "seq-mean-token-mean", "token": "token-mean", "constant": "seq-mean-token-sum-norm"}
+_TURNS = "slim_rl.rollout.use_turn_advantages"
 _ACTOR, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 
 KEYS: tuple[Key, ...] = (
@@ -172,6 +172,15 @@ KEYS: tuple[Key, ...] = (
         {f"{_ACTOR}.loss_agg_mode": lambda loss: _VERL_LOSS[loss or "token"]},
         "slime has no constant",
     ),
+    Key("train.reward", note="by the same function in every backend"),
+    Key("train.question_price", note="by the same function in every backend"),
+    Key(
+        "train.credit",
+        {"--custom-advantage-function-path": lambda credit: _TURNS if credit == "turn" else None},
+        note="verl: algorithm.adv_estimator turn_credit",
+    ),
+    Key("train.credit_lambda", note="in every backend"),
+    Key("train.frozen", note="the learning rate is 0, in every backend"),
     Key("train.save_every", _names("--save-interval"), _names("save_steps"), _names("trainer.save_freq")),
     Key(
         "train.keep_checkpoints",
@@ -225,22 +234,6 @@ KEYS: tuple[Key, ...] = (
 )
 
 
-# What only the trl backend does.
-CONTROLS: dict[str, Any] = {
-    "train.frozen": False,
-    "train.reward": "game",
-    "train.question_price": 0.0,
-    "train.credit": "dialogue",
-}
-
-
-def check_controls(config: Config) -> None:
-    """Raises ConfigError if the config asks for what any other backend than trl would leave out without a word."""
-    for key, usual in CONTROLS.items():
-        if (found := lookup(config, key)) != usual:
-            raise ConfigError(f"{key} is {found}, a control that only the trl backend plays; train it with that.")
-
-
 def lookup(config: Config, name: str) -> Any:
     """The value of a dotted key."""
     value: Any = config
@@ -250,9 +243,12 @@ def lookup(config: Config, name: str) -> Any:
 
 
 def values(config: Config, trainer: Trainer) -> dict[str, Any]:
-    """The trainer's names and values of all keys of the table; in a short run warm-up and decay are shortened too."""
+    """The trainer's names and values of all keys of the table; in a short run warm-up and decay are shortened too, and a frozen policy
+    learns at the rate 0.
+    """
     rise, fall = config.train.slopes
-    train = {"warmup_steps": rise, "lr_decay_steps": fall}
+    rate = 0.0 if config.train.frozen else config.train.learning_rate
+    train = {"warmup_steps": rise, "lr_decay_steps": fall, "learning_rate": rate}
     config = changed(config, train=train, verl={} if config.train.kl_coef else {"kl": None})
     return {name: convert(lookup(config, key.name)) for key in KEYS for name, convert in getattr(key, trainer).items()}
 

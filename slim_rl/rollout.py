@@ -6,9 +6,11 @@
 --custom-rollout-log-function-path slim_rl.rollout.log_rollout
 --custom-eval-rollout-log-function-path slim_rl.rollout.log_eval_rollout
 --custom-config-path configs/matching.yaml
+--custom-advantage-function-path slim_rl.rollout.use_turn_advantages    (only with train.credit: turn)
 --rollout-function-path slim_rl.rollout.generate_fully_async    (only to play while training; otherwise slime's own)
 """
 
+from slim_rl.backends.slime.credit import use_turn_advantages
 from slim_rl.backends.slime.fully_async import generate_fully_async
 from slim_rl.backends.slime.hook import generate
 from slim_rl.backends.slime.metrics import log_eval_rollout, log_rollout
@@ -21,4 +23,5 @@ __all__ = [
     "log_eval_rollout",
     "log_rollout",
     "normalize_rewards",
+    "use_turn_advantages",
 ]

@@ -25,7 +25,9 @@ Status = Sample.Status
 def sample(reward: float | None, group: int = 0, seat: int = 0) -> Sample:
     """A played game, or a failed one if `reward` is None."""
     reason = StopReason.AGREED if reward is not None else StopReason.PARTNER_FAILED
-    made = Sample(group_index=group, metadata={"dialogue": dialogue(reason, seat).to_dict(tokens=False)})
+    record = dialogue(reason, seat)
+    record.reward, record.group = reward, f"{group}/{seat}"
+    made = Sample(group_index=group, metadata={"dialogue": record.to_dict(tokens=False)})
     made.status, made.reward, made.remove_sample = Status.COMPLETED, reward, False
     if reward is None:
         made.status, made.reward, made.remove_sample = Status.FAILED, 0.0, True

@@ -18,7 +18,6 @@ from slim_rl.backends.trl import run as local
 from slim_rl.backends.trl.arguments import grpo_arguments
 from slim_rl.backends.trl.callbacks import last_whole_checkpoint
 from slim_rl.backends.trl.micro_batches import by_length, mark_idle, trim
-from slim_rl.backends.trl.rewards import shuffled
 from slim_rl.backends.trl.rollouts import Rollouts, loss_mask
 from slim_rl.backends.trl.trainer import make_trainer
 from slim_rl.config import Config, parse_config
@@ -195,18 +194,6 @@ def test_a_failed_dialogue_teaches_nothing() -> None:
     assert loss_mask(dialogue) == [0, 0]
     dialogue.response_ids = []
     assert loss_mask(dialogue) == [0]
-
-
-def test_shuffling_keeps_each_groups_rewards_and_leaves_failures_alone() -> None:
-    rewards = [0.1, 0.2, None, 0.4, 0.0, 0.6, 0.7, 0.8]
-    groups = ["a"] * 4 + ["b"] * 4
-    for seed in range(20):
-        result = shuffled(rewards, groups, seed)
-        assert result[2] is None
-        assert result[4] == 0.0, "a game that came to nothing"
-        assert sorted(r for r in result[:4] if r is not None) == [0.1, 0.2, 0.4]
-        assert sorted(result[4:]) == rewards[4:]
-    assert any(shuffled(rewards, groups, seed) != rewards for seed in range(5))
 
 
 def weights(result: local.Result) -> dict[str, torch.Tensor]:

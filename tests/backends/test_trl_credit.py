@@ -1,4 +1,4 @@
-"""Credit by the turn: shaping moves no total, failed dialogues have no say, and without it nothing is changed."""
+"""Credit by the turn under TRL: each turn's tokens have its advantage, and without it nothing is changed."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
 
 pytest.importorskip("trl")
 import torch
 from trl import GRPOTrainer
 
 from slim_rl.backends.trl import run as local
-from slim_rl.backends.trl.credit import Paid, TurnCredit, returns, turn_advantages
+from slim_rl.backends.trl.arguments import grpo_arguments
 from slim_rl.config import parse_config
 from slim_rl.dialogue.log import read_log
 from slim_rl.errors import ConfigError
@@ -24,9 +22,6 @@ from tests.backends.test_trl import Unreliable, batch, make_config, make_rollout
 
 folder = test_trl.folder  # the fixture: games and a tiny model
 
-_SHARE = st.floats(0, 1)
-_WORTH = st.lists(_SHARE, min_size=1, max_size=6)
-
 
 class Flat(MatchingEnv):
     """A game in which knowing more is worth nothing."""
@@ -34,37 +29,6 @@ class Flat(MatchingEnv):
     @classmethod
     def worth(cls, dialogue: Any) -> list[float]:
         return [0.5 for turn in dialogue.turns if turn.role == "policy"]
-
-
-@settings(max_examples=50, deadline=None)
-@given(_SHARE, _WORTH)
-def test_from_each_turn_on_the_payments_add_up_to_the_reward_less_what_was_known(
-    reward: float, worth: list[float]
-) -> None:
-    assert returns(reward, worth) == pytest.approx([reward - before for before in worth])
-    alone = returns(reward, worth, decay=0)
-    assert alone == pytest.approx([after - before for before, after in zip(worth, [*worth[1:], reward], strict=True)])
-    assert sum(alone) == pytest.approx(reward - worth[0])
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.lists(st.tuples(st.none() | _SHARE, _WORTH), min_size=1, max_size=8), _SHARE)
-def test_a_group_is_compared_by_its_dialogues_and_failed_ones_have_no_say(rows: list[Any], decay: float) -> None:
-    group = [Paid("a", *row) for row in rows]
-    found = turn_advantages(group, decay, scale=False)
-    assert [len(each) for each in found] == [0 if paid.reward is None else len(paid.worth) for paid in group]
-    assert sum(each[0] for each in found if each) == pytest.approx(0, abs=1e-9)
-    among_others = turn_advantages([Paid("b", 1.0, [0.0]), *group, Paid("b", 0.0, [0.3])], decay, scale=False)
-    assert among_others[1:-1] == found
-    assume(sum(paid.reward is not None for paid in group) > 1)
-    played = [paid for paid in group if paid.reward is not None]
-    assert turn_advantages(played, decay, scale=False) == [each for each in found if each]
-
-
-def test_where_there_is_nothing_to_compare_there_is_no_advantage() -> None:
-    assert turn_advantages([Paid("a", 0.7, [0.5, 0.5]), Paid("a", 0.7, [0.5])]) == [[0.0, 0.0], [0.0]]
-    alone = [Paid("a", 0.7, [0.5, 0.6]), Paid("a", None, [])]
-    assert turn_advantages(alone) == [[0.0, 0.0], []]
 
 
 def advantages(folder: Any, name: str, *overrides: str, unreliable: bool = False) -> dict[str, Any]:
@@ -120,7 +84,7 @@ def test_a_run_with_it_trains_to_its_end(folder) -> None:
     assert len(list(read_log(result.log_dir / "train.jsonl"))) == 2 * 8
 
 
-def test_a_game_that_does_not_say_what_knowledge_is_worth_is_refused() -> None:
+def test_a_game_that_does_not_say_what_knowledge_is_worth_is_refused_before_anything_starts(tmp_path) -> None:
     config = parse_config({"environment": "examples.secret_number.SecretNumber"}, ["train.credit=turn"])
     with pytest.raises(ConfigError, match=r"train\.credit"):
-        TurnCredit(config, None, None)  # type: ignore[arg-type]
+        grpo_arguments(config, tmp_path)

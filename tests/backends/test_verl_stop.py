@@ -13,7 +13,8 @@ from omegaconf import OmegaConf
 from verl.trainer.ppo.checkpoint_callback import build_checkpoint_callback
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
-from slim_rl.backends.verl.launch import STOP_MARK, build_overrides
+from slim_rl.backends.verl.launch import build_overrides
+from slim_rl.backends.verl.names import STOP_MARK
 from slim_rl.backends.verl.stop import SaveBeforeStop, after_the_update, before_training
 from slim_rl.config import parse_config
 from slim_rl.errors import Diverged, RunStopped

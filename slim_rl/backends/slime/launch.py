@@ -33,9 +33,10 @@ from slim_rl.backends.slime.places import Places, check_flags, convert, find_pla
 from slim_rl.backends.slime.settings import Settings, read_settings
 from slim_rl.backends.slime.storage import check_save_dir
 from slim_rl.config import ROOT_KEY, Config, parse_config, read_yaml
+from slim_rl.dialogue.credit import check_credit
 from slim_rl.dialogue.dealing import ensure_games
 from slim_rl.errors import ConfigError, SlimError
-from slim_rl.keys import check_controls, shortened
+from slim_rl.keys import shortened
 from slim_rl.processes import interruptible, signals_end_the_run
 
 DRIVER = "slim_rl.backends.slime.driver"  # runs slime's script
@@ -174,7 +175,11 @@ def plan(
     Raises:
         SlimError: slime cannot train what the config asks for, or the GPUs cannot be divided so.
     """
-    check_controls(config)
+    check_credit(config)
+    if config.train.credit == "turn" and "--use-opd" in parse_flags(own):
+        raise ConfigError(
+            "train.credit is turn, whose numbers slime carries where --use-opd has its teacher's: leave one out."
+        )
     if config.train.loss == "constant":
         raise ConfigError("train.loss is constant, which slime does not have; choose sequence or token.")
     name = settings.model or config.policy.model

@@ -23,6 +23,7 @@ from slim_rl.config import Config
 from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.log import DialogueLog
 from slim_rl.dialogue.measures import batch_metrics
+from slim_rl.dialogue.payment import payment, pays_otherwise
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.unlogged import unlogged_in
 from slim_rl.errors import RunStopped
@@ -38,14 +39,17 @@ def log_rollout(
         RunStopped: the partner takes no more calls, or more than `train.stop_failures` of the rollout's dialogues failed. `driver` then
             saves what was trained before.
     """
+    config, samples = config_of(args), list(flat(samples))
+    for sample in samples:
+        (sample.metadata or {}).get(RECORD, {})["step"] = rollout_id  # which slime tells nobody else in this process
     if getattr(args, "load_debug_rollout_data", None):
         return False
-    config, samples = config_of(args), list(flat(samples))
     try:
         dialogues = _log(config, "train", rollout_id, f"{rollout_id}", samples)
         # without the group filter nothing was counted yet, and these dialogues are all that ended
         ended = rollout_failures if rollout_failures.count else Failures(dialogues)
-        metrics = {f"dialogue/{name}": value for name, value in (_measure(dialogues, ended) | _age(samples)).items()}
+        found = _measure(dialogues, ended) | _age(samples) | _paid(dialogues, config)
+        metrics = {f"dialogue/{name}": value for name, value in found.items()}
         _track(args, metrics, rollout_id, "rollout/step")
         ended.check(config)
         ended.warn(config)
@@ -88,6 +92,12 @@ def _measure(dialogues: Sequence[Dialogue], ended: Failures) -> dict[str, float]
     failures = {f"failure/{reason}": float(count) for reason, count in ended.reasons.items()}
     cost = {} if ended.cost_usd is None else {"cost_usd": ended.cost_usd}
     return batch_metrics(dialogues) | {"ended": float(ended.count), "failed": ended.failed_share} | failures | cost
+
+
+def _paid(dialogues: Sequence[Dialogue], config: Config) -> dict[str, float]:
+    """`reward_paid`, where that is something else than the game's reward. No shuffling moves this mean."""
+    paid = [reward for dialogue in dialogues if (reward := payment(dialogue, config.train)) is not None]
+    return {"reward_paid": fmean(paid)} if paid and pays_otherwise(config.train) else {}
 
 
 def _age(samples: Sequence[Sample]) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""What a reward is compared with. A failed game does not influence it:
+"""What a game is paid (see `dialogue.payment`), and what that is compared with. A failed game does not influence it:
 
 it is in no group's mean or deviation, its advantage is 0, and a group with too few played games is dropped
 """
@@ -14,9 +14,11 @@ from typing import Any
 from slime.rollout.filter_hub.base_types import DynamicFilterOutput
 from slime.utils.types import Sample
 
+from slim_rl.backends.slime.credit import give_turns_credit
 from slim_rl.backends.slime.hook import RECORD
 from slim_rl.backends.slime.setup import config_of
 from slim_rl.dialogue.failures import Failures
+from slim_rl.dialogue.payment import payment, payments
 from slim_rl.dialogue.record import Dialogue
 
 _GROUPED = ("grpo", "gspo", "cispo", "reinforce_plus_plus_baseline")  # estimators that slime compares within a group
@@ -34,23 +36,29 @@ def failed(sample: Sample) -> bool:
 
 
 def normalize_rewards(args: Namespace, samples: Sequence[Sample]) -> tuple[list[float], list[float]]:
-    """slime's ``--custom-reward-post-process-path``: its own normalisation, over the played games of each group and seat.
+    """slime's ``--custom-reward-post-process-path``: what the games are paid, and slime's own normalisation of it, over the played
+    games of each group and seat. With ``train.credit: turn`` the samples carry their turns' advantages from here on.
 
     Returns:
-        (raw, normalised) rewards, in the samples' order. The raw reward of a failed game, which slime only averages for its
+        (raw, normalised) payments, in the samples' order. The raw payment of a failed game, which slime only averages for its
         metrics, is the mean of its group's played games, so that it moves no average; normalised it is 0.0.
     """
-    groups: dict[Any, list[int]] = defaultdict(list)
-    for index, sample in enumerate(samples):
-        groups[sample.group_index, _seat(sample)].append(index)
-    raw = [0.0 if failed(sample) else float(sample.get_reward_value(args)) for sample in samples]
-    all_played = [reward for reward, sample in zip(raw, samples, strict=True) if not failed(sample)]
+    config, dialogues = config_of(args), [dialogue_of(sample) for sample in samples]
+    step = next((dialogue.step for dialogue in dialogues if dialogue.step is not None), 0)
+    paid = payments(dialogues, config, step)
+    if config.train.credit == "turn":
+        give_turns_credit(args, config, samples, dialogues, paid)
+    groups: dict[str, list[int]] = defaultdict(list)
+    for index, dialogue in enumerate(dialogues):
+        groups[dialogue.group].append(index)
+    all_played = [reward for reward in paid if reward is not None]
     overall = fmean(all_played) if all_played else 0.0
     grouped = args.advantage_estimator in _GROUPED and args.rewards_normalization
     scaled = args.advantage_estimator in _SCALED and args.grpo_std_normalization
+    raw = [0.0 if reward is None else reward for reward in paid]
     normalized = list(raw)
     for members in groups.values():
-        played = [index for index in members if not failed(samples[index])]
+        played = [index for index in members if paid[index] is not None]
         rewards = [raw[index] for index in played]
         mean = fmean(rewards) if rewards else overall
         if grouped:
@@ -59,14 +67,14 @@ def normalize_rewards(args: Namespace, samples: Sequence[Sample]) -> tuple[list[
             for index in played:
                 normalized[index] = (raw[index] - mean) / scale
         for index in members:
-            if failed(samples[index]):
+            if paid[index] is None:
                 raw[index] = mean
     return raw, normalized
 
 
 def keep_usable_groups(args: Namespace, samples: Sequence[Any], **_: Any) -> DynamicFilterOutput:
     """slime's ``--dynamic-sampling-filter-path``: drops a group when too few of its games were played (`slime.min_survivors`)
-    or, by config, when all of those have one reward. slime counts the drops by reason.
+    or, by config, when all of those are paid the same. slime counts the drops by reason.
 
     A group is dropped only where another is under way to take its place, that is with an ``--over-sampling-batch-size`` above the
     batch: otherwise slime would draw a whole new batch to replace it and abort, after paying for it, what it does not need. Kept, its failed
@@ -76,12 +84,12 @@ def keep_usable_groups(args: Namespace, samples: Sequence[Any], **_: Any) -> Dyn
         RunStopped: of the groups so far, a whole rollout's worth, more than `train.stop_failures` failed. Without this, an
             over-sampling slime could draw games without end while the partner is down.
     """
-    config, group = config_of(args), list(flat(samples))
-    for sample in group:
-        rollout_failures.add(Dialogue.from_dict(sample.metadata[RECORD]))
+    config, group = config_of(args), [dialogue_of(sample) for sample in flat(samples)]
+    for dialogue in group:
+        rollout_failures.add(dialogue)
     if rollout_failures.count >= args.rollout_batch_size * args.n_samples_per_prompt:
         rollout_failures.check(config)
-    rewards = [sample.get_reward_value(args) for sample in group if not failed(sample)]
+    rewards = [paid for dialogue in group if (paid := payment(dialogue, config.train)) is not None]
     if len(rewards) < config.slime.min_survivors * len(group):
         return DynamicFilterOutput(keep=False, reason="too_few_played", keep_when_insufficient=True)
     if config.slime.drop_equal_rewards and (not rewards or max(rewards) - min(rewards) < _SAME):
@@ -98,5 +106,6 @@ def flat(samples: Iterable[Any]) -> Iterable[Sample]:
             yield sample
 
 
-def _seat(sample: Sample) -> int:
-    return int(((sample.metadata or {}).get(RECORD) or {}).get("seat", 0))
+def dialogue_of(sample: Sample) -> Dialogue:
+    """The record of a sample's dialogue, annotated."""
+    return Dialogue.from_dict(sample.metadata[RECORD])

@@ -9,6 +9,7 @@ import torch
 from trl import GRPOConfig
 
 from slim_rl.config import Config
+from slim_rl.dialogue.credit import check_credit
 from slim_rl.errors import SlimError
 from slim_rl.keys import changed, values
 
@@ -17,8 +18,9 @@ def grpo_arguments(config: Config, run_dir: Path) -> GRPOConfig:
     """TRL's arguments for `config`; a field that the table of keys sets cannot be set here too, Python refuses it.
 
     Raises:
-        SlimError: the batch does not divide.
+        SlimError: the batch does not divide, or credit goes to turns in a game that cannot say what they are worth.
     """
+    check_credit(config)
     train = config.train
     processes = int(os.environ.get("WORLD_SIZE", "1"))
     micro = min(train.micro_batch, train.dialogues // processes)
@@ -31,8 +33,7 @@ def grpo_arguments(config: Config, run_dir: Path) -> GRPOConfig:
     on_gpu = torch.cuda.is_available()
     # Read only by loss types that divide by it; the dialogues themselves obey `limits`.
     longest = config.limits.dialogue_tokens or config.limits.context_tokens or 4096
-    rate = 0.0 if train.frozen else train.learning_rate
-    settled = changed(config, train={"micro_batch": micro, "learning_rate": rate}, limits={"dialogue_tokens": longest})
+    settled = changed(config, train={"micro_batch": micro}, limits={"dialogue_tokens": longest})
     return GRPOConfig(
         **values(settled, "trl"),
         gradient_accumulation_steps=accumulation,

@@ -19,11 +19,11 @@ from typing import Any
 from accelerate.utils import gather_object
 from trl import GRPOTrainer
 
-from slim_rl.backends.trl.rewards import payment
 from slim_rl.dialogue.annotator import Annotator
 from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.log import DialogueLog
 from slim_rl.dialogue.measures import batch_metrics
+from slim_rl.dialogue.payment import payments
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.unlogged import Unlogged
@@ -44,6 +44,7 @@ class Rollouts:
         self.rows = {row.name: row for row in rows}
         self.metrics: dict[str, float] = {}
         self.dialogues: list[Dialogue] = []  # of the last step
+        self.paid: list[float | None] = []  # for each of them
 
     def names(self) -> list[str]:
         """Names of all rows, shuffled; under self-play each game has its two seats, side by side."""
@@ -62,6 +63,7 @@ class Rollouts:
             self.log.append(dialogue)  # annotated while others were still played
         self.unlogged.logged({dialogue.id for dialogue in dialogues})
         self.dialogues, self.metrics = dialogues, batch_metrics(dialogues)
+        self.paid = payments(dialogues, self.config, step)
         failures = Failures(dialogues)
         # Under torchrun all processes stop at the same step: those that save wait for each other.
         failures.stopped = next(filter(None, gather_object([failures.stopped])), None)
@@ -72,8 +74,7 @@ class Rollouts:
             "completion_ids": [d.response_ids or [end] for d in dialogues],
             "logprobs": [d.logprobs or [0.0] for d in dialogues],
             "env_mask": [loss_mask(d) for d in dialogues],
-            "payment": [payment(d, self.config.train) for d in dialogues],
-            "group": [d.group for d in dialogues],
+            "payment": self.paid,
         }
 
     def _play(self, prompts: Sequence[str], step: int, rank: int) -> list[Dialogue]:

@@ -145,17 +145,16 @@ def make_trainer(config: Config, model: Any, tokenizer: Any, rollouts: Rollouts,
             target_modules=train.lora.target_modules,
             task_type="CAUSAL_LM",
         )
-    reward = GameReward(config, rollouts)
     trainer = TrimmedGRPOTrainer(
         model=model,
         args=arguments,
-        reward_funcs=reward,
+        reward_funcs=GameReward(config, rollouts),
         train_dataset=Dataset.from_dict({"prompt": rollouts.names()}),
         processing_class=tokenizer,
         peft_config=peft_config,
         rollout_func=rollouts,
     )
-    trainer.credit = TurnCredit(config, rollouts, reward) if train.credit == "turn" else None
+    trainer.credit = TurnCredit(config, rollouts) if train.credit == "turn" else None
     rollouts.policy.model = trainer.model
     trainer.remove_callback(PrinterCallback)  # it prints the whole dictionary; ours prints a line
     trainer.add_callback(StepLine(run_dir, rollouts.policy))

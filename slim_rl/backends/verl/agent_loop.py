@@ -22,7 +22,7 @@ from typing import Any
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 
 from slim_rl.backends.verl.groups import Groups
-from slim_rl.backends.verl.launch import STOP_MARK
+from slim_rl.backends.verl.names import STOP_MARK
 from slim_rl.backends.verl.policy import ServerPolicy
 from slim_rl.config import WITHOUT_GROUPS, Config, Limits, load_config
 from slim_rl.dialogue.annotator import Annotator
@@ -30,6 +30,7 @@ from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.log import DialogueLog
 from slim_rl.dialogue.measures import measures, tracked
+from slim_rl.dialogue.payment import payment
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow, read_game_state
 from slim_rl.dialogue.worker import RolloutWorker
@@ -158,7 +159,7 @@ class DialogueLoop(AgentLoopBase):
             response_ids=dialogue.response_ids,
             response_mask=dialogue.loss_mask,
             response_logprobs=dialogue.logprobs,
-            reward_score=dialogue.reward,
+            reward_score=payment(dialogue, self.process.config.train) if dialogue.phase == "train" else dialogue.reward,
             num_turns=len(dialogue.turns),
             metrics=AgentLoopMetrics(
                 generate_sequences=policy.seconds, tool_calls=partner_seconds, num_preempted=policy.preempted

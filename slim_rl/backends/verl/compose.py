@@ -7,17 +7,45 @@ import copy
 import io
 import tempfile
 import warnings
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import yaml
+
+from slim_rl.backends.verl.names import PLAYED, TURN_CREDIT
 from slim_rl.errors import ConfigError
-
-if TYPE_CHECKING:
-    from slim_rl.backends.verl.launch import Overrides
 
 # What verl's own config does not list and its workers read all the same.
 _ADDED = ("slim_rl.", "ray_kwargs.ray_init.runtime_env.env_vars.", "data.apply_chat_template_kwargs.")
-_OURS = "grpo_played"  # registered by `plugin`, in the workers
+
+
+@dataclass(frozen=True)
+class Overrides:
+    """What a run changes of verl's own config.
+
+    Attributes:
+        values: verl's dotted keys and their values; they go into a file.
+        extra: verl's own key=value, the last word; they stay on the command line.
+    """
+
+    values: dict[str, Any]
+    extra: list[str] = field(default_factory=list)
+
+    def yaml(self) -> str:
+        """The file for hydra: verl's own config, and these values over it."""
+        tree: dict[str, Any] = {
+            "defaults": ["ppo_trainer", "_self_"],
+            "hydra": {"searchpath": ["pkg://verl.trainer.config"]},
+        }
+        for key, value in self.values.items():
+            *parents, last = key.split(".")
+            node = tree
+            for parent in parents:
+                node = node.setdefault(parent, {})
+            node[last] = value
+        # in ASCII: PyYAML folds some Unicode line ends that it writes unescaped
+        return yaml.safe_dump(tree, sort_keys=False)
 
 
 def compose(overrides: Overrides) -> Any:
@@ -72,7 +100,7 @@ def _check_estimator(name: str) -> None:
     """Raises ConfigError for an estimator that verl does not have; verl itself finds out after its first rollout."""
     from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY
 
-    if name not in ADV_ESTIMATOR_REGISTRY and name != _OURS:
+    if name not in ADV_ESTIMATOR_REGISTRY and name not in (PLAYED, TURN_CREDIT):
         known = ", ".join(sorted(ADV_ESTIMATOR_REGISTRY))
         raise ConfigError(
             f"verl.adv_estimator (algorithm.adv_estimator) is {name}, which verl does not have; it has {known}."

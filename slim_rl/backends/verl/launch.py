@@ -13,7 +13,6 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -24,51 +23,23 @@ from slim_rl import bundled
 from slim_rl.backends import RESPONSE_TOKENS, Request, say, say_what_it_pays
 from slim_rl.backends.checkpoints import last_whole
 from slim_rl.backends.cost import cost_report
-from slim_rl.backends.verl.compose import compose
+from slim_rl.backends.verl.compose import Overrides, compose
 from slim_rl.backends.verl.data import write_data
+from slim_rl.backends.verl.names import PLAYED, REFERENCE_VARIABLE, STOP_MARK, TURN_CREDIT
 from slim_rl.config import Config, DataConfig, load_config
+from slim_rl.dialogue.credit import check_credit
+from slim_rl.dialogue.payment import pays_otherwise, takes_the_step
 from slim_rl.environment import environment_class
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.files import write_atomically
-from slim_rl.keys import changed, check_controls, disjoint, lookup, shortened
+from slim_rl.keys import changed, disjoint, lookup, shortened
 from slim_rl.keys import values as table_values
 from slim_rl.policies import check_model_name
 from slim_rl.processes import with_packages
 
 HERE = Path(__file__).parent
 FILE = "verl"  # of the run's folder, with .yaml: what hydra is given
-STOP_MARK = "stopped"  # in the run's folder: why the partner takes no more calls; see `stop`
 MODELS = {"POLICY_MODEL": "policy.model", "REF_MODEL": "verl.reference_model", "CRITIC_MODEL": "verl.critic_model"}
-# Set in the job's environment on every node; `plugin` reads it in the workers.
-REFERENCE_VARIABLE = "SLIM_RL_REFERENCE_MODEL"
-
-
-@dataclass(frozen=True)
-class Overrides:
-    """What a run changes of verl's own config.
-
-    Attributes:
-        values: verl's dotted keys and their values; they go into a file.
-        extra: verl's own key=value, the last word; they stay on the command line.
-    """
-
-    values: dict[str, Any]
-    extra: list[str] = field(default_factory=list)
-
-    def yaml(self) -> str:
-        """The file for hydra: verl's own config, and these values over it."""
-        tree: dict[str, Any] = {
-            "defaults": ["ppo_trainer", "_self_"],
-            "hydra": {"searchpath": ["pkg://verl.trainer.config"]},
-        }
-        for key, value in self.values.items():
-            *parents, last = key.split(".")
-            node = tree
-            for parent in parents:
-                node = node.setdefault(parent, {})
-            node[last] = value
-        # in ASCII: PyYAML folds some Unicode line ends that it writes unescaped
-        return yaml.safe_dump(tree, sort_keys=False)
 
 
 def start(request: Request) -> None:
@@ -145,15 +116,33 @@ def build_overrides(config: Config, extra: Sequence[str] = ()) -> Overrides:
     _check(config)
     settled = changed(
         config,
-        verl={"critic_model": config.verl.critic_model or config.policy.model},
+        verl={"critic_model": config.verl.critic_model or config.policy.model, **_estimator(config)},
         limits={"dialogue_tokens": _response_tokens(config)},
     )
     ours = disjoint(table_values(settled, "verl"), _models(config), _data(config), _rollout(config), _trainer(config))
     return Overrides(ours | config.verl.overrides, list(extra))
 
 
+def _estimator(config: Config) -> dict[str, Any]:
+    """The estimator of advantages, where turns have advantages of their own, or seats: verl's GRPO would give both that of one."""
+    if config.train.credit == "turn":
+        return {"adv_estimator": TURN_CREDIT, "lam": config.train.credit_lambda}
+    seats_differ = config.selfplay and takes_the_step(config)
+    return {"adv_estimator": PLAYED} if seats_differ and config.verl.adv_estimator == "grpo" else {}
+
+
 def _check(config: Config) -> None:
-    check_controls(config)
+    check_credit(config)
+    train = config.train
+    if train.credit == "turn" and config.verl.adv_estimator != "grpo":
+        raise ConfigError(
+            f"train.credit is turn, which compares turns within a group; with verl.adv_estimator {config.verl.adv_estimator} set it to dialogue."
+        )
+    if config.verl.mode == "single_turn" and (pays_otherwise(train) or takes_the_step(config)):
+        raise ConfigError(
+            "verl.mode is single_turn, in which no dialogue is played that train.reward, train.question_price or train.credit could "
+            "speak of; set verl.mode to multi_turn, or leave them as they are by default."
+        )
     if config.train.lr_schedule in ("linear", "wsd"):
         raise ConfigError(
             f"train.lr_schedule is {config.train.lr_schedule}, which verl does not have; choose constant or cosine."

@@ -1,0 +1,39 @@
+"""Credit by the turn under slime: per-token advantages from the process of the rollouts to those that train.
+
+slime gives a custom advantage function what its batches carry, and of a sample's own fields that is little: `train_metadata` stays
+behind. The one per-token list of numbers that a rollout may add, `teacher_log_probs`, is there for distillation, which nothing
+here uses. It is cut for context parallelism and moved to the GPU as logprobs are; an advantage needs just that.
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Sequence
+from typing import Any
+
+from slime.utils.types import Sample
+
+from slim_rl.config import Config
+from slim_rl.dialogue.credit import by_token, turn_advantages, turn_payments
+from slim_rl.dialogue.record import Dialogue
+
+_CARRIED = "teacher_log_probs"
+
+
+def give_turns_credit(
+    args: Namespace,
+    config: Config,
+    samples: Sequence[Sample],
+    dialogues: Sequence[Dialogue],
+    paid: Sequence[float | None],
+) -> None:
+    """Has each sample carry the advantages of its dialogue's turns; zeros for one that failed."""
+    turns = turn_payments(dialogues, paid, config)
+    found = turn_advantages(turns, config.train.credit_lambda, args.grpo_std_normalization)
+    for sample, dialogue, advantages in zip(samples, dialogues, found, strict=True):
+        setattr(sample, _CARRIED, by_token(dialogue, advantages, sample.response_length))
+
+
+def use_turn_advantages(args: Namespace, rollout_data: dict[str, Any]) -> None:
+    """slime's ``--custom-advantage-function-path``, with ``train.credit: turn``."""
+    rollout_data["advantages"] = rollout_data["returns"] = rollout_data.pop(_CARRIED)

@@ -1,0 +1,79 @@
+"""What verl's newer trainer is told that dialogues are paid, where it takes the whole step to know: for shuffled rewards, for credit by
+the turn, and in self-play wherever the two seats are paid differently. Anything else the agent loop says at once.
+
+    rm_scores   what a row is paid, at its last token; with credit by the turn each turn's payment, at that turn's last token
+    uid         the group that a row is compared in: in self-play one a seat
+
+Dialogues are taken in the order of their ids, so that a step is shuffled in one way, however verl has balanced its rows. `stop`
+imports this module in the trainer's process.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import transfer_queue as tq
+from tensordict import NonTensorStack, TensorDict
+from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+
+from slim_rl.config import Config, load_config
+from slim_rl.dialogue.credit import turn_payments
+from slim_rl.dialogue.payment import payments, takes_the_step
+from slim_rl.dialogue.record import Dialogue
+
+_config = functools.cache(load_config)
+
+
+def pay(trainer: Any, batch: Any) -> None:
+    """Writes what the rows of a step are paid over what the agent loop said."""
+    path = (trainer.config.get("slim_rl") or {}).get("config")
+    if not path or not takes_the_step(config := _config(path)):
+        return
+    keys = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding")]
+    where = {"keys": keys, "partition_id": batch.partition_id}
+    data = tq.kv_batch_get(**where, select_fields=["extra_fields", "response_mask"])
+    dialogues = [Dialogue.from_dict(extra["dialogue"]) for extra in data.pop("extra_fields").tolist()]
+    lengths = [len(mask) for mask in data["response_mask"].unbind()]
+    scores = [torch.tensor(row) for row in token_rewards(dialogues, lengths, config, trainer.global_steps)]
+    fields = {
+        "rm_scores": torch.nested.as_nested_tensor(scores, layout=torch.jagged),
+        "uid": NonTensorStack(*(dialogue.group for dialogue in dialogues)),
+    }
+    tq.kv_batch_put(**where, fields=TensorDict(fields, batch_size=len(keys)))
+
+
+def token_rewards(
+    dialogues: Sequence[Dialogue], lengths: Sequence[int], config: Config, step: int
+) -> list[list[float]]:
+    """What is paid at each token of the dialogues' responses, which have these lengths."""
+    order = sorted(range(len(dialogues)), key=lambda row: dialogues[row].id)
+    ordered = [dialogues[row] for row in order]
+    paid = payments(ordered, config, step)
+    turns = turn_payments(ordered, paid, config) if config.train.credit == "turn" else None
+    out = [[0.0] * length for length in lengths]
+    for place, row in enumerate(order):
+        if turns is None:
+            out[row][-1] = paid[place] or 0.0
+            continue
+        spans = [turn.span for turn in dialogues[row].turns if turn.role == "policy"]
+        for span, payment in zip(spans, turns[place].turns, strict=True):
+            assert span is not None
+            out[row][span[1] - 1] = payment
+    return out
+
+
+def after_payment(compute: Any) -> Any:
+    """verl's `_compute_advantage`, once the step is paid."""
+
+    @functools.wraps(compute)
+    def computed(self: Any, batch: Any, metrics: dict[str, Any]) -> Any:
+        pay(self, batch)
+        return compute(self, batch, metrics)
+
+    return computed
+
+
+PPOTrainer._compute_advantage = after_payment(PPOTrainer._compute_advantage)

@@ -1,0 +1,102 @@
+"""Credit by the turn (`train.credit: turn`): potential-based shaping (Ng, Harada and Russell 1999) by the worth of what the policy knows.
+
+    a turn is paid the reward that follows it and F = worth(after) - worth(before), where the worth after the last turn is 0
+
+so that all payments of a dialogue from turn t on add up to its reward less worth(t): the best policy stays the same. A trainer of its
+own accord gives every token of a dialogue one advantage; here a turn's tokens have their turn's own, computed from the same
+dialogues and the same `payment`. Nothing here runs with `train.credit: dialogue`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import sqrt
+from statistics import fmean
+
+from slim_rl.config import Config
+from slim_rl.dialogue.record import Dialogue
+from slim_rl.environment import BaseEnvironment, environment_class
+from slim_rl.errors import ConfigError
+
+_EPSILON = 1e-4  # added to a deviation before dividing by it, as TRL does
+
+
+@dataclass(frozen=True, slots=True)
+class Paid:
+    """One dialogue: its group, and what each of its policy's turns was paid. No turn: it failed."""
+
+    group: str
+    turns: list[float]
+
+
+def check_credit(config: Config) -> None:
+    """Raises ConfigError if credit goes to turns in a game that does not say what knowledge is worth."""
+    game = environment_class(config.environment)
+    if config.train.credit == "turn" and game.worth.__func__ is BaseEnvironment.worth.__func__:  # type: ignore[attr-defined]
+        raise ConfigError(
+            f"train.credit is turn, but {game.__name__} does not say what knowledge is worth: give it a classmethod "
+            "worth(dialogue), or set train.credit to dialogue."
+        )
+
+
+def turn_payments(dialogues: Sequence[Dialogue], rewards: Sequence[float | None], config: Config) -> list[Paid]:
+    """What the turns of annotated dialogues are paid, where the dialogues are paid `rewards` (see `payment`)."""
+    worth = environment_class(config.environment).worth
+    return [
+        Paid(dialogue.group, [] if reward is None else shaped(reward, worth(dialogue)))
+        for dialogue, reward in zip(dialogues, rewards, strict=True)
+    ]
+
+
+def shaped(reward: float, worth: Sequence[float]) -> list[float]:
+    """What each turn is paid, for the worth before each."""
+    return [after - before for before, after in zip(worth, [*worth[1:], reward], strict=False)]
+
+
+def returns(turns: Sequence[float], decay: float = 1.0) -> list[float]:
+    """What each turn earned: its own payment and those after it, each turn further on weighed by another `decay`. With decay 1 the
+    reward less the worth before the turn.
+    """
+    out: list[float] = []
+    following = 0.0
+    for paid in reversed(turns):
+        following = paid + decay * following
+        out.append(following)
+    return out[::-1]
+
+
+def turn_advantages(dialogues: Sequence[Paid], decay: float = 1.0, scale: bool = True) -> list[list[float]]:
+    """The advantage of each policy turn, one list a dialogue; empty for one that failed.
+
+    A turn's baseline is the mean over the group of what the first turns earned, and the deviation is taken over dialogues, all turns
+    of one together weighing as much as those of another: were each turn to count as one, dialogues of many turns would move
+    both, and how many turns to take is the policy's own choice. Where the worth never changes this is GRPO's advantage.
+    """
+    earned = [returns(paid.turns, decay) for paid in dialogues]
+    groups: dict[str, list[int]] = defaultdict(list)
+    for index, (paid, sums) in enumerate(zip(dialogues, earned, strict=True)):
+        if sums:
+            groups[paid.group].append(index)
+    out: list[list[float]] = [[] for _ in dialogues]
+    for members in groups.values():
+        if len(members) == 1:  # nothing to compare it with
+            out[members[0]] = [0.0] * len(earned[members[0]])
+            continue
+        mean = fmean(earned[index][0] for index in members)
+        squares = sum(fmean((value - mean) ** 2 for value in earned[index]) for index in members)
+        deviation = sqrt(squares / (len(members) - 1))
+        for index in members:
+            out[index] = [(value - mean) / (deviation + _EPSILON if scale else 1.0) for value in earned[index]]
+    return out
+
+
+def by_token(dialogue: Dialogue, turns: Sequence[float], length: int) -> list[float]:
+    """Each policy turn's number at the turn's tokens, 0 elsewhere; as long as the response. `turns` is empty for a failed dialogue."""
+    out = [0.0] * length
+    spans = [turn.span for turn in dialogue.turns if turn.role == "policy"]
+    for span, value in zip(spans, turns, strict=bool(turns)):
+        if span is not None:
+            out[span[0] : span[1]] = [value] * (span[1] - span[0])
+    return out
