@@ -39,6 +39,7 @@ UNUSUAL: dict[str, Any] = {
     "train.clip_ratio": 0.15,
     "train.scale_rewards": False,
     "train.loss": "sequence",
+    "train.credit": "turn",
     "train.save_every": 9,
     "train.keep_checkpoints": 5,
     "train.gradient_checkpointing": True,
@@ -63,7 +64,7 @@ UNUSUAL: dict[str, Any] = {
 INSTEAD: dict[str, dict[str, Any]] = {
     "slime": {"train.loss": "token"},
     "trl": {},
-    "verl": {"train.lr_schedule": "cosine", "train.lr_decay_steps": 0},
+    "verl": {"train.lr_schedule": "cosine", "train.lr_decay_steps": 0, "train.credit": "dialogue"},
 }
 
 
@@ -197,6 +198,13 @@ def test_weights_decay_and_adam_remembers_alike_in_every_trainer() -> None:
     ]
     assert [values(Config(), "trl")[name] for name in ("weight_decay", "adam_beta1", "adam_beta2")] == [0.0, 0.9, 0.999]
     assert values(Config(), "verl")["actor_rollout_ref.actor.optim.weight_decay"] == 0.0
+
+
+def test_a_frozen_policy_learns_at_the_rate_0_in_every_trainer() -> None:
+    config = parse_config({"train": {"frozen": True, "learning_rate": 1e-3}})
+    names = {"slime": "--lr", "trl": "learning_rate", "verl": "actor_rollout_ref.actor.optim.lr"}
+    assert {values(config, trainer)[name] for trainer, name in names.items()} == {0.0}  # type: ignore[arg-type]
+    assert config.train.learning_rate == 1e-3
 
 
 @pytest.mark.parametrize("name", ["matching", "matching_offline"])

@@ -113,11 +113,18 @@ def test_the_three_models_come_from_the_environment() -> None:
     assert not any("REFERENCE" in key for key in alone.values)
 
 
+ALONE = {"environment": "slim_rl.games.matching.planning.PlanningEnv", "verl": {"mode": "single_turn"}}
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"train": {"frozen": True}}, "train.frozen"),
-        ({"train": {"reward": "shuffled"}}, "train.reward"),
+        ({"train": {"credit": "turn"}, "verl": {"adv_estimator": "gae"}}, "train.credit is turn"),
+        (
+            {"train": {"credit": "turn"}, "environment": "examples.treasure.Treasure", "partner": {"kind": "honest"}},
+            "worth",
+        ),
+        ({**ALONE, "train": {"reward": "shuffled"}}, "single_turn"),
         ({"train": {"lr_schedule": "linear"}}, "linear"),
         ({"train": {"lr_schedule": "wsd", "lr_decay_steps": 5}}, "wsd"),
         ({"verl": {"mode": "single_turn"}}, "one-seat"),
@@ -129,6 +136,24 @@ def test_the_three_models_come_from_the_environment() -> None:
 def test_what_verl_cannot_do_is_said(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         build_overrides(parse_config(settings))
+
+
+@pytest.mark.parametrize(
+    ("settings", "estimator"),
+    [
+        ({"train": {"reward": "shuffled"}}, "grpo"),
+        ({"train": {"credit": "turn", "credit_lambda": 0.5}}, "turn_credit"),
+        (
+            {"train": {"question_price": 0.1}, "partner": {"kind": "self"}},
+            "grpo_played",
+        ),  # the seats of a game are paid apart
+        ({"partner": {"kind": "self"}}, "grpo"),
+    ],
+)
+def test_each_control_has_an_estimator_that_compares_what_is_paid(settings: dict[str, Any], estimator: str) -> None:
+    verl = compose(build_overrides(parse_config(settings)))
+    assert verl.algorithm.adv_estimator == estimator
+    assert verl.algorithm.lam == (0.5 if estimator == "turn_credit" else 1.0)
 
 
 def test_a_group_of_one_needs_a_critic() -> None:

@@ -1,0 +1,95 @@
+"""One step's dialogues, as every trainer is given them: two groups of four, of unequal lengths; one failed, one was truncated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from slim_rl.config import Config
+from slim_rl.dialogue.credit import by_token, turn_advantages, turn_payments
+from slim_rl.dialogue.payment import payments
+from slim_rl.dialogue.record import Dialogue, StopReason, Turn
+from slim_rl.games.matching import MatchingEnv
+
+STEP = 3
+CONTROLS: dict[str, dict[str, Any]] = {
+    "game": {},
+    "priced": {"question_price": 0.05},
+    "agreed": {"reward": "agreed"},
+    "shuffled": {"reward": "shuffled"},
+    "shuffled_all": {"reward": "shuffled_all", "question_price": 0.05},
+    "turn": {"credit": "turn"},
+    "turn_near": {"credit": "turn", "credit_lambda": 0.5, "reward": "shuffled", "scale_rewards": False},
+}
+
+
+class Known(MatchingEnv):
+    """A game in which what is known is worth a tenth more with each of the policy's turns."""
+
+    @classmethod
+    def worth(cls, dialogue: Any) -> list[float]:
+        return [0.1 * number for number in range(sum(turn.role == "policy" for turn in dialogue.turns))]
+
+
+def run(control: str) -> dict[str, Any]:
+    """A run's config, as a file has it."""
+    train = {"games_per_step": 2, "group_size": 4, "micro_batch": 8, **CONTROLS[control]}
+    return {"name": "paid", "seed": 5, "environment": f"{__name__}.Known", "game": {"n": 2}, "train": train}
+
+
+def dialogues() -> list[Dialogue]:
+    """The batch. A question is two tokens long and its answer three, a plan four."""
+    outcomes = [(0.3, 1), (0.9, 3), (None, 2), (0.6, 0), (0.0, 2), (0.8, 1), (1.0, 2), (0.4, 4)]
+    return [_dialogue(number, *outcome) for number, outcome in enumerate(outcomes)]
+
+
+def _dialogue(number: int, reward: float | None, questions: int) -> Dialogue:
+    turns, mask = [], []
+    for _ in range(questions):
+        span = (len(mask), len(mask) + 2)
+        turns.append(Turn(0, "policy", "?", {"kind": "message"}, span=span, questions=["pair"], seeking=True))
+        turns.append(Turn(1, "partner", "5.", {"kind": "message"}, questions=[], seeking=False))
+        mask += [1, 1, 0, 0, 0]
+    turns.append(Turn(0, "policy", "[propose]", {"kind": "propose"}, span=(len(mask), len(mask) + 4), questions=[]))
+    mask += [1] * 4
+    dialogue = Dialogue(f"train-{STEP}/g{number // 4}/0/{number % 4}", f"g{number // 4}", 0, number, {}, {}, {})
+    dialogue.environment, dialogue.instrument = f"{__name__}.Known", Known.instrument
+    dialogue.step, dialogue.group, dialogue.turns, dialogue.reward = STEP, f"{number // 4}", turns, reward
+    dialogue.stop_reason = {None: StopReason.PARTNER_FAILED, 0.0: StopReason.DIALOGUE_TOKENS}.get(
+        reward, StopReason.AGREED
+    )
+    dialogue.prompt_ids, dialogue.response_ids = [1, 2, 3], list(range(10, 10 + len(mask)))
+    dialogue.loss_mask, dialogue.logprobs = mask, [-0.5 * bit for bit in mask]
+    return dialogue
+
+
+def paid(config: Config) -> list[float | None]:
+    """What the batch is paid."""
+    return payments(dialogues(), config, STEP)
+
+
+def token_advantages(config: Config) -> list[list[float]]:
+    """With credit by the turn: the advantage of each token of the responses."""
+    found = turn_advantages(
+        turn_payments(dialogues(), paid(config), config), config.train.credit_lambda, config.train.scale_rewards
+    )
+    return [by_token(d, turns, len(d.response_ids)) for d, turns in zip(dialogues(), found, strict=True)]
+
+
+def samples() -> list[Any]:
+    """The batch as slime's rollout leaves it: a failed game is one masked token."""
+    from slime.utils.types import Sample
+
+    made = []
+    for index, dialogue in enumerate(dialogues()):
+        failed, record = dialogue.failed, dialogue.to_dict(tokens=False)
+        sample = Sample(group_index=index // 4, index=index, metadata={"dialogue": record})
+        response = dialogue.response_ids[: 1 if failed else None]
+        sample.tokens, sample.response_length = [*dialogue.prompt_ids, *response], len(response)
+        sample.loss_mask, sample.rollout_log_probs = (
+            dialogue.loss_mask[: len(response)],
+            dialogue.logprobs[: len(response)],
+        )
+        sample.reward, sample.remove_sample = dialogue.reward or 0.0, failed
+        sample.status = Sample.Status.FAILED if failed else Sample.Status.COMPLETED
+        made.append(sample)
+    return made
