@@ -1,6 +1,7 @@
 """Adapters to trainers, one folder each: `trl` for one machine, `slime` and `verl` for clusters.
 
-    backends/NAME/launch.py   `start(request)`: trains, or launches the trainer
+    backends/NAME/launch.py   `start(request)`: trains, or launches the trainer; `check(config)`: whether it can do what is asked for,
+                              and `missing()`: what this machine lacks for it. Neither needs the trainer itself
     backends/NAME/doctor.py   `EXAMINATIONS`: what a run needs of the machine
 
 Whoever needs a backend asks for it by name here, so that only its own libraries are imported.
@@ -71,4 +72,28 @@ def say_what_it_pays(config: Config) -> None:
 
 def start(request: Request) -> Any:
     """Starts the run with its config's backend. Returns its result where it was trained here, else None."""
-    return importlib.import_module(f"{__name__}.{request.config.train.backend}.launch").start(request)
+    return _launcher(request.config).start(request)
+
+
+def check(config: Config) -> None:
+    """Raises ConfigError if the config's backend cannot do what the config asks for."""
+    _launcher(config).check(config)
+
+
+def missing(config: Config) -> str:
+    """A sentence on what this machine lacks for the config's backend; empty if nothing."""
+    return str(_launcher(config).missing())
+
+
+def log_folder(config: Config) -> Path:
+    """Where a run's dialogue logs are. On a cluster all of a run is in its own folder, on a disk that every node sees."""
+    return config.log.dir / config.name if config.train.backend == "trl" else config.run_dir.absolute() / config.log.dir
+
+
+def own_folder(config: Config) -> list[str]:
+    """Words for the trainer by which a run is kept in `config.run_dir`, where it would choose another folder."""
+    return ["--save-dir", str(config.run_dir)] if config.train.backend == "slime" else []
+
+
+def _launcher(config: Config) -> Any:
+    return importlib.import_module(f"{__name__}.{config.train.backend}.launch")

@@ -2,7 +2,8 @@
 
 Arms are those of `config.arms`, or of a file: names, and the keys that each changes. In a value `{log:NAME}` stands for the log
 folder of arm NAME's run with the same seed; a run that names one waits for it. Runs are separate processes, `jobs` at a time, one
-thread each. A run that is complete is not run again, and one that was interrupted resumes.
+thread each. A run that is complete is not run again, and one that was interrupted resumes. What the backend cannot do in some arm
+is said before any runs; on a machine that cannot run the backend, only the plan is printed.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ import typer
 from pydantic import TypeAdapter, ValidationError
 from tqdm import tqdm
 
-from slim_rl.commands.options import ConfigFile, Overrides
+from slim_rl import backends
+from slim_rl.commands.options import Backend, ConfigFile, Overrides
 from slim_rl.commands.screen import printable
 from slim_rl.config import load_config, read_yaml
 from slim_rl.errors import ConfigError, SlimError, did_you_mean
@@ -39,7 +41,11 @@ def command(
     seeds: Annotated[str, typer.Option(help="comma-separated")] = "0,1,2",
     jobs: Annotated[int, typer.Option(min=1, help="runs side by side")] = 1,
     overrides: Overrides = None,
+    backend: Backend = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print the commands, and stop")] = False,
+    extra: Annotated[
+        list[str] | None, typer.Argument(help="after --: words of the trainer's own, for every run")
+    ] = None,
 ) -> None:
     """Run an experiment: every arm with every seed.
 
@@ -49,13 +55,17 @@ def command(
         numbers = [int(seed) for seed in seeds.split(",")]
     except ValueError as error:
         raise ConfigError(f"--seeds takes whole numbers with commas between them, not '{seeds}'.") from error
-    runs = plan(config, arm or (), numbers, overrides or (), arms)
+    changes = [*(overrides or ()), *([f"train.backend={backend}"] if backend else [])]
+    runs = plan(config, arm or (), numbers, changes, arms, extra or ())
     for run in runs:
         typer.echo(f"{run.name}: {shlex.join(run.command(config))}")
+    base = load_config(config, changes)
     if dry_run:
         return
+    if lacks := backends.missing(base):
+        backends.say(f"This is the plan, and nothing is run: {lacks}")
+        return
     with interruptible("the same command goes on: complete runs are not run again, and the others resume."):
-        base = load_config(config, overrides or ())
         run_all(config, runs, jobs, base.output_dir)
     for line in conclusion(config, runs, base.name):
         typer.echo(printable(line))
@@ -63,49 +73,71 @@ def command(
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One arm with one seed, and the command that trains it. `needs`: names of runs whose log it reads."""
+    """One arm with one seed, and the command that trains it. `needs`: names of runs whose log it reads; `extra`: words of the
+    trainer's own.
+    """
 
     name: str
     arm: str
     seed: int
     overrides: tuple[str, ...]
     needs: tuple[str, ...] = ()
+    extra: tuple[str, ...] = ()
 
     def command(self, config: Path) -> list[str]:
         options = [option for override in self.overrides for option in ("--set", override)]
-        return [sys.executable, "-m", "slim_rl.cli", "train", str(config), *options]
+        return [
+            sys.executable,
+            "-m",
+            "slim_rl.cli",
+            "train",
+            str(config),
+            *options,
+            *(("--", *self.extra) if self.extra else ()),
+        ]
 
 
 def plan(
-    config: Path, arms: Sequence[str], seeds: Sequence[int], overrides: Sequence[str] = (), file: Path | None = None
+    config: Path,
+    arms: Sequence[str],
+    seeds: Sequence[int],
+    overrides: Sequence[str] = (),
+    file: Path | None = None,
+    extra: Sequence[str] = (),
 ) -> list[Run]:
     """The runs of an experiment, seeds first, so that every arm has a seed before any has two.
 
     Args:
         arms: names of those to run; all if there are none.
         file: where they are, if not in the config.
+        extra: words of the trainer's own, for every run.
 
     Raises:
-        ConfigError: an arm is not there, or is wrong.
+        ConfigError: an arm is not there, or is wrong, or is one that the backend cannot play.
     """
     settings = load_config(config, overrides)
     known = settings.arms if file is None else _read(file)
-    unknown = [arm for arm in arms if arm not in known]
-    if unknown:
-        raise ConfigError(
-            f"{file or config} has no arm {', '.join(unknown)}; its arms are {', '.join(known)}{did_you_mean(unknown[0], known) or '.'}"
-        )
+
+    def overridden(arm: str, seed: int) -> tuple[str, ...]:
+        if arm not in known:
+            raise ConfigError(
+                f"{file or config} has no arm {arm}; its arms are {', '.join(known)}{did_you_mean(arm, known) or '.'}"
+            )
+        changes = [f"{key}={json.dumps(value)}" for key, value in known[arm].items()]
+        return (*overrides, *changes, f"name={settings.name}-{arm}-s{seed}", f"arm={arm}", f"seed={seed}")
+
     runs = []
     for seed in seeds:
         for arm in arms or known:
-            name = f"{settings.name}-{arm}-s{seed}"
-            changes = [f"{key}={json.dumps(value)}" for key, value in known[arm].items()]
-            needs = [f"{settings.name}-{other}-s{seed}" for change in changes for other in _LOG.findall(change)]
-            changes = [_LOG.sub(rf"{settings.log.dir}/{settings.name}-\1-s{seed}", change) for change in changes]
-            overridden = (*overrides, *changes, f"name={name}", f"arm={arm}", f"seed={seed}")
-            runs.append(Run(name, arm, seed, overridden, tuple(needs)))
-    for run in runs:
-        load_config(config, run.overrides)  # a wrong key in an arm is found before anything runs
+            changes = overridden(arm, seed)
+            needed = [other for change in changes for other in _LOG.findall(change)]
+            logs = {other: backends.log_folder(load_config(config, overridden(other, seed))) for other in needed}
+            changes = tuple(_LOG.sub(lambda found, logs=logs: str(logs[found[1]]), change) for change in changes)
+            run_config = load_config(config, changes)  # a wrong key in an arm is found before anything runs
+            backends.check(run_config)
+            words = (*backends.own_folder(run_config), *extra)
+            needs = tuple(f"{settings.name}-{other}-s{seed}" for other in needed)
+            runs.append(Run(run_config.name, arm, seed, changes, needs, words))
     return runs
 
 
@@ -144,9 +176,11 @@ def conclusion(config: Path, runs: Sequence[Run], name: str) -> list[str]:
         name: of the experiment.
     """
     settings = [load_config(config, run.overrides) for run in runs]
-    folders = [each.log.dir / each.name for each in settings]
+    folders = [backends.log_folder(each) for each in settings]
     more = f"All of it, with the arms' differences: slim-rl analyze {' '.join(map(str, folders))} --output plots/{name}"
-    logs = [log for folder in folders for log in sorted(folder.glob("eval-*.jsonl"))]
+    logs = [
+        log for folder in folders for log in (sorted(folder.glob("eval*.jsonl")) or sorted(folder.glob("verl-*.jsonl")))
+    ]
     if not logs:
         return ["There are no held-out games to judge the arms by (train.eval_games is 0).", more]
     from slim_rl.analysis.load import load

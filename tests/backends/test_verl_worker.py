@@ -15,6 +15,14 @@ import numpy as np
 import pytest
 
 pytest.importorskip("verl")
+from verl.trainer.ppo.v1 import PPOTrainer
+
+import slim_rl.backends.verl.plugin
+import slim_rl.backends.verl.stop  # noqa: F401  (as verl's trainer imports both)
+from slim_rl.config import Config
+from slim_rl.dialogue.credit import by_token, turn_advantages, turn_payments
+from slim_rl.dialogue.payment import payment, payments
+from slim_rl.dialogue.record import Dialogue
 from tests.backends.verl_setup import Server, checkpoint, make_run
 from tests.paths import ROOT
 
@@ -74,7 +82,7 @@ def test_a_step_of_self_play_reaches_the_advantages(cluster: Any, tokenizer: Any
     from omegaconf import OmegaConf
     from tensordict import TensorDict
     from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
-    from verl.trainer.ppo.v1 import AgentLoopManagerTQ, PPOTrainer
+    from verl.trainer.ppo.v1 import AgentLoopManagerTQ
     from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
     from verl.utils import tensordict_utils as tu
     from verl.utils.dataset.rl_dataset import RLHFDataset, collate_fn
@@ -82,7 +90,7 @@ def test_a_step_of_self_play_reaches_the_advantages(cluster: Any, tokenizer: Any
     from verl.workers.rollout.router import GlobalRequestLoadBalancer
 
     model = checkpoint(tmp_path / "model", tokenizer)
-    _, verl = make_run(
+    config, verl = make_run(
         tmp_path,
         model,
         {"partner": {"kind": "self"}},
@@ -123,9 +131,15 @@ def test_a_step_of_self_play_reaches_the_advantages(cluster: Any, tokenizer: Any
             key: (advantage[mask == 1], advantage[mask == 0], score.sum())
             for key, advantage, mask, score in zip(whole.keys, *(data[name].unbind() for name in fields), strict=True)
         }
+        shuffled = pay_again(
+            config, verl, whole, tmp_path / "shuffled.yaml", reward="shuffled_all", question_price=0.25
+        )
+        by_turn = pay_again(config, verl, whole, tmp_path / "turn.yaml", credit="turn", credit_lambda=0.5)
     finally:
         tq.close()
 
+    check_shuffled(*shuffled)
+    check_by_turn(*by_turn)
     assert len(found) == 16
     assert all((heard == 0).all() for _, heard, _ in found.values())
     spreads = []
@@ -141,3 +155,47 @@ def test_a_step_of_self_play_reaches_the_advantages(cluster: Any, tokenizer: Any
         spreads.append(rewards.std())
     # Which session fails is a matter of timing, and one game's other three may be paid the same.
     assert max(spreads) > 0
+
+
+def pay_again(
+    config: Config, verl: Any, batch: Any, file: Path, **train: Any
+) -> tuple[Config, list[Dialogue], list[Any]]:
+    """What verl's trainer makes of the same rows in a run that pays otherwise: for each real row its dialogue, its rewards, its mask
+    and its advantages, in the order of the dialogues' ids.
+    """
+    import transfer_queue as tq
+    from omegaconf import OmegaConf
+
+    from slim_rl.backends.verl.launch import build_overrides
+
+    changed = config.model_copy(update={"train": config.train.model_copy(update=train)})
+    changed.write(file)
+    algorithm = {name: build_overrides(changed).values[f"algorithm.{name}"] for name in ("adv_estimator", "lam")}
+    other = OmegaConf.merge(verl, {"slim_rl": {"config": str(file)}, "algorithm": algorithm})
+    PPOTrainer._compute_advantage(SimpleNamespace(config=other, global_steps=1), batch, {})  # type: ignore[arg-type]
+    keys = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding")]
+    fields = ["extra_fields", "rm_scores", "response_mask", "advantages"]
+    data = tq.kv_batch_get(keys=keys, partition_id="train", select_fields=fields)
+    dialogues = [Dialogue.from_dict(extra["dialogue"]) for extra in data.pop("extra_fields").tolist()]
+    rows = zip(*([row.tolist() for row in data[name].unbind()] for name in fields[1:]), strict=True)
+    both = sorted(zip(dialogues, rows, strict=True), key=lambda pair: pair[0].id)
+    return changed, [dialogue for dialogue, _ in both], [row for _, row in both]
+
+
+def check_shuffled(config: Config, dialogues: list[Dialogue], rows: list[Any]) -> None:
+    paid = payments(dialogues, config, step=1)
+    assert [sum(rewards) for rewards, _, _ in rows] == pytest.approx(paid)
+    assert paid != [payment(dialogue, config.train) for dialogue in dialogues]
+    for dialogue, (_, mask, advantages) in zip(dialogues, rows, strict=True):
+        group = [reward for other, reward in zip(dialogues, paid, strict=True) if other.group == dialogue.group]
+        own = paid[dialogues.index(dialogue)]
+        expected = (own - np.mean(group)) / (np.std(group, ddof=1) + 1e-6)  # type: ignore[arg-type, operator]
+        assert advantages == pytest.approx([bit * expected for bit in mask], abs=1e-5)
+
+
+def check_by_turn(config: Config, dialogues: list[Dialogue], rows: list[Any]) -> None:
+    turns = turn_payments(dialogues, payments(dialogues, config, step=1), config)
+    found = turn_advantages(turns, 0.5, config.train.scale_rewards)
+    for dialogue, paid, values, (rewards, _, advantages) in zip(dialogues, turns, found, rows, strict=True):
+        assert sum(rewards) == pytest.approx(sum(paid.turns))
+        assert advantages == pytest.approx(by_token(dialogue, values, len(advantages)), abs=1e-5)

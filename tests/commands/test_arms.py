@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from slim_rl.cli import main
 from slim_rl.commands.arms import Run, conclusion, plan, run_all
 from slim_rl.config import load_config
 from slim_rl.dialogue.factory import make_partner
@@ -19,6 +20,7 @@ from tests.analysis.synthetic import make_dialogue as made_up
 from tests.paths import ROOT
 
 CONFIG = ROOT / "configs" / "matching_local.yaml"
+ARMS = ROOT / "analysis" / "arms.yaml"
 
 
 def test_every_arm_comes_with_every_seed_and_differs_in_its_own_keys_only() -> None:
@@ -40,6 +42,36 @@ def test_an_unknown_arm_is_named_before_anything_runs() -> None:
         plan(CONFIG, ["loud"], [0])
 
 
+@pytest.mark.parametrize("backend", ["slime", "verl"])
+def test_the_controls_are_planned_for_a_cluster_too(
+    backend: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    arms = ["shy", "open_book", "frozen", "shuffled_reward", "agreement_only", "price_3", "yoked", "shaping"]
+    options = [option for arm in arms for option in ("--arm", arm)]
+    one_rate = ["--set=train.lr_schedule=constant", "--set=train.lr_decay_steps=0"]  # verl has no other
+    told = ["arms", str(CONFIG), "--arms", str(ARMS), "--backend", backend, "--seeds", "3", *one_rate, *options]
+    with pytest.raises(SystemExit) as end:
+        main([*told, "--", "--num-gpus", "4"] if backend == "slime" else told)
+    assert end.value.code == 0
+    said = capsys.readouterr()
+    lines = {line.partition(":")[0]: line for line in said.out.splitlines()}
+    assert [name.removesuffix("-s3").removeprefix("matching_local-") for name in lines] == arms
+    assert all(f"train.backend={backend}" in line for line in lines.values())
+    shy, yoked = lines["matching_local-shy-s3"], lines["matching_local-yoked-s3"]
+    if backend == "slime":
+        assert shy.endswith("-- --save-dir runs/matching_local-shy-s3 --num-gpus 4")
+    assert f'partner.replay="{Path.cwd()}/runs/matching_local-shy-s3/logs"' in yoked
+    assert "This is the plan, and nothing is run: " in said.err, "a machine without a GPU"
+
+
+def test_what_a_backend_cannot_play_is_said_before_anything_runs() -> None:
+    with pytest.raises(ConfigError, match=r"train\.loss is constant, which slime does not have"):
+        plan(CONFIG, ["shy", "shuffled_constant"], [0], ["train.backend=slime"], ARMS)
+    with pytest.raises(ConfigError, match=r"wsd, which verl does not have"):
+        plan(CONFIG, ["shy"], [0], ["train.backend=verl"], ARMS)
+
+
 class Echo(Run):
     """A run whose command writes its name and fails if it is told to."""
 
@@ -53,9 +85,6 @@ def test_the_others_go_on_when_one_fails_and_it_is_named(tmp_path) -> None:
         run_all(CONFIG, runs, 2, tmp_path)
     assert "also-good" not in str(error.value)
     assert [(tmp_path / f"{run.name}.out").read_text().strip() for run in runs] == ["good", "bad", "also-good"]
-
-
-ARMS = ROOT / "analysis" / "arms.yaml"
 
 
 def test_the_experiments_arms_play_the_same_games_and_differ_in_what_they_say() -> None:

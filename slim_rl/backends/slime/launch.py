@@ -50,6 +50,23 @@ def start(request: Request) -> None:
         raise SystemExit(code)
 
 
+def check(config: Config) -> None:
+    """Raises ConfigError if slime cannot do what the config asks for."""
+    check_credit(config)
+    if config.train.loss == "constant":
+        raise ConfigError("train.loss is constant, which slime does not have; choose sequence or token.")
+
+
+def missing() -> str:
+    """What this machine lacks to start slime."""
+    if count_gpus() or os.environ.get("RAY_ADDRESS"):
+        return ""
+    return (
+        "this machine has no GPU, and slime trains on GPUs only. For the whole loop on a CPU: make run. To see the command "
+        "that a cluster would run: --dry-run. To join a cluster from here: RAY_ADDRESS=http://HEAD:8265."
+    )
+
+
 def launch(words: Sequence[str], needs_model: bool = False) -> int:
     """Launches, or prints, one run. Returns the job's exit code.
 
@@ -67,11 +84,8 @@ def launch(words: Sequence[str], needs_model: bool = False) -> int:
         )
     dry = options.dry_run
     gpus = count_gpus()
-    if not gpus and not dry and not os.environ.get("RAY_ADDRESS"):
-        raise ConfigError(
-            "this machine has no GPU, and slime trains on GPUs only. For the whole loop on a CPU: make run. To see the command "
-            "that a cluster would run: --dry-run. To join a cluster from here: RAY_ADDRESS=http://HEAD:8265."
-        )
+    if not dry and (lacks := missing()):
+        raise ConfigError(lacks)
     places = find_places(settings, dry)
     config, plugins = read_config(settings, options.overrides, options.plugins)
     run, flags, about = plan(settings, config, places, own, gpus, dry)
@@ -175,13 +189,11 @@ def plan(
     Raises:
         SlimError: slime cannot train what the config asks for, or the GPUs cannot be divided so.
     """
-    check_credit(config)
+    check(config)
     if config.train.credit == "turn" and "--use-opd" in parse_flags(own):
         raise ConfigError(
             "train.credit is turn, whose numbers slime carries where --use-opd has its teacher's: leave one out."
         )
-    if config.train.loss == "constant":
-        raise ConfigError("train.loss is constant, which slime does not have; choose sequence or token.")
     name = settings.model or config.policy.model
     if settings.num_nodes > 1 and not Path(name).expanduser().is_dir():
         raise ConfigError(

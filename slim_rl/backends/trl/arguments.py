@@ -9,7 +9,6 @@ import torch
 from trl import GRPOConfig
 
 from slim_rl.config import Config
-from slim_rl.dialogue.credit import check_credit
 from slim_rl.errors import SlimError
 from slim_rl.keys import changed, values
 
@@ -18,9 +17,8 @@ def grpo_arguments(config: Config, run_dir: Path) -> GRPOConfig:
     """TRL's arguments for `config`; a field that the table of keys sets cannot be set here too, Python refuses it.
 
     Raises:
-        SlimError: the batch does not divide, or credit goes to turns in a game that cannot say what they are worth.
+        SlimError: the batch does not divide.
     """
-    check_credit(config)
     train = config.train
     processes = int(os.environ.get("WORLD_SIZE", "1"))
     micro = min(train.micro_batch, train.dialogues // processes)

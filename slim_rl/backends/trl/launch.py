@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from slim_rl.backends import Request, say, say_what_it_pays
 from slim_rl.backends.cost import cost_report
+from slim_rl.config import Config
+from slim_rl.dialogue.credit import check_credit
 from slim_rl.errors import ConfigError
 from slim_rl.keys import shortened
 from slim_rl.policies import check_model_name
@@ -17,11 +19,22 @@ if TYPE_CHECKING:
     from slim_rl.backends.trl.run import Result
 
 
+def check(config: Config) -> None:
+    """Raises ConfigError if TRL cannot do what the config asks for."""
+    check_credit(config)
+
+
+def missing() -> str:
+    """What this machine lacks: nothing, TRL trains on any."""
+    return ""
+
+
 def start(request: Request) -> Result | None:
     """Trains, or says what would be played and written (see `dry_run`)."""
     config = request.config
     if request.extra:
         raise ConfigError(f"'{request.extra[0]}' is an override for verl; with trl, keys are changed by --set.")
+    check(config)
     if (cost := cost_report(config)) and own_rank() == 0:
         print(f"partner: {cost}", file=sys.stderr)
     if own_rank() == 0:

@@ -23,6 +23,7 @@ from slim_rl import bundled
 from slim_rl.backends import RESPONSE_TOKENS, Request, say, say_what_it_pays
 from slim_rl.backends.checkpoints import last_whole
 from slim_rl.backends.cost import cost_report
+from slim_rl.backends.gpus import find_gpus
 from slim_rl.backends.verl.compose import Overrides, compose
 from slim_rl.backends.verl.data import write_data
 from slim_rl.backends.verl.names import PLAYED, REFERENCE_VARIABLE, STOP_MARK, TURN_CREDIT
@@ -86,6 +87,15 @@ def start(request: Request) -> None:
         raise SlimError(f"verl stopped with exit code {code}; its own message is above.")
 
 
+def missing() -> str:
+    """What this machine lacks to start verl."""
+    if find_spec("verl") is None:
+        return "verl is not installed here: pip install 'slim-rl[verl]'."
+    if not find_gpus() and not os.environ.get("RAY_ADDRESS"):
+        return "this machine has no GPU, and verl trains on GPUs only."
+    return ""
+
+
 def _shown(value: Any) -> str:
     text = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=sys.maxsize)
     return text.removesuffix("...\n").strip()
@@ -113,7 +123,7 @@ def build_overrides(config: Config, extra: Sequence[str] = ()) -> Overrides:
         ConfigError: the config asks for what verl cannot do.
         ValueError: two of our own parts set the same key.
     """
-    _check(config)
+    check(config)
     settled = changed(
         config,
         verl={"critic_model": config.verl.critic_model or config.policy.model, **_estimator(config)},
@@ -131,7 +141,8 @@ def _estimator(config: Config) -> dict[str, Any]:
     return {"adv_estimator": PLAYED} if seats_differ and config.verl.adv_estimator == "grpo" else {}
 
 
-def _check(config: Config) -> None:
+def check(config: Config) -> None:
+    """Raises ConfigError if verl cannot do what the config asks for."""
     check_credit(config)
     train = config.train
     if train.credit == "turn" and config.verl.adv_estimator != "grpo":
