@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from slim_rl.dialogue.partner import PartnerFailure, Reply
-from slim_rl.environment import BaseEnvironment, Board, View
+from slim_rl.environment import Board, View
+from slim_rl.measured import MeasuredEnvironment
 
 NAMES = ("ABC", "XYZ")  # of the rows, of the columns
 KINDS = ("row", "column")
@@ -34,7 +35,7 @@ def lines_named(text: str) -> list[Line]:
     return [] if cell_dug(text) is not None else [(a, i) for a, i in LINES if re.search(rf"\b{NAMES[a][i]}\b", text)]
 
 
-class Treasure(BaseEnvironment):
+class Treasure(MeasuredEnvironment):
     """Find the treasure on a board of 3 × 3 cells. A game state is ``{"treasure": [row, column]}``.
 
     Args:

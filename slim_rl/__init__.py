@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from slim_rl.errors import SlimError as SlimError
     from slim_rl.games.matching.demonstrations import QuestioningPlayer as QuestioningPlayer
     from slim_rl.games.matching.questions.classify import classify as classify
+    from slim_rl.measured import MeasuredEnvironment as MeasuredEnvironment
 
 __version__ = "0.1.0"
 _MODULE_OF = {  # the imports above say the same to type checkers
@@ -32,6 +33,7 @@ _MODULE_OF = {  # the imports above say the same to type checkers
     "Dialogue": "dialogue.record",
     "DialogueLog": "dialogue.log",
     "Games": "adapters.session",
+    "MeasuredEnvironment": "measured",
     "QuestioningPlayer": "games.matching.demonstrations",
     "Reply": "dialogue.partner",
     "RolloutWorker": "dialogue.worker",

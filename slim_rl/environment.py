@@ -3,8 +3,8 @@
 A game is turn-based. `turn` is the seat (0 or 1) whose action `step` takes next; a malformed action leaves the turn with its
 author, who is told why. A one-seat game keeps `turn` at 0 and answers the player itself.
 
-All other code asks a game for what it may need through the optional members of `BaseEnvironment`, and never looks inside a
-game's states.
+A game is played, logged and trained on with no more than this; nothing else looks inside a game's states. What its questions are and
+what they are worth is for those that say more (see `measured`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import importlib
 import inspect
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -86,26 +86,6 @@ class Board:
     marked: frozenset[tuple[int, int]] = field(default_factory=frozenset)
 
 
-@dataclass(frozen=True, slots=True)
-class ScriptedPlayer:
-    """A program in the policy's seat that shows what a game pays (`slim-rl incentives`).
-
-    Attributes:
-        name: what tables call it.
-        player: has `identity` and `async reply(view)`, as a partner has.
-        questions: how many it asks. One that asks none shows what can be had without asking.
-        curve: the line of players that differ in their number of questions alone; "random" is the one that is judged, and its
-            player without questions is the honest one that others are compared with. Empty: on none.
-        against: of a cheat, the name of the honest player that it must not outdo.
-    """
-
-    name: str
-    player: Any
-    questions: int
-    curve: str = ""
-    against: str = ""
-
-
 class BaseEnvironment(ABC):
     """A turn-based text game. Subclass it to train on a game of your own (docs/own_game.md and `examples/`).
 
@@ -122,7 +102,6 @@ class BaseEnvironment(ABC):
         question_kinds: its kinds of question, and what a reader is told of each, such as {"pair": "about a pair"}. They are counted
             even where there are none; others that `annotate` finds are counted too.
         max_errors: refused actions in a row that end the game, of which a person is told; 0: it has no such limit.
-        instrument: the version of `annotate`. A log that was annotated by another one is annotated anew when it is read.
     """
 
     seats: int = 1
@@ -132,7 +111,6 @@ class BaseEnvironment(ABC):
     tags: ClassVar[tuple[str, ...]] = ()
     question_kinds: ClassVar[Mapping[str, str]] = {}
     max_errors: int = 0
-    instrument: ClassVar[int] = 1
 
     @abstractmethod
     def reset(self, game_state: Any) -> tuple[str, dict[str, Any]]:
@@ -154,7 +132,7 @@ class BaseEnvironment(ABC):
     def get_state_description(self, seat: int = 0) -> str:
         """What `seat` is dealt, as the opening user message."""
 
-    # --- optional members
+    # --- with something to go by if a game leaves it out
 
     @classmethod
     def sample_state(cls, seed: int) -> Any:
@@ -183,69 +161,6 @@ class BaseEnvironment(ABC):
     def board(self, seat: int | None) -> Board | None:
         """What a person is shown: as `seat` sees it now, or, for None, everything, once the game is over."""
         return None
-
-    @classmethod
-    def annotate(cls, dialogue: Any) -> None:
-        """Fills in what the turns of a finished `Dialogue` ask and tell (the annotation fields of `Turn`). Never raises.
-
-        Raise `instrument` when the same dialogue would get other annotations.
-        """
-        return
-
-    @classmethod
-    def worth(cls, dialogue: Any) -> list[float]:
-        """What the policy's knowledge was worth before each of its turns of an annotated `Dialogue`: the reward that the best action
-        by that knowledge is expected to earn, one number a policy turn. For `train.credit: turn`, which needs it.
-        """
-        return [0.0 for turn in dialogue.turns if turn.role == "policy"]
-
-    @classmethod
-    def partner_faults(cls, dialogue: Any) -> Mapping[str, tuple[int, int]]:
-        """What the policy's partner did wrongly in a finished `Dialogue`, whether or not it was made to: a phrase such as "stated a
-        false value" -> (how often it did, how often it could have).
-        """
-        return {}
-
-    @classmethod
-    def asks(cls, text: str) -> bool:
-        """Whether a message seeks information."""
-        return False
-
-    @classmethod
-    def questions_worth_asking(cls, game_state: Any, seat: int, number: int, seed: int) -> list[str]:
-        """At most `number` actions by which `seat` would learn something: what evaluation makes a policy ask."""
-        return []
-
-    @classmethod
-    def references(cls, games: Sequence[tuple[Any, int]]) -> dict[str, dict[str, Any]]:
-        """Rewards to compare a policy with, such as a random plan's: name -> ``about`` (a phrase), ``rewards`` (one a game) and
-        ``drawn`` (whether figures show the line). `games`: (game state, the policy's seat).
-        """
-        return {}
-
-    @classmethod
-    def people(cls, path: Path, games: Sequence[tuple[Any, int]]) -> dict[str, dict[str, Any]]:
-        """The same of recorded human games in a file. Raises DataError if the file cannot be used."""
-        return {}
-
-    @classmethod
-    def viewer_board(cls, game_state: Any, seat: int) -> dict[str, Any] | None:
-        """What the report's viewer draws of a game (as of `MatchingEnv.viewer_board`), or ``{"text": ...}``; None for nothing."""
-        return None
-
-    @classmethod
-    def frontier(cls, games: Sequence[tuple[Any, int]], most: int, seed: int = 0) -> dict[str, Any]:
-        """What ideal players reach with 0, 1, ..., `most` questions: name -> rewards, (games, most + 1)."""
-        return {}
-
-    @classmethod
-    def scripted_players(cls, game: Any, questions: Sequence[int]) -> Sequence[ScriptedPlayer]:
-        """Players that ask so many questions, that try to do without, and that cheat. None: the `frontier` stands for them.
-
-        Args:
-            game: the config's `game` section.
-        """
-        return ()
 
     def prompt(self, seat: int = 0) -> list[dict[str, str]]:
         """The opening chat messages of `seat`."""
@@ -279,18 +194,16 @@ def environment_class(path: str) -> type[BaseEnvironment]:
     return found  # type: ignore[no-any-return]
 
 
-def game_of(path: str) -> type[BaseEnvironment]:
+def game_of(path: str) -> type[BaseEnvironment] | None:
     """The class of a game that a log, or other data, names. Data imports nothing of a user's: the game is one of ours, or one that
-    this program has imported already, for a config or for `--game`.
-
-    Any other is `BaseEnvironment` itself, which annotates nothing and has no board.
+    this program has imported already, for a config or for `--game`. None for any other.
     """
     if path.startswith(_OURS):
         with suppress(ConfigError):
             return environment_class(path)
     module, _, name = path.rpartition(".")
     found: Any = getattr(sys.modules.get(module), "__dict__", {}).get(name)
-    return found if _is_game(found) else BaseEnvironment  # type: ignore[no-any-return]
+    return found if _is_game(found) else None
 
 
 def _is_game(found: Any) -> bool:

@@ -16,7 +16,7 @@ import yaml
 from slim_rl import cli
 from slim_rl.config import PolicyConfig, load_config
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
-from slim_rl.environment import BaseEnvironment, game_of
+from slim_rl.environment import game_of
 from slim_rl.errors import ConfigError, DataError
 from slim_rl.jsonl import encode
 from tests.paths import ROOT
@@ -100,7 +100,7 @@ def test_a_game_that_is_named_is_used(
     run("show", "logs")
     said = " ".join(capsys.readouterr().out.split())
     assert said.count("--game own_treasure.Treasure") == 1 and "(row" not in said
-    assert game_of("own_treasure.Treasure") is BaseEnvironment
+    assert game_of("own_treasure.Treasure") is None
     run("show", "logs", "--game", "own_treasure.Treasure")
     said = capsys.readouterr().out
     assert "--game" not in said and "informative" in said

@@ -26,7 +26,7 @@ from slim_rl.analysis.formats import count, words
 from slim_rl.dialogue.log import annotate
 from slim_rl.dialogue.measures import OF_KIND, measures
 from slim_rl.dialogue.record import FORMAT, Dialogue
-from slim_rl.environment import BaseEnvironment, game_of
+from slim_rl.environment import game_of
 from slim_rl.errors import DataError
 
 TRAIN = "train"
@@ -226,7 +226,7 @@ def _warnings(log: Log) -> Iterator[str]:
     if log.repeated:
         yield f"Logged more than once (by a run that was resumed), the last counts: {count(log.repeated, 'dialogue')}."
     for environment in log.frame["environment"].cat.categories:
-        if game_of(environment) is BaseEnvironment:
+        if game_of(environment) is None:
             yield (
                 f"Without boards, labels and reference lines: the log names the game {environment}, and a log runs no code; "
                 f"if you trust that game's code, add --game {shlex.quote(environment)}."

@@ -16,6 +16,7 @@ import pandas as pd
 from slim_rl.analysis import statistics as st
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.environment import game_of
+from slim_rl.measured import measured
 
 _FAULTS, _CASES = "faults: ", "cases: "  # columns' names begin so
 
@@ -23,7 +24,7 @@ _FAULTS, _CASES = "faults: ", "cases: "  # columns' names begin so
 def columns_of(dialogue: Dialogue) -> dict[str, int]:
     """A dialogue's part of its row."""
     try:
-        found = game_of(dialogue.environment).partner_faults(dialogue)
+        found = measured(game_of(dialogue.environment)).partner_faults(dialogue)
     except Exception:  # a dialogue counts, even one that its game's audit cannot read
         return {}
     return {f"{kind}{name}": n for name, pair in found.items() for kind, n in zip((_FAULTS, _CASES), pair, strict=True)}

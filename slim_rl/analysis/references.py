@@ -12,6 +12,7 @@ from slim_rl.analysis import statistics as st
 from slim_rl.analysis.load import Log, read_dialogue
 from slim_rl.environment import MATCHING, game_of
 from slim_rl.errors import DataError
+from slim_rl.measured import measured
 
 BOARDS = 1000  # games that lines are made on, at most
 
@@ -35,7 +36,7 @@ def reference_lines(games: Games, people: Path | None = None, environment: str =
     Raises:
         DataError: `people` cannot be used.
     """
-    game = game_of(environment)
+    game = measured(game_of(environment))
     lines: dict[str, Any] = dict(game.references(games))
     if people is not None:
         recorded = game.people(people, games)
@@ -47,7 +48,7 @@ def reference_lines(games: Games, people: Path | None = None, environment: str =
 
 def frontier_curves(games: Games, most: int, seed: int = 0, environment: str = MATCHING) -> dict[str, dict[str, Any]]:
     """Mean reward of ideal players after 0, 1, ..., `most` questions: name -> {"mean", "low", "high", "boards"}."""
-    curves = game_of(environment).frontier(games, most, seed) if games else {}
+    curves = measured(game_of(environment)).frontier(games, most, seed) if games else {}
     return {name: _curve(np.asarray(rewards, dtype=float)) for name, rewards in curves.items()}
 
 

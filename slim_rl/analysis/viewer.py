@@ -23,6 +23,7 @@ from slim_rl.analysis.load import Log, annotated, read_dialogue
 from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.environment import game_of
 from slim_rl.errors import DataError
+from slim_rl.measured import measured
 
 STEP_STRATA = 10
 MAX_BYTES = 60_000_000  # of JSON, some tenth of which is left when it is packed
@@ -111,7 +112,7 @@ class _Pool:
         """The index of what the game shows of itself; None if it shows nothing."""
         key = (environment, seat, orjson.dumps(state, option=orjson.OPT_SORT_KEYS))
         if key not in self._seen:
-            board = game_of(environment).viewer_board(state, seat)
+            board = measured(game_of(environment)).viewer_board(state, seat)
             self._seen[key] = None if board is None else self._add(self.boards, board)
         return self._seen[key]
 

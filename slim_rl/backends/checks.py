@@ -27,6 +27,7 @@ from slim_rl.dialogue.factory import make_environment, make_partner
 from slim_rl.dialogue.rows import GameRow, Split, read_rows
 from slim_rl.environment import BaseEnvironment, Utterance, View
 from slim_rl.errors import SlimError
+from slim_rl.measured import measured
 from slim_rl.partners.client import list_models
 from slim_rl.policies import load_tokenizer
 
@@ -142,7 +143,7 @@ def check_partner(config: Config) -> Iterator[Check]:
         yield Check("partner", "pass", "none: self-play, or a game for one")
         return
     row, env = _dealt(config)
-    questions = env.questions_worth_asking(row.game_state, 0, 1, 0)
+    questions = measured(type(env)).questions_worth_asking(row.game_state, 0, 1, 0)
     for question in questions:
         env.step(question)
     history = tuple(Utterance(0, question) for question in questions)

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -126,13 +127,15 @@ def plan(
         changes = [f"{key}={json.dumps(value)}" for key, value in known[arm].items()]
         return (*overrides, *changes, f"name={settings.name}-{arm}-s{seed}", f"arm={arm}", f"seed={seed}")
 
+    def log_folder(arm: re.Match[str], seed: int) -> str:
+        return str(backends.log_folder(load_config(config, overridden(arm[1], seed))))
+
     runs = []
     for seed in seeds:
         for arm in arms or known:
             changes = overridden(arm, seed)
             needed = [other for change in changes for other in _LOG.findall(change)]
-            logs = {other: backends.log_folder(load_config(config, overridden(other, seed))) for other in needed}
-            changes = tuple(_LOG.sub(lambda found, logs=logs: str(logs[found[1]]), change) for change in changes)
+            changes = tuple(_LOG.sub(partial(log_folder, seed=seed), change) for change in changes)
             run_config = load_config(config, changes)  # a wrong key in an arm is found before anything runs
             backends.check(run_config)
             words = (*backends.own_folder(run_config), *extra)

@@ -28,6 +28,7 @@ from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.worker import Episode, RolloutWorker
 from slim_rl.environment import environment_class
 from slim_rl.errors import ConfigError
+from slim_rl.measured import measured
 from slim_rl.policies import check_model_name
 from slim_rl.policies.engines import EngineChoice, Seated, seated
 from slim_rl.policies.interventions import AskFirst, NeverAsk, NeverSpeakQuestion, SpeakFirst
@@ -310,7 +311,7 @@ def parse_mode(mode: str) -> tuple[str, int]:
 def intervention(config: Config, mode: str, policy: Player, chat: Chat | None) -> Callable[[Episode], Player] | None:
     """What gives each episode the policy of a mode; None for free play with a checkpoint."""
     name, number = parse_mode(mode)
-    game = environment_class(config.environment)
+    game = measured(environment_class(config.environment))
 
     def questions(episode: Episode) -> list[str]:
         return game.questions_worth_asking(episode.row.game_state, episode.row.seat, number, episode.seed)

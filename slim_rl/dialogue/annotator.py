@@ -25,7 +25,7 @@ import orjson
 from slim_rl import jsonl
 from slim_rl.dialogue.log import annotate
 from slim_rl.dialogue.record import ANNOTATIONS, Dialogue
-from slim_rl.environment import BaseEnvironment, environment_class, game_of
+from slim_rl.environment import environment_class, game_of
 from slim_rl.errors import SlimError
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class Annotator:
         self.close()
 
     def _annotate(self, dialogue: Dialogue) -> None:
-        broken, known = getattr(self._own, "broken", False), game_of(dialogue.environment) is not BaseEnvironment
+        broken, known = getattr(self._own, "broken", False), game_of(dialogue.environment) is not None
         answer = self._ask(jsonl.encode(dialogue.to_dict(tokens=False))) if known and not broken else None
         if answer is None:
             annotate(dialogue)

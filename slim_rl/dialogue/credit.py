@@ -14,11 +14,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
 from statistics import fmean
+from typing import Any
 
 from slim_rl.config import Config
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.environment import BaseEnvironment, environment_class
 from slim_rl.errors import ConfigError
+from slim_rl.measured import measured
 
 _EPSILON = 1e-4  # added to a deviation before dividing by it, as TRL does
 
@@ -34,16 +36,20 @@ class Paid:
 def check_credit(config: Config) -> None:
     """Raises ConfigError if credit goes to turns in a game that does not say what knowledge is worth."""
     game = environment_class(config.environment)
-    if config.train.credit == "turn" and game.worth.__func__ is BaseEnvironment.worth.__func__:  # type: ignore[attr-defined]
+    if config.train.credit == "turn" and _worth(game) is _worth(None):
         raise ConfigError(
             f"train.credit is turn, but {game.__name__} does not say what knowledge is worth: give it a classmethod "
             "worth(dialogue), or set train.credit to dialogue."
         )
 
 
+def _worth(game: type[BaseEnvironment] | None) -> Any:
+    return measured(game).worth.__func__  # type: ignore[attr-defined]
+
+
 def turn_payments(dialogues: Sequence[Dialogue], rewards: Sequence[float | None], config: Config) -> list[Paid]:
     """What the turns of annotated dialogues are paid, where the dialogues are paid `rewards` (see `payment`)."""
-    worth = environment_class(config.environment).worth
+    worth = measured(environment_class(config.environment)).worth
     return [
         Paid(dialogue.group, [] if reward is None else shaped(reward, worth(dialogue)))
         for dialogue, reward in zip(dialogues, rewards, strict=True)

@@ -15,8 +15,9 @@ from typing import Any, Literal
 
 from slim_rl import jsonl
 from slim_rl.dialogue.record import FORMAT, Dialogue
-from slim_rl.environment import BaseEnvironment, game_of
+from slim_rl.environment import game_of
 from slim_rl.errors import DataError, SlimWarning
+from slim_rl.measured import measured
 
 
 class DialogueLog(jsonl.Appender):
@@ -55,13 +56,14 @@ def annotate(dialogue: Dialogue, again: bool = True) -> None:
 
     Without `again` only what is not annotated, or by another version of the game's annotator, if that game is at hand.
     """
-    made = game_of(dialogue.environment)
-    if made is BaseEnvironment:
+    game = game_of(dialogue.environment)
+    if game is None:
         if again:
             warnings.warn(
                 f"{dialogue.id}: not annotated; nothing here uses its game {dialogue.environment}.", SlimWarning, 2
             )
         return
+    made = measured(game)
     if not again and dialogue.instrument == made.instrument:
         return
     try:

@@ -126,7 +126,7 @@ class Dialogue:
 
     `prompt_ids`, `response_ids`, `loss_mask` and `logprobs` are what a trainer needs; `to_dict(tokens=False)` leaves them out,
     which is the form of a log line, and counts them in `tokens` (prompt, response, policy). A policy that plays by text alone
-    leaves them empty. `instrument` is the version of the annotator that its turns are annotated by (`BaseEnvironment.instrument`);
+    leaves them empty. `instrument` is the version of the annotator that its turns are annotated by (`MeasuredEnvironment.instrument`);
     None before, and where the game could not be had.
     """
 

@@ -13,6 +13,7 @@ from slim_rl.analysis.load import load
 from slim_rl.analysis.viewer import collect
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.environment import BaseEnvironment
+from slim_rl.measured import MeasuredEnvironment
 
 
 class Silent(BaseEnvironment):
@@ -34,7 +35,7 @@ class Silent(BaseEnvironment):
         return ""
 
 
-class Colours(Silent):
+class Colours(Silent, MeasuredEnvironment):
     """A game that offers all of it, in its own way."""
 
     @classmethod

@@ -59,8 +59,8 @@ def test_a_process_that_dies_costs_no_annotation(make_dialogue: MakeDialogue) ->
 
 def test_a_game_that_annotates_badly_or_prints_spoils_nothing(make_dialogue: MakeDialogue, tmp_path: Path) -> None:
     (tmp_path / "odd_games.py").write_text(
-        "from slim_rl.environment import BaseEnvironment\n"
-        "class Loud(BaseEnvironment):\n"
+        "from slim_rl.measured import MeasuredEnvironment\n"
+        "class Loud(MeasuredEnvironment):\n"
         "    @classmethod\n"
         "    def annotate(cls, dialogue):\n"
         "        print('hello')\n"

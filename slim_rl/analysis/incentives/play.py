@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +25,9 @@ from slim_rl.dialogue.measures import measures
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import RolloutWorker
-from slim_rl.environment import ScriptedPlayer, environment_class
+from slim_rl.environment import BaseEnvironment, environment_class
 from slim_rl.errors import ConfigError
+from slim_rl.measured import ScriptedPlayer, measured
 
 QUESTIONS = (1, 2, 4, 6, 8)
 GAMES = 500
@@ -54,15 +54,15 @@ def measure(
     Raises:
         ConfigError: the game has one seat, or nothing to judge it by.
     """
-    made = environment_class(config.environment)
-    if made.seats != 2:
+    game = environment_class(config.environment)
+    if game.seats != 2:
         raise ConfigError(f"{config.environment} is a game for one: there is nobody to ask.")
     config, partner = (config, config.partner.kind) if live else _with_stand_in(config)
     rows = list(deal(config, "train", num_games))
-    found = made.scripted_players(config.game, questions)
+    found = measured(game).scripted_players(config.game, questions)
     players = [one for one in found if one.curve == only or (only is None and (everyone or _is_judged(one)))]
     if not found:
-        return Incentives(_on_paper(made, rows, max(questions)), "ideal askers, who are told and granted everything")
+        return Incentives(_on_paper(game, rows, max(questions)), "ideal askers, who are told and granted everything")
     worker = RolloutWorker(config, None)
     played: dict[str, list[Dialogue]] = {}
     for player in players:
@@ -126,18 +126,18 @@ def _told(dialogues: Sequence[Dialogue]) -> float:
     )
 
 
-def _on_paper(made: Any, rows: Sequence[GameRow], most: int) -> tuple[Line, ...]:
+def _on_paper(game: type[BaseEnvironment], rows: Sequence[GameRow], most: int) -> tuple[Line, ...]:
     """The lines of a game's frontier: its first strategy from 0 questions on, then the others. Without one, its references."""
     games = [(row.game_state, row.seat) for row in rows]
-    curves = made.frontier(games, most)
+    curves = measured(game).frontier(games, most)
     lines: list[Line] = []
     if not curves:
-        for reference in made.references(games).values():
+        for reference in measured(game).references(games).values():
             rewards = np.asarray(reference["rewards"], dtype=float)
             lines.append(Line(reference["about"], 0, "", "", len(rewards), 0, _mean(rewards), math.nan))
     if not curves and not lines:
         raise ConfigError(
-            f"{made.__name__} has nothing to judge a config by: give it a classmethod scripted_players or frontier."
+            f"{game.__name__} has nothing to judge a config by: give it a classmethod scripted_players or frontier."
         )
     for strategy, values in curves.items():
         table = np.asarray(values, dtype=float)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from slim_rl.environment import BaseEnvironment, Board, ScriptedPlayer
+from slim_rl.environment import Board
 from slim_rl.errors import DataError
 from slim_rl.games.matching.actions import Action, ActionError, parse_action
 from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
@@ -22,6 +22,7 @@ from slim_rl.games.matching.questions.rules import KINDS
 from slim_rl.games.matching.reading.listening import filled_in
 from slim_rl.games.matching.roster import Roster
 from slim_rl.games.matching.settings import MatchingSettings
+from slim_rl.measured import MeasuredEnvironment, ScriptedPlayer
 
 _EVAL_START = 2**31  # eval games are numbered from here on, and stay the same however many there are to train on
 
@@ -49,7 +50,7 @@ class MatchingView:
     proposals_left: int | None = None
 
 
-class MatchingEnv(BaseEnvironment):
+class MatchingEnv(MeasuredEnvironment):
     """DialOp's "optimization" game.
 
     Args:

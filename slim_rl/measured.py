@@ -1,0 +1,113 @@
+"""What the instrument asks of a game: what its dialogues ask and tell, what that was worth, and what to compare it with.
+
+    every member is optional, and without it the project does without: a game that has none is played and trained on all the same
+
+All are class methods: they are given a finished dialogue, or a game state, and know no settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from slim_rl.environment import BaseEnvironment
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptedPlayer:
+    """A program in the policy's seat that shows what a game pays (`slim-rl incentives`).
+
+    Attributes:
+        name: what tables call it.
+        player: has `identity` and `async reply(view)`, as a partner has.
+        questions: how many it asks. One that asks none shows what can be had without asking.
+        curve: the line of players that differ in their number of questions alone; "random" is the one that is judged, and its
+            player without questions is the honest one that others are compared with. Empty: on none.
+        against: of a cheat, the name of the honest player that it must not outdo.
+    """
+
+    name: str
+    player: Any
+    questions: int
+    curve: str = ""
+    against: str = ""
+
+
+class MeasuredEnvironment(BaseEnvironment):
+    """A game whose questions can be measured.
+
+    Class attributes:
+        instrument: the version of `annotate`. A log that was annotated by another one is annotated anew when it is read.
+    """
+
+    instrument: ClassVar[int] = 1
+
+    @classmethod
+    def annotate(cls, dialogue: Any) -> None:
+        """Fills in what the turns of a finished `Dialogue` ask and tell (the annotation fields of `Turn`). Never raises.
+
+        Raise `instrument` when the same dialogue would get other annotations.
+        """
+        return
+
+    @classmethod
+    def worth(cls, dialogue: Any) -> list[float]:
+        """What the policy's knowledge was worth before each of its turns of an annotated `Dialogue`: the reward that the best action
+        by that knowledge is expected to earn, one number a policy turn. For `train.credit: turn`, which needs it.
+        """
+        return [0.0 for turn in dialogue.turns if turn.role == "policy"]
+
+    @classmethod
+    def partner_faults(cls, dialogue: Any) -> Mapping[str, tuple[int, int]]:
+        """What the policy's partner did wrongly in a finished `Dialogue`, whether or not it was made to: a phrase such as "stated a
+        false value" -> (how often it did, how often it could have).
+        """
+        return {}
+
+    @classmethod
+    def asks(cls, text: str) -> bool:
+        """Whether a message seeks information."""
+        return False
+
+    @classmethod
+    def questions_worth_asking(cls, game_state: Any, seat: int, number: int, seed: int) -> list[str]:
+        """At most `number` actions by which `seat` would learn something: what evaluation makes a policy ask."""
+        return []
+
+    @classmethod
+    def references(cls, games: Sequence[tuple[Any, int]]) -> dict[str, dict[str, Any]]:
+        """Rewards to compare a policy with, such as a random plan's: name -> ``about`` (a phrase), ``rewards`` (one a game) and
+        ``drawn`` (whether figures show the line). `games`: (game state, the policy's seat).
+        """
+        return {}
+
+    @classmethod
+    def people(cls, path: Path, games: Sequence[tuple[Any, int]]) -> dict[str, dict[str, Any]]:
+        """The same of recorded human games in a file. Raises DataError if the file cannot be used."""
+        return {}
+
+    @classmethod
+    def viewer_board(cls, game_state: Any, seat: int) -> dict[str, Any] | None:
+        """What the report's viewer draws of a game (as of `MatchingEnv.viewer_board`), or ``{"text": ...}``; None for nothing."""
+        return None
+
+    @classmethod
+    def frontier(cls, games: Sequence[tuple[Any, int]], most: int, seed: int = 0) -> dict[str, Any]:
+        """What ideal players reach with 0, 1, ..., `most` questions: name -> rewards, (games, most + 1)."""
+        return {}
+
+    @classmethod
+    def scripted_players(cls, game: Any, questions: Sequence[int]) -> Sequence[ScriptedPlayer]:
+        """Players that ask so many questions, that try to do without, and that cheat. None: the `frontier` stands for them.
+
+        Args:
+            game: the config's `game` section.
+        """
+        return ()
+
+
+def measured(game: type[BaseEnvironment] | None) -> type[MeasuredEnvironment]:
+    """A game as the instrument sees it: itself, or, for one that says nothing of its questions or is not at hand, one without any."""
+    return game if game is not None and issubclass(game, MeasuredEnvironment) else MeasuredEnvironment

@@ -1,0 +1,114 @@
+"""A game that says nothing of its questions is played, logged, paid for, evaluated and reported like any other."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from examples.treasure import Treasure
+from slim_rl.analysis import analyze, incentives
+from slim_rl.commands.evaluate import intervention
+from slim_rl.config import Config, parse_config
+from slim_rl.dialogue.log import DialogueLog, annotate, read_log
+from slim_rl.dialogue.loop import Speaker
+from slim_rl.dialogue.measures import measures
+from slim_rl.dialogue.payment import payments
+from slim_rl.dialogue.record import Dialogue, StopReason
+from slim_rl.dialogue.rows import GameRow
+from slim_rl.dialogue.worker import RolloutWorker
+from slim_rl.environment import BaseEnvironment, View, environment_class, game_of
+from slim_rl.errors import ConfigError
+from slim_rl.measured import MeasuredEnvironment, measured
+from slim_rl.policies.openai_chat import ChatPolicy
+
+
+class Bare(BaseEnvironment):
+    """The treasure game's rules, and nothing of what it says of its questions."""
+
+    seats = 2
+    partners: ClassVar[Any] = Treasure.partners
+    sample_state = Treasure.sample_state
+    __init__ = Treasure.__init__  # type: ignore[assignment]
+    reset = Treasure.reset  # type: ignore[assignment]
+    step = Treasure.step  # type: ignore[assignment]
+    get_normalized_reward = Treasure.get_normalized_reward  # type: ignore[assignment]
+    get_prompt_prefix = Treasure.get_prompt_prefix  # type: ignore[assignment]
+    get_state_description = Treasure.get_state_description  # type: ignore[assignment]
+    get_private_view = Treasure.get_private_view  # type: ignore[assignment]
+
+
+class Seeker:
+    """Asks about row B, then digs where the treasure is in the first game."""
+
+    identity: ClassVar[dict[str, Any]] = {"kind": "seeker"}
+
+    async def reply(self, view: View) -> Any:
+        from slim_rl.dialogue.partner import Reply
+
+        return Reply("Is it in row B?" if not view.history else "5")
+
+
+PATH = f"{__name__}.Bare"
+
+
+def config() -> Config:
+    return parse_config({"environment": PATH, "game": {}, "partner": {"kind": "honest"}, "arms": {}})
+
+
+def played() -> list[Dialogue]:
+    worker = RolloutWorker(config(), None, Speaker(Seeker()))
+    rows = [GameRow.of(Bare(), f"g{n}", {"treasure": [1, n % 3]}) for n in range(4)]
+    episodes = [worker.episode(row, "test", step=0, group="a") for row in rows]
+    return [dialogue for (dialogue,) in asyncio.run(worker.play_all(episodes, done=annotate))]
+
+
+def test_only_the_rules_are_asked_of_a_game() -> None:
+    assert not issubclass(Bare, MeasuredEnvironment) and measured(Bare) is MeasuredEnvironment
+    assert measured(None) is MeasuredEnvironment and measured(Treasure) is Treasure
+    assert Bare.__abstractmethods__ == frozenset()
+    assert BaseEnvironment.__abstractmethods__ == MeasuredEnvironment.__abstractmethods__
+
+
+def test_it_is_played_logged_read_and_paid_for(tmp_path: Path) -> None:
+    dialogues = played()
+    assert [dialogue.reward for dialogue in dialogues] == [0.5, 1.0, 0.5, 0.5]
+    assert {dialogue.stop_reason for dialogue in dialogues} == {StopReason.FINISHED}
+    with DialogueLog(tmp_path / "train.jsonl") as log:
+        for dialogue in dialogues:
+            log.append(dialogue)
+    assert game_of(PATH) is Bare
+    again = list(read_log(tmp_path / "train.jsonl"))
+    assert [measures(dialogue)["questions"] for dialogue in again] == [0] * 4
+    priced = parse_config(
+        {"environment": PATH, "game": {}, "partner": {"kind": "honest"}, "arms": {}}, ["train.question_price=0.5"]
+    )
+    assert payments(again, priced, 0) == [0.5, 1.0, 0.5, 0.5]
+
+
+def test_it_is_evaluated_and_reported(tmp_path: Path) -> None:
+    with DialogueLog(tmp_path / "logs" / "train.jsonl") as log:
+        for dialogue in played():
+            log.append(dialogue)
+    analyze([tmp_path / "logs"], tmp_path / "plots")
+    assert (tmp_path / "plots" / "report.html").exists()
+    worker, row = RolloutWorker(config(), None), GameRow.of(Bare(), "g", {"treasure": [1, 1]})
+    policy = Speaker(
+        ChatPolicy(config().policy.openai.model_copy(update={"model": "m", "base_url": "http://127.0.0.1:9"}))
+    )
+    forced = intervention(config(), "forced:2", policy, None)
+    assert forced is not None
+    player = forced(worker.episode(row, "eval")).player  # type: ignore[union-attr]
+    assert player.identity["intervention"] == "forced:0", "it knows no question that it could be made to ask"
+
+
+def test_what_it_cannot_tell_is_said_in_a_sentence() -> None:
+    with pytest.raises(ConfigError, match="nothing to judge a config by"):
+        incentives.measure(config(), num_games=2)
+
+
+def test_the_examples_are_one_of_each() -> None:
+    assert issubclass(environment_class("examples.treasure.Treasure"), MeasuredEnvironment)
+    assert not issubclass(environment_class("examples.secret_number.SecretNumber"), MeasuredEnvironment)
