@@ -177,6 +177,11 @@ class BaseEnvironment(ABC):
         """Releases what the game holds. Nothing, by default."""
 
 
+def as_dict(game_state: Any) -> dict[str, Any]:
+    """A game state in its JSON-able form."""
+    return dict(game_state if isinstance(game_state, Mapping) else game_state.to_dict())
+
+
 _OURS = "slim_rl.games."
 
 

@@ -18,6 +18,7 @@ from tqdm import tqdm
 from slim_rl.config import Config
 from slim_rl.dialogue.factory import make_environment
 from slim_rl.dialogue.rows import GameRow, Split, read_rows, write_rows
+from slim_rl.environment import BaseEnvironment
 from slim_rl.errors import ConfigError, DataError, SlimWarning
 
 _ROUNDS = 100  # times more games are drawn where some were dealt before
@@ -120,7 +121,7 @@ def _ids_of_other(config: Config, split: Split) -> set[str]:
 
 def _make(config: Config, split: Split, taken: Collection[str], workers: int) -> list[GameRow]:
     path, number = games_files(config)[split]
-    write_rows(deal(config, split, number, taken, workers, path.name), path)
+    write_rows(list(deal(config, split, number, taken, workers, path.name)), path)
     return read_rows(path)
 
 
@@ -130,7 +131,7 @@ def deal(
     """`number` rows of distinct games, none of them of the ids `taken`. With `data.seat` both, every other one for either seat."""
     env, seat, spec = make_environment(config), config.data.seat, _spec(config, split)
     seats = (0, 1) if seat == "both" else (seat,)
-    games = _distinct(config, split, number, taken, workers)
+    games = _distinct(type(env), config, split, number, taken, workers)
     for index, (game_id, state) in enumerate(
         tqdm(games, total=number, desc=name, unit="game", delay=0.5, disable=None)
     ):
@@ -138,10 +139,10 @@ def deal(
 
 
 def _distinct(
-    config: Config, split: Split, number: int, taken: Collection[str], workers: int
+    made: type[BaseEnvironment], config: Config, split: Split, number: int, taken: Collection[str], workers: int
 ) -> Iterator[tuple[str, Any]]:
     """Games from number 0 on, without the repeated ones."""
-    made, seen, first, missing = type(make_environment(config)), set(taken), 0, number
+    seen, first, missing = set(taken), 0, number
     for _ in range(_ROUNDS):
         numbers = range(first, first + missing)
         missing = 0

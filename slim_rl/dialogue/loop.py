@@ -9,7 +9,6 @@ Framework-free and async: thousands of dialogues run side by side on one event l
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any
@@ -21,7 +20,7 @@ from slim_rl.dialogue.partner import Partner
 from slim_rl.dialogue.policy import Policy
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.dialogue.seats import DemonstratorSeat, DialogueOver, PartnerSeat, PolicySeat, Said, Seat, TokenSeat
-from slim_rl.environment import BaseEnvironment, Utterance, View
+from slim_rl.environment import BaseEnvironment, Utterance, View, as_dict
 
 _END = {end.value: end for end in (StopReason.AGREED, StopReason.FINISHED, StopReason.REJECTED, StopReason.MAX_TURNS)}
 
@@ -230,10 +229,3 @@ class _Game:
             dialogue.prompt_ids, dialogue.response_ids = own.ids[: own.prompt_length], own.ids[own.prompt_length :]
             dialogue.loss_mask, dialogue.logprobs = own.loss_mask, own.logprobs
         return dialogue
-
-
-def as_dict(game_state: Any) -> dict[str, Any]:
-    """A game state as JSON-able dict."""
-    if isinstance(game_state, Mapping):
-        return dict(game_state)
-    return dict(game_state.to_dict())

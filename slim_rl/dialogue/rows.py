@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from slim_rl import jsonl
-from slim_rl.dialogue.loop import as_dict
-from slim_rl.environment import BaseEnvironment
+from slim_rl.environment import BaseEnvironment, as_dict
 from slim_rl.errors import DataError
 from slim_rl.files import replacing
 

@@ -7,7 +7,6 @@ stepping through its record. A malformed action leaves the turn with its author;
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -22,32 +21,10 @@ from slim_rl.games.matching.questions.rules import KINDS
 from slim_rl.games.matching.reading.listening import filled_in
 from slim_rl.games.matching.roster import Roster
 from slim_rl.games.matching.settings import MatchingSettings
+from slim_rl.games.matching.view import MatchingView
 from slim_rl.measured import MeasuredEnvironment, ScriptedPlayer
 
 _EVAL_START = 2**31  # eval games are numbered from here on, and stay the same however many there are to train on
-
-
-@dataclass(frozen=True, slots=True)
-class MatchingView:
-    """What one seat sees, for players that are programs.
-
-    Attributes:
-        seat: whose view this is.
-        roster: the names.
-        table: displayed scores, table[reviewer][paper]; None where unseen.
-        scale: the seat's own scale; score = displayed / scale, up to rounding.
-        pending: the proposal this seat must answer now, or None.
-        turns_left: valid actions left to both seats together.
-        proposals_left: plans the seat may still propose; None for any number.
-    """
-
-    seat: int
-    roster: Roster
-    table: tuple[tuple[int | None, ...], ...]
-    scale: float
-    pending: Assignment | None
-    turns_left: int
-    proposals_left: int | None = None
 
 
 class MatchingEnv(MeasuredEnvironment):

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from slim_rl.dialogue.partner import Reply
 from slim_rl.environment import View
 from slim_rl.games.matching.actions import format_proposal, listed
-from slim_rl.games.matching.env import MatchingView
 from slim_rl.games.matching.generate import SCALES, VALUES
 from slim_rl.games.matching.instance import UNSEEN_VALUE
 from slim_rl.games.matching.optimum import Assignment, best_assignment
@@ -26,6 +25,7 @@ from slim_rl.games.matching.reading.listening import listen
 from slim_rl.games.matching.reading.masking import mask
 from slim_rl.games.matching.reading.pairing import named_pairs
 from slim_rl.games.matching.settings import MatchingSettings
+from slim_rl.games.matching.view import MatchingView
 from slim_rl.measured import ScriptedPlayer
 
 DOUBTED = UNSEEN_VALUE / 2  # what a pair counts that the partner doubts: the mean of what is below the mean
