@@ -25,6 +25,7 @@ def logged() -> set[str]:
     failed = Dialogue("b", "g", 0, 0, {}, {}, {}, stop_reason=StopReason.PARTNER_FAILED)
     names = set(batch_metrics([played, failed])) | {"ended", "answered", "valid_proposals"}
     names |= {"cost_usd", "partner_retries", "partner_cached"}  # of a partner behind an endpoint
+    names |= {"reward_paid"}  # where a control pays something else
     names |= {"staleness_mean", "staleness_max", "mixed_weights"}  # of a fully asynchronous run
     names |= {f"stop/{reason.value}" for reason in StopReason}
     return names | {f"partner_seconds_{quantile}" for quantile in ("p50", "p95")}

@@ -130,6 +130,17 @@ def test_slime_shuffles_by_the_step_that_it_logs(tmp_path: Path) -> None:
     assert len({tuple(normalized(step)) for step in range(6)}) > 2
 
 
+def test_slime_tells_what_was_paid_beside_the_games_reward() -> None:
+    import tests.backends.slime_setup  # noqa: F401  (makes slime importable)
+
+    from slim_rl.backends.slime.metrics import _paid  # isort: skip
+
+    priced = parse_config(run("priced"))
+    played = [reward for reward in paid(priced) if reward is not None]
+    assert _paid(dialogues(), priced) == {"reward_paid": pytest.approx(fmean(played))}
+    assert _paid(dialogues(), parse_config(run("game"))) == _paid(dialogues(), parse_config(run("shuffled"))) == {}
+
+
 @pytest.mark.parametrize("version", ["624b824", "v0.3.1"])
 def test_slimes_own_functions_carry_it_to_the_loss(version: str, tmp_path: Path) -> None:
     """In a process of its own, since this one may have a stand-in for slime: see `slime_paid`."""
