@@ -99,8 +99,6 @@ class BaseEnvironment(ABC):
         partners: scripted partners by name, each a dotted path of a class with `identity` and `async reply(view)`.
         tags: what actions begin with in brackets, such as ("message", "propose"): a person's line without a tag is given the
             first. Empty: actions are plain text.
-        question_kinds: its kinds of question, and what a reader is told of each, such as {"pair": "about a pair"}. They are counted
-            even where there are none; others that `annotate` finds are counted too.
         max_errors: refused actions in a row that end the game, of which a person is told; 0: it has no such limit.
     """
 
@@ -109,7 +107,6 @@ class BaseEnvironment(ABC):
     Settings: ClassVar[type[BaseModel] | None] = None
     partners: ClassVar[Mapping[str, str]] = {}
     tags: ClassVar[tuple[str, ...]] = ()
-    question_kinds: ClassVar[Mapping[str, str]] = {}
     max_errors: int = 0
 
     @abstractmethod

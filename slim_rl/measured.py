@@ -39,9 +39,12 @@ class MeasuredEnvironment(BaseEnvironment):
     """A game whose questions can be measured.
 
     Class attributes:
+        question_kinds: its kinds of question, and what a reader is told of each, such as {"pair": "about a pair"}. They are counted
+            even where there are none; others that `annotate` finds are counted too.
         instrument: the version of `annotate`. A log that was annotated by another one is annotated anew when it is read.
     """
 
+    question_kinds: ClassVar[Mapping[str, str]] = {}
     instrument: ClassVar[int] = 1
 
     @classmethod

@@ -28,6 +28,7 @@ from slim_rl.dialogue.measures import OF_KIND, measures
 from slim_rl.dialogue.record import FORMAT, Dialogue
 from slim_rl.environment import game_of
 from slim_rl.errors import DataError
+from slim_rl.measured import measured
 
 TRAIN = "train"
 _BATCH = 4096  # rows held as Python objects before they become columns
@@ -209,7 +210,8 @@ def _identity(identity: Mapping[str, Any]) -> str:
 
 def _kinds(environments: Iterable[str], columns: Iterable[str]) -> dict[str, str]:
     """What a reader is told of each kind of question: by its game, else its name. Those of the games come first."""
-    said = {kind: title for environment in environments for kind, title in game_of(environment).question_kinds.items()}
+    games = (measured(game_of(environment)) for environment in environments)
+    said = {kind: title for game in games for kind, title in game.question_kinds.items()}
     found = {kind: words(kind) for kind in (name.removeprefix(OF_KIND) for name in columns)}
     return said | {kind: name for kind, name in found.items() if kind not in said}
 

@@ -5,7 +5,7 @@
 
 Measures count the annotations of a dialogue's turns (see `record.Turn`), of any game, and add none: a turn without annotations asks
 nothing. All counts are of the policy's turns. `questions` are those that seek information, here and everywhere; `questions_any`
-are questions of any kind. The kinds are the game's own (`BaseEnvironment.question_kinds`): each is counted as `questions/<kind>`.
+are questions of any kind. The kinds are the game's own (`MeasuredEnvironment.question_kinds`): each is counted as `questions/<kind>`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy as np
 
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.environment import game_of
+from slim_rl.measured import measured
 
 Place = Literal["step", "step end", "tracker", "table", "card", "first screen", "report", "experiment"]
 OF_KIND = "questions/"  # begins the name of the count of one kind of question
@@ -206,7 +207,7 @@ def measures(dialogue: Dialogue | Mapping[str, Any]) -> dict[str, float | str]:
     if not isinstance(dialogue, Dialogue):
         dialogue = Dialogue.from_dict(dict(dialogue))
     played = Played(dialogue)
-    kinds = Counter(dict.fromkeys(game_of(dialogue.environment).question_kinds, 0))
+    kinds = Counter(dict.fromkeys(measured(game_of(dialogue.environment)).question_kinds, 0))
     for turn in played.asking:
         kinds.update(turn.questions)
     return {
@@ -218,7 +219,7 @@ def measures(dialogue: Dialogue | Mapping[str, Any]) -> dict[str, float | str]:
 
 def tracked(environment: str) -> list[str]:
     """The names of what a tracker is given of each dialogue of a game."""
-    kinds = game_of(environment).question_kinds
+    kinds = measured(game_of(environment)).question_kinds
     return [*(measure.name for measure in shown_in("tracker")), *(OF_KIND + kind for kind in kinds)]
 
 
