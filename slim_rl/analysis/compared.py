@@ -15,9 +15,9 @@ from typing import Any
 
 import pandas as pd
 
-from slim_rl.analysis import statistics as st
-from slim_rl.analysis.formats import count, interval, known, plain, words
+from slim_rl import statistics as st
 from slim_rl.dialogue.measures import shown_in
+from slim_rl.formats import count, interval, known, plain, words
 
 FLIPS = 1999  # of signs, for each p: there may be many pairs
 

@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from slim_rl.analysis import statistics as st
+from slim_rl import statistics as st
 from slim_rl.analysis.catalog import order_arms
 from slim_rl.analysis.contrasts import COMPARABLE, HELD_OUT, NET, Contrast, Contrasts, Manifest, Side
-from slim_rl.analysis.formats import count
 from slim_rl.analysis.load import TRAIN, load
 from slim_rl.analysis.verdict import over_seeds
 from slim_rl.dialogue.measures import shown_in
 from slim_rl.errors import DataError
+from slim_rl.formats import count
 
 KEYS = ["condition", "arm", "run", "when", "game"]
 NOT_RUN = "not run"

@@ -19,11 +19,11 @@ from slim_rl.analysis import experiment as ex
 from slim_rl.analysis import figure_style, pages
 from slim_rl.analysis.contrasts import COMPARABLE, HELD_OUT, Manifest, load_manifest
 from slim_rl.analysis.experiment_figures import draw
-from slim_rl.analysis.formats import DASH, count, interval, known, plain, sentence, words
 from slim_rl.analysis.report_tables import Cell, Column, Table, number, p_of, prose, with_interval
 from slim_rl.analysis.verdict import by_how_much, sentences
 from slim_rl.errors import ConfigError
 from slim_rl.files import write_atomically
+from slim_rl.formats import DASH, count, interval, known, plain, sentence, words
 
 CAPTIONS = {
     "primary": "The arms that the primary contrasts compare, over training. Thin lines: single seeds; thick: their mean.",

@@ -22,12 +22,12 @@ from tqdm import tqdm
 from slim_rl import jsonl
 from slim_rl.analysis import partner_faults
 from slim_rl.analysis.catalog import order_arms
-from slim_rl.analysis.formats import count, words
 from slim_rl.dialogue.log import annotate
 from slim_rl.dialogue.measures import OF_KIND, measures
 from slim_rl.dialogue.record import FORMAT, Dialogue
 from slim_rl.environment import game_of
 from slim_rl.errors import DataError
+from slim_rl.formats import count, words
 from slim_rl.measured import measured
 
 TRAIN = "train"

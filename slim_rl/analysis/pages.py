@@ -7,7 +7,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from slim_rl.analysis.formats import words
+from slim_rl.formats import words
 
 _TEMPLATES = Environment(
     loader=PackageLoader("slim_rl.analysis", "page"),

@@ -28,7 +28,7 @@ from slim_rl.analysis.figure_style import (
     panels,
     short_words,
 )
-from slim_rl.analysis.formats import per_steps, sentence
+from slim_rl.formats import per_steps, sentence
 
 
 @dataclass(frozen=True, slots=True)

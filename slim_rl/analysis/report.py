@@ -23,12 +23,12 @@ from markupsafe import Markup
 from slim_rl.analysis import pages
 from slim_rl.analysis.compared import sentence_of
 from slim_rl.analysis.figure_style import colours
-from slim_rl.analysis.formats import count, interval, known, p_value, per_steps, plain, sentence, words
 from slim_rl.analysis.load import TRAIN
 from slim_rl.analysis.plots import PLOTS
 from slim_rl.analysis.report_tables import Table, Tables
 from slim_rl.analysis.verdict import by_how_much, direction
 from slim_rl.dialogue.measures import MEASURES
+from slim_rl.formats import count, interval, known, p_value, per_steps, plain, sentence, words
 
 TITLE = "What did the policy learn to ask?"
 SCRIPTS = ("dom.js", "list.js", "board.js", "dialogue.js", "main.js")  # one script, in this order

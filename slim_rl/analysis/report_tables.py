@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from slim_rl.analysis.figure_style import colours
-from slim_rl.analysis.formats import DASH, interval, known, p_value, per_steps, plain, words
 from slim_rl.analysis.load import TRAIN
 from slim_rl.dialogue.measures import MEASURES, shown_in
+from slim_rl.formats import DASH, interval, known, p_value, per_steps, plain, words
 
 Row = Mapping[str, Any]
 Rows = Sequence[Row]

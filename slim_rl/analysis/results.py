@@ -14,12 +14,12 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from slim_rl.analysis import statistics as st
-from slim_rl.analysis.formats import PER_STEPS
+from slim_rl import statistics as st
 from slim_rl.analysis.load import TRAIN
 from slim_rl.analysis.partner_faults import partner_faults
 from slim_rl.analysis.verdict import over_seeds, sentences
 from slim_rl.dialogue.measures import MEASURES, OF_KIND, shown_in
+from slim_rl.formats import PER_STEPS
 
 BINS = 25  # points of a curve over training, at most
 MANY = 8  # games with so many questions or more share a point

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from slim_rl.analysis.formats import count, interval, known, p_value, plain
-from slim_rl.analysis.statistics import contrast, next_run, paired_comparison
 from slim_rl.dialogue.measures import MEASURES, measures
 from slim_rl.dialogue.record import Dialogue
+from slim_rl.formats import count, interval, known, p_value, plain
+from slim_rl.statistics import contrast, next_run, paired_comparison
 
 Change = Mapping[str, Any]
 

@@ -8,17 +8,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import yaml
 from pydantic import BaseModel
 
 import slim_rl
-from slim_rl.analysis.formats import interval, plain
-from slim_rl.analysis.statistics import clustered_mean
-from slim_rl.analysis.verdict import frame
 from slim_rl.backends.checkpoints import hub_name
 from slim_rl.config import Config
-from slim_rl.dialogue.measures import shown_in
+from slim_rl.dialogue.measures import measures, shown_in
 from slim_rl.dialogue.record import Dialogue
+from slim_rl.formats import interval, plain
+from slim_rl.statistics import clustered_mean
 
 _PAID = {  # by `train.reward`, after the algorithm
     "game": "",
@@ -153,7 +153,7 @@ def _table(results: Mapping[str, Sequence[Dialogue]]) -> list[str]:
 
 
 def _row(name: str, dialogues: Sequence[Dialogue]) -> str:
-    data = frame(dialogues)
+    data = pd.DataFrame({"game_id": d.game_id, **measures(d)} for d in dialogues if not d.failed)
     cells = []
     for measure in shown_in("card"):
         mean = clustered_mean(data[measure.name].astype(float), data["game_id"], measure.bounded, measure.signed)

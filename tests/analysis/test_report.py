@@ -20,7 +20,6 @@ from synthetic import EVIL, unpack
 
 from slim_rl.analysis import Summary
 from slim_rl.analysis.figure_style import style
-from slim_rl.analysis.formats import interval, p_value, per_steps, plain
 from slim_rl.analysis.load import load
 from slim_rl.analysis.plots import measures
 from slim_rl.analysis.report import SCRIPTS, packed
@@ -28,6 +27,7 @@ from slim_rl.analysis.report_tables import Tables
 from slim_rl.analysis.results import summarise
 from slim_rl.analysis.viewer import choose, collect, token_decoder
 from slim_rl.errors import DataError
+from slim_rl.formats import interval, p_value, per_steps, plain
 
 
 class Page(HTMLParser):

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import synthetic
 
-from slim_rl.analysis import statistics as st
+from slim_rl import statistics as st
 from slim_rl.analysis.catalog import order_arms
 from slim_rl.analysis.load import load
 from slim_rl.analysis.results import BINS, summarise

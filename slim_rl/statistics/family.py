@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from statsmodels.stats.multitest import multipletests
 
-from slim_rl.analysis.statistics.estimate import Floats
+from slim_rl.statistics.estimate import Floats
 
 
 def adjust(p: ArrayLike, method: Literal["holm", "fdr_bh"] = "holm") -> Floats:

@@ -10,8 +10,8 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from slim_rl.analysis.statistics.bootstrap import game_weights, percentile_interval
-from slim_rl.analysis.statistics.estimate import DRAWS, Estimate, Floats
+from slim_rl.statistics.bootstrap import game_weights, percentile_interval
+from slim_rl.statistics.estimate import DRAWS, Estimate, Floats
 
 
 def partial_correlation(

@@ -28,15 +28,15 @@ Sources:
     [9] Schuirmann 1987 (two one-sided tests of equivalence).
 """
 
-from slim_rl.analysis.statistics.association import partial_correlation
-from slim_rl.analysis.statistics.bootstrap import game_weights
-from slim_rl.analysis.statistics.crossed import contrast, equivalence, mean_interval, next_run
-from slim_rl.analysis.statistics.estimate import DRAWS, Estimate
-from slim_rl.analysis.statistics.family import adjust
-from slim_rl.analysis.statistics.means import clustered_mean, clustered_means, mean_over_runs
-from slim_rl.analysis.statistics.paired import paired_comparison
-from slim_rl.analysis.statistics.permutation import Permutation, permute_runs
-from slim_rl.analysis.statistics.slopes import Slopes
+from slim_rl.statistics.association import partial_correlation
+from slim_rl.statistics.bootstrap import game_weights
+from slim_rl.statistics.crossed import contrast, equivalence, mean_interval, next_run
+from slim_rl.statistics.estimate import DRAWS, Estimate
+from slim_rl.statistics.family import adjust
+from slim_rl.statistics.means import clustered_mean, clustered_means, mean_over_runs
+from slim_rl.statistics.paired import paired_comparison
+from slim_rl.statistics.permutation import Permutation, permute_runs
+from slim_rl.statistics.slopes import Slopes
 
 __all__ = [
     "DRAWS",

@@ -7,7 +7,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from slim_rl.analysis.statistics.estimate import FEW, LEVEL, Estimate, Floats
+from slim_rl.statistics.estimate import FEW, LEVEL, Estimate, Floats
 
 
 def clustered_mean(y: ArrayLike, cluster: ArrayLike, bounded: bool = False, signed: bool = True) -> Estimate:

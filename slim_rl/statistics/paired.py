@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from slim_rl.analysis.statistics.estimate import FEW, LEVEL, Estimate, Floats
+from slim_rl.statistics.estimate import FEW, LEVEL, Estimate, Floats
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from slim_rl.analysis.statistics.estimate import FEW, LEVEL, Estimate, Floats
+from slim_rl.statistics.estimate import FEW, LEVEL, Estimate, Floats
 
 
 def game_weights(games: int, draws: int, seed: int, chunk: int = 1_000_000) -> Iterator[Floats]:

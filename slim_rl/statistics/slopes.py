@@ -10,10 +10,10 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from slim_rl.analysis.statistics.bootstrap import game_weights, percentile_interval
-from slim_rl.analysis.statistics.estimate import DRAWS, LEVEL, Estimate, Floats
-from slim_rl.analysis.statistics.means import mean_over_runs
-from slim_rl.analysis.statistics.permutation import Permutation, permute_runs
+from slim_rl.statistics.bootstrap import game_weights, percentile_interval
+from slim_rl.statistics.estimate import DRAWS, LEVEL, Estimate, Floats
+from slim_rl.statistics.means import mean_over_runs
+from slim_rl.statistics.permutation import Permutation, permute_runs
 
 
 @dataclass(frozen=True, slots=True)

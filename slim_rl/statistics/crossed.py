@@ -19,8 +19,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from slim_rl.analysis.statistics.estimate import LEVEL, Floats
-from slim_rl.analysis.statistics.means import wilson
+from slim_rl.statistics.estimate import LEVEL, Floats
+from slim_rl.statistics.means import wilson
 
 
 @dataclass(frozen=True, slots=True)

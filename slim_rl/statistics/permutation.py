@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from slim_rl.analysis.statistics.estimate import Floats
+from slim_rl.statistics.estimate import Floats
 
 RESAMPLES = 20_000  # all C(16, 8) = 12,870 relabellings of two arms of eight runs
 
