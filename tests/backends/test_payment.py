@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from slim_rl.config import Config, parse_config
+from slim_rl.dialogue.measures import tracked
 from slim_rl.dialogue.record import Dialogue
 from tests.backends.paid_batch import CONTROLS, STEP, dialogues, paid, run, samples, token_advantages
 from tests.paths import ROOT, UPSTREAM
@@ -169,6 +170,16 @@ def upstream(version: str, folder: Path) -> list[Path] | None:
     return [folder / "slime", folder / "Megatron-LM"]
 
 
+def loop_of(config: Config) -> Any:
+    """verl's agent loop, as far as it makes outputs of dialogues: nothing of an engine."""
+    from slim_rl.backends.verl.agent_loop import DialogueLoop
+
+    loop = object.__new__(DialogueLoop)
+    loop.process = SimpleNamespace(config=config)  # type: ignore[assignment]
+    loop._tracked = [name for name in tracked(config.environment) if name != "reward"]
+    return loop
+
+
 @pytest.mark.parametrize("control", CONTROLS)
 def test_verl_compares_what_is_paid(control: str) -> None:
     pytest.importorskip("verl")
@@ -177,7 +188,6 @@ def test_verl_compares_what_is_paid(control: str) -> None:
     from verl.protocol import DataProto
     from verl.trainer.ppo.ray_trainer import compute_advantage
 
-    from slim_rl.backends.verl.agent_loop import DialogueLoop
     from slim_rl.backends.verl.compose import compose
     from slim_rl.backends.verl.launch import build_overrides
     from slim_rl.backends.verl.payment import token_rewards
@@ -188,8 +198,7 @@ def test_verl_compares_what_is_paid(control: str) -> None:
     verl = compose(build_overrides(config))
     order = [5, 0, 7, 3, 1, 6, 4]  # as verl balances rows; the failed dialogue is none of them
     batch = [dialogues()[row] for row in order]
-    loop = object.__new__(DialogueLoop)
-    loop.process = SimpleNamespace(config=config)  # type: ignore[assignment]
+    loop = loop_of(config)
     policy: Any = SimpleNamespace(seconds=0.0, preempted=-1, versions=[])
     rows = [loop._output(dialogue, policy).as_dict() for dialogue in batch]
     if takes_the_step(config):
@@ -224,10 +233,7 @@ def test_verl_compares_what_is_paid(control: str) -> None:
 
 def test_verl_pays_held_out_games_by_the_game() -> None:
     pytest.importorskip("verl")
-    from slim_rl.backends.verl.agent_loop import DialogueLoop
-
-    loop = object.__new__(DialogueLoop)
-    loop.process = SimpleNamespace(config=parse_config(run("agreed")))  # type: ignore[assignment]
+    loop = loop_of(parse_config(run("agreed")))
     policy: Any = SimpleNamespace(seconds=0.0, preempted=-1, versions=[])
     dialogue = dialogues()[0]
     assert loop._output(dialogue, policy).reward_score == 1.0
