@@ -12,7 +12,7 @@ import torch
 from trl import GRPOTrainer
 
 from slim_rl.backends.trl import run as local
-from slim_rl.backends.trl.arguments import grpo_arguments
+from slim_rl.backends.trl.launch import check
 from slim_rl.config import parse_config
 from slim_rl.dialogue.log import read_log
 from slim_rl.errors import ConfigError
@@ -85,6 +85,9 @@ def test_a_run_with_it_trains_to_its_end(folder) -> None:
 
 
 def test_a_game_that_does_not_say_what_knowledge_is_worth_is_refused_before_anything_starts(tmp_path) -> None:
-    config = parse_config({"environment": "examples.secret_number.SecretNumber"}, ["train.credit=turn"])
-    with pytest.raises(ConfigError, match=r"train\.credit"):
-        grpo_arguments(config, tmp_path)
+    game = {"environment": "examples.secret_number.SecretNumber", "output_dir": str(tmp_path / "runs")}
+    config = parse_config(game, ["train.credit=turn"])
+    for start in (local.train, check):
+        with pytest.raises(ConfigError, match=r"train\.credit"):
+            start(config)
+    assert not (tmp_path / "runs").exists()
