@@ -14,21 +14,19 @@ from slim_rl.games.matching.reading.clauses import word_clauses
 from slim_rl.games.matching.reading.listening import listen
 from slim_rl.games.matching.reading.masking import NAME, mask, untagged
 from slim_rl.games.matching.reading.pairing import NUMBER, Pair
+from slim_rl.games.matching.reading.patterns import pattern
 from slim_rl.games.matching.roster import Roster
 
 Answer = Literal["value", "none"]
 
-_NO_SCORE = re.compile(
-    r"\b(?:(?:don't|do not|didn't|did not|can't|cannot|can not|couldn't|haven't|doesn't) (?:\w+ ){0,3}?"
-    r"(?:have|see|know|show|got|hold|any|list)|not (?:visible|shown|known|listed|available|on my (?:board|table|side))|"
-    r"have (?:no|nothing|none)|no (?:information|scores?|values?|data|number|rating|entry|idea|clue)|unknown|blank|empty|"
-    r"hidden|unseen|missing|n a|nothing (?:for|on|there)|(?:is|are) not in my table|none)\b"
-)
+_NO_SCORE = pattern(r"""\b(?:(?:don't|do not|didn't|did not|can't|cannot|can not|couldn't|haven't
+    doesn't) (?:\w+ ){0,3}?(?:have|see|know|show|got|hold|any|list)|not (?:visible|shown|known|listed|available
+    on my (?:board|table|side))|have (?:no|nothing|none)|no (?:information|scores?|values?|data|number|rating|entry|idea
+    clue)|unknown|blank|empty|hidden|unseen|missing|n a|nothing (?:for|on|there)|(?:is|are) not in my table|none)\b""")
 
-_REFUSES = re.compile(
-    r"\b(?:rather not|prefer not|(?:won't|will not|can't|cannot|can not|not going to|not allowed to|refuse to|decline to) (?:\w+ ){0,2}?"
-    r"(?:tell|say|share|answer|reveal|disclose|give|discuss)|keep (?:\w+ ){1,3}to myself|none of your)\b"
-)
+_REFUSES = pattern(r"""\b(?:rather not|prefer not|(?:won't|will not|can't|cannot|can not|not going to|not allowed to
+    refuse to|decline to) (?:\w+ ){0,2}?(?:tell|say|share|answer|reveal|disclose|give|discuss)
+    keep (?:\w+ ){1,3}to myself|none of your)\b""")
 
 
 def answers(asked: Sequence[Pair], reply: str, roster: Roster) -> dict[Pair, Answer]:

@@ -11,64 +11,51 @@ import re
 from slim_rl.games.matching.questions.rules import KINDS
 from slim_rl.games.matching.reading.masking import NAME
 from slim_rl.games.matching.reading.pairing import Pair, named_pairs, without_excluded
+from slim_rl.games.matching.reading.patterns import pattern
 
 _OUTDONE = re.compile(r"\bthan (?:(?:R\w+|and|or|,) ?)+")
 # What the asker then says itself: "how is Ava on BLEU, I have 62 for Noah on SWAG".
 _OWN_WORDS = re.compile(r" (?:[,-] (?:and |but )?(?:i|i'm|i've|my|mine|we|let's)|because|since) .*")
 REVIEWER = re.compile(r"\bR\w+|\b(?:he|she|him|her|his|they|them|their)\b")
 PAPER = re.compile(r"\bP\w+")
-_THERE = re.compile(
-    r"(?<!is )(?<!are )\b(?:there|(?:this|that|these|those) (?:pairs?|combinations?|cells?)|that one|that paper|"
-    r"this paper|it|those|(?:any of|among) (?:them|these)|one of (?:them|these)|either of them)\b"
-)
+_THERE = pattern(r"""(?<!is )(?<!are )\b(?:there|(?:this|that|these|those) (?:pairs?|combinations?|cells?)|that one
+    that paper|this paper|it|those|(?:any of|among) (?:them|these)|one of (?:them|these)|either of them)\b""")
 _THAT_PAIR = re.compile(r"\b(?:this|that|these|those) (?:pairs?|combinations?|cells?)\b")
-_WHOLE = re.compile(
-    r"\b(?:who|where|anyone|someone|anywhere|"
-    r"any (?:other |good |better |decent )?(?:options?|reviewers?|candidates?|papers?))\b"
-)
-_BARE = re.compile(
-    r"\b(?:unknown|blank|better than)\b|"
-    r"^(?:is|are) (?:R\w+|he|she|they) (?:an? )?(?:dark|light|medium|green|red|known)\b(?!.*\bany)"
-)
-_ONE_CELL = re.compile(
-    r"^(?:is|are|was) (?:it|that|they|he|she|R\w+)\b(?!.*\b(?:any|unknown|blank)\b)|^what (?:shade|score|colou?r)\b"
-)
+_WHOLE = pattern(r"""\b(?:who|where|anyone|someone|anywhere|any (?:other |good |better |decent )?(?:options?|reviewers?
+    candidates?|papers?))\b""")
+_BARE = pattern(r"""\b(?:unknown|blank|better than)\b
+    ^(?:is|are) (?:R\w+|he|she|they) (?:an? )?(?:dark|light|medium|green|red|known)\b(?!.*\bany)""")
+_ONE_CELL = pattern(r"""^(?:is|are|was) (?:it|that|they|he|she|R\w+)\b(?!.*\b(?:any|unknown|blank)\b)
+    ^what (?:shade|score|colou?r)\b""")
 _PLACED = re.compile(r" (?:for|on|at|in|to|onto|instead|being|as|with)\b")
 _ABOUT_SCORES = re.compile(r"about (?:the |your |any )?(?:information|scores?|values?|numbers|data)\b")
 _OF_WHOM = re.compile(r"^[^,]* (?:about|of|on) R\w+$")
 _SOCIAL = re.compile(r"\bhow(?:'s it| are you|'s everything| is it)\b")
 # "For Ava, what ...", "Ava on BLEU: what ...": what the question is about stands before it.
-_TOPIC = re.compile(
-    r"(?:^|[ ,:])(?:for|on|about|regarding|concerning) (?:(?:[RP]\w+|and|or|on|for|at|,) ?)+[,:-] $"
-    r"|(?:^|\. )(?:(?:and|also|or|so|okay|then) )?R\w+ (?:on|for|at|and) P\w+ [,:-] $"
-    r"|(?:^|\. )(?:(?:and|also|or|so|okay|then) )?(?:(?:[RP]\w+|and|or|,) ?)+[:-] $"
-)
+_TOPIC = pattern(r"""(?:^|[ ,:])(?:for|on|about|regarding|concerning) (?:(?:[RP]\w+|and|or|on|for|at|,) ?)+[,:-] $
+    (?:^|\. )(?:(?:and|also|or|so|okay|then) )?R\w+ (?:on|for|at|and) P\w+ [,:-] $
+    (?:^|\. )(?:(?:and|also|or|so|okay|then) )?(?:(?:[RP]\w+|and|or|,) ?)+[:-] $""")
 # "Ethan or Joseph?": a choice that leaves out what it is for.
 _CHOICE = re.compile(r"^(?:R\w+(?: ,)? )+or R\w+$|^(?:P\w+(?: ,)? )+or P\w+$")
 _EITHER = re.compile(r"\b(?:either|any|both|one) of (?:them|these|those)\b|\beither$")
 # "Which paper?", of which the partner just spoke.
 _WHAT_WAS_SAID = re.compile(r"^(?:which|what) (paper|reviewer|person|pair|one|plan|proposal|swap)$")
 # "I don't know about LLaMA, could Ava do it?" asks for information; without the first half it suggests.
-_IGNORANT = re.compile(
-    r"\b(?:(?:don't|do not|didn't|can't|cannot|can not|couldn't|haven't) (?:\w+ ){0,2}?(?:know|see|have|tell|got)|not sure|"
-    r"unsure|no (?:idea|clue|information|scores?|data|values?)|nothing (?:for|on|about)|blank|unknown)\b"
-)
-_DOES_IT = re.compile(
-    r"^(?:can|could|would|will|might|may) (?:R\w+|he|she|they)\b[^,]* (?:do|take|handle|review|for|on) (?:it|that|this)$"
-)
-_PLAN = re.compile(
-    r"\b(?:plan|propos\w+|suggest\w*|let's|we (?:should|could)|(?:i |i'd )(?:vote|prefer)|(?:i would|i'd|i'll|i will|i want to|going to|thinking of|think of) "
-    r"(?:\w+ )?(?:put\w*|go\w*|pick\w*|choos\w+|tak\w+|plac\w+|giv\w+|assign\w*|keep\w*|us\w+|hav\w+|mov\w+))\b"
-)
-_SCORED = re.compile(
-    r"(?<![RP\d])\d+|\b(?:no|not|don't|cannot|can't)\b"
-)  # words that told a score, or that there is none
+_IGNORANT = pattern(r"""\b(?:(?:don't|do not|didn't|can't|cannot|can not|couldn't|haven't) (?:\w+ ){0,2}?(?:know|see
+    have|tell|got)|not sure|unsure|no (?:idea|clue|information|scores?|data|values?)|nothing (?:for|on|about)|blank
+    unknown)\b""")
+_DOES_IT = pattern(r"""^(?:can|could|would|will|might|may) (?:R\w+|he|she|they)\b[^,]* (?:do|take|handle|review|for
+    on) (?:it|that|this)$""")
+_PLAN = pattern(r"""\b(?:plan|propos\w+|suggest\w*|let's|we (?:should|could)|(?:i |i'd )(?:vote|prefer)|(?:i would|i'd
+    i'll|i will|i want to|going to|thinking of|think of) (?:\w+ )?(?:put\w*|go\w*|pick\w*|choos\w+|tak\w+|plac\w+|giv\w+
+    assign\w*|keep\w*|us\w+|hav\w+|mov\w+))\b""")
+# Words that told a score, or that there is none.
+_SCORED = re.compile(r"(?<![RP\d])\d+|\b(?:no|not|don't|cannot|can't)\b")
 _HIS = re.compile(r"^(?:what|how) (?:does|do|would|did) (?:he|she) (?:get|score|compare|fare)\b")
 _ONE = re.compile(r"\b(?:he|she|him|her|his)\b")
 PRONOUN = re.compile(r"\b(?:he|she|him|her|his|they|them|their)\b")
-_YOU = re.compile(
-    r"^(?:(?:what|how) about )?(?:and )?you$|(?<!what's )(?<!are )(?<!is )\byours$|^(?:do|can) you$|your (?:end|side|own)$"
-)
+_YOU = pattern(r"""^(?:(?:what|how) about )?(?:and )?you$|(?<!what's )(?<!are )(?<!is )\byours$|^(?:do|can) you$
+    your (?:end|side|own)$""")
 
 
 def settle(kind: str, text: str, before: str, previous: str) -> tuple[str, tuple[Pair, ...]]:
