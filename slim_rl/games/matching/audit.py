@@ -19,14 +19,13 @@ from typing import Any
 
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.errors import DataError
-from slim_rl.games.matching.env import MatchingView
 from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.partners.judging import judge
 from slim_rl.games.matching.questions.asked import asked
 from slim_rl.games.matching.questions.classify import classify, pairs_asked
 from slim_rl.games.matching.reading.listening import Heard, listen
-from slim_rl.games.matching.reading.pairing import Pair
-from slim_rl.games.matching.roster import Roster
+from slim_rl.games.matching.roster import Pair, Roster
+from slim_rl.games.matching.view import MatchingView
 
 # What the partner did, and what that is counted in.
 CHECKS = {

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from slim_rl import jsonl
 from slim_rl.errors import DataError
@@ -62,7 +61,7 @@ def people(path: Path, games: Games = ()) -> dict[str, dict[str, Any]]:
     return {"human": _line("people, in DialOp's recorded 8×8 games", rewards, same_size)}
 
 
-def frontier_curves(games: Games, most: int, seed: int = 0) -> dict[str, NDArray[np.float64]]:
+def frontier_curves(games: Games, most: int, seed: int = 0) -> dict[str, Any]:
     """Rewards of an ideal ("greedy") and of a random asker after 0, 1, ..., `most` informative questions: (games, most + 1).
 
     Of the games of the commonest board size. Empty without games.

@@ -18,6 +18,7 @@ from slim_rl.errors import ConfigError
 
 Kind = Literal["reviewer", "paper"]
 Meanings = tuple[tuple[Kind, int], ...]
+Pair = tuple[int, int]  # (reviewer, paper)
 
 REVIEWERS = (
     "Ava Li",
@@ -119,6 +120,14 @@ class Roster:
     def name(self, kind: Kind, index: int) -> str:
         """The full reviewer or the short paper."""
         return self.reviewers[index] if kind == "reviewer" else self.short_papers[index]
+
+    def names(self, pair: Pair) -> tuple[str, str]:
+        """ "Ava Li", "BLEU"."""
+        return self.reviewers[pair[0]], self.short_papers[pair[1]]
+
+    def pair(self, pair: Pair) -> str:
+        """ "Ava Li on BLEU"."""
+        return " on ".join(self.names(pair))
 
     def find(self, text: str, typos: bool = True) -> list[Mention]:
         """Every reviewer and paper named in free text, in order.

@@ -12,10 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from slim_rl.games.matching.env import MatchingView
 from slim_rl.games.matching.instance import UNSEEN_VALUE
 from slim_rl.games.matching.optimum import Assignment, best_assignment
-from slim_rl.games.matching.reading.pairing import Pair
+from slim_rl.games.matching.roster import Pair
+from slim_rl.games.matching.view import MatchingView
 
 Estimates = tuple[tuple[float, ...], ...]
 

@@ -11,6 +11,7 @@ regular, so that a small model can learn to read them.
 
 from __future__ import annotations
 
+import itertools
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -20,11 +21,12 @@ from typing import Any, ClassVar
 from slim_rl.dialogue.partner import PartnerFailure, Reply
 from slim_rl.environment import View
 from slim_rl.errors import ConfigError
-from slim_rl.games.matching.env import MatchingView
+from slim_rl.games.matching.actions import listed
 from slim_rl.games.matching.optimum import Assignment
 from slim_rl.games.matching.partners.judging import Verdict, judge
 from slim_rl.games.matching.reading.listening import Heard, listen
-from slim_rl.games.matching.reading.pairing import Pair
+from slim_rl.games.matching.roster import Pair
+from slim_rl.games.matching.view import MatchingView
 from slim_rl.seeds import seed_of
 
 VERSION = 4  # raised when the same view would get another reply
@@ -81,12 +83,11 @@ class ScriptedPartner(ABC):
             if verdict.accepts:
                 return "[accept]"
             return "[reject]" if refused else f"[reject] {self.objection(game, game.pending, verdict)}"
-        said = next((utterance.text for utterance in reversed(view.history) if utterance.seat != view.seat), None)
         if refused:
             return f"[message] {NOTED[0]}"
-        if said is None:
+        if not view.received:
             return f"[message] {choose(GREETINGS, view)}"
-        return f"[message] {self.answer(listen(said, game.roster), view, game)}"
+        return f"[message] {self.answer(listen(view.received[-1], game.roster), view, game)}"
 
     @abstractmethod
     def answer(self, heard: Heard, view: View, game: MatchingView) -> str:
@@ -96,8 +97,7 @@ class ScriptedPartner(ABC):
         """Why a plan is rejected; with `doubts`, the assignments below expectation, without scores."""
         if not self.doubts or not verdict.doubts:
             return BETTER
-        doubts = [named(pair, game) for pair in verdict.doubts]
-        return f"I doubt {' and '.join(filter(None, (', '.join(doubts[:-1]), doubts[-1])))}."
+        return f"I doubt {listed([game.roster.pair(pair) for pair in verdict.doubts])}."
 
 
 @dataclass
@@ -138,7 +138,7 @@ class ForthcomingPartner(ShyPartner):
     kind = "forthcoming"
 
     def answer(self, heard: Heard, view: View, game: MatchingView) -> str:
-        if any(told.seat == view.seat and told.error is None and TABLE in told.text for told in view.history):
+        if any(TABLE in text for text in view.own):
             return super().answer(heard, view, game)
         return f"{TABLE} {whole_table(game)}"
 
@@ -170,27 +170,21 @@ def scores(pairs: Iterable[Pair], game: MatchingView) -> str:
 
 def whole_table(game: MatchingView) -> str:
     """All that a seat sees: in single sentences on a small board, one clause a reviewer on a larger one."""
-    known = [[(r, p) for p, value in enumerate(row) if value is not None] for r, row in enumerate(game.table)]
-    if not any(known):
+    if not game.seen:
         return EMPTY_TABLE
     if game.roster.n <= SENTENCES_UP_TO:
-        return scores((pair for row in known for pair in row), game)
+        return scores(game.seen, game)
     rows = []
-    for row in filter(None, known):
-        values = ", ".join(f"{game.roster.short_papers[p]} {game.table[r][p]}" for r, p in row)
-        rows.append(f"{game.roster.reviewers[row[0][0]]}: {values}")
+    for reviewer, row in itertools.groupby(game.seen, key=lambda pair: game.roster.names(pair)[0]):
+        values = ", ".join(f"{game.roster.names(pair)[1]} {game[pair]}" for pair in row)
+        rows.append(f"{reviewer}: {values}")
     return "; ".join(rows) + "."
 
 
 def score(pair: Pair, game: MatchingView) -> str:
     """The sentence for one pair."""
-    names, value = named(pair, game), game.table[pair[0]][pair[1]]
+    names, value = game.roster.pair(pair), game[pair]
     return f"I have no score for {names}." if value is None else f"{names}: {value}."
-
-
-def named(pair: Pair, game: MatchingView) -> str:
-    """ "Ava Li on BLEU"."""
-    return f"{game.roster.reviewers[pair[0]]} on {game.roster.short_papers[pair[1]]}"
 
 
 def drawn(view: View, what: str, pair: Pair) -> float:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from slim_rl.environment import View
-from slim_rl.games.matching.env import MatchingView
 from slim_rl.games.matching.generate import VALUES
-from slim_rl.games.matching.partners.scripted import ShyPartner, check_chance, drawn, named, score
-from slim_rl.games.matching.reading.pairing import Pair
+from slim_rl.games.matching.partners.scripted import ShyPartner, check_chance, drawn, score
+from slim_rl.games.matching.roster import Pair
+from slim_rl.games.matching.view import MatchingView
 
 TOLD = (
     "I have {value} for {names}.",
@@ -39,11 +39,11 @@ class ErringPartner(ShyPartner):
         check_chance("errs", self.errs)
 
     def score(self, pair: Pair, view: View, game: MatchingView) -> str:
-        value = game.table[pair[0]][pair[1]]
+        value = game[pair]
         if value is None or drawn(view, "errs", pair) >= self.errs:
             return score(pair, game)
         others = [other for other in (int(number * game.scale) for number in range(VALUES)) if other != value]
-        return f"{named(pair, game)}: {others[int(drawn(view, 'error', pair) * len(others))]}."
+        return f"{game.roster.pair(pair)}: {others[int(drawn(view, 'error', pair) * len(others))]}."
 
 
 class RephrasedPartner(ShyPartner):
@@ -52,7 +52,7 @@ class RephrasedPartner(ShyPartner):
     kind = "rephrased"
 
     def score(self, pair: Pair, view: View, game: MatchingView) -> str:
-        value = game.table[pair[0]][pair[1]]
+        value = game[pair]
         sentences = NOT_TOLD if value is None else TOLD
         sentence = sentences[int(drawn(view, "words", pair) * len(sentences))]
-        return sentence.format(names=named(pair, game), value=value)
+        return sentence.format(names=game.roster.pair(pair), value=value)

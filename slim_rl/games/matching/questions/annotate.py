@@ -22,8 +22,8 @@ from slim_rl.games.matching.questions.asked import Asked, answered, asked
 from slim_rl.games.matching.questions.value import Knowledge, Worth
 from slim_rl.games.matching.reading.form import is_malformed
 from slim_rl.games.matching.reading.masking import mask
-from slim_rl.games.matching.reading.pairing import Pair, named_pairs
-from slim_rl.games.matching.roster import Roster
+from slim_rl.games.matching.reading.pairing import named_pairs
+from slim_rl.games.matching.roster import Pair, Roster
 
 _SPEECH = ("message", "reject")  # the actions whose text may ask or tell
 

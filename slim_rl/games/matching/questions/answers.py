@@ -13,9 +13,9 @@ from typing import Literal
 from slim_rl.games.matching.reading.clauses import word_clauses
 from slim_rl.games.matching.reading.listening import listen
 from slim_rl.games.matching.reading.masking import NAME, mask, untagged
-from slim_rl.games.matching.reading.pairing import NUMBER, Pair
+from slim_rl.games.matching.reading.pairing import NUMBER
 from slim_rl.games.matching.reading.patterns import pattern
-from slim_rl.games.matching.roster import Roster
+from slim_rl.games.matching.roster import Pair, Roster
 
 Answer = Literal["value", "none"]
 

@@ -21,8 +21,7 @@ from slim_rl.games.matching.questions.rules import INFORMATION_SEEKING, KINDS
 from slim_rl.games.matching.questions.scope import last_named
 from slim_rl.games.matching.reading.listening import listen
 from slim_rl.games.matching.reading.masking import NAME, mask, untagged
-from slim_rl.games.matching.reading.pairing import Pair
-from slim_rl.games.matching.roster import Roster
+from slim_rl.games.matching.roster import Pair, Roster
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +49,11 @@ def asked(text: str, previous: str, roster: Roster | None) -> Asked:
         labels.add("pair")
         pairs += heard
     return _asked(labels, pairs)
+
+
+def seeks_information(text: str) -> bool:
+    """Whether a message seeks information; also one that is no sentence, since a lenient partner might answer it, and then it did."""
+    return asked(text, "", Roster.default()).seeking
 
 
 def answered(before: Asked, told: Sequence[Pair], text: str, previous: str, reply: str, roster: Roster) -> Asked:

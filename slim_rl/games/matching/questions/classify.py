@@ -20,11 +20,11 @@ from functools import lru_cache
 from slim_rl.games.matching.questions import scope
 from slim_rl.games.matching.questions.requests import ANNOUNCES, GAP, POINTS, request_at, spelled_out
 from slim_rl.games.matching.questions.rules import INFORMATION_SEEKING, kind_at
-from slim_rl.games.matching.questions.scope import PAPER, REVIEWER, Pair
+from slim_rl.games.matching.questions.scope import PAPER, REVIEWER
 from slim_rl.games.matching.reading.clauses import announces_list, goes_on, is_bare, word_clauses
 from slim_rl.games.matching.reading.masking import NAME, READ_UP_TO, mask, untagged
 from slim_rl.games.matching.reading.patterns import pattern
-from slim_rl.games.matching.roster import Roster
+from slim_rl.games.matching.roster import Pair, Roster
 
 LOOK_BACK = 20  # clauses of this message, and of the one before, in which a question looks for what it leaves out
 

@@ -10,8 +10,9 @@ import re
 
 from slim_rl.games.matching.questions.rules import KINDS
 from slim_rl.games.matching.reading.masking import NAME
-from slim_rl.games.matching.reading.pairing import Pair, named_pairs, without_excluded
+from slim_rl.games.matching.reading.pairing import named_pairs, without_excluded
 from slim_rl.games.matching.reading.patterns import pattern
+from slim_rl.games.matching.roster import Pair
 
 _OUTDONE = re.compile(r"\bthan (?:(?:R\w+|and|or|,) ?)+")
 # What the asker then says itself: "how is Ava on BLEU, I have 62 for Noah on SWAG".

@@ -29,9 +29,9 @@ all n * n cells at once, so nothing is solved again cell by cell.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 from slim_rl.errors import ConfigError
 from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
 from slim_rl.games.matching.optimum import best_assignment, score_of_best, total
-from slim_rl.games.matching.reading.pairing import Pair
+from slim_rl.games.matching.roster import Pair
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -201,10 +201,10 @@ def frontier(
     return rewards
 
 
-def informative_questions(state: GameState, seat: int, number: int, seed: int) -> list[str]:
+def informative_questions(game_state: Mapping[str, Any], seat: int, number: int, seed: int) -> list[str]:
     """Questions about at most `number` random pairs that `seat` cannot see and the partner can: those worth asking."""
+    state = GameState.from_dict(game_state)
     own, other = state.mask(seat), state.mask(1 - seat)
     pairs = [(r, p) for r in range(state.n) for p in range(state.n) if other[r][p] and not own[r][p]]
     random.Random(seed).shuffle(pairs)
-    roster = state.roster
-    return [f"[message] What is {roster.reviewers[r]} on {roster.short_papers[p]}?" for r, p in pairs[:number]]
+    return [f"[message] What is {state.roster.pair(pair)}?" for pair in pairs[:number]]

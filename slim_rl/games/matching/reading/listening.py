@@ -15,9 +15,9 @@ from functools import lru_cache
 from slim_rl.games.matching.reading.clauses import announces_list, goes_on, is_bare, sentences
 from slim_rl.games.matching.reading.form import is_malformed
 from slim_rl.games.matching.reading.masking import READ_UP_TO, mask, untagged
-from slim_rl.games.matching.reading.pairing import Pair, completed_pairs, named_pairs, stated_values
+from slim_rl.games.matching.reading.pairing import completed_pairs, named_pairs, stated_values
 from slim_rl.games.matching.reading.wording import echoes, mood, parts
-from slim_rl.games.matching.roster import Roster
+from slim_rl.games.matching.roster import Pair, Roster
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 
 from slim_rl.games.matching.reading.masking import NAME
+from slim_rl.games.matching.roster import Pair
 
-Pair = tuple[int, int]  # (reviewer, paper)
 _Names = list[tuple[str, int]]
 
 _BESIDES = (
