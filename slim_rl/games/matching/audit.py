@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,9 +21,11 @@ from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.errors import DataError
 from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.partners.judging import judge
+from slim_rl.games.matching.questions import answers
 from slim_rl.games.matching.questions.asked import asked
 from slim_rl.games.matching.questions.classify import classify, pairs_asked
 from slim_rl.games.matching.reading.listening import Heard, listen
+from slim_rl.games.matching.reading.masking import NAME, mask
 from slim_rl.games.matching.roster import Pair, Roster
 from slim_rl.games.matching.view import MatchingView
 
@@ -50,6 +52,10 @@ class Rate:
 
     faults: int = 0
     cases: int = 0
+
+    def add(self, faults: int, cases: int) -> None:
+        self.faults += faults
+        self.cases += cases
 
     @property
     def rate(self) -> float | None:
@@ -101,12 +107,14 @@ class PartnerAudit:
 
     def add(self, other: PartnerAudit) -> None:
         self.dialogues += other.dialogues
-        for name, rate in self.rates.items():
-            rate.faults += other.rates[name].faults
-            rate.cases += other.rates[name].cases
+        for name, rate in other.rates.items():
+            self.rates[name].add(rate.faults, rate.cases)
         for finding in other.examples:
-            if sum(known.check == finding.check for known in self.examples) < EXAMPLES:
-                self.examples.append(finding)
+            self.note(finding)
+
+    def note(self, finding: Finding) -> None:
+        if sum(known.check == finding.check for known in self.examples) < EXAMPLES:
+            self.examples.append(finding)
 
 
 @dataclass(slots=True)
@@ -213,10 +221,9 @@ class _Audit:
         heard = listen(previous.text, self.roster) if previous else Heard()
         claims, numbers = stated(turn.text, self.roster, heard.asked)
         unread = max(0, len(numbers) - len(claims))
-        self.audit.rates["unread"].cases += len(numbers)
-        self.audit.rates["unread"].faults += unread
+        self.audit.rates["unread"].add(unread, len(numbers))
         if unread:
-            self._note("unread", number, turn)
+            self.audit.note(Finding("unread", self.dialogue.id, number, turn.text))
             return
         own = [claim for claim in claims if claim not in self.quotable]  # repeating the policy's words tells it nothing
         for (reviewer, paper), value in own:
@@ -250,54 +257,26 @@ class _Audit:
 
     def _count_malformed(self, turn: Turn) -> None:
         asked_again = int((turn.usage or {}).get("malformed") or 0)
-        rate = self.audit.rates["malformed"]
-        rate.cases += 1 + asked_again
-        rate.faults += asked_again + (turn.error is not None)
+        self.audit.rates["malformed"].add(asked_again + (turn.error is not None), asked_again + 1)
 
     def _count_the_last_straw(self) -> None:
         """A partner that asks its model again by itself leaves no turn when it gives up."""
         turns = [turn for turn in self.dialogue.turns if turn.role == "partner"]
         if self.dialogue.stop_reason is StopReason.PARTNER_ERRORS and not (turns and turns[-1].error is not None):
             tries = int(self.dialogue.partner.get("malformed_retries", 0)) + 1
-            self.audit.rates["malformed"].cases += tries
-            self.audit.rates["malformed"].faults += tries
+            self.audit.rates["malformed"].add(tries, tries)
 
     def _count(self, check: str, fault: bool, number: int, turn: Turn) -> None:
-        self.audit.rates[check].cases += 1
+        self.audit.rates[check].add(fault, 1)
         if fault:
-            self.audit.rates[check].faults += 1
-            self._note(check, number, turn)
-
-    def _note(self, check: str, number: int, turn: Turn) -> None:
-        if sum(known.check == check for known in self.audit.examples) < EXAMPLES:
-            self.audit.examples.append(Finding(check, self.dialogue.id, number, turn.text))
+            self.audit.note(Finding(check, self.dialogue.id, number, turn.text))
 
 
-def stated(text: str, roster: Roster, asked: Iterable[Pair] = ()) -> tuple[list[tuple[Pair, float]], list[float]]:
-    """The (pair, value) statements of a partner's words, and all numbers in them.
-
-    Numbers beside names are read by `listening`. Where it finds none and nobody else is named, as many numbers as pairs were
-    asked about answer them in order ("62." to "Ava on BLEU?").
-    """
-    numbers = list(_numbers(text, roster))
-    claims = list(listen(text, roster).told)
-    pairs = list(asked)
-    if not claims and len(numbers) == len(pairs):
-        of_pairs = {("reviewer", r) for r, _ in pairs} | {("paper", p) for _, p in pairs}
-        if _names(text, roster) <= of_pairs:
-            claims = list(zip(pairs, numbers, strict=True))
-    return claims, numbers
+def stated(text: str, roster: Roster, asked: Sequence[Pair] = ()) -> tuple[list[tuple[Pair, float]], list[float]]:
+    """The (pair, value) statements of a partner's words, and all numbers in them that are not part of a name."""
+    numbers = [float(number) for number in _NUMBER.findall(mask(text, roster))]
+    return answers.stated(asked, text, roster, _NUMBER), numbers
 
 
-def _numbers(text: str, roster: Roster) -> Iterator[float]:
-    """The numbers of a text that are not part of a name."""
-    end, pieces = 0, []
-    for mention in roster.find(text):
-        pieces += [text[end : mention.start], " _ "]
-        end = mention.end
-    for match in _NUMBER.finditer("".join([*pieces, text[end:]])):
-        yield float(match[0])
-
-
-def _names(text: str, roster: Roster) -> set[tuple[str, int]]:
-    return {(mention.kind, mention.index) for mention in roster.find(text)}
+def _names(text: str, roster: Roster) -> set[tuple[str, str]]:
+    return set(NAME.findall(mask(text, roster)))

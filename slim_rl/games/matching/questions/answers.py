@@ -58,13 +58,22 @@ def denies_score(reply: str, roster: Roster | None) -> bool:
 
 def told(asked: Sequence[Pair], reply: str, roster: Roster) -> list[Pair]:
     """The pairs whose value the reply states, asked about or not, each once. Never raises."""
-    stated = [pair for pair, _ in listen(reply, roster).told]
-    if not stated and asked:
+    return list(dict.fromkeys(pair for pair, _ in stated(asked, reply, roster)))
+
+
+def stated(
+    asked: Sequence[Pair], reply: str, roster: Roster, number: re.Pattern[str] = NUMBER
+) -> list[tuple[Pair, float]]:
+    """The values that the reply states, in order: beside names, or else one `number` for each pair asked about ("62." to "Ava on
+    BLEU?"). Never raises.
+    """
+    found = list(listen(reply, roster).told)
+    if not found and asked:
         body = mask(untagged(reply)[1], roster)
-        numbers = NUMBER.findall(body)
+        numbers = number.findall(body)
         if len(numbers) == len(asked) and all(any(_is_in(name, pair) for pair in asked) for name in NAME.findall(body)):
-            stated = list(asked)
-    return list(dict.fromkeys(stated))
+            found = [(pair, float(value)) for pair, value in zip(asked, numbers, strict=True)]
+    return found
 
 
 def _clauses(reply: str, roster: Roster | None) -> Iterator[str]:
