@@ -15,9 +15,8 @@ import numpy as np
 
 from slim_rl import jsonl
 from slim_rl.errors import DataError
-from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
-from slim_rl.games.matching.optimum import score_of_best
-from slim_rl.games.matching.questions.value import Strategy, frontier
+from slim_rl.games.matching.instance import GameState
+from slim_rl.games.matching.questions.value import Knowledge, Strategy, frontier
 
 Games = Sequence[tuple[Any, int]]
 
@@ -32,13 +31,11 @@ def references(games: Games) -> dict[str, dict[str, Any]]:
     if not played:
         return {}
     random = [game.n * float(np.mean(game.table)) / game.best_assignment_reward for game, _ in played]
-    solo = []
-    for game, seat in played:
-        known = np.where(game.mask(seat), game.table, UNSEEN_VALUE)
-        solo.append(float(score_of_best([known], [game.table])[0]) / game.best_assignment_reward)
     return {
         "random": _line("a random assignment", random),
-        "solo": _line("the best plan by the policy's own table alone", solo),
+        "solo": _line(
+            "the best plan by the policy's own table alone", [Knowledge(*one).best_known() for one in played]
+        ),
         "pooled_optimal": _line("the best plan by both tables, which scores 1", [1.0] * len(played)),
     }
 

@@ -118,7 +118,7 @@ def _questions(text: str, previous: str, roster: Roster) -> tuple[Question, ...]
     said: deque[str] = deque(maxlen=LOOK_BACK)  # the message's clauses so far
     listed: list[Pair] = []  # pairs that stand for themselves, or that it says it cannot see
     about_pairs = lists = asked = (
-        False  # of the clause before: is it a question, about pairs, and does a list follow it
+        False  # of the clause before: is it about pairs, does a list follow it, is it a question
     )
     for clause, marked in _clauses(text, roster):
         before = "".join(said)
@@ -178,7 +178,7 @@ def _kind(text: str, asks: bool) -> tuple[str, int] | None:
             return "info", _from(request, text)
         if word in _OPENERS and (before in _LEADS or _INVERTED.match(plain, start)):
             kind = kind_at(plain, start, asks)
-            if kind is not None and kind != "none":
+            if kind is not None:
                 return kind, start
         start, before = start + len(word) + 1, word
     if request is not None:
@@ -204,7 +204,7 @@ def _unmarked(text: str) -> tuple[str, int] | None:
         return "check", 0
     for head in _ANY_HEAD.finditer(text):
         kind = kind_at(text, head.end(), True)
-        if kind is not None and kind != "none":
+        if kind is not None:
             return kind, head.end()
     named = bool(REVIEWER.search(text)), bool(PAPER.search(text))
     if any(named) and _STATE.search(text) and not _SAYS.search(text):

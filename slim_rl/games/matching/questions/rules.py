@@ -180,6 +180,7 @@ def _union(asked: bool) -> re.Pattern[str]:
 
 
 def kind_at(text: str, start: int, asked: bool) -> str | None:
-    """The kind of the question that begins at text[start:]; None if no rule fits."""
+    """The kind of the question that begins at text[start:]; None if no rule fits, or one that says that nothing is asked."""
     match = _union(asked).match(text, start)
-    return match.lastgroup.rpartition("_")[0] if match is not None and match.lastgroup is not None else None
+    kind = ((match and match.lastgroup) or "none_").rpartition("_")[0]
+    return None if kind == "none" else kind
