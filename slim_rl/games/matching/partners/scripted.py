@@ -41,6 +41,8 @@ SILENT = ("I would rather not say.", "I keep my scores to myself.", "I cannot te
 NOTED = ("Noted.", "I see.", "Thank you.")
 PROPOSE = "Propose a full plan and I will judge it."
 BETTER = "I think we can do better."
+TOLD = "{names}: {value}."
+NOT_TOLD = "I have no score for {names}."
 TABLE = "All my scores:"
 EMPTY_TABLE = "I have no scores."
 SENTENCES_UP_TO = 4  # the largest n whose table is told in the sentences of single answers
@@ -108,9 +110,12 @@ class ShyPartner(ScriptedPartner):
         answers: the chance that it answers for a pair at all. It is drawn once a dialogue and pair, from the dialogue's seed, so
             that asking again does not help; what is answered at one chance is answered at every higher one too. Of a pair that it
             keeps to itself it says so, without a word on whether it has a score: it never lies.
+        told, not_told: its sentences for a score, and for one that it does not have.
     """
 
     kind = "shy"
+    told: ClassVar[Sequence[str]] = (TOLD,)
+    not_told: ClassVar[Sequence[str]] = (NOT_TOLD,)
     answers: float = 1.0
 
     def __post_init__(self) -> None:
@@ -128,8 +133,15 @@ class ShyPartner(ScriptedPartner):
         return PROPOSE if heard.suggests else choose(NOTED, view)
 
     def score(self, pair: Pair, view: View, game: MatchingView) -> str:
-        """What it says of a pair that it answers for."""
-        return score(pair, game)
+        """What it says of a pair that it answers for, in words drawn from the dialogue's seed."""
+        value = self.value(pair, view, game)
+        sentences = self.not_told if value is None else self.told
+        sentence = sentences[int(drawn(view, "words", pair) * len(sentences))]
+        return sentence.format(names=game.roster.pair(pair), value=value)
+
+    def value(self, pair: Pair, view: View, game: MatchingView) -> int | None:
+        """The score that it tells; None if it has none."""
+        return game[pair]
 
 
 class ForthcomingPartner(ShyPartner):
@@ -164,8 +176,8 @@ def check_chance(name: str, value: float) -> None:
 
 
 def scores(pairs: Iterable[Pair], game: MatchingView) -> str:
-    """One sentence a pair: "Ava Li on BLEU: 62." or "I have no score for Ava Li on GLUE."."""
-    return " ".join(score(pair, game) for pair in pairs)
+    """One sentence for each of these pairs that the partner sees."""
+    return " ".join(TOLD.format(names=game.roster.pair(pair), value=game[pair]) for pair in pairs)
 
 
 def whole_table(game: MatchingView) -> str:
@@ -179,12 +191,6 @@ def whole_table(game: MatchingView) -> str:
         values = ", ".join(f"{game.roster.names(pair)[1]} {game[pair]}" for pair in row)
         rows.append(f"{reviewer}: {values}")
     return "; ".join(rows) + "."
-
-
-def score(pair: Pair, game: MatchingView) -> str:
-    """The sentence for one pair."""
-    names, value = game.roster.pair(pair), game[pair]
-    return f"I have no score for {names}." if value is None else f"{names}: {value}."
 
 
 def drawn(view: View, what: str, pair: Pair) -> float:

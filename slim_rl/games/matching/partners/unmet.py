@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from slim_rl.environment import View
 from slim_rl.games.matching.generate import VALUES
-from slim_rl.games.matching.partners.scripted import ShyPartner, check_chance, drawn, score
+from slim_rl.games.matching.partners.scripted import ShyPartner, check_chance, drawn
 from slim_rl.games.matching.roster import Pair
 from slim_rl.games.matching.view import MatchingView
 
@@ -38,21 +38,17 @@ class ErringPartner(ShyPartner):
         super().__post_init__()
         check_chance("errs", self.errs)
 
-    def score(self, pair: Pair, view: View, game: MatchingView) -> str:
+    def value(self, pair: Pair, view: View, game: MatchingView) -> int | None:
         value = game[pair]
         if value is None or drawn(view, "errs", pair) >= self.errs:
-            return score(pair, game)
+            return value
         others = [other for other in (int(number * game.scale) for number in range(VALUES)) if other != value]
-        return f"{game.roster.pair(pair)}: {others[int(drawn(view, 'error', pair) * len(others))]}."
+        return others[int(drawn(view, "error", pair) * len(others))]
 
 
 class RephrasedPartner(ShyPartner):
     """See the module's docstring. Which words it takes for a pair is drawn from the dialogue's seed."""
 
     kind = "rephrased"
-
-    def score(self, pair: Pair, view: View, game: MatchingView) -> str:
-        value = game[pair]
-        sentences = NOT_TOLD if value is None else TOLD
-        sentence = sentences[int(drawn(view, "words", pair) * len(sentences))]
-        return sentence.format(names=game.roster.pair(pair), value=value)
+    told = TOLD
+    not_told = NOT_TOLD
