@@ -61,7 +61,7 @@ def annotate(dialogue: Dialogue) -> None:
         kind = turn.action.get("kind", "message")
         words = turn.text if kind in _SPEECH else ""
         if kind == "reject" and roster is not None:
-            turn.doubted = named_pairs(mask(words, roster))
+            turn.doubted = list(named_pairs(mask(words, roster)))
         for seat in seats - {turn.seat}:
             _reply(waiting.pop(seat, None), turn, words, knows.get(seat), roster)
         previous = next((last[seat] for seat in seats - {turn.seat} if seat in last), "")

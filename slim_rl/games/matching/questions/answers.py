@@ -12,8 +12,8 @@ from typing import Literal
 
 from slim_rl.games.matching.reading.clauses import word_clauses
 from slim_rl.games.matching.reading.listening import listen
-from slim_rl.games.matching.reading.masking import NAME, mask, untagged
-from slim_rl.games.matching.reading.pairing import NUMBER
+from slim_rl.games.matching.reading.masking import body
+from slim_rl.games.matching.reading.pairing import NUMBER, by_side
 from slim_rl.games.matching.reading.patterns import pattern
 from slim_rl.games.matching.roster import Pair, Roster
 
@@ -45,7 +45,7 @@ def refused(unanswered: Sequence[Pair], reply: str, roster: Roster) -> list[Pair
     """Those of the pairs that the reply leaves unanswered which it keeps to itself, without a word on whether there is a score.
     Never raises.
     """
-    if not unanswered or not _REFUSES.search(mask(untagged(reply)[1], roster)):
+    if not unanswered or not _REFUSES.search(body(reply, roster)):
         return []
     kept = [clause for clause in _clauses(reply, roster) if _REFUSES.search(clause)]
     return [pair for pair in unanswered if any(_may_mean(clause, pair) for clause in kept)]
@@ -69,24 +69,18 @@ def stated(
     """
     found = list(listen(reply, roster).told)
     if not found and asked:
-        body = mask(untagged(reply)[1], roster)
-        numbers = number.findall(body)
-        if len(numbers) == len(asked) and all(any(_is_in(name, pair) for pair in asked) for name in NAME.findall(body)):
+        words = body(reply, roster)
+        numbers = number.findall(words)
+        only = all(named.issubset(side) for named, side in zip(by_side(words), zip(*asked, strict=True), strict=True))
+        if only and len(numbers) == len(asked):
             found = [(pair, float(value)) for pair, value in zip(asked, numbers, strict=True)]
     return found
 
 
 def _clauses(reply: str, roster: Roster | None) -> Iterator[str]:
-    return (clause for clause, _ in word_clauses(mask(untagged(reply)[1], roster or Roster.default())))
+    return (clause for clause, _ in word_clauses(body(reply, roster or Roster.default())))
 
 
 def _may_mean(text: str, pair: Pair) -> bool:
-    """Whether nothing the text names is other than the pair's reviewer and paper."""
-    names = NAME.findall(text)
-    reviewers = [int(index) for kind, index in names if kind == "R"]
-    papers = [int(index) for kind, index in names if kind == "P"]
-    return (not reviewers or pair[0] in reviewers) and (not papers or pair[1] in papers)
-
-
-def _is_in(name: tuple[str, str], pair: Pair) -> bool:
-    return int(name[1]) == pair[0 if name[0] == "R" else 1]
+    """Whether the text names the pair's reviewer and paper, or leaves them out."""
+    return all(not named or index in named for named, index in zip(by_side(text), pair, strict=True))

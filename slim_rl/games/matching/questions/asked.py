@@ -13,14 +13,15 @@ The first two need the message alone (`asked`), the third its reply (`answered`)
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from slim_rl.games.matching.questions.classify import questions
 from slim_rl.games.matching.questions.rules import INFORMATION_SEEKING, KINDS
-from slim_rl.games.matching.questions.scope import last_named
 from slim_rl.games.matching.reading.listening import listen
-from slim_rl.games.matching.reading.masking import NAME, mask, untagged
+from slim_rl.games.matching.reading.masking import body
+from slim_rl.games.matching.reading.pairing import by_side, last_named
 from slim_rl.games.matching.roster import Pair, Roster
 
 
@@ -76,15 +77,13 @@ def answered(before: Asked, told: Sequence[Pair], text: str, previous: str, repl
 def named(text: str, previous: str, roster: Roster) -> set[Pair]:
     """Every pair of a reviewer and a paper that a message names, in whatever form; if it names one side only, the other is what the
     partner named last before it."""
-    words = mask(untagged(text)[1], roster)
-    found = {kind: {int(index) for each, index in NAME.findall(words) if each == kind} for kind in "RP"}
-    if not any(found.values()):
+    reviewers, papers = by_side(body(text, roster))
+    if not reviewers and not papers:
         return set()
-    for kind in "RP":
-        if not found[kind]:
-            last = last_named(mask(untagged(previous)[1], roster), kind)
-            found[kind] = {int(index) for _, index in NAME.findall(last)}
-    return {(reviewer, paper) for reviewer in found["R"] for paper in found["P"]}
+    before = body(previous, roster)
+    reviewers = reviewers or by_side(last_named(before, "R"))[0]
+    papers = papers or by_side(last_named(before, "P"))[1]
+    return set(itertools.product(reviewers, papers))
 
 
 def _asked(labels: set[str], pairs: Sequence[Pair]) -> Asked:

@@ -22,7 +22,8 @@ from slim_rl.games.matching.questions.requests import ANNOUNCES, GAP, POINTS, re
 from slim_rl.games.matching.questions.rules import INFORMATION_SEEKING, kind_at
 from slim_rl.games.matching.questions.scope import PAPER, REVIEWER
 from slim_rl.games.matching.reading.clauses import announces_list, goes_on, is_bare, word_clauses
-from slim_rl.games.matching.reading.masking import NAME, READ_UP_TO, mask, untagged
+from slim_rl.games.matching.reading.masking import NAME, READ_UP_TO, body
+from slim_rl.games.matching.reading.pairing import by_side, named_pairs
 from slim_rl.games.matching.reading.patterns import pattern
 from slim_rl.games.matching.roster import Pair, Roster
 
@@ -126,7 +127,7 @@ def _questions(text: str, previous: str, roster: Roster) -> tuple[Question, ...]
             found.pop()
         asked = False
         goes = (about_pairs and marked and goes_on(clause, marked)) or (lists and is_bare(clause))
-        if goes and (more := scope.pairs_of(clause, before)):
+        if goes and (more := named_pairs(clause, before)):
             if found[-1].label == "open":
                 found.pop()
             found.append(Question("pair", more))
@@ -142,19 +143,19 @@ def _questions(text: str, previous: str, roster: Roster) -> tuple[Question, ...]
             found.append(Question(label, pairs))
             about_pairs = bool(pairs)
             lists = label in INFORMATION_SEEKING and (announces_list(clause) or _announces(clause))
-        elif _INVITES.search(earlier) and is_bare(clause) and (pairs := scope.pairs_of(clause, "")):
+        elif _INVITES.search(earlier) and is_bare(clause) and (pairs := named_pairs(clause)):
             found.append(Question("pair", pairs))
         else:
             about_pairs = lists = False
             if "R" in clause and "P" in clause and (is_bare(clause) or GAP.search(clause)):
-                listed += scope.pairs_of(clause, "")
+                listed += named_pairs(clause)
         said.append(f"{clause} . ")
     return tuple(found)
 
 
 def _clauses(text: str, roster: Roster) -> Iterator[tuple[str, bool]]:
     """The clauses of a message, cut where a second question begins: "who is on BLEU, and what is Ava on GLUE"."""
-    for clause, marked in word_clauses(spelled_out(mask(untagged(text)[1], roster))):
+    for clause, marked in word_clauses(spelled_out(body(text, roster))):
         if " and " in clause or " but " in clause:
             *others, clause = _SECOND.split(clause)
             yield from ((part, marked and part.partition(" ")[0] in _OPENERS) for part in others)
@@ -190,8 +191,7 @@ def _kind(text: str, asks: bool) -> tuple[str, int] | None:
 
 def _from(request: int, text: str) -> int:
     """Where a request starts: at its verb, or with the clause if it names only there whom it is about."""
-    before, after = ({kind for kind, _ in NAME.findall(part)} for part in (text[:request], text[request:]))
-    return 0 if len(after) < 2 == len(before | after) else request
+    return 0 if all(by_side(text)) and not all(by_side(text[request:])) else request
 
 
 def _unmarked(text: str) -> tuple[str, int] | None:

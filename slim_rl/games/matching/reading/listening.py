@@ -63,10 +63,10 @@ def _listen(text: str, roster: Roster) -> Heard:
     asked: list[Pair] = []
     told: list[tuple[Pair, float]] = []
     general = suggests = False
-    before: list[Pair] = []  # the pairs of the clause before
+    before: Sequence[Pair] = ()  # the pairs of the clause before
     asking = listing = False  # whether that clause asked, and whether names alone continue it
     for clause, marked in _clauses(mask(body, roster)):
-        pairs = named_pairs(clause)
+        pairs: Sequence[Pair] = named_pairs(clause)
         if not pairs and before and ((asking and goes_on(clause, marked)) or echoes(clause, len(before))):
             pairs = completed_pairs(clause, before)
             does = "ask"
