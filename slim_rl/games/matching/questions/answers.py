@@ -71,8 +71,7 @@ def stated(
     if not found and asked:
         words = body(reply, roster)
         numbers = number.findall(words)
-        only = all(named.issubset(side) for named, side in zip(by_side(words), zip(*asked, strict=True), strict=True))
-        if only and len(numbers) == len(asked):
+        if len(numbers) == len(asked) and all(map(set.issubset, by_side(words), zip(*asked, strict=True))):
             found = [(pair, float(value)) for pair, value in zip(asked, numbers, strict=True)]
     return found
 

@@ -30,8 +30,10 @@ _ONE_REVIEWER = re.compile(r"\b(?:he|she|him|her|his)\b")
 
 def by_side(text: str) -> tuple[set[int], set[int]]:
     """The reviewers and the papers that a text names, in whatever form."""
-    names = _names(text)
-    return {index for kind, index in names if kind == "R"}, {index for kind, index in names if kind == "P"}
+    sides: tuple[set[int], set[int]] = (set(), set())
+    for kind, index in NAME.findall(text):
+        sides[kind == "P"].add(int(index))
+    return sides
 
 
 def last_named(text: str, kind: str) -> str:
