@@ -3,7 +3,7 @@
     a fault is counted only where the words can be read one way; a number that cannot is counted as unread, never guessed
 
 What the policy asked is judged by its own words (`questions.asked.asked`), since no reply excuses itself. Two readers judge it
-(`reading.listening` and `questions.classify`): they share how a text is masked and cut, but no rules. A partner must answer what both
+(`reading.interpretation` and `questions.classify`): they share how a text is masked and cut, but no rules. A partner must answer what both
 take for a direct question, and may tell what either does. Which numbers a reply holds is read here a second time and independently,
 so that a value that the shared reading misses is noticed as unread. A reply with an unread number is in no other count but `malformed`.
 Rates have Wilson's 95% intervals, which take cases for independent; those of one dialogue are somewhat alike.
@@ -24,7 +24,7 @@ from slim_rl.games.matching.partners.judging import judge
 from slim_rl.games.matching.questions import answers
 from slim_rl.games.matching.questions.asked import asked
 from slim_rl.games.matching.questions.classify import classify, pairs_asked
-from slim_rl.games.matching.reading.listening import Heard, listen
+from slim_rl.games.matching.reading.interpretation import Interpretation, interpret
 from slim_rl.games.matching.reading.masking import NAME, mask
 from slim_rl.games.matching.roster import Pair, Roster
 from slim_rl.games.matching.view import MatchingView
@@ -199,7 +199,7 @@ class _Audit:
             if turn.role == "policy":
                 if turn.error is None and turn.action is not None:
                     previous = turn
-                    self._hear(turn)
+                    self._note_policy(turn)
                 continue
             self._count_malformed(turn)
             if turn.error is None and turn.action is not None:
@@ -208,9 +208,9 @@ class _Audit:
         self._count_the_last_straw()
         return self.audit
 
-    def _hear(self, turn: Turn) -> None:
+    def _note_policy(self, turn: Turn) -> None:
         self.allowed.update(asked(turn.text, self.partner_said, self.roster).pairs)
-        self.quotable.update(listen(turn.text, self.roster).told)
+        self.quotable.update(interpret(turn.text, self.roster).told)
 
     def _judge(self, number: int, turn: Turn, previous: Turn | None) -> None:
         kind = (turn.action or {}).get("kind")
@@ -218,8 +218,8 @@ class _Audit:
             self._judge_accept(number, turn, previous)
         if kind not in _SPOKEN:
             return
-        heard = listen(previous.text, self.roster) if previous else Heard()
-        claims, numbers = stated(turn.text, self.roster, heard.asked)
+        message = interpret(previous.text, self.roster) if previous else Interpretation()
+        claims, numbers = stated(turn.text, self.roster, message.asked)
         unread = max(0, len(numbers) - len(claims))
         self.audit.rates["unread"].add(unread, len(numbers))
         if unread:
@@ -230,20 +230,22 @@ class _Audit:
             self._count("false_value", self.table[reviewer][paper] != value, number, turn)
         self._count("leak", any(pair not in self.allowed for pair, _ in own), number, turn)
         if previous is not None and (previous.action or {}).get("kind") == "message":
-            self._judge_answer(number, turn, previous, heard, {pair for pair, _ in claims})
+            self._judge_answer(number, turn, previous, message, {pair for pair, _ in claims})
 
-    def _judge_answer(self, number: int, turn: Turn, previous: Turn, heard: Heard, claimed: set[Pair]) -> None:
+    def _judge_answer(
+        self, number: int, turn: Turn, previous: Turn, message: Interpretation, claimed: set[Pair]
+    ) -> None:
         limit = self.dialogue.partner.get("max_pairs")  # of a partner that answers only part of what it is asked
-        if limit is not None and heard.asked and (len(heard.asked) > limit or heard.malformed):
+        if limit is not None and message.asked and (len(message.asked) > limit or message.malformed):
             return
         if self.dialogue.partner.get("answers", 1) < 1:  # it keeps some to itself, as it was told to
             return
-        agreed = set(heard.asked) & set(pairs_asked(previous.text, self.roster, self.partner_said))
+        agreed = set(message.asked) & set(pairs_asked(previous.text, self.roster, self.partner_said))
         for reviewer, paper in agreed:
             if self.table[reviewer][paper] is not None:
                 self._count("refusal", (reviewer, paper) not in claimed, number, turn)
         labels = classify(previous.text, self.partner_said, self.roster)
-        if heard.general and not heard.asked and "open" in labels and "pair" not in labels:
+        if message.general and not message.asked and "open" in labels and "pair" not in labels:
             named = _names(turn.text, self.roster) - _names(previous.text, self.roster)
             self._count("not_vague", bool(claimed or named), number, turn)
 

@@ -19,7 +19,7 @@ from slim_rl.games.matching.actions import format_proposal
 from slim_rl.games.matching.instance import UNSEEN_VALUE
 from slim_rl.games.matching.optimum import Assignment
 from slim_rl.games.matching.prompt import table_lines
-from slim_rl.games.matching.reading.listening import filled_in
+from slim_rl.games.matching.reading.interpretation import filled_in
 from slim_rl.games.matching.view import MatchingView
 
 # Chance of 0, 1, 2, ... messages before the first proposal, and what a message is.

@@ -23,7 +23,7 @@ from slim_rl.games.matching.questions.annotate import annotate, worth
 from slim_rl.games.matching.questions.asked import seeks_information
 from slim_rl.games.matching.questions.rules import KINDS
 from slim_rl.games.matching.questions.value import informative_questions
-from slim_rl.games.matching.reading.listening import filled_in
+from slim_rl.games.matching.reading.interpretation import filled_in
 from slim_rl.games.matching.references import frontier_curves, people, references
 from slim_rl.games.matching.settings import MatchingSettings
 from slim_rl.games.matching.view import MatchingView

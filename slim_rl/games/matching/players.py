@@ -22,7 +22,7 @@ from slim_rl.games.matching.generate import SCALES, VALUES
 from slim_rl.games.matching.instance import UNSEEN_VALUE
 from slim_rl.games.matching.optimum import Assignment, best_assignment
 from slim_rl.games.matching.questions.value import promises
-from slim_rl.games.matching.reading.listening import listen
+from slim_rl.games.matching.reading.interpretation import interpret
 from slim_rl.games.matching.reading.masking import mask
 from slim_rl.games.matching.reading.pairing import named_pairs
 from slim_rl.games.matching.roster import Roster
@@ -119,7 +119,7 @@ class Asker(Player):
         random.Random(view.seed).shuffle(unseen)
         if self.choice == "random":
             return f"What is {game.roster.pair(unseen[number])}?"
-        asked = {pair for text in view.own for pair in listen(text, game.roster).asked}
+        asked = {pair for text in view.own for pair in interpret(text, game.roster).asked}
         values = beliefs(view)
         promised = promises(values[None], np.array([best_assignment(values)[0]]))[0]
         best = max((pair for pair in unseen if pair not in asked), key=lambda pair: promised[pair])
@@ -194,7 +194,7 @@ def beliefs(view: View, listens: bool = True) -> NDArray[np.float64]:
     game: MatchingView = view.private
     table = np.array([[np.nan if cell is None else cell / game.scale for cell in row] for row in game.table])
     values = np.where(np.isnan(table), UNSEEN_VALUE, table)
-    told = dict(pair for text in view.received for pair in listen(text, game.roster).told) if listens else {}
+    told = dict(pair for text in view.received for pair in interpret(text, game.roster).told) if listens else {}
     share = 1.0 if game.scale == 1.0 else _unscaling(list(told.values()))
     for pair in told.keys() & game.unseen:
         values[pair] = told[pair] * share

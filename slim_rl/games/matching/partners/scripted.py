@@ -24,7 +24,7 @@ from slim_rl.errors import ConfigError
 from slim_rl.games.matching.actions import listed
 from slim_rl.games.matching.optimum import Assignment
 from slim_rl.games.matching.partners.judging import Verdict, judge
-from slim_rl.games.matching.reading.listening import Heard, listen
+from slim_rl.games.matching.reading.interpretation import Interpretation, interpret
 from slim_rl.games.matching.roster import Pair
 from slim_rl.games.matching.view import MatchingView
 from slim_rl.seeds import seed_of
@@ -89,10 +89,10 @@ class ScriptedPartner(ABC):
             return f"[message] {NOTED[0]}"
         if not view.received:
             return f"[message] {choose(GREETINGS, view)}"
-        return f"[message] {self.answer(listen(view.received[-1], game.roster), view, game)}"
+        return f"[message] {self.answer(interpret(view.received[-1], game.roster), view, game)}"
 
     @abstractmethod
-    def answer(self, heard: Heard, view: View, game: MatchingView) -> str:
+    def answer(self, message: Interpretation, view: View, game: MatchingView) -> str:
         """The reply to a message."""
 
     def objection(self, game: MatchingView, plan: Assignment, verdict: Verdict) -> str:
@@ -121,16 +121,16 @@ class ShyPartner(ScriptedPartner):
     def __post_init__(self) -> None:
         check_chance("answers", self.answers)
 
-    def answer(self, heard: Heard, view: View, game: MatchingView) -> str:
-        if heard.asked and len(heard.asked) <= self.max_pairs and not heard.malformed:
-            answered = [pair for pair in heard.asked if drawn(view, "answers", pair) < self.answers]
+    def answer(self, message: Interpretation, view: View, game: MatchingView) -> str:
+        if message.asked and len(message.asked) <= self.max_pairs and not message.malformed:
+            answered = [pair for pair in message.asked if drawn(view, "answers", pair) < self.answers]
             told = [self.score(pair, view, game) for pair in answered]
-            if len(answered) < len(heard.asked):
+            if len(answered) < len(message.asked):
                 told.append(choose(SILENT, view))
             return " ".join(told)
-        if heard.asked or heard.general:
+        if message.asked or message.general:
             return choose(VAGUE, view)
-        return PROPOSE if heard.suggests else choose(NOTED, view)
+        return PROPOSE if message.suggests else choose(NOTED, view)
 
     def score(self, pair: Pair, view: View, game: MatchingView) -> str:
         """What it says of a pair that it answers for, in words drawn from the dialogue's seed."""
@@ -149,9 +149,9 @@ class ForthcomingPartner(ShyPartner):
 
     kind = "forthcoming"
 
-    def answer(self, heard: Heard, view: View, game: MatchingView) -> str:
+    def answer(self, message: Interpretation, view: View, game: MatchingView) -> str:
         if any(TABLE in text for text in view.own):
-            return super().answer(heard, view, game)
+            return super().answer(message, view, game)
         return f"{TABLE} {whole_table(game)}"
 
 
@@ -160,10 +160,10 @@ class MutePartner(ScriptedPartner):
 
     kind = "mute"
 
-    def answer(self, heard: Heard, view: View, game: MatchingView) -> str:
-        if heard.asked or heard.general:
+    def answer(self, message: Interpretation, view: View, game: MatchingView) -> str:
+        if message.asked or message.general:
             return choose(SILENT, view)
-        return PROPOSE if heard.suggests else choose(NOTED, view)
+        return PROPOSE if message.suggests else choose(NOTED, view)
 
     def objection(self, game: MatchingView, plan: Assignment, verdict: Verdict) -> str:
         return BETTER

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from slim_rl.games.matching.reading.clauses import word_clauses
-from slim_rl.games.matching.reading.listening import listen
+from slim_rl.games.matching.reading.interpretation import interpret
 from slim_rl.games.matching.reading.masking import body
 from slim_rl.games.matching.reading.pairing import NUMBER, by_side
 from slim_rl.games.matching.reading.patterns import pattern
@@ -67,7 +67,7 @@ def stated(
     """The values that the reply states, in order: beside names, or else one `number` for each pair asked about ("62." to "Ava on
     BLEU?"). Never raises.
     """
-    found = list(listen(reply, roster).told)
+    found = list(interpret(reply, roster).told)
     if not found and asked:
         words = body(reply, roster)
         numbers = number.findall(words)

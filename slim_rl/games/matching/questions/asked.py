@@ -1,7 +1,7 @@
 """Whether a message asks about a pair, in the one sense in which the whole project counts it. It does if
 
     the instrument's rules say so (`classify`),
-    or the ear of the scripted partners does (`reading.listening`),
+    or the reading of the scripted partners does (`reading.interpretation`),
     or the reply tells scores of pairs that the message names, and of no others.
 
 So a score that is told in answer to a message was asked for; the rules only say of what kind the question is. A reply that tells
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from slim_rl.games.matching.questions.classify import questions
 from slim_rl.games.matching.questions.rules import INFORMATION_SEEKING, KINDS
-from slim_rl.games.matching.reading.listening import listen
+from slim_rl.games.matching.reading.interpretation import interpret
 from slim_rl.games.matching.reading.masking import body
 from slim_rl.games.matching.reading.pairing import by_side, last_named
 from slim_rl.games.matching.roster import Pair, Roster
@@ -46,7 +46,7 @@ def asked(text: str, previous: str, roster: Roster | None) -> Asked:
     found = questions(text, previous, roster)
     labels = {question.label for question in found}
     pairs = [pair for question in found for pair in question.pairs]
-    if roster is not None and (heard := listen(text, roster).asked):
+    if roster is not None and (heard := interpret(text, roster).asked):
         labels.add("pair")
         pairs += heard
     return _asked(labels, pairs)
@@ -67,8 +67,8 @@ def answered(before: Asked, told: Sequence[Pair], text: str, previous: str, repl
     unasked = set(told).difference(before.pairs)
     if not unasked:
         return before
-    stated = set(listen(text, roster).told)
-    unasked -= {pair for pair, value in listen(reply, roster).told if (pair, value) in stated}
+    stated = set(interpret(text, roster).told)
+    unasked -= {pair for pair, value in interpret(reply, roster).told if (pair, value) in stated}
     if not unasked or not unasked <= named(text, previous, roster):
         return before
     return _asked({*before.labels, "pair"}, [*before.pairs, *(pair for pair in told if pair in unasked)])

@@ -58,7 +58,7 @@ class Worth:
 
 
 class Knowledge:
-    """One seat of one game and what it knows. `hear` adds to it.
+    """One seat of one game and what it knows. `update` adds to it.
 
     Attributes:
         known: (n, n), the cells the asker knows: its own, and those it was told.
@@ -102,7 +102,7 @@ class Knowledge:
         """Whether the partner sees the cell and the asker does not know it."""
         return bool(self._theirs[pair] and not self.known[pair])
 
-    def hear(self, told: Iterable[Pair], missing: Iterable[Pair] = ()) -> tuple[float, float]:
+    def update(self, told: Iterable[Pair], missing: Iterable[Pair] = ()) -> tuple[float, float]:
         """Adds the cells told that the partner sees, and those it says it does not see and truly does not, which are worth 50.
 
         Returns the change in V and in the plan's true score, as shares of the best.
@@ -124,7 +124,7 @@ class Knowledge:
         regret = None
         if pairs:
             regret = max(0.0, float(self.promise.max() - max(self.promise[pair] for pair in pairs)))
-        value, gain = self.hear(told, missing)
+        value, gain = self.update(told, missing)
         for pair in refused:
             self._refused[pair], self._promise = True, None
         return Worth(value, gain, regret)

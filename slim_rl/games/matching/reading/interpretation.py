@@ -1,6 +1,6 @@
 """What a message asks and what it tells. A pair is asked about only where a question names both reviewer and paper:
 
-    `Heard.asked` never holds a pair that only a statement, a suggestion or a general question names.
+    `Interpretation.asked` never holds a pair that only a statement, a suggestion or a general question names.
 
 Text is masked and cut into sentences as for the measuring instrument; the rules here and in `wording`, which say what a clause
 does, are the partner's own.
@@ -21,7 +21,7 @@ from slim_rl.games.matching.roster import Pair, Roster
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class Interpretation:
     """What one message says.
 
     Attributes:
@@ -43,23 +43,23 @@ def filled_in(
     table: Sequence[Sequence[float | None]], texts: Iterable[str], roster: Roster
 ) -> list[list[float | None]]:
     """`table` with the values that `texts` tell in its empty cells; of a pair told twice, the last. Never raises."""
-    told = dict(pair for text in texts for pair in listen(text, roster).told)
+    told = dict(pair for text in texts for pair in interpret(text, roster).told)
     return [
         [told.get((r, p)) if value is None else value for p, value in enumerate(row)] for r, row in enumerate(table)
     ]
 
 
-def listen(text: str, roster: Roster) -> Heard:
+def interpret(text: str, roster: Roster) -> Interpretation:
     """Reads the first `READ_UP_TO` characters of one message, its action tag on or off. A proposal or acceptance asks and tells
     nothing. Never raises."""
-    return _listen(text[:READ_UP_TO], roster)
+    return _interpret(text[:READ_UP_TO], roster)
 
 
 @lru_cache(maxsize=16384)
-def _listen(text: str, roster: Roster) -> Heard:
+def _interpret(text: str, roster: Roster) -> Interpretation:
     tag, body = untagged(text)
     if tag in ("propose", "accept"):
-        return Heard()
+        return Interpretation()
     asked: list[Pair] = []
     told: list[tuple[Pair, float]] = []
     general = suggests = False
@@ -84,7 +84,7 @@ def _listen(text: str, roster: Roster) -> Heard:
             suggests = True
         else:
             told += stated_values(clause)
-    return Heard(tuple(dict.fromkeys(asked)), general, suggests, tuple(told), is_malformed(text, roster))
+    return Interpretation(tuple(dict.fromkeys(asked)), general, suggests, tuple(told), is_malformed(text, roster))
 
 
 def _clauses(text: str) -> Iterator[tuple[str, bool]]:
