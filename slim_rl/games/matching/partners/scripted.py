@@ -136,8 +136,8 @@ class ShyPartner(ScriptedPartner):
         """What it says of a pair that it answers for, in words drawn from the dialogue's seed."""
         value = self.value(pair, view, game)
         sentences = self.not_told if value is None else self.told
-        sentence = sentences[int(drawn(view, "words", pair) * len(sentences))]
-        return sentence.format(names=game.roster.pair(pair), value=value)
+        number = int(drawn(view, "words", pair) * len(sentences)) if len(sentences) > 1 else 0
+        return sentences[number].format(names=game.roster.pair(pair), value=value)
 
     def value(self, pair: Pair, view: View, game: MatchingView) -> int | None:
         """The score that it tells; None if it has none."""
