@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from slim_rl.backends.slime.model import parse_flags
+from slim_rl.backends.slime.layout import parse_flags
 from slim_rl.config import Config, load_config, parse_config
 from slim_rl.errors import ConfigError
 from slim_rl.keys import KEYS, Key, Trainer, lookup, shortened, values
