@@ -74,6 +74,10 @@ def complaints(words: Sequence[str], known: set[str]) -> list[str]:
     return found
 
 
+# slime's arguments that load a second set of weights into the model: a reference, a teacher, the actor of an earlier step
+_SECOND_WEIGHTS = ("use_kl_loss", "kl_coef", "use_opd", "keep_old_actor")
+
+
 class TrainingScript:
     """slime's train.py or train_async.py, imported.
 
@@ -117,6 +121,7 @@ class TrainingScript:
 
         def create_training_models(*args: Any, **kwargs: Any) -> Any:
             models = create_models(*args, **kwargs)
+            self._switch_to_the_actor(models[0])
             for group in models:
                 if group is not None:
                     self._note(group)
@@ -129,6 +134,15 @@ class TrainingScript:
 
         module.create_training_models = create_training_models  # type: ignore[attr-defined]
         module.create_rollout_manager = create_rollout_manager  # type: ignore[attr-defined]
+
+    def _switch_to_the_actor(self, group: Any) -> None:
+        """Has the model hold the weights that are trained. slime loads those of a reference after them, and switches back only where it
+        offloads: else the first rollouts of a run that goes on would be played with the reference's (docs/upstream.md).
+        """
+        args = group.args
+        others = any(getattr(args, name, False) for name in _SECOND_WEIGHTS)
+        if others and not args.offload_train and not args.debug_rollout_only:
+            self.module.ray.get([actor._switch_model.remote("actor") for actor in group._actor_handlers])
 
     def _note(self, group: Any) -> None:
         train, save = group.async_train, group.save_model
