@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from slim_rl.backends.gpus import has_nvlink
 from slim_rl.backends.slime.cluster import check_save_dir, file_system, runtime_environment
-from slim_rl.backends.slime.layout import has_nvlink, needs_offload, parse_flags
+from slim_rl.backends.slime.layout import needs_offload, parse_flags
 from slim_rl.backends.slime.settings import Settings
 from slim_rl.config import load_config
 from slim_rl.errors import ConfigError

@@ -27,6 +27,7 @@ from slim_rl import bundled
 from slim_rl.backends import GO_ON, Request, say, say_what_it_pays
 from slim_rl.backends.checkpoints import hub_name, last_whole, locate_model, read_model_config
 from slim_rl.backends.cost import cost_report
+from slim_rl.backends.gpus import count_gpus, has_nvlink
 from slim_rl.backends.slime.arguments import Job, command_line
 from slim_rl.backends.slime.cluster import (
     DRIVER,
@@ -39,7 +40,7 @@ from slim_rl.backends.slime.cluster import (
     run_job,
     runtime_environment,
 )
-from slim_rl.backends.slime.layout import count_gpus, find_architecture, has_nvlink, lay_out, parse_flags
+from slim_rl.backends.slime.layout import find_architecture, lay_out, parse_flags
 from slim_rl.backends.slime.settings import Settings, read_settings
 from slim_rl.config import ROOT_KEY, Config, parse_config, read_yaml
 from slim_rl.dialogue.dealing import ensure_games

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from slim_rl.backends.checkpoints import count_parameters
-from slim_rl.backends.gpus import nvidia_smi
 from slim_rl.backends.slime.settings import Settings
 from slim_rl.errors import ConfigError, DataError
 
@@ -163,19 +162,6 @@ class Layout:
     @property
     def engines(self) -> int:
         return self.rollout_gpus // self.engine_gpus
-
-
-def count_gpus() -> int:
-    """GPUs of this machine: as many as CUDA_VISIBLE_DEVICES names, or else as nvidia-smi lists."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None:
-        return sum(1 for gpu in visible.split(",") if gpu.strip())
-    return sum(line.startswith("GPU") for line in nvidia_smi("-L").splitlines())
-
-
-def has_nvlink() -> bool:
-    """Whether nvidia-smi's topology shows an NVLink (NV4, NV18, …)."""
-    return any(word[:2] == "NV" and word[2:].isdigit() for word in nvidia_smi("topo", "-m").split())
 
 
 def lay_out(
