@@ -97,7 +97,7 @@ def slime_dry_run(
     monkeypatch.setenv("NUM_GPUS", "8")
     chosen["policy.model"] = str(write_model(folder, "Qwen3-0.6B"))
     capsys.readouterr()
-    monkeypatch.delitem(sys.modules, "slime", raising=False)  # the stand-in of other tests is no installation
+    monkeypatch.delitem(sys.modules, "slime", raising=False)  # what other tests have imported is no installation
     assert launch(["--dry-run", *(word for each in overrides(chosen) for word in ("--set", each))]) == 0
     command = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("#")]
     words = shlex.split("\n".join(command).replace("\\\n", " "))
