@@ -5,7 +5,7 @@
 
 Dialogues of 12 turns on 8×8 boards end evenly over a rollout, as they do on a cluster. `at the end`: none is annotated when the
 rollout is over, and the log does it. `as they end`: another process annotates each one when it ends, as the hook has it. Both then
-run the hook's own `log_rollout`. Processor time is the rollout process's alone; SLIME_DIR, if set, has slime's own classes used.
+run the hook's own `log_rollout`. Processor time is the rollout process's alone. slime's own classes are used: SLIME_DIR names its checkout.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from slim_rl.games.matching.actions import parse_action
 from slim_rl.games.matching.questions.classify import _questions, classify
-from slim_rl.games.matching.reading.listening import _listen, listen
+from slim_rl.games.matching.reading.interpretation import _interpret, interpret
 from slim_rl.games.matching.reading.masking import mask
 from slim_rl.games.matching.roster import Roster
 
@@ -37,7 +37,7 @@ TEXTS = {
 }
 READERS: dict[str, Callable[[str], object]] = {
     "parse_action": lambda text: parse_action(text, ROSTER),
-    "listen": lambda text: listen(text, ROSTER),
+    "interpret": lambda text: interpret(text, ROSTER),
     "classify": lambda text: classify(text, PREVIOUS + text, ROSTER),
 }
 
@@ -59,7 +59,7 @@ def main() -> None:
             row = []
             for size in sizes:
                 text = long_text(kind, size)
-                for cached in (_listen, _questions, mask):
+                for cached in (_interpret, _questions, mask):
                     cached.cache_clear()
                 start = time.perf_counter()
                 read(text)

@@ -67,6 +67,16 @@ class View:
     seed: int
     observation: str = ""
 
+    @property
+    def own(self) -> list[str]:
+        """What the seat said, without what the game refused."""
+        return [utterance.text for utterance in self.history if utterance.seat == self.seat and utterance.error is None]
+
+    @property
+    def received(self) -> list[str]:
+        """What the other seat said."""
+        return [utterance.text for utterance in self.history if utterance.seat != self.seat]
+
 
 @dataclass(frozen=True, slots=True)
 class Board:

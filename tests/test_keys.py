@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from slim_rl.backends.slime.model import parse_flags
+from slim_rl.backends.slime.layout import parse_flags
 from slim_rl.config import Config, load_config, parse_config
 from slim_rl.errors import ConfigError
 from slim_rl.keys import KEYS, Key, Trainer, lookup, shortened, values
@@ -98,7 +98,7 @@ def slime_dry_run(
     monkeypatch.setenv("NUM_GPUS", "8")
     chosen["policy.model"] = str(write_model(folder, "Qwen3-0.6B"))
     capsys.readouterr()
-    monkeypatch.delitem(sys.modules, "slime", raising=False)  # the stand-in of other tests is no installation
+    monkeypatch.delitem(sys.modules, "slime", raising=False)  # what other tests have imported is no installation
     assert launch(["--dry-run", *(word for each in overrides(chosen) for word in ("--set", each))]) == 0
     command = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("#")]
     words = shlex.split("\n".join(command).replace("\\\n", " "))

@@ -26,6 +26,19 @@ def find_gpus() -> list[Gpu]:
     return [Gpu(name, float(total) * 2**20, float(used) * 2**20) for name, total, used in lines]
 
 
+def count_gpus() -> int:
+    """GPUs of this machine: as many as CUDA_VISIBLE_DEVICES names, or else as nvidia-smi lists."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return sum(1 for gpu in visible.split(",") if gpu.strip())
+    return sum(line.startswith("GPU") for line in nvidia_smi("-L").splitlines())
+
+
+def has_nvlink() -> bool:
+    """Whether nvidia-smi's topology shows an NVLink (NV4, NV18, …)."""
+    return any(word[:2] == "NV" and word[2:].isdigit() for word in nvidia_smi("topo", "-m").split())
+
+
 def nvidia_smi(*words: str) -> str:
     """What nvidia-smi prints; nothing where it is missing, fails or hangs."""
     try:

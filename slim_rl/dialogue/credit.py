@@ -44,7 +44,8 @@ def check_credit(config: Config) -> None:
 
 
 def _worth(game: type[BaseEnvironment] | None) -> Any:
-    return measured(game).worth.__func__  # type: ignore[attr-defined]
+    worth = measured(game).worth
+    return getattr(worth, "__func__", worth)  # a game may name a plain function
 
 
 def turn_payments(dialogues: Sequence[Dialogue], rewards: Sequence[float | None], config: Config) -> list[Paid]:

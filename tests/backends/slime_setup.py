@@ -1,5 +1,5 @@
-"""What the tests of the slime hook share: slime's arguments and samples as its rollout code hands them over, and a model that
-follows a script.
+"""What the tests of the slime hook share: slime itself, its arguments and samples as its rollout code hands them over, and a model that
+follows a script. Where slime's sources are not at hand, these tests are skipped.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.roster import Roster
 from slim_rl.games.matching.settings import MatchingSettings
 from tests.fakes.sglang_server import SGLangServer
-from tests.fakes.slime_contract import import_slime
+from tests.fakes.upstream import import_slime
 
-REAL = import_slime()
+import_slime()
 
 from slime.rollout import sglang_rollout  # noqa: E402
 from slime.utils import http_utils  # noqa: E402

@@ -1,6 +1,6 @@
 """The names that slime has moved, found in trees of both layouts; and slimes that are too old, refused in one sentence.
 
-With SLIME_DIRS (checkouts of slime, separated by colons) the same is asked of slime's own sources.
+Where slime's own sources are at hand, the same is asked of them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.upstream import NO_SLIME, slimes
 from tests.paths import ROOT
 
 SAMPLE = """
@@ -72,7 +73,9 @@ def test_what_slime_itself_misses_is_not_hidden(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("checkout", filter(None, os.environ.get("SLIME_DIRS", "").split(":")))
-def test_slimes_own_tree(checkout: str) -> None:
-    done = load(Path(checkout))
+@pytest.mark.parametrize("checkout", slimes() or [None], ids=str)
+def test_slimes_own_tree(checkout: Path | None) -> None:
+    if checkout is None:
+        pytest.skip(NO_SLIME)
+    done = load(checkout)
     assert done.returncode == 0, done.stderr

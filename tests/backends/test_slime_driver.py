@@ -1,7 +1,7 @@
 """The script that runs slime's: when the run is stopped, the step trained last is saved, by slime's own calls and under its number.
 
-With SLIME_DIRS (checkouts of slime, separated by colons) slime's own train.py and train_async.py are run, between stand-ins for its GPUs;
-otherwise a loop that does what they do.
+Where slime's sources are at hand its own train.py and train_async.py are run, between stand-ins for its GPUs, and with its own actor where
+the engine's weights are asked for; otherwise a loop that does what they do.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import pytest
 
 from slim_rl.backends.slime.driver import _sentence
 from slim_rl.errors import RunStopped
+from tests.fakes.upstream import NO_SLIME, slimes
 from tests.paths import ROOT
 
 # What slime's scripts import, without a GPU. A remote call runs at once; what it raises comes out of ray.get, as with Ray.
@@ -71,8 +72,8 @@ class Manager:
         return Remote(call)
 
 class Group:
-    def __init__(self, name):
-        self.name = name
+    def __init__(self, name, args):
+        self.name, self.args = name, args
     def async_train(self, number, data, external_data=None):
         say(f"{self.name}.train", number)
         if json.loads(sys.argv[1]).get("nan") == number:
@@ -91,7 +92,7 @@ def create_rollout_manager(args, pg):
     return Manager(args), None
 
 def create_training_models(args, pgs, manager):
-    return Group("actor"), Group("critic") if args.use_critic else None
+    return Group("actor", args), Group("critic", args) if args.use_critic else None
 """,
     "slime.utils.arguments": """
 import json, sys
@@ -135,8 +136,7 @@ def train(args):
     ray.get(manager.dispose.remote())
     finish_tracking(args)
 """
-CHECKOUTS = [Path(path) for path in os.environ.get("SLIME_DIRS", "").split(":") if path]
-SCRIPTS = [checkout / name for checkout in CHECKOUTS for name in ("train.py", "train_async.py")] or [None]
+SCRIPTS = [checkout / name for checkout in slimes() for name in ("train.py", "train_async.py")] or [None]
 ARGUMENTS = {
     "start_rollout_id": 0,
     "num_rollout": 8,
@@ -227,6 +227,17 @@ def test_the_engines_make_room_and_a_critic_is_saved_too(tmp_path: Path, script:
     assert events[events.index("actor.save 1 sync") - 1] == "manager.offload"
     _, events, _ = drive(tmp_path, script, stop="generate 2", use_critic=True, num_critic_only_steps=9)
     assert [event for event in events if ".save" in event] == ["critic.save 1 sync", "manager.save 1"]
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=str)
+def test_the_first_rollouts_of_a_run_that_goes_on_are_the_policys(script: Path | None) -> None:
+    """By slime's own actor, which holds the reference of its KL term after it has started."""
+    if script is None:
+        pytest.skip(NO_SLIME)
+    command = [sys.executable, "-m", "tests.fakes.slime_actor", str(script.parent), script.name]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["sent", "1.0"], "the engine has the weights that were saved"
 
 
 def test_another_error_is_slimes_business(tmp_path: Path) -> None:

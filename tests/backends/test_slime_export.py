@@ -1,8 +1,7 @@
-"""slime's own conversion tool over a checkpoint as Megatron lays it out, where slime and Megatron can be had (SLIME_DIR, MEGATRON_DIR)."""
+"""slime's own conversion tool over a checkpoint as Megatron lays it out, where slime's and Megatron's sources are at hand."""
 
 from __future__ import annotations
 
-import os
 from argparse import Namespace
 from pathlib import Path
 
@@ -14,10 +13,10 @@ from transformers import AutoModelForCausalLM  # noqa: E402
 
 from slim_rl.backends.export import export  # noqa: E402
 from slim_rl.config import parse_config  # noqa: E402
+from tests.fakes.upstream import megatrons, slimes  # noqa: E402
 from tests.paths import ROOT  # noqa: E402
 
 MODEL = ROOT / "data" / "warmstart"
-_TOOL = Path(os.environ.get("SLIME_DIR", "/nowhere")) / "tools" / "convert_torch_dist_to_hf.py"
 _LAYER = {  # Megatron's name in a layer: the checkpoint's
     "self_attention.linear_proj.weight": "self_attn.o_proj",
     "self_attention.linear_qkv.layer_norm_weight": "input_layernorm",
@@ -28,8 +27,10 @@ _LAYER = {  # Megatron's name in a layer: the checkpoint's
 }
 
 
-@pytest.mark.skipif(not (_TOOL.is_file() and os.environ.get("MEGATRON_DIR")), reason="slime and Megatron are not here")
-def test_slimes_own_tool_gives_the_weights_that_megatron_saved(tmp_path: Path) -> None:
+@pytest.mark.skipif(not (slimes() and megatrons()), reason="slime's and Megatron's sources are not here")
+def test_slimes_own_tool_gives_the_weights_that_megatron_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLIME_DIR", str(slimes()[0]))
+    monkeypatch.setenv("MEGATRON_DIR", str(megatrons()[0]))
     model = AutoModelForCausalLM.from_pretrained(MODEL, dtype=torch.float32)
     config, weights = model.config, {name: value + 0.01 for name, value in model.state_dict().items()}
     groups, layers = config.num_key_value_heads, range(config.num_hidden_layers)

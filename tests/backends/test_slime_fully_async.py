@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from slim_rl.dialogue.log import read_log
 from slim_rl.errors import DataError
 from tests.backends.slime_setup import (
-    REAL,
     Sample,
     SingletonMeta,
     close,
@@ -170,7 +169,6 @@ def test_all_dialogues_of_the_groups_under_way_are_in_play(tokenizer_dir, tmp_pa
     assert live["most"] == 128
 
 
-@pytest.mark.skipif(not REAL, reason="needs slime")
 def test_slimes_own_takes_the_number_for_groups_and_for_samples(tokenizer_dir, tmp_path) -> None:
     """Why there is a rollout function of our own. Should this fail one day, slime's may do."""
     from slime.rollout import fully_async_rollout
@@ -238,7 +236,6 @@ def test_a_group_without_enough_played_games_is_replaced(tokenizer, tokenizer_di
     assert source.given == 5 * 2 + counts["rollout/dynamic_filter/drop_too_few_played"] > 10
 
 
-@pytest.mark.skipif(not REAL, reason="needs slime")
 def test_an_evaluation_is_played_beside_the_games_under_way(tokenizer, tokenizer_dir, tmp_path) -> None:
     from slime.rollout import sglang_rollout
 

@@ -1,4 +1,4 @@
-"""What the launch takes for Megatron's rules, asked of Megatron itself where its source can be imported."""
+"""What the launch takes for Megatron's rules, asked of Megatron itself where its sources are at hand."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from typing import Any
 
 import pytest
 
-from slim_rl.backends.slime.layout import check_batch
+from slim_rl.backends.slime.arguments import check_batch
 from slim_rl.config import load_config
 from slim_rl.errors import ConfigError
 from slim_rl.keys import values
+from tests.fakes.upstream import import_megatron
 
 
 @pytest.mark.parametrize("change", [{"steps": 400}, {"rate": 2e-6}])
 def test_a_longer_run_or_another_rate_needs_the_override(change: dict[str, Any]) -> None:
     torch = pytest.importorskip("torch")
-    scheduler = pytest.importorskip("megatron.core.optimizer_param_scheduler")
+    scheduler = import_megatron("optimizer_param_scheduler")
 
     def make(steps: int = 200, rate: float = 1e-6, override: bool = False) -> Any:
         optimizer = torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))], lr=rate)
@@ -39,7 +40,7 @@ def test_a_longer_run_or_another_rate_needs_the_override(change: dict[str, Any])
 @pytest.mark.parametrize("games", [30, 32, 33])
 @pytest.mark.parametrize("micro", [1, 2])
 def test_the_batch_is_divided_as_megatron_divides_it(gpus: int, games: int, micro: int) -> None:
-    calculator = pytest.importorskip("megatron.core.num_microbatches_calculator")
+    calculator = import_megatron("num_microbatches_calculator")
     flags = {
         "--actor-num-nodes": ["1"], "--actor-num-gpus-per-node": [str(gpus)], "--rollout-batch-size": [str(games)],
         "--n-samples-per-prompt": ["8"], "--global-batch-size": [str(games * 8)], "--micro-batch-size": [str(micro)],
@@ -60,7 +61,7 @@ def test_the_batch_is_divided_as_megatron_divides_it(gpus: int, games: int, micr
 @pytest.mark.parametrize("steps", [1, 2, 10, 19])
 def test_a_short_runs_warm_up_and_decay_are_ones_that_megatron_takes(steps: int) -> None:
     torch = pytest.importorskip("torch")
-    scheduler = pytest.importorskip("megatron.core.optimizer_param_scheduler")
+    scheduler = import_megatron("optimizer_param_scheduler")
     flags = values(load_config("matching_local", [f"train.steps={steps}"]), "slime")
 
     def make(warmup: int, decay: int) -> Any:

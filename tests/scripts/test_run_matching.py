@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from slim_rl.backends.slime.flags import complaints
-from slim_rl.backends.slime.model import parse_flags
+from slim_rl.backends.slime.driver import complaints
+from slim_rl.backends.slime.layout import parse_flags
 from slim_rl.config import load_config
 from slim_rl.dialogue.rows import read_rows
 from tests.fakes.cluster import MODELS, Cluster, known_flags, write_model

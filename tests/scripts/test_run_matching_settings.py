@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from slim_rl.backends.slime.cluster import runtime_environment
-from slim_rl.backends.slime.layout import has_nvlink
-from slim_rl.backends.slime.model import needs_offload, parse_flags
+from slim_rl.backends.gpus import has_nvlink
+from slim_rl.backends.slime.cluster import check_save_dir, file_system, runtime_environment
+from slim_rl.backends.slime.layout import needs_offload, parse_flags
 from slim_rl.backends.slime.settings import Settings
-from slim_rl.backends.slime.storage import check_save_dir, file_system
 from slim_rl.config import load_config
 from slim_rl.errors import ConfigError
 from tests.fakes.cluster import Cluster, write_model

@@ -14,7 +14,7 @@ from tests.paths import ROOT
 RULES = Path("slim_rl/games/matching/questions/rules.py")
 EDITS = (
     ('"process": "about the game"', '"process": "about the game", "small_talk": "small talk"'),
-    ("_TABLE = [\n", '_TABLE = [\n    ("small_talk?", r"how are you\\b"),\n'),
+    ('_TABLE = Vocabulary(r"""\n', '_TABLE = Vocabulary(r"""\nsmall_talk? how are you\\b\n'),
 )
 SHOWN = """
 import json

@@ -1,11 +1,10 @@
-"""The command line that slime is given: the table of keys (`slim_rl.keys`), and what a dialogue, these GPUs and this model ask for.
-
-Flags are kept as a dictionary, flag -> value, in the order they are printed: False or None leaves a flag out, True gives it
-without a value, a list gives it several. A flag that the user gives takes the place of ours.
+"""The command line that slime is given: the flags of the model's architecture, then disjoint groups: the table of keys
+(`slim_rl.keys`), and what a dialogue, these GPUs and the run's folder ask for. A flag that the user gives takes the place of ours.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,21 +12,20 @@ from typing import Any
 
 from slim_rl.backends import RESPONSE_TOKENS
 from slim_rl.backends.checkpoints import LAST_WHOLE
-from slim_rl.backends.slime.layout import Layout
-from slim_rl.backends.slime.model import TOKENS_PER_GPU, Flags, parse_flags
+from slim_rl.backends.slime.layout import TOKENS_PER_GPU, Flags, Layout, parse_flags
+from slim_rl.backends.slime.settings import Settings
 from slim_rl.config import Config
 from slim_rl.errors import ConfigError
 from slim_rl.keys import changed, disjoint, values
 
 CONTEXT_TOKENS = 8192  # where the config sets no limit: a response, and the prompt (about 1k tokens) beside it
-# Dialogues an engine is given at once, where slime is told nothing else.
-_CONCURRENCY = 512
+_CONCURRENCY = 512  # dialogues an engine is given at once, where slime is told nothing else
 
-Arguments = dict[str, Any]
+Arguments = dict[str, Any]  # flag -> value: False or None leaves it out, True gives it without a value, a list several
 
 
 @dataclass(frozen=True)
-class Run:
+class Job:
     """One run, ready to be launched.
 
     Attributes:
@@ -36,8 +34,7 @@ class Run:
         start: the checkpoint it begins from: a Hugging Face folder or one in Megatron's format.
         model_flags: the architecture, for Megatron; None while slime's model scripts are not known.
         layout: its GPUs.
-        asynchronous: "0", "1" or "full".
-        eval_interval: steps between evaluations; 0 for none.
+        settings: of the launch.
         router_policy: of the SGLang router; empty for its own.
     """
 
@@ -46,14 +43,13 @@ class Run:
     start: Path
     model_flags: Flags | None
     layout: Layout
-    asynchronous: str
-    eval_interval: int
+    settings: Settings
     router_policy: str
 
     @property
     def entry(self) -> str:
         """slime's script."""
-        return "train.py" if self.asynchronous == "0" else "train_async.py"
+        return "train.py" if self.settings.asynchronous == "0" else "train_async.py"
 
     @property
     def resumes(self) -> bool:
@@ -61,44 +57,205 @@ class Run:
         return (self.folder / LAST_WHOLE).is_file()
 
 
-def command_line(run: Run, own: Sequence[str], environment: Mapping[str, str]) -> list[str]:
+def command_line(job: Job, own: Sequence[str], environment: Mapping[str, str]) -> list[str]:
     """All words after slime's script: the model's, less each flag of ours; ours, less each flag of the user's; and the user's `own`.
 
     Raises:
+        ConfigError: by the flags together, Megatron could not divide the batch, or would not warm up.
         ValueError: two of our own parts set the same flag.
     """
-    given = parse_flags(own)
-    run = replace(run, config=_settled(run.config, environment))
+    job = replace(job, config=_settled(job.config, environment))
     ours = disjoint(
-        _cluster(run.layout),
-        values(run.config, "slime"),
-        _checkpoints(run),
-        _rollout(run),
-        _evaluation(run),
-        _grpo(),
-        _optimizer(run),
-        _performance(run),
-        _sglang(run),
-        _tracking(run, environment),
+        _cluster(job.layout),
+        values(job.config, "slime"),
+        _checkpoints(job),
+        _rollout(job),
+        _training(job),
+        _engines(job),
+        _tracking(job, environment),
     )
-    arguments = (run.model_flags or {}) | ours
-    return [*words({flag: value for flag, value in arguments.items() if flag not in given}), *own]
+    given = parse_flags(own)
+    line = [
+        *words({flag: value for flag, value in ((job.model_flags or {}) | ours).items() if flag not in given}),
+        *own,
+    ]
+    check_batch(parse_flags(line))
+    _check_warmup(parse_flags(line))
+    return line
+
+
+def words(arguments: Mapping[str, Any]) -> list[str]:
+    """Flags and their values as words of a command line."""
+    found: list[str] = []
+    for flag, value in arguments.items():
+        if value is True:
+            found.append(flag)
+        elif value is not None and value is not False:
+            found += [flag, *map(str, value if isinstance(value, (list, tuple)) else [value])]
+    return found
 
 
 def _settled(config: Config, environment: Mapping[str, str]) -> Config:
     """The config with what it leaves to this launcher: its limits, and whether Weights & Biases, set up in the environment, is used."""
-    context = context_tokens(config)
-    limits = {
-        "context_tokens": context,
-        "dialogue_tokens": config.limits.dialogue_tokens or min(RESPONSE_TOKENS, context),
-    }
+    context = config.limits.context_tokens or CONTEXT_TOKENS
+    dialogue = config.limits.dialogue_tokens or min(RESPONSE_TOKENS, context)
     report = config.train.report_to
     if environment.get("WANDB_API_KEY") or environment.get("WANDB_MODE") == "offline":
         report = tuple(dict.fromkeys((*report, "wandb")))
+    limits = {"context_tokens": context, "dialogue_tokens": dialogue}
     return changed(config, limits=limits, train={"report_to": report})
 
 
-def check_warmup(flags: Flags) -> None:
+def _cluster(layout: Layout) -> Arguments:
+    return {
+        "--colocate": layout.colocate,
+        "--rollout-num-gpus": None if layout.colocate else layout.rollout_gpus,
+        "--actor-num-nodes": layout.actor_nodes,
+        "--actor-num-gpus-per-node": layout.actor_gpus,
+        "--num-gpus-per-node": layout.node_gpus,
+    }
+
+
+def _checkpoints(job: Job) -> Arguments:
+    return {
+        "--ref-load": job.start,  # where a new run starts; also the reference of a KL term
+        "--load": job.folder,  # where a run continues: slime falls back to --ref-load while there is no checkpoint here
+        "--save": job.folder,
+        # Megatron refuses other steps or another learning rate than the checkpoint's unless it is told that they are meant.
+        "--override-opt-param-scheduler": job.resumes,
+    }
+
+
+def _rollout(job: Job) -> Arguments:
+    config, every = job.config, job.settings.eval_interval
+    evaluation: Arguments = {
+        "--eval-prompt-data": ["matching", config.data.eval],
+        "--eval-interval": every,
+        "--n-samples-per-eval-prompt": 1,  # held-out games are many; one dialogue each gives the tightest mean
+    }
+    return {
+        "--custom-generate-function-path": "slim_rl.rollout.generate",  # plays a dialogue
+        "--dynamic-sampling-filter-path": "slim_rl.rollout.keep_usable_groups",  # drops groups with too many failed games
+        "--custom-reward-post-process-path": "slim_rl.rollout.normalize_rewards",  # baselines that failed games cannot shift
+        "--custom-rollout-log-function-path": "slim_rl.rollout.log_rollout",
+        "--custom-eval-rollout-log-function-path": "slim_rl.rollout.log_eval_rollout",
+        "--custom-config-path": job.folder / "config.yaml",
+        "--prompt-data": config.data.train,
+        "--input-key": "prompt",  # chat messages; the hook writes the template's tokens itself, so no --apply-chat-template
+        "--metadata-key": "metadata",  # the game travels in it
+        "--rollout-shuffle": True,
+        "--global-batch-size": config.train.dialogues,  # one update a step: on-policy
+        "--balance-data": True,  # dialogues differ in length; GPUs should not
+        **(evaluation if every and config.data.eval is not None else {}),
+    }
+
+
+def _training(job: Job) -> Arguments:
+    layout = job.layout
+    return {
+        # One terminal reward, and a group of dialogues of the same game to compare it with: no critic needed.
+        "--advantage-estimator": "grpo",
+        # Asking is a matter of exploring; an entropy bonus would pay for noise in every token instead.
+        "--entropy-coef": 0.0,
+        # SGLang sampled the tokens and Megatron recomputes their probabilities: truncated importance weights correct the gap.
+        "--use-tis": True,
+        "--optimizer": "adam",
+        "--optimizer-cpu-offload": layout.offload_optimizer,
+        "--overlap-cpu-optimizer-d2h-h2d": layout.offload_optimizer,
+        "--use-precision-aware-optimizer": layout.offload_optimizer,
+        "--tensor-model-parallel-size": layout.tensor_parallel,
+        "--pipeline-model-parallel-size": 1,
+        "--context-parallel-size": 1,
+        "--expert-model-parallel-size": layout.expert_parallel,
+        "--expert-tensor-parallel-size": 1 if layout.expert_parallel else None,
+        "--sequence-parallel": layout.tensor_parallel > 1,
+        # activations are recomputed: dialogues are long and memory is what limits the batch
+        "--recompute-granularity": "full",
+        "--recompute-method": "uniform",
+        "--recompute-num-layers": 1,
+        "--use-dynamic-batch-size": True,
+        "--max-tokens-per-gpu": max(TOKENS_PER_GPU, job.config.limits.context_tokens or 0),
+        "--attention-dropout": 0.0,  # Megatron's default of 0.1 would make training disagree with sampling
+        "--hidden-dropout": 0.0,
+        "--accumulate-allreduce-grads-in-fp32": True,
+        "--attention-softmax-in-fp32": True,
+        "--attention-backend": "flash",
+    }
+
+
+def _engines(job: Job) -> Arguments:
+    layout, config = job.layout, job.config
+    arguments: Arguments = {
+        "--rollout-num-gpus-per-engine": layout.engine_gpus,
+        "--sglang-mem-fraction-static": 0.7 if layout.colocate else 0.85,  # colocated, Megatron keeps a corner
+        "--use-fault-tolerance": True,  # an engine that hangs is restarted; its dialogues are played again
+        "--router-policy": job.router_policy or None,
+    }
+    if job.settings.asynchronous == "full":
+        # Two limits: the rollout function bounds the groups under way, and slime the samples; this one is to let all of them in.
+        dialogues = config.slime.steps_under_way * config.train.dialogues
+        arguments["--rollout-function-path"] = "slim_rl.rollout.generate_fully_async"
+        arguments["--sglang-server-concurrency"] = max(_CONCURRENCY, -(-dialogues // layout.engines))
+    return arguments
+
+
+def _tracking(job: Job, environment: Mapping[str, str]) -> Arguments:
+    project, report = environment.get("WANDB_PROJECT") or "slim-rl", job.config.train.report_to
+    # the key stays in the environment: slime would log a --wandb-key with the run's other arguments
+    wandb: Arguments = {
+        "--wandb-project": project,
+        "--wandb-group": environment.get("WANDB_GROUP") or job.config.name,
+        "--wandb-dir": job.folder,
+    }
+    tensorboard = {"--tb-project-name": project, "--tb-experiment-name": job.config.name}
+    return (wandb if "wandb" in report else {}) | (tensorboard if "tensorboard" in report else {})
+
+
+def check_batch(flags: Flags) -> None:
+    """What Megatron and slime ask of the batch, on the flags as they will be given (the user's included).
+
+    Raises:
+        ConfigError: the batch does not divide into micro-batches over the copies of the model, or dialogues would be thrown away.
+    """
+
+    def number(flag: str, usual: int = 1) -> int:
+        words = flags.get(flag) or [str(usual)]
+        if not words[0].isascii() or not words[0].isdigit() or int(words[0]) < 1:
+            raise ConfigError(f"{flag} is {words[0]!r}; it must be a whole number of at least 1.")
+        return int(words[0])
+
+    gpus = number("--actor-num-nodes") * number("--actor-num-gpus-per-node")
+    split = number("--tensor-model-parallel-size")
+    split *= number("--pipeline-model-parallel-size") * number("--context-parallel-size")
+    if gpus % split:
+        raise ConfigError(
+            f"One copy of the model takes {split} GPUs (tensor × pipeline × context), which do not divide {gpus}."
+        )
+    experts = number("--expert-model-parallel-size") * number("--expert-tensor-parallel-size")
+    experts *= number("--pipeline-model-parallel-size")
+    if gpus % experts:
+        raise ConfigError(f"The experts are spread over {experts} GPUs, which do not divide the {gpus} that train.")
+    copies = gpus // split
+    games, group = number("--rollout-batch-size"), number("--n-samples-per-prompt")
+    steps = number("--num-steps-per-rollout")
+    batch = number("--global-batch-size", games * group // steps)
+    step = copies * number("--micro-batch-size")
+    if batch % step:
+        grain = step * steps // math.gcd(step * steps, group)  # games that divide
+        fits = [n for n in (games // grain * grain, (games // grain + 1) * grain) if n]
+        raise ConfigError(
+            f"A batch of {batch} dialogues does not divide over {copies} copies of the model ({gpus} GPUs, {split} a copy) in "
+            f"micro-batches of {step // copies}: set train.games_per_step to {' or '.join(map(str, fits))}, or choose "
+            "other GPUs or TP."
+        )
+    if games * group % batch:
+        raise ConfigError(
+            f"A rollout of {games} × {group} = {games * group} dialogues is not a multiple of --global-batch-size {batch}, so "
+            "slime would drop the rest. Choose a divisor."
+        )
+
+
+def _check_warmup(flags: Flags) -> None:
     """Raises ConfigError where a warm-up takes all steps, by flags of the user's own: Megatron would stop at an assertion."""
 
     def number(flag: str) -> float | None:
@@ -113,144 +270,3 @@ def check_warmup(flags: Flags) -> None:
             f"--lr-warmup-iters is {warmup:.0f} in a run whose rate has {steps:.0f} steps, so that it never gets there: lower it, or "
             "leave it to train.warmup_steps, which is shortened where it must be."
         )
-
-
-def words(arguments: Mapping[str, Any]) -> list[str]:
-    """Flags and their values as words of a command line."""
-    found: list[str] = []
-    for flag, value in arguments.items():
-        if value is None or value is False:
-            continue
-        found.append(flag)
-        if value is not True:
-            found += [str(item) for item in (value if isinstance(value, (list, tuple)) else [value])]
-    return found
-
-
-def _cluster(layout: Layout) -> Arguments:
-    return {
-        "--colocate": layout.colocate,
-        "--rollout-num-gpus": None if layout.colocate else layout.rollout_gpus,
-        "--actor-num-nodes": layout.actor_nodes,
-        "--actor-num-gpus-per-node": layout.actor_gpus,
-        "--num-gpus-per-node": layout.node_gpus,
-    }
-
-
-def _checkpoints(run: Run) -> Arguments:
-    return {
-        "--ref-load": run.start,  # where a new run starts; also the reference of a KL term
-        "--load": run.folder,  # where a run continues: slime falls back to --ref-load while there is no checkpoint here
-        "--save": run.folder,
-        # Megatron refuses other steps or another learning rate than the checkpoint's unless it is told that they are meant.
-        "--override-opt-param-scheduler": run.resumes,
-    }
-
-
-def _rollout(run: Run) -> Arguments:
-    config = run.config
-    return {
-        "--custom-generate-function-path": "slim_rl.rollout.generate",  # plays a dialogue
-        "--dynamic-sampling-filter-path": "slim_rl.rollout.keep_usable_groups",  # drops groups with too many failed games
-        "--custom-reward-post-process-path": "slim_rl.rollout.normalize_rewards",  # baselines that failed games cannot shift
-        "--custom-rollout-log-function-path": "slim_rl.rollout.log_rollout",
-        "--custom-eval-rollout-log-function-path": "slim_rl.rollout.log_eval_rollout",
-        "--custom-config-path": run.folder / "config.yaml",
-        "--prompt-data": config.data.train,
-        "--input-key": "prompt",  # chat messages; the hook writes the template's tokens itself, so no --apply-chat-template
-        "--metadata-key": "metadata",  # the game travels in it
-        "--rollout-shuffle": True,
-        "--global-batch-size": config.train.dialogues,  # one update a step: on-policy
-        "--balance-data": True,  # dialogues differ in length; GPUs should not
-    }
-
-
-def context_tokens(config: Config) -> int:
-    """Tokens of a prompt and its response together, at most."""
-    return config.limits.context_tokens or CONTEXT_TOKENS
-
-
-def _evaluation(run: Run) -> Arguments:
-    if not run.eval_interval or run.config.data.eval is None:
-        return {}
-    return {
-        "--eval-prompt-data": ["matching", run.config.data.eval],
-        "--eval-interval": run.eval_interval,
-        "--n-samples-per-eval-prompt": 1,  # held-out games are many; one dialogue each gives the tightest mean
-    }
-
-
-def _grpo() -> Arguments:
-    return {
-        # One terminal reward, and a group of dialogues of the same game to compare it with: no critic needed.
-        "--advantage-estimator": "grpo",
-        # Asking is a matter of exploring; an entropy bonus would pay for noise in every token instead.
-        "--entropy-coef": 0.0,
-        # SGLang sampled the tokens and Megatron recomputes their probabilities: truncated importance weights correct the gap.
-        "--use-tis": True,
-    }
-
-
-def _optimizer(run: Run) -> Arguments:
-    offload = run.layout.offload_optimizer
-    return {
-        "--optimizer": "adam",
-        "--optimizer-cpu-offload": offload,
-        "--overlap-cpu-optimizer-d2h-h2d": offload,
-        "--use-precision-aware-optimizer": offload,
-    }
-
-
-def _performance(run: Run) -> Arguments:
-    layout = run.layout
-    return {
-        "--tensor-model-parallel-size": layout.tensor_parallel,
-        "--pipeline-model-parallel-size": 1,
-        "--context-parallel-size": 1,
-        "--expert-model-parallel-size": layout.expert_parallel,
-        "--expert-tensor-parallel-size": 1 if layout.expert_parallel else None,
-        "--sequence-parallel": layout.tensor_parallel > 1,
-        # activations are recomputed: dialogues are long and memory is what limits the batch
-        "--recompute-granularity": "full",
-        "--recompute-method": "uniform",
-        "--recompute-num-layers": 1,
-        "--use-dynamic-batch-size": True,
-        "--max-tokens-per-gpu": max(TOKENS_PER_GPU, context_tokens(run.config)),
-        "--attention-dropout": 0.0,  # Megatron's default of 0.1 would make training disagree with sampling
-        "--hidden-dropout": 0.0,
-        "--accumulate-allreduce-grads-in-fp32": True,
-        "--attention-softmax-in-fp32": True,
-        "--attention-backend": "flash",
-    }
-
-
-def _sglang(run: Run) -> Arguments:
-    layout = run.layout
-    arguments: Arguments = {
-        "--rollout-num-gpus-per-engine": layout.engine_gpus,
-        "--sglang-mem-fraction-static": 0.7 if layout.colocate else 0.85,  # colocated, Megatron keeps a corner
-        "--use-fault-tolerance": True,  # an engine that hangs is restarted; its dialogues are played again
-        "--router-policy": run.router_policy or None,
-    }
-    if run.asynchronous == "full":
-        # Two limits: the rollout function bounds the groups under way, and slime the samples; this one is to let all of them in.
-        dialogues = run.config.slime.steps_under_way * run.config.train.dialogues
-        arguments["--rollout-function-path"] = "slim_rl.rollout.generate_fully_async"
-        arguments["--sglang-server-concurrency"] = max(_CONCURRENCY, -(-dialogues // layout.engines))
-    return arguments
-
-
-def _tracking(run: Run, environment: Mapping[str, str]) -> Arguments:
-    arguments: Arguments = {}
-    project = environment.get("WANDB_PROJECT") or "slim-rl"
-    report = run.config.train.report_to
-    if "wandb" in report:
-        # the key stays in the environment: slime would log a --wandb-key with the run's other arguments
-        arguments |= {
-            "--wandb-project": project,
-            "--wandb-group": environment.get("WANDB_GROUP") or run.config.name,
-            "--wandb-dir": run.folder,
-        }
-    if "tensorboard" in report:
-        arguments |= {"--tb-project-name": project, "--tb-experiment-name": run.config.name}
-    return arguments

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 
 from slim_rl.backends.checks import GIB, Check, Examination, check_cost, installed_version, verdict
 from slim_rl.backends.gpus import find_gpus
+from slim_rl.backends.slime.cluster import check_save_dir, find_checkouts
 from slim_rl.backends.slime.launch import plan
-from slim_rl.backends.slime.places import find_places
 from slim_rl.backends.slime.settings import read_settings
-from slim_rl.backends.slime.storage import check_save_dir
 from slim_rl.config import Config
 
 
@@ -28,13 +27,14 @@ def check_launch(config: Config) -> Iterator[Check]:
     """The launch's own checks (the model is one that slime knows, GPUs and batch divide, the disk stays), and GPU memory."""
     settings, _, own = read_settings((), os.environ)
     gpus = find_gpus()
-    run, _, about = plan(settings, config, find_places(settings, dry_run=False), own, len(gpus), dry_run=True)
-    layout = run.layout
+    checkouts = find_checkouts(settings, dry_run=False)
+    job, _, about = plan(settings, config, checkouts, own, len(gpus), dry_run=True)
+    layout = job.layout
     need = f"about {layout.memory / GIB:.0f} GiB on each of {layout.trainers} GPUs (TP={layout.tensor_parallel})"
     found = f"{about}, {layout.parameters / 1e9:.1f}B: {need}"
     full = bool(gpus) and layout.memory > 0.95 * gpus[0].total
     yield verdict("model", found, warn="Take more GPUs, raise TP, or lower --max-tokens-per-gpu." if full else "")
-    yield verdict("run's folder", str(run.folder), warn=check_save_dir(run.folder, settings.num_nodes, dry_run=False))
+    yield verdict("run's folder", str(job.folder), warn=check_save_dir(job.folder, settings.num_nodes, dry_run=False))
 
 
 EXAMINATIONS: dict[str, Examination] = {

@@ -1,7 +1,11 @@
-"""Runs slime's own training script, so that no step that was paid for is lost when the run is stopped.
+"""What runs where slime can be imported: its own parsers over the flags, before a run; then its own training script.
 
+    python -m slim_rl.backends.slime.driver --check [slime's flags]
     python -m slim_rl.backends.slime.driver SLIME_DIR/train.py [slime's flags]
 
+    a flag that slime would ignore is an error: it parses a command line several times over, each parser ignoring what it does not know
+    no step that was paid for is lost when the run is stopped
+    the first rollouts are played by the policy, and not by the reference of its KL term
     a policy that has diverged ends the run, and nothing is saved after it
 
 slime saves every ``--save-interval`` steps, and whatever a rollout raises ends the run there and then. When the partner's budget
@@ -12,8 +16,11 @@ what it gets from `create_training_models` and `create_rollout_manager` is only 
 
 from __future__ import annotations
 
+import argparse
+import difflib
 import importlib.util
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -24,6 +31,51 @@ from slim_rl.errors import Diverged, RunStopped
 
 # Megatron's words, before it takes a gradient into account (`check_for_nan_in_loss_and_grad`, which slime leaves on)
 _NOT_FINITE = ("found NaN in local grad norm", "found Inf in local grad norm")
+
+
+def known_flags(words: Sequence[str]) -> set[str]:
+    """Every flag of every parser that slime runs over the command line `words`.
+
+    Raises:
+        ImportError: slime, Megatron or SGLang is not installed.
+        SystemExit: a parser refused a value, as it will when training starts.
+    """
+    known: set[str] = set()
+    parse = argparse.ArgumentParser.parse_known_args
+
+    def remembering(self: argparse.ArgumentParser, args: Any = None, namespace: Any = None) -> Any:
+        if args is None:  # a parser of the command line, not one that an import runs for itself
+            known.update(self._option_string_actions)
+        return parse(self, args, namespace)
+
+    argv, sys.argv = sys.argv, ["train.py", *words]
+    argparse.ArgumentParser.parse_known_args = remembering  # type: ignore[method-assign]
+    try:
+        from slime.utils.arguments import parse_args
+
+        parse_args()
+    finally:
+        sys.argv = argv
+        argparse.ArgumentParser.parse_known_args = parse  # type: ignore[method-assign]
+    return known
+
+
+def complaints(words: Sequence[str], known: set[str]) -> list[str]:
+    """One sentence for each flag of `words` that is unknown, or given twice."""
+    flags = Counter(word.partition("=")[0] for word in words if word.startswith("--"))
+    found = []
+    for flag, times in flags.items():
+        if flag not in known:
+            near = difflib.get_close_matches(flag, known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            found.append(f"slime has no flag {flag} and would ignore it{hint}")
+        elif times > 1 and flag != "--rollout-sample-hook-path":  # the one flag that is meant to be repeated
+            found.append(f"{flag} is given {times} times; slime takes the last")
+    return found
+
+
+# slime's arguments that load a second set of weights into the model: a reference, a teacher, the actor of an earlier step
+_SECOND_WEIGHTS = ("use_kl_loss", "kl_coef", "use_opd", "keep_old_actor")
 
 
 class TrainingScript:
@@ -69,6 +121,7 @@ class TrainingScript:
 
         def create_training_models(*args: Any, **kwargs: Any) -> Any:
             models = create_models(*args, **kwargs)
+            self._switch_to_the_actor(models[0])
             for group in models:
                 if group is not None:
                     self._note(group)
@@ -81,6 +134,15 @@ class TrainingScript:
 
         module.create_training_models = create_training_models  # type: ignore[attr-defined]
         module.create_rollout_manager = create_rollout_manager  # type: ignore[attr-defined]
+
+    def _switch_to_the_actor(self, group: Any) -> None:
+        """Has the model hold the weights that are trained. slime loads those of a reference after them, and switches back only where it
+        offloads: else the first rollouts of a run that goes on would be played with the reference's (docs/upstream.md).
+        """
+        args = group.args
+        others = any(getattr(args, name, False) for name in _SECOND_WEIGHTS)
+        if others and not args.offload_train and not args.debug_rollout_only:
+            self.module.ray.get([actor._switch_model.remote("actor") for actor in group._actor_handlers])
 
     def _note(self, group: Any) -> None:
         train, save = group.async_train, group.save_model
@@ -139,8 +201,13 @@ def _divergence(error: Exception) -> str | None:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Entry point of the job; the words are slime's script and its flags."""
+    """Entry point. Returns 1 if a flag is unknown or repeated, or the run was stopped."""
     script, *flags = sys.argv[1:] if words is None else words
+    if script == "--check":
+        found = complaints(flags, known_flags(flags))
+        for sentence in found:
+            say(sentence)
+        return 1 if found else 0
     # as if Python had been given the script
     sys.argv, sys.path[0] = [script, *flags], str(Path(script).parent)
     return TrainingScript(Path(script)).run()

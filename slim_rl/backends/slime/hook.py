@@ -17,7 +17,7 @@ from typing import Any
 from slime.utils.types import Sample
 
 from slim_rl.backends.slime.policy import SlimePolicy
-from slim_rl.backends.slime.setup import Interruptible, Process, process_of
+from slim_rl.backends.slime.setup import Interruptible, RolloutContext, process_of
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.errors import DataError
@@ -99,7 +99,7 @@ def _row(sample: Sample) -> GameRow:
     return GameRow(str(metadata.get("game_id", "")), int(metadata.get("seat", 0)), metadata["game_state"], [])
 
 
-def _aborted(args: Namespace, process: Process, sample: Sample) -> Dialogue | None:
+def _aborted(args: Namespace, process: RolloutContext, sample: Sample) -> Dialogue | None:
     """The record of a game that slime aborted and that is to continue."""
     record = (sample.metadata or {}).get(RECORD)
     resumes = getattr(args, "partial_rollout", False) and process.config.slime.resume == "replay"
@@ -128,7 +128,7 @@ def _seats(sample: Sample, ids: list[str]) -> dict[str, Sample]:
     return {ids[0]: sample, ids[1]: other}
 
 
-def _finish(args: Namespace, process: Process, sample: Sample, dialogue: Dialogue) -> None:
+def _finish(args: Namespace, process: RolloutContext, sample: Sample, dialogue: Dialogue) -> None:
     """Status, reward and record. Every turn has left its own status on the sample; this is the dialogue's."""
     if not dialogue.failed and _differs(sample, dialogue):
         dialogue.stop_reason, dialogue.reward = StopReason.BROKEN, None
@@ -157,7 +157,7 @@ def _differs(sample: Sample, dialogue: Dialogue) -> bool:
     return tokens != dialogue.response_ids or len(mask) != len(dialogue.loss_mask) or not outdated
 
 
-def _blank(args: Namespace, process: Process, sample: Sample, dialogue: Dialogue) -> None:
+def _blank(args: Namespace, process: RolloutContext, sample: Sample, dialogue: Dialogue) -> None:
     """A failed game adds nothing to training; its words stay in its record."""
     metadata, rollout_id = sample.metadata, sample.rollout_id
     _reset(sample)
@@ -166,7 +166,7 @@ def _blank(args: Namespace, process: Process, sample: Sample, dialogue: Dialogue
     _pad(args, process, sample, dialogue)
 
 
-def _pad(args: Namespace, process: Process, sample: Sample, dialogue: Dialogue) -> None:
+def _pad(args: Namespace, process: RolloutContext, sample: Sample, dialogue: Dialogue) -> None:
     """One masked token after the prompt: slime's trainer can neither batch a sample without a response, nor one without
     what its neighbours have.
     """

@@ -3,7 +3,9 @@
     slim-rl train CONFIG --backend slime [--set key=value …] [-- settings and slime's own flags]
     scripts/run_matching.sh [settings and slime's own flags]
 
-What happens, in this order: everything that can be wrong is checked; the run's config.yaml and missing games are written; the
+    settings (what the machines are)  ─►  config (what is trained)  ─►  layout (which GPUs)  ─►  arguments (slime's words)  ─►  the job
+
+Everything that can be wrong is checked first, in that order. Then the run's config.yaml and missing games are written; the
 checkpoint is converted if slime cannot read it; slime's own parsers read the flags; a Ray cluster is joined or started,
 and the job is submitted. A dry run ends after the checks and prints the command; it needs neither slime nor a GPU.
 """
@@ -25,21 +27,27 @@ from slim_rl import bundled
 from slim_rl.backends import GO_ON, Request, say, say_what_it_pays
 from slim_rl.backends.checkpoints import hub_name, last_whole, locate_model, read_model_config
 from slim_rl.backends.cost import cost_report
-from slim_rl.backends.slime.arguments import Run, check_warmup, command_line
-from slim_rl.backends.slime.cluster import ray_cluster, run_job, runtime_environment
-from slim_rl.backends.slime.layout import check_batch, count_gpus, has_nvlink, lay_out
-from slim_rl.backends.slime.model import find_architecture, parse_flags, reads_directly
-from slim_rl.backends.slime.places import Places, check_flags, convert, find_places, router_policy
+from slim_rl.backends.gpus import count_gpus, has_nvlink
+from slim_rl.backends.slime.arguments import Job, command_line
+from slim_rl.backends.slime.cluster import (
+    DRIVER,
+    Checkouts,
+    check_flags,
+    check_save_dir,
+    convert,
+    find_checkouts,
+    ray_cluster,
+    run_job,
+    runtime_environment,
+)
+from slim_rl.backends.slime.layout import find_architecture, lay_out, parse_flags
 from slim_rl.backends.slime.settings import Settings, read_settings
-from slim_rl.backends.slime.storage import check_save_dir
 from slim_rl.config import ROOT_KEY, Config, parse_config, read_yaml
 from slim_rl.dialogue.credit import check_credit
 from slim_rl.dialogue.dealing import ensure_games
 from slim_rl.errors import ConfigError, SlimError
-from slim_rl.keys import shortened
+from slim_rl.keys import changed, shortened
 from slim_rl.processes import interruptible, signals_end_the_run
-
-DRIVER = "slim_rl.backends.slime.driver"  # runs slime's script
 
 
 def start(request: Request) -> None:
@@ -82,44 +90,45 @@ def launch(words: Sequence[str], needs_model: bool = False) -> int:
         raise ConfigError(
             "MODEL is not set: give a checkpoint folder or a name on the hub, such as MODEL=Qwen/Qwen3-4B."
         )
-    dry = options.dry_run
     gpus = count_gpus()
-    if not dry and (lacks := missing()):
+    if not options.dry_run and (lacks := missing()):
         raise ConfigError(lacks)
-    places = find_places(settings, dry)
+    checkouts = find_checkouts(settings, options.dry_run)
     config, plugins = read_config(settings, options.overrides, options.plugins)
-    run, flags, about = plan(settings, config, places, own, gpus, dry)
-    cost = cost_report(run.config, run.eval_interval, run.folder)
-    saved = check_save_dir(run.folder, settings.num_nodes, dry)
-    before = f"goes on from checkpoint {last_whole(run.folder)} in {run.folder}" if run.resumes else ""
-    for note in (about, saved, before, shortened(run.config), cost and f"partner: {cost}"):
+    job, flags, about = plan(settings, config, checkouts, own, gpus, options.dry_run)
+    cost = cost_report(job.config, settings.eval_interval, job.folder)
+    saved = check_save_dir(job.folder, settings.num_nodes, options.dry_run)
+    before = f"goes on from checkpoint {last_whole(job.folder)} in {job.folder}" if job.resumes else ""
+    for note in (about, saved, before, shortened(job.config), cost and f"partner: {cost}"):
         if note:
             say(note)
-    if dry:
-        print(_shown(run, places, flags))
+    if options.dry_run:
+        print(_shown(job, checkouts, flags))
         return 0
-
-    say_what_it_pays(run.config)
-    run.config.write(run.folder / "config.yaml", **plugins)
-    ensure_games(run.config)
+    say_what_it_pays(job.config)
+    job.config.write(job.folder / "config.yaml", **plugins)
+    ensure_games(job.config)
     with signals_end_the_run():
-        if run.start != Path(run.config.policy.model):
-            convert(run, places, gpus)
-        if gpus:  # Megatron's parser asks a GPU for its kind
-            check_flags(run, places, flags)
-        with ray_cluster(settings.num_nodes, run.layout.node_gpus, run.folder / "ray.log") as environment:
-            key = run.config.partner.openai.api_key_env
-            runtime = runtime_environment(places.path(run.config), has_nvlink(), key)
-            if "tensorboard" in run.config.train.report_to:
-                runtime["env_vars"].setdefault("TENSORBOARD_DIR", str(run.folder / "tensorboard"))
-            train = run.config.train
-            say(
-                f"{run.config.name}: {train.steps} steps of {train.games_per_step} games, {train.group_size} dialogues each; "
-                f"everything is in {run.folder}"
-            )
-            job = f"{run.config.name}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
-            command = [places.python, "-m", DRIVER, f"{places.slime}/{run.entry}", *flags]
-            return run_job(job, command, runtime, environment)
+        return _submit(job, checkouts, flags, gpus)
+
+
+def _submit(job: Job, checkouts: Checkouts, flags: Sequence[str], gpus: int) -> int:
+    config = job.config
+    if job.start != Path(config.policy.model):
+        convert(job, checkouts, gpus)
+    if gpus:  # Megatron's parser asks a GPU for its kind
+        check_flags(job, checkouts, flags)
+    with ray_cluster(job.settings.num_nodes, job.layout.node_gpus, job.folder / "ray.log") as environment:
+        runtime = runtime_environment(checkouts.path(config), has_nvlink(), config.partner.openai.api_key_env)
+        if "tensorboard" in config.train.report_to:
+            runtime["env_vars"].setdefault("TENSORBOARD_DIR", str(job.folder / "tensorboard"))
+        say(
+            f"{config.name}: {config.train.steps} steps of {config.train.games_per_step} games, {config.train.group_size} dialogues "
+            f"each; everything is in {job.folder}"
+        )
+        name = f"{config.name}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+        command = [checkouts.python, "-m", DRIVER, f"{checkouts.slime}/{job.entry}", *flags]
+        return run_job(name, command, runtime, environment)
 
 
 def read_config(
@@ -138,18 +147,23 @@ def read_config(
         if ROOT_KEY in more:
             raise ConfigError(f"{path} holds a '{ROOT_KEY}' section: that is the run's config; give it as CONFIG.")
         foreign |= more
-    changed = {
+    given = {
         "partner.kind": settings.partner,
         "data.train": settings.data,
         "data.eval": settings.eval_data,
         "train.steps": settings.num_rollout,
         "train.save_every": settings.save_interval,
     }
-    given = [f"{key}={_quoted(value)}" for key, value in changed.items() if value]
+    own = [_override(key, value) for key, value in given.items() if value]
     # in a fully asynchronous run nearly every game sees new weights: restarted each time, none would end
     usual = ["slime.new_weights=keep"] if settings.asynchronous == "full" else []
-    config = parse_config(data.get(ROOT_KEY, data), [*usual, *overrides, *given], source=str(settings.config))
-    return config, foreign
+    return parse_config(data.get(ROOT_KEY, data), [*usual, *overrides, *own], source=str(settings.config)), foreign
+
+
+def _override(key: str, value: str | int) -> str:
+    """A change of a key as on the command line; in quotes, on one line, any characters are safe."""
+    text = yaml.safe_dump(value, default_style='"', width=math.inf)
+    return f"{key}={text.strip()}"
 
 
 def _mapping(path: Path) -> dict[str, Any]:
@@ -159,31 +173,9 @@ def _mapping(path: Path) -> dict[str, Any]:
     return data or {}
 
 
-def _quoted(value: Any) -> str:
-    """A value as YAML on one line; any characters are safe."""
-    text = str(yaml.safe_dump(value, default_style='"' if isinstance(value, str) else None, width=math.inf))
-    return text.removesuffix("...\n").strip()
-
-
-def own_config(config: Config, model: Path, folder: Path) -> Config:
-    """The config the hook reads: relative paths made absolute, the log beside the checkpoints, the run named."""
-    data = {"train": config.data.train.absolute()}
-    if config.data.eval is not None:
-        data["eval"] = config.data.eval.absolute()
-    changed = {
-        "data": config.data.model_copy(update=data),
-        "log": config.log.model_copy(update={"dir": folder / config.log.dir}),
-        "policy": config.policy.model_copy(update={"model": str(model)}),
-        "train": config.train.model_copy(update={"backend": "slime"}),
-        "name": folder.name,
-        "arm": config.arm_name,
-    }
-    return config.model_copy(update=changed)
-
-
 def plan(
-    settings: Settings, config: Config, places: Places, own: Sequence[str], gpus: int, dry_run: bool
-) -> tuple[Run, list[str], str]:
+    settings: Settings, config: Config, checkouts: Checkouts, own: Sequence[str], gpus: int, dry_run: bool
+) -> tuple[Job, list[str], str]:
     """A run, its command line, and a sentence on the model where slime is at hand. All that can be wrong with it is checked here.
 
     Raises:
@@ -200,47 +192,49 @@ def plan(
             f"MODEL {name} is not a folder here: with several nodes it must be a folder on a disk that all of them see."
         )
     model = locate_model(name, download=not dry_run)
-    hub = hub_name(model)
+    hub, shape = hub_name(model), read_model_config(model)
     title = Path(hub or model).name
-    shape = read_model_config(model)
     model_flags, about = None, ""
-    if places.slime is not None:
-        architecture = find_architecture(shape, places.slime)
-        model_flags = architecture.flags
-        corrected = f", with {'; '.join(architecture.corrected)}" if architecture.corrected else ""
-        about = f"{title} is slime's {architecture.script}{corrected}"
+    if checkouts.slime is not None:
+        model_flags, found = find_architecture(shape, checkouts.slime)
+        about = f"{title} is {found}"
     layout = lay_out(settings, shape, title, gpus, "--expert-model-parallel-size" in parse_flags(own))
-    folder = (
-        Path(settings.save_dir) if settings.save_dir else config.output_dir / f"{config.name}-{title}-{config.arm_name}"
-    )
-    folder = folder.expanduser().absolute()
+    named = config.output_dir / f"{config.name}-{title}-{config.arm_name}"
+    folder = Path(settings.save_dir or named).expanduser().absolute()
     start = model
     if settings.torch_dist:
         # absolute: the job has a working directory of its own
         start = Path(settings.torch_dist).expanduser().absolute()
-    elif not reads_directly(model, shape, places.slime):
+    elif not checkouts.read_directly(model, shape):
         # beside the checkpoint, as slime has it; but the hub's cache is not ours to write to
         start = (config.output_dir.absolute() if hub else model.parent) / f"{title}_torch_dist"
-    router = os.environ.get("ROUTER_POLICY") or router_policy()
-    config = own_config(config, model, folder)
-    run = Run(config, folder, start, model_flags, layout, settings.asynchronous, settings.eval_interval, router)
-    flags = command_line(run, own, os.environ)
-    check_batch(parse_flags(flags))
-    check_warmup(parse_flags(flags))
-    return run, flags, about
+    job = Job(_own_config(config, model, folder), folder, start, model_flags, layout, settings, checkouts.router_policy)
+    return job, command_line(job, own, os.environ), about
 
 
-def _shown(run: Run, places: Places, flags: Sequence[str]) -> str:
+def _own_config(config: Config, model: Path, folder: Path) -> Config:
+    """The config the hook reads: relative paths made absolute, the log beside the checkpoints, the run named."""
+    data, held_out = config.data, config.data.eval
+    config = changed(
+        config,
+        data={"train": data.train.absolute(), "eval": held_out and held_out.absolute()},
+        log={"dir": folder / config.log.dir},
+        policy={"model": str(model)},
+        train={"backend": "slime"},
+    )
+    return config.model_copy(update={"name": folder.name, "arm": config.arm_name})
+
+
+def _shown(job: Job, checkouts: Checkouts, flags: Sequence[str]) -> str:
     """The command as one would type it: one flag a line."""
     lines = []
-    if run.model_flags is None:
+    if checkouts.slime is None:
         lines.append(
             "# slime is not found here: the flags of the model's architecture, which are in slime's scripts/models, are left out; "
             "with SLIME_DIR the command is whole"
         )
-    slime = str(places.slime) if places.slime is not None else "$SLIME_DIR"
-    script = f"{slime}/{run.entry}" if places.slime is None else shlex.quote(f"{slime}/{run.entry}")
-    command = f"{shlex.quote(places.python)} -m {DRIVER} {script}"
+    script = f"$SLIME_DIR/{job.entry}" if checkouts.slime is None else shlex.quote(f"{checkouts.slime}/{job.entry}")
+    command = f"{shlex.quote(checkouts.python)} -m {DRIVER} {script}"
     for word in flags:
         command += f" \\\n    {shlex.quote(word)}" if word.startswith("--") else f" {shlex.quote(word)}"
     return "\n".join([*lines, command])

@@ -1,18 +1,129 @@
-"""Which GPUs do what. All sizes are checked against each other before anything starts; Megatron and Ray would only fail halfway."""
+"""A model on these GPUs: the flags of its architecture, and which GPUs do what. All sizes are checked against each other before
+anything starts; Megatron and Ray would only fail halfway.
+
+Megatron cannot read an architecture from a checkpoint: it must be told on the command line, and slime keeps one bash array of
+such flags a model in `scripts/models/*.sh`. The script is found by shape, never by name, so that a fine-tuned or renamed
+checkpoint finds its own; what a checkpoint may set freely within a shape is taken from its config.json, which is also what slime
+compares the flags with at start.
+"""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+import subprocess
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from slim_rl.backends.checkpoints import count_parameters
-from slim_rl.backends.gpus import nvidia_smi
-from slim_rl.backends.slime.model import Flags, Sizing, can_split, needs_offload, size_up, training_bytes
 from slim_rl.backends.slime.settings import Settings
-from slim_rl.errors import ConfigError
+from slim_rl.errors import ConfigError, DataError
+
+# config.json key -> Megatron flag. These make the shape: a script that differs in one of them is another model's.
+_SHAPE = {
+    "num_hidden_layers": "--num-layers",
+    "hidden_size": "--hidden-size",
+    "intermediate_size": "--ffn-hidden-size",
+    "num_attention_heads": "--num-attention-heads",
+    "num_key_value_heads": "--num-query-groups",
+    "head_dim": "--kv-channels",
+    "num_experts": "--num-experts",
+}
+# ... and these may differ between checkpoints of one shape; the checkpoint is right.
+_FREE = {"rope_theta": "--rotary-base", "rms_norm_eps": "--norm-epsilon", "vocab_size": "--vocab-size"}
+# Two families can share a shape; what tells their attention apart.
+_FAMILY = {
+    "qwen2": {"--add-qkv-bias": True, "--qk-layernorm": False},
+    "qwen3": {"--add-qkv-bias": False, "--qk-layernorm": True},
+}
+
+# Training packs whole dialogues; one that is longer than this is a pack by itself.
+TOKENS_PER_GPU = 9216
+GPU_BYTES = 80e9  # what the sizes below are made for
+# Up to how many billions of parameters: GPUs that share one copy of the training weights, and GPUs of one SGLang engine, at most.
+_SIZES = ((3, 1, 1), (10, 2, 1), (20, 4, 2), (math.inf, 8, 4))
+# A mixture of experts has those of slime's run-qwen3-30B-A3B.sh, on whole nodes: tensor parallel, engine, experts; up to 40 billion.
+_EXPERTS = (4, 8, 8)
+
+Flags = dict[str, list[str]]  # flag -> its values
+
+
+def find_architecture(shape: Mapping[str, Any], slime: Path) -> tuple[Flags, str]:
+    """Megatron's flags for a config.json: those of slime's model script of that shape, corrected where a shape leaves them free; and
+    what was found, such as "slime's qwen3-4B, with --rotary-base 5000000 from config.json".
+
+    Raises:
+        DataError: slime has no script of this shape, or `slime` has no model scripts.
+    """
+    folder = slime / "scripts" / "models"
+    scripts = {script.stem: _model_args(script) for script in sorted(folder.glob("*.sh"))}
+    if not scripts:
+        raise DataError(f"{folder} holds no model scripts; set SLIME_DIR to a checkout of slime.")
+    # the fewer flags need correcting, the nearer; a platform's variant of a script has the longer name
+    fits = [(_corrections(flags, shape), name) for name, flags in scripts.items() if _fits(flags, shape)]
+    if not fits:
+        kind = str(shape.get("model_type", "unknown"))
+        sizes = ", ".join(f"{key} {shape[key]}" for key in _SHAPE if shape.get(key) is not None)
+        known = [name for name in scripts if name.startswith(kind[:5])] or list(scripts)
+        raise DataError(
+            f"slime has no model script for this {kind} checkpoint ({sizes}). It has "
+            f"{', '.join(known)}: take such a model, or write a script in {folder} after its nearest neighbour."
+        )
+    corrections, name = min(fits, key=lambda fit: (len(fit[0]), len(fit[1])))
+    corrected = "; ".join(f"{flag} {value} from config.json" for flag, (value,) in corrections.items())
+    return scripts[name] | corrections, f"slime's {name}" + (f", with {corrected}" if corrected else "")
+
+
+def _model_args(script: Path) -> Flags:
+    """The script's MODEL_ARGS, as bash reads them; empty if it fails."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("MODEL_ARGS")}
+    printed = 'source "$1" >/dev/null && printf "%s\\0" "${MODEL_ARGS[@]}"'
+    command = ["bash", "-c", printed, "bash", str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    return {} if done.returncode else parse_flags(done.stdout.split("\0")[:-1])
+
+
+def _fits(flags: Flags, shape: Mapping[str, Any]) -> bool:
+    """Whether a script's flags describe this shape. What config.json leaves out, or the script, is no difference."""
+    sizes = {flag: [str(shape[key])] for key, flag in _SHAPE.items() if shape.get(key) is not None}
+    present = {
+        "--num-layers": True,
+        "--hidden-size": True,
+        "--num-attention-heads": True,
+        "--num-experts": bool(shape.get("num_experts")),
+        **_FAMILY.get(str(shape.get("model_type")), {}),
+    }
+    if (tied := shape.get("tie_word_embeddings")) is not None:
+        present["--untie-embeddings-and-output-weights"] = not tied
+    same = all(flags.get(flag, size) == size for flag, size in sizes.items())
+    return same and all((flag in flags) == there for flag, there in present.items())
+
+
+def _corrections(flags: Flags, shape: Mapping[str, Any]) -> Flags:
+    """The flags of `_FREE` whose values are not those of config.json, with the right ones."""
+    # newer config.json files keep the rotary base among the rope parameters
+    free = {key: shape.get(key) for key in _FREE} | dict(shape.get("rope_parameters") or {})
+    found: Flags = {}
+    for key, flag in _FREE.items():
+        right = free[key]
+        if right is not None and (flag not in flags or float(flags[flag][0]) != float(right)):
+            found[flag] = [f"{right:g}" if key == "rms_norm_eps" else str(int(right))]
+    return found
+
+
+def parse_flags(line: Sequence[str]) -> Flags:
+    """Words of a command line as flag -> values; of a repeated flag the last."""
+    flags: Flags = {}
+    values: list[str] = []
+    for word in line:
+        if word.startswith("--"):
+            flag, equals, value = word.partition("=")
+            flags[flag] = values = [value] if equals else []
+        else:
+            values.append(word)
+    return flags
 
 
 @dataclass(frozen=True)
@@ -23,8 +134,11 @@ class Layout:
         node_gpus: of one node.
         actor_nodes, actor_gpus: nodes that train, and GPUs on each of them.
         rollout_gpus: those that play, over all nodes; colocated, they are the same ones.
-        tensor_parallel, engine_gpus, expert_parallel: see `model.Sizing`.
+        tensor_parallel: GPUs that share one copy of the training weights.
+        engine_gpus: GPUs of one SGLang engine.
+        expert_parallel: GPUs over which the experts are spread; None for a dense model.
         offload_optimizer: keep Adam's states in host memory.
+        parameters: of the model.
         memory: what training needs of a GPU, roughly, in bytes.
     """
 
@@ -50,19 +164,6 @@ class Layout:
         return self.rollout_gpus // self.engine_gpus
 
 
-def count_gpus() -> int:
-    """GPUs of this machine: as many as CUDA_VISIBLE_DEVICES names, or else as nvidia-smi lists."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None:
-        return sum(1 for gpu in visible.split(",") if gpu.strip())
-    return sum(line.startswith("GPU") for line in nvidia_smi("-L").splitlines())
-
-
-def has_nvlink() -> bool:
-    """Whether nvidia-smi's topology shows an NVLink (NV4, NV18, …)."""
-    return any(word[:2] == "NV" and word[2:].isdigit() for word in nvidia_smi("topo", "-m").split())
-
-
 def lay_out(
     settings: Settings, shape: Mapping[str, Any], name: str, here: int, expert_parallel: bool = False
 ) -> Layout:
@@ -78,34 +179,22 @@ def lay_out(
         SlimError: the GPUs cannot be divided as asked.
     """
     node = settings.num_gpus or here or 8
-    total = settings.num_nodes * node
     colocate = settings.colocate == "1" if settings.colocate else settings.asynchronous == "0"
-    if colocate:
-        rollout, nodes, gpus = total, settings.num_nodes, node
-    else:
-        rollout = settings.rollout_gpus or total // 2
-        left = total - rollout
-        nodes = max(left // node, 1)
-        gpus = max(left, 0) // nodes
-        if gpus < 1 or rollout < 1 or nodes * gpus != left:
-            raise ConfigError(
-                f"ROLLOUT_GPUS={rollout} leaves {left} of {total} GPUs for training; both sides need some, and training whole "
-                f"nodes of {node} or a part of one. Choose another ROLLOUT_GPUS."
-            )
+    nodes, gpus, rollout = (settings.num_nodes, node, settings.num_nodes * node) if colocate else _apart(settings, node)
+    parameters = count_parameters(shape)
     if settings.tp and settings.engine_gpus and expert_parallel:
-        size = Sizing(count_parameters(shape), settings.tp, settings.engine_gpus)
+        split, engine, experts = settings.tp, settings.engine_gpus, None
     else:
-        size = size_up(shape, gpus, rollout)
-    split = settings.tp or size.tensor_parallel
-    engine = settings.engine_gpus or size.engine_gpus
-    if not can_split(shape, split):
+        usual_split, usual_engine, experts = _usual(shape, parameters, gpus, rollout)
+        split, engine = settings.tp or usual_split, settings.engine_gpus or usual_engine
+    if not _can_split(shape, split):
         groups = shape.get("num_key_value_heads", shape["num_attention_heads"])
         raise ConfigError(f"TP={split} cannot split {name}: it must divide its {groups} query groups.")
     if gpus % split:
         raise ConfigError(f"TP={split} does not divide the {gpus} GPUs of a node that train; choose a divisor.")
     if rollout % engine:
         raise ConfigError(f"ENGINE_GPUS={engine} does not divide the {rollout} GPUs of inference.")
-    training = size.parameters, split, nodes * gpus, int(shape["vocab_size"])
+    training = parameters, split, nodes * gpus, int(shape["vocab_size"])
     offload = bool(shape.get("num_experts")) or needs_offload(*training)
     return Layout(
         node_gpus=node,
@@ -115,53 +204,64 @@ def lay_out(
         colocate=colocate,
         tensor_parallel=split,
         engine_gpus=engine,
-        expert_parallel=size.expert_parallel,
+        expert_parallel=experts,
         offload_optimizer=offload,
-        parameters=size.parameters,
+        parameters=parameters,
         memory=training_bytes(*training, offload),
     )
 
 
-def check_batch(flags: Flags) -> None:
-    """What Megatron and slime ask of the batch, on the flags as they will be given (the user's included).
+def _apart(settings: Settings, node: int) -> tuple[int, int, int]:
+    """Nodes that train, GPUs on each, and GPUs that play beside them. Training has whole nodes, or a part of one."""
+    total = settings.num_nodes * node
+    rollout = settings.rollout_gpus or total // 2
+    left = total - rollout
+    nodes = max(left // node, 1)
+    gpus = max(left, 0) // nodes
+    if gpus < 1 or rollout < 1 or nodes * gpus != left:
+        raise ConfigError(
+            f"ROLLOUT_GPUS={rollout} leaves {left} of {total} GPUs for training; both sides need some, and training whole "
+            f"nodes of {node} or a part of one. Choose another ROLLOUT_GPUS."
+        )
+    return nodes, gpus, rollout
 
-    Raises:
-        ConfigError: the batch does not divide into micro-batches over the copies of the model, or dialogues would be thrown away.
+
+def _usual(shape: Mapping[str, Any], parameters: int, gpus: int, rollout: int) -> tuple[int, int, int | None]:
+    """Tensor parallel, GPUs of an engine, and expert parallel of a model of this shape: divisors of the `gpus` of a node that trains and
+    of all that play.
     """
+    billions = parameters / 1e9
+    if shape.get("num_experts"):
+        if billions > 40 or gpus % 8 or rollout % 8:
+            raise DataError(
+                f"This mixture of experts ({billions:.0f}B parameters) cannot be sized automatically: slime's own values are "
+                "for 30B on whole nodes of 8 GPUs. Give TP, ENGINE_GPUS and --expert-model-parallel-size after slime's example for it."
+            )
+        return _EXPERTS
+    most_split, most_engine = next((split, engine) for limit, split, engine in _SIZES if billions < limit)
 
-    def number(flag: str, usual: int = 1) -> int:
-        words = flags.get(flag) or [str(usual)]
-        if not words[0].isascii() or not words[0].isdigit() or int(words[0]) < 1:
-            raise ConfigError(f"{flag} is {words[0]!r}; it must be a whole number of at least 1.")
-        return int(words[0])
+    def largest(most: int, total: int) -> int:
+        return max(n for n in range(1, most + 1) if _can_split(shape, n) and total % n == 0)
 
-    gpus = number("--actor-num-nodes") * number("--actor-num-gpus-per-node")
-    split = 1
-    for part in ("tensor", "pipeline", "context"):
-        split *= number(f"--{part}{'' if part == 'context' else '-model'}-parallel-size")
-    if gpus % split:
-        raise ConfigError(
-            f"One copy of the model takes {split} GPUs (tensor × pipeline × context), which do not divide {gpus}."
-        )
-    experts = number("--expert-model-parallel-size") * number("--expert-tensor-parallel-size")
-    experts *= number("--pipeline-model-parallel-size")
-    if gpus % experts:
-        raise ConfigError(f"The experts are spread over {experts} GPUs, which do not divide the {gpus} that train.")
-    copies = gpus // split
-    games, group = number("--rollout-batch-size"), number("--n-samples-per-prompt")
-    steps = number("--num-steps-per-rollout")
-    batch = number("--global-batch-size", games * group // steps)
-    step = copies * number("--micro-batch-size")
-    if batch % step:
-        grain = step * steps // math.gcd(step * steps, group)  # games that divide
-        fits = [n for n in (games // grain * grain, (games // grain + 1) * grain) if n]
-        raise ConfigError(
-            f"A batch of {batch} dialogues does not divide over {copies} copies of the model ({gpus} GPUs, {split} a copy) in "
-            f"micro-batches of {step // copies}: set train.games_per_step to {' or '.join(map(str, fits))}, or choose "
-            "other GPUs or TP."
-        )
-    if games * group % batch:
-        raise ConfigError(
-            f"A rollout of {games} × {group} = {games * group} dialogues is not a multiple of --global-batch-size {batch}, so "
-            "slime would drop the rest. Choose a divisor."
-        )
+    return largest(most_split, gpus), largest(most_engine, rollout), None
+
+
+def _can_split(shape: Mapping[str, Any], tensor_parallel: int) -> bool:
+    """Whether Megatron can split the attention over this many GPUs: query groups are the coarsest grain."""
+    heads = int(shape["num_attention_heads"])
+    groups = int(shape.get("num_key_value_heads") or heads)
+    return heads % tensor_parallel == 0 and groups % tensor_parallel == 0
+
+
+def training_bytes(parameters: int, split: int, gpus: int, vocabulary: int, offload: bool = False) -> float:
+    """A rough need of GPU memory for one GPU in training, in bytes: bf16 weights and float32 gradients over `split` GPUs, Adam's
+    states over all `gpus` that train, and the logits of one pack, which are the largest activation when layers are recomputed.
+    """
+    adam = 0.0 if offload else 12 * parameters / gpus
+    logits = 3 * 4 * TOKENS_PER_GPU * vocabulary / split
+    return 6 * parameters / split + adam + logits
+
+
+def needs_offload(parameters: int, split: int, gpus: int, vocabulary: int) -> bool:
+    """Whether Adam's states must live in host memory: with them, training would fill three quarters of a GPU."""
+    return training_bytes(parameters, split, gpus, vocabulary) > 0.75 * GPU_BYTES

@@ -17,7 +17,7 @@ from slime.rollout.sglang_rollout import GenerateState
 from slime.utils.types import Sample
 
 from slim_rl.backends.slime.compat import build_sglang_meta_trace_attrs, trace_span
-from slim_rl.backends.slime.setup import Process
+from slim_rl.backends.slime.setup import RolloutContext
 from slim_rl.dialogue.policy import PolicyFailure, Sampled
 from slim_rl.dialogue.record import StopReason
 from slim_rl.policies.served import sample_turn
@@ -39,7 +39,7 @@ class SlimePolicy:
     def __init__(
         self,
         args: Namespace,
-        process: Process,
+        process: RolloutContext,
         sampling_params: Mapping[str, Any],
         samples: Mapping[str, Sample],
         new_weights: str,

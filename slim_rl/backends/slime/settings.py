@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from slim_rl.errors import ConfigError
 
@@ -30,7 +30,7 @@ _REFUSED = {
 }
 
 
-def _whole(least: int) -> Any:
+def _whole(least: int) -> BeforeValidator:
     """A validator for whole numbers of at least `least`, written in decimal digits."""
 
     def check(value: Any) -> int:
@@ -73,7 +73,7 @@ class Settings(BaseModel):
     engine_gpus: _Positive | None = Field(None, description="GPUs of one SGLang engine (by the model's size)")
     asynchronous: Literal["0", "1", "full"] = Field(
         "0",
-        validation_alias=AliasChoices("async"),
+        alias="async",
         description="0: play, then train; 1: play the next step's games while training; full: games never wait for a step",
     )
     torch_dist: str = Field(
@@ -85,50 +85,37 @@ class Settings(BaseModel):
     @classmethod
     def names(cls) -> dict[str, str]:
         """Variable name -> description, in the order of the table."""
-        return {_variable(name): field.description or "" for name, field in cls.model_fields.items()}
+        return {(field.alias or name).upper(): field.description or "" for name, field in cls.model_fields.items()}
 
 
-def _variable(field: str) -> str:
-    return "ASYNC" if field == "asynchronous" else field.upper()
+class _Parser(argparse.ArgumentParser):
+    """The settings as flags, with errors that are this project's."""
 
-
-class Words(argparse.ArgumentParser):
-    """argparse whose errors are this project's."""
+    def __init__(self) -> None:
+        super().__init__(
+            "run_matching.sh",
+            allow_abbrev=False,
+            description="Trains a policy with slime (GRPO). docs/cluster.md walks through it.",
+            epilog="Each setting is also an environment variable of the same name (--num-gpus 4 or NUM_GPUS=4); the flag wins. "
+            "Any flag of slime, Megatron or SGLang may follow, and wins over the one set here.",
+        )
+        for variable, text in Settings.names().items():
+            flag = f"--{variable.lower().replace('_', '-')}"
+            if variable == "COLOCATE":
+                self.add_argument(flag, action="store_const", const="1", help=text)
+                self.add_argument("--no-colocate", action="store_const", const="0", dest="colocate", help="COLOCATE=0")
+            else:
+                self.add_argument(flag, metavar=variable, help=text)
+        again: dict[str, Any] = {"action": "append", "default": []}
+        self.add_argument("--set", **again, dest="overrides", metavar="KEY=VALUE", help="a key of the config")
+        plugins = "YAML of another plug-in of slime; its keys join the run's own file"
+        self.add_argument("--custom-config-path", **again, dest="plugins", metavar="FILE", type=Path, help=plugins)
+        dry_run = "print the command and stop; needs neither slime nor a GPU"
+        self.add_argument("--dry-run", action="store_true", help=dry_run)
 
     def error(self, message: str) -> NoReturn:
         needs = re.sub(r"^argument (\S+): expected one argument$", r"\1 needs a value", message)
         raise ConfigError(f"{needs}; --help lists the settings.")
-
-
-def _parser() -> argparse.ArgumentParser:
-    """The settings as flags."""
-    words = Words(
-        "run_matching.sh",
-        allow_abbrev=False,
-        description="Trains a policy with slime (GRPO). docs/cluster.md walks through it.",
-    )
-    words.epilog = (
-        "Each setting is also an environment variable of the same name (--num-gpus 4 or NUM_GPUS=4); the flag wins. Any flag of "
-        "slime, Megatron or SGLang may follow, and wins over the one set here."
-    )
-    for variable, text in Settings.names().items():
-        flag = f"--{variable.lower().replace('_', '-')}"
-        if variable == "COLOCATE":
-            words.add_argument(flag, action="store_const", const="1", help=text)
-            words.add_argument("--no-colocate", action="store_const", const="0", dest="colocate", help="COLOCATE=0")
-        else:
-            words.add_argument(flag, metavar=variable, help=text)
-    words.add_argument(
-        "--set", action="append", default=[], dest="overrides", metavar="KEY=VALUE", help="a key of the config"
-    )
-    words.add_argument(
-        "--custom-config-path", action="append", default=[], dest="plugins", metavar="FILE", type=Path,
-        help="YAML of another plug-in of slime; its keys join the run's own file",
-    )  # fmt: skip
-    words.add_argument(
-        "--dry-run", action="store_true", help="print the command and stop; needs neither slime nor a GPU"
-    )
-    return words
 
 
 def read_settings(
@@ -139,16 +126,27 @@ def read_settings(
     Raises:
         ConfigError: a value is not what its setting takes, or a flag contradicts one.
     """
-    options, own = _parser().parse_known_args(words)
-    given = {name: environment[name] for name in Settings.names() if environment.get(name)}
-    given |= {name: value for name in Settings.names() if (value := getattr(options, name.lower())) is not None}
+    options, own = _Parser().parse_known_args(words)
+    flags, names = vars(options), [name.lower() for name in Settings.names()]
+    given = {name: environment[name.upper()] for name in names if environment.get(name.upper())}
+    given |= {name: flags[name] for name in names if flags[name] is not None}
     try:
-        settings = Settings.model_validate({name.lower(): value for name, value in given.items()})
+        settings = Settings.model_validate(given)
     except ValidationError as error:
         first = error.errors()[0]
-        name = str(first["loc"][0]).upper()
+        name = str(first["loc"][0])
         wanted = first["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
-        raise ConfigError(f"{name} is {given[name]!r}; it must be {wanted}.") from None
+        raise ConfigError(f"{name.upper()} is {given[name]!r}; it must be {wanted}.") from None
+    _check_own(own)
+    if settings.asynchronous != "0" and settings.colocate == "1":
+        raise ConfigError(
+            f"ASYNC={settings.asynchronous} plays while it trains and cannot share GPUs: use COLOCATE=0 (--no-colocate)."
+        )
+    return settings, options, own
+
+
+def _check_own(own: Sequence[str]) -> None:
+    """Raises ConfigError where a flag of slime's contradicts a setting, or a word is none."""
     if own and not own[0].startswith("--"):
         raise ConfigError(
             f"'{own[0]}' is not understood. Settings are NAME=value before the script, or flags after it; see --help."
@@ -158,8 +156,3 @@ def read_settings(
             raise ConfigError(f"{flag} is set from {_DERIVED[flag]}; give that instead.")
         if flag in _REFUSED:
             raise ConfigError(f"{flag} is refused: {_REFUSED[flag]}")
-    if settings.asynchronous != "0" and settings.colocate == "1":
-        raise ConfigError(
-            f"ASYNC={settings.asynchronous} plays while it trains and cannot share GPUs: use COLOCATE=0 (--no-colocate)."
-        )
-    return settings, options, own

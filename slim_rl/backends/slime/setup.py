@@ -31,7 +31,7 @@ _LOOK_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
-class Process:
+class RolloutContext:
     """The rollout worker, the annotator, and the connections to the engines (None: slime's), of one event loop."""
 
     config: Config
@@ -85,7 +85,7 @@ def config_of(args: Namespace) -> Config:
     return _configs[content]
 
 
-def process_of(args: Namespace) -> Process:
+def process_of(args: Namespace) -> RolloutContext:
     """What the running event loop's dialogues share. A partner's connections belong to the loop that opened them, and slime may
     use two.
     """
@@ -99,12 +99,12 @@ def process_of(args: Namespace) -> Process:
         worker = RolloutWorker(config, chat)
         if save := getattr(args, "save", None):  # the run's folder
             worker.keep_spend(Path(save))
-        here = _processes[loop] = Process(config, chat, worker, Annotator(), connection)
+        here = _processes[loop] = RolloutContext(config, chat, worker, Annotator(), connection)
     return here
 
 
 _configs: dict[str, Config] = {}
-_processes: WeakKeyDictionary[asyncio.AbstractEventLoop, Process] = WeakKeyDictionary()
+_processes: WeakKeyDictionary[asyncio.AbstractEventLoop, RolloutContext] = WeakKeyDictionary()
 
 
 @dataclass

@@ -27,7 +27,7 @@ from slim_rl.backends.checkpoints import LAST_WHOLE, last_whole
 from slim_rl.backends.checks import GIB
 from slim_rl.backends.export import read_results, read_run
 from slim_rl.backends.gpus import find_gpus
-from slim_rl.backends.slime.places import PACKAGES
+from slim_rl.backends.slime.cluster import PACKAGES
 from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.measures import batch_metrics
 from slim_rl.errors import SlimError

@@ -2,6 +2,7 @@
 
 env, planning, settings      the environments: for two, and for one; their part of a config
 instance, generate, optimum  one dealt game, games dealt, the best assignment
+view                         what one seat sees of a game
 roster, actions, prompt      names in free text, what a player may say, what players are told
 records, chat_data           games that people played: read and scored again, and as chat data
 reading/                     what a message asks and tells

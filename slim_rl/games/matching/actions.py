@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from slim_rl.games.matching.optimum import Assignment
-from slim_rl.games.matching.roster import Hit, Roster
+from slim_rl.games.matching.roster import Mention, Roster
 
 ActionKind = Literal["message", "propose", "accept", "reject"]
 
@@ -137,7 +137,7 @@ def _parse_line(line: str, roster: Roster) -> list[tuple[int, int]] | ActionErro
     return pairs
 
 
-def _rest(line: str, hits: Sequence[Hit]) -> str:
+def _rest(line: str, hits: Sequence[Mention]) -> str:
     """The line without the names in it."""
     parts, at = [], 0
     for hit in hits:

@@ -3,7 +3,7 @@
     a fault is counted only where the words can be read one way; a number that cannot is counted as unread, never guessed
 
 What the policy asked is judged by its own words (`questions.asked.asked`), since no reply excuses itself. Two readers judge it
-(`reading.listening` and `questions.classify`): they share how a text is masked and cut, but no rules. A partner must answer what both
+(`reading.interpretation` and `questions.classify`): they share how a text is masked and cut, but no rules. A partner must answer what both
 take for a direct question, and may tell what either does. Which numbers a reply holds is read here a second time and independently,
 so that a value that the shared reading misses is noticed as unread. A reply with an unread number is in no other count but `malformed`.
 Rates have Wilson's 95% intervals, which take cases for independent; those of one dialogue are somewhat alike.
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,11 +21,12 @@ from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.errors import DataError
 from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.partners.judging import judge
+from slim_rl.games.matching.questions import answers
 from slim_rl.games.matching.questions.asked import asked
 from slim_rl.games.matching.questions.classify import classify, pairs_asked
-from slim_rl.games.matching.reading.listening import Heard, listen
-from slim_rl.games.matching.reading.pairing import Pair
-from slim_rl.games.matching.roster import Roster
+from slim_rl.games.matching.reading.interpretation import Interpretation, interpret
+from slim_rl.games.matching.reading.masking import NAME, mask
+from slim_rl.games.matching.roster import Pair, Roster
 from slim_rl.games.matching.view import MatchingView
 
 # What the partner did, and what that is counted in.
@@ -51,6 +52,10 @@ class Rate:
 
     faults: int = 0
     cases: int = 0
+
+    def add(self, faults: int, cases: int) -> None:
+        self.faults += faults
+        self.cases += cases
 
     @property
     def rate(self) -> float | None:
@@ -102,12 +107,14 @@ class PartnerAudit:
 
     def add(self, other: PartnerAudit) -> None:
         self.dialogues += other.dialogues
-        for name, rate in self.rates.items():
-            rate.faults += other.rates[name].faults
-            rate.cases += other.rates[name].cases
+        for name, rate in other.rates.items():
+            self.rates[name].add(rate.faults, rate.cases)
         for finding in other.examples:
-            if sum(known.check == finding.check for known in self.examples) < EXAMPLES:
-                self.examples.append(finding)
+            self.note(finding)
+
+    def note(self, finding: Finding) -> None:
+        if sum(known.check == finding.check for known in self.examples) < EXAMPLES:
+            self.examples.append(finding)
 
 
 @dataclass(slots=True)
@@ -192,7 +199,7 @@ class _Audit:
             if turn.role == "policy":
                 if turn.error is None and turn.action is not None:
                     previous = turn
-                    self._hear(turn)
+                    self._note_policy(turn)
                 continue
             self._count_malformed(turn)
             if turn.error is None and turn.action is not None:
@@ -201,9 +208,9 @@ class _Audit:
         self._count_the_last_straw()
         return self.audit
 
-    def _hear(self, turn: Turn) -> None:
+    def _note_policy(self, turn: Turn) -> None:
         self.allowed.update(asked(turn.text, self.partner_said, self.roster).pairs)
-        self.quotable.update(listen(turn.text, self.roster).told)
+        self.quotable.update(interpret(turn.text, self.roster).told)
 
     def _judge(self, number: int, turn: Turn, previous: Turn | None) -> None:
         kind = (turn.action or {}).get("kind")
@@ -211,33 +218,34 @@ class _Audit:
             self._judge_accept(number, turn, previous)
         if kind not in _SPOKEN:
             return
-        heard = listen(previous.text, self.roster) if previous else Heard()
-        claims, numbers = stated(turn.text, self.roster, heard.asked)
+        message = interpret(previous.text, self.roster) if previous else Interpretation()
+        claims, numbers = stated(turn.text, self.roster, message.asked)
         unread = max(0, len(numbers) - len(claims))
-        self.audit.rates["unread"].cases += len(numbers)
-        self.audit.rates["unread"].faults += unread
+        self.audit.rates["unread"].add(unread, len(numbers))
         if unread:
-            self._note("unread", number, turn)
+            self.audit.note(Finding("unread", self.dialogue.id, number, turn.text))
             return
         own = [claim for claim in claims if claim not in self.quotable]  # repeating the policy's words tells it nothing
         for (reviewer, paper), value in own:
             self._count("false_value", self.table[reviewer][paper] != value, number, turn)
         self._count("leak", any(pair not in self.allowed for pair, _ in own), number, turn)
         if previous is not None and (previous.action or {}).get("kind") == "message":
-            self._judge_answer(number, turn, previous, heard, {pair for pair, _ in claims})
+            self._judge_answer(number, turn, previous, message, {pair for pair, _ in claims})
 
-    def _judge_answer(self, number: int, turn: Turn, previous: Turn, heard: Heard, claimed: set[Pair]) -> None:
+    def _judge_answer(
+        self, number: int, turn: Turn, previous: Turn, message: Interpretation, claimed: set[Pair]
+    ) -> None:
         limit = self.dialogue.partner.get("max_pairs")  # of a partner that answers only part of what it is asked
-        if limit is not None and heard.asked and (len(heard.asked) > limit or heard.malformed):
+        if limit is not None and message.asked and (len(message.asked) > limit or message.malformed):
             return
         if self.dialogue.partner.get("answers", 1) < 1:  # it keeps some to itself, as it was told to
             return
-        agreed = set(heard.asked) & set(pairs_asked(previous.text, self.roster, self.partner_said))
+        agreed = set(message.asked) & set(pairs_asked(previous.text, self.roster, self.partner_said))
         for reviewer, paper in agreed:
             if self.table[reviewer][paper] is not None:
                 self._count("refusal", (reviewer, paper) not in claimed, number, turn)
         labels = classify(previous.text, self.partner_said, self.roster)
-        if heard.general and not heard.asked and "open" in labels and "pair" not in labels:
+        if message.general and not message.asked and "open" in labels and "pair" not in labels:
             named = _names(turn.text, self.roster) - _names(previous.text, self.roster)
             self._count("not_vague", bool(claimed or named), number, turn)
 
@@ -251,54 +259,26 @@ class _Audit:
 
     def _count_malformed(self, turn: Turn) -> None:
         asked_again = int((turn.usage or {}).get("malformed") or 0)
-        rate = self.audit.rates["malformed"]
-        rate.cases += 1 + asked_again
-        rate.faults += asked_again + (turn.error is not None)
+        self.audit.rates["malformed"].add(asked_again + (turn.error is not None), asked_again + 1)
 
     def _count_the_last_straw(self) -> None:
         """A partner that asks its model again by itself leaves no turn when it gives up."""
         turns = [turn for turn in self.dialogue.turns if turn.role == "partner"]
         if self.dialogue.stop_reason is StopReason.PARTNER_ERRORS and not (turns and turns[-1].error is not None):
             tries = int(self.dialogue.partner.get("malformed_retries", 0)) + 1
-            self.audit.rates["malformed"].cases += tries
-            self.audit.rates["malformed"].faults += tries
+            self.audit.rates["malformed"].add(tries, tries)
 
     def _count(self, check: str, fault: bool, number: int, turn: Turn) -> None:
-        self.audit.rates[check].cases += 1
+        self.audit.rates[check].add(fault, 1)
         if fault:
-            self.audit.rates[check].faults += 1
-            self._note(check, number, turn)
-
-    def _note(self, check: str, number: int, turn: Turn) -> None:
-        if sum(known.check == check for known in self.audit.examples) < EXAMPLES:
-            self.audit.examples.append(Finding(check, self.dialogue.id, number, turn.text))
+            self.audit.note(Finding(check, self.dialogue.id, number, turn.text))
 
 
-def stated(text: str, roster: Roster, asked: Iterable[Pair] = ()) -> tuple[list[tuple[Pair, float]], list[float]]:
-    """The (pair, value) statements of a partner's words, and all numbers in them.
-
-    Numbers beside names are read by `listening`. Where it finds none and nobody else is named, as many numbers as pairs were
-    asked about answer them in order ("62." to "Ava on BLEU?").
-    """
-    numbers = list(_numbers(text, roster))
-    claims = list(listen(text, roster).told)
-    pairs = list(asked)
-    if not claims and len(numbers) == len(pairs):
-        of_pairs = {("reviewer", r) for r, _ in pairs} | {("paper", p) for _, p in pairs}
-        if _names(text, roster) <= of_pairs:
-            claims = list(zip(pairs, numbers, strict=True))
-    return claims, numbers
+def stated(text: str, roster: Roster, asked: Sequence[Pair] = ()) -> tuple[list[tuple[Pair, float]], list[float]]:
+    """The (pair, value) statements of a partner's words, and all numbers in them that are not part of a name."""
+    numbers = [float(number) for number in _NUMBER.findall(mask(text, roster))]
+    return answers.stated(asked, text, roster, _NUMBER), numbers
 
 
-def _numbers(text: str, roster: Roster) -> Iterator[float]:
-    """The numbers of a text that are not part of a name."""
-    end, pieces = 0, []
-    for mention in roster.find(text):
-        pieces += [text[end : mention.start], " _ "]
-        end = mention.end
-    for match in _NUMBER.finditer("".join([*pieces, text[end:]])):
-        yield float(match[0])
-
-
-def _names(text: str, roster: Roster) -> set[tuple[str, int]]:
-    return {(mention.kind, mention.index) for mention in roster.find(text)}
+def _names(text: str, roster: Roster) -> set[tuple[str, str]]:
+    return set(NAME.findall(mask(text, roster)))

@@ -16,11 +16,11 @@ from typing import Any
 from slim_rl.dialogue.partner import Reply
 from slim_rl.environment import View
 from slim_rl.games.matching.actions import format_proposal
-from slim_rl.games.matching.env import MatchingView
 from slim_rl.games.matching.instance import UNSEEN_VALUE
 from slim_rl.games.matching.optimum import Assignment
 from slim_rl.games.matching.prompt import table_lines
-from slim_rl.games.matching.reading.listening import filled_in
+from slim_rl.games.matching.reading.interpretation import filled_in
+from slim_rl.games.matching.view import MatchingView
 
 # Chance of 0, 1, 2, ... messages before the first proposal, and what a message is.
 MESSAGES = (0.40, 0.27, 0.17, 0.09, 0.05, 0.02)
@@ -60,41 +60,34 @@ class QuestioningPlayer:
         game: MatchingView = view.private
         if game.pending is not None:
             return "[accept]"
-        own = [utterance.text for utterance in view.history if utterance.seat == view.seat]
         rng = random.Random(view.seed)
         planned = rng.choices(range(len(self.messages)), self.messages)[0]
         turn_rng = random.Random(f"{view.seed}/{len(view.history)}")
-        if len(own) < planned and game.turns_left > 2:
-            return f"[message] {self._message(game, own, turn_rng)}"
-        rejected = sum(text.startswith("[propose]") for text in own)
+        if len(view.own) < planned and game.turns_left > 2:
+            return f"[message] {self._message(game, view.own, turn_rng)}"
+        rejected = sum(text.startswith("[propose]") for text in view.own)
         return format_proposal(plans(view)[rejected % 6], game.roster)
 
     def _message(self, game: MatchingView, own: Sequence[str], rng: random.Random) -> str:
-        roster, n = game.roster, game.roster.n
         kind = rng.choices(list(self.kinds), list(self.kinds.values()))[0]
-        cells = list(itertools.product(range(n), range(n)))
-        seen = [(r, p) for r, p in cells if game.table[r][p] is not None]
-        reviewer, paper = rng.choice(cells)
-        if kind == "tell" and seen:
-            r, p = rng.choice(seen)
-            return TELL.format(value=game.table[r][p], reviewer=roster.reviewers[r], paper=roster.short_papers[p])
-        if kind == "open":
-            return rng.choice(ASK_OPEN).format(reviewer=roster.reviewers[reviewer], paper=roster.short_papers[paper])
-        asked = set(own)
-        unseen = [
-            (r, p)
-            for r, p in cells
-            if game.table[r][p] is None
-            and not any(roster.reviewers[r] in text and roster.short_papers[p] in text for text in asked)
-        ]
-        r, p = rng.choice(unseen or cells)
-        return rng.choice(ASK_PAIR).format(reviewer=roster.reviewers[r], paper=roster.short_papers[p])
+        forms: Sequence[str] = ASK_OPEN
+        pair = rng.choice(game.pairs)
+        if kind == "tell" and game.seen:
+            forms, pair = (TELL,), rng.choice(game.seen)
+        elif kind != "open":
+            named = {
+                pair for pair in game.unseen for text in own if all(name in text for name in game.roster.names(pair))
+            }
+            unseen = [pair for pair in game.unseen if pair not in named]
+            forms, pair = ASK_PAIR, rng.choice(unseen or game.pairs)
+        reviewer, paper = game.roster.names(pair)
+        return rng.choice(forms).format(value=game[pair], reviewer=reviewer, paper=paper)
 
 
 def known(view: View) -> list[list[float | None]]:
     """Each cell's value as far as this seat has it, shape (n, n): seen, or told, or None."""
     game: MatchingView = view.private
-    return filled_in(game.table, (said.text for said in view.history if said.seat != view.seat), game.roster)
+    return filled_in(game.table, view.received, game.roster)
 
 
 def plans(view: View) -> list[Assignment]:

@@ -7,22 +7,27 @@ stepping through its record. A malformed action leaves the turn with its author;
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from slim_rl.environment import Board
 from slim_rl.errors import DataError
 from slim_rl.games.matching.actions import Action, ActionError, parse_action
+from slim_rl.games.matching.audit import faults
+from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
 from slim_rl.games.matching.optimum import Assignment
+from slim_rl.games.matching.players import scripted_players
 from slim_rl.games.matching.prompt import RESPOND, has_scales, state_description
 from slim_rl.games.matching.prompt import rules as rules_text
+from slim_rl.games.matching.questions.annotate import annotate, worth
+from slim_rl.games.matching.questions.asked import seeks_information
 from slim_rl.games.matching.questions.rules import KINDS
-from slim_rl.games.matching.reading.listening import filled_in
-from slim_rl.games.matching.roster import Roster
+from slim_rl.games.matching.questions.value import informative_questions
+from slim_rl.games.matching.reading.interpretation import filled_in
+from slim_rl.games.matching.references import frontier_curves, people, references
 from slim_rl.games.matching.settings import MatchingSettings
 from slim_rl.games.matching.view import MatchingView
-from slim_rl.measured import MeasuredEnvironment, ScriptedPlayer
+from slim_rl.measured import MeasuredEnvironment
 
 _EVAL_START = 2**31  # eval games are numbered from here on, and stay the same however many there are to train on
 
@@ -56,6 +61,15 @@ class MatchingEnv(MeasuredEnvironment):
         "yoked": "slim_rl.games.matching.partners.yoked.YokedPartner",
         "openai": "slim_rl.games.matching.partners.chat.MatchingChatPartner",
     }
+    annotate = staticmethod(annotate)
+    worth = staticmethod(worth)
+    partner_faults = staticmethod(faults)
+    asks = staticmethod(seeks_information)
+    questions_worth_asking = staticmethod(informative_questions)
+    references = staticmethod(references)
+    people = staticmethod(people)
+    frontier = staticmethod(frontier_curves)
+    scripted_players = staticmethod(scripted_players)
 
     def __init__(
         self,
@@ -179,8 +193,6 @@ class MatchingEnv(MeasuredEnvironment):
     def deal(
         cls, game: MatchingSettings, seed: int, split: str, numbers: range, workers: int = 1
     ) -> Iterator[tuple[str, GameState]]:
-        from slim_rl.games.matching.generate import generate_games
-
         start = numbers.start + (_EVAL_START if split == "eval" else 0)
         for state in generate_games(len(numbers), game, seed, workers, start):
             yield state.id, state
@@ -204,56 +216,6 @@ class MatchingEnv(MeasuredEnvironment):
         if has_scales(game):
             return shown
         return filled_in(shown, self._said[1 - seat], game.roster)
-
-    @classmethod
-    def annotate(cls, dialogue: Any) -> None:
-        from slim_rl.games.matching.questions.annotate import annotate
-
-        annotate(dialogue)
-
-    @classmethod
-    def worth(cls, dialogue: Any) -> list[float]:
-        from slim_rl.games.matching.questions.annotate import worth
-
-        return worth(dialogue)
-
-    @classmethod
-    def partner_faults(cls, dialogue: Any) -> dict[str, tuple[int, int]]:
-        from slim_rl.games.matching.audit import faults
-
-        return faults(dialogue)
-
-    @classmethod
-    def asks(cls, text: str) -> bool:
-        """Also of words that are no sentence: a lenient partner might answer them, and then they did ask."""
-        from slim_rl.games.matching.questions.asked import asked
-
-        return asked(text, "", Roster.default()).seeking
-
-    @classmethod
-    def questions_worth_asking(cls, game_state: Any, seat: int, number: int, seed: int) -> list[str]:
-        """About random pairs that the seat cannot see and the partner can."""
-        from slim_rl.games.matching.questions.value import informative_questions
-
-        return informative_questions(GameState.from_dict(game_state), seat, number, seed)
-
-    @classmethod
-    def references(cls, games: Sequence[tuple[Any, int]]) -> dict[str, dict[str, Any]]:
-        from slim_rl.games.matching.references import references
-
-        return references(games)
-
-    @classmethod
-    def people(cls, path: Path, games: Sequence[tuple[Any, int]]) -> dict[str, dict[str, Any]]:
-        from slim_rl.games.matching.references import people
-
-        return people(path, games)
-
-    @classmethod
-    def frontier(cls, games: Sequence[tuple[Any, int]], most: int, seed: int = 0) -> dict[str, Any]:
-        from slim_rl.games.matching.references import frontier_curves
-
-        return dict(frontier_curves(games, most, seed))
 
     @classmethod
     def viewer_board(cls, game_state: Any, seat: int) -> dict[str, Any] | None:
@@ -284,9 +246,3 @@ class MatchingEnv(MeasuredEnvironment):
             "score": game.best_assignment_reward,
             "note": f"a cell that nobody sees counts as {UNSEEN_VALUE}",
         }
-
-    @classmethod
-    def scripted_players(cls, game: MatchingSettings, questions: Sequence[int]) -> Sequence[ScriptedPlayer]:
-        from slim_rl.games.matching.players import scripted_players
-
-        return scripted_players(game, questions)

@@ -12,13 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from slim_rl import jsonl
 from slim_rl.errors import DataError
-from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
-from slim_rl.games.matching.optimum import score_of_best
-from slim_rl.games.matching.questions.value import Strategy, frontier
+from slim_rl.games.matching.instance import GameState
+from slim_rl.games.matching.questions.value import Knowledge, Strategy, frontier
 
 Games = Sequence[tuple[Any, int]]
 
@@ -33,13 +31,11 @@ def references(games: Games) -> dict[str, dict[str, Any]]:
     if not played:
         return {}
     random = [game.n * float(np.mean(game.table)) / game.best_assignment_reward for game, _ in played]
-    solo = []
-    for game, seat in played:
-        known = np.where(game.mask(seat), game.table, UNSEEN_VALUE)
-        solo.append(float(score_of_best([known], [game.table])[0]) / game.best_assignment_reward)
     return {
         "random": _line("a random assignment", random),
-        "solo": _line("the best plan by the policy's own table alone", solo),
+        "solo": _line(
+            "the best plan by the policy's own table alone", [Knowledge(*one).best_known() for one in played]
+        ),
         "pooled_optimal": _line("the best plan by both tables, which scores 1", [1.0] * len(played)),
     }
 
@@ -62,7 +58,7 @@ def people(path: Path, games: Games = ()) -> dict[str, dict[str, Any]]:
     return {"human": _line("people, in DialOp's recorded 8×8 games", rewards, same_size)}
 
 
-def frontier_curves(games: Games, most: int, seed: int = 0) -> dict[str, NDArray[np.float64]]:
+def frontier_curves(games: Games, most: int, seed: int = 0) -> dict[str, Any]:
     """Rewards of an ideal ("greedy") and of a random asker after 0, 1, ..., `most` informative questions: (games, most + 1).
 
     Of the games of the commonest board size. Empty without games.

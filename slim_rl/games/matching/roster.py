@@ -18,6 +18,7 @@ from slim_rl.errors import ConfigError
 
 Kind = Literal["reviewer", "paper"]
 Meanings = tuple[tuple[Kind, int], ...]
+Pair = tuple[int, int]  # (reviewer, paper)
 
 REVIEWERS = (
     "Ava Li",
@@ -49,21 +50,19 @@ _WORD = re.compile(r"[^\W_]+")
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """One reviewer or paper named in a text, at text[start:end]."""
-
-    kind: Kind
-    index: int
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class Hit:
     """Words at text[start:end] that name one of `meanings`, each (kind, index): several if they are ambiguous."""
 
-    meanings: tuple[tuple[Kind, int], ...]
+    meanings: Meanings
     start: int
     end: int
+
+    @property
+    def kind(self) -> Kind:
+        return self.meanings[0][0]
+
+    @property
+    def index(self) -> int:
+        return self.meanings[0][1]
 
 
 @dataclass(frozen=True)
@@ -120,17 +119,23 @@ class Roster:
         """The full reviewer or the short paper."""
         return self.reviewers[index] if kind == "reviewer" else self.short_papers[index]
 
+    def names(self, pair: Pair) -> tuple[str, str]:
+        """ "Ava Li", "BLEU"."""
+        return self.reviewers[pair[0]], self.short_papers[pair[1]]
+
+    def pair(self, pair: Pair) -> str:
+        """ "Ava Li on BLEU"."""
+        return " on ".join(self.names(pair))
+
     def find(self, text: str, typos: bool = True) -> list[Mention]:
         """Every reviewer and paper named in free text, in order.
 
         Full, first and last names, short and full titles, in any case; with `typos`, also a slip of one letter where it
         can mean only one of them. Ambiguous words name nobody.
         """
-        return [
-            Mention(*hit.meanings[0], hit.start, hit.end) for hit in self.hits(text, typos) if len(hit.meanings) == 1
-        ]
+        return [mention for mention in self.hits(text, typos) if len(mention.meanings) == 1]
 
-    def hits(self, text: str, typos: bool = False) -> Iterator[Hit]:
+    def hits(self, text: str, typos: bool = False) -> Iterator[Mention]:
         """Like `find`, the ambiguous ones included. The longest name that begins at a word wins."""
         matches = list(_WORD.finditer(text))
         words = [_fold(match.group()) for match in matches]
@@ -138,7 +143,7 @@ class Roster:
         while at < len(words):
             length, meanings = self._names.match(words, at, typos)
             if meanings:
-                yield Hit(meanings, matches[at].start(), matches[at + length - 1].end())
+                yield Mention(meanings, matches[at].start(), matches[at + length - 1].end())
             at += length
 
     @cached_property

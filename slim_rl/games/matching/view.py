@@ -1,16 +1,17 @@
-"""What a player of the matching game that is a program looks at."""
+"""What one seat of a matching game sees, for players that are programs."""
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 from slim_rl.games.matching.optimum import Assignment
-from slim_rl.games.matching.roster import Roster
+from slim_rl.games.matching.roster import Pair, Roster
 
 
 @dataclass(frozen=True, slots=True)
 class MatchingView:
-    """What one seat sees, for players that are programs.
+    """See the module's docstring.
 
     Attributes:
         seat: whose view this is.
@@ -29,3 +30,22 @@ class MatchingView:
     pending: Assignment | None
     turns_left: int
     proposals_left: int | None = None
+
+    def __getitem__(self, pair: Pair) -> int | None:
+        """The score of a cell as it is shown."""
+        return self.table[pair[0]][pair[1]]
+
+    @property
+    def pairs(self) -> list[Pair]:
+        """All cells, row by row."""
+        return list(itertools.product(range(len(self.table)), range(len(self.table))))
+
+    @property
+    def seen(self) -> list[Pair]:
+        """The cells that the seat is shown."""
+        return [pair for pair in self.pairs if self[pair] is not None]
+
+    @property
+    def unseen(self) -> list[Pair]:
+        """The cells that it is not shown."""
+        return [pair for pair in self.pairs if self[pair] is None]

@@ -14,10 +14,10 @@ from typing import Any
 
 from slim_rl.environment import View
 from slim_rl.games.matching.actions import ActionError, parse_action
-from slim_rl.games.matching.env import MatchingView
 from slim_rl.games.matching.partners.judging import judge
 from slim_rl.games.matching.partners.scripted import BETTER
 from slim_rl.games.matching.prompt import RESPOND
+from slim_rl.games.matching.view import MatchingView
 from slim_rl.partners.openai_chat import OpenAIPartner
 
 _NAMES_DOUBTS = "When you reject, you may name the one or two assignments you doubt most, without any number."
@@ -55,7 +55,7 @@ class MatchingChatPartner(OpenAIPartner):
         verdict = judge(game, action.assignment, self.accept_fraction)
         share = f"{100 * verdict.value / verdict.best:.0f}%" if verdict.best else "100%"
         doubted = verdict.doubts if self.doubts else ()
-        doubts = ", ".join(f"{game.roster.reviewers[r]} on {game.roster.short_papers[p]}" for r, p in doubted)
+        doubts = ", ".join(map(game.roster.pair, doubted))
         return (
             f"{RESPOND}\n(Note, for you alone: to you this plan is worth {share} of your best plan, so you "
             f"{'accept' if verdict.accepts else 'reject'} it.{f' You doubt {doubts}.' if doubts else ''})"

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from slim_rl.games.matching.instance import UNSEEN_VALUE
 from slim_rl.games.matching.optimum import Assignment, best_assignment
-from slim_rl.games.matching.reading.pairing import Pair
+from slim_rl.games.matching.roster import Pair
 from slim_rl.games.matching.view import MatchingView
 
 Estimates = tuple[tuple[float, ...], ...]

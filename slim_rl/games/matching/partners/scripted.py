@@ -11,6 +11,7 @@ regular, so that a small model can learn to read them.
 
 from __future__ import annotations
 
+import itertools
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -20,11 +21,12 @@ from typing import Any, ClassVar
 from slim_rl.dialogue.partner import PartnerFailure, Reply
 from slim_rl.environment import View
 from slim_rl.errors import ConfigError
-from slim_rl.games.matching.env import MatchingView
+from slim_rl.games.matching.actions import listed
 from slim_rl.games.matching.optimum import Assignment
 from slim_rl.games.matching.partners.judging import Verdict, judge
-from slim_rl.games.matching.reading.listening import Heard, listen
-from slim_rl.games.matching.reading.pairing import Pair
+from slim_rl.games.matching.reading.interpretation import Interpretation, interpret
+from slim_rl.games.matching.roster import Pair
+from slim_rl.games.matching.view import MatchingView
 from slim_rl.seeds import seed_of
 
 VERSION = 4  # raised when the same view would get another reply
@@ -39,6 +41,8 @@ SILENT = ("I would rather not say.", "I keep my scores to myself.", "I cannot te
 NOTED = ("Noted.", "I see.", "Thank you.")
 PROPOSE = "Propose a full plan and I will judge it."
 BETTER = "I think we can do better."
+TOLD = "{names}: {value}."
+NOT_TOLD = "I have no score for {names}."
 TABLE = "All my scores:"
 EMPTY_TABLE = "I have no scores."
 SENTENCES_UP_TO = 4  # the largest n whose table is told in the sentences of single answers
@@ -81,23 +85,21 @@ class ScriptedPartner(ABC):
             if verdict.accepts:
                 return "[accept]"
             return "[reject]" if refused else f"[reject] {self.objection(game, game.pending, verdict)}"
-        said = next((utterance.text for utterance in reversed(view.history) if utterance.seat != view.seat), None)
         if refused:
             return f"[message] {NOTED[0]}"
-        if said is None:
+        if not view.received:
             return f"[message] {choose(GREETINGS, view)}"
-        return f"[message] {self.answer(listen(said, game.roster), view, game)}"
+        return f"[message] {self.answer(interpret(view.received[-1], game.roster), view, game)}"
 
     @abstractmethod
-    def answer(self, heard: Heard, view: View, game: MatchingView) -> str:
+    def answer(self, message: Interpretation, view: View, game: MatchingView) -> str:
         """The reply to a message."""
 
     def objection(self, game: MatchingView, plan: Assignment, verdict: Verdict) -> str:
         """Why a plan is rejected; with `doubts`, the assignments below expectation, without scores."""
         if not self.doubts or not verdict.doubts:
             return BETTER
-        doubts = [named(pair, game) for pair in verdict.doubts]
-        return f"I doubt {' and '.join(filter(None, (', '.join(doubts[:-1]), doubts[-1])))}."
+        return f"I doubt {listed([game.roster.pair(pair) for pair in verdict.doubts])}."
 
 
 @dataclass
@@ -108,28 +110,38 @@ class ShyPartner(ScriptedPartner):
         answers: the chance that it answers for a pair at all. It is drawn once a dialogue and pair, from the dialogue's seed, so
             that asking again does not help; what is answered at one chance is answered at every higher one too. Of a pair that it
             keeps to itself it says so, without a word on whether it has a score: it never lies.
+        told, not_told: its sentences for a score, and for one that it does not have.
     """
 
     kind = "shy"
+    told: ClassVar[Sequence[str]] = (TOLD,)
+    not_told: ClassVar[Sequence[str]] = (NOT_TOLD,)
     answers: float = 1.0
 
     def __post_init__(self) -> None:
         check_chance("answers", self.answers)
 
-    def answer(self, heard: Heard, view: View, game: MatchingView) -> str:
-        if heard.asked and len(heard.asked) <= self.max_pairs and not heard.malformed:
-            answered = [pair for pair in heard.asked if drawn(view, "answers", pair) < self.answers]
+    def answer(self, message: Interpretation, view: View, game: MatchingView) -> str:
+        if message.asked and len(message.asked) <= self.max_pairs and not message.malformed:
+            answered = [pair for pair in message.asked if drawn(view, "answers", pair) < self.answers]
             told = [self.score(pair, view, game) for pair in answered]
-            if len(answered) < len(heard.asked):
+            if len(answered) < len(message.asked):
                 told.append(choose(SILENT, view))
             return " ".join(told)
-        if heard.asked or heard.general:
+        if message.asked or message.general:
             return choose(VAGUE, view)
-        return PROPOSE if heard.suggests else choose(NOTED, view)
+        return PROPOSE if message.suggests else choose(NOTED, view)
 
     def score(self, pair: Pair, view: View, game: MatchingView) -> str:
-        """What it says of a pair that it answers for."""
-        return score(pair, game)
+        """What it says of a pair that it answers for, in words drawn from the dialogue's seed."""
+        value = self.value(pair, view, game)
+        sentences = self.not_told if value is None else self.told
+        number = int(drawn(view, "words", pair) * len(sentences)) if len(sentences) > 1 else 0
+        return sentences[number].format(names=game.roster.pair(pair), value=value)
+
+    def value(self, pair: Pair, view: View, game: MatchingView) -> int | None:
+        """The score that it tells; None if it has none."""
+        return game[pair]
 
 
 class ForthcomingPartner(ShyPartner):
@@ -137,9 +149,9 @@ class ForthcomingPartner(ShyPartner):
 
     kind = "forthcoming"
 
-    def answer(self, heard: Heard, view: View, game: MatchingView) -> str:
-        if any(told.seat == view.seat and told.error is None and TABLE in told.text for told in view.history):
-            return super().answer(heard, view, game)
+    def answer(self, message: Interpretation, view: View, game: MatchingView) -> str:
+        if any(TABLE in text for text in view.own):
+            return super().answer(message, view, game)
         return f"{TABLE} {whole_table(game)}"
 
 
@@ -148,10 +160,10 @@ class MutePartner(ScriptedPartner):
 
     kind = "mute"
 
-    def answer(self, heard: Heard, view: View, game: MatchingView) -> str:
-        if heard.asked or heard.general:
+    def answer(self, message: Interpretation, view: View, game: MatchingView) -> str:
+        if message.asked or message.general:
             return choose(SILENT, view)
-        return PROPOSE if heard.suggests else choose(NOTED, view)
+        return PROPOSE if message.suggests else choose(NOTED, view)
 
     def objection(self, game: MatchingView, plan: Assignment, verdict: Verdict) -> str:
         return BETTER
@@ -164,33 +176,21 @@ def check_chance(name: str, value: float) -> None:
 
 
 def scores(pairs: Iterable[Pair], game: MatchingView) -> str:
-    """One sentence a pair: "Ava Li on BLEU: 62." or "I have no score for Ava Li on GLUE."."""
-    return " ".join(score(pair, game) for pair in pairs)
+    """One sentence for each of these pairs that the partner sees."""
+    return " ".join(TOLD.format(names=game.roster.pair(pair), value=game[pair]) for pair in pairs)
 
 
 def whole_table(game: MatchingView) -> str:
     """All that a seat sees: in single sentences on a small board, one clause a reviewer on a larger one."""
-    known = [[(r, p) for p, value in enumerate(row) if value is not None] for r, row in enumerate(game.table)]
-    if not any(known):
+    if not game.seen:
         return EMPTY_TABLE
     if game.roster.n <= SENTENCES_UP_TO:
-        return scores((pair for row in known for pair in row), game)
+        return scores(game.seen, game)
     rows = []
-    for row in filter(None, known):
-        values = ", ".join(f"{game.roster.short_papers[p]} {game.table[r][p]}" for r, p in row)
-        rows.append(f"{game.roster.reviewers[row[0][0]]}: {values}")
+    for reviewer, row in itertools.groupby(game.seen, key=lambda pair: game.roster.names(pair)[0]):
+        values = ", ".join(f"{game.roster.names(pair)[1]} {game[pair]}" for pair in row)
+        rows.append(f"{reviewer}: {values}")
     return "; ".join(rows) + "."
-
-
-def score(pair: Pair, game: MatchingView) -> str:
-    """The sentence for one pair."""
-    names, value = named(pair, game), game.table[pair[0]][pair[1]]
-    return f"I have no score for {names}." if value is None else f"{names}: {value}."
-
-
-def named(pair: Pair, game: MatchingView) -> str:
-    """ "Ava Li on BLEU"."""
-    return f"{game.roster.reviewers[pair[0]]} on {game.roster.short_papers[pair[1]]}"
 
 
 def drawn(view: View, what: str, pair: Pair) -> float:

@@ -1,7 +1,7 @@
 """Shy partners that a policy was not trained with: what it learned is tried on them (`slim-rl evaluate --partner erring`).
 
 erring      tells a wrong score in 10% of its answers. Of a pair it always tells the same.
-rephrased   says the same in other words; all of its sentences can be read by `reading.listening`.
+rephrased   says the same in other words; all of its sentences can be read by `reading.interpretation`.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from slim_rl.environment import View
-from slim_rl.games.matching.env import MatchingView
 from slim_rl.games.matching.generate import VALUES
-from slim_rl.games.matching.partners.scripted import ShyPartner, check_chance, drawn, named, score
-from slim_rl.games.matching.reading.pairing import Pair
+from slim_rl.games.matching.partners.scripted import ShyPartner, check_chance, drawn
+from slim_rl.games.matching.roster import Pair
+from slim_rl.games.matching.view import MatchingView
 
 TOLD = (
     "I have {value} for {names}.",
@@ -38,21 +38,17 @@ class ErringPartner(ShyPartner):
         super().__post_init__()
         check_chance("errs", self.errs)
 
-    def score(self, pair: Pair, view: View, game: MatchingView) -> str:
-        value = game.table[pair[0]][pair[1]]
+    def value(self, pair: Pair, view: View, game: MatchingView) -> int | None:
+        value = game[pair]
         if value is None or drawn(view, "errs", pair) >= self.errs:
-            return score(pair, game)
+            return value
         others = [other for other in (int(number * game.scale) for number in range(VALUES)) if other != value]
-        return f"{named(pair, game)}: {others[int(drawn(view, 'error', pair) * len(others))]}."
+        return others[int(drawn(view, "error", pair) * len(others))]
 
 
 class RephrasedPartner(ShyPartner):
     """See the module's docstring. Which words it takes for a pair is drawn from the dialogue's seed."""
 
     kind = "rephrased"
-
-    def score(self, pair: Pair, view: View, game: MatchingView) -> str:
-        value = game.table[pair[0]][pair[1]]
-        sentences = NOT_TOLD if value is None else TOLD
-        sentence = sentences[int(drawn(view, "words", pair) * len(sentences))]
-        return sentence.format(names=named(pair, game), value=value)
+    told = TOLD
+    not_told = NOT_TOLD

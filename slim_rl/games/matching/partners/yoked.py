@@ -24,11 +24,11 @@ from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.environment import View
 from slim_rl.errors import ConfigError, DataError
-from slim_rl.games.matching.env import MatchingView
 from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.partners.scripted import NOTED, ScriptedPartner, choose, scores
-from slim_rl.games.matching.reading.listening import Heard
-from slim_rl.games.matching.reading.pairing import Pair
+from slim_rl.games.matching.reading.interpretation import Interpretation
+from slim_rl.games.matching.roster import Pair
+from slim_rl.games.matching.view import MatchingView
 from slim_rl.seeds import seed_of
 
 Schedule = tuple[tuple[Pair, ...], ...]  # what is told in each message
@@ -81,9 +81,8 @@ class YokedPartner(ScriptedPartner):
     def identity(self) -> dict[str, Any]:
         return super().identity | {"log": self.path.name}
 
-    def answer(self, heard: Heard, view: View, game: MatchingView) -> str:
-        said = [each for each in view.history if each.seat == view.seat and each.error is None]
-        number = sum(each.text.startswith("[message]") for each in said)
+    def answer(self, message: Interpretation, view: View, game: MatchingView) -> str:
+        number = sum(text.startswith("[message]") for text in view.own)
         schedule = self.schedule(view.seed, game)
         cells = schedule[number] if number < len(schedule) else ()
         return scores(cells, game) if cells else choose(NOTED, view)
@@ -95,7 +94,7 @@ class YokedPartner(ScriptedPartner):
         rng = random.Random(seed_of(seed, "yoked"))
         if same := self._of_game.get(game.table):
             return rng.choice(same)
-        cells = [(r, p) for r, row in enumerate(game.table) for p, value in enumerate(row) if value is not None]
+        cells = game.seen
         rng.shuffle(cells)
         left = iter(cells)
         return tuple(tuple(cell for _, cell in zip(told, left, strict=False)) for told in rng.choice(self._all))

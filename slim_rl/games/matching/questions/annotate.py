@@ -22,14 +22,14 @@ from slim_rl.games.matching.questions.asked import Asked, answered, asked
 from slim_rl.games.matching.questions.value import Knowledge, Worth
 from slim_rl.games.matching.reading.form import is_malformed
 from slim_rl.games.matching.reading.masking import mask
-from slim_rl.games.matching.reading.pairing import Pair, named_pairs
-from slim_rl.games.matching.roster import Roster
+from slim_rl.games.matching.reading.pairing import named_pairs
+from slim_rl.games.matching.roster import Pair, Roster
 
 _SPEECH = ("message", "reject")  # the actions whose text may ask or tell
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _Unanswered:
     """Words that have had no reply yet, and the other seat's before them."""
 
     turn: Turn
@@ -50,7 +50,7 @@ def annotate(dialogue: Dialogue) -> None:
     knows = {seat: Knowledge(state, seat) for seat in seats if seat in (0, 1)} if state is not None else {}
     last: dict[int, str] = {}  # the last valid words of each seat
     asked_before: dict[int, set[Pair]] = {seat: set() for seat in seats}
-    waiting: dict[int, _Said] = {}  # what each seat said that has had no reply yet
+    waiting: dict[int, _Unanswered] = {}  # what each seat said that has had no reply yet
     for turn in dialogue.turns:
         _clear(turn)
         turn.proposes = _proposes(turn)
@@ -61,7 +61,7 @@ def annotate(dialogue: Dialogue) -> None:
         kind = turn.action.get("kind", "message")
         words = turn.text if kind in _SPEECH else ""
         if kind == "reject" and roster is not None:
-            turn.doubted = named_pairs(mask(words, roster))
+            turn.doubted = list(named_pairs(mask(words, roster)))
         for seat in seats - {turn.seat}:
             _reply(waiting.pop(seat, None), turn, words, knows.get(seat), roster)
         previous = next((last[seat] for seat in seats - {turn.seat} if seat in last), "")
@@ -77,7 +77,7 @@ def annotate(dialogue: Dialogue) -> None:
             first = [pair for pair in asks.pairs if pair not in asked_before[turn.seat]]
             turn.learnable = [pair for pair in first if knows[turn.seat].informative(pair)]
             asked_before[turn.seat].update(first)
-        waiting[turn.seat] = _Said(turn, words, previous, asks)
+        waiting[turn.seat] = _Unanswered(turn, words, previous, asks)
     for seat, said in waiting.items():
         _no_reply(said, knows.get(seat))
     for seat, turn in {turn.seat: turn for turn in dialogue.turns if turn.role == "policy"}.items():
@@ -98,7 +98,7 @@ def worth(dialogue: Dialogue) -> list[float]:
         if turn.role == "policy":
             out.append(knowledge.expected)
         else:
-            knowledge.hear(turn.told or ())
+            knowledge.update(turn.told or ())
     return out
 
 
@@ -118,13 +118,15 @@ def _fill(turn: Turn, asks: Asked) -> None:
     turn.questions, turn.pairs, turn.seeking = list(asks.labels), list(asks.pairs), asks.seeking
 
 
-def _reply(said: _Said | None, turn: Turn, words: str, knowledge: Knowledge | None, roster: Roster | None) -> None:
+def _reply(
+    said: _Unanswered | None, turn: Turn, words: str, knowledge: Knowledge | None, roster: Roster | None
+) -> None:
     """`turn` replies with `words` to what was `said`, if anything was, by the seat that has this `knowledge`."""
     pairs = said.asked.pairs if said is not None else ()
     heard = turn.told = told(pairs, words, roster) if words and roster is not None else []
     if said is None:
         if knowledge is not None:
-            knowledge.hear(heard)
+            knowledge.update(heard)
         return
     asks, question = said.asked, said.turn
     if heard and roster is not None:
@@ -136,7 +138,7 @@ def _reply(said: _Said | None, turn: Turn, words: str, knowledge: Knowledge | No
     question.uncounted = [] if "open" in asks.labels else [pair for pair in new if pair not in asks.pairs]
     if not asks.seeking:
         if knowledge is not None:
-            knowledge.hear(heard)
+            knowledge.update(heard)
         return
     found = answers(asks.pairs, words, roster) if asks.pairs and words and roster is not None else {}
     question.answered = bool(found) if asks.pairs else bool(heard) or (bool(words) and denies_score(words, roster))
@@ -146,7 +148,7 @@ def _reply(said: _Said | None, turn: Turn, words: str, knowledge: Knowledge | No
         _credit(question, knowledge.ask(asks.pairs, heard, missing, kept))
 
 
-def _no_reply(said: _Said | None, knowledge: Knowledge | None) -> None:
+def _no_reply(said: _Unanswered | None, knowledge: Knowledge | None) -> None:
     if said is not None and said.asked.seeking:
         said.turn.answered = False
         if knowledge is not None:

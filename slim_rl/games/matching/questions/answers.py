@@ -11,24 +11,22 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from slim_rl.games.matching.reading.clauses import word_clauses
-from slim_rl.games.matching.reading.listening import listen
-from slim_rl.games.matching.reading.masking import NAME, mask, untagged
-from slim_rl.games.matching.reading.pairing import NUMBER, Pair
-from slim_rl.games.matching.roster import Roster
+from slim_rl.games.matching.reading.interpretation import interpret
+from slim_rl.games.matching.reading.masking import body
+from slim_rl.games.matching.reading.pairing import NUMBER, by_side
+from slim_rl.games.matching.reading.patterns import pattern
+from slim_rl.games.matching.roster import Pair, Roster
 
 Answer = Literal["value", "none"]
 
-_NO_SCORE = re.compile(
-    r"\b(?:(?:don't|do not|didn't|did not|can't|cannot|can not|couldn't|haven't|doesn't) (?:\w+ ){0,3}?"
-    r"(?:have|see|know|show|got|hold|any|list)|not (?:visible|shown|known|listed|available|on my (?:board|table|side))|"
-    r"have (?:no|nothing|none)|no (?:information|scores?|values?|data|number|rating|entry|idea|clue)|unknown|blank|empty|"
-    r"hidden|unseen|missing|n a|nothing (?:for|on|there)|(?:is|are) not in my table|none)\b"
-)
+_NO_SCORE = pattern(r"""\b(?:(?:don't|do not|didn't|did not|can't|cannot|can not|couldn't|haven't
+    doesn't) (?:\w+ ){0,3}?(?:have|see|know|show|got|hold|any|list)|not (?:visible|shown|known|listed|available
+    on my (?:board|table|side))|have (?:no|nothing|none)|no (?:information|scores?|values?|data|number|rating|entry|idea
+    clue)|unknown|blank|empty|hidden|unseen|missing|n a|nothing (?:for|on|there)|(?:is|are) not in my table|none)\b""")
 
-_REFUSES = re.compile(
-    r"\b(?:rather not|prefer not|(?:won't|will not|can't|cannot|can not|not going to|not allowed to|refuse to|decline to) (?:\w+ ){0,2}?"
-    r"(?:tell|say|share|answer|reveal|disclose|give|discuss)|keep (?:\w+ ){1,3}to myself|none of your)\b"
-)
+_REFUSES = pattern(r"""\b(?:rather not|prefer not|(?:won't|will not|can't|cannot|can not|not going to|not allowed to
+    refuse to|decline to) (?:\w+ ){0,2}?(?:tell|say|share|answer|reveal|disclose|give|discuss)
+    keep (?:\w+ ){1,3}to myself|none of your)\b""")
 
 
 def answers(asked: Sequence[Pair], reply: str, roster: Roster) -> dict[Pair, Answer]:
@@ -47,7 +45,7 @@ def refused(unanswered: Sequence[Pair], reply: str, roster: Roster) -> list[Pair
     """Those of the pairs that the reply leaves unanswered which it keeps to itself, without a word on whether there is a score.
     Never raises.
     """
-    if not unanswered or not _REFUSES.search(mask(untagged(reply)[1], roster)):
+    if not unanswered or not _REFUSES.search(body(reply, roster)):
         return []
     kept = [clause for clause in _clauses(reply, roster) if _REFUSES.search(clause)]
     return [pair for pair in unanswered if any(_may_mean(clause, pair) for clause in kept)]
@@ -60,26 +58,28 @@ def denies_score(reply: str, roster: Roster | None) -> bool:
 
 def told(asked: Sequence[Pair], reply: str, roster: Roster) -> list[Pair]:
     """The pairs whose value the reply states, asked about or not, each once. Never raises."""
-    stated = [pair for pair, _ in listen(reply, roster).told]
-    if not stated and asked:
-        body = mask(untagged(reply)[1], roster)
-        numbers = NUMBER.findall(body)
-        if len(numbers) == len(asked) and all(any(_is_in(name, pair) for pair in asked) for name in NAME.findall(body)):
-            stated = list(asked)
-    return list(dict.fromkeys(stated))
+    return list(dict.fromkeys(pair for pair, _ in stated(asked, reply, roster)))
+
+
+def stated(
+    asked: Sequence[Pair], reply: str, roster: Roster, number: re.Pattern[str] = NUMBER
+) -> list[tuple[Pair, float]]:
+    """The values that the reply states, in order: beside names, or else one `number` for each pair asked about ("62." to "Ava on
+    BLEU?"). Never raises.
+    """
+    found = list(interpret(reply, roster).told)
+    if not found and asked:
+        words = body(reply, roster)
+        numbers = number.findall(words)
+        if len(numbers) == len(asked) and all(map(set.issubset, by_side(words), zip(*asked, strict=True))):
+            found = [(pair, float(value)) for pair, value in zip(asked, numbers, strict=True)]
+    return found
 
 
 def _clauses(reply: str, roster: Roster | None) -> Iterator[str]:
-    return (clause for clause, _ in word_clauses(mask(untagged(reply)[1], roster or Roster.default())))
+    return (clause for clause, _ in word_clauses(body(reply, roster or Roster.default())))
 
 
 def _may_mean(text: str, pair: Pair) -> bool:
-    """Whether nothing the text names is other than the pair's reviewer and paper."""
-    names = NAME.findall(text)
-    reviewers = [int(index) for kind, index in names if kind == "R"]
-    papers = [int(index) for kind, index in names if kind == "P"]
-    return (not reviewers or pair[0] in reviewers) and (not papers or pair[1] in papers)
-
-
-def _is_in(name: tuple[str, str], pair: Pair) -> bool:
-    return int(name[1]) == pair[0 if name[0] == "R" else 1]
+    """Whether the text names the pair's reviewer and paper, or leaves them out."""
+    return all(not named or index in named for named, index in zip(by_side(text), pair, strict=True))

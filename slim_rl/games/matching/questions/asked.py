@@ -1,7 +1,7 @@
 """Whether a message asks about a pair, in the one sense in which the whole project counts it. It does if
 
     the instrument's rules say so (`classify`),
-    or the ear of the scripted partners does (`reading.listening`),
+    or the reading of the scripted partners does (`reading.interpretation`),
     or the reply tells scores of pairs that the message names, and of no others.
 
 So a score that is told in answer to a message was asked for; the rules only say of what kind the question is. A reply that tells
@@ -13,16 +13,16 @@ The first two need the message alone (`asked`), the third its reply (`answered`)
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from slim_rl.games.matching.questions.classify import questions
 from slim_rl.games.matching.questions.rules import INFORMATION_SEEKING, KINDS
-from slim_rl.games.matching.questions.scope import last_named
-from slim_rl.games.matching.reading.listening import listen
-from slim_rl.games.matching.reading.masking import NAME, mask, untagged
-from slim_rl.games.matching.reading.pairing import Pair
-from slim_rl.games.matching.roster import Roster
+from slim_rl.games.matching.reading.interpretation import interpret
+from slim_rl.games.matching.reading.masking import body
+from slim_rl.games.matching.reading.pairing import by_side, last_named
+from slim_rl.games.matching.roster import Pair, Roster
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +46,15 @@ def asked(text: str, previous: str, roster: Roster | None) -> Asked:
     found = questions(text, previous, roster)
     labels = {question.label for question in found}
     pairs = [pair for question in found for pair in question.pairs]
-    if roster is not None and (heard := listen(text, roster).asked):
+    if roster is not None and (heard := interpret(text, roster).asked):
         labels.add("pair")
         pairs += heard
     return _asked(labels, pairs)
+
+
+def seeks_information(text: str) -> bool:
+    """Whether a message seeks information; also one that is no sentence, since a lenient partner might answer it, and then it did."""
+    return asked(text, "", Roster.default()).seeking
 
 
 def answered(before: Asked, told: Sequence[Pair], text: str, previous: str, reply: str, roster: Roster) -> Asked:
@@ -62,8 +67,8 @@ def answered(before: Asked, told: Sequence[Pair], text: str, previous: str, repl
     unasked = set(told).difference(before.pairs)
     if not unasked:
         return before
-    stated = set(listen(text, roster).told)
-    unasked -= {pair for pair, value in listen(reply, roster).told if (pair, value) in stated}
+    stated = set(interpret(text, roster).told)
+    unasked -= {pair for pair, value in interpret(reply, roster).told if (pair, value) in stated}
     if not unasked or not unasked <= named(text, previous, roster):
         return before
     return _asked({*before.labels, "pair"}, [*before.pairs, *(pair for pair in told if pair in unasked)])
@@ -72,15 +77,13 @@ def answered(before: Asked, told: Sequence[Pair], text: str, previous: str, repl
 def named(text: str, previous: str, roster: Roster) -> set[Pair]:
     """Every pair of a reviewer and a paper that a message names, in whatever form; if it names one side only, the other is what the
     partner named last before it."""
-    words = mask(untagged(text)[1], roster)
-    found = {kind: {int(index) for each, index in NAME.findall(words) if each == kind} for kind in "RP"}
-    if not any(found.values()):
+    reviewers, papers = by_side(body(text, roster))
+    if not reviewers and not papers:
         return set()
-    for kind in "RP":
-        if not found[kind]:
-            last = last_named(mask(untagged(previous)[1], roster), kind)
-            found[kind] = {int(index) for _, index in NAME.findall(last)}
-    return {(reviewer, paper) for reviewer in found["R"] for paper in found["P"]}
+    before = body(previous, roster)
+    reviewers = reviewers or by_side(last_named(before, "R"))[0]
+    papers = papers or by_side(last_named(before, "P"))[1]
+    return set(itertools.product(reviewers, papers))
 
 
 def _asked(labels: set[str], pairs: Sequence[Pair]) -> Asked:

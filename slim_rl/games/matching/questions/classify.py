@@ -20,10 +20,12 @@ from functools import lru_cache
 from slim_rl.games.matching.questions import scope
 from slim_rl.games.matching.questions.requests import ANNOUNCES, GAP, POINTS, request_at, spelled_out
 from slim_rl.games.matching.questions.rules import INFORMATION_SEEKING, kind_at
-from slim_rl.games.matching.questions.scope import PAPER, REVIEWER, Pair
+from slim_rl.games.matching.questions.scope import PAPER, REVIEWER
 from slim_rl.games.matching.reading.clauses import announces_list, goes_on, is_bare, word_clauses
-from slim_rl.games.matching.reading.masking import NAME, READ_UP_TO, mask, untagged
-from slim_rl.games.matching.roster import Roster
+from slim_rl.games.matching.reading.masking import NAME, READ_UP_TO, body
+from slim_rl.games.matching.reading.pairing import by_side, named_pairs
+from slim_rl.games.matching.reading.patterns import pattern
+from slim_rl.games.matching.roster import Pair, Roster
 
 LOOK_BACK = 20  # clauses of this message, and of the one before, in which a question looks for what it leaves out
 
@@ -45,51 +47,36 @@ _LEADS = frozenset(
     """.split()  # noqa: SIM905
 )
 # or is so plainly turned round that it may stand anywhere.
-_INVERTED = re.compile(
-    r"how (?:good|bad|strong) (?:is|are|does)\b|(?:what|who|where) do you\b|do you (?:have|see|know|think)\b|"
-    r"can you see\b|could you\b|would you\b|tell me (?:what|who|which|how|your)\b|what(?:'s| is| are) your\b"
-)
+_INVERTED = pattern(r"""how (?:good|bad|strong) (?:is|are|does)\b|(?:what|who|where) do you\b
+    do you (?:have|see|know|think)\b|can you see\b|could you\b|would you\b|tell me (?:what|who|which|how|your)\b
+    what(?:'s| is| are) your\b""")
 # A clause without a question mark and without any of these asks nothing (the others of _OPENERS need one of them to follow).
 _TELLING = (_OPENERS - {"i", "i'm"}) | {"if", "wonder", "wondering", "need", "like", "love", "first", "please"}
-_ANY_HEAD = re.compile(
-    r"\b(?=(?:who|where|which|what|how|why|any|anything|anyone|thoughts|sound|sounds)\b"
-    r"|(?:is|are|does|do|did|has|have|can|could|would|should) (?:you|we|i|he|she|they|it|that|this|there|anyone|R\w+)\b)"
-)
+_ANY_HEAD = pattern(r"""\b(?=(?:who|where|which|what|how|why|any|anything|anyone|thoughts|sound|sounds)\b|(?:is|are|does
+    do|did|has|have|can|could|would|should) (?:you|we|i|he|she|they|it|that|this|there|anyone|R\w+)\b)""")
 # Where a clause holds a second question
-_SECOND = re.compile(
-    r"(?: ,)? (?:and|but) (?:also |then |more generally |more generally , )?(?=(?:what|who|which|how|where)(?:'s)? (?:is|are|do|does|would)\b|"
-    r"(?:are|do|would|can|could|have) you\b)"
-)
+_SECOND = pattern(r"""(?: ,)? (?:and|but) (?:also |then |more generally |more generally , )?(?=(?:what|who|which|how
+    where)(?:'s)? (?:is|are|do|does|would)\b|(?:are|do|would|can|could|have) you\b)""")
 # A wh-word inside a statement asks nothing: "not sure who", "that's what I have", "see how it goes".
-_EMBEDDED = re.compile(
-    r"\b((?<!me )(?<!us )(?<!you )know|knows|sure|see|seeing|is|are|was|it's|that's|here's|out|on|of|for|to|with|"
-    r"matter|clue|remember|certain|at|tell you|depends|decide|understand|say|said|from|by|idea) (?=(?:who|whom|what|where|which|how|why|when)(?:'s)? )"
-    r"|(?:\b(?:but|and)|,) so (?=(?:is|are|does|do|did|has|can|would|was)\b)"
-)
-_STATE = re.compile(
-    r"\b(?:information|scores?|unknown|blank|green|red|anything|any|data|values?|nothing|rating|good|bad|strong|"
-    r"better than|too far|decent|high|low)\b"
-)
+_EMBEDDED = pattern(r"""\b((?<!me )(?<!us )(?<!you )know|knows|sure|see|seeing|is|are|was|it's|that's|here's|out|on|of
+    for|to|with|matter|clue|remember|certain|at|tell you|depends|decide|understand|say|said|from|by|idea) (?=(?:who|whom
+    what|where|which|how|why|when)(?:'s)? )|(?:\b(?:but|and)|,) so (?=(?:is|are|does|do|did|has|can|would|was)\b)""")
+_STATE = pattern(r"""\b(?:information|scores?|unknown|blank|green|red|anything|any|data|values?|nothing|rating|good|bad
+    strong|better than|too far|decent|high|low)\b""")
 _SAYS = re.compile(r"\b(?:i|i'm|i've|he's|she's|it's|that's|they're|we|is|are|would|might|could|can)\b")
-_CONSENT = re.compile(
-    r"(?:^| )(?:okay|right|yes|(?<!or )no|deal|correct|agree|agreed|fine|cool)$|"
-    r"\b(?:how you feel|what you think|if (?:that|you|it))\b"
-)
-_ASKS_LEAVE = re.compile(
-    r"\bif (?:that's|it's|that is|it is|there are|there's|there is|you're|everyone is) "
-    r"(?:okay|fine|cool|no objections?|all right)(?: (?:with|by|for) you)?$|\bconfirm (?:that|if|whether) (?:we|i|you|this)\b"
-)
+_CONSENT = pattern(r"""(?:^| )(?:okay|right|yes|(?<!or )no|deal|correct|agree|agreed|fine|cool)$
+    \b(?:how you feel|what you think|if (?:that|you|it))\b""")
+_ASKS_LEAVE = pattern(r"""\bif (?:that's|it's|that is|it is|there are|there's|there is|you're|everyone is) (?:okay|fine
+    cool|no objections?|all right)(?: (?:with|by|for) you)?$|\bconfirm (?:that|if|whether) (?:we|i|you|this)\b""")
 _DOUBT = re.compile(r"\bi guess$|\bguess what$")
 _OF_YOU = re.compile(r"^(?:and )?(?:is it |are they )?(?:known|visible|unknown)(?: to you)?$")
 # "Sofia on QuAC? Definitely not": who asks so answers it.
 _NO_ANSWER_WANTED = re.compile(r"(?:(?:definitely|certainly|of course|surely|absolutely) not|nobody|no one)\b")
 _INVITES = re.compile(r"\bask me\b|\b(?:name|which) (?:a |one )?reviewer\b")  # the partner, to ask about a pair
-_PROPOSES = re.compile(
-    r"\b(?:maybe|let's|i think we should|i think (?:R\w+|he|she|they) (?:would|could|might|should)|perhaps)\b"
-)
-_SUGGESTS = re.compile(
-    r"\b(?:maybe|perhaps|possibly|let's|put|swap|move|switch|assign|could|might|would|works?|instead|we|like this|go)\b"
-)
+_PROPOSES = pattern(r"""\b(?:maybe|let's|i think we should|i think (?:R\w+|he|she|they) (?:would|could|might|should)
+    perhaps)\b""")
+_SUGGESTS = pattern(r"""\b(?:maybe|perhaps|possibly|let's|put|swap|move|switch|assign|could|might|would|works?|instead
+    we|like this|go)\b""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +119,7 @@ def _questions(text: str, previous: str, roster: Roster) -> tuple[Question, ...]
     said: deque[str] = deque(maxlen=LOOK_BACK)  # the message's clauses so far
     listed: list[Pair] = []  # pairs that stand for themselves, or that it says it cannot see
     about_pairs = lists = asked = (
-        False  # of the clause before: is it a question, about pairs, and does a list follow it
+        False  # of the clause before: is it about pairs, does a list follow it, is it a question
     )
     for clause, marked in _clauses(text, roster):
         before = "".join(said)
@@ -140,7 +127,7 @@ def _questions(text: str, previous: str, roster: Roster) -> tuple[Question, ...]
             found.pop()
         asked = False
         goes = (about_pairs and marked and goes_on(clause, marked)) or (lists and is_bare(clause))
-        if goes and (more := scope.pairs_of(clause, before)):
+        if goes and (more := named_pairs(clause, before)):
             if found[-1].label == "open":
                 found.pop()
             found.append(Question("pair", more))
@@ -156,19 +143,19 @@ def _questions(text: str, previous: str, roster: Roster) -> tuple[Question, ...]
             found.append(Question(label, pairs))
             about_pairs = bool(pairs)
             lists = label in INFORMATION_SEEKING and (announces_list(clause) or _announces(clause))
-        elif _INVITES.search(earlier) and is_bare(clause) and (pairs := scope.pairs_of(clause, "")):
+        elif _INVITES.search(earlier) and is_bare(clause) and (pairs := named_pairs(clause)):
             found.append(Question("pair", pairs))
         else:
             about_pairs = lists = False
             if "R" in clause and "P" in clause and (is_bare(clause) or GAP.search(clause)):
-                listed += scope.pairs_of(clause, "")
+                listed += named_pairs(clause)
         said.append(f"{clause} . ")
     return tuple(found)
 
 
 def _clauses(text: str, roster: Roster) -> Iterator[tuple[str, bool]]:
     """The clauses of a message, cut where a second question begins: "who is on BLEU, and what is Ava on GLUE"."""
-    for clause, marked in word_clauses(spelled_out(mask(untagged(text)[1], roster))):
+    for clause, marked in word_clauses(spelled_out(body(text, roster))):
         if " and " in clause or " but " in clause:
             *others, clause = _SECOND.split(clause)
             yield from ((part, marked and part.partition(" ")[0] in _OPENERS) for part in others)
@@ -182,7 +169,7 @@ def _announces(clause: str) -> bool:
 def _kind(text: str, asks: bool) -> tuple[str, int] | None:
     """The kind of a clause and where its question starts; None if it asks nothing."""
     words = text.split(" ")
-    request = request_at(text, words)
+    request = request_at(text)
     if not asks and request is None and _TELLING.isdisjoint(words):
         return None
     plain = _EMBEDDED.sub(lambda match: match[0][:-1] + "~", text)
@@ -192,7 +179,7 @@ def _kind(text: str, asks: bool) -> tuple[str, int] | None:
             return "info", _from(request, text)
         if word in _OPENERS and (before in _LEADS or _INVERTED.match(plain, start)):
             kind = kind_at(plain, start, asks)
-            if kind is not None and kind != "none":
+            if kind is not None:
                 return kind, start
         start, before = start + len(word) + 1, word
     if request is not None:
@@ -204,8 +191,7 @@ def _kind(text: str, asks: bool) -> tuple[str, int] | None:
 
 def _from(request: int, text: str) -> int:
     """Where a request starts: at its verb, or with the clause if it names only there whom it is about."""
-    before, after = ({kind for kind, _ in NAME.findall(part)} for part in (text[:request], text[request:]))
-    return 0 if len(after) < 2 == len(before | after) else request
+    return 0 if all(by_side(text)) and not all(by_side(text[request:])) else request
 
 
 def _unmarked(text: str) -> tuple[str, int] | None:
@@ -218,7 +204,7 @@ def _unmarked(text: str) -> tuple[str, int] | None:
         return "check", 0
     for head in _ANY_HEAD.finditer(text):
         kind = kind_at(text, head.end(), True)
-        if kind is not None and kind != "none":
+        if kind is not None:
             return kind, head.end()
     named = bool(REVIEWER.search(text)), bool(PAPER.search(text))
     if any(named) and _STATE.search(text) and not _SAYS.search(text):

@@ -10,65 +10,52 @@ import re
 
 from slim_rl.games.matching.questions.rules import KINDS
 from slim_rl.games.matching.reading.masking import NAME
-from slim_rl.games.matching.reading.pairing import Pair, named_pairs, without_excluded
+from slim_rl.games.matching.reading.pairing import by_side, named_pairs, without_excluded
+from slim_rl.games.matching.reading.patterns import pattern
+from slim_rl.games.matching.roster import Pair
 
 _OUTDONE = re.compile(r"\bthan (?:(?:R\w+|and|or|,) ?)+")
 # What the asker then says itself: "how is Ava on BLEU, I have 62 for Noah on SWAG".
 _OWN_WORDS = re.compile(r" (?:[,-] (?:and |but )?(?:i|i'm|i've|my|mine|we|let's)|because|since) .*")
 REVIEWER = re.compile(r"\bR\w+|\b(?:he|she|him|her|his|they|them|their)\b")
 PAPER = re.compile(r"\bP\w+")
-_THERE = re.compile(
-    r"(?<!is )(?<!are )\b(?:there|(?:this|that|these|those) (?:pairs?|combinations?|cells?)|that one|that paper|"
-    r"this paper|it|those|(?:any of|among) (?:them|these)|one of (?:them|these)|either of them)\b"
-)
+_THERE = pattern(r"""(?<!is )(?<!are )\b(?:there|(?:this|that|these|those) (?:pairs?|combinations?|cells?)|that one
+    that paper|this paper|it|those|(?:any of|among) (?:them|these)|one of (?:them|these)|either of them)\b""")
 _THAT_PAIR = re.compile(r"\b(?:this|that|these|those) (?:pairs?|combinations?|cells?)\b")
-_WHOLE = re.compile(
-    r"\b(?:who|where|anyone|someone|anywhere|"
-    r"any (?:other |good |better |decent )?(?:options?|reviewers?|candidates?|papers?))\b"
-)
-_BARE = re.compile(
-    r"\b(?:unknown|blank|better than)\b|"
-    r"^(?:is|are) (?:R\w+|he|she|they) (?:an? )?(?:dark|light|medium|green|red|known)\b(?!.*\bany)"
-)
-_ONE_CELL = re.compile(
-    r"^(?:is|are|was) (?:it|that|they|he|she|R\w+)\b(?!.*\b(?:any|unknown|blank)\b)|^what (?:shade|score|colou?r)\b"
-)
+_WHOLE = pattern(r"""\b(?:who|where|anyone|someone|anywhere|any (?:other |good |better |decent )?(?:options?|reviewers?
+    candidates?|papers?))\b""")
+_BARE = pattern(r"""\b(?:unknown|blank|better than)\b
+    ^(?:is|are) (?:R\w+|he|she|they) (?:an? )?(?:dark|light|medium|green|red|known)\b(?!.*\bany)""")
+_ONE_CELL = pattern(r"""^(?:is|are|was) (?:it|that|they|he|she|R\w+)\b(?!.*\b(?:any|unknown|blank)\b)
+    ^what (?:shade|score|colou?r)\b""")
 _PLACED = re.compile(r" (?:for|on|at|in|to|onto|instead|being|as|with)\b")
 _ABOUT_SCORES = re.compile(r"about (?:the |your |any )?(?:information|scores?|values?|numbers|data)\b")
 _OF_WHOM = re.compile(r"^[^,]* (?:about|of|on) R\w+$")
 _SOCIAL = re.compile(r"\bhow(?:'s it| are you|'s everything| is it)\b")
 # "For Ava, what ...", "Ava on BLEU: what ...": what the question is about stands before it.
-_TOPIC = re.compile(
-    r"(?:^|[ ,:])(?:for|on|about|regarding|concerning) (?:(?:[RP]\w+|and|or|on|for|at|,) ?)+[,:-] $"
-    r"|(?:^|\. )(?:(?:and|also|or|so|okay|then) )?R\w+ (?:on|for|at|and) P\w+ [,:-] $"
-    r"|(?:^|\. )(?:(?:and|also|or|so|okay|then) )?(?:(?:[RP]\w+|and|or|,) ?)+[:-] $"
-)
+_TOPIC = pattern(r"""(?:^|[ ,:])(?:for|on|about|regarding|concerning) (?:(?:[RP]\w+|and|or|on|for|at|,) ?)+[,:-] $
+    (?:^|\. )(?:(?:and|also|or|so|okay|then) )?R\w+ (?:on|for|at|and) P\w+ [,:-] $
+    (?:^|\. )(?:(?:and|also|or|so|okay|then) )?(?:(?:[RP]\w+|and|or|,) ?)+[:-] $""")
 # "Ethan or Joseph?": a choice that leaves out what it is for.
 _CHOICE = re.compile(r"^(?:R\w+(?: ,)? )+or R\w+$|^(?:P\w+(?: ,)? )+or P\w+$")
 _EITHER = re.compile(r"\b(?:either|any|both|one) of (?:them|these|those)\b|\beither$")
 # "Which paper?", of which the partner just spoke.
 _WHAT_WAS_SAID = re.compile(r"^(?:which|what) (paper|reviewer|person|pair|one|plan|proposal|swap)$")
 # "I don't know about LLaMA, could Ava do it?" asks for information; without the first half it suggests.
-_IGNORANT = re.compile(
-    r"\b(?:(?:don't|do not|didn't|can't|cannot|can not|couldn't|haven't) (?:\w+ ){0,2}?(?:know|see|have|tell|got)|not sure|"
-    r"unsure|no (?:idea|clue|information|scores?|data|values?)|nothing (?:for|on|about)|blank|unknown)\b"
-)
-_DOES_IT = re.compile(
-    r"^(?:can|could|would|will|might|may) (?:R\w+|he|she|they)\b[^,]* (?:do|take|handle|review|for|on) (?:it|that|this)$"
-)
-_PLAN = re.compile(
-    r"\b(?:plan|propos\w+|suggest\w*|let's|we (?:should|could)|(?:i |i'd )(?:vote|prefer)|(?:i would|i'd|i'll|i will|i want to|going to|thinking of|think of) "
-    r"(?:\w+ )?(?:put\w*|go\w*|pick\w*|choos\w+|tak\w+|plac\w+|giv\w+|assign\w*|keep\w*|us\w+|hav\w+|mov\w+))\b"
-)
-_SCORED = re.compile(
-    r"(?<![RP\d])\d+|\b(?:no|not|don't|cannot|can't)\b"
-)  # words that told a score, or that there is none
+_IGNORANT = pattern(r"""\b(?:(?:don't|do not|didn't|can't|cannot|can not|couldn't|haven't) (?:\w+ ){0,2}?(?:know|see
+    have|tell|got)|not sure|unsure|no (?:idea|clue|information|scores?|data|values?)|nothing (?:for|on|about)|blank
+    unknown)\b""")
+_DOES_IT = pattern(r"""^(?:can|could|would|will|might|may) (?:R\w+|he|she|they)\b[^,]* (?:do|take|handle|review|for
+    on) (?:it|that|this)$""")
+_PLAN = pattern(r"""\b(?:plan|propos\w+|suggest\w*|let's|we (?:should|could)|(?:i |i'd )(?:vote|prefer)|(?:i would|i'd
+    i'll|i will|i want to|going to|thinking of|think of) (?:\w+ )?(?:put\w*|go\w*|pick\w*|choos\w+|tak\w+|plac\w+|giv\w+
+    assign\w*|keep\w*|us\w+|hav\w+|mov\w+))\b""")
+# Words that told a score, or that there is none.
+_SCORED = re.compile(r"(?<![RP\d])\d+|\b(?:no|not|don't|cannot|can't)\b")
 _HIS = re.compile(r"^(?:what|how) (?:does|do|would|did) (?:he|she) (?:get|score|compare|fare)\b")
-_ONE = re.compile(r"\b(?:he|she|him|her|his)\b")
 PRONOUN = re.compile(r"\b(?:he|she|him|her|his|they|them|their)\b")
-_YOU = re.compile(
-    r"^(?:(?:what|how) about )?(?:and )?you$|(?<!what's )(?<!are )(?<!is )\byours$|^(?:do|can) you$|your (?:end|side|own)$"
-)
+_YOU = pattern(r"""^(?:(?:what|how) about )?(?:and )?you$|(?<!what's )(?<!are )(?<!is )\byours$|^(?:do|can) you$
+    your (?:end|side|own)$""")
 
 
 def settle(kind: str, text: str, before: str, previous: str) -> tuple[str, tuple[Pair, ...]]:
@@ -82,7 +69,7 @@ def settle(kind: str, text: str, before: str, previous: str) -> tuple[str, tuple
     """
     last = _last_clause(before) or _last_clause(previous)
     if kind == "check" and _DOES_IT.search(text) and _IGNORANT.search(last) and PAPER.search(last):
-        return "pair", pairs_of(text, last)
+        return "pair", named_pairs(text, last)
     if (echoed := _WHAT_WAS_SAID.search(text)) and echoed[1] in previous.split():
         return "process", ()
     if kind in KINDS:
@@ -102,7 +89,7 @@ def settle(kind: str, text: str, before: str, previous: str) -> tuple[str, tuple
         if (
             _SCORED.search(previous)
             and (PRONOUN.search(text) or (paper and _PLACED.search(f" {text}")))
-            and not _both_sides(text)
+            and not all(by_side(text))
         ):
             return _completed(text, f"{previous} {before}")
         return ("check" if reviewer == paper or _PLACED.search(text) else "open"), ()
@@ -117,20 +104,20 @@ def settle(kind: str, text: str, before: str, previous: str) -> tuple[str, tuple
     if kind == "which":
         return _which(text, kept, f"{previous} {before}")
     if reviewer and paper:
-        return "pair", pairs_of(kept, f"{previous} {before}")
+        return "pair", named_pairs(kept, f"{previous} {before}")
     if reviewer and _HIS.search(text) and PAPER.search(previous + before):
         return _completed(text, f"{previous} {before}")
     if kind == "state" or _BARE.search(kept):  # "unknown for SWAG?": the rest was named just before
         label, pairs = _completed(text, before if NAME.search(before) else previous)
         # "is it dark green?" is about one cell, even where it was named too long ago to tell which
         return ("pair" if _ONE_CELL.search(text) else label), pairs
-    if _EITHER.search(kept) and not NAME.search(kept) and len(set(NAME.findall(last))) > 1 and not _both_sides(last):
+    if _EITHER.search(kept) and not NAME.search(kept) and len(set(NAME.findall(last))) > 1 and not all(by_side(last)):
         return "open", ()
     if not paper and _THERE.search(kept):
         if reviewer and not PAPER.search(before):
             return _completed(kept, f"{previous} {before}")
         both = reviewer or "there" in kept or _THAT_PAIR.search(kept)
-        return _completed(kept, before if _both_sides(before) else f"{previous} {before}") if both else ("open", ())
+        return _completed(kept, before if all(by_side(before)) else f"{previous} {before}") if both else ("open", ())
     if not reviewer and not paper and _YOU.search(kept):
         return ("process", ()) if _SOCIAL.search(previous) else _and_you(before, previous)
     return "open", ()
@@ -141,7 +128,7 @@ def last_pair(before: str, previous: str) -> tuple[Pair, ...]:
     last = _last_clause(before) or _last_clause(previous)
     if not (REVIEWER.search(last) and PAPER.search(last)):
         return ()
-    pairs = pairs_of(last, f"{previous} {before.replace(last, '')}")
+    pairs = named_pairs(last, f"{previous} {before.replace(last, '')}")
     return pairs if len(pairs) == 1 else ()
 
 
@@ -150,9 +137,9 @@ def _and_you(before: str, previous: str) -> tuple[str, tuple[Pair, ...]]:
     last = _last_clause(before)
     if _PLAN.search(last):
         return "check", ()
-    if _IGNORANT.search(last) and not _both_sides(last) and not _WHOLE.search(last):
+    if _IGNORANT.search(last) and not all(by_side(last)) and not _WHOLE.search(last):
         return _completed(last, f"{previous} {before}")
-    return _completed("", before) if _names_one_pair(before) else ("open", ())
+    return _completed("", before) if all(len(side) <= 1 for side in by_side(without_excluded(before))) else ("open", ())
 
 
 def _which(text: str, kept: str, earlier: str) -> tuple[str, tuple[Pair, ...]]:
@@ -161,7 +148,7 @@ def _which(text: str, kept: str, earlier: str) -> tuple[str, tuple[Pair, ...]]:
         return _completed("", earlier) if "prefer" in text else ("open", ())
     reviewers, papers = REVIEWER.findall(kept), PAPER.findall(kept)
     if reviewers and papers and len(reviewers) + len(papers) > 2:
-        return "pair", pairs_of(kept, earlier)
+        return "pair", named_pairs(kept, earlier)
     return "open", ()
 
 
@@ -169,38 +156,9 @@ def _completed(text: str, earlier: str) -> tuple[str, tuple[Pair, ...]]:
     """A question that names one side at most, with the other side as it was named last."""
     reviewer = REVIEWER.search(text) or REVIEWER.search(earlier)
     paper = PAPER.search(text) or PAPER.search(earlier)
-    return ("pair", pairs_of(text, earlier)) if reviewer and paper else ("open", ())
+    return ("pair", named_pairs(text, earlier)) if reviewer and paper else ("open", ())
 
 
 def _last_clause(text: str) -> str:
     """The last clause that names somebody; empty if none does."""
     return next((clause for clause in reversed(text.split(" . ")) if NAME.search(clause)), "")
-
-
-def _both_sides(text: str) -> bool:
-    return len({kind for kind, _ in NAME.findall(text)}) == 2
-
-
-def _names_one_pair(text: str) -> bool:
-    named = set(NAME.findall(without_excluded(text)))
-    return len(named) <= 2 and len(named) == len({kind for kind, _ in named})
-
-
-def pairs_of(text: str, earlier: str) -> tuple[Pair, ...]:
-    """The pairs of a clause. If it names one side only, the other is what stood last in `earlier`."""
-    named = {kind for kind, _ in NAME.findall(text)}
-    left_out = [last_named(earlier, kind) for kind in "RP" if kind not in named]
-    if "R" not in named and _ONE.search(text):
-        left_out[0] = left_out[0].rpartition(" ")[2]
-    return tuple(named_pairs(" ".join([*left_out, text])))
-
-
-def last_named(text: str, kind: str) -> str:
-    """The last names of a kind ("R" or "P") in a row."""
-    run: list[str] = []
-    for name in reversed(NAME.findall(text)):
-        if name[0] == kind:
-            run.append("".join(name))
-        elif run:
-            break
-    return " ".join(reversed(run))

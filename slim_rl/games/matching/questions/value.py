@@ -29,9 +29,9 @@ all n * n cells at once, so nothing is solved again cell by cell.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 from slim_rl.errors import ConfigError
 from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
 from slim_rl.games.matching.optimum import best_assignment, score_of_best, total
-from slim_rl.games.matching.reading.pairing import Pair
+from slim_rl.games.matching.roster import Pair
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -58,7 +58,7 @@ class Worth:
 
 
 class Knowledge:
-    """One seat of one game and what it knows. `hear` adds to it.
+    """One seat of one game and what it knows. `update` adds to it.
 
     Attributes:
         known: (n, n), the cells the asker knows: its own, and those it was told.
@@ -102,7 +102,7 @@ class Knowledge:
         """Whether the partner sees the cell and the asker does not know it."""
         return bool(self._theirs[pair] and not self.known[pair])
 
-    def hear(self, told: Iterable[Pair], missing: Iterable[Pair] = ()) -> tuple[float, float]:
+    def update(self, told: Iterable[Pair], missing: Iterable[Pair] = ()) -> tuple[float, float]:
         """Adds the cells told that the partner sees, and those it says it does not see and truly does not, which are worth 50.
 
         Returns the change in V and in the plan's true score, as shares of the best.
@@ -124,7 +124,7 @@ class Knowledge:
         regret = None
         if pairs:
             regret = max(0.0, float(self.promise.max() - max(self.promise[pair] for pair in pairs)))
-        value, gain = self.hear(told, missing)
+        value, gain = self.update(told, missing)
         for pair in refused:
             self._refused[pair], self._promise = True, None
         return Worth(value, gain, regret)
@@ -201,10 +201,10 @@ def frontier(
     return rewards
 
 
-def informative_questions(state: GameState, seat: int, number: int, seed: int) -> list[str]:
+def informative_questions(game_state: Mapping[str, Any], seat: int, number: int, seed: int) -> list[str]:
     """Questions about at most `number` random pairs that `seat` cannot see and the partner can: those worth asking."""
+    state = GameState.from_dict(game_state)
     own, other = state.mask(seat), state.mask(1 - seat)
     pairs = [(r, p) for r in range(state.n) for p in range(state.n) if other[r][p] and not own[r][p]]
     random.Random(seed).shuffle(pairs)
-    roster = state.roster
-    return [f"[message] What is {roster.reviewers[r]} on {roster.short_papers[p]}?" for r, p in pairs[:number]]
+    return [f"[message] What is {state.roster.pair(pair)}?" for pair in pairs[:number]]

@@ -57,6 +57,11 @@ def untagged(text: str) -> tuple[str | None, str]:
     return (tag[1].lower(), text[tag.end() :]) if tag else (None, text)
 
 
+def body(text: str, roster: Roster) -> str:
+    """A message without its action tag, masked. Never raises."""
+    return mask(untagged(text)[1], roster)
+
+
 @lru_cache(maxsize=4096)
 def mask(text: str, roster: Roster) -> str:
     """The first `READ_UP_TO` characters of a text, masked. Never raises."""

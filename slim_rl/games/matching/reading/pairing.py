@@ -1,4 +1,5 @@
-"""Which reviewer belongs to which paper, and which value to which pair, in a masked clause.
+"""Which cells a masked text names: which reviewer belongs to which paper, and which value to which pair. All who read a message for
+its cells, whoever asks, answers, measures or audits, read them here.
 
 Names of one kind side by side share the other kind: "R0 or R2 for P6" is two pairs. A name of the kind that began a
 group begins the next one: "R0 on P0 and P3, R7 on P7" is three pairs.
@@ -7,10 +8,11 @@ group begins the next one: "R0 on P0 and P3, R7 on P7" is three pairs.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from slim_rl.games.matching.reading.masking import NAME
+from slim_rl.games.matching.roster import Pair
 
-Pair = tuple[int, int]  # (reviewer, paper)
 _Names = list[tuple[str, int]]
 
 _BESIDES = (
@@ -23,12 +25,36 @@ _EXCLUDED = re.compile(
 )
 _OUTDONE = re.compile(r"\b((?:any|some)(?:one|body|thing)|who|else)\b([^R]*)\bthan R\d+")  # "anyone better than R0"
 _BETWEEN = re.compile(r"[,;&+]|\b(?:and|or|then|vs|versus|but)\b")
+_ONE_REVIEWER = re.compile(r"\b(?:he|she|him|her|his)\b")
 
 
-def named_pairs(text: str) -> list[Pair]:
-    """The pairs a clause names, in order, each once; names that it excludes ("besides R0") left out."""
+def by_side(text: str) -> tuple[set[int], set[int]]:
+    """The reviewers and the papers that a text names, in whatever form."""
+    sides: tuple[set[int], set[int]] = (set(), set())
+    for kind, index in NAME.findall(text):
+        sides[kind == "P"].add(int(index))
+    return sides
+
+
+def last_named(text: str, kind: str) -> str:
+    """The last names of a kind ("R" or "P") in a row."""
+    run: list[str] = []
+    for name in reversed(NAME.findall(text)):
+        if name[0] == kind:
+            run.append("".join(name))
+        elif run:
+            break
+    return " ".join(reversed(run))
+
+
+def named_pairs(text: str, earlier: str = "") -> tuple[Pair, ...]:
+    """The pairs a clause names, in order, each once; names that it excludes ("besides R0") left out. If it names one side only, the
+    other is what stood last in `earlier`.
+    """
+    if earlier:
+        text = f"{_left_out(text, earlier)} {text}"
     if "R" not in text or "P" not in text:
-        return []
+        return ()
     text = _OUTDONE.sub(r"\1\2", without_excluded(text))
     groups: list[_Names] = [[]]
     for segment in _BETWEEN.split(text):
@@ -43,7 +69,16 @@ def named_pairs(text: str) -> list[Pair]:
         kind = groups[-1][0][0]
         groups[-1] += [name for name in groups[-2] if name[0] != kind]
     respectively = "respectively" in text
-    return list(dict.fromkeys(pair for group in groups for pair in _product(group, respectively)))
+    return tuple(dict.fromkeys(pair for group in groups for pair in _product(group, respectively)))
+
+
+def _left_out(text: str, earlier: str) -> str:
+    """The names of the side that a clause does not name."""
+    reviewers, papers = by_side(text)
+    last = "" if reviewers else last_named(earlier, "R")
+    if last and _ONE_REVIEWER.search(text):
+        last = last.rpartition(" ")[2]
+    return last if papers else f"{last} {last_named(earlier, 'P')}"
 
 
 def without_excluded(text: str) -> str:
@@ -51,11 +86,11 @@ def without_excluded(text: str) -> str:
     return _EXCLUDED.sub(" ", text)
 
 
-def completed_pairs(text: str, before: list[Pair]) -> list[Pair]:
+def completed_pairs(text: str, before: Sequence[Pair]) -> list[Pair]:
     """The pairs of a clause that names one kind only, or nobody, the rest taken from the pairs before it."""
     names = _names(text)
     if not names:
-        return before
+        return list(before)
     other = "P" if names[0][0] == "R" else "R"
     return _product([*names, *((other, pair[other == "P"]) for pair in before)])
 

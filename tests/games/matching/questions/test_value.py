@@ -91,8 +91,8 @@ def test_what_nobody_sees_counts_50_and_is_asked_once(game: GameState) -> None:
     assert asker.promise[0, 2] > 0
     assert asker.ask([(0, 2)], [], [(0, 2)]).value == 0.0
     assert asker.promise[0, 2] == 0.0
-    assert asker.hear([(1, 2)]) == (0.0, 0.0)  # the partner cannot know it, whatever it says
-    assert asker.hear([], [(0, 1)]) == (0.0, 0.0)  # it does see that one
+    assert asker.update([(1, 2)]) == (0.0, 0.0)  # the partner cannot know it, whatever it says
+    assert asker.update([], [(0, 1)]) == (0.0, 0.0)  # it does see that one
 
 
 def test_a_promise_is_weighed_by_the_chance_that_the_partner_sees_the_cell(game: GameState) -> None:
@@ -121,7 +121,7 @@ def test_a_refused_pair_promises_nothing_and_may_still_be_told(game: GameState) 
 
 def test_all_known_is_the_optimum(game: GameState) -> None:
     asker = Knowledge(game, 0)
-    value, gain = asker.hear([(r, p) for r in range(3) for p in range(3)])
+    value, gain = asker.update([(r, p) for r in range(3) for p in range(3)])
     assert value == pytest.approx(50 / 230)
     assert gain == pytest.approx(50 / 230)
 
@@ -185,7 +185,7 @@ def test_worth_is_of_what_was_known_before_each_turn(game: GameState) -> None:
     annotate(dialogue)
     knowledge = Knowledge(game, 0)
     before = knowledge.expected
-    value, _ = knowledge.hear([(r, p)])
+    value, _ = knowledge.update([(r, p)])
     assert worth(dialogue) == pytest.approx([before, before + value, before + value])
     assert [turn.state_value for turn in turns if turn.role == "policy"] == pytest.approx(worth(dialogue), abs=1e-6)
     assert turns[0].question_value == pytest.approx(value, abs=1e-6)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from slim_rl.games.matching.actions import ActionError, parse_action, parse_proposal
 from slim_rl.games.matching.questions import classify, pairs_asked
 from slim_rl.games.matching.reading.clauses import sentences, word_clauses
-from slim_rl.games.matching.reading.listening import listen
+from slim_rl.games.matching.reading.interpretation import interpret
 from slim_rl.games.matching.reading.masking import READ_UP_TO, mask, untagged
 from slim_rl.games.matching.roster import Roster
 
@@ -58,8 +58,8 @@ def test_masked_text_has_no_other_capitals(text: str) -> None:
 
 def test_what_stands_far_down_is_not_read() -> None:
     text = "[message] " + "hello " * (READ_UP_TO // 6) + "What is Ava on BLEU?"
-    assert not listen(text, ROSTER).asked and not pairs_asked(text, ROSTER)
-    assert listen(text[:10] + text[-20:], ROSTER).asked == ((0, 0),)
+    assert not interpret(text, ROSTER).asked and not pairs_asked(text, ROSTER)
+    assert interpret(text[:10] + text[-20:], ROSTER).asked == ((0, 0),)
     assert pairs_asked(text[-20:], ROSTER) == [(0, 0)]
 
 
@@ -72,7 +72,7 @@ def test_a_megabyte_of_anything_is_read_at_once(part: str) -> None:
     text = (part * (MEGABYTE // len(part) + 1))[:MEGABYTE]
     start = time.process_time()
     for tagged in (text, f"[message] {text}", f"[propose] <br{text}"):
-        listen(tagged, ROSTER)
+        interpret(tagged, ROSTER)
         classify(tagged, tagged, ROSTER)
         parse_action(tagged, ROSTER)
     assert time.process_time() - start < 5

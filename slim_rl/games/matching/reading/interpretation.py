@@ -1,6 +1,6 @@
 """What a message asks and what it tells. A pair is asked about only where a question names both reviewer and paper:
 
-    `Heard.asked` never holds a pair that only a statement, a suggestion or a general question names.
+    `Interpretation.asked` never holds a pair that only a statement, a suggestion or a general question names.
 
 Text is masked and cut into sentences as for the measuring instrument; the rules here and in `wording`, which say what a clause
 does, are the partner's own.
@@ -15,13 +15,13 @@ from functools import lru_cache
 from slim_rl.games.matching.reading.clauses import announces_list, goes_on, is_bare, sentences
 from slim_rl.games.matching.reading.form import is_malformed
 from slim_rl.games.matching.reading.masking import READ_UP_TO, mask, untagged
-from slim_rl.games.matching.reading.pairing import Pair, completed_pairs, named_pairs, stated_values
+from slim_rl.games.matching.reading.pairing import completed_pairs, named_pairs, stated_values
 from slim_rl.games.matching.reading.wording import echoes, mood, parts
-from slim_rl.games.matching.roster import Roster
+from slim_rl.games.matching.roster import Pair, Roster
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class Interpretation:
     """What one message says.
 
     Attributes:
@@ -43,30 +43,30 @@ def filled_in(
     table: Sequence[Sequence[float | None]], texts: Iterable[str], roster: Roster
 ) -> list[list[float | None]]:
     """`table` with the values that `texts` tell in its empty cells; of a pair told twice, the last. Never raises."""
-    told = dict(pair for text in texts for pair in listen(text, roster).told)
+    told = dict(pair for text in texts for pair in interpret(text, roster).told)
     return [
         [told.get((r, p)) if value is None else value for p, value in enumerate(row)] for r, row in enumerate(table)
     ]
 
 
-def listen(text: str, roster: Roster) -> Heard:
+def interpret(text: str, roster: Roster) -> Interpretation:
     """Reads the first `READ_UP_TO` characters of one message, its action tag on or off. A proposal or acceptance asks and tells
     nothing. Never raises."""
-    return _listen(text[:READ_UP_TO], roster)
+    return _interpret(text[:READ_UP_TO], roster)
 
 
 @lru_cache(maxsize=16384)
-def _listen(text: str, roster: Roster) -> Heard:
+def _interpret(text: str, roster: Roster) -> Interpretation:
     tag, body = untagged(text)
     if tag in ("propose", "accept"):
-        return Heard()
+        return Interpretation()
     asked: list[Pair] = []
     told: list[tuple[Pair, float]] = []
     general = suggests = False
-    before: list[Pair] = []  # the pairs of the clause before
+    before: Sequence[Pair] = ()  # the pairs of the clause before
     asking = listing = False  # whether that clause asked, and whether names alone continue it
     for clause, marked in _clauses(mask(body, roster)):
-        pairs = named_pairs(clause)
+        pairs: Sequence[Pair] = named_pairs(clause)
         if not pairs and before and ((asking and goes_on(clause, marked)) or echoes(clause, len(before))):
             pairs = completed_pairs(clause, before)
             does = "ask"
@@ -84,7 +84,7 @@ def _listen(text: str, roster: Roster) -> Heard:
             suggests = True
         else:
             told += stated_values(clause)
-    return Heard(tuple(dict.fromkeys(asked)), general, suggests, tuple(told), is_malformed(text, roster))
+    return Interpretation(tuple(dict.fromkeys(asked)), general, suggests, tuple(told), is_malformed(text, roster))
 
 
 def _clauses(text: str) -> Iterator[tuple[str, bool]]:
