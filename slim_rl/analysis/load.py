@@ -21,7 +21,6 @@ from tqdm import tqdm
 
 from slim_rl import jsonl
 from slim_rl.analysis import partner_faults
-from slim_rl.analysis.catalog import order_arms
 from slim_rl.analysis.formats import count, words
 from slim_rl.dialogue.log import annotate, log_files
 from slim_rl.dialogue.measures import OF_KIND, measures
@@ -30,6 +29,7 @@ from slim_rl.environment import BaseEnvironment, game_of
 from slim_rl.errors import DataError
 
 TRAIN = "train"
+TREATMENT = "shy"  # the arm the others are compared with, where there is one
 _BATCH = 4096  # rows held as Python objects before they become columns
 _NAMES = (
     "arm", "run", "phase", "policy", "mode", "partner", "stop_reason", "game_id", "cluster", "environment", "group",
@@ -106,6 +106,11 @@ def load(log_dirs: Sequence[str | Path]) -> Log:
     log = Log(frame, files, _kinds(frame["environment"].cat.categories, asked), int(same.sum()))
     log.warnings.extend(_warnings(log))
     return log
+
+
+def order_arms(arms: Iterable[str]) -> list[str]:
+    """The treatment first, then by name."""
+    return sorted(map(str, arms), key=lambda arm: (arm != TREATMENT, arm))
 
 
 def annotated(data: dict[str, Any]) -> Dialogue:

@@ -14,9 +14,8 @@ import numpy as np
 import pandas as pd
 
 from slim_rl.analysis import statistics as st
-from slim_rl.analysis.catalog import order_arms
 from slim_rl.analysis.contrasts import Side, comparable
-from slim_rl.analysis.load import TRAIN
+from slim_rl.analysis.load import TRAIN, order_arms
 from slim_rl.analysis.verdict import sentences
 
 KEYS = ["condition", "arm", "run", "when", "game"]

@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 import synthetic
 
-from slim_rl.analysis.catalog import order_arms
-from slim_rl.analysis.load import load
+from slim_rl.analysis.load import load, order_arms
 from slim_rl.analysis.report_tables import Tables
 from slim_rl.analysis.summary import BINS, summarise
 from slim_rl.games.matching.env import MatchingEnv
