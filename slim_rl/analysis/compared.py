@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from slim_rl.analysis import statistics as st
-from slim_rl.analysis.formats import count, interval, known, plain, words
+from slim_rl import statistics as st
 from slim_rl.analysis.load import load
 from slim_rl.analysis.plays import of_frame
 from slim_rl.dialogue.measures import MEASURES, shown_in
 from slim_rl.errors import DataError
+from slim_rl.formats import count, interval, known, plain, words
 
 FLIPS = 1999  # of signs, for each p: there may be many pairs
 

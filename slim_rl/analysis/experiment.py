@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from slim_rl.analysis import statistics as st
+from slim_rl import statistics as st
 from slim_rl.analysis.contrasts import HELD_OUT, NET, Contrast, Contrasts, Manifest, Side, comparable
-from slim_rl.analysis.formats import count
 from slim_rl.analysis.load import TRAIN, load
 from slim_rl.analysis.plays import KEYS, Plays, by_game, ends, plain
 from slim_rl.dialogue.log import log_files
 from slim_rl.dialogue.measures import shown_in
 from slim_rl.errors import DataError
+from slim_rl.formats import count
 
 NOT_RUN = "not run"
 LEVEL = 0.05  # a contrast is shown if its (Holm) p is below

@@ -16,9 +16,9 @@ from matplotlib.figure import Figure
 from slim_rl.analysis.contrasts import HELD_OUT, Contrasts
 from slim_rl.analysis.figure_style import SOFT, colours, legend, panels, short_words
 from slim_rl.analysis.figures import Plot, curve
-from slim_rl.analysis.formats import sentence, words
 from slim_rl.analysis.plays import Plays
 from slim_rl.dialogue.measures import MEASURES, shown_in
+from slim_rl.formats import sentence, words
 
 Rows = Sequence[dict[str, Any]]
 

@@ -17,10 +17,10 @@ from slim_rl.analysis import tables
 from slim_rl.analysis.contrasts import HELD_OUT, Manifest, load_manifest
 from slim_rl.analysis.experiment_figures import plots
 from slim_rl.analysis.figure_style import colours
-from slim_rl.analysis.formats import count, words
 from slim_rl.analysis.page import Page, write_figures, write_numbers
 from slim_rl.analysis.plays import Plays, by_arm, verdicts
 from slim_rl.errors import ConfigError
+from slim_rl.formats import count, words
 
 METHOD = (
     "Every number is one a run and held-out game. Intervals are over seeds and games at once: what another seed, on other games, is "

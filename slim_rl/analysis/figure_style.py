@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import Formatter
 
-from slim_rl.analysis.formats import words
+from slim_rl.formats import words
 
 ARM_COLOURS = {
     "shy": "#0072B2",

@@ -28,7 +28,7 @@ from slim_rl.analysis.figure_style import (
     panels,
     short_words,
 )
-from slim_rl.analysis.formats import sentence
+from slim_rl.formats import sentence
 
 
 @dataclass(frozen=True, slots=True)

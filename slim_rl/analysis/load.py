@@ -21,12 +21,12 @@ from tqdm import tqdm
 
 from slim_rl import jsonl
 from slim_rl.analysis import partner_faults
-from slim_rl.analysis.formats import count, words
 from slim_rl.dialogue.log import annotate, log_files
 from slim_rl.dialogue.measures import OF_KIND, measures
 from slim_rl.dialogue.record import FORMAT, Dialogue
 from slim_rl.environment import BaseEnvironment, game_of
 from slim_rl.errors import DataError
+from slim_rl.formats import count, words
 
 TRAIN = "train"
 TREATMENT = "shy"  # the arm the others are compared with, where there is one

@@ -24,9 +24,9 @@ from markupsafe import Markup
 
 from slim_rl.analysis.figure_style import style, to_bytes
 from slim_rl.analysis.figures import Plot, draw_all
-from slim_rl.analysis.formats import words
 from slim_rl.analysis.tables import Table, as_markdown
 from slim_rl.files import write_atomically
+from slim_rl.formats import words
 
 SCRIPTS = ("dom.js", "list.js", "board.js", "dialogue.js", "main.js")  # one script, in this order
 _TEMPLATES = Environment(

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from slim_rl.analysis import statistics as st
+from slim_rl import statistics as st
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.environment import game_of
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from slim_rl.analysis import statistics as st
+from slim_rl import statistics as st
 from slim_rl.analysis.contrasts import Side, comparable
 from slim_rl.analysis.load import TRAIN, order_arms
 from slim_rl.analysis.verdict import sentences

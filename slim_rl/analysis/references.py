@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from slim_rl.analysis import statistics as st
+from slim_rl import statistics as st
 from slim_rl.analysis.load import Log, read_dialogue
 from slim_rl.environment import MATCHING, game_of
 from slim_rl.errors import DataError

@@ -9,12 +9,12 @@ from typing import Any
 
 from slim_rl.analysis.compared import sentence_of
 from slim_rl.analysis.figure_style import colours
-from slim_rl.analysis.formats import count, interval, known, plain, sentence, words
 from slim_rl.analysis.load import TRAIN
 from slim_rl.analysis.page import Card, Page, Picture
 from slim_rl.analysis.report_tables import Tables
 from slim_rl.analysis.verdict import by_how_much, direction
 from slim_rl.dialogue.measures import MEASURES
+from slim_rl.formats import count, interval, known, plain, sentence, words
 
 TITLE = "What did the policy learn to ask?"
 MOST_PAIRS = 3  # that the first screen names; its table has them all

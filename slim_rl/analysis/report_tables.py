@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from slim_rl.analysis.figure_style import colours
-from slim_rl.analysis.formats import DASH, known, p_value, plain, words
 from slim_rl.analysis.load import TRAIN
 from slim_rl.analysis.tables import Cell, Column, Row, Table, arm, held_out, moved, number, p_of, prose, with_interval
 from slim_rl.dialogue.measures import MEASURES, shown_in
+from slim_rl.formats import DASH, known, p_value, plain, words
 
 
 class Tables:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from slim_rl.analysis import statistics as st
+from slim_rl import statistics as st
 from slim_rl.analysis.compared import cells_of, compare
 from slim_rl.analysis.load import TRAIN
 from slim_rl.analysis.partner_faults import partner_faults

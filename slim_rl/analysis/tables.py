@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from slim_rl.analysis.contrasts import comparable
-from slim_rl.analysis.formats import DASH, interval, known, p_value, plain, words
 from slim_rl.analysis.verdict import by_how_much
+from slim_rl.formats import DASH, interval, known, p_value, plain, words
 
 Row = Mapping[str, Any]
 Rows = Sequence[Row]

@@ -10,11 +10,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from slim_rl.analysis.compared import Cell, compare, sentence_of, usual
-from slim_rl.analysis.formats import count, interval, p_value, plain, words
-from slim_rl.analysis.statistics import clustered_mean
 from slim_rl.analysis.verdict import changed, frame
 from slim_rl.dialogue.measures import MEASURES, shown_in
 from slim_rl.dialogue.record import Dialogue
+from slim_rl.formats import count, interval, p_value, plain, words
+from slim_rl.statistics import clustered_mean
 
 
 def cells_table(cells: Mapping[str, Sequence[Dialogue]], title: str) -> Table:

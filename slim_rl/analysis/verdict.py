@@ -12,10 +12,10 @@ from typing import Any
 
 import pandas as pd
 
-from slim_rl.analysis.formats import count, interval, known, p_value, plain
-from slim_rl.analysis.statistics import paired_comparison
 from slim_rl.dialogue.measures import MEASURES, measures
 from slim_rl.dialogue.record import Dialogue
+from slim_rl.formats import count, interval, known, p_value, plain
+from slim_rl.statistics import paired_comparison
 
 Change = Mapping[str, Any]
 

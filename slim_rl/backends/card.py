@@ -12,13 +12,13 @@ import yaml
 from pydantic import BaseModel
 
 import slim_rl
-from slim_rl.analysis.formats import interval, plain
-from slim_rl.analysis.statistics import clustered_mean
 from slim_rl.analysis.verdict import frame
 from slim_rl.backends.checkpoints import hub_name
 from slim_rl.config import Config
 from slim_rl.dialogue.measures import shown_in
 from slim_rl.dialogue.record import Dialogue
+from slim_rl.formats import interval, plain
+from slim_rl.statistics import clustered_mean
 
 _PAID = {  # by `train.reward`, after the algorithm
     "game": "",

@@ -27,9 +27,9 @@ def command(
     from rich.console import Console
 
     from slim_rl.analysis.compared import compare_runs, sentence_of
-    from slim_rl.analysis.formats import count
     from slim_rl.analysis.terminal_tables import change_table
     from slim_rl.files import write_atomically
+    from slim_rl.formats import count
 
     if output is not None and output.suffix.lower() != ".csv":
         raise ConfigError(f"--output {output} is not a CSV file; name one that ends in .csv.")

@@ -9,13 +9,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from slim_rl.analysis.formats import count
 from slim_rl.analysis.incentives import GAMES, QUESTIONS, as_dict, measure
 from slim_rl.commands.options import ConfigFile, Overrides, check_folder
 from slim_rl.commands.screen import working
 from slim_rl.config import load_config
 from slim_rl.errors import ConfigError
 from slim_rl.files import write_atomically
+from slim_rl.formats import count
 
 
 def command(

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as draw
 from scipy import stats
 
-from slim_rl.analysis import statistics as st
+from slim_rl import statistics as st
 
 
 def played(

@@ -20,12 +20,12 @@ from synthetic import EVIL, unpack
 from slim_rl.analysis import Summary
 from slim_rl.analysis.figure_style import style
 from slim_rl.analysis.figures import measures
-from slim_rl.analysis.formats import interval, p_value, plain
 from slim_rl.analysis.load import load
 from slim_rl.analysis.page import SCRIPTS, packed
 from slim_rl.analysis.report_tables import Tables
 from slim_rl.analysis.viewer import choose, collect, token_decoder
 from slim_rl.errors import DataError
+from slim_rl.formats import interval, p_value, plain
 
 
 class Page(HTMLParser):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as draw
 from scipy import stats
 
-from slim_rl.analysis import statistics as st
+from slim_rl import statistics as st
 
 
 def clustered_data(seed: int, games: int = 40, repeats: int = 6, slope: float = 0.0) -> pd.DataFrame:

@@ -8,8 +8,8 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from slim_rl.analysis.formats import DASH, interval, known, plain
-from slim_rl.analysis.statistics.estimate import Estimate
+from slim_rl.formats import DASH, interval, known, plain
+from slim_rl.statistics.estimate import Estimate
 
 JUDGED = "random"  # the curve that says whether asking pays
 FREE = 0.03  # reward: what may be had without a question above an honest solo plan, before it counts as a way around asking

@@ -16,8 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slim_rl.analysis.incentives.found import JUDGED, Incentives, Line
-from slim_rl.analysis.statistics import clustered_mean
-from slim_rl.analysis.statistics.estimate import Estimate
 from slim_rl.config import PARTNERS, SELF, Config
 from slim_rl.dialogue.dealing import deal
 from slim_rl.dialogue.log import annotate
@@ -28,6 +26,8 @@ from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.environment import ScriptedPlayer, environment_class
 from slim_rl.errors import ConfigError
+from slim_rl.statistics import clustered_mean
+from slim_rl.statistics.estimate import Estimate
 
 QUESTIONS = (1, 2, 4, 6, 8)
 GAMES = 500

@@ -24,8 +24,8 @@ Sources:
     [6] Schuirmann 1987 (two one-sided tests of equivalence).
 """
 
-from slim_rl.analysis.statistics.estimate import BOTH, GAMES, SEEDS, Estimate, Over
-from slim_rl.analysis.statistics.intervals import (
+from slim_rl.statistics.estimate import BOTH, GAMES, SEEDS, Estimate, Over
+from slim_rl.statistics.intervals import (
     arm_mean,
     clustered_mean,
     clustered_means,
@@ -34,7 +34,7 @@ from slim_rl.analysis.statistics.intervals import (
     paired_comparison,
     run_means,
 )
-from slim_rl.analysis.statistics.significance import Permutation, equivalence, holm, permute
+from slim_rl.statistics.significance import Permutation, equivalence, holm, permute
 
 __all__ = [
     "BOTH",

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
-from slim_rl.analysis.statistics.estimate import Estimate, Floats
+from slim_rl.statistics.estimate import Estimate, Floats
 
 RESAMPLES = 20_000  # all C(16, 8) = 12,870 relabellings of two arms of eight runs
 

@@ -21,8 +21,8 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from slim_rl.analysis.statistics.estimate import BOTH, FEW, GAMES, LEVEL, SEEDS, Estimate, Floats, Over
-from slim_rl.analysis.statistics.significance import permute
+from slim_rl.statistics.estimate import BOTH, FEW, GAMES, LEVEL, SEEDS, Estimate, Floats, Over
+from slim_rl.statistics.significance import permute
 
 # -- of runs by games --------------------------------------------------------------------------------------------------
 
