@@ -264,7 +264,7 @@ PLOTS = {
     "frontier": Plot(
         frontier,
         "Mean reward by the informative pairs (those whose score the policy asked for, was told, and did not know), beside an "
-        "ideal asker, who takes the most valuable question each time, and a random one.",
+        "ideal asker, who takes the most valuable question each time, and a random one; 95% intervals over games.",
         wide=False,
     ),
     "question_kinds": Plot(kinds, "Kinds among the policy's questions. A message of two kinds counts for both."),
