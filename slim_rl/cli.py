@@ -28,6 +28,7 @@ COMMANDS = {  # name -> the first line of its help
     "show": "Show dialogues of a log in the terminal: the last ones, or those that are asked for.",
     "analyze": "Draw figures and statistics from dialogue logs, and write an HTML report with a dialogue viewer.",
     "results": "Write the page of an experiment: its arms, contrasts and figures, over seeds and games.",
+    "compare": "Compare two runs on the held-out games that both played.",
     "audit": "Check a partner against the true tables: false values, leaks, refusals, unfair acceptances.",
     "init": "Copy the configs, examples and scripts into a folder, to change them.",
     "doctor": "Check a machine and a config before an expensive run.",

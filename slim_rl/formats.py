@@ -6,7 +6,6 @@ import math
 from typing import Any, TypeGuard
 
 DASH = "–"
-PER_STEPS = 100  # a slope is given per so many training steps, where a run has as many
 
 
 def known(value: float | None) -> TypeGuard[float]:
@@ -34,11 +33,6 @@ def p_value(value: float | None) -> str:
     if not known(value):
         return DASH
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
-
-
-def per_steps(number: int) -> str:
-    """What a slope is given per: 'per 100 steps', or over all of a shorter run."""
-    return f"{'per' if number == PER_STEPS else 'over'} {count(number, 'step')}"
 
 
 def words(name: Any) -> str:

@@ -45,7 +45,7 @@ def analyze(
     """Reads all dialogue logs at or below `log_dirs`; writes report.html, summary.json and the figures to `output_dir`.
 
     Args:
-        seed: of the bootstraps and of the choice of dialogues to read in the report.
+        seed: of the permutation tests and of the choice of dialogues to read in the report.
         max_dialogues: dialogues in the viewer; the figures and tables count all.
         references: DialOp's file of human games, for a reference line.
         tokenizer: a model folder, to show tokens as text where the log holds token ids.
@@ -57,17 +57,19 @@ def analyze(
             other logs.
     """
     from slim_rl import __version__
-    from slim_rl.analysis import figure_style, plots, viewer
     from slim_rl.analysis import references as lines
-    from slim_rl.analysis.compared import cells_of, compare
-    from slim_rl.analysis.load import find_files, load
-    from slim_rl.analysis.report import render
-    from slim_rl.analysis.results import MANY, summarise
+    from slim_rl.analysis import report as on_logs
+    from slim_rl.analysis import viewer
+    from slim_rl.analysis.figures import PLOTS
+    from slim_rl.analysis.load import load
+    from slim_rl.analysis.page import write_figures, write_numbers
+    from slim_rl.analysis.summary import MANY, summarise
+    from slim_rl.dialogue.log import log_files
     from slim_rl.files import write_atomically
 
     output_dir = Path(output_dir)
     logs = sorted({os.path.relpath(Path(log).resolve(), output_dir.resolve()) for log in log_dirs})
-    find_files(log_dirs)  # a folder of logs that does not exist is said first
+    log_files(*log_dirs)  # a folder of logs that does not exist is said first
     if not overwrite:
         _check_output(output_dir, logs)
     decode = viewer.token_decoder(tokenizer) if tokenizer else None
@@ -80,34 +82,16 @@ def analyze(
         "files": [{**asdict(file), "path": str(file.path)} for file in log.files],
         "warnings": log.warnings,
         **summarise(log.frame, seed=seed, kinds=log.kinds),
-        "compared": compare(cells_of(log.frame), seed),
         "references": lines.reference_lines(games, references, environment),
         "frontier": lines.frontier_curves(games, MANY, seed, environment),
     }
     shown = viewer.collect(log, max_dialogues, seed, decode)
     results["sampled"] = len(shown["dialogues"])
-
-    output_dir.mkdir(parents=True, exist_ok=True)
-    svgs, figures = {}, {}
-    with figure_style.style():
-        for name, figure in plots.draw_all(results).items():
-            figures[name] = output_dir / f"{name}.png"
-            png, svg = figure_style.to_bytes(figure, "png", "svg")
-            write_atomically(figures[name], png)
-            write_atomically(output_dir / f"{name}.svg", svg)
-            svgs[name] = svg.decode()
-        narrow = {
-            name: figure_style.to_bytes(figure, "svg")[0].decode()
-            for name, figure in plots.draw_all(results, narrow=True).items()
-        }
-    for name in plots.PLOTS.keys() - figures:  # an earlier report may have had them
-        for kind in ("png", "svg"):
-            (output_dir / f"{name}.{kind}").unlink(missing_ok=True)
+    drawn = write_figures(output_dir, PLOTS, results, first="training")
     summary, report = output_dir / "summary.json", output_dir / "report.html"
-    options = orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY
-    write_atomically(summary, orjson.dumps(results, option=options))  # NaN becomes null
-    write_atomically(report, render(results, svgs, shown, narrow))
-    return Summary(results, report, summary, figures)
+    write_numbers(summary, results)
+    write_atomically(report, on_logs.page(results, drawn, shown).html())
+    return Summary(results, report, summary, {picture.name: output_dir / f"{picture.name}.png" for picture in drawn})
 
 
 def _check_output(folder: Path, logs: Sequence[str]) -> None:

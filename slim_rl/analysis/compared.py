@@ -1,4 +1,4 @@
-"""Evaluated policies compared on the games that both played.
+"""Policies compared on the games that both played: those of an evaluation in pairs, or two runs.
 
 The invariant: a difference is one cell's mean less another's over the same games, paired game by game, and two cells are compared
 only if at most one thing differs between them: the policy, its partner, or the mode of play. Of the two the cell that was named first
@@ -11,12 +11,17 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from slim_rl import statistics as st
-from slim_rl.dialogue.measures import shown_in
+from slim_rl.analysis.load import load
+from slim_rl.analysis.plays import of_frame
+from slim_rl.dialogue.measures import MEASURES, shown_in
+from slim_rl.errors import DataError
 from slim_rl.formats import count, interval, known, plain, words
 
 FLIPS = 1999  # of signs, for each p: there may be many pairs
@@ -81,12 +86,57 @@ def _differences(a: Cell, b: Cell, seed: int) -> Iterator[tuple[str, dict[str, A
         yield measure.name, {"before": test.before, "after": test.after, **asdict(test.difference)}
 
 
+def compare_runs(first: str | Path, second: str | Path, seed: int = 0) -> dict[str, Any]:
+    """How the second run, or the runs of an arm, differs from the first on the held-out games that both played, at the end of each: a row
+    as of `compare`, with every measure. Its intervals are over games; over seeds and games where both have several runs.
+
+    Raises:
+        DataError: a log holds no held-out game, or those of several arms or partners; or no game is in both.
+    """
+    sides = [_ended(log) for log in (first, second)]
+    games = sorted(set(sides[0]["game"]) & set(sides[1]["game"]))
+    if not games:
+        raise DataError(
+            f"{first} and {second} share no held-out game, so nothing can be paired: play both on the same games by slim-rl evaluate."
+        )
+    names = [rows["run"].iloc[0] if rows["run"].nunique() == 1 else rows["arm"].iloc[0] for rows in sides]
+    one, two = names if names[0] != names[1] else map(str, (first, second))
+    shared = [name for name in MEASURES if all(name in rows for rows in sides)]
+    found = {name: _of_runs(sides[0], sides[1], games, name, seed) for name in shared}
+    return {"first": one, "second": two, "games": len(games), "measures": found}
+
+
+def _ended(log: str | Path) -> pd.DataFrame:
+    """The held-out games of a log as they were played last: `Plays.held_out` of one arm and partner."""
+    rows = of_frame(load([log]).frame).held_out
+    rows = rows[rows["when"] == "after"]
+    if rows.empty:
+        raise DataError(f"{log} holds no held-out games, only training: evaluate its model by slim-rl evaluate.")
+    for what, key in (("arms", "arm"), ("partners", "condition")):
+        if len(several := sorted(set(rows[key]))) > 1:
+            raise DataError(f"{log} holds the {what} {', '.join(several)}: name a folder or file of one of them.")
+    return rows
+
+
+def _of_runs(first: pd.DataFrame, second: pd.DataFrame, games: Sequence[str], name: str, seed: int) -> dict[str, Any]:
+    a, b = (rows.pivot(index="run", columns="game", values=name)[games] for rows in (first, second))
+    bounded = MEASURES[name].bounded
+    over = st.BOTH if min(len(a), len(b)) > 1 else st.GAMES
+    difference = st.contrast([b, a], [1.0, -1.0], 1.0 if bounded else np.inf, over)
+    if len(a) == len(b) == 1:
+        difference = st.paired_comparison(a.iloc[0], b.iloc[0], seed, bounded=bounded).difference
+    return {"before": st.arm_mean(a).value, "after": st.arm_mean(b).value, **asdict(difference)}
+
+
 def sentence_of(pair: Mapping[str, Any]) -> str:
-    """'On the same 200 games, b free less a free: questions a game +0.81 (0.64 to 0.97), reward +0.036 (0.018 to 0.055).'"""
+    """'On the same 200 games, b free less a free: questions a game +0.81 (0.64 to 0.97), reward +0.036 (0.018 to 0.055), 95% intervals
+    over games.'
+    """
     parts = [
         f"{what} {plain(row['value'], signed=True)} ({interval(row['low'], row['high'])})"
         for name, what in (("questions", "questions a game"), ("reward", "reward"))
         if known((row := pair["measures"][name])["low"])
     ]
     cells = f"{words(pair['second'])} less {words(pair['first'])}"
-    return f"On the same {count(pair['games'], 'game')}, {cells}: {', '.join(parts)}."
+    told = f"{', '.join(parts)}, 95% intervals over {pair['measures']['reward']['over']}" if parts else "too few to say"
+    return f"On the same {count(pair['games'], 'game')}, {cells}: {told}."

@@ -11,15 +11,20 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from slim_rl.config import Section, load_section
-from slim_rl.dialogue.measures import MEASURES, RENAMED, shown_in
+from slim_rl.dialogue.measures import MEASURES, RENAMED, Measure, shown_in
 from slim_rl.errors import ConfigError
 
 HELD_OUT = "held_out"  # the condition of what runs themselves play: their own partner, free
 NET = "net_reward"  # reward less the arm's price a question
-# What a contrast can be of. The net reward follows from the reward and the questions (`experiment`), and not from a dialogue alone.
-COMPARABLE = {measure.name: measure for measure in shown_in("report")}
-COMPARABLE[NET] = replace(MEASURES["reward"], name=NET, title="net reward", signed=True, bounded=False)
 Comparable = Annotated[str, BeforeValidator(lambda name: RENAMED.get(name, name))]
+
+
+def comparable() -> dict[str, Measure]:
+    """What a contrast can be of, by name. The net reward follows from the reward and the questions (`experiment`), and not from a dialogue
+    alone.
+    """
+    net = replace(MEASURES["reward"], name=NET, title="net reward", signed=True, bounded=False)
+    return {measure.name: measure for measure in shown_in("report")} | {NET: net}
 
 
 class Side(Section):
@@ -59,8 +64,8 @@ class Contrast(Section):
             raise ValueError(f"'{self.name}' needs three doses or more that differ")
         if (self.direction == "same") != (self.margin is not None):
             raise ValueError(f"'{self.name}': direction same and margin go together")
-        if self.measure not in COMPARABLE:
-            raise ValueError(f"'{self.name}': there is no measure {self.measure}; choose {', '.join(COMPARABLE)}")
+        if self.measure not in comparable():
+            raise ValueError(f"'{self.name}': there is no measure {self.measure}; choose {', '.join(comparable())}")
         if self.a is not None and self.b is None and self.a.when != "change":
             raise ValueError(f"'{self.name}' compares with zero: give b, or when: change")
         return self
@@ -83,6 +88,9 @@ class Contrasts(Section):
         return self
 
 
+NONE = Contrasts.model_construct(contrasts=[])  # of an experiment that has none
+
+
 class Source(Section):
     """Logs, and where they come from. What is empty is the manifest's."""
 
@@ -96,7 +104,9 @@ class Manifest(Section):
     """An experiment's logs by condition; `held_out` is that of the training runs. Paths are relative to the working directory."""
 
     title: str
-    contrasts: Path
+    contrasts: Path | None = Field(
+        None, description="the file of contrasts; without it the page tells what each arm did"
+    )
     sources: dict[str, Source] = Field(min_length=1)
     commit: str = Field(description="of the runs")
     machine: str
@@ -131,12 +141,12 @@ class Manifest(Section):
 def load_manifest(path: Path) -> tuple[Manifest, Contrasts]:
     """Reads a manifest and its contrasts. Raises ConfigError if either cannot be used."""
     manifest = load_section(path, Manifest)
-    contrasts = load_section(manifest.contrasts, Contrasts)
+    contrasts = load_section(manifest.contrasts, Contrasts) if manifest.contrasts else NONE
     named = {side.condition for contrast in contrasts.contrasts for side in contrast.sides}
     if unknown := sorted(named - manifest.sources.keys()):
         raise ConfigError(
             f"{manifest.contrasts} compares the condition {unknown[0]}, which {path} has no source for; add it to sources."
         )
-    if wrong := [name for name in manifest.measures if name not in COMPARABLE]:
-        raise ConfigError(f"{path}: there is no measure {wrong[0]}; choose {', '.join(COMPARABLE)}.")
+    if wrong := [name for name in manifest.measures if name not in comparable()]:
+        raise ConfigError(f"{path}: there is no measure {wrong[0]}; choose {', '.join(comparable())}.")
     return manifest, contrasts

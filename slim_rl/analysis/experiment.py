@@ -1,14 +1,13 @@
 """From an experiment's logs and its contrasts, written down beforehand, to the numbers of its page.
 
-The invariant: a contrast is computed as it was written down, or is shown as not run; none is added and none is left out. What is
-compared is one number a run and held-out game, so that every interval is over seeds and games (`statistics.crossed`).
+The invariant: a contrast is computed as it was written down, or is shown as not run; none is added and none is left out. Every
+interval is over seeds and games (`statistics.contrast`), or over seeds where a run has one number.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,61 +15,16 @@ import numpy as np
 import pandas as pd
 
 from slim_rl import statistics as st
-from slim_rl.analysis.catalog import order_arms
-from slim_rl.analysis.contrasts import COMPARABLE, HELD_OUT, NET, Contrast, Contrasts, Manifest, Side
+from slim_rl.analysis.contrasts import HELD_OUT, NET, Contrast, Contrasts, Manifest, Side, comparable
 from slim_rl.analysis.load import TRAIN, load
-from slim_rl.analysis.verdict import over_seeds
+from slim_rl.analysis.plays import KEYS, Plays, by_game, ends, plain
+from slim_rl.dialogue.log import log_files
 from slim_rl.dialogue.measures import shown_in
 from slim_rl.errors import DataError
 from slim_rl.formats import count
 
-KEYS = ["condition", "arm", "run", "when", "game"]
 NOT_RUN = "not run"
 LEVEL = 0.05  # a contrast is shown if its (Holm) p is below
-
-
-@dataclass(frozen=True, slots=True)
-class Plays:
-    """What an experiment's runs did.
-
-    Attributes:
-        held_out: one row a condition, arm, run, when (before, after) and game, and the measures; run is "" for a start that was
-            evaluated for all runs of the arm.
-        training: one row an arm, run and step: means of the measures.
-        counts: condition -> dialogues.
-        warnings: what was left out, and why.
-    """
-
-    held_out: pd.DataFrame
-    training: pd.DataFrame
-    counts: dict[str, int] = field(default_factory=dict)
-    warnings: list[str] = field(default_factory=list)
-
-    @property
-    def arms(self) -> list[str]:
-        return order_arms(set(self.training["arm"]) or set(self.held_out["arm"]))
-
-    def table(self, side: Side, measure: str) -> pd.DataFrame:
-        """Runs by games; empty without data. A change is after less before, game by game."""
-        if side.when == "change":
-            after, before = (
-                self.table(side.model_copy(update={"when": when}), measure) for when in ("after", "before")
-            )
-            if list(before.index) == [""]:  # all runs have one start
-                return after - before.reindex(columns=after.columns).loc[""] if len(after) else after
-            return after - before
-        frame = self.held_out
-        rows = frame[(frame["condition"] == side.condition) & (frame["arm"] == side.arm) & (frame["when"] == side.when)]
-        return rows.pivot(index="run", columns="game", values=measure) if measure in rows else pd.DataFrame()
-
-    def first_steps(self, arm: str, measure: str, level: float, window: int) -> pd.DataFrame:
-        """One column: the first training step of each run at which the mean of `window` steps reaches `level`; one more than the
-        last step where it never does."""
-        steps = {}
-        for run, rows in self.training[self.training["arm"] == arm].groupby("run"):
-            smooth = rows.set_index("step")[measure].sort_index().rolling(window, min_periods=1).mean()
-            steps[run] = float((smooth >= level).idxmax() if (smooth >= level).any() else smooth.index.max() + 1)
-        return pd.DataFrame({"step": pd.Series(steps, dtype=float)})
 
 
 def read(manifest: Manifest) -> Plays:
@@ -84,19 +38,16 @@ def read(manifest: Manifest) -> Plays:
             log = load([place])
             warnings += [text for text in log.warnings if not text.startswith("Without a reward")]
             failed += int(log.frame["failed"].sum())
-            frame = log.frame[~log.frame["failed"]]
+            frame = _with_net(plain(log.frame), manifest.prices)
             counts[condition] += len(frame)
-            frame = frame.astype(dict.fromkeys(("arm", "run", "policy", "cluster"), str))
-            names = [name for name in COMPARABLE if name in frame or name == NET]
             train, played = frame[frame["phase"] == TRAIN], frame[frame["phase"] != TRAIN]
             if condition == HELD_OUT:
-                train = _with_net(train, manifest.prices)
+                names = [name for name in comparable() if name in train]
                 training.append(train.groupby(["arm", "run", "step"])[names].mean().reset_index())
                 started = played.sort_values("step").groupby("run").first()
                 runs |= {str(run): (row["arm"], row["policy"]) for run, row in started.iterrows()}
-            played = _ends(played) if condition == HELD_OUT else _of_runs(played, runs)
-            played = _with_net(played, manifest.prices).assign(condition=condition, game=played["cluster"])
-            held_out.append(played.groupby(KEYS)[names].mean().reset_index())
+            played = ends(played) if condition == HELD_OUT else _of_runs(played, runs)
+            held_out.append(by_game(played.assign(condition=condition)))
         if not counts[condition]:
             warnings.append(f"No logs yet of {condition.replace('_', ' ')}.")
     if not counts.get(HELD_OUT):
@@ -113,7 +64,7 @@ def _places(patterns: Sequence[str]) -> list[Path]:
     for pattern in patterns:
         anchor = Path(pattern).anchor
         for path in sorted(Path(anchor).glob(pattern.removeprefix(anchor))):
-            logs = sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]
+            logs = log_files(path) if path.is_file() or any(path.rglob("*.jsonl")) else []
             found.update(dict.fromkeys(log.parent if path.is_dir() else log for log in logs))
     return list(found)
 
@@ -121,13 +72,6 @@ def _places(patterns: Sequence[str]) -> list[Path]:
 def _with_net(frame: pd.DataFrame, prices: dict[str, float]) -> pd.DataFrame:
     price = frame["arm"].map(prices).astype(float).fillna(0.0)
     return frame.assign(**{NET: frame["reward"] - price * frame["questions"]})
-
-
-def _ends(played: pd.DataFrame) -> pd.DataFrame:
-    """The first and the last checkpoint of each run, as before and after. What has one checkpoint is after."""
-    first, last = (played.groupby("run")["step"].transform(end) for end in ("min", "max"))
-    played = played.assign(when=np.where(played["step"] == last, "after", "before"))
-    return played[(played["step"] == last) | (played["step"] == first)]
 
 
 def _of_runs(played: pd.DataFrame, runs: dict[str, tuple[str, str]]) -> pd.DataFrame:
@@ -152,14 +96,14 @@ def seed_of_run(run: str) -> str:
 
 
 def compare(plays: Plays, manifest: Manifest, contrasts: Contrasts) -> list[dict[str, Any]]:
-    """Every contrast, in the order written down. Keys: the contrast's own; a, b (words); value, low, high; p_crossed,
+    """Every contrast, in the order written down. Keys: the contrast's own; a, b (words); value, low, high, over; p_crossed,
     p_permutation and p, the larger of the two; least, the smallest p that so many runs allow; for primary ones p_holm, and
     least_holm, what that would be if all were as small as they can; runs, games, by_run; found (a word); note.
     """
     rows = [_compare(plays, manifest, contrast) for contrast in contrasts.contrasts]
     family = [row for row in rows if row["role"] == "primary"]
-    holm = st.adjust([1.0 if np.isnan(row["p"]) else row["p"] for row in family])  # what was not run still counts
-    least = st.adjust([1.0 if row["note"] == NOT_RUN else np.nan_to_num(row["least"]) for row in family])
+    holm = st.holm([1.0 if np.isnan(row["p"]) else row["p"] for row in family])  # what was not run still counts
+    least = st.holm([1.0 if row["note"] == NOT_RUN else np.nan_to_num(row["least"]) for row in family])
     for row, p, smallest in zip(family, holm, least, strict=True):
         row["p_holm"] = float(p) if np.isfinite(row["p"]) else np.nan
         row["least_holm"] = float(smallest) if np.isfinite(row["least"]) else np.nan
@@ -170,14 +114,15 @@ def compare(plays: Plays, manifest: Manifest, contrasts: Contrasts) -> list[dict
 
 def _compare(plays: Plays, manifest: Manifest, spec: Contrast) -> dict[str, Any]:
     arms, weights = _arms(plays, manifest, spec)
-    bounded = COMPARABLE[spec.measure].bounded and not spec.doses and spec.reaches is None
+    bounded = comparable()[spec.measure].bounded and not spec.doses and spec.reaches is None
     reach = 2.0 if spec.b is not None and spec.b.when == "change" else 1.0
     result = st.contrast(arms, weights, limit=reach if bounded else np.inf)
-    tested = st.permute_runs(result.runs, weights)
+    means = st.run_means(arms)
+    tested = st.permute(means, weights)
     p, least = float(np.maximum(result.p, tested.p)), tested.least
     if spec.margin is not None:
         p, least = (st.equivalence(result, spec.margin) if result.se > 0 else np.nan), np.nan
-    note = NOT_RUN if min(map(len, result.runs)) == 0 else result.note
+    note = NOT_RUN if min(map(len, means)) == 0 else result.note
     if spec.reaches is not None and not note:
         never = sum(int((table["step"] > plays.training["step"].max()).sum()) for table in arms)
         note = f"{never} of {sum(map(len, arms))} runs never reach it" if never else ""
@@ -188,14 +133,15 @@ def _compare(plays: Plays, manifest: Manifest, spec: Contrast) -> dict[str, Any]
         "value": result.value,
         "low": result.low,
         "high": result.high,
+        "over": result.over,
         "p_crossed": result.p,
         "p_permutation": np.nan if spec.margin is not None else tested.p,
         "p": p,
         "least": least,
         "exact": tested.exact,
-        "runs": [len(arm) for arm in result.runs],
-        "games": result.games,
-        "by_run": [arm.tolist() for arm in result.runs],
+        "runs": [len(arm) for arm in means],
+        "games": result.clusters,
+        "by_run": [arm.tolist() for arm in means],
         "note": note,
     }
 
@@ -239,46 +185,6 @@ def _found(row: dict[str, Any], as_written: str) -> str:
     if row["direction"] == "any":
         return "they differ"
     return as_written if (row["value"] > 0) == (row["direction"] == "more") else "the opposite"
-
-
-# -- tables ------------------------------------------------------------------------------------------------------------
-
-
-def by_arm(plays: Plays, measures: Sequence[str]) -> list[dict[str, Any]]:
-    """One row a condition, arm and measure: before, after and their change, each with its interval over seeds and games."""
-    after = plays.held_out[plays.held_out["when"] == "after"]
-    seen = sorted(
-        dict.fromkeys(zip(after["condition"], after["arm"], strict=True)), key=lambda pair: pair[0] != HELD_OUT
-    )
-    return [
-        {"condition": condition, "arm": arm, "measure": measure, **change(plays, arm, measure, condition)}
-        for condition, arm in seen
-        for measure in measures
-    ]
-
-
-def change(plays: Plays, arm: str, measure: str, condition: str = HELD_OUT) -> dict[str, Any]:
-    """Before, after and their change, each with its interval over seeds and games; `verdict.sentences` reads it."""
-    bounded, signed = COMPARABLE[measure].bounded, COMPARABLE[measure].signed
-    out: dict[str, Any] = {}
-    for when in ("before", "after"):
-        table = plays.table(Side(arm=arm, when=when, condition=condition), measure)  # type: ignore[arg-type]
-        found = st.contrast([table], [1.0])
-        low, high = st.mean_interval(found, bounded, positive=not signed)
-        if len(table) == 1:  # over games, given the run: all there is
-            alone = st.clustered_mean(table.iloc[0], table.columns, bounded, signed)
-            low, high = alone.low, alone.high
-        out |= {when: found.value, f"{when}_low": low, f"{when}_high": high, "runs": len(found.runs[0])}
-    moved = plays.table(Side(arm=arm, when="change", condition=condition), measure)
-    games, by_run = moved.mean().dropna(), moved.mean(axis=1).dropna()
-    of_games = st.paired_comparison(games * 0, games)  # over games, given these runs: all there is for one run
-    return {
-        **out,
-        **asdict(of_games.difference),
-        **over_seeds(moved, bounded),
-        "value": float(by_run.mean()) if len(by_run) else np.nan,  # as in a contrast: each run counts the same
-        "by_run": by_run.tolist(),
-    }
 
 
 def by_seed(plays: Plays, measures: Sequence[str]) -> pd.DataFrame:

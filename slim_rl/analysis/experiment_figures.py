@@ -1,4 +1,6 @@
-"""Figures of an experiment's page. An arm has one colour in all of them; thin lines and small dots are single seeds."""
+"""Figures of an experiment, beside those of `figures`. An arm has one colour in all of them; thin lines and small dots are single
+seeds. Each function returns one matplotlib Figure, or None where it has nothing to show.
+"""
 
 from __future__ import annotations
 
@@ -9,75 +11,77 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from slim_rl.analysis.contrasts import HELD_OUT, Contrasts
-from slim_rl.analysis.experiment import Plays
 from slim_rl.analysis.figure_style import SOFT, colours, legend, panels, short_words
+from slim_rl.analysis.figures import Plot, curve
+from slim_rl.analysis.plays import Plays
 from slim_rl.dialogue.measures import MEASURES, shown_in
 from slim_rl.formats import sentence, words
 
 Rows = Sequence[dict[str, Any]]
 
 
-def draw(plays: Plays, contrasts: Contrasts, rows: Rows) -> dict[str, Figure]:
-    """Every figure that has something to show, by file name. `rows`: those of `experiment.by_arm`."""
-    figures = {
-        "primary": _primary(plays, contrasts),
-        "arms": _arms(plays, rows),
-        **{measure.name: _training(plays, measure.name) for measure in shown_in("experiment")},
-        "doses": _doses(plays, contrasts),
-        "forced": _forced(plays, rows),
-        "transfer": _transfer(plays, rows),
-    }
-    return {name: figure for name, figure in figures.items() if figure is not None}
+def _chief() -> list[str]:
+    """Measures that have figures of their own."""
+    return [measure.name for measure in shown_in("experiment")]
 
 
-def _panels(number: int, height: float = 2.5, sharey: bool = True) -> tuple[Figure, list[Axes]]:
-    return panels(number, 4, 2.9, height, margin=(0.4, 0.3), sharey=sharey)
-
-
-def _primary(plays: Plays, contrasts: Contrasts) -> Figure | None:
-    """The arms that primary contrasts set side by side, over training: thin lines are seeds, thick ones their means."""
+def _primary(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
+    """The arms that primary contrasts set side by side, over training."""
     sides = [
         side for spec in contrasts.contrasts if spec.role == "primary" and spec.b is not None for side in spec.sides
     ]
-    arms = [arm for arm in dict.fromkeys(side.arm for side in sides) if arm in set(plays.training.get("arm", ()))]
+    arms = {side.arm for side in sides} & set(plays.training["arm"])
     if len(arms) < 2:
         return None
-    chosen = {arm: colours(plays.arms)[arm] for arm in arms}
-    chief = [measure.name for measure in shown_in("experiment")]
-    figure, axes = _panels(len(chief), 3.2, sharey=False)
-    for ax, measure in zip(axes, chief, strict=True):
-        for arm, colour in chosen.items():
-            curves = _curves(plays, arm, measure)
-            ax.plot(curves.index, curves, color=colour, linewidth=0.6, alpha=0.35)
-            ax.plot(curves.index, curves.mean(axis=1), color=colour, linewidth=2.2)
-        ax.set_title(_title(measure))
-        ax.set_xlabel("training step")
-    legend(figure, chosen)
+    figure, axes = panels(len(_chief()), 3, 4.0, 3.7, sharey=False)
+    for ax, measure in zip(axes, _chief(), strict=True):
+        curve(ax, _curves(plays, arms, measure), measure)
     return figure
 
 
-def _curves(plays: Plays, arm: str, measure: str) -> pd.DataFrame:
-    """Steps by runs, smoothed a little."""
-    rows = plays.training[plays.training["arm"] == arm]
-    curves = rows.pivot(index="step", columns="run", values=measure)
-    return curves.rolling(max(1, len(curves) // 20), min_periods=1).mean()
+def _training(measure: str) -> Any:
+    """A measure over training, one panel an arm."""
+
+    def draw(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
+        if plays.training.empty:
+            return None
+        figure, axes = panels(len(plays.arms), 4, 2.9, 2.5, margin=(0.4, 0.3))
+        for ax, arm in zip(axes, plays.arms, strict=True):
+            curve(ax, _curves(plays, {arm}, measure), measure, labels=False)
+            ax.set_title(short_words(arm))
+        figure.suptitle(_title(measure, 99), x=0.01, ha="left", fontsize=10)
+        return figure
+
+    return draw
 
 
-def _title(measure: str) -> str:
-    return textwrap.fill(sentence(MEASURES[measure].title), 26)
+def _curves(plays: Plays, arms: set[str], measure: str) -> dict[str, Any]:
+    """The measure over training in these arms, smoothed a little, as `curve` draws it."""
+    curves: dict[str, Any] = {arm: {} for arm in plays.arms}
+    for arm in arms:
+        rows = plays.training[plays.training["arm"] == arm]
+        table = rows.pivot(index="step", columns="run", values=measure)
+        table = table.rolling(max(1, len(table) // 20), min_periods=1).mean()
+        runs = {run: table[run].tolist() for run in table}
+        curves[arm] = {"steps": table.index.tolist(), "measures": {measure: {"mean": table.mean(axis=1), "runs": runs}}}
+    titles = {measure: {"title": MEASURES[measure].title, "share": MEASURES[measure].share}}
+    return {"arms": plays.arms, "curves": curves, "measures": titles}
 
 
-def _arms(plays: Plays, rows: Rows) -> Figure | None:
+def _title(measure: str, width: int = 26) -> str:
+    return textwrap.fill(sentence(MEASURES[measure].title), width)
+
+
+def _arms(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
     """Where each arm ended on held-out games: intervals over seeds and games, small dots for single seeds, hollow ones for the start."""
     after = plays.held_out[(plays.held_out["condition"] == HELD_OUT) & (plays.held_out["when"] == "after")]
     arms = [arm for arm in plays.arms if arm in set(after["arm"])]
     if not arms:
         return None
-    measures = [measure.name for measure in shown_in("experiment") if measure.name in after]
+    measures = [name for name in _chief() if name in after]
     figure = Figure(figsize=(9.6, 0.32 * len(arms) + 0.9))
     axes = figure.subplots(1, len(measures), sharey=True, squeeze=False)[0]
     for ax, measure in zip(axes, measures, strict=True):
@@ -96,22 +100,7 @@ def _arms(plays: Plays, rows: Rows) -> Figure | None:
     return figure
 
 
-def _training(plays: Plays, measure: str) -> Figure | None:
-    """A measure over training, one panel an arm."""
-    if plays.training.empty:
-        return None
-    figure, axes = _panels(len(plays.arms))
-    for ax, (arm, colour) in zip(axes, colours(plays.arms).items(), strict=True):
-        curves = _curves(plays, arm, measure)
-        ax.plot(curves.index, curves, color=colour, linewidth=0.7, alpha=0.5)
-        ax.plot(curves.index, curves.mean(axis=1), color=colour, linewidth=2.2)
-        ax.set_title(short_words(arm))
-        ax.set_xlabel("training step")
-    figure.suptitle(sentence(MEASURES[measure].title), x=0.01, ha="left", fontsize=10)
-    return figure
-
-
-def _doses(plays: Plays, contrasts: Contrasts) -> Figure | None:
+def _doses(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
     """What runs did against their dose, one panel a trend that was written down."""
     specs = [spec for spec in contrasts.contrasts if spec.doses]
     found = [
@@ -120,7 +109,7 @@ def _doses(plays: Plays, contrasts: Contrasts) -> Figure | None:
     found = [(spec, points) for spec, points in found if any(len(values) for values in points.values())]
     if not found:
         return None
-    figure, axes = _panels(len(found), 3.0, sharey=False)
+    figure, axes = panels(len(found), 4, 2.9, 3.0, margin=(0.4, 0.3), sharey=False)
     for ax, (spec, points) in zip(axes, found, strict=True):
         means = pd.Series({dose: values.mean() for dose, values in sorted(points.items())}).dropna()
         for dose, values in points.items():
@@ -132,7 +121,7 @@ def _doses(plays: Plays, contrasts: Contrasts) -> Figure | None:
     return figure
 
 
-def _forced(plays: Plays, rows: Rows) -> Figure | None:
+def _forced(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
     """Reward after so many questions asked for the policy, before (dashed) and after training."""
     names = [name for name in plays.held_out["condition"].unique() if re.fullmatch(r"forced_\d+", name)]
     conditions = dict(
@@ -142,7 +131,7 @@ def _forced(plays: Plays, rows: Rows) -> Figure | None:
     arms = [arm for arm in plays.arms if any((arm, name) in found for name in conditions.values())]
     if not arms:
         return None
-    figure, axes = _panels(len(arms), 2.8)
+    figure, axes = panels(len(arms), 4, 2.9, 2.8, margin=(0.4, 0.3))
     for ax, arm in zip(axes, arms, strict=True):
         for when, style in (("before", "--"), ("after", "-")):
             part = [(k, found[arm, name]) for k, name in conditions.items() if (arm, name) in found]
@@ -157,7 +146,7 @@ def _forced(plays: Plays, rows: Rows) -> Figure | None:
     return figure
 
 
-def _transfer(plays: Plays, rows: Rows) -> Figure | None:
+def _transfer(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
     """Reward and questions before (hollow) and after in conditions that no run was trained in."""
     conditions = [name for name in dict.fromkeys(row["condition"] for row in rows) if not name.startswith("forced_")]
     arms = [arm for arm in plays.arms if any(row["arm"] == arm and row["condition"] != HELD_OUT for row in rows)]
@@ -175,7 +164,41 @@ def _transfer(plays: Plays, rows: Rows) -> Figure | None:
             ax.plot([row["after_low"], row["after_high"]], [place, place], color=colour, linewidth=2.5)
             ax.plot(row["after"], place, "o", color=colour, markersize=5)
         ax.set_yticks(range(len(conditions)), [short_words(name) for name in conditions])
-        ax.set_title(sentence(MEASURES[measure].title))
+        ax.set_title(_title(measure, 99))
     figure.axes[0].invert_yaxis()
     legend(figure, {arm: colours(plays.arms)[arm] for arm in arms})
     return figure
+
+
+def plots() -> dict[str, Plot]:
+    """The figures, by file name, to be drawn from the plays, the contrasts and `plays.by_arm`'s rows."""
+    return {
+        "primary": Plot(
+            _primary,
+            "The arms that the primary contrasts compare, over training. Thin lines: single seeds; thick: their mean.",
+        ),
+        "arms": Plot(
+            _arms,
+            "Where each arm ended on held-out games, with 95% intervals over seeds and games (over games, of one run). Small dots: single "
+            "seeds; hollow: the start.",
+        ),
+        **{
+            name: Plot(
+                _training(name),
+                f"{sentence(MEASURES[name].title)} over training. Thin lines: single seeds; thick: their mean.",
+            )
+            for name in _chief()
+        },
+        "doses": Plot(
+            _doses, "What the trained policies did against the dose. Small dots: single seeds; line: their means."
+        ),
+        "forced": Plot(
+            _forced,
+            "Reward on held-out games after so many questions asked for the policy, before training (dashed) and after. Bars: 95% "
+            "intervals over seeds and games (over games, of one start).",
+        ),
+        "transfer": Plot(
+            _transfer,
+            "Held-out games in each condition, before training (hollow) and after, with 95% intervals over seeds and games (over games, of one run).",
+        ),
+    }

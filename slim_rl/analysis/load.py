@@ -21,8 +21,7 @@ from tqdm import tqdm
 
 from slim_rl import jsonl
 from slim_rl.analysis import partner_faults
-from slim_rl.analysis.catalog import order_arms
-from slim_rl.dialogue.log import annotate
+from slim_rl.dialogue.log import annotate, log_files
 from slim_rl.dialogue.measures import OF_KIND, measures
 from slim_rl.dialogue.record import FORMAT, Dialogue
 from slim_rl.environment import game_of
@@ -31,6 +30,7 @@ from slim_rl.formats import count, words
 from slim_rl.measured import measured
 
 TRAIN = "train"
+TREATMENT = "shy"  # the arm the others are compared with, where there is one
 _BATCH = 4096  # rows held as Python objects before they become columns
 _NAMES = (
     "arm", "run", "phase", "policy", "mode", "partner", "stop_reason", "game_id", "cluster", "environment", "group",
@@ -85,7 +85,7 @@ def load(log_dirs: Sequence[str | Path]) -> Log:
     Raises:
         DataError: a path does not exist, there is no *.jsonl file, or no line in any of them is a dialogue.
     """
-    files = [LogFile(path) for path in find_files(log_dirs)]
+    files = [LogFile(path) for path in log_files(*log_dirs)]
     rows = _rows(files)
     parts: list[pd.DataFrame] = []
     while batch := list(islice(rows, _BATCH)):
@@ -109,6 +109,11 @@ def load(log_dirs: Sequence[str | Path]) -> Log:
     return log
 
 
+def order_arms(arms: Iterable[str]) -> list[str]:
+    """The treatment first, then by name."""
+    return sorted(map(str, arms), key=lambda arm: (arm != TREATMENT, arm))
+
+
 def annotated(data: dict[str, Any]) -> Dialogue:
     """A line's dialogue, annotated as its game annotates now."""
     dialogue = Dialogue.from_dict(data)
@@ -122,21 +127,6 @@ def read_dialogue(log: Log, row: Any) -> dict[str, Any]:
         stream.seek(int(row.offset))
         data: dict[str, Any] = orjson.loads(stream.readline())
     return data
-
-
-def find_files(log_dirs: Sequence[str | Path]) -> list[Path]:
-    """The log files in folders, and those named themselves, each once. Raises DataError where there are none."""
-    found: dict[Path, Path] = {}
-    for place in map(Path, log_dirs):
-        if not place.exists():
-            raise DataError(f"There is no log folder {place}; give the folder that a run wrote its dialogue log to.")
-        for path in sorted(place.rglob("*.jsonl")) if place.is_dir() else [place]:
-            found.setdefault(path.resolve(), path)
-    if not found:
-        raise DataError(
-            f"There is no *.jsonl file in {_names(log_dirs)}; give the folder that a run wrote its dialogue log to."
-        )
-    return list(found.values())
 
 
 def _names(paths: Sequence[str | Path]) -> str:

@@ -1,67 +1,16 @@
-"""The report's tables as data: columns that say how a row is shown, and the rows. The page's template makes them HTML.
-
-The invariant: a cell is plain text, which the template escapes, or a `Cell`; no name from a log becomes markup.
-"""
+"""The tables of a report on logs, but for what every page has (`tables`): from the numbers of `summary`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from slim_rl.analysis.figure_style import colours
 from slim_rl.analysis.load import TRAIN
+from slim_rl.analysis.tables import Cell, Column, Row, Table, arm, held_out, moved, number, p_of, prose, with_interval
 from slim_rl.dialogue.measures import MEASURES, shown_in
-from slim_rl.formats import DASH, interval, known, p_value, per_steps, plain, words
-
-Row = Mapping[str, Any]
-Rows = Sequence[Row]
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """A cell that is more than text: `aside` in grey behind it, a dot of `colour` before it."""
-
-    text: str
-    aside: str = ""
-    colour: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column's heading, and what it shows of a row; `prose` is aligned as words are."""
-
-    head: str
-    show: Callable[[Row], str | Cell]
-    prose: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """`others`: the same for rows that are shown only when asked for."""
-
-    caption: str
-    columns: Sequence[Column]
-    rows: Rows
-    others: Rows = ()
-
-
-def prose(key: str, head: str | None = None) -> Column:
-    return Column(key if head is None else head, lambda row: row[key], prose=True)
-
-
-def number(key: str, head: str | None = None) -> Column:
-    return Column(key if head is None else head, lambda row: f"{row[key]:,}")
-
-
-def p_of(key: str, head: str) -> Column:
-    return Column(head, lambda row: p_value(row.get(key)))
-
-
-def with_interval(part: Row, share: bool = False, signed: bool = False) -> Cell:
-    """The row's value, and its interval in grey."""
-    span = interval(part["low"], part["high"], share, signed)
-    return Cell(plain(part["value"], share, signed), "" if span == DASH else span)
+from slim_rl.formats import DASH, known, p_value, plain, words
 
 
 class Tables:
@@ -71,70 +20,46 @@ class Tables:
         self.results = results
         self._palette = colours(results["arms"])
         self._measures = results["measures"]
-        self._per = per_steps(results["per_steps"])
 
     def sections(self) -> dict[str, list[Table]]:
         """Every table but those of the first screen, by heading; empty ones are left out."""
-        results = self.results
         sections = {
-            "Held-out games": [self.checkpoints(), self._paired()],
-            "Trends": [self._trends()],
-            "Trends compared": [self._differences()],
-            "Questions and reward": [self._correlations()],
+            "Held-out games": [*([self.held_out()] if self.results["counts"]["train"] else []), self.measures()],
+            "Held-out games by checkpoint": [self.checkpoints()],
             "Runs": [self._runs()],
         }
-        if not results["counts"]["train"]:
-            sections["Held-out games"].pop(0)  # the first screen has it
-        filled = {name: [table for table in tables if table.rows] for name, tables in sections.items()}
+        filled = {name: [table for table in tables if table.rows or table.others] for name, tables in sections.items()}
         return {name: tables for name, tables in filled.items() if tables}
 
     # -- the first screen
 
-    def arms_changed(self) -> Table:
-        """Before and after training, one row an arm and partner."""
-        paired: dict[tuple[str, str], dict[str, Any]] = {}
-        for row in self.results["held_out"]["paired"]:
-            if row["measure"] in ("questions", "reward"):
-                paired.setdefault((row["arm"], row["partner"]), {"arm": row["arm"]})[row["measure"]] = row
-        rows = [row for row in paired.values() if {"questions", "reward"} <= row.keys()]
-
-        def changed(name: str) -> list[Column]:
-            return [
-                Column(f"{name} before", lambda row: plain(row[name]["before"])),
-                Column("after", lambda row: plain(row[name]["after"])),
-                Column(f"change of {name}", lambda row: with_interval(row[name], signed=True)),
-            ]
-
-        caption = "The same held-out games before and after training; 95% intervals over games."
-        return Table(caption, [self._arm(), *changed("questions"), *changed("reward")], rows)
+    def held_out(self) -> Table:
+        """The chief measures before and after training, or of an evaluation; one row an arm and partner."""
+        caption = "Held-out games: before → after training, and the change on the games played both times, with its 95% interval."
+        if not self.results["counts"]["train"]:
+            caption = "Held-out games, with 95% intervals."
+        chief = [name for name in self._measures if self._is_chief(name)]
+        return held_out(self.results["held_out"], chief, caption, self._palette, "partner")
 
     def training(self) -> Table:
         """The first and last tenth of training, one row an arm."""
         results = self.results
-        slopes = {(row["arm"], row["measure"]): row for row in results["trends"]}
         rows = []
-        for arm in results["arms"]:
-            runs = [run for run in results["runs"] if run["arm"] == arm]
-            row = {"arm": arm, "runs": len(runs), "dialogues": sum(run["phases"].get(TRAIN, 0) for run in runs)}
-            rows.append({**row, "ends": results["ends"].get(arm, {})})
+        for name in results["arms"]:
+            runs = [run for run in results["runs"] if run["arm"] == name]
+            row = {"arm": name, "runs": len(runs), "dialogues": sum(run["phases"].get(TRAIN, 0) for run in runs)}
+            rows.append({**row, "ends": results["ends"].get(name, {})})
 
-        def told(name: str) -> list[Column]:
-            def end(row: Row, side: str) -> str | Cell:
+        def end(name: str, side: str) -> Column:
+            def show(row: Row) -> str | Cell:
                 return with_interval(row["ends"][name][side]) if name in row["ends"] else DASH
 
-            def slope(row: Row) -> str | Cell:
-                found = slopes.get((row["arm"], name))
-                return with_interval(found, signed=True) if found else DASH
+            return Column(f"{name}, {side}", show)
 
-            return [
-                Column(f"{name}, first", lambda row: end(row, "first")),
-                Column(f"{name}, last", lambda row: end(row, "last")),
-                Column(f"slope of {name}", slope),
-            ]
-
+        ends = [end(name, side) for name in ("questions", "reward") for side in ("first", "last")]
         return Table(
-            f"Training: the first and the last tenth of the steps, and the slope {self._per}; 95% intervals over games.",
-            [self._arm(), number("runs"), number("dialogues"), *told("questions"), *told("reward")],
+            "Training: the first and the last tenth of the steps; 95% intervals over games.",
+            [self._arm(), number("runs"), number("dialogues"), *ends],
             rows if any(row["ends"] for row in rows) else [],
         )
 
@@ -165,7 +90,7 @@ class Tables:
         ]
         return Table(
             "The partner's own faults, whether or not it is made to commit them, as shares of the times it could have; and the reward "
-            "without the dialogues that hold one.",
+            "without the dialogues that hold one, with 95% intervals over games.",
             columns,
             rows if names else [],
         )
@@ -178,20 +103,38 @@ class Tables:
             number("n"),
             prose("about", ""),
         ]
-        return Table("For comparison: reward of plans made without any dialogue, and of people.", columns, rows)
+        return Table(
+            "For comparison: reward of plans made without any dialogue, and of people, with 95% intervals over games.",
+            columns,
+            rows,
+        )
+
+    def measures(self) -> Table:
+        """The other measures on held-out games, one row an arm, partner and measure."""
+        columns = [
+            self._arm(),
+            prose("condition", "partner"),
+            Column("measure", lambda row: self._measures[row["measure"]]["title"], prose=True),
+            Column("before → after", moved),
+            prose("over", "interval over"),
+            p_of("p", "p of no change"),
+        ]
+        others = [row for row in self.results["held_out"] if not self._is_chief(row["measure"])]
+        return Table("In the same way; p is not corrected for the number of measures.", columns, (), others)
 
     def checkpoints(self) -> Table:
-        """Means on held-out games, one row a policy and partner."""
+        """Means at every checkpoint, where there are more than a first and a last one."""
+        rows = self.results["checkpoints"]
+        times = Counter((row["arm"], row["partner"]) for row in rows)
         columns = [
             self._arm(),
             prose("partner"),
             Column("checkpoint", _checkpoint, prose=True),
             number("runs"),
-            Column("dialogues", lambda row: f"{max(part['n'] for part in row['measures'].values()):,}"),
-            *(self._measured(name) for name in self._measures if self._is_chief(name)),
+            *(self._measured(measure.name) for measure in shown_in("first screen") if measure.name in self._measures),
         ]
-        caption = "Held-out games by checkpoint; 95% intervals clustered by game."
-        return Table(caption, columns, self.results["held_out"]["cells"])
+        more = [row for row in rows if times[row["arm"], row["partner"]] > 2]
+        return Table("Held-out games by checkpoint; 95% intervals over games.", columns, more)
 
     def compared(self) -> Table:
         """Evaluated cells against each other, one row a pair."""
@@ -208,78 +151,6 @@ class Tables:
             "permutation test, not corrected for the number of pairs. Two cells are compared if they differ in their policy, partner or mode alone."
         )
         return Table(caption, columns, self.results["compared"])
-
-    # -- the others
-
-    def _trends(self) -> Table:
-        return self._by_role(
-            f"Slopes: change {self._per} of training. p is the larger of those over games and over runs. {_FAMILY}",
-            [
-                self._arm(),
-                self._title(),
-                Column("slope, 95% over games", self._value),
-                Column("95% over runs", self._over_runs),
-                number("runs"),
-                *_COUNTS,
-                *_TESTS,
-                _NOTE,
-            ],
-            self.results["trends"],
-        )
-
-    def _differences(self) -> Table:
-        return self._by_role(
-            f"The first arm's slope, as change {self._per}, less another's: over games by bootstrap, the same games drawn in both arms; "
-            "over runs by Welch's t and by the exact permutation of run labels. p is the larger of the first two. "
-            + _FAMILY,
-            [
-                self._arm(),
-                self._arm("other", "less"),
-                self._title(),
-                Column("difference, 95% over games", self._value),
-                Column("95% over runs", self._over_runs),
-                *_TESTS,
-                p_of("p_permutation", "permutation p"),
-                _NOTE,
-            ],
-            self.results["differences"],
-        )
-
-    def _correlations(self) -> Table:
-        return Table(
-            "Correlation of information-seeking questions with reward in training dialogues, 95% by bootstrap over games. "
-            "“Within a game and step” compares only the dialogues of one group, which is all that GRPO sees.",
-            [
-                self._arm(),
-                prose("given"),
-                prose("method"),
-                Column("r", with_interval),
-                *_COUNTS,
-                _P,
-                _NOTE,
-            ],
-            self.results["correlations"],
-        )
-
-    def _paired(self) -> Table:
-        return self._by_role(
-            "The last checkpoint against the first on the same games: mean change with its 95% t interval over games, Cohen's "
-            f"d (mean change over its deviation), p of the sign-flip permutation test. {_FAMILY}",
-            [
-                self._arm(),
-                prose("partner"),
-                Column("from", lambda row: _checkpoint(row["from"]), prose=True),
-                Column("to", lambda row: _checkpoint(row["to"]), prose=True),
-                self._title(),
-                Column("before", lambda row: plain(row["before"], self._share(row))),
-                Column("after", lambda row: plain(row["after"], self._share(row))),
-                Column("change", self._value),
-                _GAMES,
-                Column("d", lambda row: plain(row["effect"])),
-                *_TESTS,
-            ],
-            self.results["held_out"]["paired"],
-        )
 
     def _runs(self) -> Table:
         return Table(
@@ -303,44 +174,17 @@ class Tables:
 
     # -- how this report's arms and measures are written
 
-    def _by_role(self, caption: str, columns: Sequence[Column], rows: Rows) -> Table:
-        chief = [row for row in rows if self._is_chief(row["measure"])]
-        others = [row for row in rows if not self._is_chief(row["measure"])]
-        return Table(caption, columns, chief, others)
+    def _arm(self, key: str = "arm", head: str = "arm") -> Column:
+        return arm(self._palette, key, head)
 
     def _is_chief(self, measure: str) -> bool:
         """Whether the measure is shown at once, and not only when asked for."""
         return self._measures[measure]["role"] == "primary" or "first screen" in MEASURES[measure].shown
 
-    def _arm(self, key: str = "arm", head: str = "arm") -> Column:
-        return Column(head, lambda row: Cell(words(row[key]), colour=self._palette[row[key]]), prose=True)
-
-    def _title(self) -> Column:
-        return Column("measure", lambda row: self._measures[row["measure"]]["title"], prose=True)
-
     def _measured(self, name: str, signed: bool = False) -> Column:
         """A column of a row that has several measures."""
         measure = self._measures[name]
         return Column(measure["title"], lambda row: with_interval(row["measures"][name], measure["share"], signed))
-
-    def _share(self, row: Row) -> bool:
-        return bool(self._measures[row["measure"]]["share"])
-
-    def _value(self, row: Row) -> Cell:
-        return with_interval(row, self._share(row), signed=True)
-
-    def _over_runs(self, row: Row) -> str:
-        return interval(row["runs_low"], row["runs_high"], self._share(row), signed=True)
-
-
-_FAMILY = (
-    "Holm and Benjamini-Hochberg (BH) corrections are over the primary measures of all arms; others are uncorrected."
-)
-_GAMES = number("clusters", "games")
-_COUNTS = (_GAMES, number("n", "dialogues"))
-_P = p_of("p", "p")
-_TESTS = (_P, p_of("p_holm", "Holm"), p_of("q_bh", "BH"))
-_NOTE = prose("note", "")
 
 
 def _checkpoint(cell: Row) -> str:

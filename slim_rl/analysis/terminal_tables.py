@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rich.box import SIMPLE_HEAD
+from rich.markup import escape
 from rich.table import Table
 
 from slim_rl.analysis.compared import Cell, compare, sentence_of, usual
 from slim_rl.analysis.verdict import changed, frame
 from slim_rl.dialogue.measures import MEASURES, shown_in
 from slim_rl.dialogue.record import Dialogue
-from slim_rl.formats import DASH, interval, known, p_value, plain, words
+from slim_rl.formats import count, interval, p_value, plain, words
 from slim_rl.statistics import clustered_mean
 
 
@@ -19,7 +21,7 @@ def cells_table(cells: Mapping[str, Sequence[Dialogue]], title: str) -> Table:
     """One row a measure and cell. Where games were played several times: also the share agreed on every time (pass^k of τ-bench,
     Yao et al. 2024).
     """
-    table = Table(title=title, caption="intervals: 95%, clustered by game", box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(title=title, caption="intervals: 95%, over games", box=SIMPLE_HEAD, pad_edge=False)
     for heading in ("measure", "cell", "n", "mean", "interval"):
         table.add_column(heading, justify="left" if heading in ("measure", "cell") else "right", overflow="fold")
     frames = {name: frame(dialogues).set_index(["game_id", "seat"]) for name, dialogues in cells.items()}
@@ -62,23 +64,27 @@ def before_after_table(before: Sequence[Dialogue], after: Sequence[Dialogue]) ->
     """One row a measure: its means on held-out games before and after training, and their difference."""
     first, last = frame(before), frame(after)
     games = len(set(first["game_id"]) & set(last["game_id"]))
+    changes = {measure.name: changed(first, last, measure.name) for measure in shown_in("table")}
+    title = f"{count(games, 'held-out game')}, before and after training"
+    return change_table(changes, title, ("before", "after", "change"))
+
+
+def change_table(changes: Mapping[str, Mapping[str, Any]], title: str, headings: tuple[str, str, str]) -> Table:
+    """One row a measure: two means, and how the second differs. The changes' keys are those of `plays.change`."""
+    over = next(iter(changes.values()))["over"]
     table = Table(
-        title=f"{games:,} held-out games, before and after training",
-        caption="intervals: 95%, paired by game",
-        box=SIMPLE_HEAD,
-        pad_edge=False,
+        title=escape(title), caption=f"intervals: 95%, over {over}, paired by game", box=SIMPLE_HEAD, pad_edge=False
     )
-    for heading in ("", "before", "after", "change", "interval", "p"):
-        table.add_column(heading, justify="right" if heading else "left")
+    for heading in ("", *headings, "interval", "p"):
+        table.add_column(heading, justify="right" if heading else "left", overflow="fold")
     for measure in shown_in("table"):
-        change = changed(first, last, measure.name)
-        share = measure.share
+        change, share = changes[measure.name], measure.share
         table.add_row(
             measure.heading,
             plain(change["before"], share),
             plain(change["after"], share),
             plain(change["value"], share, signed=True),
             interval(change["low"], change["high"], share, signed=True),
-            p_value(change["p"]) if known(change["p"]) else DASH,
+            p_value(change["p"]),
         )
     return table

@@ -1,7 +1,7 @@
 """Did it learn to ask, did it help, and how sure is that? One sentence each, the same in the terminal and in the report.
 
 The answer rests on held-out games that were played both before and after training, paired game by game. "Rose" and "fell"
-are used only where the 95% interval leaves zero out: that over seeds and games where there are several runs, else that over games.
+are used only where the 95% interval leaves zero out: over seeds and games where there are several runs, else over games.
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from slim_rl.dialogue.measures import MEASURES, measures
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.formats import count, interval, known, p_value, plain
-from slim_rl.statistics import contrast, next_run, paired_comparison
+from slim_rl.statistics import paired_comparison
 
 Change = Mapping[str, Any]
 
@@ -34,29 +33,14 @@ def frame(dialogues: Sequence[Dialogue]) -> pd.DataFrame:
 
 
 def changed(before: pd.DataFrame, after: pd.DataFrame, measure: str) -> dict[str, Any]:
-    """How a measure changed on the games of both frames; keys as in the results' `held_out.paired`."""
+    """How a measure changed on the games of both frames; keys as in `plays.change`."""
     one, two = (data.set_index("game_id")[measure].astype(float) for data in (before, after))
     test = paired_comparison(one, two, bounded=MEASURES[measure].bounded)
     return {"before": test.before, "after": test.after, **asdict(test.difference), "by_run": [test.difference.value]}
 
 
-def over_seeds(change: pd.DataFrame, bounded: bool) -> dict[str, Any]:
-    """What several runs say of a change: its interval and p over seeds and games, and what one more run is expected to show.
-
-    Args:
-        change: after less before; a row a run, a column a game.
-
-    Returns:
-        Keys seeds_low, seeds_high, seeds_p; next_low, next_high: a 95% prediction interval. NaN for fewer than two runs.
-    """
-    found = contrast([change], [1.0], limit=1.0 if bounded else np.inf)
-    low, high = next_run(found.runs[0])
-    keys = ("seeds_low", "seeds_high", "seeds_p", "next_low", "next_high")
-    return dict(zip(keys, (found.low, found.high, found.p, low, high), strict=True))
-
-
 def sentences(questions: Change, reward: Change) -> list[str]:
-    """The three sentences, from two rows of the results' `held_out.paired`."""
+    """The three sentences, from two rows of `plays.by_arm`."""
     if not known(questions["low"]) or not known(reward["low"]):
         return ["Whether it learned to ask cannot be judged: fewer than two games were played both before and after."]
     asked, helped = direction(questions), direction(reward)
@@ -79,22 +63,13 @@ def sentences(questions: Change, reward: Change) -> list[str]:
 
 def direction(change: Change) -> int:
     """1 if it rose, -1 if it fell, 0 if the interval does not tell."""
-    low, high, _ = _span(change)
-    return 1 if low > 0 else -1 if high < 0 else 0
-
-
-def _span(change: Change) -> tuple[float, float, float]:
-    """The interval and p that a statement rests on."""
-    names = ("seeds_low", "seeds_high", "seeds_p") if known(change.get("seeds_low")) else ("low", "high", "p")
-    low, high, p = (change[name] for name in names)
-    return low, high, p
+    return 1 if change["low"] > 0 else -1 if change["high"] < 0 else 0
 
 
 def by_how_much(change: Change, share: bool = False) -> str:
     """'+0.76, 95% interval 0.68 to 0.85'; a share changes by points of per cent."""
     value = plain(change["value"], share, signed=True)
-    low, high, _ = _span(change)
-    span = interval(low, high, share, signed=True)
+    span = interval(change["low"], change["high"], share, signed=True)
     return f"{value}, 95% interval {span}" if known(change["low"]) else value
 
 
@@ -103,13 +78,13 @@ def _how_sure(questions: Change, reward: Change) -> str:
     seeds = f" by each of {runs} seeds" if runs > 1 else ""
     text = (
         f"How sure: {count(questions['clusters'], 'held-out game')}, each played before and after{seeds}; p of no change "
-        f"{p_value(_span(questions)[2])} for questions and {p_value(_span(reward)[2])} for reward"
+        f"{p_value(questions['p'])} for questions and {p_value(reward['p'])} for reward"
     )
     if runs < 2:
         return f"{text}; one run, which says nothing of another seed."
     rose, gained = (sum(value > 0 for value in change["by_run"]) for change in (questions, reward))
     ahead = interval(questions.get("next_low"), questions.get("next_high"))
     return (
-        f"{text}, over seeds and games; questions rose in {rose} of {runs} runs and reward in {gained}; one more seed is expected "
+        f"{text}, over {questions['over']}; questions rose in {rose} of {runs} runs and reward in {gained}; one more seed is expected "
         f"to change questions by {ahead}."
     )

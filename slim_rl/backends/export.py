@@ -20,7 +20,7 @@ from pathlib import Path
 from slim_rl import bundled
 from slim_rl.backends.card import model_card
 from slim_rl.config import ROOT_KEY, Config, parse_config
-from slim_rl.dialogue.log import read_log
+from slim_rl.dialogue.log import log_files, read_log
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.errors import DataError, SlimError
 from slim_rl.files import disk_errors, replacing_folder
@@ -98,13 +98,7 @@ def read_run(run: Path) -> Config:
 
 def read_results(paths: Sequence[Path]) -> dict[str, list[Dialogue]]:
     """The dialogues of evaluation logs by the names of their files. Raises DataError for a path that is no log."""
-    results: dict[str, list[Dialogue]] = {}
-    for path in paths:
-        files = sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]
-        if not files:
-            raise DataError(f"There is no *.jsonl in {path}; give the folder that slim-rl evaluate wrote.")
-        results |= {file.stem: list(read_log(file)) for file in files}
-    return results
+    return {file.stem: list(read_log(file)) for file in log_files(*paths)} if paths else {}
 
 
 def convert(command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:

@@ -18,7 +18,7 @@ def command(
     output: Annotated[
         Path, typer.Option("--output", "--output-dir", help="folder for figures, summary.json and report.html")
     ] = Path("plots"),
-    seed: Annotated[int, typer.Option(min=0, help="of the bootstraps, and of the dialogues shown")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="of the permutation tests, and of the dialogues shown")] = 0,
     max_dialogues: Annotated[
         int,
         typer.Option(min=0, help="dialogues that the report's viewer holds, at most; figures and tables count all"),

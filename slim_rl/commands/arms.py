@@ -187,9 +187,9 @@ def conclusion(config: Path, runs: Sequence[Run], name: str) -> list[str]:
     if not logs:
         return ["There are no held-out games to judge the arms by (train.eval_games is 0).", more]
     from slim_rl.analysis.load import load
-    from slim_rl.analysis.results import verdicts
+    from slim_rl.analysis.plays import by_arm, of_frame, verdicts
 
-    found = verdicts(load(logs).frame)
+    found = list(verdicts(by_arm(of_frame(load(logs).frame), ["questions", "reward"])))
     said = [f"{arm['arm']}: {' '.join(arm['sentences'])}" for arm in found]
     return [*said, more] if said else ["No held-out games were played both before and after training.", more]
 

@@ -98,15 +98,22 @@ def read_log(path: str | Path) -> Iterator[Dialogue]:
                 yield dialogue
 
 
-def log_files(path: str | Path) -> list[Path]:
-    """The files of a log: the file itself, or every *.jsonl at or below a folder. Raises DataError if there is none."""
-    path = Path(path)
-    if not path.exists():
-        raise DataError(f"There is no dialogue log {path}; give a *.jsonl file or the folder that holds it.")
-    files = sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]
-    if not files:
-        raise DataError(f"There is no *.jsonl in {path}; give the folder that a run wrote its dialogue log to.")
-    return files
+def log_files(*paths: str | Path) -> list[Path]:
+    """The files of logs: a file itself, or every *.jsonl at or below a folder; each once. Raises DataError if a path does not exist, or
+    if there is none at all.
+    """
+    found: dict[Path, Path] = {}
+    for path in map(Path, paths):
+        if not path.exists():
+            raise DataError(
+                f"There is no dialogue log {path}; give a *.jsonl file, or the folder that a run wrote it to."
+            )
+        for file in sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]:
+            found.setdefault(file.resolve(), file)
+    if not found:
+        where = ", ".join(map(str, paths))
+        raise DataError(f"There is no *.jsonl in {where}; give the folder that a run wrote its dialogue log to.")
+    return list(found.values())
 
 
 def _key(data: dict[str, Any]) -> tuple[Any, ...]:

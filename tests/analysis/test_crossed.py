@@ -76,6 +76,21 @@ def test_a_slope_over_doses_covers_too() -> None:
     assert 0.92 <= np.mean(covered) <= 0.98
 
 
+def test_every_interval_says_over_what() -> None:
+    """With one run that is games; with one number a run, seeds; and which of them was drawn anew decides how wide it is."""
+    rng = np.random.default_rng(8)
+    arm = played(rng, 5, rng.normal(0, 0.1, 40), of_run=2)
+    both, games = st.contrast([arm], (1,)), st.contrast([arm], (1,), over="games")
+    assert (both.over, games.over, st.contrast([arm[[0]]], (1,)).over) == ("seeds and games", "games", "seeds")
+    assert both.high - both.low > 3 * (games.high - games.low)
+    one = st.arm_mean(arm.iloc[:1])
+    want = stats.ttest_1samp(arm.iloc[0], 0).confidence_interval(0.95)
+    assert (one.over, one.low, one.high) == ("games", pytest.approx(want.low), pytest.approx(want.high))
+    runs = stats.ttest_1samp(arm[0], 0)
+    seeds = st.contrast([arm[[0]]], (1,))
+    assert (seeds.low, seeds.p) == (pytest.approx(runs.confidence_interval(0.95).low), pytest.approx(runs.pvalue))
+
+
 def test_missing_dialogues_are_left_out() -> None:
     rng = np.random.default_rng(5)
     arms = [played(rng, 4, rng.normal(size=50)), played(rng, 4, rng.normal(size=50), mean=1)]
@@ -83,7 +98,7 @@ def test_missing_dialogues_are_left_out() -> None:
     whole, part = st.contrast(arms, (1, -1)), st.contrast(holes, (1, -1))
     assert part.value == pytest.approx(whole.value, abs=0.1)
     assert part.se == pytest.approx(whole.se, rel=0.2)
-    assert part.games == 50
+    assert part.clusters == 50
 
 
 def test_what_cannot_be_known_has_no_interval() -> None:
@@ -91,25 +106,25 @@ def test_what_cannot_be_known_has_no_interval() -> None:
     alone = st.contrast([one, one], (1, -1))
     assert alone.value == 0 and np.isnan(alone.low) and "one run" in alone.note
     assert "no data" in st.contrast([one, none], (1, -1)).note
-    assert np.isnan(st.permute_runs([np.ones(1)], [1]).p)
+    assert np.isnan(st.permute([np.ones(1)], [1]).p)
 
 
 @settings(deadline=None)
 @given(draw.lists(draw.lists(draw.sampled_from([0.0, 0.0, 0.5, 1.0]), min_size=4, max_size=4), min_size=2, max_size=5))
 def test_intervals_of_shares_stay_in_their_range(rows: list[list[float]]) -> None:
     found = st.contrast([pd.DataFrame(rows)], (1,), limit=1)
-    low, high = st.mean_interval(found, bounded=True)
-    assert -1e-9 <= low <= found.value + 1e-9 and found.value - 1e-9 <= high <= 1 + 1e-9
+    mean = st.arm_mean(pd.DataFrame(rows), bounded=True)
+    assert -1e-9 <= mean.low <= found.value + 1e-9 and found.value - 1e-9 <= mean.high <= 1 + 1e-9
     assert -1 <= found.low <= found.high <= 1
 
 
 def test_permutation_says_how_small_its_p_can_be() -> None:
     low, high = np.arange(8.0), np.arange(8.0) + 20
-    assert st.permute_runs([high, low], (1, -1)) == st.Permutation(pytest.approx(2 / 12870), 2 / 12870, True)
-    assert st.permute_runs([low + 1], (1,)) == st.Permutation(2 / 256, 2 / 256, True)
-    uneven = st.permute_runs([np.array([5.0, 6, 7]), np.array([1.0, 2])], (1, -1))
+    assert st.permute([high, low], (1, -1)) == st.Permutation(pytest.approx(2 / 12870), 2 / 12870, True)
+    assert st.permute([low + 1], (1,)) == st.Permutation(2 / 256, 2 / 256, True)
+    uneven = st.permute([np.array([5.0, 6, 7]), np.array([1.0, 2])], (1, -1))
     assert uneven.p == uneven.least == 0.2
-    many = st.permute_runs([np.arange(8.0) + 9 * dose for dose in range(5)], (-2, -1, 0, 1, 2))
+    many = st.permute([np.arange(8.0) + 9 * dose for dose in range(5)], (-2, -1, 0, 1, 2))
     assert not many.exact and many.p == pytest.approx(many.least)
 
 

@@ -14,7 +14,9 @@ import pytest
 import synthetic
 import yaml
 
+from slim_rl.analysis import analyze
 from slim_rl.analysis import experiment as ex
+from slim_rl.analysis import plays as pl
 from slim_rl.analysis.contrasts import Contrast, Contrasts, Manifest, Side, load_manifest
 from slim_rl.analysis.experiment_page import write
 from slim_rl.config import load_section
@@ -100,12 +102,12 @@ def manifest_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def plays(manifest_path: Path) -> ex.Plays:
+def plays(manifest_path: Path) -> pl.Plays:
     return ex.read(load_manifest(manifest_path)[0])
 
 
 @pytest.fixture(scope="module")
-def compared(manifest_path: Path, plays: ex.Plays) -> dict[str, dict[str, Any]]:
+def compared(manifest_path: Path, plays: pl.Plays) -> dict[str, dict[str, Any]]:
     return {row["name"]: row for row in ex.compare(plays, *load_manifest(manifest_path))}
 
 
@@ -114,7 +116,7 @@ def test_all_that_was_written_down_is_shown_and_nothing_else(compared: dict[str,
     assert compared["never run"]["found"] == compared["never run"]["note"] == "not run"
 
 
-def test_what_was_chosen_after_looking_was_not_predicted(manifest_path: Path, plays: ex.Plays) -> None:
+def test_what_was_chosen_after_looking_was_not_predicted(manifest_path: Path, plays: pl.Plays) -> None:
     manifest, contrasts = load_manifest(manifest_path)
     explored = ex.compare(plays, manifest.model_copy(update={"preregistered": False}), contrasts)
     found = {row["name"]: row["found"] for row in explored}
@@ -136,9 +138,10 @@ def test_contrasts_are_those_of_the_made_up_arms(compared: dict[str, dict[str, A
     assert compared["dose"]["value"] == pytest.approx(want, rel=0.25) and compared["dose"]["found"] == "as predicted"
     assert compared["sooner"]["value"] < 0 and compared["sooner"]["note"] == "4 of 8 runs never reach it"
     assert np.isnan(compared["sooner"]["low"]) or compared["sooner"]["low"] < 0
+    assert compared["sooner"]["over"] == "seeds" and more["over"] == "seeds and games"
 
 
-def test_what_is_the_opposite_is_called_so(manifest_path: Path, plays: ex.Plays) -> None:
+def test_what_is_the_opposite_is_called_so(manifest_path: Path, plays: pl.Plays) -> None:
     manifest, contrasts = load_manifest(manifest_path)
     alone = contrasts.model_copy(update={"contrasts": [contrasts.contrasts[1]]})
     (row,) = ex.compare(plays, manifest, alone)
@@ -146,29 +149,30 @@ def test_what_is_the_opposite_is_called_so(manifest_path: Path, plays: ex.Plays)
 
 
 def test_an_evaluation_belongs_to_the_runs_whose_models_played(
-    plays: ex.Plays, compared: dict[str, dict[str, Any]]
+    plays: pl.Plays, compared: dict[str, dict[str, Any]]
 ) -> None:
     after = plays.table(Side(arm="shy", condition="forced_4"), "questions")
     before = plays.table(Side(arm="shy", condition="forced_4", when="before"), "questions")
     change = plays.table(Side(arm="shy", condition="forced_4", when="change"), "questions")
     assert list(after.index) == [f"shy-{seed}" for seed in range(SEEDS)] and list(before.index) == [""]
     pd.testing.assert_series_equal(change.loc["shy-1"], after.loc["shy-1"] - before.loc[""], check_names=False)
-    start = ex.change(plays, "shy", "reward", "forced_4")
+    start = pl.change(plays, "shy", "reward", "forced_4")
     assert start["before_low"] < start["before"] < start["before_high"], "over games: there is one start"
+    assert start["over"] == "seeds and games"
     row = compared["forced pays"]
     assert row["runs"] == [SEEDS] and row["games"] == GAMES and row["found"] in ("as predicted", "not shown")
     assert "No logs yet of transfer." in plays.warnings
 
 
-def test_an_arm_that_was_played_only_after_training_has_no_before(plays: ex.Plays) -> None:
+def test_an_arm_that_was_played_only_after_training_has_no_before(plays: pl.Plays) -> None:
     rows = plays.held_out
     alone = replace(plays, held_out=rows[~((rows["arm"] == "mute") & (rows["when"] == "before"))])
-    row = ex.change(alone, "mute", "reward")
-    assert row["after"] == ex.change(plays, "mute", "reward")["after"]
+    row = pl.change(alone, "mute", "reward", "held_out")
+    assert row["after"] == pl.change(plays, "mute", "reward", "held_out")["after"]
     assert np.isnan(row["before"]) and np.isnan(row["value"]) and np.isnan(row["low"]) and row["by_run"] == []
 
 
-def test_a_price_is_taken_off_the_arms_own_reward(plays: ex.Plays) -> None:
+def test_a_price_is_taken_off_the_arms_own_reward(plays: pl.Plays) -> None:
     rows = plays.held_out[plays.held_out["condition"] == "held_out"]
     mute, shy = rows[rows["arm"] == "mute"], rows[rows["arm"] == "shy"]
     assert (mute["net_reward"] - mute["reward"] + 0.1 * mute["questions"]).abs().max() < 1e-9
@@ -179,7 +183,7 @@ def test_the_first_step_that_reaches_a_level() -> None:
     steps = pd.DataFrame(
         {"arm": "a", "run": ["x"] * 4 + ["y"] * 4, "step": [0, 1, 2, 3] * 2, "questions": [0, 1, 1, 2, 0, 0, 0, 0]}
     )
-    got = ex.Plays(pd.DataFrame(), steps.astype({"step": float})).first_steps("a", "questions", 1.0, window=2)
+    got = pl.Plays(pd.DataFrame(), steps.astype({"step": float})).first_steps("a", "questions", 1.0, window=2)
     assert got["step"].to_dict() == {"x": 2.0, "y": 4.0}
 
 
@@ -210,6 +214,20 @@ def test_page_readme_and_tables_say_the_same(manifest_path: Path, tmp_path: Path
     )
     assert len(shy) == SEEDS and shy["questions"].mean() == pytest.approx(row["after"])
     assert shy["seed"].tolist() == list(range(SEEDS))
+
+
+def test_one_run_is_an_experiment_without_contrasts(manifest_path: Path, tmp_path: Path) -> None:
+    manifest = yaml.safe_load(manifest_path.read_text())
+    logs = str(Path(manifest["sources"]["held_out"]["logs"][0]) / "shy-0")
+    del manifest["contrasts"], manifest["text"]
+    manifest["sources"] = {"held_out": {"logs": [logs], "command": "slim-rl train here"}}
+    (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(manifest))
+    said = write(tmp_path / "experiment.yaml", tmp_path / "page", "slim-rl results here")
+    report = analyze([logs], tmp_path / "report", max_dialogues=0)
+    assert said == report.results["verdict"][0]["sentences"], "the report on its logs says the same"
+    readme = (tmp_path / "page" / "README.md").read_text(encoding="utf-8")
+    assert said[0] in readme and "ontrasts" not in readme and "| games |" in readme, "its intervals are over games"
+    assert not (tmp_path / "page" / "primary.png").exists() and (tmp_path / "page" / "reward.png").exists()
 
 
 @pytest.mark.parametrize(

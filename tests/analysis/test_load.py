@@ -203,5 +203,5 @@ def test_nothing_to_read_is_one_clear_sentence(tmp_path: Path, content: list[byt
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path)
-    with pytest.raises(DataError, match="no log folder"):
+    with pytest.raises(DataError, match="There is no dialogue log"):
         load([tmp_path])

@@ -13,21 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-import pandas as pd
 import pytest
 import synthetic
 from synthetic import EVIL, unpack
 
 from slim_rl.analysis import Summary
 from slim_rl.analysis.figure_style import style
+from slim_rl.analysis.figures import measures
 from slim_rl.analysis.load import load
-from slim_rl.analysis.plots import measures
-from slim_rl.analysis.report import SCRIPTS, packed
+from slim_rl.analysis.page import SCRIPTS, packed
 from slim_rl.analysis.report_tables import Tables
-from slim_rl.analysis.results import summarise
 from slim_rl.analysis.viewer import choose, collect, token_decoder
 from slim_rl.errors import DataError
-from slim_rl.formats import interval, p_value, per_steps, plain
+from slim_rl.formats import interval, p_value, plain
 
 
 class Page(HTMLParser):
@@ -89,7 +87,7 @@ def test_the_content_policy_allows_the_one_script(analysed: Summary, page: Page)
 
 
 def test_figures_tables_and_sources_are_there(analysed: Summary, page: Page) -> None:
-    for words_expected in ("Trends compared", "Held-out games", "Log files", "dialogues.jsonl", "Holm"):
+    for words_expected in ("Held-out games", "Log files", "dialogues.jsonl", "intervals over", "seeds and games"):
         assert words_expected in page.words
     assert page.tags["img"] == len(analysed.figures)
     assert "{{" not in page.words
@@ -98,9 +96,9 @@ def test_figures_tables_and_sources_are_there(analysed: Summary, page: Page) -> 
 
 def test_numbers_of_the_page_are_those_of_the_summary(analysed: Summary, page: Page) -> None:
     summary = json.loads(analysed.summary.read_text(encoding="utf-8"))
-    row = next(r for r in summary["trends"] if r["arm"] == "shy" and r["measure"] == "questions")
-    assert plain(row["value"]) in page.words
-    assert interval(row["low"], row["high"]) in page.words
+    row = next(r for r in summary["held_out"] if r["arm"] == "shy" and r["measure"] == "questions")
+    assert f"{plain(row['before'])} → {plain(row['after'])}" in page.words
+    assert f"{plain(row['value'], signed=True)}, {interval(row['low'], row['high'])}" in page.words
     assert f"{summary['counts']['dialogues']:,} dialogues" in page.words
 
 
@@ -113,24 +111,6 @@ def test_the_training_table_counts_training_dialogues_alone(analysed: Summary, l
     assert sum(trained.values()) < len(lines)
 
 
-def test_slopes_of_a_short_run_are_given_over_its_own_steps(analysed: Summary, page: Page) -> None:
-    assert analysed.results["per_steps"] == 24
-    assert "change over 24 steps" in page.words and "over 24 steps: questions a game" in page.words
-    assert "100 steps" not in page.words
-    long = [summarise(load_steps(steps), draws=20)["per_steps"] for steps in (100, 101, 700)]
-    assert long == [100, 100, 100]
-    assert (per_steps(100), per_steps(56)) == ("per 100 steps", "over 56 steps")
-
-
-def load_steps(steps: int) -> pd.DataFrame:
-    """A run of so many steps, one dialogue each."""
-    row = {"arm": "shy", "run": "a", "phase": "train", "policy": "p", "partner": "q", "failed": False, "words": 9.0}
-    row |= {"stop_reason": "agreed", "questions": 1.0, "informative_pairs": 1.0, "reward": 0.5, "question_value": 0.1}
-    row |= dict.fromkeys(("pair", "open", "check", "process"), 0)
-    frame = pd.DataFrame([row | {"step": float(step), "cluster": f"g{step % 5}"} for step in range(steps)])
-    return frame.astype(dict.fromkeys(("arm", "run", "phase", "cluster", "stop_reason"), "category"))
-
-
 def test_ticks_of_a_share_are_exact_and_stand_where_they_say() -> None:
     curve = {"mean": [0.99, 0.994, 0.998], "low": [0.988, 0.992, 0.996], "high": [0.992, 0.996, 1.0], "runs": {}}
     results = {
@@ -139,7 +119,7 @@ def test_ticks_of_a_share_are_exact_and_stand_where_they_say() -> None:
         "curves": {"shy": {"steps": [0, 1, 2], "measures": {"agreed": curve}}},
     }
     with style():
-        figure = measures(results, 1)
+        figure = measures(results)
         assert figure is not None
         figure.draw_without_rendering()
     axis = figure.axes[0].yaxis

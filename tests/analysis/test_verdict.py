@@ -5,14 +5,17 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import synthetic
 from rich.console import Console
 
 from slim_rl.analysis import Summary, analyze
+from slim_rl.analysis.plays import Plays, change
 from slim_rl.analysis.terminal_tables import before_after_table, cells_table
 from slim_rl.analysis.verdict import by_how_much, sentences, verdict
 from slim_rl.dialogue.record import Dialogue
+from slim_rl.formats import interval
 
 UP = {"before": 0.7, "after": 1.5, "value": 0.8, "low": 0.6, "high": 1.0, "p": 0.0001, "clusters": 400, "by_run": [0.8]}
 FLAT = {
@@ -60,18 +63,34 @@ def test_each_outcome_has_its_words() -> None:
 
 
 def test_runs_are_counted() -> None:
-    several = {**UP, "by_run": [0.9, 1.0, -0.1], "runs_low": -0.9, "runs_high": 2.1}
+    several = {**UP, "by_run": [0.9, 1.0, -0.1], "over": "seeds and games"}
     assert "questions rose in 2 of 3 runs and reward in 3" in sentences(several, {**UP, "by_run": [0.1] * 3})[2]
 
 
 def test_several_seeds_are_judged_over_seeds_and_games() -> None:
     """Sure of these games, given these seeds, is not sure of seeds."""
-    seeds = {"by_run": [0.9, 1.0, -0.1], "seeds_low": -0.9, "seeds_high": 2.1, "seeds_p": 0.2}
-    unsure = {**UP, **seeds, "next_low": -2.0, "next_high": 3.2}
-    said = sentences(unsure, {**UP, "by_run": [0.1] * 3})
-    assert said[0].startswith("It did not clearly learn to ask") and "−0.900 to 2.10" in said[0]
-    assert "by each of 3 seeds" in said[2] and "p of no change 0.200 for questions" in said[2]
-    assert said[2].endswith("one more seed is expected to change questions by −2.00 to 3.20.")
+    rose = [0.9, 1.0, -0.1]
+    rows = [
+        {"condition": "shy", "arm": "shy", "run": str(seed), "when": when, "game": str(game)}
+        | dict.fromkeys(("questions", "reward"), game / 40 + (when == "after") * more)
+        for seed, more in enumerate(rose)
+        for game in range(40)
+        for when in ("before", "after")
+    ]
+    plays = Plays(pd.DataFrame(rows))
+    alone = Plays(plays.held_out[plays.held_out["run"] == "0"])
+    row, one = (change(each, "shy", "questions", "shy") for each in (plays, alone))
+    assert (one["over"], row["over"]) == ("games", "seeds and games")
+    assert one["p"] < 0.001 and one["value"] == pytest.approx(0.9)
+    assert row["low"] < 0 < row["high"] and row["by_run"] == pytest.approx(rose)
+    said = sentences(row, {**UP, "by_run": [0.1] * 3})
+    assert said[0].startswith("It did not clearly learn to ask")
+    assert f"from {0.4875:.3f} to 1.09 questions a game" in said[0]
+    assert "by each of 3 seeds" in said[2] and "over seeds and games" in said[2]
+    assert said[2].endswith(
+        f"one more seed is expected to change questions by {interval(row['next_low'], row['next_high'])}."
+    )
+    assert row["next_low"] < row["low"] and row["next_high"] > row["high"]
 
 
 def test_too_few_games_say_so() -> None:
@@ -99,7 +118,7 @@ def test_over_an_evaluation_the_first_table_is_about_it(tmp_path: Path) -> None:
     synthetic.write_runs(tmp_path / "logs", arms=("shy", "mute"), seeds=1, steps=0, n=3, eval_games=12)
     page = analyze([tmp_path / "logs"], tmp_path / "plots").report.read_text(encoding="utf-8")
     assert page.index("Evaluation: ") < page.index("<table")
-    assert "Held-out games by checkpoint" in page[page.index("<table") :][:200]
+    assert "Held-out games, with 95% intervals" in page[page.index("<table") :][:200]
     assert "Training: the first" not in page
 
 

@@ -7,7 +7,7 @@ An arm is labelled where it is drawn. Bands and bars are 95% intervals over game
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import cycle
 from typing import Any
@@ -28,71 +28,73 @@ from slim_rl.analysis.figure_style import (
     panels,
     short_words,
 )
-from slim_rl.formats import per_steps, sentence
+from slim_rl.formats import sentence
 
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A figure of the report.
+    """A figure of a page.
 
     Attributes:
-        draw: makes it from the results and a number of panels in a row; None where there is nothing to show.
-        columns: panels in a row.
-        narrow: the same for a screen some 400 pixels wide; None for a figure of too many panels.
+        draw: makes it from the page's numbers; None where there is nothing to show.
         wide: it takes the page's whole width.
     """
 
-    draw: Callable[[dict[str, Any], int], Figure | None]
-    columns: int
-    narrow: int | None
-    wide: bool
+    draw: Callable[..., Figure | None]
     caption: str
+    wide: bool = True
 
 
-def draw_all(results: dict[str, Any], narrow: bool = False) -> dict[str, Figure]:
+def draw_all(plots: Mapping[str, Plot], *numbers: Any) -> dict[str, Figure]:
     """Every figure that has something to show, by file name. To be called and saved inside `figure_style.style()`."""
-    columns = {name: plot.narrow if narrow else plot.columns for name, plot in PLOTS.items()}
-    figures = {name: PLOTS[name].draw(results, number) for name, number in columns.items() if number is not None}
+    figures = {name: plot.draw(*numbers) for name, plot in plots.items()}
     return {name: figure for name, figure in figures.items() if figure is not None}
 
 
 # -- over training -----------------------------------------------------------------------------------------------------
 
 
-def training(results: dict[str, Any], columns: int) -> Figure | None:
+def training(results: dict[str, Any]) -> Figure | None:
     """Information-seeking questions a game, and reward."""
     if not any(results["curves"].values()):
         return None
-    figure, (asked, reward) = panels(2, columns, 4.8, 3.7, sharey=False)
-    _curve(asked, results, "questions")
-    _curve(reward, results, "reward")
+    figure, (asked, reward) = panels(2, 2, 4.8, 3.7, sharey=False)
+    curve(asked, results, "questions")
+    curve(reward, results, "reward")
     _references(reward, results)
     return figure
 
 
-def measures(results: dict[str, Any], columns: int) -> Figure | None:
+def measures(results: dict[str, Any]) -> Figure | None:
     """Every other measure over training, as small multiples."""
     names = [name for name in results["measures"] if name not in ("questions", "reward")]
     if not any(results["curves"].values()) or not names:
         return None
-    figure, axes = panels(len(names), columns, 3.2, 2.5, sharey=False)
+    figure, axes = panels(len(names), 3, 3.2, 2.5, sharey=False)
     for ax, name in zip(axes, names, strict=True):
-        _curve(ax, results, name, labels=False)
-    legend(figure, colours(results["arms"]), 2 * columns)
+        curve(ax, results, name, labels=False)
+    legend(figure, colours(results["arms"]))
     return figure
 
 
-def _curve(ax: Axes, results: dict[str, Any], name: str, labels: bool = True) -> None:
+def curve(ax: Axes, results: Mapping[str, Any], name: str, labels: bool = True) -> None:
+    """A measure of every arm over training: its mean, its interval where it has one, and thin lines for single runs.
+
+    Args:
+        results: `arms`; `curves` as `summary` makes them; `measures`, for the titles.
+        labels: name each line at its end.
+    """
     ends = []
     for arm, colour in colours(results["arms"]).items():
-        curve = results["curves"][arm].get("measures", {}).get(name)
-        if not curve:
+        found = results["curves"][arm].get("measures", {}).get(name)
+        if not found:
             continue
         steps = results["curves"][arm]["steps"]
-        mean = np.array(curve["mean"], dtype=float)
-        ax.fill_between(steps, curve["low"], curve["high"], color=colour, alpha=0.16, linewidth=0)
-        if len(curve["runs"]) > 1:
-            for values in curve["runs"].values():
+        mean = np.array(found["mean"], dtype=float)
+        if "low" in found:
+            ax.fill_between(steps, found["low"], found["high"], color=colour, alpha=0.16, linewidth=0)
+        if len(found["runs"]) > 1:
+            for values in found["runs"].values():
                 ax.plot(steps, values, color=colour, linewidth=0.6, alpha=0.35)
         ax.plot(steps, mean, color=colour, linewidth=1.9, marker="o" if len(steps) == 1 else None)
         known = np.flatnonzero(np.isfinite(mean))
@@ -134,17 +136,17 @@ def _label_ends(ax: Axes, ends: list[tuple[float, float, str, str]]) -> None:
         )
 
 
-def kinds(results: dict[str, Any], columns: int) -> Figure | None:
+def kinds(results: dict[str, Any]) -> Figure | None:
     """The share of each kind of question, stacked, one panel an arm."""
     parts = {arm: part for arm, part in results["kinds"].items() if part and sum(part["questions_any"]) > 0}
     titles = results["question_kinds"]
     layers = {
         kind: (colour, short_words(titles[kind])) for kind, colour in zip(titles, cycle(KIND_COLOURS), strict=False)
     }
-    return _stacked(results, parts, layers, "share of questions", columns) if parts else None
+    return _stacked(results, parts, layers, "share of questions") if parts else None
 
 
-def stop_reasons(results: dict[str, Any], columns: int) -> Figure | None:
+def stop_reasons(results: dict[str, Any]) -> Figure | None:
     """The share of each stop reason, stacked, one panel an arm."""
     parts = {arm: part for arm, part in results["stop_reasons"].items() if part}
     reasons = {reason for part in parts.values() for reason in part["shares"]}
@@ -152,14 +154,12 @@ def stop_reasons(results: dict[str, Any], columns: int) -> Figure | None:
     greys = [f"#{shade:02x}{shade:02x}{shade:02x}" for shade in np.linspace(90, 200, max(1, len(failures))).astype(int)]
     order = {**{r: c for r, c in STOP_COLOURS.items() if r in reasons}, **dict(zip(failures, greys, strict=False))}
     layers = {reason: (colour, short_words(reason)) for reason, colour in order.items()}
-    return _stacked(results, parts, layers, "share of dialogues", columns) if parts else None
+    return _stacked(results, parts, layers, "share of dialogues") if parts else None
 
 
-def _stacked(
-    results: dict[str, Any], parts: dict[str, Any], layers: dict[str, tuple[str, str]], label: str, columns: int
-) -> Figure:
-    figure, axes = panels(len(parts), columns, 3.2, 2.5, margin=(0, 0.4))
-    figure.set_figwidth(max(figure.get_figwidth(), 4.2 if columns == 1 else 6.4))  # the legend's width
+def _stacked(results: dict[str, Any], parts: dict[str, Any], layers: dict[str, tuple[str, str]], label: str) -> Figure:
+    figure, axes = panels(len(parts), 3, 3.2, 2.5, margin=(0, 0.4))
+    figure.set_figwidth(max(figure.get_figwidth(), 6.4))  # the legend's width
     palette = colours(results["arms"])
     for ax, (arm, part) in zip(axes, parts.items(), strict=True):
         steps = np.array(part["steps"])
@@ -172,34 +172,34 @@ def _stacked(
         ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         ax.yaxis.set_major_formatter(Percent())
         ax.grid(False)
-    for ax in axes[::columns]:
+    for ax in axes[::3]:
         ax.set_ylabel(label)
-    legend(figure, {name: colour for colour, name in layers.values()}, 2 if columns == 1 else 6)
+    legend(figure, {name: colour for colour, name in layers.values()})
     return figure
 
 
 # -- questions and reward ----------------------------------------------------------------------------------------------
 
 
-def reward_by_questions(results: dict[str, Any], columns: int) -> Figure | None:
+def reward_by_questions(results: dict[str, Any]) -> Figure | None:
     """Mean reward of the dialogues with so many information-seeking questions; a point's area is their number."""
     if not any(results["reward_by_questions"].values()):
         return None
-    figure = Figure(figsize=(3.6 * columns, 4.0))
+    figure = Figure(figsize=(7.2, 4.0))
     ax = figure.subplots()
-    _points(ax, results, "reward_by_questions", columns)
-    ax.set_title(_title("Reward by information-seeking questions asked", columns))
+    _points(ax, results, "reward_by_questions")
+    ax.set_title("Reward by information-seeking questions asked")
     ax.set_xlabel("questions in the dialogue")
     _references(ax, results)
     return figure
 
 
-def frontier(results: dict[str, Any], columns: int) -> Figure | None:
+def frontier(results: dict[str, Any]) -> Figure | None:
     """Reward by informative pairs, beside what an ideal asker and a random one would get from as many questions."""
     curves = results.get("frontier") or {}
     if not curves and not any(results["reward_by_pairs"].values()):
         return None
-    figure = Figure(figsize=(3.6 * columns, 4.2))
+    figure = Figure(figsize=(7.2, 4.2))
     ax = figure.subplots()
     for i, (name, curve) in enumerate(curves.items()):
         k, label = np.arange(len(curve["mean"])), {"greedy": "ideal asker", "random": "random asker"}.get(name, name)
@@ -207,18 +207,14 @@ def frontier(results: dict[str, Any], columns: int) -> Figure | None:
         ax.fill_between(k, curve["low"], curve["high"], color=INK, alpha=0.08, linewidth=0)
         place = (0, 4 if i % 2 == 0 else -11)
         ax.annotate(short_words(label), (k[-1], curve["mean"][-1]), place, textcoords="offset points", ha="right")
-    _points(ax, results, "reward_by_pairs", columns)
-    ax.set_title(_title("Reward by informative pairs, and the frontier", columns))
+    _points(ax, results, "reward_by_pairs")
+    ax.set_title("Reward by informative pairs, and the frontier")
     ax.set_xlabel("informative pairs told in the dialogue")
     return figure
 
 
-def _title(text: str, columns: int) -> str:
-    return text if columns > 1 else textwrap.fill(text, 32)
-
-
-def _points(ax: Axes, results: dict[str, Any], key: str, columns: int) -> None:
-    """Dots of the arms, and their legend: beside the panel, or above it where there is one column."""
+def _points(ax: Axes, results: dict[str, Any], key: str) -> None:
+    """Dots of the arms, and their legend beside the panel."""
     drawn = {arm: [p for p in results[key][arm] if p["n"] >= 10 and p["clusters"] >= 2] for arm in results["arms"]}
     most = max((p["n"] for points in drawn.values() for p in points), default=1)
     shown = [arm for arm in results["arms"] if drawn[arm]]
@@ -237,10 +233,7 @@ def _points(ax: Axes, results: dict[str, Any], key: str, columns: int) -> None:
     ax.set_ylabel("mean reward")
     ax.grid(False, axis="x")
     handles = [ax.scatter([], [], s=36, color=palette[arm], label=short_words(arm)) for arm in shown]
-    if columns > 1:
-        ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.01, 1), labelcolor="linecolor")
-    else:
-        ax.figure.legend(handles=handles, loc="outside upper left", labelcolor="linecolor")  # type: ignore[union-attr]
+    ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.01, 1), labelcolor="linecolor")
 
 
 def _references(ax: Axes, results: dict[str, Any]) -> None:
@@ -256,69 +249,25 @@ def _references(ax: Axes, results: dict[str, Any]) -> None:
             )  # fmt: skip
 
 
-# -- trends ------------------------------------------------------------------------------------------------------------
-
-
-def trends(results: dict[str, Any], columns: int) -> Figure | None:
-    """Slopes by arm: dot, thick bar (over games), thin bar (over runs), and a tick a run."""
-    rows = results["trends"]
-    names = [
-        name
-        for name, m in results["measures"].items()
-        if m["role"] == "primary" and any(r["measure"] == name for r in rows)
-    ]
-    arms = [arm for arm in results["arms"] if any(r["arm"] == arm for r in rows)]
-    if not names or not arms:
-        return None
-    figure, axes = panels(len(names), columns, 2.5, 0.36 * len(arms) + 1.5)
-    figure.set_figwidth(max(figure.get_figwidth(), 5.0))  # room for the arms' names
-    palette = colours(results["arms"])
-    for ax, name in zip(axes, names, strict=True):
-        ax.axvline(0, color=SOFT, linewidth=0.9)
-        for row in (r for r in rows if r["measure"] == name):
-            y, colour = arms.index(row["arm"]), palette[row["arm"]]
-            ax.plot([row["runs_low"], row["runs_high"]], [y, y], color=colour, linewidth=1.0, solid_capstyle="butt")
-            ax.plot([row["low"], row["high"]], [y, y], color=colour, linewidth=4.5, alpha=0.45, solid_capstyle="butt")
-            ax.plot(row["by_run"], [y - 0.24] * len(row["by_run"]), "|", color=colour, markersize=5, alpha=0.8)
-            ax.plot(row["value"], y, "o", color=colour, markersize=5.5)
-        ax.set_title(textwrap.fill(sentence(results["measures"][name]["title"]), 24), fontsize=8.5)
-        ax.set_xlabel(f"change {per_steps(results['per_steps'])}", fontsize=8)
-        ax.grid(False, axis="y")
-        ax.locator_params(axis="x", nbins=4)
-    axes[0].set_yticks(range(len(arms)), [short_words(arm) for arm in arms])
-    axes[0].set_ylim(len(arms) - 0.5, -0.6)
-    for ax in axes[::columns]:
-        for label, arm in zip(ax.get_yticklabels(), arms, strict=True):
-            label.set(color=palette[arm], fontweight="bold")
-    return figure
-
-
 PLOTS = {
     "training": Plot(
-        training, 2, 1, True,
+        training,
         "Information-seeking questions a game (messages that ask about a pair or in general) and reward over training. "
-        "Bands: 95% intervals, clustered by game. Thin lines: single runs.",
-    ),
-    "trends": Plot(
-        trends, 4, 2, True,
-        "Least-squares slope over training. Dot: mean of the arm's runs; ticks above it: single runs. Thick bar: 95% "
-        "bootstrap interval over games, given these runs. Thin bar: 95% t interval of the mean over runs.",
+        "Bands: 95% intervals over games. Thin lines: single runs.",
     ),
     "reward_by_questions": Plot(
-        reward_by_questions, 2, 1, False,
-        "Mean reward of the dialogues with so many information-seeking questions, with 95% intervals clustered by game; a "
+        reward_by_questions,
+        "Mean reward of the dialogues with so many information-seeking questions, with 95% intervals over games; a "
         "point's area is their number (groups of fewer than 10 dialogues or 2 games are not drawn).",
+        wide=False,
     ),
     "frontier": Plot(
-        frontier, 2, 1, False,
+        frontier,
         "Mean reward by the informative pairs (those whose score the policy asked for, was told, and did not know), beside an "
-        "ideal asker, who takes the most valuable question each time, and a random one.",
+        "ideal asker, who takes the most valuable question each time, and a random one; 95% intervals over games.",
+        wide=False,
     ),
-    "question_kinds": Plot(
-        kinds, 3, 1, True, "Kinds among the policy's questions. A message of two kinds counts for both."
-    ),
-    "stop_reasons": Plot(
-        stop_reasons, 3, 1, True, "Why dialogues ended. Greys are failures, which have no reward."
-    ),
-    "measures": Plot(measures, 3, None, True, "The other measures over training; bands and lines as above."),
-}  # fmt: skip
+    "question_kinds": Plot(kinds, "Kinds among the policy's questions. A message of two kinds counts for both."),
+    "stop_reasons": Plot(stop_reasons, "Why dialogues ended. Greys are failures, which have no reward."),
+    "measures": Plot(measures, "The other measures over training; bands and lines as above."),
+}

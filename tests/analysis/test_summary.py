@@ -9,10 +9,9 @@ import pandas as pd
 import pytest
 import synthetic
 
-from slim_rl import statistics as st
-from slim_rl.analysis.catalog import order_arms
-from slim_rl.analysis.load import load
-from slim_rl.analysis.results import BINS, summarise
+from slim_rl.analysis.load import load, order_arms
+from slim_rl.analysis.report_tables import Tables
+from slim_rl.analysis.summary import BINS, summarise
 from slim_rl.games.matching.env import MatchingEnv
 
 
@@ -23,29 +22,7 @@ def frame(log_dir: Path) -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def results(frame: pd.DataFrame) -> dict:
-    return summarise(frame, draws=200, kinds=MatchingEnv.question_kinds)
-
-
-def test_trends_are_those_of_the_made_up_arms(results: dict) -> None:
-    slope = {row["arm"]: row for row in results["trends"] if row["measure"] == "questions"}
-    for arm in ("shy", "mute"):
-        first, last = synthetic.ASKS[arm]
-        want = results["per_steps"] * (last - first) / 24
-        assert slope[arm]["low"] < want < slope[arm]["high"]
-        assert len(slope[arm]["by_run"]) == slope[arm]["runs"] == 2
-    assert slope["shy"]["low"] > max(0, slope["mute"]["high"])
-    difference = next(row for row in results["differences"] if row["measure"] == "questions")
-    assert (difference["arm"], difference["other"]) == ("shy", "mute")
-    assert difference["value"] == pytest.approx(slope["shy"]["value"] - slope["mute"]["value"])
-    assert difference["note"] == "least possible p 0.33"  # two runs an arm
-
-
-def test_only_primary_measures_are_corrected_and_together(results: dict) -> None:
-    for rows in (results["trends"], results["differences"], results["held_out"]["paired"]):
-        family = [row for row in rows if "p_holm" in row]
-        assert {row["measure"] for row in family} == {"questions", "informative_pairs", "question_value", "reward"}
-        want = st.adjust([row["p"] for row in family])
-        assert [row["p_holm"] for row in family] == pytest.approx(list(want), nan_ok=True)
+    return summarise(frame, kinds=MatchingEnv.question_kinds)
 
 
 def test_curves_hold_every_dialogue_once(results: dict, frame: pd.DataFrame) -> None:
@@ -61,7 +38,7 @@ def test_curves_hold_every_dialogue_once(results: dict, frame: pd.DataFrame) -> 
 
 def test_many_steps_share_points(frame: pd.DataFrame) -> None:
     longer = frame.assign(step=frame["step"] * 7 + np.arange(len(frame)) % 7)
-    curve = summarise(longer, draws=20)["curves"]["shy"]
+    curve = summarise(longer)["curves"]["shy"]
     assert len(curve["steps"]) == BINS
     assert curve["steps"] == sorted(curve["steps"])
 
@@ -83,15 +60,25 @@ def test_kinds_are_shares_of_the_questions(results: dict) -> None:
         assert total[np.array(part["questions_any"]) > 0] == pytest.approx(1)
 
 
-def test_held_out_checkpoints_are_compared_on_the_same_games(results: dict, frame: pd.DataFrame) -> None:
-    cells = {(cell["arm"], cell["step"]): cell for cell in results["held_out"]["cells"]}
+def test_held_out_games_are_compared_before_and_after(results: dict, frame: pd.DataFrame) -> None:
+    cells = {(cell["arm"], cell["step"]): cell for cell in results["checkpoints"]}
     assert set(cells) == {("shy", 0), ("shy", 24), ("mute", 0), ("mute", 24)}
-    row = next(r for r in results["held_out"]["paired"] if (r["arm"], r["measure"]) == ("shy", "questions"))
-    assert (row["from"]["step"], row["to"]["step"]) == (0, 24)
+    row = next(r for r in results["held_out"] if (r["arm"], r["measure"]) == ("shy", "questions"))
+    assert (row["runs"], row["over"]) == (2, "seeds and games")
     part = frame[(frame["phase"] == "eval") & (frame["arm"] == "shy") & ~frame["failed"]]
-    means = part.groupby(["step", "game_id"], observed=True)["questions"].mean().unstack("step").dropna()
-    assert row["clusters"] == len(means) <= 8
-    assert row["value"] == pytest.approx((means[24] - means[0]).mean())
+    means = part.groupby(["run", "step", "game_id"], observed=True)["questions"].mean().unstack("step").dropna()
+    change = (means[24] - means[0]).groupby("run", observed=True).mean()
+    assert row["clusters"] == means.index.get_level_values("game_id").nunique() <= 8
+    assert row["by_run"] == pytest.approx(change.tolist()) and row["value"] == pytest.approx(change.mean())
+
+
+def test_checkpoints_between_are_kept_and_stand_in_a_table_of_their_own(frame: pd.DataFrame) -> None:
+    between = frame[(frame["phase"] == "eval") & (frame["step"] == 24)].assign(step=12.0)
+    results = summarise(pd.concat([frame, between], ignore_index=True))
+    ends = [(row["arm"], row["measure"], row["value"]) for row in results["held_out"] if row["measure"] == "reward"]
+    assert ends == [(r["arm"], "reward", r["value"]) for r in summarise(frame)["held_out"] if r["measure"] == "reward"]
+    assert [row["step"] for row in Tables(results).checkpoints().rows] == [0, 12, 24] * 2
+    assert not Tables(summarise(frame)).checkpoints().rows
 
 
 def test_one_run_of_one_step_has_numbers_without_intervals() -> None:
@@ -119,11 +106,10 @@ def test_one_run_of_one_step_has_numbers_without_intervals() -> None:
         for _ in made
     ]
     frame = pd.DataFrame(rows).astype(dict.fromkeys(("arm", "run", "phase", "cluster", "stop_reason"), "category"))
-    results = summarise(frame, draws=20)
-    assert all(np.isnan(row["value"]) and row["note"] for row in results["trends"])
+    results = summarise(frame)
     assert results["curves"]["shy"]["measures"]["reward"]["mean"] == [0.5]
     assert np.isnan(results["curves"]["shy"]["measures"]["reward"]["low"][0])
-    assert results["differences"] == results["held_out"]["cells"] == []
+    assert results["held_out"] == results["verdict"] == results["checkpoints"] == []
 
 
 def test_the_treatment_comes_first() -> None:

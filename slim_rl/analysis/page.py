@@ -1,0 +1,152 @@
+"""A page: the answer first, then figures, tables and, where it holds them, every dialogue. One file that opens from disk, with everything
+in it and nothing fetched; as Markdown the same without the dialogues.
+
+The invariant: everything in a log (names, dialogue text, failure messages) is treated as text. The template escapes all it is
+given; the viewer's data is compressed and in base64, which no `</script>` can end; the page's content policy runs the one script it
+was made with and nothing else.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import orjson
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markdown_it import MarkdownIt
+from markupsafe import Markup
+
+from slim_rl.analysis.figure_style import style, to_bytes
+from slim_rl.analysis.figures import Plot, draw_all
+from slim_rl.analysis.tables import Table, as_markdown
+from slim_rl.files import write_atomically
+from slim_rl.formats import words
+
+SCRIPTS = ("dom.js", "list.js", "board.js", "dialogue.js", "main.js")  # one script, in this order
+_TEMPLATES = Environment(
+    loader=PackageLoader("slim_rl.analysis", "page"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_MARKDOWN = MarkdownIt("commonmark", {"html": False})
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A measure before and after; `trend` is "rose", "fell" or empty."""
+
+    title: str
+    before: str
+    after: str
+    change: str
+    trend: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A figure, drawn: as SVG, and beside the page as <name>.png. `first`: it stands with the answer."""
+
+    name: str
+    svg: str
+    caption: str
+    wide: bool
+    first: bool
+
+    @property
+    def alt(self) -> str:
+        return words(self.name)
+
+    @property
+    def address(self) -> str:
+        """The figure as an address that a page can hold."""
+        return "data:image/svg+xml;base64," + base64.b64encode(self.svg.encode()).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What stands on a page, from top to bottom.
+
+    Attributes:
+        lead: below the title. about: what the sentences are of.
+        sentences: the answer; its cards; tables above and below the first figure.
+        text: written by hand, as Markdown.
+        sections: tables by heading.
+        sample: which dialogues the viewer holds; `dialogues`: its data, None for a page without it.
+        method: how numbers were found. origin: from what and by what the page was made, as Markdown. sources: tables of what was read.
+    """
+
+    title: str
+    sentences: Sequence[str]
+    figures: Sequence[Picture]
+    sections: Mapping[str, Sequence[Table]]
+    origin: str
+    method: str
+    warnings: Sequence[str] = ()
+    lead: str = ""
+    about: str = ""
+    cards: Sequence[Card] = ()
+    tables_first: Sequence[Table] = ()
+    tables: Sequence[Table] = ()
+    text: str = ""
+    sample: str = ""
+    dialogues: Mapping[str, Any] | None = None
+    sources: Sequence[Table] = field(default_factory=tuple)
+
+    def html(self) -> str:
+        folder = files("slim_rl.analysis") / "page"
+        script = "\n".join((folder / name).read_text(encoding="utf-8") for name in SCRIPTS) if self.dialogues else ""
+        return _TEMPLATES.get_template("page.html").render(
+            page=self,
+            origin=Markup(_MARKDOWN.renderInline(self.origin)),
+            text=Markup(_MARKDOWN.render(self.text)),
+            script=Markup(script),
+            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+            data=packed(self.dialogues) if self.dialogues else "",
+        )
+
+    def markdown(self) -> str:
+        drawn = [(f"![{each.caption}]({each.name}.png)\n\n{each.caption}", each.first) for each in self.figures]
+        parts = [f"# {self.title}", "\n".join(f"- {said}" for said in self.sentences)]
+        parts += [text for text, first in drawn if first]
+        parts += [self.origin, self.text.strip(), *self.warnings, self.method]
+        tables = [*self.tables_first, *self.tables, *(table for each in self.sections.values() for table in each)]
+        parts += [f"{as_markdown(table)}\n\n{table.caption}" for table in tables if table.rows]
+        return "\n\n".join(part for part in (*parts, *(text for text, first in drawn if not first)) if part) + "\n"
+
+
+def packed(data: Any) -> str:
+    """Data as it stands in the page (read by `unpacked` of page/dom.js): base64 of compressed JSON, the same for the same data."""
+    return base64.b64encode(gzip.compress(orjson.dumps(data), mtime=0)).decode()
+
+
+def write_figures(
+    folder: Path, plots: Mapping[str, Plot], *numbers: Any, first: str, forms: Sequence[str] = ("png", "svg")
+) -> list[Picture]:
+    """Draws every figure that has something to show, and writes it to the folder; takes away those that have not and were there
+    before. `first`: the name of the one that stands with the answer.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    pictures = []
+    with style():
+        for name, figure in draw_all(plots, *numbers).items():
+            made = dict(zip(("png", "svg"), to_bytes(figure, "png", "svg"), strict=True))
+            for form in forms:
+                write_atomically(folder / f"{name}.{form}", made[form])
+            pictures.append(Picture(name, made["svg"].decode(), plots[name].caption, plots[name].wide, name == first))
+    for name in plots.keys() - {picture.name for picture in pictures}:
+        for form in forms:
+            (folder / f"{name}.{form}").unlink(missing_ok=True)
+    return pictures
+
+
+def write_numbers(path: Path, numbers: Any) -> None:
+    """Writes them as JSON; NaN becomes null."""
+    write_atomically(path, orjson.dumps(numbers, option=orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY))

@@ -1,0 +1,152 @@
+"""What runs did, before and after training: the numbers that every page and every comparison starts from.
+
+The invariant: what is compared is one number a run and held-out game. A condition is what held-out games were played under: a
+partner, or a source of an experiment. Dialogues that failed are in none of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from slim_rl import statistics as st
+from slim_rl.analysis.contrasts import Side, comparable
+from slim_rl.analysis.load import TRAIN, order_arms
+from slim_rl.analysis.verdict import sentences
+
+KEYS = ["condition", "arm", "run", "when", "game"]
+EMPTY = pd.DataFrame()
+
+
+@dataclass(frozen=True, slots=True)
+class Plays:
+    """What runs did.
+
+    Attributes:
+        held_out: one row a condition, arm, run, when (before, after) and game, and the measures; run is "" for a start that was
+            evaluated for all runs of the arm.
+        training: one row an arm, run and step: means of the measures.
+        counts: condition -> dialogues.
+        warnings: what was left out, and why.
+    """
+
+    held_out: pd.DataFrame
+    training: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=["arm", "run", "step"]))
+    counts: dict[str, int] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def arms(self) -> list[str]:
+        return order_arms(set(self.training["arm"]) or set(self.held_out["arm"]))
+
+    def table(self, side: Side, measure: str) -> pd.DataFrame:
+        """Runs by games; empty without data. A change is after less before, game by game."""
+        if side.when == "change":
+            after, before = (
+                self.table(side.model_copy(update={"when": when}), measure) for when in ("after", "before")
+            )
+            if list(before.index) == [""]:  # all runs have one start
+                return after - before.reindex(columns=after.columns).loc[""] if len(after) else after
+            return after - before
+        frame = self.held_out
+        rows = frame[(frame["condition"] == side.condition) & (frame["arm"] == side.arm) & (frame["when"] == side.when)]
+        return rows.pivot(index="run", columns="game", values=measure) if measure in rows else EMPTY
+
+    def first_steps(self, arm: str, measure: str, level: float, window: int) -> pd.DataFrame:
+        """One column: the first training step of each run at which the mean of `window` steps reaches `level`; one more than the
+        last step where it never does."""
+        steps = {}
+        for run, rows in self.training[self.training["arm"] == arm].groupby("run"):
+            smooth = rows.set_index("step")[measure].sort_index().rolling(window, min_periods=1).mean()
+            steps[run] = float((smooth >= level).idxmax() if (smooth >= level).any() else smooth.index.max() + 1)
+        return pd.DataFrame({"step": pd.Series(steps, dtype=float)})
+
+
+def of_frame(frame: pd.DataFrame) -> Plays:
+    """The held-out games of a frame as `load` makes it; a condition is a partner."""
+    played = plain(frame[frame["phase"] != TRAIN])
+    played = ends(played.assign(condition=played["partner"].astype(str)), ["condition", "arm", "run"])
+    return Plays(by_game(played))
+
+
+def plain(frame: pd.DataFrame) -> pd.DataFrame:
+    """The dialogues that did not fail, with names as text."""
+    return frame[~frame["failed"]].astype(dict.fromkeys(("arm", "run", "policy", "cluster"), str))
+
+
+def by_game(played: pd.DataFrame) -> pd.DataFrame:
+    """`Plays.held_out` of dialogues that have a condition and a when."""
+    names = [name for name in comparable() if name in played]
+    return played.assign(game=played["cluster"]).groupby(KEYS)[names].mean().reset_index()
+
+
+def ends(played: pd.DataFrame, runs: Sequence[str] = ("run",)) -> pd.DataFrame:
+    """The first and the last checkpoint of each run, as before and after. What has one checkpoint is after."""
+    played = played.assign(step=played["step"].fillna(-1.0))  # a log of `evaluate` has no step
+    first, last = (played.groupby(list(runs))["step"].transform(end) for end in ("min", "max"))
+    played = played.assign(when=np.where(played["step"] == last, "after", "before"))
+    return played[(played["step"] == last) | (played["step"] == first)]
+
+
+# -- before and after --------------------------------------------------------------------------------------------------
+
+
+def by_arm(plays: Plays, measures: Sequence[str], first: str = "") -> list[dict[str, Any]]:
+    """One row a condition, arm and measure: before, after and their change, each with its interval; the condition `first` before
+    the others.
+    """
+    after = plays.held_out[plays.held_out["when"] == "after"]
+    seen = dict.fromkeys(zip(after["condition"], after["arm"], strict=True))
+    arms = order_arms({arm for _, arm in seen})
+    return [
+        {"condition": condition, "arm": arm, "measure": measure, **change(plays, arm, measure, condition)}
+        for condition, arm in sorted(seen, key=lambda pair: (pair[0] != first, arms.index(pair[1]), pair[0]))
+        for measure in measures
+    ]
+
+
+def change(plays: Plays, arm: str, measure: str, condition: str) -> dict[str, Any]:
+    """Before, after and their change, each with its interval; `verdict.sentences` reads it.
+
+    Keys: before, after, each with _low and _high; value, low, high, p and `over` what they are: seeds and games, or games alone
+    where there is one run; clusters, the games of the change; runs and games; by_run, the change in each; next_low, next_high, what one more run is
+    expected to show.
+    """
+    bounded, signed = comparable()[measure].bounded, comparable()[measure].signed
+    moved = plays.table(Side(arm=arm, when="change", condition=condition), measure)
+    games, by_run = moved.mean().dropna(), moved.mean(axis=1).dropna()
+    out: dict[str, Any] = {}
+    sides = []
+    for when in ("before", "after"):
+        table = plays.table(Side(arm=arm, when=when, condition=condition), measure)  # type: ignore[arg-type]
+        sides.append(table[games.index] if len(by_run) == 1 else table)  # of one run what is compared, game by game
+        mean = st.arm_mean(sides[-1], bounded, signed)
+        out |= {when: mean.value, f"{when}_low": mean.low, f"{when}_high": mean.high, "over": mean.over}
+        out |= {"runs": int(table.notna().any(axis=1).sum()), "games": mean.clusters}
+    found = st.contrast([moved], [1.0], limit=1.0 if bounded else np.inf)
+    if len(by_run) < 2:
+        before, after = (side.mean() for side in sides)
+        found = st.paired_comparison(before, after, bounded=bounded).difference
+    ahead = st.next_run(by_run.to_numpy(float))
+    return {
+        **out,
+        **{name: getattr(found, name) for name in ("value", "low", "high", "p", "clusters")},
+        "over": found.over if len(by_run) else out["over"],
+        "by_run": by_run.tolist(),
+        **dict(zip(("next_low", "next_high"), ahead, strict=True)),
+    }
+
+
+def verdicts(rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Whether each arm learned to ask, and whether that helped, in sentences; one row an arm and condition of `by_arm`'s rows in which
+    it was played before and after.
+    """
+    found = {(row["arm"], row["condition"], row["measure"]): row for row in rows if row["by_run"]}
+    for arm, condition, measure in found:
+        if measure == "questions" and (reward := found.get((arm, condition, "reward"))) is not None:
+            said = sentences(found[arm, condition, "questions"], reward)
+            yield {"arm": arm, "condition": condition, "sentences": said}

@@ -1,0 +1,192 @@
+"""From the frame of dialogues to every number that the report shows, as one JSON-able dict.
+
+The invariant: figures, tables and `summary.json` are drawn from this dict alone, so they cannot disagree. Training
+dialogues make the curves; all other phases make the held-out tables (`plays`). Failed dialogues have
+no reward: they are counted among the stop reasons and left out of everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from slim_rl import statistics as st
+from slim_rl.analysis.compared import cells_of, compare
+from slim_rl.analysis.load import TRAIN
+from slim_rl.analysis.partner_faults import partner_faults
+from slim_rl.analysis.plays import by_arm, of_frame, verdicts
+from slim_rl.dialogue.measures import MEASURES, OF_KIND, shown_in
+
+BINS = 25  # points of a curve over training, at most
+MANY = 8  # games with so many questions or more share a point
+
+
+def summarise(frame: pd.DataFrame, seed: int = 0, kinds: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """All numbers, from a frame as `load` makes it.
+
+    Args:
+        seed: of the permutation tests.
+        kinds: the kinds of question that the frame counts, and what a reader is told of each.
+    """
+    kinds = kinds or {}
+    played = frame[~frame["failed"]]
+    names = [m.name for m in shown_in("report") if m.name in frame and frame[m.name].notna().any()]
+    train = played[(played["phase"] == TRAIN) & played["step"].notna()]
+    held_out = by_arm(of_frame(frame), names)
+    arms = [str(arm) for arm in frame["arm"].cat.categories]
+    return {
+        "seed": seed,
+        "many": MANY,
+        "counts": {
+            "dialogues": len(frame),
+            "played": len(played),
+            "train": len(train),
+            "games": int(frame["cluster"].nunique()),
+        },
+        "arms": arms,
+        "measures": {
+            n: {"title": MEASURES[n].title, "share": MEASURES[n].share, "role": MEASURES[n].role} for n in names
+        },
+        "runs": list(_runs(frame)),
+        "curves": {arm: _curves(train[train["arm"] == arm], names) for arm in arms},
+        "ends": {arm: _ends(train[train["arm"] == arm], names) for arm in arms},
+        "question_kinds": dict(kinds),
+        "kinds": {arm: _kinds(train[train["arm"] == arm], kinds) for arm in arms},
+        "stop_reasons": {arm: _stop_reasons(frame[(frame["arm"] == arm) & (frame["phase"] == TRAIN)]) for arm in arms},
+        "reward_by_questions": {arm: _by_count(played[played["arm"] == arm], "questions") for arm in arms},
+        "reward_by_pairs": {arm: _by_count(played[played["arm"] == arm], "informative_pairs") for arm in arms},
+        "held_out": held_out,
+        "checkpoints": list(_checkpoints(played[played["phase"] != TRAIN], names)),
+        "verdict": list(verdicts(held_out)),
+        "partner_faults": list(partner_faults(frame, TRAIN)),
+        "compared": compare(cells_of(frame), seed),
+    }
+
+
+def _runs(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    for (arm, run), rows in frame.groupby(["arm", "run"], observed=True):
+        steps = rows.loc[rows["phase"] == TRAIN, "step"].dropna()
+        yield {
+            "arm": arm,
+            "run": run,
+            "dialogues": len(rows),
+            "games": int(rows["cluster"].nunique()),
+            "failed": int(rows["failed"].sum()),
+            "first_step": float(steps.min()) if len(steps) else None,
+            "last_step": float(steps.max()) if len(steps) else None,
+            "phases": {str(k): int(v) for k, v in rows["phase"].value_counts().items() if v},
+            "policies": sorted(map(str, rows["policy"].unique())),
+            "partners": sorted(map(str, rows["partner"].unique())),
+        }
+
+
+# -- over training -----------------------------------------------------------------------------------------------------
+
+
+def _bins(steps: pd.Series) -> tuple[np.ndarray, np.ndarray]:
+    """Which point of a curve each row belongs to, and the points' mean steps: one a step, or BINS equally wide ones."""
+    distinct = np.unique(steps)
+    if len(distinct) <= BINS:
+        index = np.searchsorted(distinct, steps)
+    else:
+        edges = np.linspace(distinct[0], distinct[-1], BINS + 1)
+        index = np.clip(np.searchsorted(edges, steps, side="right") - 1, 0, BINS - 1)
+        index = np.unique(index, return_inverse=True)[1]
+    size = np.bincount(index)
+    return index, np.bincount(index, steps) / size
+
+
+def _curves(rows: pd.DataFrame, names: list[str]) -> dict[str, Any]:
+    if rows.empty:
+        return {}
+    index, steps = _bins(rows["step"])
+    curves: dict[str, Any] = {"steps": steps.tolist(), "measures": {}}
+    for name in names:
+        table = st.clustered_means(
+            rows[name], rows["cluster"].cat.codes, index, MEASURES[name].bounded, MEASURES[name].signed
+        )
+        table = table.reindex(range(len(steps)))
+        by_run = rows.assign(bin=index).groupby(["run", "bin"], observed=True)[name].mean().unstack("bin")
+        by_run = by_run.reindex(columns=range(len(steps)))
+        curves["measures"][name] = {
+            **{key: table[key].tolist() for key in ("mean", "low", "high", "n", "clusters")},
+            "runs": {str(run): values.tolist() for run, values in zip(by_run.index, by_run.to_numpy(), strict=True)},
+        }
+    return curves
+
+
+def _ends(rows: pd.DataFrame, names: list[str]) -> dict[str, Any]:
+    """Means over the first and the last tenth of the steps."""
+    if rows["step"].nunique() < 2:
+        return {}
+    low, high = rows["step"].min(), rows["step"].max()
+    sides = {"first": rows["step"] <= low + (high - low) / 10, "last": rows["step"] >= high - (high - low) / 10}
+    return {name: {side: asdict(_mean(rows[these], name)) for side, these in sides.items()} for name in names}
+
+
+def _mean(rows: pd.DataFrame, name: str) -> st.Estimate:
+    return st.clustered_mean(rows[name], rows["cluster"].cat.codes, MEASURES[name].bounded, MEASURES[name].signed)
+
+
+def _kinds(rows: pd.DataFrame, kinds: Iterable[str]) -> dict[str, Any]:
+    """Share of each kind among the questions of each point; a message of two kinds counts for both."""
+    if rows.empty:
+        return {}
+    index, steps = _bins(rows["step"])
+    sums = rows[[OF_KIND + kind for kind in kinds]].groupby(index).sum()
+    total = sums.sum(axis=1)
+    shares = sums.div(total.where(total > 0), axis=0)
+    return {
+        "steps": steps.tolist(),
+        "questions_any": total.tolist(),
+        "shares": {kind: shares[OF_KIND + kind].tolist() for kind in kinds},
+    }
+
+
+def _stop_reasons(rows: pd.DataFrame) -> dict[str, Any]:
+    rows = rows[rows["step"].notna()]
+    if rows.empty:
+        return {}
+    index, steps = _bins(rows["step"])
+    shares = pd.crosstab(index, rows["stop_reason"].astype(str).to_numpy(), normalize="index")
+    counts = rows["stop_reason"].astype(str).value_counts()
+    return {
+        "steps": steps.tolist(),
+        "shares": {str(reason): shares[reason].tolist() for reason in counts.index},
+        "counts": {str(reason): int(count) for reason, count in counts.items()},
+    }
+
+
+# -- questions and reward ----------------------------------------------------------------------------------------------
+
+
+def _by_count(rows: pd.DataFrame, name: str) -> list[dict[str, Any]]:
+    """Mean reward of the dialogues with 0, 1, 2, ... of `name`; the last row is "MANY or more"."""
+    rows = rows[rows["reward"].notna() & rows[name].notna()] if name in rows else rows.iloc[:0]
+    if rows.empty:
+        return []
+    count = rows[name].clip(upper=MANY).round().astype(int)
+    table = st.clustered_means(rows["reward"], rows["cluster"].cat.codes, count, bounded=True)
+    points = table.rename_axis("count").reset_index().astype(float).to_dict(orient="records")
+    return [{str(key): value for key, value in point.items()} for point in points]
+
+
+# -- held-out games ----------------------------------------------------------------------------------------------------
+
+
+def _checkpoints(rows: pd.DataFrame, names: list[str]) -> Iterator[dict[str, Any]]:
+    """The means of every arm, partner and checkpoint, clustered by game, in the order of training."""
+    keys = ["arm", "partner", "step", "phase"]
+    for (arm, partner, step, phase), cell in rows.groupby(keys, observed=True, dropna=False):
+        yield {
+            "arm": arm,
+            "partner": partner,
+            "phase": phase,
+            "step": step,
+            "runs": int(cell["run"].nunique()),
+            "measures": {name: asdict(_mean(cell, name)) for name in names},
+        }

@@ -1,0 +1,176 @@
+"""Tables as data: columns that say how a row is shown, and the rows. The page's template makes them HTML, `as_markdown` Markdown.
+
+The invariant: a cell is plain text, which the template escapes, or a `Cell`; no name from a log becomes markup. Every interval says
+over what it is: in its caption, or in a column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from slim_rl.analysis.contrasts import comparable
+from slim_rl.analysis.verdict import by_how_much
+from slim_rl.formats import DASH, interval, known, p_value, plain, words
+
+Row = Mapping[str, Any]
+Rows = Sequence[Row]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A cell that is more than text: `aside` in grey behind it, a dot of `colour` before it."""
+
+    text: str
+    aside: str = ""
+    colour: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column's heading, and what it shows of a row; `prose` is aligned as words are."""
+
+    head: str
+    show: Callable[[Row], str | Cell]
+    prose: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """`others`: the same for rows that are shown only when asked for."""
+
+    caption: str
+    columns: Sequence[Column]
+    rows: Rows
+    others: Rows = ()
+
+
+def prose(key: str, head: str | None = None) -> Column:
+    return Column(key if head is None else head, lambda row: row[key], prose=True)
+
+
+def number(key: str, head: str | None = None) -> Column:
+    return Column(key if head is None else head, lambda row: f"{row[key]:,}")
+
+
+def p_of(key: str, head: str) -> Column:
+    return Column(head, lambda row: p_value(row.get(key)))
+
+
+def arm(palette: Mapping[str, str], key: str = "arm", head: str = "arm") -> Column:
+    """An arm's name behind a dot of its colour."""
+    return Column(head, lambda row: Cell(words(row[key]), colour=palette.get(row[key], "")), prose=True)
+
+
+def with_interval(part: Row, share: bool = False, signed: bool = False) -> Cell:
+    """The row's value, and its interval in grey."""
+    span = interval(part["low"], part["high"], share, signed)
+    return Cell(plain(part["value"], share, signed), "" if span == DASH else span)
+
+
+def as_markdown(table: Table) -> str:
+    def line(cells: Sequence[str]) -> str:
+        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+    def cell(shown: str | Cell) -> str:
+        return shown if isinstance(shown, str) else f"{shown.text} ({shown.aside})" if shown.aside else shown.text
+
+    rule = ["---" if column.prose else "---:" for column in table.columns]
+    rows = [[cell(column.show(row)) for column in table.columns] for row in table.rows]
+    return "\n".join(map(line, [[column.head for column in table.columns], rule, *rows]))
+
+
+# -- before and after --------------------------------------------------------------------------------------------------
+
+
+def held_out(
+    rows: Rows, measures: Sequence[str], caption: str, palette: Mapping[str, str], condition: str = ""
+) -> Table:
+    """One row an arm and condition of `plays.by_arm`'s rows: each measure before → after, and its change. `condition`: the heading of
+    a column of conditions, where they differ.
+    """
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in rows:
+        found.setdefault((row["arm"], row["condition"]), {**row})[row["measure"]] = row
+    columns = [
+        arm(palette),
+        *([prose("condition", condition)] if condition else []),
+        number("runs", "seeds"),
+        number("games"),
+        *(Column(title(name), _moved(name)) for name in measures),
+        prose("over", "intervals over"),
+    ]
+    return Table(caption, columns, list(found.values()))
+
+
+def title(measure: str) -> str:
+    return comparable()[measure].heading
+
+
+def _moved(measure: str) -> Callable[[Row], str | Cell]:
+    return lambda row: moved(row[measure]) if measure in row else DASH
+
+
+def moved(row: Row) -> str | Cell:
+    """'0.435 → 6.62', and how sure its change is; of what was played only after training, that with its interval."""
+    share = comparable()[row["measure"]].share
+    if not known(row["after"]):
+        return DASH
+    if not known(row["before"]):
+        return Cell(plain(row["after"], share), interval(row["after_low"], row["after_high"], share))
+    aside = by_how_much(row, share).replace(", 95% interval", ",")
+    return Cell(f"{plain(row['before'], share)} → {plain(row['after'], share)}", aside)
+
+
+# -- contrasts ---------------------------------------------------------------------------------------------------------
+
+
+def contrasts(compared: Rows, preregistered: bool) -> list[Table]:
+    """Those of `experiment.compare`, the primary ones first."""
+    primary = [row for row in compared if row["role"] == "primary"]
+    secondary = [row for row in compared if row["role"] != "primary"]
+    when = "as written down before the runs" if preregistered else "chosen after runs had been seen"
+    holm = f"Holm p is corrected for all {len(primary)} of this family, those not run included."
+    family = Table(f"Primary contrasts, {when}. {_HOW} {holm}", _columns(True), primary)
+    name = "Secondary contrasts" if primary else "Contrasts"
+    others = Table(f"{name}, {when}; uncorrected. {_HOW}", _columns(False), secondary)
+    return [table for table in (family, others) if table.rows]
+
+
+_HOW = (
+    "Difference with its 95% interval; p: the larger of that interval's test and a permutation over seeds; least p: the smallest that "
+    "so many seeds allow."
+)
+
+
+def _columns(family: bool) -> list[Column]:
+    holm = [p_of("p_holm", "Holm p"), Column("least Holm p", lambda row: _least(row["least_holm"]))]
+    return [
+        prose("name", "contrast"),
+        Column(
+            "measure",
+            lambda row: words(row["measure"]) + (f", step it reaches {row['reaches']}" if row["reaches"] else ""),
+            prose=True,
+        ),
+        Column("", lambda row: f"{row['a']} − {row['b']}" if row["b"] != "zero" else row["a"], prose=True),
+        Column(
+            "predicted", lambda row: row["direction"] + (f" (±{row['margin']})" if row["margin"] else ""), prose=True
+        ),
+        Column("difference", lambda row: with_interval(row, comparable()[row["measure"]].share, signed=True)),
+        prose("over", "interval over"),
+        Column("seeds", lambda row: " + ".join(map(str, row["runs"]))),
+        p_of("p_crossed", "its p"),
+        p_of("p_permutation", "p, permutation"),
+        Column("least p", lambda row: _least(row["least"])),
+        *(holm if family else []),
+        Column(
+            "found",
+            lambda row: row["found"] + (f"; {row['note']}" if row["note"] and row["note"] != row["found"] else ""),
+            prose=True,
+        ),
+    ]
+
+
+def _least(p: float) -> str:
+    return f"{p:.3g}" if known(p) else DASH

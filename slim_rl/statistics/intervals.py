@@ -1,0 +1,221 @@
+"""Every interval: over games, over seeds, or over both at once, which is what another seed, on other games, would be expected to show.
+
+Every run (seed) plays the same held-out games, so a number may differ from what is true for two reasons: these seeds and these
+games. With y[run, game], runs r of arms a, and the contrast C = Σ_a w_a · mean_r(mean_g y[r, g]):
+
+    V_runs     Σ_a w_a² s_a² / k_a, with s_a² the variance of the arm's k_a run means (Welch's, for two arms)
+    V_games    G/(G-1) · Σ_games (the game's share of C)², in which arms that play the same games are paired
+    V_both     what both of these count: the residual of run by game
+    over seeds and games    V = V_runs + V_games - V_both, at least the larger of the first two [5]
+    over games              V = V_games
+    interval   C ± t(ν) · √V, with Satterthwaite's ν from the degrees of freedom of V's parts
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from slim_rl.statistics.estimate import BOTH, FEW, GAMES, LEVEL, SEEDS, Estimate, Floats, Over
+from slim_rl.statistics.significance import permute
+
+# -- of runs by games --------------------------------------------------------------------------------------------------
+
+
+def contrast(
+    arms: Sequence[pd.DataFrame], weights: Sequence[float], limit: float = np.inf, over: Over = BOTH
+) -> Estimate:
+    """Σ weight · mean of arm.
+
+    Args:
+        arms: one frame an arm, a row a run and a column a game; NaN where a run has no value for a game.
+        weights: one an arm: (1, -1) for a difference, (1,) for the mean of changes, centred doses for a slope.
+        limit: no contrast can lie outside ±limit, nor does the interval.
+        over: games alone, given these runs, or seeds and games; where a run has one number, that is over seeds.
+    """
+    tables = [arm.dropna(how="all") for arm in arms]
+    means = run_means(tables)
+    games = len(set().union(*(table.columns[table.notna().any()] for table in tables)))
+    n = sum(int(table.notna().to_numpy().sum()) for table in tables)
+    over = SEEDS if over == BOTH and games < 2 else over
+    sizes = [len(mean) for mean in means]
+    if 0 in sizes:
+        return _unknown(np.nan, n, games, "no data in an arm", over)
+    value = float(sum(w * mean.mean() for w, mean in zip(weights, means, strict=True)))
+    if over != GAMES and min(sizes) < 2:
+        return _unknown(value, n, games, "one run in an arm: nothing is known about other seeds", over)
+    if over == GAMES and games < 2:
+        return _unknown(value, n, games, FEW, over)
+    of_games, both = _game_variances(tables, weights)
+    parts = [(of_games, max(games - 1, 1))]
+    variance = of_games
+    if over != GAMES:
+        of_runs = np.array([w**2 * m.var(ddof=1) / len(m) for w, m in zip(weights, means, strict=True)])
+        parts = [*((v, len(m) - 1) for v, m in zip(of_runs, means, strict=True)), *parts]
+        variance = max(of_runs.sum() + of_games - both, of_runs.sum(), of_games)
+    if variance <= 0:
+        note = "all runs and games are equal"
+        df = games - 1 if over == GAMES else np.inf
+        return Estimate(value, value, value, n, games, float(value == 0), note, over, 0.0, df)
+    df = float(variance**2 / sum(part**2 / freedom for part, freedom in parts))
+    se = float(np.sqrt(variance))
+    half = float(stats.t.ppf(0.5 + LEVEL / 2, df)) * se
+    p = float(2 * stats.t.sf(abs(value) / se, df))
+    return Estimate(value, max(-limit, value - half), min(limit, value + half), n, games, p, "", over, se, df)
+
+
+def run_means(arms: Sequence[pd.DataFrame]) -> list[Floats]:
+    """One array an arm: the mean of each run that has a value."""
+    return [arm.dropna(how="all").mean(axis=1).to_numpy(float) for arm in arms]
+
+
+def _game_variances(tables: Sequence[pd.DataFrame], weights: Sequence[float]) -> tuple[float, float]:
+    """V_games and V_both."""
+    both, shares = 0.0, []
+    for table, weight in zip(tables, weights, strict=True):
+        y = table.to_numpy(float)
+        known = np.isfinite(y)
+        share = weight * (y - np.nanmean(y, axis=1, keepdims=True)) / (known.sum(axis=1, keepdims=True) * len(y))
+        share = np.where(known, share, 0.0)
+        shares.append(pd.Series(share.sum(axis=0), table.columns))
+        count = known.sum(axis=0)
+        spread = (share**2).sum(axis=0) - share.sum(axis=0) ** 2 / np.maximum(count, 1)
+        both += float((spread * count / np.maximum(count - 1, 1))[count > 1].sum())
+    total = pd.concat(shares, axis=1).fillna(0.0).sum(axis=1).to_numpy()
+    games = len(total)
+    return (float((total**2).sum()) * games / (games - 1) if games > 1 else 0.0), both
+
+
+def _unknown(value: float, n: int, games: int, note: str, over: Over) -> Estimate:
+    return Estimate(value, np.nan, np.nan, n, games, note=note, over=over)
+
+
+def arm_mean(arm: pd.DataFrame, bounded: bool = False, signed: bool = True) -> Estimate:
+    """The mean of one arm, a row a run and a column a game: over seeds and games; of one run over games. `bounded`, `signed`: see
+    `clustered_means`.
+    """
+    arm = arm.dropna(how="all")
+    one = len(arm) < 2
+    found = contrast([arm.dropna(axis=1) if one else arm], [1.0], over=GAMES if one else BOTH)
+    if np.isnan(found.df):
+        return found
+    mean, se, games = (np.asarray(number) for number in (found.value, found.se, found.clusters))
+    t = np.asarray(stats.t.ppf(0.5 + LEVEL / 2, found.df))
+    low, high = _in_range(mean, se, t, games, bounded, not signed)
+    return replace(found, low=float(low), high=float(high))
+
+
+def next_run(values: Floats) -> tuple[float, float]:
+    """The 95% prediction interval of one more run's number: mean ± t(k-1) · s · √(1 + 1/k). NaN for fewer than two runs."""
+    x = np.asarray(values, dtype=float)
+    x = x[np.isfinite(x)]
+    if len(x) < 2:
+        return np.nan, np.nan
+    half = float(stats.t.ppf(0.5 + LEVEL / 2, len(x) - 1) * x.std(ddof=1) * np.sqrt(1 + 1 / len(x)))
+    return float(x.mean()) - half, float(x.mean()) + half
+
+
+# -- of one run against itself or another, game by game ----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PairedComparison:
+    """`after` minus `before` on the games both played."""
+
+    before: float
+    after: float
+    difference: Estimate
+
+
+def paired_comparison(
+    before: pd.Series, after: pd.Series, seed: int = 0, resamples: int = 9999, bounded: bool = False
+) -> PairedComparison:
+    """Compares two checkpoints, or two policies, game by game.
+
+    Args:
+        before, after: one value a dialogue, indexed by game. A game's dialogues (several seeds or repeats) are averaged
+            first; games that only one side played are left out.
+        bounded: all values lie in [0, 1], so that the interval of a difference is cut at -1 and 1.
+
+    The interval of the mean difference is Student's over games; p is that of the sign-flip permutation test, exact
+    where 2^games is at most `resamples`, else drawn. With fewer than two common games all but the means is NaN.
+    """
+    a, b = (s.dropna().groupby(level=0).mean() for s in (before, after))
+    both = pd.concat([a, b], axis=1, join="inner").to_numpy(float)
+    both = both[np.lexsort(both.T)]  # so that what games are called does not change the flips that are drawn
+    d = both[:, 1] - both[:, 0]
+    found = contrast([pd.DataFrame([d])], [1.0], 1.0 if bounded else np.inf, GAMES)
+    n = int(before.notna().sum() + after.notna().sum())
+    found = replace(found, n=n, p=permute([d], [1.0], resamples, seed).p)
+    first, last = both.mean(axis=0) if len(d) else (np.nan, np.nan)
+    return PairedComparison(float(first), float(last), found)
+
+
+# -- of dialogues ------------------------------------------------------------------------------------------------------
+
+
+def clustered_mean(y: ArrayLike, cluster: ArrayLike, bounded: bool = False, signed: bool = True) -> Estimate:
+    """The mean of `y` and its interval with errors clustered by game.
+
+    With residuals e = y - mean, n values and G games: se² = G/(G-1) · Σ_games (Σ_i∈game e_i)² / n²; the interval is
+    mean ± t(G-1) · se. This is the intercept of an OLS fit with CR1 errors [1]. With one value a game it is the usual t
+    interval. `bounded`, `signed`: see `clustered_means`.
+    """
+    table = clustered_means(y, cluster, np.zeros(len(np.asarray(y)), dtype=int), bounded, signed)
+    if table.empty:
+        return Estimate(np.nan, np.nan, np.nan, 0, 0, note="no data")
+    row = table.iloc[0]
+    note = FEW if row.clusters < 2 else ""
+    return Estimate(row["mean"], row.low, row.high, int(row.n), int(row.clusters), note=note)
+
+
+def clustered_means(
+    y: ArrayLike, cluster: ArrayLike, group: ArrayLike, bounded: bool = False, signed: bool = True
+) -> pd.DataFrame:
+    """`clustered_mean` of every group at once. Returns a frame indexed by group: mean, low, high, n, clusters.
+
+    Args:
+        bounded: all values lie in [0, 1], and so do the intervals: Wilson's [4], with as many independent draws as would
+            have the clustered error, mean · (1 - mean) / se²; where all values are 0 or all are 1, as many as there are games.
+            Ignored where a value lies outside.
+        signed: values may be negative; where they may not, and none is, intervals are cut at zero.
+    """
+    values = np.asarray(y, dtype=float)
+    ok = np.isfinite(values)
+    values = values[ok]
+    codes, groups = pd.factorize(np.asarray(group)[ok], sort=True)
+    games, names = pd.factorize(np.asarray(cluster)[ok])
+    cells, keys = pd.factorize(codes * len(names) + games)  # a cell is one game in one group
+    owner = keys // max(1, len(names))
+    n, clusters = np.bincount(codes, minlength=len(groups)), np.bincount(owner, minlength=len(groups))
+    mean = np.bincount(codes, values, len(groups)) / n
+    residuals = np.bincount(cells, values, len(keys)) - np.bincount(cells, minlength=len(keys)) * mean[owner]
+    count = np.where(clusters > 1, clusters, np.nan)
+    se = np.sqrt(count / (count - 1) * np.bincount(owner, residuals**2, len(groups))) / n
+    t = stats.t.ppf(0.5 + LEVEL / 2, count - 1)
+    positive = bool(len(values)) and values.min() >= 0
+    low, high = _in_range(
+        mean, se, t, clusters, bounded and positive and bool(values.max() <= 1), positive and not signed
+    )
+    columns = {"mean": mean, "low": low, "high": high, "n": n, "clusters": clusters}
+    return pd.DataFrame(columns, index=pd.Index(groups))
+
+
+def _in_range(
+    mean: Floats, se: Floats, t: Floats, clusters: NDArray[np.int64], share: bool, positive: bool
+) -> tuple[Floats, Floats]:
+    """mean ± t · se; of a share Wilson's interval [4]; of what cannot be negative cut at zero."""
+    centre, half = mean, se * t
+    if share:
+        variance = np.clip(mean * (1 - mean), 0.0, None)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            draws = np.where(variance > 0, variance / se**2, clusters)
+        shrunk = 1 + t**2 / draws
+        half = t * np.sqrt(variance / draws + (t / (2 * draws)) ** 2) / shrunk
+        centre = (mean + t**2 / (2 * draws)) / shrunk
+    return np.maximum(0.0, centre - half) if positive else centre - half, centre + half

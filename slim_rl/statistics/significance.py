@@ -1,0 +1,71 @@
+"""p values beside those of `intervals`: permutation, exact where all can be tried out, which says how small its p can get at all;
+equivalence; and several tests at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import stats
+from statsmodels.stats.multitest import multipletests
+
+from slim_rl.statistics.estimate import Estimate, Floats
+
+RESAMPLES = 20_000  # all C(16, 8) = 12,870 relabellings of two arms of eight runs
+
+
+@dataclass(frozen=True, slots=True)
+class Permutation:
+    """`p`: two-sided; `least`: the smallest that so many values allow; `exact`: every relabelling was tried, else they were drawn."""
+
+    p: float
+    least: float
+    exact: bool
+
+
+def permute(arms: Sequence[Floats], weights: Sequence[float], resamples: int = RESAMPLES, seed: int = 0) -> Permutation:
+    """Tests that Σ weight · (mean of the arm) is zero, given one number a run; of one arm also one number a game.
+
+    Several arms: which run has which label is permuted; the null is that the arms do not differ. One arm: signs are
+    flipped; the null is that they are symmetric about zero. A drawn p is never zero [2]. NaN where an arm has fewer than two numbers.
+    """
+    known = [arm[np.isfinite(arm)] for arm in arms]
+    if min(map(len, known)) < 2:
+        return Permutation(np.nan, np.nan, True)
+    sizes = list(map(len, known))
+    ways = 2 ** sizes[0] if len(sizes) == 1 else math.factorial(sum(sizes)) // math.prod(map(math.factorial, sizes))
+
+    def statistic(*samples: Floats, axis: int = -1) -> Floats:
+        return np.asarray(sum(w * np.mean(x, axis=axis) for w, x in zip(weights, samples, strict=True)))
+
+    test = stats.permutation_test(
+        known,
+        statistic,
+        permutation_type="samples" if len(sizes) == 1 else "independent",
+        vectorized=True,
+        n_resamples=resamples,
+        batch=max(1, 2_000_000 // sum(sizes)),
+        rng=np.random.default_rng(seed),
+    )
+    exact = ways <= resamples
+    return Permutation(float(test.pvalue), 2 / ways if exact else 2 / (resamples + 1), exact)
+
+
+def equivalence(found: Estimate, margin: float) -> float:
+    """p of "the difference is `margin` or more, either way": small where there is none that matters [6]."""
+    sides = (found.value + margin) / found.se, (margin - found.value) / found.se
+    return float(max(stats.t.sf(side, found.df) for side in sides))
+
+
+def holm(p: ArrayLike) -> Floats:
+    """p values corrected for their number, so that the family-wise error keeps its level [3]. NaN stays NaN and is not counted."""
+    values = np.asarray(p, dtype=float)
+    out = np.full(values.shape, np.nan)
+    known = np.isfinite(values)
+    if known.any():
+        out[known] = multipletests(values[known], method="holm")[1]
+    return out
