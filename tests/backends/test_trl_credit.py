@@ -19,21 +19,10 @@ from slim_rl.config import parse_config
 from slim_rl.dialogue.log import read_log
 from slim_rl.errors import ConfigError
 from slim_rl.games.matching import MatchingEnv
-from tests.backends import test_trl
 from tests.backends.test_trl import Unreliable, batch, make_config, make_rollouts
-
-folder = test_trl.folder  # the fixture: games and a tiny model
 
 _SHARE = st.floats(0, 1)
 _WORTH = st.lists(_SHARE, min_size=1, max_size=6)
-
-
-class Flat(MatchingEnv):
-    """A game in which knowing more is worth nothing."""
-
-    @classmethod
-    def worth(cls, dialogue: Any) -> list[float]:
-        return [0.5 for turn in dialogue.turns if turn.role == "policy"]
 
 
 @settings(max_examples=50, deadline=None)
@@ -85,7 +74,7 @@ def test_with_credit_by_the_dialogue_trls_own_advantages_are_untouched(folder) -
 
 @pytest.mark.parametrize("scale", ["true", "false"])
 def test_where_knowing_more_is_worth_nothing_each_token_has_its_dialogues_advantage(folder, scale: str) -> None:
-    same = f"train.scale_rewards={scale}", f"environment={__name__}.Flat"
+    same = f"train.scale_rewards={scale}", "environment=tests.backends.flat.Flat"
     plain = advantages(folder, f"flat-plain-{scale}", *same, unreliable=True)
     shaped = advantages(folder, f"flat-shaped-{scale}", *same, "train.credit=turn", unreliable=True)
     assert torch.equal(plain["completion_ids"], shaped["completion_ids"])

@@ -14,10 +14,7 @@ from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.errors import ConfigError
 from slim_rl.keys import check_controls
-from tests.backends import test_trl
 from tests.backends.test_trl import make_config
-
-folder = test_trl.folder  # the fixture: games and a tiny model
 
 
 def played(reward: float | None, stop_reason: StopReason, questions: int = 0) -> Dialogue:
