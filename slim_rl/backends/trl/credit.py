@@ -44,7 +44,7 @@ class TurnCredit:
 
     def __init__(self, config: Config, rollouts: Rollouts, reward: GameReward) -> None:
         self.game = environment_class(config.environment)
-        if self.game.worth.__func__ is BaseEnvironment.worth.__func__:  # type: ignore[attr-defined]
+        if getattr(self.game.worth, "__func__", None) is BaseEnvironment.worth.__func__:  # type: ignore[attr-defined]
             raise ConfigError(
                 f"train.credit is turn, but {self.game.__name__} does not say what knowledge is worth: give it a classmethod "
                 "worth(dialogue), or set train.credit to dialogue."
