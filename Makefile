@@ -25,7 +25,7 @@ run: $(VENV)/local
 
 ## all tests, style and types
 test: $(VENV)/dev check
-	$(BIN)/python -m pytest -n 2 -m "not verl"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not verl"
 	$(MAKE) test-verl
 
 ## a training step through verl's own workers on a local Ray; by itself, since it starts a dozen processes

@@ -16,6 +16,7 @@ import sys
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -108,6 +109,12 @@ class Annotator:
             self._started.append(process)
         process = self._own.process
         return process
+
+
+@cache
+def shared() -> Annotator:
+    """This program's own, for all that it plays; it ends with it."""
+    return Annotator()
 
 
 def _with_tuples(value: Any) -> Any:

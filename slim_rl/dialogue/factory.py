@@ -7,7 +7,7 @@ A partner's class is made by its `from_config(partner_config, make_env)`, if it 
 from __future__ import annotations
 
 import inspect
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from pydantic import BaseModel
@@ -72,5 +72,10 @@ def partner_name(config: Config, partner: Partner) -> str:
 
 def _taken(made: Any, arguments: dict[str, Any]) -> dict[str, Any]:
     """The arguments that the constructor takes."""
-    takes = inspect.signature(made).parameters
+    takes = _parameters(made)
     return {name: value for name, value in arguments.items() if name in takes}
+
+
+@cache  # for it is asked of every game that is dealt
+def _parameters(made: Any) -> frozenset[str]:
+    return frozenset(inspect.signature(made).parameters)

@@ -142,11 +142,10 @@ def sampling_params(args: Namespace, **more: Any) -> dict[str, Any]:
 
 
 async def close() -> None:
-    """Closes what the running event loop's dialogues hold open."""
+    """Forgets what the running event loop's dialogues share."""
     from slim_rl.backends.slime.setup import _processes
 
-    if (here := _processes.pop(asyncio.get_running_loop(), None)) is not None:
-        here.annotator.close()
+    _processes.pop(asyncio.get_running_loop(), None)
 
 
 def run(args: Namespace, work: Coroutine[Any, Any, Any]) -> Any:

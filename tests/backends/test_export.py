@@ -25,12 +25,9 @@ from slim_rl.commands.export import check_name
 from slim_rl.config import Config, parse_config
 from slim_rl.errors import ConfigError, DataError, SlimError, SlimWarning
 from slim_rl.policies.transformers import load_model
-from tests.backends import test_trl
 from tests.backends.test_trl import make_config
 from tests.fakes.hub import Hub
 from tests.paths import ROOT
-
-folder = test_trl.folder  # the fixture: games and a tiny model
 
 
 @pytest.fixture(scope="module")

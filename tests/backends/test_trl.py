@@ -31,7 +31,6 @@ from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.policies.transformers import TransformersPolicy, load_model
 from slim_rl.runs import claim
-from slim_rl.warmstart.train import warmstart
 
 TINY = {
     "seed": 1,
@@ -58,14 +57,6 @@ TINY = {
         "layers": 1,
     },
 }
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A games folder and a tiny warm-started model, made once."""
-    folder = tmp_path_factory.mktemp("trl")
-    warmstart(make_config(folder, "warm"), folder / "model")
-    return folder
 
 
 def make_config(folder: Path, name: str, *overrides: str) -> Config:
@@ -279,8 +270,7 @@ def test_dialogues_without_an_advantage_are_not_computed_and_the_gradient_stays(
     assert len(computed) == 4, "a step's last micro-batch is computed in any case: that is where processes add up"
 
 
-def test_a_run_trains_logs_and_can_be_interrupted_at_any_step(folder, monkeypatch) -> None:
-    whole = local.train(make_config(folder, "whole"))
+def test_a_run_trains_logs_and_can_be_interrupted_at_any_step(folder, whole, monkeypatch) -> None:
     broken = make_config(folder, "broken")
 
     class Interrupted(Exception):
@@ -302,7 +292,7 @@ def test_a_run_trains_logs_and_can_be_interrupted_at_any_step(folder, monkeypatc
     assert last_whole_checkpoint(checkpoints).name == "checkpoint-2"
     resumed = local.train(broken)
 
-    started = load_model(make_config(folder, "whole").policy)[0].state_dict()
+    started = load_model(broken.policy)[0].state_dict()
     straight, again = weights(whole), weights(resumed)
     assert straight.keys() == again.keys()
     assert all(torch.equal(straight[name], again[name]) for name in straight)
@@ -316,7 +306,7 @@ def test_a_run_trains_logs_and_can_be_interrupted_at_any_step(folder, monkeypatc
     assert {"reward", "questions", "valid_proposals", "agreed", "entropy", "tokens_per_second"} <= metrics[0].keys()
 
 
-def test_a_finished_run_is_left_as_it_is_and_can_be_made_longer(folder) -> None:
+def test_a_finished_run_is_left_as_it_is_and_can_be_made_longer(folder, whole) -> None:
     short = local.train(make_config(folder, "longer", "train.steps=2"))
     after_two = weights(short)
     shutil.rmtree(short.run_dir / "model")  # as if stopped between the last checkpoint and the model
@@ -324,7 +314,6 @@ def test_a_finished_run_is_left_as_it_is_and_can_be_made_longer(folder) -> None:
     assert len(lines(again)) == 2 * 8
     assert all(torch.equal(after_two[name], tensor) for name, tensor in weights(again).items())
     longer = local.train(make_config(folder, "longer"))
-    whole = local.train(make_config(folder, "at_once"))
     assert lines(longer) == lines(whole)
     assert all(torch.equal(weights(whole)[name], tensor) for name, tensor in weights(longer).items())
 

@@ -17,18 +17,7 @@ from slim_rl.config import parse_config
 from slim_rl.dialogue.log import read_log
 from slim_rl.errors import ConfigError
 from slim_rl.games.matching import MatchingEnv
-from tests.backends import test_trl
 from tests.backends.test_trl import Unreliable, batch, make_config, make_rollouts
-
-folder = test_trl.folder  # the fixture: games and a tiny model
-
-
-class Flat(MatchingEnv):
-    """A game in which knowing more is worth nothing."""
-
-    @classmethod
-    def worth(cls, dialogue: Any) -> list[float]:
-        return [0.5 for turn in dialogue.turns if turn.role == "policy"]
 
 
 def advantages(folder: Any, name: str, *overrides: str, unreliable: bool = False) -> dict[str, Any]:
@@ -49,7 +38,7 @@ def test_with_credit_by_the_dialogue_trls_own_advantages_are_untouched(folder) -
 
 @pytest.mark.parametrize("scale", ["true", "false"])
 def test_where_knowing_more_is_worth_nothing_each_token_has_its_dialogues_advantage(folder, scale: str) -> None:
-    same = f"train.scale_rewards={scale}", f"environment={__name__}.Flat"
+    same = f"train.scale_rewards={scale}", "environment=tests.backends.flat.Flat"
     plain = advantages(folder, f"flat-plain-{scale}", *same, unreliable=True)
     shaped = advantages(folder, f"flat-shaped-{scale}", *same, "train.credit=turn", unreliable=True)
     assert torch.equal(plain["completion_ids"], shaped["completion_ids"])

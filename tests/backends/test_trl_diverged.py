@@ -17,10 +17,7 @@ from slim_rl.dialogue.log import read_log
 from slim_rl.errors import Diverged, RunStopped
 from slim_rl.games.matching import MatchingEnv
 from slim_rl.policies.transformers import load_model, load_policy
-from tests.backends import test_trl
 from tests.backends.test_trl import make_config, make_rollouts
-
-folder = test_trl.folder  # the fixture: games and a tiny model
 
 
 @pytest.mark.parametrize("rate", ["1e30", "1e38"])

@@ -9,10 +9,7 @@ import pytest
 pytest.importorskip("trl")
 from slim_rl.backends.trl import run as local
 from slim_rl.dialogue.log import read_log
-from tests.backends import test_trl
 from tests.backends.test_trl import make_config
-
-folder = test_trl.folder  # the fixture: games and a tiny model
 
 
 @pytest.mark.parametrize("change", ["train.question_price=0.05", "train.reward=agreed", "train.reward=shuffled_all"])

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -18,21 +19,21 @@ import pytest
 pytest.importorskip("trl")
 import torch
 import yaml
+from rich.console import Console
 from safetensors.torch import load_file
 
+from slim_rl.analysis.terminal_tables import before_after_table
 from slim_rl.backends.trl import run as local
 from slim_rl.backends.trl.callbacks import last_whole_checkpoint, step_line
+from slim_rl.backends.trl.run import Result
 from slim_rl.config import Config
 from slim_rl.dialogue.log import read_log
 from slim_rl.errors import ConfigError, DataError, SlimError, SlimWarning
 from slim_rl.files import write_atomically
 from slim_rl.policies.transformers import load_model, save_model
 from slim_rl.warmstart.train import warmstart
-from tests.backends import test_trl
 from tests.backends.test_trl import make_config, weights
 from tests.paths import ROOT
-
-folder = test_trl.folder  # the fixture: games and a tiny model
 
 
 def everything(folder: Path) -> dict[str, bytes]:
@@ -126,8 +127,7 @@ def largest_file(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_full_disk_costs_the_checkpoint_being_written_and_no_earlier_one(folder: Path) -> None:
-    whole = local.train(make_config(folder, "roomy"))
+def test_a_full_disk_costs_the_checkpoint_being_written_and_no_earlier_one(folder: Path, whole: Result) -> None:
     config = make_config(folder, "full", "train.keep_checkpoints=1")
     local.train(make_config(folder, "full", "train.keep_checkpoints=1", "train.steps=2"))
     checkpoints = config.run_dir / "checkpoints"
@@ -143,24 +143,23 @@ def test_a_full_disk_costs_the_checkpoint_being_written_and_no_earlier_one(folde
     assert everything(config.run_dir / "model") != model
 
 
-@pytest.mark.parametrize("file", ["model.safetensors", "optimizer.pt", "trainer_state.json"])
-def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(folder: Path, file: str) -> None:
-    whole = local.train(make_config(folder, "undamaged"))
-    name = f"damaged-{file}"
-    config = make_config(folder, name, "train.keep_checkpoints=2")
+def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(folder: Path, whole: Result) -> None:
+    config = make_config(folder, "damaged", "train.keep_checkpoints=2")
     local.train(config)
-    torn = config.run_dir / "checkpoints" / "checkpoint-4" / file
-    size = torn.stat().st_size
-    os.truncate(torn, size // 2)
-    said = rf"checkpoint-4 is damaged and not used: {file} has {size // 2:,} of {size:,} bytes; .*checkpoint-2 is the whole one before"
-    with pytest.warns(SlimWarning, match=said):
-        again = local.train(config)
-    assert all(torch.equal(tensor, weights(whole)[key]) for key, tensor in weights(again).items())
-    assert [line.step for line in read_log(again.log_dir / "train.jsonl")] == [
-        step for step in range(4) for _ in range(8)
-    ]
-    (config.run_dir / "checkpoints" / "checkpoint-4" / "COMPLETE").write_text("")  # as older versions marked it
-    found = last_whole_checkpoint(config.run_dir / "checkpoints")
+    checkpoints = config.run_dir / "checkpoints"
+    for file in ("model.safetensors", "optimizer.pt", "trainer_state.json"):
+        torn = checkpoints / "checkpoint-4" / file
+        size = torn.stat().st_size
+        os.truncate(torn, size // 2)
+        said = rf"checkpoint-4 is damaged and not used: {file} has {size // 2:,} of {size:,} bytes; .*checkpoint-2 is the whole one before"
+        with pytest.warns(SlimWarning, match=said):
+            again = local.train(config)
+        assert all(torch.equal(tensor, weights(whole)[key]) for key, tensor in weights(again).items())
+        assert [line.step for line in read_log(again.log_dir / "train.jsonl")] == [
+            step for step in range(4) for _ in range(8)
+        ]
+    (checkpoints / "checkpoint-4" / "COMPLETE").write_text("")  # as older versions marked it
+    found = last_whole_checkpoint(checkpoints)
     assert found is not None and found.name == "checkpoint-4"
 
 
@@ -202,27 +201,57 @@ def in_processes(config: Config, path: Path, launcher: list[str]) -> subprocess.
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("launcher", (TORCHRUN, []), ids=("torchrun", "its own"))
-def test_two_processes_are_one_run_and_print_once(folder: Path, tmp_path: Path, launcher: list[str]) -> None:
-    name = "two-by-torchrun" if launcher else "two"
-    config = make_config(
-        folder,
-        name,
-        "train.steps=2",
+def test_two_processes_are_one_run_print_once_and_go_on_from_a_checkpoint(folder: Path, tmp_path: Path) -> None:
+    """Two processes that the command starts itself, and then two of torchrun's on what they would have left had they been stopped
+    after the first step: both are one run, and have the same weights at the end. One process plays none of their games again."""
+    sizes = (
         "train.games_per_step=1",
         "train.micro_batch=2",
+        "train.kl_coef=0.1",
+        "train.steps=2",
         "train.eval_games=3",
-        f"data.train={tmp_path}/g.jsonl",
-        f"train.processes={1 if launcher else 2}",
     )
-    done = in_processes(config, tmp_path / "two.yaml", launcher)
+    kept = ("train.save_every=1", "train.keep_checkpoints=2", f"data.train={tmp_path}/g.jsonl")
+    config = make_config(folder, "two", "train.processes=2", *sizes, *kept)
+    done = in_processes(config, tmp_path / "two.yaml", [])
+    check_one_run(config, done, steps=(1, 2))
+    whole, first = weights_of(config.run_dir / "model"), config.run_dir / "checkpoints" / "checkpoint-1"
+    assert any(not torch.equal(tensor, whole[name]) for name, tensor in weights_of(first).items())
+
+    logs = config.log.dir / config.name
+    for folder_written in (config.run_dir / "model", config.run_dir / "checkpoints" / "checkpoint-2"):
+        shutil.rmtree(folder_written)
+    for file in (tmp_path / "g.jsonl", *logs.glob("eval-000002*")):
+        file.unlink()
+    done = in_processes(config, tmp_path / "two.yaml", TORCHRUN)
+    assert "two goes on from step 1 of 2" in done.stderr
+    check_one_run(config, done, steps=(2,))
+    parts = weights_of(config.run_dir / "model")
+    assert parts.keys() == whole.keys() and all(torch.equal(tensor, parts[name]) for name, tensor in whole.items())
+
+    played = {log: log.read_bytes() for log in logs.glob("eval-*.jsonl")}
+    assert len(played) == 4
+    alone = local.train(config)
+    assert {log: log.read_bytes() for log in logs.glob("eval-*.jsonl")} == played
+    table = Console(width=80, file=StringIO())
+    table.print(before_after_table(alone.before, alone.after))
+    report = table.file.getvalue()  # type: ignore[attr-defined]
+    assert "3 held-out games" in report and report in done.stdout
+
+
+def weights_of(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "model.safetensors")
+
+
+def check_one_run(config: Config, done: subprocess.CompletedProcess[str], steps: tuple[int, ...]) -> None:
+    """Both processes' games are in the run, and what is said is said once. `steps`: those that `done` took."""
     assert done.returncode == 0, done.stderr[-3000:]
     printed = done.stdout + done.stderr
-    assert [printed.count(f"step    {step}: ") for step in (1, 2)] == [1, 1]
+    assert [printed.count(f"step    {step}: ") for step in (1, 2)] == [int(step in steps) for step in (1, 2)]
     assert printed.count("model: ") == printed.count("dialogues: ") == 1
-    assert printed.count("training:   0%") == 1
-    steps = [json.loads(line)["step"] for line in (config.run_dir / "metrics.jsonl").read_text().split("\n") if line]
-    assert steps == [1, 2]
+    assert printed.count(f" {steps[0] - 1}/2 [00:00<?") == 1, "one bar begins"
+    logged = [json.loads(line)["step"] for line in (config.run_dir / "metrics.jsonl").read_text().split("\n") if line]
+    assert logged == [1, 2]
     assert (config.run_dir / "checkpoints" / "checkpoint-2" / "COMPLETE").exists()
     assert (config.run_dir / "model" / "model.safetensors").exists()
     logs = [list(read_log(config.log.dir / config.name / file)) for file in ("train.jsonl", "train-1.jsonl")]
@@ -236,43 +265,6 @@ def test_two_processes_are_one_run_and_print_once(folder: Path, tmp_path: Path, 
     assert [len(dialogues) for dialogues in shares] == [2, 1]
     assert len({dialogue.id for dialogues in shares for dialogue in dialogues}) == 3
     assert "3 held-out games" in printed, "the report is of all of them"
-
-
-@pytest.mark.processes
-def test_held_out_games_of_any_number_of_processes_are_not_played_again(folder: Path, tmp_path: Path) -> None:
-    config = make_config(folder, "fewer", "train.steps=1", "train.eval_games=3", f"data.train={tmp_path}/g.jsonl")
-
-    def report(launcher: list[str]) -> str:
-        done = in_processes(config, tmp_path / "fewer.yaml", launcher)
-        assert done.returncode == 0, done.stderr[-3000:]
-        return done.stdout.partition("3 held-out games")[2].partition("model:")[0]
-
-    of_two = report(TORCHRUN)
-    logs = {log: log.read_bytes() for log in (config.log.dir / "fewer").glob("eval-*.jsonl")}
-    assert len(logs) == 4
-    assert of_two and report([]) == of_two
-    assert {log: log.read_bytes() for log in (config.log.dir / "fewer").glob("eval-*.jsonl")} == logs
-
-
-@pytest.mark.processes
-def test_two_processes_go_on_from_a_checkpoint(folder: Path, tmp_path: Path) -> None:
-    def run(name: str, steps: int) -> dict[str, torch.Tensor]:
-        sizes = (
-            "train.games_per_step=1",
-            "train.micro_batch=2",
-            "train.processes=2",
-            "train.kl_coef=0.1",
-            f"train.steps={steps}",
-        )
-        config = make_config(folder, name, *sizes, f"data.train={tmp_path}/g.jsonl")
-        done = in_processes(config, tmp_path / f"{name}.yaml", [])
-        assert done.returncode == 0, done.stderr[-3000:]
-        return load_file(config.run_dir / "model" / "model.safetensors")
-
-    first = run("in-two-parts", 1)
-    parts, whole = run("in-two-parts", 2), run("at-once", 2)
-    assert all(torch.equal(tensor, parts[name]) for name, tensor in whole.items())
-    assert any(not torch.equal(tensor, parts[name]) for name, tensor in first.items())
 
 
 def test_a_steps_line_fits_a_terminal_and_names_each_thing_once() -> None:

@@ -20,11 +20,8 @@ from slim_rl.config import Config
 from slim_rl.dialogue.log import read_log
 from slim_rl.errors import ConfigError, RunStopped
 from slim_rl.partners.ledger import spent_usd
-from tests.backends import test_trl
 from tests.backends.test_trl import make_config
 from tests.fakes.openai_server import OpenAIServer, Step
-
-folder = test_trl.folder  # the fixture: games and a tiny model
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +35,29 @@ COMMANDS = [
     "warmstart", "convert",
 ]  # fmt: skip
 LOCAL = "configs/matching_local.yaml"
+Done = subprocess.CompletedProcess[str]
 
 
-def slim_rl(*arguments: str | Path, cwd: Path = ROOT, **options: Any) -> subprocess.CompletedProcess[str]:
+@pytest.fixture
+def slim_rl(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+    """Runs a command in this process, which has its libraries loaded already: what it prints and its exit code."""
+    monkeypatch.chdir(ROOT)
+
+    def run(*arguments: str | Path) -> Done:
+        capfd.readouterr()
+        try:
+            cli.main([*map(str, arguments)])
+            code: Any = 0
+        except SystemExit as stop:
+            code = stop.code or 0
+        out, err = capfd.readouterr()
+        return subprocess.CompletedProcess(arguments, code, out, err)
+
+    return run
+
+
+def process(*arguments: str | Path, cwd: Path = ROOT, **options: Any) -> Done:
+    """Runs a command as a shell does."""
     return subprocess.run(
         [sys.executable, "-m", "slim_rl.cli", *map(str, arguments)],
         capture_output=True,
@@ -48,17 +69,20 @@ def slim_rl(*arguments: str | Path, cwd: Path = ROOT, **options: Any) -> subproc
     )
 
 
-@pytest.mark.parametrize(
-    "module",
-    ["slim_rl", "slim_rl.cli", "slim_rl.games.matching", "slim_rl.games.matching.questions", "slim_rl.partners"],
-)
-def test_the_core_is_light(module) -> None:
+def test_the_core_is_light() -> None:
+    core = ("slim_rl", "slim_rl.cli", "slim_rl.games.matching", "slim_rl.games.matching.questions", "slim_rl.partners")
     heavy = ("torch", "transformers", "trl", "verl", "slime", "sglang", "openai", "matplotlib", "ray")
-    code = f"import sys, {module}; print([m for m in {heavy!r} if m in sys.modules])"
-    assert subprocess.check_output([sys.executable, "-c", code], text=True, cwd=ROOT).strip() == "[]"
+    code = f"""
+import importlib, sys
+for module in {core!r}:
+    importlib.import_module(module)
+    print(module, [m for m in {heavy!r} if m in sys.modules])
+"""
+    printed = subprocess.check_output([sys.executable, "-c", code], text=True, cwd=ROOT)
+    assert printed.splitlines() == [f"{module} []" for module in core]
 
 
-def test_help_names_every_command() -> None:
+def test_help_names_every_command(slim_rl) -> None:
     result = slim_rl("--help")
     assert result.returncode == 0
     assert all(f"  {command} " in result.stdout for command in COMMANDS)
@@ -71,17 +95,17 @@ def test_help_imports_no_command() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_help_that_begins_as_the_list_says(command) -> None:
+def test_every_command_has_help_that_begins_as_the_list_says(slim_rl, command) -> None:
     result = slim_rl(command, "--help")
     assert result.returncode == 0
     assert cli.COMMANDS[command] in " ".join(result.stdout.split())
 
 
 def test_version() -> None:
-    assert slim_rl("--version").stdout == f"slim-rl {__version__}\n"
+    assert process("--version").stdout == f"slim-rl {__version__}\n"
 
 
-def test_an_unknown_command_is_answered_by_the_known_ones() -> None:
+def test_an_unknown_command_is_answered_by_the_known_ones(slim_rl) -> None:
     result = slim_rl("trian")
     assert result.returncode == 2
     assert "no command 'trian'; did you mean train? The commands are generate, incentives, train," in result.stderr
@@ -128,8 +152,15 @@ def test_an_unknown_command_is_answered_by_the_known_ones() -> None:
         (("evaluate", LOCAL, "--checkpoint", "data/warmstart", "--partner", "shi"), "did you mean shy?"),
     ],
 )
-def test_what_is_wrong_is_one_sentence_and_exit_code_1(arguments, says) -> None:
-    result = slim_rl(*arguments)
+def test_what_is_wrong_is_one_sentence_and_exit_code_1(slim_rl, arguments, says) -> None:
+    check_one_sentence(slim_rl(*arguments), says)
+
+
+def test_so_it_is_in_a_shell() -> None:
+    check_one_sentence(process("train", "nowhere.yaml"), "Cannot read the config nowhere.yaml")
+
+
+def check_one_sentence(result: Done, says: str) -> None:
     assert result.returncode == 1, result.stderr
     assert says in result.stderr and "Traceback" not in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
@@ -145,12 +176,10 @@ def test_what_is_wrong_is_one_sentence_and_exit_code_1(arguments, says) -> None:
     ],
     ids=["binary", "deep", "endless", "no date"],
 )
-def test_a_file_that_is_no_config_is_one_sentence(tmp_path, content, says) -> None:
+def test_a_file_that_is_no_config_is_one_sentence(slim_rl, tmp_path, content, says) -> None:
     path = tmp_path / "config.yaml"
     path.write_bytes(content)
-    result = slim_rl("arms", path, "--dry-run")
-    assert result.returncode == 1 and says in result.stderr
-    assert len(result.stderr.strip().splitlines()) == 1
+    check_one_sentence(slim_rl("arms", path, "--dry-run"), says)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +192,7 @@ def test_a_model_that_cannot_be_read_is_one_sentence(tmp_path, described) -> Non
 
 
 @pytest.mark.parametrize("number", ["-1", "0", "many"])
-def test_a_number_of_games_that_is_none_is_refused(number) -> None:
+def test_a_number_of_games_that_is_none_is_refused(slim_rl, number) -> None:
     result = slim_rl("evaluate", LOCAL, "--checkpoint", "data/warmstart", "--num-games", number)
     assert result.returncode == 2 and "Traceback" not in result.stderr and "--num-games" in result.stderr
 
@@ -173,7 +202,7 @@ def full_disk() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))
 
 
-def test_a_full_disk_is_one_sentence_that_names_the_file(tmp_path) -> None:
+def test_a_full_disk_is_one_sentence_that_names_the_file(slim_rl, tmp_path) -> None:
     games = tmp_path / "games.jsonl"
     assert slim_rl("generate", "--num-games", "9", "--n", "3", "--output", games).returncode == 0
     log = tmp_path / "logs" / "log.jsonl"
@@ -183,7 +212,7 @@ def test_a_full_disk_is_one_sentence_that_names_the_file(tmp_path) -> None:
         (("generate", "--num-games", "9", "--n", "3", "--output", games), games),
         (("analyze", log.parent, "--output", tmp_path / "plots"), tmp_path / "plots"),
     ):
-        result = slim_rl(*arguments, preexec_fn=full_disk)
+        result = process(*arguments, preexec_fn=full_disk)
         assert result.returncode == 1 and "Traceback" not in result.stderr, result.stderr
         assert str(named) in result.stderr and "choose another" in result.stderr
     assert len(games.read_text().splitlines()) == 9, "what was there is still there"
@@ -198,7 +227,7 @@ def synthetic_line() -> dict[str, Any]:
     return dialogue.to_dict()
 
 
-def test_generate_writes_games(tmp_path) -> None:
+def test_generate_writes_games(slim_rl, tmp_path) -> None:
     output = tmp_path / "games.jsonl"
     result = slim_rl("generate", "--num-games", "3", "--n", "3", "--output", str(output))
     assert result.returncode == 0, result.stderr
@@ -210,7 +239,7 @@ def test_generate_writes_games(tmp_path) -> None:
     assert again.read_bytes() == output.read_bytes()
 
 
-def test_generate_makes_the_files_of_a_config_anew_when_told_to(tmp_path) -> None:
+def test_generate_makes_the_files_of_a_config_anew_when_told_to(slim_rl, tmp_path) -> None:
     config = tmp_path / "config.yaml"
     data = {"train": f"{tmp_path}/t.jsonl", "eval": f"{tmp_path}/e.jsonl", "num_train": 3, "num_eval": 2}
     config.write_text(json.dumps({"game": {"n": 3}, "data": data}))
@@ -218,14 +247,14 @@ def test_generate_makes_the_files_of_a_config_anew_when_told_to(tmp_path) -> Non
     refused = slim_rl("generate", config, "--set", "game.n=2")
     assert refused.returncode == 1 and "slim-rl generate CONFIG --overwrite" in refused.stderr
     assert slim_rl("generate", config, "--set", "game.n=2", "--overwrite").returncode == 0
-    more = slim_rl(
+    more = process(
         "generate", "--config", config, "-s", "game.n=2", "-s", "data.num_train=4", "-s", "train.games_per_step=2"
     )
     assert more.returncode == 0
     assert more.stderr.startswith("slim-rl: ") and "has 3 of the 4 games" in more.stderr
 
 
-def test_arms_can_be_looked_at_first() -> None:
+def test_arms_can_be_looked_at_first(slim_rl) -> None:
     result = slim_rl("arms", "configs/matching_local.yaml", "--arm", "mute", "--seeds", "0,1", "--dry-run")
     assert result.returncode == 0 and result.stdout.count("partner.kind=") == 2
 
@@ -239,17 +268,18 @@ def test_without_the_local_extra_it_says_what_to_install() -> None:
     assert "Traceback" not in result.stderr
 
 
-def test_games_are_dealt_by_one_process_at_least(tmp_path: Path) -> None:
+def test_games_are_dealt_by_one_process_at_least(slim_rl, tmp_path: Path) -> None:
     refused = slim_rl("generate", "--num-games", "1", "--output", tmp_path / "games.jsonl", "--workers", "0")
     assert refused.returncode != 0
     assert "--workers" in refused.stderr and "Traceback" not in refused.stderr
     assert not (tmp_path / "games.jsonl").exists()
 
 
-def test_a_dry_run_says_how_much_is_played_and_where_the_rest_is(tmp_path: Path) -> None:
+def test_a_dry_run_says_how_much_is_played_and_where_the_rest_is(slim_rl, monkeypatch, tmp_path: Path) -> None:
     pytest.importorskip("trl")
+    monkeypatch.chdir(tmp_path)
     words = ("train", "matching_local", "--dry-run", "--set", "train.steps=10")
-    done = slim_rl(*words, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    done = slim_rl(*words)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
         "matching_local: 10 steps of 128 dialogues (16 games, 8 each): 1,280 in training, 800 on held-out games.",
@@ -265,9 +295,9 @@ def test_a_dry_run_says_how_much_is_played_and_where_the_rest_is(tmp_path: Path)
     (run := tmp_path / config.run_dir).mkdir()
     config.write(run / "config.yaml")
     (run / "metrics.jsonl").write_text("".join(json.dumps({"step": n, "step_time": 6.0}) + "\n" for n in (1, 2)))
-    again = slim_rl(*words, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    again = slim_rl(*words)
     assert "about 1.0 minutes, at 6.0 s a step as in the run that is in runs/matching_local" in again.stdout
-    other = slim_rl(*words, "--set", "train.group_size=4", cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    other = slim_rl(*words, "--set", "train.group_size=4")
     assert "minutes" not in other.stdout, "steps of another size take another time"
 
 
@@ -280,7 +310,7 @@ def test_a_mistyped_model_costs_no_minute_where_the_hub_cannot_be_reached(tmp_pa
         "PYTHONPATH": str(ROOT),
     }
     began = time.monotonic()
-    done = slim_rl("play", "matching_local", "--model", "modl", cwd=tmp_path, env=os.environ | own)
+    done = process("play", "matching_local", "--model", "modl", cwd=tmp_path, env=os.environ | own)
     assert time.monotonic() - began < 45, "the hub's own clients try for a minute"
     assert done.returncode == 1 and "Retrying" not in done.stderr
     assert "'modl' is not a reachable hub name" in done.stderr.splitlines()[-1]
@@ -290,7 +320,7 @@ def test_a_name_that_the_hub_does_not_know_is_refused_at_once(tmp_path: Path) ->
     pytest.importorskip("transformers")
     with Hub() as hub:
         own = {"HF_HUB_OFFLINE": "0", "HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
-        done = slim_rl("play", "matching_local", "--model", "owner/modl", cwd=tmp_path, env=os.environ | own)
+        done = process("play", "matching_local", "--model", "owner/modl", cwd=tmp_path, env=os.environ | own)
         assert [path for path in hub.asked if "modl" in path] == ["/api/models/owner/modl"], "one quick try"
     assert done.returncode == 1
     assert "policy.model 'owner/modl' is neither a folder here nor a model that the hub shows you" in done.stderr
@@ -329,7 +359,7 @@ SHORT = [
 ]  # fmt: skip
 
 
-def test_an_interrupted_run_says_how_to_go_on_and_the_next_start_from_where(tmp_path: Path) -> None:
+def test_an_interrupted_run_says_how_to_go_on_and_the_next_start_from_where(slim_rl, monkeypatch, tmp_path) -> None:
     pytest.importorskip("trl")
     words = ["train", "matching_local", *SHORT, "--set", "train.steps=900"]
     mark = tmp_path / "runs" / "matching_local" / "checkpoints" / "checkpoint-2" / "trainer_state.json"
@@ -337,16 +367,15 @@ def test_an_interrupted_run_says_how_to_go_on_and_the_next_start_from_where(tmp_
     assert code == 130 and not any("Traceback" in line for line in said)
     assert any(line.endswith("slim-rl: interrupted; the same command goes on from the last checkpoint, or starts again where "
                              "there is none yet.") for line in said)  # fmt: skip
-    log = tmp_path / "runs" / "matching_local" / "metrics.jsonl"
-    lines = len(log.read_text().splitlines())
-    words[-1] = "train.steps=901"
-    out = tmp_path / "logs" / "matching_local" / "train-unlogged.lines"
-    out.unlink(missing_ok=True)
-    _, said = interrupted(tmp_path, out, *words)
-    steps = [line for line in said if "goes on from step" in line]
-    assert len(steps) == 1 and lines >= 1
-    number = int(steps[0].split("from step ")[1].split()[0])
-    assert number >= 1 and f"checkpoint-{number} is its last checkpoint (--fresh starts over)" in steps[0]
+    number = max(int(whole.parent.name.rpartition("-")[2]) for whole in mark.parents[1].glob("*/COMPLETE"))
+    monkeypatch.chdir(tmp_path)
+    again = slim_rl(*words[:-1], f"train.steps={number + 1}")
+    assert again.returncode == 0, again.stderr
+    (said_then,) = (line for line in again.stderr.splitlines() if "goes on from step" in line)
+    assert f"goes on from step {number} of {number + 1}: " in said_then
+    assert f"checkpoint-{number} is its last checkpoint (--fresh starts over)" in said_then
+    steps = [json.loads(line)["step"] for line in (mark.parents[2] / "metrics.jsonl").read_text().splitlines()]
+    assert steps == list(range(1, number + 2))
 
 
 def test_an_interrupted_evaluation_says_how_to_go_on(tmp_path: Path) -> None:
@@ -361,6 +390,8 @@ def test_an_interrupted_evaluation_says_how_to_go_on(tmp_path: Path) -> None:
         "300",
         "--num-trials",
         "50",
+        "--concurrency",  # so that the first dialogue is soon over
+        "8",
     ]
     code, said = interrupted(tmp_path, tmp_path / "logs" / "evaluation" / "warmstart_shy_free.jsonl", *words)
     assert code == 130

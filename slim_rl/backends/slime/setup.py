@@ -17,7 +17,7 @@ from slime.rollout.sglang_rollout import GenerateState
 from slime.utils.http_utils import post as slime_post
 
 from slim_rl.config import ROOT_KEY, Config, Limits, parse_config
-from slim_rl.dialogue.annotator import Annotator
+from slim_rl.dialogue.annotator import Annotator, shared
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.partner import Partner, PartnerFailure, Reply
 from slim_rl.dialogue.record import Dialogue, StopReason
@@ -32,7 +32,7 @@ _LOOK_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class RolloutContext:
-    """The rollout worker, the annotator, and the connections to the engines (None: slime's), of one event loop."""
+    """The rollout worker and the connections to the engines (None: slime's) of one event loop, and the program's annotator."""
 
     config: Config
     chat: Chat
@@ -99,7 +99,7 @@ def process_of(args: Namespace) -> RolloutContext:
         worker = RolloutWorker(config, chat)
         if save := getattr(args, "save", None):  # the run's folder
             worker.keep_spend(Path(save))
-        here = _processes[loop] = RolloutContext(config, chat, worker, Annotator(), connection)
+        here = _processes[loop] = RolloutContext(config, chat, worker, shared(), connection)
     return here
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from accelerate.utils import gather_object
 from trl import GRPOTrainer
 
-from slim_rl.dialogue.annotator import Annotator
+from slim_rl.dialogue.annotator import shared
 from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.log import DialogueLog
 from slim_rl.dialogue.measures import batch_metrics
@@ -38,7 +38,7 @@ class Rollouts:
     def __init__(
         self, worker: RolloutWorker, policy: TransformersPolicy, rows: Sequence[GameRow], log: DialogueLog
     ) -> None:
-        self.worker, self.policy, self.log, self.annotator = worker, policy, log, Annotator()
+        self.worker, self.policy, self.log, self.annotator = worker, policy, log, shared()
         self.unlogged = Unlogged(log.path.with_name(f"{log.path.stem}-unlogged.lines"))
         self.config = worker.config
         self.rows = {row.name: row for row in rows}

@@ -136,8 +136,7 @@ def _train(
             rollouts = Rollouts(worker, policy, rows, log)
             trainer = make_trainer(config, policy.model, chat.tokenizer, rollouts, folder.path)
             try:
-                with rollouts.annotator:
-                    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+                trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
                 trainer.check_finite()
             except RunStopped as stop:
                 trainer.save_now()

@@ -25,7 +25,7 @@ from slim_rl.backends.verl.groups import Groups
 from slim_rl.backends.verl.names import STOP_MARK
 from slim_rl.backends.verl.policy import ServerPolicy
 from slim_rl.config import WITHOUT_GROUPS, Config, Limits, load_config
-from slim_rl.dialogue.annotator import Annotator
+from slim_rl.dialogue.annotator import Annotator, shared
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.log import DialogueLog
@@ -49,7 +49,7 @@ class Process:
     worker: RolloutWorker
     log: DialogueLog
     folder: Path
-    annotator: Annotator = field(default_factory=Annotator)
+    annotator: Annotator = field(default_factory=shared)
     groups: Groups = field(default_factory=Groups)
 
 

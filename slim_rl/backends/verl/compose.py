@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import io
 import tempfile
 import warnings
@@ -63,10 +64,8 @@ def compose(overrides: Overrides) -> Any:
     except ImportError as error:
         raise ConfigError(f"verl cannot be imported ({error}); install it with pip install 'slim-rl[verl]'.") from error
     try:
-        with hydra.initialize_config_module("verl.trainer.config", version_base=None):
-            known = hydra.compose("ppo_trainer")
         for key in overrides.values:
-            _check_known(known, key)
+            _check_known(_verls_own(), key)
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / "run.yaml").write_text(overrides.yaml(), encoding="utf-8")
             with hydra.initialize_config_dir(folder, version_base=None):
@@ -80,6 +79,15 @@ def compose(overrides: Overrides) -> Any:
     except (HydraException, OmegaConfBaseException, AssertionError, ValueError, TypeError) as error:
         raise ConfigError(f"verl refuses this run: {_first_cause(error)}") from error
     return config
+
+
+@functools.cache
+def _verls_own() -> Any:
+    """verl's config as verl ships it."""
+    import hydra
+
+    with hydra.initialize_config_module("verl.trainer.config", version_base=None):
+        return hydra.compose("ppo_trainer")
 
 
 def _check_known(known: Any, key: str) -> None:

@@ -170,7 +170,7 @@ def _known(table: NDArray[np.int16], mask: NDArray[np.bool_]) -> NDArray[np.int1
 def _sift(draws: _Draws, seat: int, hardness: float) -> _Draws:
     """Leaves out draws whose solo plan for `seat` is certainly too good."""
     table = draws.table
-    if len(table) > _DP_MAX_N:
+    if len(table) > _DP_MAX_N or not hardness:  # at 0 every draw is hard enough
         return draws
     floor = np.maximum(draws.floor, _solo_floor(table, draws.mask2 if seat else draws.mask1))
     ceiling = np.minimum(_optimum_ceiling(table), _optimum_ceiling(table.swapaxes(0, 1)))

@@ -9,6 +9,8 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -55,7 +57,11 @@ class GameState:
 
     def displayed(self, seat: int) -> tuple[tuple[int | None, ...], ...]:
         """The table as `seat` is shown it: scaled and cut to an int; None where unseen."""
-        return self._shown(self.mask(seat), self.scale(seat))
+        return self._displays[seat]
+
+    @cached_property
+    def _displays(self) -> tuple[tuple[tuple[int | None, ...], ...], ...]:
+        return tuple(self._shown(self.mask(seat), self.scale(seat)) for seat in (0, 1))
 
     def pooled(self, scale: float = 1.0) -> tuple[tuple[int | None, ...], ...]:
         """The table with all cells that either seat sees, times `scale` and cut to an int; None where neither sees one."""
@@ -119,9 +125,9 @@ class GameState:
         masks = []
         for key in ("mask1", "mask2"):
             mask = _square(state, key)
-            if len(mask) != n or not all(value in (0, 1) for row in mask for value in row):
+            if len(mask) != n or not {0, 1}.issuperset(chain.from_iterable(mask)):
                 raise DataError(f"The game state's {key} must be {n} rows of {n} zeros and ones, like its table.")
-            masks.append(tuple(tuple(bool(value) for value in row) for row in mask))
+            masks.append(tuple(tuple(map(bool, row)) for row in mask))
         scales = []
         for key in ("scale1", "scale2"):
             try:
@@ -151,7 +157,7 @@ def _square(state: Mapping[str, Any], key: str) -> Table:
         values = np.array([list(row) for row in values]) if len({len(row) for row in values}) == 1 else np.empty(0)
     if values.ndim != 2 or values.shape[0] != values.shape[1] or values.dtype.kind not in "iub":
         raise DataError(f"The game state's {key} must be as many rows as columns of whole numbers.")
-    return tuple(tuple(int(value) for value in row) for row in values)
+    return tuple(map(tuple, (values.astype(int) if values.dtype.kind == "b" else values).tolist()))
 
 
 def _roster(state: Mapping[str, Any], n: int) -> Roster:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -114,10 +115,9 @@ class Asker(Player):
 
     def message(self, view: View, number: int) -> str | None:
         game: MatchingView = view.private
-        unseen = game.unseen
+        unseen = _shuffled(tuple(game.unseen), view.seed)
         if number >= min(self.questions, len(unseen)):
             return None
-        random.Random(view.seed).shuffle(unseen)
         if self.choice == "random":
             return f"What is {game.roster.pair(unseen[number])}?"
         asked = {pair for text in view.own for pair in interpret(text, game.roster).asked}
@@ -188,6 +188,13 @@ def scripted_players(game: MatchingSettings, questions: Sequence[int]) -> list[S
         *((Player("whole table, a row a question", listens=True, says=row_by_row), n, Asker(k)) for k in many),
     ]
     return found + [ScriptedPlayer(cheat.name, cheat, asked, against=honest.name) for cheat, asked, honest in cheats]
+
+
+@lru_cache(maxsize=4096)  # the same for every question of a game, and for every asker
+def _shuffled(pairs: tuple[tuple[int, int], ...], seed: int) -> list[tuple[int, int]]:
+    order = list(pairs)
+    random.Random(seed).shuffle(order)
+    return order
 
 
 def beliefs(view: View, listens: bool = True) -> NDArray[np.float64]:

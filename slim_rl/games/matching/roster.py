@@ -9,7 +9,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Literal
 
 from rapidfuzz.distance import OSA
@@ -98,6 +98,7 @@ class Roster:
         return hash((self.reviewers, self.papers))
 
     @classmethod
+    @cache
     def default(cls, n: int = 8) -> Roster:
         """DialOp's first n reviewers and papers; for a larger n all eight."""
         return cls(REVIEWERS[:n], PAPERS[:n])
