@@ -330,8 +330,9 @@ def test_selfplay_gives_two_rows_a_game_with_one_reward(folder) -> None:
     names = rollouts.names()[:2]
     output = rollouts([name for name in names for _ in range(4)], trainer)
     assert output["payment"][:4] == output["payment"][4:]
-    assert len(set(output["group"][:4])) == len(set(output["group"][4:])) == 1
-    assert output["group"][0] != output["group"][4]
+    groups = [dialogue.group for dialogue in rollouts.dialogues]  # that advantages are compared in
+    assert len(set(groups[:4])) == len(set(groups[4:])) == 1
+    assert groups[0] != groups[4]
     assert output["prompt_ids"][0] != output["prompt_ids"][4]
     assert all(sum(mask) > 0 for mask in output["env_mask"][:4])
 

@@ -96,7 +96,7 @@ def test_handlers_that_came_later_are_watched_too_and_the_record_factory_is_left
     finally:
         logging.getLogger("elsewhere").removeHandler(handler)
     assert said.getvalue() == "the key is ***\n"
-    assert logging.getLogRecordFactory() is factory is logging.LogRecord
+    assert logging.getLogRecordFactory() is factory
 
 
 async def _down(partner: OpenAIPartner) -> None:
