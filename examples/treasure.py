@@ -109,7 +109,7 @@ class Treasure(MeasuredEnvironment):
         for line in random.Random(seed).sample(LINES, len(LINES)):
             if belief.promise(line):
                 worth.append(f"{KINDS[line[0]].title()} {NAMES[line[0]][line[1]]}?")
-                belief.hear(line, game_state["treasure"][line[0]] == line[1])
+                belief.update(line, game_state["treasure"][line[0]] == line[1])
         return worth[:number] if seat == 0 else []
 
     @classmethod
@@ -129,7 +129,7 @@ class Treasure(MeasuredEnvironment):
                 answer = re.search(r"\b(yes|no)\b", turn.text.lower())
                 if question is not None and answer and len(question.pairs) == 1:
                     before, truly = belief.expected(), belief.expected(treasure)
-                    belief.hear(question.pairs[0], answer[0] == "yes")
+                    belief.update(question.pairs[0], answer[0] == "yes")
                     turn.told, question.answered = list(question.pairs), True
                     question.question_value = belief.expected() - before
                     question.gain = belief.expected(treasure) - truly
@@ -171,7 +171,7 @@ class Belief:
         left = self.left[line[0]]
         return 0.5 / len(left) if line[1] in left and len(left) > 1 else 0.0
 
-    def hear(self, line: Line, yes: bool) -> None:
+    def update(self, line: Line, yes: bool) -> None:
         """Takes in an answer; one that leaves nothing possible is not believed."""
         left = self.left[line[0]]
         left.intersection_update((left & {line[1]} if yes else left - {line[1]}) or left)
@@ -183,7 +183,7 @@ def _rewards(treasure: Sequence[int], most: int) -> list[float]:
     for _ in range(most + 1):
         rewards.append(belief.expected())
         axis, index = max(LINES, key=belief.promise)
-        belief.hear((axis, index), treasure[axis] == index)
+        belief.update((axis, index), treasure[axis] == index)
     return rewards
 
 

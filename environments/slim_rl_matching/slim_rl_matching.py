@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 import verifiers.v1 as vf
 
-from slim_rl.adapters.verifiers import ChatHarness, GameEnv, GameTaskset
+from slim_rl.adapters.verifiers import ChatHarness, GameTaskset, VerifiersEnv
 
-__all__ = ["ChatHarness", "GameEnv", "GameTaskset", "load_environment"]
+__all__ = ["ChatHarness", "GameTaskset", "VerifiersEnv", "load_environment"]
 
 ID = "slim-rl-matching"
 

@@ -34,7 +34,7 @@ class Words(Text):
         return isinstance(x, str) and len(x) <= self.max_length
 
 
-class GameEnv(gymnasium.Env[str, str]):
+class GymnasiumEnv(gymnasium.Env[str, str]):
     """One seat of a game, the partner's moves included.
 
     Args:
@@ -88,4 +88,4 @@ class GameEnv(gymnasium.Env[str, str]):
 
 
 if ID not in gymnasium.registry:
-    gymnasium.register(ID, entry_point=f"{__name__}:GameEnv")
+    gymnasium.register(ID, entry_point=f"{__name__}:GymnasiumEnv")

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from slim_rl.config import Config, load_config, parse_config
+from slim_rl.dialogue.agents import opening
 from slim_rl.dialogue.chat import split_thought
 from slim_rl.dialogue.dealing import deal
 from slim_rl.dialogue.log import DialogueLog, annotate
@@ -27,7 +28,6 @@ from slim_rl.dialogue.measures import batch_metrics
 from slim_rl.dialogue.partner import PartnerFailure, Reply
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow, Split
-from slim_rl.dialogue.seats import opening
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.environment import View
 from slim_rl.errors import ConfigError

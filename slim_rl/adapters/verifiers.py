@@ -99,13 +99,13 @@ class ChatHarness(vf.Harness[ChatHarnessConfig]):
         return vf.ProgramResult(0, "", "")
 
 
-class GameEnvConfig(vf.EnvConfig):
+class VerifiersEnvConfig(vf.EnvConfig):
     """One seat, the policy's; the partner belongs to the game."""
 
     player: vf.AgentConfig = vf.AgentConfig(runtime=vf.SubprocessConfig())
 
 
-class GameEnv(vf.Env[GameEnvConfig]):
+class VerifiersEnv(vf.Env[VerifiersEnvConfig]):
     """Plays the task's game."""
 
     taskset: GameTaskset

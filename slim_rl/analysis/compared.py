@@ -28,7 +28,7 @@ FLIPS = 1999  # of signs, for each p: there may be many pairs
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class PlayedCell:
     """One policy, partner and mode. `games`: its measures, one row a dialogue, indexed by game."""
 
     name: str
@@ -37,12 +37,12 @@ class Cell:
     mode: str
     games: pd.DataFrame
 
-    def differs(self, other: Cell) -> int:
+    def differs(self, other: PlayedCell) -> int:
         """In how many of policy, partner and mode."""
         return sum(getattr(self, name) != getattr(other, name) for name in ("policy", "partner", "mode"))
 
 
-def cells_of(frame: pd.DataFrame) -> list[Cell]:
+def cells_of(frame: pd.DataFrame) -> list[PlayedCell]:
     """The cells of an evaluation, from a frame as `load` makes it: one an arm. None where there is training, nor of an arm that has
     several checkpoints, policies or partners.
     """
@@ -53,7 +53,7 @@ def cells_of(frame: pd.DataFrame) -> list[Cell]:
         if (rows[["policy", "partner", "phase", "step"]].nunique(dropna=False) == 1).all():
             first = rows.iloc[0]
             games = rows.set_index(rows["cluster"].astype(str))
-            cells.append(Cell(str(arm), first["policy"], first["partner"], usual(rows["mode"]), games))
+            cells.append(PlayedCell(str(arm), first["policy"], first["partner"], usual(rows["mode"]), games))
     return cells
 
 
@@ -62,7 +62,7 @@ def usual(modes: Iterable[str]) -> str:
     return Counter(modes).most_common(1)[0][0]
 
 
-def compare(cells: Sequence[Cell], seed: int = 0) -> list[dict[str, Any]]:
+def compare(cells: Sequence[PlayedCell], seed: int = 0) -> list[dict[str, Any]]:
     """One row a pair of cells that share at least two games: each cell less every one before it in `cells`.
 
     Keys:
@@ -79,7 +79,7 @@ def compare(cells: Sequence[Cell], seed: int = 0) -> list[dict[str, Any]]:
     ]
 
 
-def _differences(a: Cell, b: Cell, seed: int) -> Iterator[tuple[str, dict[str, Any]]]:
+def _differences(a: PlayedCell, b: PlayedCell, seed: int) -> Iterator[tuple[str, dict[str, Any]]]:
     for measure in shown_in("first screen"):
         one, two = (cell.games[measure.name].astype(float) for cell in (a, b))
         test = st.paired_comparison(one, two, seed=seed, resamples=FLIPS, bounded=measure.bounded)

@@ -27,7 +27,7 @@ def comparable() -> dict[str, Measure]:
     return {measure.name: measure for measure in shown_in("report")} | {NET: net}
 
 
-class Side(Section):
+class Outcome(Section):
     """What is compared: the runs of an arm, on games played in a condition, before or after training or the change between."""
 
     arm: str
@@ -40,7 +40,7 @@ class Side(Section):
         return self.arm.replace("_", " ") + (f" ({', '.join(parts)})" if parts else "")
 
 
-ArmOrSide = Annotated[Side, BeforeValidator(lambda value: {"arm": value} if isinstance(value, str) else value)]
+ArmOrOutcome = Annotated[Outcome, BeforeValidator(lambda value: {"arm": value} if isinstance(value, str) else value)]
 
 
 class Contrast(Section):
@@ -48,9 +48,11 @@ class Contrast(Section):
 
     name: str
     measure: Comparable = Field(description="a measure of slim_rl.dialogue.measures, or net_reward")
-    a: ArmOrSide | None = None
-    b: ArmOrSide | None = None
-    doses: list[tuple[float, ArmOrSide]] = Field([], description="(dose, side); the slope over them, per 1 of dose")
+    a: ArmOrOutcome | None = None
+    b: ArmOrOutcome | None = None
+    doses: list[tuple[float, ArmOrOutcome]] = Field(
+        [], description="(dose, outcome); the slope over them, per 1 of dose"
+    )
     reaches: float | None = Field(None, description="compare the first training step at which `measure` reaches this")
     direction: Literal["more", "less", "same", "any"] = Field(description="what the hypothesis predicts of a less b")
     margin: float | None = Field(None, gt=0, description="with direction same: what would be too small to matter")
@@ -71,8 +73,8 @@ class Contrast(Section):
         return self
 
     @property
-    def sides(self) -> list[Side]:
-        return [side for side in (self.a, self.b, *(side for _, side in self.doses)) if side is not None]
+    def outcomes(self) -> list[Outcome]:
+        return [outcome for outcome in (self.a, self.b, *(outcome for _, outcome in self.doses)) if outcome is not None]
 
 
 class Contrasts(Section):
@@ -142,7 +144,7 @@ def load_manifest(path: Path) -> tuple[Manifest, Contrasts]:
     """Reads a manifest and its contrasts. Raises ConfigError if either cannot be used."""
     manifest = load_section(path, Manifest)
     contrasts = load_section(manifest.contrasts, Contrasts) if manifest.contrasts else NONE
-    named = {side.condition for contrast in contrasts.contrasts for side in contrast.sides}
+    named = {outcome.condition for contrast in contrasts.contrasts for outcome in contrast.outcomes}
     if unknown := sorted(named - manifest.sources.keys()):
         raise ConfigError(
             f"{manifest.contrasts} compares the condition {unknown[0]}, which {path} has no source for; add it to sources."

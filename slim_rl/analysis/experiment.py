@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from slim_rl import statistics as st
-from slim_rl.analysis.contrasts import HELD_OUT, NET, Contrast, Contrasts, Manifest, Side, comparable
+from slim_rl.analysis.contrasts import HELD_OUT, NET, Contrast, Contrasts, Manifest, Outcome, comparable
 from slim_rl.analysis.load import TRAIN, load
 from slim_rl.analysis.plays import KEYS, Plays, by_game, ends, plain
 from slim_rl.dialogue.log import log_files
@@ -147,15 +147,15 @@ def _compare(plays: Plays, manifest: Manifest, spec: Contrast) -> dict[str, Any]
 
 
 def _arms(plays: Plays, manifest: Manifest, spec: Contrast) -> tuple[list[pd.DataFrame], list[float]]:
-    def table(side: Side) -> pd.DataFrame:
+    def table(outcome: Outcome) -> pd.DataFrame:
         if spec.reaches is not None:
-            return plays.first_steps(side.arm, spec.measure, spec.reaches, manifest.window)
-        return plays.table(side, spec.measure)
+            return plays.first_steps(outcome.arm, spec.measure, spec.reaches, manifest.window)
+        return plays.table(outcome, spec.measure)
 
     if spec.doses:
         doses = np.array([dose for dose, _ in spec.doses])
         centred = doses - doses.mean()
-        return [table(side) for _, side in spec.doses], (centred / (centred**2).sum()).tolist()
+        return [table(outcome) for _, outcome in spec.doses], (centred / (centred**2).sum()).tolist()
     assert spec.a is not None
     a = table(spec.a)
     if spec.b is None:

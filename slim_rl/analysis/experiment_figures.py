@@ -31,7 +31,7 @@ def _chief() -> list[str]:
 def _primary(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
     """The arms that primary contrasts set side by side, over training."""
     sides = [
-        side for spec in contrasts.contrasts if spec.role == "primary" and spec.b is not None for side in spec.sides
+        side for spec in contrasts.contrasts if spec.role == "primary" and spec.b is not None for side in spec.outcomes
     ]
     arms = {side.arm for side in sides} & set(plays.training["arm"])
     if len(arms) < 2:
@@ -104,7 +104,8 @@ def _doses(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
     """What runs did against their dose, one panel a trend that was written down."""
     specs = [spec for spec in contrasts.contrasts if spec.doses]
     found = [
-        (spec, {dose: plays.table(side, spec.measure).mean(axis=1) for dose, side in spec.doses}) for spec in specs
+        (spec, {dose: plays.table(outcome, spec.measure).mean(axis=1) for dose, outcome in spec.doses})
+        for spec in specs
     ]
     found = [(spec, points) for spec, points in found if any(len(values) for values in points.values())]
     if not found:

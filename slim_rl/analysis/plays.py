@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from slim_rl import statistics as st
-from slim_rl.analysis.contrasts import Side, comparable
+from slim_rl.analysis.contrasts import Outcome, comparable
 from slim_rl.analysis.load import TRAIN, order_arms
 from slim_rl.analysis.verdict import sentences
 
@@ -43,17 +43,19 @@ class Plays:
     def arms(self) -> list[str]:
         return order_arms(set(self.training["arm"]) or set(self.held_out["arm"]))
 
-    def table(self, side: Side, measure: str) -> pd.DataFrame:
+    def table(self, outcome: Outcome, measure: str) -> pd.DataFrame:
         """Runs by games; empty without data. A change is after less before, game by game."""
-        if side.when == "change":
+        if outcome.when == "change":
             after, before = (
-                self.table(side.model_copy(update={"when": when}), measure) for when in ("after", "before")
+                self.table(outcome.model_copy(update={"when": when}), measure) for when in ("after", "before")
             )
             if list(before.index) == [""]:  # all runs have one start
                 return after - before.reindex(columns=after.columns).loc[""] if len(after) else after
             return after - before
         frame = self.held_out
-        rows = frame[(frame["condition"] == side.condition) & (frame["arm"] == side.arm) & (frame["when"] == side.when)]
+        rows = frame[
+            (frame["condition"] == outcome.condition) & (frame["arm"] == outcome.arm) & (frame["when"] == outcome.when)
+        ]
         return rows.pivot(index="run", columns="game", values=measure) if measure in rows else EMPTY
 
     def first_steps(self, arm: str, measure: str, level: float, window: int) -> pd.DataFrame:
@@ -117,12 +119,12 @@ def change(plays: Plays, arm: str, measure: str, condition: str) -> dict[str, An
     expected to show.
     """
     bounded, signed = comparable()[measure].bounded, comparable()[measure].signed
-    moved = plays.table(Side(arm=arm, when="change", condition=condition), measure)
+    moved = plays.table(Outcome(arm=arm, when="change", condition=condition), measure)
     games, by_run = moved.mean().dropna(), moved.mean(axis=1).dropna()
     out: dict[str, Any] = {}
     sides = []
     for when in ("before", "after"):
-        table = plays.table(Side(arm=arm, when=when, condition=condition), measure)  # type: ignore[arg-type]
+        table = plays.table(Outcome(arm=arm, when=when, condition=condition), measure)  # type: ignore[arg-type]
         sides.append(table[games.index] if len(by_run) == 1 else table)  # of one run what is compared, game by game
         mean = st.arm_mean(sides[-1], bounded, signed)
         out |= {when: mean.value, f"{when}_low": mean.low, f"{when}_high": mean.high, "over": mean.over}

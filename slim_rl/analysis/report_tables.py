@@ -8,7 +8,19 @@ from typing import Any
 
 from slim_rl.analysis.figure_style import colours
 from slim_rl.analysis.load import TRAIN
-from slim_rl.analysis.tables import Cell, Column, Row, Table, arm, held_out, moved, number, p_of, prose, with_interval
+from slim_rl.analysis.tables import (
+    Column,
+    Row,
+    Table,
+    TableCell,
+    arm,
+    held_out,
+    moved,
+    number,
+    p_of,
+    prose,
+    with_interval,
+)
 from slim_rl.dialogue.measures import MEASURES, shown_in
 from slim_rl.formats import DASH, known, p_value, plain, words
 
@@ -51,7 +63,7 @@ class Tables:
             rows.append({**row, "ends": results["ends"].get(name, {})})
 
         def end(name: str, side: str) -> Column:
-            def show(row: Row) -> str | Cell:
+            def show(row: Row) -> str | TableCell:
                 return with_interval(row["ends"][name][side]) if name in row["ends"] else DASH
 
             return Column(f"{name}, {side}", show)
@@ -68,11 +80,11 @@ class Tables:
         rows = self.results["partner_faults"]
 
         def fault(name: str) -> Column:
-            def show(row: Row) -> str | Cell:
+            def show(row: Row) -> str | TableCell:
                 part = row["faults"][name]
                 if not part["cases"]:
                     return DASH
-                return Cell(
+                return TableCell(
                     plain(part["faults"] / part["cases"], share=True), f"{part['faults']:,} of {part['cases']:,}"
                 )
 

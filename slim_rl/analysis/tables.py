@@ -1,6 +1,6 @@
 """Tables as data: columns that say how a row is shown, and the rows. The page's template makes them HTML, `as_markdown` Markdown.
 
-The invariant: a cell is plain text, which the template escapes, or a `Cell`; no name from a log becomes markup. Every interval says
+The invariant: a cell is plain text, which the template escapes, or a `TableCell`; no name from a log becomes markup. Every interval says
 over what it is: in its caption, or in a column.
 """
 
@@ -19,7 +19,7 @@ Rows = Sequence[Row]
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class TableCell:
     """A cell that is more than text: `aside` in grey behind it, a dot of `colour` before it."""
 
     text: str
@@ -32,7 +32,7 @@ class Column:
     """A column's heading, and what it shows of a row; `prose` is aligned as words are."""
 
     head: str
-    show: Callable[[Row], str | Cell]
+    show: Callable[[Row], str | TableCell]
     prose: bool = False
 
 
@@ -60,20 +60,20 @@ def p_of(key: str, head: str) -> Column:
 
 def arm(palette: Mapping[str, str], key: str = "arm", head: str = "arm") -> Column:
     """An arm's name behind a dot of its colour."""
-    return Column(head, lambda row: Cell(words(row[key]), colour=palette.get(row[key], "")), prose=True)
+    return Column(head, lambda row: TableCell(words(row[key]), colour=palette.get(row[key], "")), prose=True)
 
 
-def with_interval(part: Row, share: bool = False, signed: bool = False) -> Cell:
+def with_interval(part: Row, share: bool = False, signed: bool = False) -> TableCell:
     """The row's value, and its interval in grey."""
     span = interval(part["low"], part["high"], share, signed)
-    return Cell(plain(part["value"], share, signed), "" if span == DASH else span)
+    return TableCell(plain(part["value"], share, signed), "" if span == DASH else span)
 
 
 def as_markdown(table: Table) -> str:
     def line(cells: Sequence[str]) -> str:
         return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
-    def cell(shown: str | Cell) -> str:
+    def cell(shown: str | TableCell) -> str:
         return shown if isinstance(shown, str) else f"{shown.text} ({shown.aside})" if shown.aside else shown.text
 
     rule = ["---" if column.prose else "---:" for column in table.columns]
@@ -108,19 +108,19 @@ def title(measure: str) -> str:
     return comparable()[measure].heading
 
 
-def _moved(measure: str) -> Callable[[Row], str | Cell]:
+def _moved(measure: str) -> Callable[[Row], str | TableCell]:
     return lambda row: moved(row[measure]) if measure in row else DASH
 
 
-def moved(row: Row) -> str | Cell:
+def moved(row: Row) -> str | TableCell:
     """'0.435 → 6.62', and how sure its change is; of what was played only after training, that with its interval."""
     share = comparable()[row["measure"]].share
     if not known(row["after"]):
         return DASH
     if not known(row["before"]):
-        return Cell(plain(row["after"], share), interval(row["after_low"], row["after_high"], share))
+        return TableCell(plain(row["after"], share), interval(row["after_low"], row["after_high"], share))
     aside = by_how_much(row, share).replace(", 95% interval", ",")
-    return Cell(f"{plain(row['before'], share)} → {plain(row['after'], share)}", aside)
+    return TableCell(f"{plain(row['before'], share)} → {plain(row['after'], share)}", aside)
 
 
 # -- contrasts ---------------------------------------------------------------------------------------------------------

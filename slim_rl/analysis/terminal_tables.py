@@ -9,7 +9,7 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
-from slim_rl.analysis.compared import Cell, compare, sentence_of, usual
+from slim_rl.analysis.compared import PlayedCell, compare, sentence_of, usual
 from slim_rl.analysis.verdict import changed, frame
 from slim_rl.dialogue.measures import MEASURES, shown_in
 from slim_rl.dialogue.record import Dialogue
@@ -53,11 +53,11 @@ def compared_sentences(cells: Mapping[str, Sequence[Dialogue]]) -> list[str]:
     return [sentence_of(pair) for pair in compare([_cell(*item) for item in cells.items() if item[1]])]
 
 
-def _cell(name: str, dialogues: Sequence[Dialogue]) -> Cell:
+def _cell(name: str, dialogues: Sequence[Dialogue]) -> PlayedCell:
     first = dialogues[0]
     mode = usual(str(dialogue.policy.get("intervention") or "free") for dialogue in dialogues)
     policy = {**first.policy, "intervention": None}
-    return Cell(name, str(policy), str(first.partner), mode, frame(dialogues).set_index("game_id"))
+    return PlayedCell(name, str(policy), str(first.partner), mode, frame(dialogues).set_index("game_id"))
 
 
 def before_after_table(before: Sequence[Dialogue], after: Sequence[Dialogue]) -> Table:

@@ -30,7 +30,7 @@ from slim_rl.environment import environment_class
 from slim_rl.errors import ConfigError
 from slim_rl.measured import measured
 from slim_rl.policies import check_model_name
-from slim_rl.policies.engines import EngineChoice, Seated, seated
+from slim_rl.policies.engines import EngineChoice, ReadyPolicy, ready_policy
 from slim_rl.policies.interventions import AskFirst, NeverAsk, NeverSpeakQuestion, SpeakFirst
 from slim_rl.policies.openai_chat import ChatPolicy
 from slim_rl.processes import interruptible
@@ -290,13 +290,13 @@ def _config(config: Config, cell: Cell) -> Config:
 
 
 @contextmanager
-def _ready(config: Config, cell: Cell, engine: EngineChoice, log: Path) -> Iterator[Seated]:
+def _ready(config: Config, cell: Cell, engine: EngineChoice, log: Path) -> Iterator[ReadyPolicy]:
     if cell.chat_model:
-        yield Seated(Speaker(ChatPolicy(config.policy.openai)))
+        yield ReadyPolicy(Speaker(ChatPolicy(config.policy.openai)))
         return
     with ExitStack() as stack:
         with working(f"loading {cell.policy}"):
-            ready = stack.enter_context(seated(config, engine, log))
+            ready = stack.enter_context(ready_policy(config, engine, log))
         yield ready
 
 

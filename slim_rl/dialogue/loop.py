@@ -14,12 +14,21 @@ from math import isfinite
 from typing import Any
 
 from slim_rl.config import Limits
+from slim_rl.dialogue.agents import (
+    Agent,
+    AgentReply,
+    DemonstratorAgent,
+    DialogueOver,
+    PolicyAgent,
+    TextAgent,
+    TextPolicyAgent,
+    TokenAgent,
+)
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.deadline import Deadline
 from slim_rl.dialogue.partner import Partner
 from slim_rl.dialogue.policy import Policy
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
-from slim_rl.dialogue.seats import DemonstratorSeat, DialogueOver, PartnerSeat, PolicySeat, Said, Seat, TokenSeat
 from slim_rl.environment import BaseEnvironment, Utterance, View, as_dict
 
 _END = {end.value: end for end in (StopReason.AGREED, StopReason.FINISHED, StopReason.REJECTED, StopReason.MAX_TURNS)}
@@ -70,11 +79,11 @@ async def play_dialogue(
         The dialogue. A failure of the partner or the engine is its stop reason, with reward None; it is never raised.
     """
     game = _Game(env, limits, game_state, seed)
-    game.seats[seat] = _policy_seat(policy, chat, limits, env.prompt(seat), id)
+    game.agents[seat] = _policy_agent(policy, chat, limits, env.prompt(seat), id)
     if env.seats == 2:
         if partner is None:
             raise ValueError("a game for two needs a partner")
-        game.seats[1 - seat] = PartnerSeat(partner)
+        game.agents[1 - seat] = TextAgent(partner)
     await game.play(resume)
     return game.dialogue(seat, id, game_id, partner.identity if partner else {"kind": "none"})
 
@@ -95,29 +104,29 @@ async def play_selfplay(
     """
     game = _Game(env, limits, game_state, seed)
     for seat in (0, 1):
-        game.seats[seat] = PolicySeat(chat, limits, env.prompt(seat), policy=policy, key=f"{id}/{seat}")
+        game.agents[seat] = PolicyAgent(chat, limits, env.prompt(seat), policy=policy, key=f"{id}/{seat}")
     await game.play(None)
     first, second = (game.dialogue(seat, f"{id}/{seat}", game_id, {"kind": "self"}) for seat in (0, 1))
     return first, second
 
 
-def _policy_seat(policy: Player, chat: Chat | None, limits: Limits, prompt: list[dict[str, str]], key: str) -> Seat:
+def _policy_agent(policy: Player, chat: Chat | None, limits: Limits, prompt: list[dict[str, str]], key: str) -> Agent:
     if isinstance(policy, Speaker):
-        return PartnerSeat(policy.player, is_policy=True, prompt=prompt)
+        return TextPolicyAgent(policy.player, prompt)
     if chat is None:
         raise ValueError("a policy with tokens needs a chat template")
     if isinstance(policy, Demonstrator):
-        return DemonstratorSeat(chat, limits, prompt, player=policy.player)
-    return PolicySeat(chat, limits, prompt, policy=policy, key=key)
+        return DemonstratorAgent(chat, limits, prompt, player=policy.player)
+    return PolicyAgent(chat, limits, prompt, policy=policy, key=key)
 
 
 class _Game:
-    """One game being played: the environment, the seats, and the record of what was said. Deals the game when it is made."""
+    """One game being played: the environment, the agents, and the record of what was said. Deals the game when it is made."""
 
     def __init__(self, env: BaseEnvironment, limits: Limits, game_state: Any, seed: int) -> None:
         self.env, self.limits, self.seed = env, limits, seed
         self.game_state = as_dict(game_state)
-        self.seats: dict[int, Seat] = {}
+        self.agents: dict[int, Agent] = {}
         self.turns: list[Turn] = []
         self.stop_reason: StopReason | None = None
         self.failure: str | None = None
@@ -129,7 +138,7 @@ class _Game:
 
     def view(self, seat: int) -> View:
         rules, state = self._dealt[seat]
-        private = self.env.get_private_view(seat) if self.seats[seat].reads_private_view else None
+        private = self.env.get_private_view(seat) if self.agents[seat].reads_private_view else None
         return View(seat, rules, state, tuple(self._history[seat]), private, self.seed, self._observation)
 
     async def play(self, resume: Dialogue | None) -> None:
@@ -165,7 +174,7 @@ class _Game:
     async def _turn(self) -> None:
         author = self.env.turn
         began = time.monotonic()
-        said = await self.seats[author].speak(self.view(author))
+        said = await self.agents[author].act(self.view(author))
         seconds = time.monotonic() - began
         if said.cut and not (said.cut is StopReason.TURN_TOKENS and self.limits.truncated_turn == "continue"):
             error = f"cut short ({said.cut.value})"
@@ -173,7 +182,7 @@ class _Game:
             raise DialogueOver(said.cut)
         self._step(author, said, seconds)
 
-    def _step(self, author: int, said: Said, seconds: float) -> None:
+    def _step(self, author: int, said: AgentReply, seconds: float) -> None:
         """Gives the game what `author` said, and the seats what they may see of it."""
         self._observation, done, info = self.env.step(said.text)
         error = info.get("error")
@@ -184,25 +193,25 @@ class _Game:
             if error is None or seat == author:
                 history.append(Utterance(author, said.text, error))
         if done:
-            errors = StopReason.POLICY_ERRORS if self.seats[author].is_policy else StopReason.PARTNER_ERRORS
+            errors = StopReason.POLICY_ERRORS if self.agents[author].is_policy else StopReason.PARTNER_ERRORS
             self.stop_reason = _END.get(info.get("end", "finished"), errors)
 
     def _repeat(self, old: Dialogue) -> None:
         """Plays the turns of an earlier attempt again."""
         for turn in old.turns:
-            seat = self.seats[self.env.turn]
+            agent = self.agents[self.env.turn]
             span = None
-            if isinstance(seat, TokenSeat):
+            if isinstance(agent, TokenAgent):
                 if turn.span is None:
                     raise ValueError(f"{old.id}: a policy turn without its tokens cannot be resumed")
-                seat.hear(self.view(turn.seat))
+                agent.observe(self.view(turn.seat))
                 start, end = turn.span
-                span = seat.add_sampled(old.response_ids[start:end], old.logprobs[start:end])
-            self._step(turn.seat, Said(turn.text, turn.thought, span, turn.usage), turn.seconds)
+                span = agent.add_sampled(old.response_ids[start:end], old.logprobs[start:end])
+            self._step(turn.seat, AgentReply(turn.text, turn.thought, span, turn.usage), turn.seconds)
 
     def dialogue(self, seat: int, id: str, game_id: str, partner: dict[str, Any]) -> Dialogue:
         """The record as `seat` lived it."""
-        own = self.seats[seat]
+        own = self.agents[seat]
         turns = [
             replace(
                 turn, role="policy" if turn.seat == seat else "partner", span=turn.span if turn.seat == seat else None
@@ -225,7 +234,7 @@ class _Game:
             failure=self.failure,
             seconds=self.seconds,
         )
-        if isinstance(own, TokenSeat):
+        if isinstance(own, TokenAgent):
             dialogue.prompt_ids, dialogue.response_ids = own.ids[: own.prompt_length], own.ids[own.prompt_length :]
             dialogue.loss_mask, dialogue.logprobs = own.loss_mask, own.logprobs
         return dialogue

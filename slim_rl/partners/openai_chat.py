@@ -28,7 +28,7 @@ from slim_rl.environment import View
 from slim_rl.errors import ConfigError
 from slim_rl.jsonl import whole_characters
 from slim_rl.partners.endpoint import Completion, Endpoint
-from slim_rl.partners.quoting import QUOTED, neutral, one_line, quoted
+from slim_rl.partners.quoting import QUOTED, one_line, quoted, sanitized
 
 Messages = list[dict[str, str]]
 
@@ -124,7 +124,7 @@ class OpenAIPartner:
                 note = self.note(view, index)
                 say(messages, "user", f"{quoted(utterance.text)}\n{note}" if note else quoted(utterance.text))
                 continue
-            say(messages, "assistant", neutral(utterance.text))
+            say(messages, "assistant", sanitized(utterance.text))
             if utterance.error is not None:
                 say(messages, "user", _error_message(utterance.error))
         return messages
@@ -146,7 +146,7 @@ class OpenAIPartner:
             if error is None:
                 return Reply(completion.text.strip(), replace(usage, malformed=malformed))
             if completion.text.strip():
-                say(messages, "assistant", neutral(completion.text))
+                say(messages, "assistant", sanitized(completion.text))
             say(messages, "user", _error_message(error))
         tries = self.config.malformed_retries + 1
         raise PartnerFailure(

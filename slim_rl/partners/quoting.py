@@ -35,17 +35,17 @@ _CONTROL = re.compile(
 )
 
 
-def neutral(text: str) -> str:
+def sanitized(text: str) -> str:
     """`text` without invisible characters, and with every spelling of a control token broken by a space: ``< |im_end|>``."""
     return _CONTROL.sub(lambda match: f"{match[0]} ", _INVISIBLE.sub("", whole_characters(text)))
 
 
 def quoted(text: str) -> str:
     """What the other player wrote: made harmless, with "> " before every line, for any line-ending character."""
-    return "\n".join(f"> {line}" for line in neutral(text).splitlines() or [""])
+    return "\n".join(f"> {line}" for line in sanitized(text).splitlines() or [""])
 
 
 def one_line(text: str, most: int = 240) -> str:
-    """`text` neutral, on one line and cut to `most` characters. Redact first: a secret that is cut is not found any more."""
-    line = " ".join(neutral(text[: 20 * most]).split())
+    """`text` sanitized, on one line and cut to `most` characters. Redact first: a secret that is cut is not found any more."""
+    line = " ".join(sanitized(text[: 20 * most]).split())
     return line if len(line) <= most else f"{line[:most]}..."

@@ -21,7 +21,7 @@ from slim_rl.dialogue.partner import PartnerFailure, Reply
 from slim_rl.environment import BaseEnvironment, View
 from slim_rl.errors import ConfigError, DataError
 
-Said = list[tuple[int, str]]  # (seat, text): what the partner's seat has seen
+History = list[tuple[int, str]]  # (seat, text): what the partner's seat has seen
 
 
 class ReplayPartner:
@@ -38,7 +38,7 @@ class ReplayPartner:
     def __init__(self, path: str | Path, make_env: Callable[[], BaseEnvironment]) -> None:
         self.path = Path(path)
         # By seat and what it was dealt: what was said, with the seed.
-        self._records: dict[tuple[int, str, str], list[tuple[int, Said]]] = defaultdict(list)
+        self._records: dict[tuple[int, str, str], list[tuple[int, History]]] = defaultdict(list)
         env = make_env()
         for dialogue in read_log(path):
             seat = 1 - dialogue.seat
@@ -85,5 +85,5 @@ class ReplayPartner:
         )
 
 
-def _common(a: Said, b: Said) -> int:
+def _common(a: History, b: History) -> int:
     return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))

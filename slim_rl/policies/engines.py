@@ -57,7 +57,7 @@ class EngineChoice:
 
 
 @dataclass(frozen=True, slots=True)
-class Seated:
+class ReadyPolicy:
     """A policy that is ready to play.
 
     Attributes:
@@ -76,7 +76,7 @@ class Seated:
 
 
 @contextmanager
-def seated(config: Config, engine: EngineChoice, log: Path) -> Iterator[Seated]:
+def ready_policy(config: Config, engine: EngineChoice, log: Path) -> Iterator[ReadyPolicy]:
     """The policy of `config.policy.model`.
 
     Args:
@@ -89,7 +89,7 @@ def seated(config: Config, engine: EngineChoice, log: Path) -> Iterator[Seated]:
     if engine.name == "transformers":
         from slim_rl.policies.transformers import load_policy
 
-        yield Seated(*load_policy(settings))
+        yield ReadyPolicy(*load_policy(settings))
         return
     from slim_rl.policies.sglang import SGLangPolicy
     from slim_rl.policies.vllm import VLLMPolicy
@@ -110,7 +110,7 @@ def seated(config: Config, engine: EngineChoice, log: Path) -> Iterator[Seated]:
             top_p=settings.top_p,
             stop_ids=chat.stop_ids,
         )
-        yield Seated(policy, chat, server.context)
+        yield ReadyPolicy(policy, chat, server.context)
 
 
 def _compare(server: Server, model: str) -> None:

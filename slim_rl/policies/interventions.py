@@ -80,7 +80,7 @@ class SpeakFirst:
         """See `dialogue.partner.Partner`."""
         if not self._left:
             return await self.player.reply(view)
-        self.player.hear(view)
+        self.player.observe(view)
         return Reply(self._left.pop(0))
 
 

@@ -24,7 +24,7 @@ from slim_rl.errors import ConfigError
 from slim_rl.jsonl import whole_characters
 from slim_rl.partners.endpoint import Endpoint
 from slim_rl.partners.openai_chat import Messages, say
-from slim_rl.partners.quoting import neutral
+from slim_rl.partners.quoting import sanitized
 
 
 class ChatPolicy:
@@ -78,7 +78,7 @@ class ChatPlayer:
     def stopped(self) -> str | None:
         return self.policy.stopped
 
-    def hear(self, view: View) -> None:
+    def observe(self, view: View) -> None:
         """Remembers what the game says at this turn, for a turn that is not the model's own choice."""
         if view.history:
             self._said_to_us[len(view.history)] = view.observation
@@ -92,14 +92,14 @@ class ChatPlayer:
             if utterance.seat == view.seat:
                 say(messages, "assistant", utterance.text)
                 if utterance.error is not None:
-                    say(messages, "user", neutral(heard or f"Error: {utterance.error}"))
+                    say(messages, "user", sanitized(heard or f"Error: {utterance.error}"))
             else:
-                say(messages, "user", neutral(heard or utterance.text))
+                say(messages, "user", sanitized(heard or utterance.text))
         return [{**message, "content": whole_characters(message["content"])} for message in messages]
 
     async def reply(self, view: View) -> Reply:
         """See `dialogue.partner.Partner`. Raises PartnerFailure when the endpoint gives no answer, or its budget is spent."""
-        self.hear(view)
+        self.observe(view)
         opening = all(utterance.seat != view.seat for utterance in view.history)
         try:
             completion = await self.policy.endpoint.ask(self.messages(view), view.seed % 2**31, opening)

@@ -17,7 +17,7 @@ import yaml
 from slim_rl.analysis import analyze
 from slim_rl.analysis import experiment as ex
 from slim_rl.analysis import plays as pl
-from slim_rl.analysis.contrasts import Contrast, Contrasts, Manifest, Side, load_manifest
+from slim_rl.analysis.contrasts import Contrast, Contrasts, Manifest, Outcome, load_manifest
 from slim_rl.analysis.experiment_page import write
 from slim_rl.config import load_section
 from slim_rl.errors import ConfigError, DataError
@@ -151,9 +151,9 @@ def test_what_is_the_opposite_is_called_so(manifest_path: Path, plays: pl.Plays)
 def test_an_evaluation_belongs_to_the_runs_whose_models_played(
     plays: pl.Plays, compared: dict[str, dict[str, Any]]
 ) -> None:
-    after = plays.table(Side(arm="shy", condition="forced_4"), "questions")
-    before = plays.table(Side(arm="shy", condition="forced_4", when="before"), "questions")
-    change = plays.table(Side(arm="shy", condition="forced_4", when="change"), "questions")
+    after = plays.table(Outcome(arm="shy", condition="forced_4"), "questions")
+    before = plays.table(Outcome(arm="shy", condition="forced_4", when="before"), "questions")
+    change = plays.table(Outcome(arm="shy", condition="forced_4", when="change"), "questions")
     assert list(after.index) == [f"shy-{seed}" for seed in range(SEEDS)] and list(before.index) == [""]
     pd.testing.assert_series_equal(change.loc["shy-1"], after.loc["shy-1"] - before.loc[""], check_names=False)
     start = pl.change(plays, "shy", "reward", "forced_4")

@@ -134,7 +134,7 @@ def test_questions_worth_asking_tell_something_each() -> None:
             assert Treasure.asks(question)
             (line,) = lines_named(question)
             assert belief.promise(line) > 0
-            belief.hear(line, state["treasure"][line[0]] == line[1])
+            belief.update(line, state["treasure"][line[0]] == line[1])
         assert belief.expected() == belief.expected(state["treasure"]) == 1.0
         assert len(Treasure.questions_worth_asking(state, 0, 1, seed)) == 1
 

@@ -14,7 +14,7 @@ from slim_rl.environment import Utterance, View
 from slim_rl.games.matching.actions import Action, parse_action
 from slim_rl.games.matching.partners.chat import MatchingChatPartner
 from slim_rl.partners.openai_chat import OpenAIPartner
-from slim_rl.partners.quoting import neutral, one_line, quoted
+from slim_rl.partners.quoting import one_line, quoted, sanitized
 from tests.partners.openai_setup import GAME, GOOD_PLAN, QUESTION, partner_config, view_after
 
 SPELLINGS = [
@@ -64,11 +64,11 @@ TEXT = st.text(st.one_of(st.characters(), st.sampled_from("<|>[]/\n\r\u2028\u202
 def test_no_control_spelling_is_left(spelling: str) -> None:
     hidden = "\u200b".join(spelling)
     for text in (spelling, f"hi{spelling}there", hidden, spelling * 3, f"<{spelling}>"):
-        assert spelling not in neutral(text)
+        assert spelling not in sanitized(text)
         assert spelling not in quoted(text)
-    assert neutral(neutral(spelling)) == neutral(spelling)
+    assert sanitized(sanitized(spelling)) == sanitized(spelling)
     bare = re.sub(r"\W", "", spelling)
-    assert bare in re.sub(r"\W", "", neutral(spelling)), "and what was said can still be read"
+    assert bare in re.sub(r"\W", "", sanitized(spelling)), "and what was said can still be read"
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_no_control_spelling_is_left(spelling: str) -> None:
     ["[message] Is 3 < 5?", "[propose]\nBLEU: Ava Li", "a <- b, x <= y <3", "[accept]", "\u00e9", "[accept]! ~ [1] ~b"],
 )
 def test_other_words_stay_as_they_are(text: str) -> None:
-    assert neutral(text) == text
+    assert sanitized(text) == text
 
 
 def test_a_tokenizer_reads_no_control_token(tokenizer: Any) -> None:
@@ -91,7 +91,7 @@ def test_every_line_is_marked_whatever_ends_it(text: str) -> None:
     lines = quoted(text).splitlines()
     assert lines and all(line.startswith("> ") for line in lines)
     assert quoted(text).encode()  # no half characters
-    assert neutral(neutral(text)) == neutral(text)
+    assert sanitized(sanitized(text)) == sanitized(text)
     assert len(one_line(text, 20).splitlines()) <= 1 and len(one_line(text, 20)) <= 23
 
 

@@ -16,7 +16,7 @@ FREE = 0.03  # reward: what may be had without a question above an honest solo p
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PlayerIncentive:
     """What one player earned; estimates are over games.
 
     Attributes:
@@ -50,11 +50,11 @@ class Incentives:
         partner: who sat opposite, in words.
     """
 
-    lines: tuple[Line, ...]
+    lines: tuple[PlayerIncentive, ...]
     partner: str
 
     @property
-    def curve(self) -> list[Line]:
+    def curve(self) -> list[PlayerIncentive]:
         """The players that are judged, by their number of questions, from 0 on."""
         judged = JUDGED if any(line.curve == JUDGED and line.questions for line in self.lines) else self.lines[0].curve
         found = [line for line in self.lines[1:] if line.curve == judged]
@@ -66,7 +66,7 @@ class Incentives:
         return self.curve[1].gain if len(self.curve) > 1 else None
 
     @property
-    def without(self) -> Line:
+    def without(self) -> PlayerIncentive:
         """The player that earns most without a question."""
         return max((line for line in self.lines if not line.questions), key=lambda line: line.reward.value)
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from slim_rl.analysis.incentives.found import JUDGED, Incentives, Line
+from slim_rl.analysis.incentives.found import JUDGED, Incentives, PlayerIncentive
 from slim_rl.config import PARTNERS, SELF, Config
 from slim_rl.dialogue.dealing import deal
 from slim_rl.dialogue.log import annotate
@@ -88,7 +88,9 @@ def _is_judged(player: ScriptedPlayer) -> bool:
     return player.curve == JUDGED or (not player.questions and not player.against)
 
 
-def _lines(players: Sequence[ScriptedPlayer], played: dict[str, list[Dialogue]], everyone: bool) -> Iterable[Line]:
+def _lines(
+    players: Sequence[ScriptedPlayer], played: dict[str, list[Dialogue]], everyone: bool
+) -> Iterable[PlayerIncentive]:
     rewards = {name: _rewards(dialogues) for name, dialogues in played.items()}
     before: dict[str, str] = {}  # the player before, on each curve
     for player in players:
@@ -98,7 +100,7 @@ def _lines(players: Sequence[ScriptedPlayer], played: dict[str, list[Dialogue]],
         if player.curve:
             before[player.curve] = player.name
         gain = None if player is players[0] else _mean(rewards[player.name] - rewards[base])
-        yield Line(
+        yield PlayerIncentive(
             *(player.name, player.questions, player.curve, player.against),
             games=len(dialogues),
             failed=len(dialogues) - len(whole),
@@ -126,15 +128,15 @@ def _told(dialogues: Sequence[Dialogue]) -> float:
     )
 
 
-def _on_paper(game: type[BaseEnvironment], rows: Sequence[GameRow], most: int) -> tuple[Line, ...]:
+def _on_paper(game: type[BaseEnvironment], rows: Sequence[GameRow], most: int) -> tuple[PlayerIncentive, ...]:
     """The lines of a game's frontier: its first strategy from 0 questions on, then the others. Without one, its references."""
     games = [(row.game_state, row.seat) for row in rows]
     curves = measured(game).frontier(games, most)
-    lines: list[Line] = []
+    lines: list[PlayerIncentive] = []
     if not curves:
         for reference in measured(game).references(games).values():
             rewards = np.asarray(reference["rewards"], dtype=float)
-            lines.append(Line(reference["about"], 0, "", "", len(rewards), 0, _mean(rewards), math.nan))
+            lines.append(PlayerIncentive(reference["about"], 0, "", "", len(rewards), 0, _mean(rewards), math.nan))
     if not curves and not lines:
         raise ConfigError(
             f"{game.__name__} has nothing to judge a config by: give it a classmethod scripted_players or frontier."
@@ -145,5 +147,5 @@ def _on_paper(game: type[BaseEnvironment], rows: Sequence[GameRow], most: int) -
             if k or not lines:
                 name = f"{k} {strategy} question{'' if k == 1 else 's'}" if k else "no question"
                 gain = _mean(table[:, k] - table[:, k - 1]) if k else None
-                lines.append(Line(name, k, strategy, "", len(table), 0, _mean(table[:, k]), math.nan, gain))
+                lines.append(PlayerIncentive(name, k, strategy, "", len(table), 0, _mean(table[:, k]), math.nan, gain))
     return tuple(lines)

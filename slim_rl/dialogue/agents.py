@@ -1,10 +1,11 @@
-"""Who sits in a game, and what is kept of what each seat says.
+"""Who plays in a game, one agent a seat, and what is kept of what each says.
 
-    PartnerSeat       a partner, or any player that speaks text: its words are kept, no tokens
-    PolicySeat        the policy: its turns are sampled as tokens
-    DemonstratorSeat  a scripted player in the policy's seat: its words are written as if they had been sampled (logprob 0)
+    TextAgent         the partner, by text: its words are kept, no tokens
+    TextPolicyAgent   the policy by text: a person, a chat model or a scripted player
+    PolicyAgent       the policy by tokens: its turns are sampled
+    DemonstratorAgent a scripted player in the policy's place: its words are written as if they had been sampled (logprob 0)
 
-A seat with tokens holds one list, `ids`, prompt and response together, which only ever grows at its end: the list that every
+An agent with tokens holds one list, `ids`, prompt and response together, which only ever grows at its end: the list that every
 engine call is given.
 """
 
@@ -31,8 +32,8 @@ class DialogueOver(Exception):
 
 
 @dataclass
-class Said:
-    """What a seat came up with at its turn, before the game has seen it."""
+class AgentReply:
+    """What an agent says at its turn, before the game has seen it."""
 
     text: str
     thought: str | None = None
@@ -42,61 +43,76 @@ class Said:
 
 
 def opening(prompt: list[dict[str, str]], view: View) -> list[dict[str, str]]:
-    """The messages a seat reads before its first turn. If the other one opened, its words follow the state."""
+    """The messages an agent reads before its first turn. If the other one opened, its words follow the state."""
     if not view.history:
         return prompt
     *before, last = prompt
     return [*before, {**last, "content": f"{last['content']}\n\n{view.observation}"}]
 
 
-class Seat(ABC):
-    """One seat of a game. `is_policy`: whether what it does is the policy's; `reads_private_view`: whether it looks at more than
-    text.
+class Agent(ABC):
+    """Plays one seat of a game. `is_policy`: whether it is the policy, whose errors and words are its own; `reads_private_view`:
+    whether it looks at more than text.
     """
 
-    is_policy: bool = True
+    is_policy: ClassVar[bool] = True
     reads_private_view: ClassVar[bool] = True
-    prompt: list[dict[str, str]]  # the opening messages, once the seat has spoken
+    prompt: list[dict[str, str]]  # the opening messages, once it has spoken
 
     @property
     @abstractmethod
     def identity(self) -> dict[str, Any]:
-        """Who sits here, JSON-able."""
+        """Who plays, JSON-able."""
 
     @abstractmethod
-    async def speak(self, view: View) -> Said:
-        """The seat's next action. Raises DialogueOver."""
+    async def act(self, view: View) -> AgentReply:
+        """Its next action. Raises DialogueOver."""
 
 
 @dataclass
-class PartnerSeat(Seat):
-    """A player by text: the partner, or a person or chat model in the policy's seat."""
+class TextAgent(Agent):
+    """The partner: a player by text."""
 
-    partner: Partner
-    is_policy: bool = False
+    player: Partner
     prompt: list[dict[str, str]] = field(default_factory=list)
+    is_policy: ClassVar[bool] = False
 
     @property
     def identity(self) -> dict[str, Any]:
-        return self.partner.identity
+        return self.player.identity
 
-    async def speak(self, view: View) -> Said:
-        if self.is_policy and not any(heard.seat == view.seat for heard in view.history):
-            self.prompt = opening(self.prompt, view)
+    async def act(self, view: View) -> AgentReply:
         try:
-            reply = await self.partner.reply(view)
+            reply = await self.player.reply(view)
         except PartnerFailure as failure:
-            reason = failure.reason
-            if self.is_policy and reason in (StopReason.PARTNER_FAILED, StopReason.OUTAGE):
-                reason = StopReason.ENGINE_FAILED
-            raise DialogueOver(reason, str(failure)) from failure
+            raise DialogueOver(self.reason(failure), str(failure)) from failure
         usage = asdict(reply.usage) if reply.usage else None
-        return Said(reply.text, reply.thought, usage=usage, cut=reply.cut)
+        return AgentReply(reply.text, reply.thought, usage=usage, cut=reply.cut)
+
+    def reason(self, failure: PartnerFailure) -> StopReason:
+        """Why the dialogue ends when the player has no reply."""
+        return failure.reason
 
 
 @dataclass
-class TokenSeat(Seat):
-    """A seat whose tokens are kept.
+class TextPolicyAgent(TextAgent):
+    """The policy, playing by text."""
+
+    is_policy: ClassVar[bool] = True
+
+    async def act(self, view: View) -> AgentReply:
+        if not any(utterance.seat == view.seat for utterance in view.history):
+            self.prompt = opening(self.prompt, view)
+        return await super().act(view)
+
+    def reason(self, failure: PartnerFailure) -> StopReason:
+        ours = failure.reason in (StopReason.PARTNER_FAILED, StopReason.OUTAGE)
+        return StopReason.ENGINE_FAILED if ours else failure.reason
+
+
+@dataclass
+class TokenAgent(Agent):
+    """An agent whose tokens are kept.
 
     Attributes:
         prompt: its opening messages.
@@ -113,8 +129,8 @@ class TokenSeat(Seat):
     logprobs: list[float] = field(default_factory=list)
     _last_span: tuple[int, int] = (0, 0)
 
-    def hear(self, view: View) -> None:
-        """Writes what happened since the seat last spoke. The first time, that is the prompt."""
+    def observe(self, view: View) -> None:
+        """Writes what happened since the agent last spoke. The first time, that is the prompt."""
         if not self.ids:
             self.prompt = opening(self.prompt, view)
             self.ids = self.chat.prompt_ids(self.prompt)
@@ -130,7 +146,7 @@ class TokenSeat(Seat):
         self.logprobs += [0.0] * len(delta)
 
     def add_sampled(self, ids: list[int], logprobs: list[float]) -> tuple[int, int]:
-        """Appends a turn of the seat's own; returns its [start, end) in the response."""
+        """Appends its own turn; returns its [start, end) in the response."""
         if len(ids) != len(logprobs):
             raise DialogueOver(
                 StopReason.ENGINE_FAILED, f"the engine gave {len(ids)} tokens but {len(logprobs)} logprobs"
@@ -164,7 +180,7 @@ class TokenSeat(Seat):
 
 
 @dataclass
-class PolicySeat(TokenSeat):
+class PolicyAgent(TokenAgent):
     """Its words are sampled. `key` is the policy's routing key."""
 
     reads_private_view: ClassVar[bool] = False
@@ -175,8 +191,8 @@ class PolicySeat(TokenSeat):
     def identity(self) -> dict[str, Any]:
         return self.policy.identity
 
-    async def speak(self, view: View) -> Said:
-        self.hear(view)
+    async def act(self, view: View) -> AgentReply:
+        self.observe(view)
         allowed, limit = self.allowance()
         try:
             sampled = await self.policy.sample(self.ids, allowed, self.key)
@@ -187,11 +203,11 @@ class PolicySeat(TokenSeat):
             raise DialogueOver(StopReason.ABORTED, "the engine was told to stop")
         span = self.add_sampled(sampled.ids, sampled.logprobs)
         text, thought = self.chat.decode(sampled.ids)
-        return Said(text, thought, span, cut=limit if sampled.finish == "length" else None)
+        return AgentReply(text, thought, span, cut=limit if sampled.finish == "length" else None)
 
 
 @dataclass
-class DemonstratorSeat(TokenSeat):
+class DemonstratorAgent(TokenAgent):
     """Its words are a scripted player's, written as tokens."""
 
     player: Partner = field(kw_only=True)
@@ -200,11 +216,11 @@ class DemonstratorSeat(TokenSeat):
     def identity(self) -> dict[str, Any]:
         return self.player.identity
 
-    async def speak(self, view: View) -> Said:
-        self.hear(view)
+    async def act(self, view: View) -> AgentReply:
+        self.observe(view)
         reply = await self.player.reply(view)
         ids = self.chat.said_ids(reply.text, reply.thought)
         allowed, limit = self.allowance()
         cut = limit if len(ids) > allowed else None
         ids = ids[:allowed]
-        return Said(reply.text, reply.thought, span=self.add_sampled(ids, [0.0] * len(ids)), cut=cut)
+        return AgentReply(reply.text, reply.thought, span=self.add_sampled(ids, [0.0] * len(ids)), cut=cut)
