@@ -63,7 +63,7 @@ def say(text: str) -> None:
 
 def say_what_it_pays(config: Config) -> None:
     """Before anything is spent: whether asking pays, which scripted players show in seconds, once for games and a partner."""
-    from slim_rl.analysis.incentives import at_a_start
+    from slim_rl.incentives import at_a_start
 
     if (found := at_a_start(config)) is not None:
         sentence, pays = found

@@ -9,13 +9,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from slim_rl.analysis.incentives import GAMES, QUESTIONS, as_dict, measure
 from slim_rl.commands.options import ConfigFile, Overrides, check_folder
 from slim_rl.commands.screen import working
 from slim_rl.config import load_config
 from slim_rl.errors import ConfigError
 from slim_rl.files import write_atomically
 from slim_rl.formats import count
+from slim_rl.incentives import GAMES, QUESTIONS, as_dict, measure
 
 
 def command(
@@ -43,7 +43,7 @@ def command(
     console.print(found.table(f"What {settings.name} pays, {games} a player, with {found.partner}"))
     console.print(found.sentence, highlight=False, markup=False)
     if output_dir is not None:
-        from slim_rl.analysis.incentives.figure import draw
+        from slim_rl.analysis.incentives_figure import draw
 
         folder = check_folder(output_dir)
         write_atomically(folder / "incentives.json", json.dumps(as_dict(found), indent=1))

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from slim_rl.analysis.incentives_figure import draw
 
 from examples.treasure import Treasure
-from slim_rl.analysis.incentives import FREE, Incentives, as_dict, at_a_start, measure
-from slim_rl.analysis.incentives.figure import draw
 from slim_rl.backends import say_what_it_pays
 from slim_rl.backends.checks import check_incentives
 from slim_rl.config import Config, load_config, parse_config
 from slim_rl.errors import ConfigError
+from slim_rl.incentives import FREE, Incentives, as_dict, at_a_start, measure
 from tests.paths import ROOT
 
 SHIPPED = {  # one of each game and partner that is shipped; `test_configs_alike` says which are alike
@@ -133,7 +133,7 @@ def test_doctor_and_a_start_say_it_and_warn(
     pays: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("SLIM_RL_CACHE", str(tmp_path))
-    monkeypatch.setattr("slim_rl.analysis.incentives.start.GAMES", (80, 160))
+    monkeypatch.setattr("slim_rl.incentives.start.GAMES", (80, 160))
     game = {"n": 3, "scales": False, "p_observed": 0.2, "p_observed_2": 0.9, "hardness": 0}
     config = parse_config({"game": game if pays else {**game, "max_proposals": None}})
     say_what_it_pays(config)
@@ -147,7 +147,7 @@ def test_doctor_and_a_start_say_it_and_warn(
 
 def test_the_sentence_of_a_start_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLIM_RL_CACHE", str(tmp_path))
-    monkeypatch.setattr("slim_rl.analysis.incentives.start.GAMES", (40, 80))
+    monkeypatch.setattr("slim_rl.incentives.start.GAMES", (40, 80))
     config = parse_config({"game": {"n": 3, "hardness": 0, "scales": False}})
     said = at_a_start(config)
     (file,) = tmp_path.rglob("*.json")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from examples.treasure import Belief, Treasure, cell_dug, lines_named
-from slim_rl.analysis import incentives
+from slim_rl import incentives
 from slim_rl.commands.arms import plan
 from slim_rl.commands.evaluate import Cell, evaluate
 from slim_rl.config import Config, Limits

@@ -7,8 +7,8 @@ chance or a cheat earn what questions earn, it learns those. `play` has scripted
 `start` keeps the sentence that a run begins with, `figure` draws the curves.
 """
 
-from slim_rl.analysis.incentives.found import FREE, JUDGED, Incentives, PlayerIncentive, as_dict
-from slim_rl.analysis.incentives.play import GAMES, QUESTIONS, measure
-from slim_rl.analysis.incentives.start import at_a_start
+from slim_rl.incentives.found import FREE, JUDGED, Incentives, PlayerIncentive, as_dict
+from slim_rl.incentives.play import GAMES, QUESTIONS, measure
+from slim_rl.incentives.start import at_a_start
 
 __all__ = ["FREE", "GAMES", "JUDGED", "QUESTIONS", "Incentives", "PlayerIncentive", "as_dict", "at_a_start", "measure"]

@@ -7,7 +7,7 @@ import io
 from matplotlib.figure import Figure
 
 from slim_rl.analysis.figure_style import INK, SOFT, SPARE_COLOURS, style
-from slim_rl.analysis.incentives.found import JUDGED, Incentives
+from slim_rl.incentives.found import JUDGED, Incentives
 
 
 def draw(incentives: Incentives, name: str) -> bytes:

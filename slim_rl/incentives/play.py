@@ -14,7 +14,6 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from slim_rl.analysis.incentives.found import JUDGED, Incentives, PlayerIncentive
 from slim_rl.config import PARTNERS, SELF, Config
 from slim_rl.dialogue.dealing import deal
 from slim_rl.dialogue.log import annotate
@@ -25,6 +24,7 @@ from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.environment import BaseEnvironment, environment_class
 from slim_rl.errors import ConfigError
+from slim_rl.incentives.found import JUDGED, Incentives, PlayerIncentive
 from slim_rl.measured import ScriptedPlayer, measured
 from slim_rl.statistics import clustered_mean
 from slim_rl.statistics.estimate import Estimate

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import slim_rl
-from slim_rl.analysis.incentives.found import JUDGED, Incentives
-from slim_rl.analysis.incentives.play import QUESTIONS, measure
 from slim_rl.config import Config
 from slim_rl.errors import ConfigError
 from slim_rl.files import write_atomically
+from slim_rl.incentives.found import JUDGED, Incentives
+from slim_rl.incentives.play import QUESTIONS, measure
 
 GAMES = (400, 2000)  # of all players; of those that show the first question, where the former leave it open
 
