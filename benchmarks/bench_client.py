@@ -2,7 +2,7 @@
 
     python benchmarks/bench_client.py [--calls 3000] [--rounds 2]
 
-The server runs on loopback in a process of its own. Both ways alternate, with 256 calls in flight.
+The server runs on loopback in a separate process. Both ways alternate, with 256 calls in flight.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`slim-rl`: one command a task, each in a file of its own in `slim_rl/commands/` that is imported only when it runs.
+"""`slim-rl`: one command a task, each in its own file in `slim_rl/commands/` that is imported only when it runs.
 
 A command's file holds `command`, the typer function with its options and help, and what it does. Here: their names, and what is
 printed when one fails. An error in the input is one sentence on stderr and exit code 1; anything else is a bug and shows

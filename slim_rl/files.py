@@ -102,7 +102,7 @@ def alive(pid: int) -> bool:
 def disk_errors(what: str, path: Path, hint: str = "make room, or name another folder") -> Iterator[None]:
     """Turns what goes wrong while `what` is written to `path` (a full or read-only disk) into a DataError.
 
-    torch and safetensors tell of a full disk by exceptions of their own, which are known by name, so that this module needs neither.
+    torch and safetensors report a full disk by their own exceptions, which are known by name, so that this module needs neither.
     """
     try:
         yield

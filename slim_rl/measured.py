@@ -22,7 +22,7 @@ class ScriptedPlayer:
     Attributes:
         name: what tables call it.
         player: has `identity` and `async reply(view)`, as a partner has.
-        questions: how many it asks. One that asks none shows what can be had without asking.
+        questions: how many it asks. One that asks none shows what can be earned without asking.
         curve: the line of players that differ in their number of questions alone; "random" is the one that is judged, and its
             player without questions is the honest one that others are compared with. Empty: on none.
         against: of a cheat, the name of the honest player that it must not outdo.

@@ -119,7 +119,7 @@ if with local; then
     sees '1,000 of the 6,400 games'
 fi
 
-step "a partner of one's own"
+step "a partner of your own"
 printf '%s\n' 'Is it in row A?' 5 >typed
 run slim-rl play treasure <typed
 honest=$(grep -o 'partner> .*' "$seen")

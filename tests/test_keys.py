@@ -17,7 +17,7 @@ from slim_rl.errors import ConfigError
 from slim_rl.keys import KEYS, Key, Trainer, lookup, shortened, values
 from tests.fakes.cluster import known_flags, write_model
 
-# Of every key that a trainer has a name for, a value that is nobody's default.
+# Of every key that a trainer has a name for, a value that is no trainer's default.
 UNUSUAL: dict[str, Any] = {
     "seed": 11,
     "policy.model": "some/model",

@@ -23,7 +23,7 @@ HEAVY = {"datasets", "openai", "torch", "transformers", "trl", "verl"}
 
 
 def python(code: str, folder: Path) -> str:
-    """What a program prints, in a process of its own."""
+    """What a program prints, in a separate process."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "Agg"}
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

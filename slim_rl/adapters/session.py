@@ -1,4 +1,4 @@
-"""A game under way whose policy is another framework's: it reads what the policy reads, and answers what the policy says.
+"""A game whose policy is another framework's: it reads what the policy reads, and answers what the policy says.
 
     the rollout worker plays the dialogue, turn for turn as in training; only the policy's words come from outside
 
@@ -123,7 +123,7 @@ class Session:
         self._prompt: list[dict[str, str]] | None = None
 
     async def reset(self, row: GameRow, number: int | None = None, phase: str = "eval") -> Observation:
-        """Deals a game; one under way is aborted. `number` tells the dialogues of a row apart, their partner's draws included."""
+        """Deals a game; one not yet ended is aborted. `number` tells the dialogues of a row apart, their partner's draws included."""
         await self.leave()
         worker = self.games.worker
         env = worker.environment()
@@ -148,7 +148,7 @@ class Session:
         return await self._heard()
 
     async def leave(self, reason: StopReason = StopReason.ABORTED, why: str = "the game was aborted") -> Observation:
-        """Ends a game under way, if there is one, for a reason that is not the game's. An aborted game is not logged."""
+        """Ends a game that has not ended, if there is one, for a reason that is not the game's. An aborted game is not logged."""
         if self._task is not None:
             self._seat.words.put_nowait(PartnerFailure(why, reason))
             while self._task is not None:
@@ -202,7 +202,7 @@ class _Seat:
 
 
 def _cancel(task: asyncio.Task[Any]) -> None:
-    """Calls off the game of a session that nobody holds any more."""
+    """Calls off the game of a session that is no longer held."""
     if not task.done() and not task.get_loop().is_closed():
         task.get_loop().call_soon_threadsafe(task.cancel)
 

@@ -24,7 +24,7 @@ Rows = Sequence[dict[str, Any]]
 
 
 def _chief() -> list[str]:
-    """Measures that have figures of their own."""
+    """Measures that have their own figures."""
     return [measure.name for measure in shown_in("experiment")]
 
 

@@ -1,4 +1,4 @@
-"""The figure of `slim-rl incentives`: reward against the number of questions, and what can be had without one."""
+"""The figure of `slim-rl incentives`: reward against the number of questions, and what can be earned without one."""
 
 from __future__ import annotations
 

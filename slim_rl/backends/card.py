@@ -39,9 +39,9 @@ def model_card(
     """The card of the model that `config` trains.
 
     Args:
-        step: updates it has had.
+        step: updates made to it.
         results: what each row of the table is, and its held-out dialogues.
-        before: the same of the model that it starts from, which has a table of its own.
+        before: the same of the model that it starts from, which has its own table.
     """
     train, start = config.train, config.policy.model
     name, front = base_model(start)

@@ -124,7 +124,7 @@ def check_data(config: Config) -> Iterator[Check]:
 
 
 def check_incentives(config: Config) -> Iterator[Check]:
-    """Asking pays from the first question, and hardly anything can be had without."""
+    """Asking pays from the first question, and hardly anything can be earned without."""
     from slim_rl.incentives import at_a_start  # pandas and SciPy take a second
 
     if (found := at_a_start(config)) is not None:

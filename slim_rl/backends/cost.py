@@ -30,7 +30,7 @@ def evaluation_dialogues(config: Config, eval_interval: int = 0) -> int:
 
 
 def cost_report(config: Config, eval_interval: int = 0, folder: Path | None = None) -> str | None:
-    """Some sentences on what the run will cost; None where no call is paid for, or to nobody's knowledge.
+    """Some sentences on what the run will cost; None where no call is paid for, or the price is not known.
 
     Args:
         eval_interval: see `evaluation_dialogues`.

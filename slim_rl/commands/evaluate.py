@@ -1,6 +1,6 @@
 """`slim-rl evaluate`: plays held-out games with given policies, without training, and prints the results with 95% intervals.
 
-Every (policy, partner, mode) is a cell with a log of its own, and resumable. The cells play the same games with the same
+Every (policy, partner, mode) is a cell with its own log, and resumable. The cells play the same games with the same
 partner's seeds, so that they can be compared in pairs. A policy is a checkpoint, or a chat model that plays by text.
 """
 
@@ -73,7 +73,7 @@ def command(
         str, typer.Option("--engine-args", help="more of a started server's own flags, such as '--tp 2'")
     ] = "",
     concurrency: Annotated[
-        int | None, typer.Option(min=1, help="dialogues under way at once (1000 before a server, else all)")
+        int | None, typer.Option(min=1, help="dialogues played at once (1000 before a server, else all)")
     ] = None,
     human: Human = None,
     overrides: Overrides = None,
@@ -224,7 +224,7 @@ def evaluate(
 
     Args:
         engine: what samples checkpoints.
-        concurrency: dialogues under way at once; None: as many as suit the engine.
+        concurrency: dialogues played at once; None: as many as suit the engine.
         num_trials: dialogues a game.
 
     Raises:

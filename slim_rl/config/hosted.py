@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 AS_OF = "August 2025"
 
-# US dollars per million tokens: input, cached input, output. Other models of a family (-pro, -audio, 5.1) have prices of their own.
+# US dollars per million tokens: input, cached input, output. Other models of a family (-pro, -audio, 5.1) have their own prices.
 PRICES: dict[str, tuple[float, float, float]] = {
     "gpt-4.1": (2.00, 0.50, 8.00),
     "gpt-4.1-mini": (0.40, 0.10, 1.60),

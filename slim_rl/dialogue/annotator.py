@@ -1,4 +1,4 @@
-"""Annotates dialogues in processes of its own, so that neither an event loop nor a training step waits for it.
+"""Annotates dialogues in separate processes, so that neither an event loop nor a training step waits for it.
 
     a dialogue is handed over the moment it ends; by the time its step is logged, nothing is left to wait for
     whatever happens to a process, the dialogue is annotated: if need be, here
@@ -79,7 +79,7 @@ class Annotator:
                 setattr(turn, name, _with_tuples(value))
 
     def _ask(self, line: bytes) -> dict[str, Any] | None:
-        """What `main` answers. None if there is no answer to be had from this thread's process."""
+        """What `main` answers. None if this thread's process gives no answer."""
         try:
             process = self._process()
             assert process.stdin is not None and process.stdout is not None

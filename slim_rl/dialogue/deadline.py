@@ -1,10 +1,10 @@
-"""The time that a dialogue may take of its own.
+"""The time that a dialogue itself may take.
 
     what passes inside `not_counted()` counts against no dialogue's deadline
 
 A dialogue that asks more waits more often for its partner's endpoint: for a free slot, a rate limit, a retry, the end of an outage.
-If that counted, a busy endpoint would end just the dialogues that ask most. So the endpoint's time is left out, which has limits
-of its own (`partner.openai.turn_seconds`, `outage_wait_minutes`); the policy's turns, the game's work and a partner that runs in this
+If that counted, a busy endpoint would end just the dialogues that ask most. So the endpoint's time is left out, which has its own
+limits (`partner.openai.turn_seconds`, `outage_wait_minutes`); the policy's turns, the game's work and a partner that runs in this
 process are counted.
 """
 
@@ -66,7 +66,7 @@ class Deadline:
             self._timeout.reschedule(self._running_since + self._left)
 
     def _runs(self) -> bool:
-        """Whether there is a clock to stop; a reply that nobody waits for any more may outlive its dialogue."""
+        """Whether there is a clock to stop; a reply that is no longer waited for may outlive its dialogue."""
         return self._left is not None and self._open and not self._timeout.expired()
 
 

@@ -38,9 +38,9 @@ def play_held_out(
     earlier try is not played again, unless it failed.
 
     Args:
-        step: the training step that the policy is of; None where nobody knows.
+        step: the training step that the policy is of; None where it is not known.
         trials: dialogues a row.
-        policy: gives each episode a player of its own (an intervention).
+        policy: gives each episode its own player (an intervention).
         earlier: what was played before, if that is not what is in `log`.
         title: of the progress bar.
 

@@ -142,7 +142,7 @@ class _Game:
         return View(seat, rules, state, tuple(self._history[seat]), private, self.seed, self._observation)
 
     async def play(self, resume: Dialogue | None) -> None:
-        """To the end, within the time that a dialogue may take of its own."""
+        """To the end, within the time that a dialogue itself may take."""
         started = time.monotonic()
         try:
             async with Deadline(self.limits.seconds) as deadline:
@@ -155,7 +155,10 @@ class _Game:
         except TimeoutError:
             if not deadline.expired:  # a timeout, but not ours: a fault
                 raise
-            self.stop_reason, self.failure = StopReason.DEADLINE, f"longer than {self.limits.seconds} s of its own"
+            self.stop_reason, self.failure = (
+                StopReason.DEADLINE,
+                f"longer than {self.limits.seconds} s, the partner's waits left out",
+            )
         assert self.stop_reason is not None
         if not self.stop_reason.is_failure:
             self._earn()

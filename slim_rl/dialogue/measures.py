@@ -1,7 +1,7 @@
 """What is measured of a dialogue: each measure once, with how it is computed, what it is called and where it is shown.
 
-    step line, trackers, terminal tables, report, page of an experiment and model card read `MEASURES`, and name no measure by a list
-    of their own: a new measure is one entry in it
+    step line, trackers, terminal tables, report, page of an experiment and model card read `MEASURES`, and keep no list of
+    measures: a new measure is one entry in it
 
 Measures count the annotations of a dialogue's turns (see `record.Turn`), of any game, and add none: a turn without annotations asks
 nothing. All counts are of the policy's turns. `questions` are those that seek information, here and everywhere; `questions_any`
@@ -64,7 +64,7 @@ class Measure:
         better: what a policy is to do with it; "" if neither is better.
         shown: where it is shown: "step", the line of each training step, or "step end", the last of it, if there is room; "tracker",
             of all backends; "table", that commands end with; "card", of a trained model; "report"; "first screen" of the report;
-            "experiment", with a figure of its own.
+            "experiment", with its own figure.
         role: "primary" measures are the hypothesis' own and make up the family that p values are corrected in; "secondary"
             ones are shown with their intervals, uncorrected.
         bounded: its values lie in [0, 1], and so do the intervals of their mean.
@@ -144,7 +144,7 @@ _TABLE = (
             lambda d: _share(sum(t.seeking is True and t.answered is True for t in d.asking), d["questions"]),
             "%", "up", ("tracker", "report"), bounded=True),
     # Over questions about pairs
-    Measure("regret", "regret a question, against the best one", _regret, "of the best score", "down"),
+    Measure("regret", "regret: what the best question promised beyond the one asked", _regret, "of the best score", "down"),
     Measure("questions_per_message", "information-seeking questions a message",
             lambda d: _share(d["questions"], d["messages"]), "questions"),
     Measure("questions_per_100_words", "information-seeking questions per 100 words",

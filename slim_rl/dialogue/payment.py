@@ -65,7 +65,7 @@ def shuffled(
 ) -> list[float | None]:
     """Rewards permuted among the rows of the same group. Failed rows stay so, and rows without any reward unless `zeros`.
 
-    A game that came to nothing keeps its 0, so that the arm still learns to play by the rules: were errors to go unpunished, the
+    A game that ended without agreement keeps its 0, so that the arm still learns to play by the rules: were errors to go unpunished, the
     policy would fall apart within a few steps, and there would be nothing to compare. What is taken away is that a better plan
     pays more. With `zeros` that is taken away too, which wants something else to hold the policy, such as `train.kl_coef`.
     """

@@ -36,7 +36,7 @@ class StopReason(StrEnum):
     PARTNER_ERRORS = "partner_errors"  # the partner made too many malformed actions in a row
     PARTNER_FAILED = "partner_failed"  # the partner gave no reply at all, retries included
     ENGINE_FAILED = "engine_failed"  # the policy's engine gave no tokens, retries included
-    DEADLINE = "deadline"  # the dialogue took more time of its own than it may
+    DEADLINE = "deadline"  # the dialogue took longer than it may, the partner's waits left out
     BUDGET = "budget"  # the money for partner calls is spent
     OUTAGE = "outage"  # the partner's endpoint is down for good, or refuses: no more calls are made
     ABORTED = "aborted"  # the trainer called the dialogue off
@@ -78,7 +78,7 @@ class Turn:
 
     Annotations, filled in by the game's annotator when the dialogue is logged, and None before:
         questions: the kinds of question it asks, such as "pair" and "check"; empty if it asks nothing.
-        seeking: whether it seeks information, as opposed to consent or to talk about the game itself.
+        seeking: whether it seeks information, as opposed to agreement or to talk about the game itself.
         pairs: what it asks about; for the matching game (reviewer, paper) indices.
         learnable: those of `pairs` that it asks about for the first time, and that the other seat knows and its author does not.
         informative: those of `pairs` whose value the reply told, and that its author neither saw nor had been told.
@@ -127,7 +127,7 @@ class Dialogue:
     `prompt_ids`, `response_ids`, `loss_mask` and `logprobs` are what a trainer needs; `to_dict(tokens=False)` leaves them out,
     which is the form of a log line, and counts them in `tokens` (prompt, response, policy). A policy that plays by text alone
     leaves them empty. `instrument` is the version of the annotator that its turns are annotated by (`MeasuredEnvironment.instrument`);
-    None before, and where the game could not be had.
+    None before, and where the game could not be loaded.
     """
 
     id: str

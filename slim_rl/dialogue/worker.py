@@ -133,7 +133,7 @@ class RolloutWorker:
         limits: Limits | None = None,
         resume: Dialogue | None = None,
     ) -> list[Dialogue]:
-        """Plays an episode in an environment of its own.
+        """Plays an episode in a new environment.
 
         Args:
             policy, partner: in place of the worker's.
@@ -169,8 +169,8 @@ class RolloutWorker:
         """Plays episodes side by side on one event loop; one list an episode, in their order.
 
         Args:
-            policy: gives each episode a player of its own.
-            max_live: dialogues under way at once; all of them by default.
+            policy: gives each episode its own player.
+            max_live: dialogues played at once; all of them by default.
             done: called with each dialogue as it ends, in the order they end.
         """
         gate = asyncio.Semaphore(max_live or len(episodes) or 1)

@@ -1,6 +1,6 @@
 """What a config pays before anything is trained (docs/incentives.md).
 
-    asking pays if one random question earns more than none, and if nobody who asks nothing earns more than one honest solo plan
+    asking pays if one random question earns more than none, and if no player who asks nothing earns more than one honest solo plan
 
 A policy that starts without questions climbs only where its first question pays; and where plans tried one by one, a plan by
 chance or a cheat earn what questions earn, it learns those. `play` has scripted players play, `found` judges what they earned,

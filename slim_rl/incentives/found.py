@@ -1,4 +1,4 @@
-"""What scripted players earned by a config, and what it says: whether asking pays, and what is had without it."""
+"""What scripted players earned by a config, and what it says: whether asking pays, and what can be earned without it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from slim_rl.formats import DASH, interval, known, plain
 from slim_rl.statistics.estimate import Estimate
 
 JUDGED = "random"  # the curve that says whether asking pays
-FREE = 0.03  # reward: what may be had without a question above an honest solo plan, before it counts as a way around asking
+FREE = 0.03  # reward: what may be earned without a question above an honest solo plan, before it counts as a way around asking
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +72,13 @@ class Incentives:
 
     @property
     def pays(self) -> bool:
-        """Whether asking pays from the first question, and hardly anything can be had without."""
+        """Whether asking pays from the first question, and hardly anything can be earned without."""
         around = self.without.reward.value - self.lines[0].reward.value
         return bool(self.first is not None and self.first.low > 0 and around <= FREE)
 
     @property
     def sentence(self) -> str:
-        """Whether asking pays from the first question, and how much of what it brings can be had without it."""
+        """Whether asking pays from the first question, and how much of what it brings can be earned without it."""
         if self.first is None:
             return "What asking pays is not known: the game has neither scripted players nor a frontier."
         solo, most = self.lines[0].reward.value, self.curve[-1]
@@ -92,7 +92,7 @@ class Incentives:
         return (
             f"{does}: one {most.curve} question changes the reward by {plain(self.first.value, signed=True)} (95% interval "
             f"{interval(self.first.low, self.first.high)}), {most.questions} by {plain(brings, signed=True)} from {plain(solo)}; "
-            f"without a question {share} of that can be had{found}."
+            f"without a question {share} of that can be earned{found}."
         )
 
     def table(self, title: str) -> Table:

@@ -56,7 +56,7 @@ def measure(
     """
     game = environment_class(config.environment)
     if game.seats != 2:
-        raise ConfigError(f"{config.environment} is a game for one: there is nobody to ask.")
+        raise ConfigError(f"{config.environment} is a game for one: it has no partner to ask.")
     config, partner = (config, config.partner.kind) if live else _with_stand_in(config)
     rows = list(deal(config, "train", num_games))
     found = measured(game).scripted_players(config.game, questions)

@@ -65,7 +65,7 @@ def cut(text: str, finish_reason: str, config: OpenAIConfig) -> dict[str, str]:
 def count_tokens(usage: Any, body: Mapping[str, Any], text: str) -> dict[str, Any]:
     """``input_tokens``, ``cached_tokens``, ``output_tokens`` and ``estimated`` from an answer's usage field, which may hold anything.
 
-    A count that is missing, or smaller than the text makes possible, is estimated; one that is larger is taken for the largest that
+    A count that is missing, or smaller than the text makes possible, is estimated; one that is larger counts as the largest that
     is possible (`most_tokens`), however long the text. Cached tokens that cannot be are none.
     """
     counts = usage if isinstance(usage, Mapping) else {}

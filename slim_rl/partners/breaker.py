@@ -83,7 +83,7 @@ class Breaker:
             self._prober = self._last_prober = call
             return 0.0
         until_stop = self._opened_at + self.wait_seconds - now
-        # Nobody sleeps through a long pause whole: an answer that was under way may end it.
+        # No caller sleeps through a whole long pause: an answer that was in flight may end it.
         return max(0.001, min(until_stop, soon if self._prober else max(soon, min(probe_at - now, self.probe_seconds))))
 
     def release(self, call: object) -> None:

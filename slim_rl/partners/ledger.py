@@ -4,8 +4,8 @@
     a run has spent the sum over its rows
 
 A row is written before and after each call, so that a process that is killed loses what is in flight and no more. Whoever sets money
-aside does it in one transaction with looking at what the others have, so that no two processes take the same. A process holds a lock
-of its own while it lives: what it has set aside counts no longer than that.
+aside does it in one transaction with looking at what the others have, so that no two processes take the same. A process holds its own
+lock while it lives: what it has set aside counts no longer than that.
 """
 
 from __future__ import annotations

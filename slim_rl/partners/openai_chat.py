@@ -7,7 +7,7 @@
 so each request of a game begins with all of the one before it (which is what a provider's prompt cache needs), and the partner
 keeps nothing between calls. Form is not corrected here: a reply that is not an action of the game is asked again.
 
-A game with something to add, or with a form of its own to check, has a subclass with `note`, `complaint` and `default_prompt`.
+A game with something to add, or with its own form to check, has a subclass with `note`, `complaint` and `default_prompt`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class OpenAIPartner:
 
     Args:
         config: the partner's section of the configuration.
-        endpoint: what to ask; by default one of its own.
+        endpoint: what to ask; by default a new one.
 
     Raises:
         ConfigError: no key, no readable prompt, no cassette to replay, or a budget for a model without a price.

@@ -22,7 +22,7 @@ from slim_rl.dialogue.partner import Usage
 from slim_rl.errors import ConfigError, DataError
 from slim_rl.partners.ledger import Ledger
 
-# An 8×8 game, in tokens, roughly: a token is taken for a word, a number of three digits or a mark.
+# An 8×8 game, in tokens, roughly: a token counts as a word, a number of three digits or a mark.
 SYSTEM_TOKENS = 1200  # the same in every game; OpenAI caches a beginning of 1024 or more
 TABLE_TOKENS = 350
 TURN_TOKENS = 45  # what a turn of the other seat adds
@@ -49,7 +49,7 @@ class Spend:
 
     Attributes:
         budget_usd: None for no limit.
-        reserve: share of the budget that only games under way may use.
+        reserve: share of the budget that only games that have begun may use.
         total: the sum over all calls of this process.
         ledger: where it is kept, once `keep` has named the run's folder.
         trouble: why it cannot be kept, as a sentence; None while it can.
@@ -117,7 +117,7 @@ class Spend:
 
     def refusal(self, opening: bool) -> str | None:
         """Why the next call may not be made, or None. `opening`: it is the first of its game."""
-        if self.trouble is not None:  # nobody should pay for what is not counted
+        if self.trouble is not None:  # what is not counted should not be paid for
             self._write()
         if self.trouble is not None or self.budget_usd is None:
             return self.trouble
@@ -184,7 +184,7 @@ def estimate_cost(config: OpenAIConfig, num_dialogues: int, partner_turns: float
 
 
 def check_budget(config: OpenAIConfig) -> None:
-    """Raises ConfigError for a budget that cannot be kept, since nobody knows the model's price."""
+    """Raises ConfigError for a budget that cannot be kept, since the model's price is not known."""
     if config.budget_usd is not None and price_of(config.model, config.prices) is None:
         raise ConfigError(
             f"partner.openai.budget_usd is set, but partner.openai.prices has no entry for {config.model!r}: add its price."

@@ -16,7 +16,7 @@ _HUB_SECONDS = 5.0
 
 
 def check_model_name(name: str, key: str = "policy.model") -> None:
-    """Raises ConfigError for a folder that does not exist, before it is taken for a hub name, and for a name that the hub does not
+    """Raises ConfigError for a folder that does not exist, before it is read as a hub name, and for a name that the hub does not
     know. A model that comes with slim_rl may be named as in a checkout.
 
     Args:

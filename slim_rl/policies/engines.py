@@ -22,7 +22,7 @@ from slim_rl.policies import load_tokenizer
 from slim_rl.policies.servers import Server, connect, started
 
 ENGINES = ("transformers", "sglang", "vllm")
-SERVED_AT_ONCE = 1000  # dialogues under way before a server, where nothing else is asked for
+SERVED_AT_ONCE = 1000  # dialogues played at once before a server, where nothing else is asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class EngineChoice:
 
     @property
     def at_once(self) -> int | None:
-        """Dialogues under way at once, where nothing else is asked for; None: all of them."""
+        """Dialogues played at once, where nothing else is asked for; None: all of them."""
         return None if self.name == "transformers" else SERVED_AT_ONCE
 
 
@@ -117,7 +117,7 @@ def _compare(server: Server, model: str) -> None:
     """Warns where a server seems to serve another model than the one whose tokenizer is used."""
     if server.model and Path(server.model).name != Path(model).name:
         warnings.warn(
-            f"The server at {server.url} says that it serves {server.model}; it is taken for {model}, whose tokenizer is used.",
+            f"The server at {server.url} says that it serves {server.model}; {model} is assumed, and its tokenizer is used.",
             SlimWarning,
             stacklevel=2,
         )

@@ -1,7 +1,7 @@
 """What a policy does when its questions are put for it, or forbidden.
 
 `AskFirst` and `NeverAsk` wrap a policy with tokens, `SpeakFirst` and `NeverSpeakQuestion` a chat model that plays by text. All are
-for evaluation only: a turn that was not sampled from the policy has no logprob of its own (0.0) and must not be trained on. One
+for evaluation only: a turn that was not sampled from the policy has no logprob (0.0 stands there) and must not be trained on. One
 object serves one dialogue.
 """
 
@@ -85,7 +85,7 @@ class SpeakFirst:
 
 
 class NeverSpeakQuestion:
-    """`NeverAsk` for a chat model: each further draw is asked with a seed of its own."""
+    """`NeverAsk` for a chat model: each further draw is asked with another seed."""
 
     def __init__(self, player: ChatPlayer, asks: Callable[[str], bool]) -> None:
         self.player, self.asks = player, asks

@@ -37,7 +37,7 @@ class EngineError(Exception):
 async def sample_turn(
     post: Post, body: dict[str, Any], read: Read, patience: float, aborted: Callable[[], bool] = lambda: False
 ) -> Sampled:
-    """Samples one turn, trying again after errors and after an abort that nobody here asked for (an engine that is given new
+    """Samples one turn, trying again after errors and after an abort that was not asked for here (an engine that is given new
     weights aborts what it has).
 
     Args:
@@ -83,7 +83,7 @@ def _turn(answer: Any, read: Read) -> Sampled:
         raise ValueError(f"the engine ended a turn for an unknown reason, {sampled.finish!r}")
     # JSON has no NaN: some engines write null
     if sampled.logprobs and not any(logprob is not None and isfinite(logprob) for logprob in sampled.logprobs):
-        raise Diverged("The model's probabilities of a next token are not finite numbers: its weights are no use.")
+        raise Diverged("The model's probabilities of a next token are not finite numbers: its weights are unusable.")
     return sampled
 
 

@@ -1,6 +1,6 @@
 """Inference servers for evaluation: one that runs, by its URL, or one that is started here and stopped when its block is left.
 
-A server that is started has a log of its own; if it does not come up, the end of that log is in the error.
+A server that is started has its own log; if it does not come up, the end of that log is in the error.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ class TransformersPolicy:
         live: list[_Request] = []
         decoder = Decoder(self.model, self.stop_ids, self.pad_id, self._draw, self._mixes)
         while live or self._waiting:
-            # Everything that can run now runs first: nobody is missing when a whole pass of the loop adds nobody.
+            # Everything that can run now runs first: none is missing when a whole pass of the loop adds none.
             seen = -1
             while seen != len(self._waiting):
                 seen = len(self._waiting)

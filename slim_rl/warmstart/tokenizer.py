@@ -20,7 +20,7 @@ CHATML = (
 )
 
 # Unlike Qwen's, a token may hold several words: what stands between names and numbers is the game's fixed wording. A name, and a
-# number, is a token of its own, so that a very small model finds the same reviewer, paper or score again by one token.
+# number, is a single token, so that a very small model finds the same reviewer, paper or score again by one token.
 _WORDS = r"\p{Lu}\p{L}+(?: \p{Lu}\p{L}+)*| ?\p{N}{1,2}|(?:(?! ?\p{N})[^\p{Lu}])+|\p{Lu}"
 
 

@@ -143,7 +143,7 @@ async def test_leaving_ends_the_game(tmp_path: Path) -> None:
     seen = await session.leave(StopReason.DIALOGUE_TOKENS, "no more tokens")
     assert seen.done and seen.reward == 0.0
     await session.reset(row)
-    await session.reset(row)  # aborts the one under way: nothing of it is logged
+    await session.reset(row)  # aborts the one not yet ended: nothing of it is logged
     await session.step(WRONG)
     await session.step(WRONG)
     lines = [json.loads(text) for text in (tmp_path / "log.jsonl").read_text().splitlines()]

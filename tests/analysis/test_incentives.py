@@ -96,8 +96,8 @@ def test_an_endpoint_is_stood_in_for_by_the_scripted_partner() -> None:
     assert measure(parse_config({"partner": {"kind": "self"}}), 3, (1,), everyone=False).partner.startswith("shy")
 
 
-def test_a_game_for_one_has_nobody_to_ask(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="nobody to ask"):
+def test_a_game_for_one_has_no_partner_to_ask(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no partner to ask"):
         measure(parse_config({"environment": "examples.secret_number.SecretNumber"}), 3)
     assert at_a_start(parse_config({"environment": "examples.secret_number.SecretNumber"})) is None
 

@@ -66,7 +66,7 @@ def make_args(
         "slime": {"engine_patience": 2.0},
     }
     for key, value in (slim_rl or {}).items():
-        merged = key != "game" or "environment" not in (slim_rl or {})  # another game has settings of its own
+        merged = key != "game" or "environment" not in (slim_rl or {})  # another game has its own settings
         config[key] = {**config[key], **value} if isinstance(value, dict) and key in config and merged else value
     values: dict[str, Any] = {
         "hf_checkpoint": str(tokenizer_dir),
@@ -149,7 +149,7 @@ async def close() -> None:
 
 
 def run(args: Namespace, work: Coroutine[Any, Any, Any]) -> Any:
-    """Runs `work` on an event loop of its own, with slime's process-wide state as at its start."""
+    """Runs `work` on a new event loop, with slime's process-wide state as at its start."""
     SingletonMeta._instances.clear()
     http_utils._http_client = None
     http_utils.init_http_client(args)

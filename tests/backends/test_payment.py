@@ -144,7 +144,7 @@ def test_slime_tells_what_was_paid_beside_the_games_reward() -> None:
 
 @pytest.mark.parametrize("version", ["624b824", "v0.3.1"])
 def test_slimes_own_functions_carry_it_to_the_loss(version: str, tmp_path: Path) -> None:
-    """In a process of its own, since this one may have a stand-in for slime: see `slime_paid`."""
+    """In a separate process, since this one may have a stand-in for slime: see `slime_paid`."""
     folders = upstream(version, tmp_path)
     if folders is None:
         pytest.skip(

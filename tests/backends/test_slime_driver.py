@@ -66,7 +66,7 @@ class Manager:
             if f"{name} {number}" == self.args.stop:
                 raise RunStopped("Training stops: the budget is spent.")
             if f"{name} {number}" == self.args.diverges:
-                raise Diverged("Its weights are no use.")
+                raise Diverged("Its weights are unusable.")
             if name in ("save", "offload", "dispose"):
                 say(f"manager.{name}", *([] if number is None else [number]))
         return Remote(call)
@@ -201,7 +201,7 @@ def test_a_run_that_is_not_stopped_is_slimes_own(tmp_path: Path, script: Path | 
 @pytest.mark.parametrize("script", SCRIPTS, ids=str)
 @pytest.mark.parametrize(
     ("how", "words"),
-    [({"diverges": "generate 4"}, "weights are no use"), ({"nan": 4}, "gradient is not a finite number")],
+    [({"diverges": "generate 4"}, "weights are unusable"), ({"nan": 4}, "gradient is not a finite number")],
 )
 def test_a_run_that_has_diverged_saves_nothing_more(
     tmp_path: Path, script: Path | None, how: dict[str, Any], words: str

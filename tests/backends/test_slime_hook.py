@@ -336,7 +336,7 @@ def test_a_partner_that_fails_fails_the_game_and_what_it_cost_is_kept(server, to
     check_invariant(failed)
 
 
-def test_nobody_waits_for_a_partner_once_the_rollout_is_aborted(server, tokenizer_dir, tmp_path) -> None:
+def test_no_game_waits_for_a_partner_once_the_rollout_is_aborted(server, tokenizer_dir, tmp_path) -> None:
     async def work() -> list[Sample]:
         async with OpenAIServer(script=[Step(), *[Step("hang")] * 9]) as partner:
             args = make_args(tokenizer_dir, server.port, tmp_path, remote(partner))

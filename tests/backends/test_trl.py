@@ -288,7 +288,7 @@ def test_a_run_trains_logs_and_can_be_interrupted_at_any_step(folder, whole, mon
         local.train(broken)
     monkeypatch.setattr(Rollouts, "__call__", play)
     checkpoints = folder / "runs" / "broken" / "checkpoints"
-    (checkpoints / "checkpoint-3").mkdir()  # torn: written by nobody to its end
+    (checkpoints / "checkpoint-3").mkdir()  # torn: not written to its end
     assert last_whole_checkpoint(checkpoints).name == "checkpoint-2"
     resumed = local.train(broken)
 

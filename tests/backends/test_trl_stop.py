@@ -26,7 +26,7 @@ from tests.fakes.openai_server import OpenAIServer, Step
 
 @contextmanager
 def serving(**settings: Any) -> Iterator[OpenAIServer]:
-    """The server in a thread of its own: a run has an event loop a step."""
+    """The server in its own thread: a run has an event loop a step."""
     server, loop = OpenAIServer(**settings), asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()

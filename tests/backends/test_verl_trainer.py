@@ -1,4 +1,4 @@
-"""RayPPOTrainer for a game of one's own, as far as it goes without GPUs: its data, roles, resource pool and reward."""
+"""RayPPOTrainer for your own game, as far as it goes without GPUs: its data, roles, resource pool and reward."""
 
 from __future__ import annotations
 

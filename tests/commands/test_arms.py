@@ -1,4 +1,4 @@
-"""Experiments: arms times seeds as runs of their own."""
+"""Experiments: arms times seeds as separate runs."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def test_a_game_may_be_played_several_times(config, chat, tmp_path) -> None:
     quiet = [hello] * 40  # never agrees
 
     everything = held_out(config, chat, lambda job: Script(chat, quiet), log, num_games=3, trials=3)
-    assert len({d.id for d in everything}) == len({d.seed for d in everything}) == 9, "each a dialogue of its own"
+    assert len({d.id for d in everything}) == len({d.seed for d in everything}) == 9, "each another dialogue"
     assert {d.id for d in once} < {d.id for d in everything}, "the first trial is the one that is played without"
     assert all(len([d for d in everything if d.group == group]) == 3 for group in {d.group for d in everything})
     table = cells_table({"cell": everything}, "t")

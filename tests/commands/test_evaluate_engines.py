@@ -62,7 +62,7 @@ def speak() -> Callable[..., list[int]]:
 
 @pytest.fixture
 def endpoint() -> Any:
-    """A chat endpoint in a process of its own; it answers by the shy partner's rules, so as a policy it agrees to nothing."""
+    """A chat endpoint in a separate process; it answers by the shy partner's rules, so as a policy it agrees to nothing."""
     command = [sys.executable, "-m", "tests.fakes.openai_server"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stdout is not None
@@ -168,7 +168,7 @@ def test_a_chat_model_is_a_row_beside_a_checkpoint(
     run("analyze", str(out), "--output-dir", str(tmp_path / "plots"))
     report = (tmp_path / "plots" / "report.html").read_text()
     assert "gpt-4.1-2025-04-14" in report
-    assert {d.step for d in dialogues} == {None} and "step 0" not in report  # nobody knows a checkpoint's step
+    assert {d.step for d in dialogues} == {None} and "step 0" not in report  # a checkpoint's step is not known
 
 
 def test_a_dry_run_says_what_a_chat_model_would_cost(config: Path, tmp_path: Path, capsys: Any) -> None:

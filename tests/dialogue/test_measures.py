@@ -112,7 +112,7 @@ def test_only_answers_count_as_answered(make_dialogue: MakeDialogue) -> None:
     assert general.turns[0].regret is None
 
 
-def test_a_refused_turn_reached_nobody(make_dialogue: MakeDialogue) -> None:
+def test_a_refused_turn_reached_no_one(make_dialogue: MakeDialogue) -> None:
     dialogue = make_dialogue("!What is Ava on Electra?", "[message] Ava Li on Electra: 180.")
     annotate(dialogue)
     row = measures(dialogue)

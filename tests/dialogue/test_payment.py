@@ -51,7 +51,7 @@ def test_shuffling_keeps_each_groups_rewards_and_leaves_failures_alone() -> None
     for seed in range(20):
         result = shuffled(rewards, groups, seed)
         assert result[2] is None
-        assert result[4] == 0.0, "a game that came to nothing"
+        assert result[4] == 0.0, "a game that ended without agreement"
         assert sorted(r for r in result[:4] if r is not None) == [0.1, 0.2, 0.4]
         assert sorted(result[4:]) == rewards[4:]
     assert any(shuffled(rewards, groups, seed) != rewards for seed in range(5))

@@ -1,4 +1,4 @@
-"""The worked example of a game of one's own: playable, rewarded by its trajectory, and known to every backend by its name."""
+"""The worked example of your own game: playable, rewarded by its trajectory, and known to every backend by its name."""
 
 from __future__ import annotations
 

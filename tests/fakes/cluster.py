@@ -1,4 +1,4 @@
-"""A GPU node with slime on it, as far as a launch touches one: commands on a PATH of their own that do what the real ones do.
+"""A GPU node with slime on it, as far as a launch touches one: commands on their own PATH that do what the real ones do.
 
 `ray` keeps a cluster's state in a folder: `start --head --block` is up until it is told to stop, `job submit` runs the entrypoint
 in the job's runtime environment. Every call is written to `calls`. slime's tree holds model scripts with the published shapes, a

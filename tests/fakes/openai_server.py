@@ -7,7 +7,7 @@ and how often it came alone, not on the order of arrival.
     async with OpenAIServer(script=[Step("status", status=429, retry_after=0.1)]) as server:
         ... server.url ...
 
-In a process of its own: ``python -m tests.fakes.openai_server --fault-rate 0.2``; it prints its URL, and serves its tallies at /tally.
+In a separate process: ``python -m tests.fakes.openai_server --fault-rate 0.2``; it prints its URL, and serves its tallies at /tally.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Step:
     Attributes:
         kind: ``answer``, ``status`` (an error response), ``cut`` (the connection is reset), ``cut_midway`` (in the middle of the
             body), ``junk`` (200 with a body that is not JSON), ``html``, ``empty`` (no choices), ``hang`` (no answer ever), ``huge`` (an
-            answer of `size` bytes), ``endless``, ``gzip`` (`size` bytes of text, compressed though nobody asked for it), or ``deep``
+            answer of `size` bytes), ``endless``, ``gzip`` (`size` bytes of text, compressed though that was not asked for), or ``deep``
             (JSON within JSON without end).
         seconds: waits so long first.
         text: what to answer; None: what the server's `answer` says. ``{authorization}`` as in `message`.

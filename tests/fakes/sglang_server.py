@@ -1,7 +1,7 @@
 """SGLang's `/generate` protocol on loopback, as far as a rollout meets it, with nothing random but what a seed decides.
 
 What a real server (0.5.15) does and a policy can trip over is done here too: limits on lengths answered with 400, a prefix cache
-that counts `cached_tokens`, abort of everything under way, weight updates that change `weight_version`, replay data for top-p
+that counts `cached_tokens`, abort of everything in flight, weight updates that change `weight_version`, replay data for top-p
 sets and routed experts. Faults are drawn per request from its own input, so that they do not depend on the order of arrival.
 """
 
@@ -59,7 +59,7 @@ class Faults:
 
 @dataclass
 class SGLangServer:
-    """Use as a context manager: it serves on a port of its own, in a thread of its own.
+    """Use as a context manager: it serves on its own port, in its own thread.
 
     Args:
         speak: what the model says.
@@ -72,7 +72,7 @@ class SGLangServer:
     Attributes:
         requests: every `/generate` body, with its routing key, if `keep`.
         aborts: calls of `/abort_request`.
-        busiest: most turns under way at once, where a turn takes time.
+        busiest: most turns in flight at once, where a turn takes time.
     """
 
     speak: Speak

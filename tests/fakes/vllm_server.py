@@ -4,7 +4,7 @@ What a real server does and a client can trip over is done here too: ids come ba
 server is not too old to know it, one logprob a token only if `logprobs` is given, a prompt that leaves no room is answered
 with 400, and so is another model's name.
 
-In a process of its own, with vLLM's own flags: ``python -m tests.fakes.vllm_server --model DIR --host 127.0.0.1 --port 8000``.
+In a separate process, with vLLM's own flags: ``python -m tests.fakes.vllm_server --model DIR --host 127.0.0.1 --port 8000``.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ async def test_a_slow_policy_ends_its_dialogue(server: OpenAIServer) -> None:
     began = time.monotonic()
     dialogue = await play(partner_of(server), Asks(thinks=OWN_SECONDS * 0.7))
     assert (dialogue.stop_reason, dialogue.reward) == (StopReason.DEADLINE, None)
-    assert dialogue.failure == f"longer than {OWN_SECONDS} s of its own"
+    assert dialogue.failure == f"longer than {OWN_SECONDS} s, the partner's waits left out"
     assert time.monotonic() - began < 3 * OWN_SECONDS
 
 

@@ -218,7 +218,7 @@ async def test_an_outage_that_lasts_stops_the_run(server: OpenAIServer, caplog: 
     server.down = False
     outcomes = await ask_many(partner, 100)
     assert all(isinstance(outcome, PartnerFailure) for outcome in outcomes) and not server.times, (
-        "nobody asked any more"
+        "no call was made any more"
     )
 
 
@@ -260,7 +260,7 @@ async def test_the_budget_stops_new_games_first_and_then_all_calls(server: OpenA
     later = view_after(QUESTION, ANSWER, "[message] And Ava Li on Electra?")
     for _ in range(2):
         await partner.reply(VIEW)
-    with pytest.raises(PartnerFailure, match="kept for games under way") as failure:
+    with pytest.raises(PartnerFailure, match="kept for games that have begun") as failure:
         await partner.reply(VIEW)
     assert failure.value.reason is StopReason.BUDGET
     assert partner.stopped is not None

@@ -91,7 +91,7 @@ async def test_a_budget_holds_without_a_believable_usage(server: OpenAIServer, u
     assert 0.0475 <= partner.usage.cost_usd < 0.15
 
 
-async def test_an_absurd_usage_holds_nobody_up(server: OpenAIServer, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_absurd_usage_holds_nothing_up(server: OpenAIServer, caplog: pytest.LogCaptureFixture) -> None:
     absurd = {"prompt_tokens": 10**12, "completion_tokens": 10**12}
     server.script.extend([Step(usage=absurd)])  # type: ignore[attr-defined]
     partner = partner_of(server, tokens_per_minute=6_000_000)

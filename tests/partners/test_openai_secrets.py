@@ -1,4 +1,4 @@
-"""No secret gets out: a run that fails in every way, in a process of its own, and all that it wrote."""
+"""No secret gets out: a run that fails in every way, in a separate process, and all that it wrote."""
 
 from __future__ import annotations
 

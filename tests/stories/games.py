@@ -1,4 +1,4 @@
-"""A game with a kind of question and a partner of its own, declared where the game is, and dialogues of it."""
+"""A game with a kind of question and its own partner, declared where the game is, and dialogues of it."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ def _engines(job: Job) -> Arguments:
         "--router-policy": job.router_policy or None,
     }
     if job.settings.asynchronous == "full":
-        # Two limits: the rollout function bounds the groups under way, and slime the samples; this one is to let all of them in.
+        # Two limits: the rollout function bounds the groups being played, and slime the samples; this one is to let all of them in.
         dialogues = config.slime.steps_under_way * config.train.dialogues
         arguments["--rollout-function-path"] = "slim_rl.rollout.generate_fully_async"
         arguments["--sglang-server-concurrency"] = max(_CONCURRENCY, -(-dialogues // layout.engines))

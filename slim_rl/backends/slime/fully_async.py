@@ -1,10 +1,10 @@
 """Rollouts that never wait for their slowest game (ASYNC=full): games go on while the model trains, over as many steps as they need.
 
     a game is trained on at most `slime.max_staleness` training steps after it was started: not one more, however long it takes
-    a fixed number of steps' worth of groups (two, or one less than that bound) is under way or waits to be trained on
+    a fixed number of steps' worth of groups (two, or one less than that bound) is being played or waits to be trained on
 
 Each step starts a step's worth of new groups, and gives out those that ended, the oldest first; it waits for older ones only where
-they would otherwise become too old. slime's own fully asynchronous rollout has one number for the groups under way and for the
+they would otherwise become too old. slime's own fully asynchronous rollout has one number for the groups being played and for the
 samples that its semaphore lets in, so that with groups of 8 seven dialogues of eight wait in line; it bounds no age, applies no
 group filter and cannot evaluate. This one is made of slime's own parts: its event loop, which outlives a call; its data source,
 `generate_and_rm_group`, group filter, and evaluation.
@@ -31,7 +31,7 @@ from slim_rl.backends.slime.setup import config_of
 STALENESS = "staleness"  # the key of sample.metadata: training steps from a game's start to the step that trains on it
 
 Group = list[Any]
-Drop = Callable[[Group, int], bool]  # whether to leave a group that ended out, by it and the number of those under way
+Drop = Callable[[Group, int], bool]  # whether to leave a group that ended out, by it and the number of those in flight
 
 
 @dataclass(slots=True, eq=False)
@@ -51,12 +51,12 @@ class _UnderWay:
 
 @dataclass(slots=True, eq=False)
 class Flow:
-    """The groups under way. It lives on one event loop.
+    """The groups in flight. It lives on one event loop.
 
     Attributes:
         start: takes a group from the data source and returns what plays it.
         batch: groups of a step.
-        ahead: steps' worth of groups under way, that of the step which is collected included.
+        ahead: steps' worth of groups in flight, that of the step which is collected included.
         max_staleness: in steps, at least `ahead`.
         first: the first step.
         steps: the run's steps in all; None if that is not known.
@@ -88,7 +88,7 @@ class Flow:
 
     def _can_wait(self, step: int, left: Sequence[_UnderWay]) -> bool:
         """Whether none of the groups left over becomes too old if the steps after `step` take them in the order they started. Once
-        all have ended that is so: no more than `ahead` steps' worth are ever under way.
+        all have ended that is so: no more than `ahead` steps' worth are ever in flight.
         """
         return all(step + 1 + place // self.batch - group.step < self.max_staleness for place, group in enumerate(left))
 
@@ -120,7 +120,7 @@ class Flow:
 
 
 def generate_fully_async(args: Namespace, rollout_id: int, data_source: Any, evaluation: bool = False) -> Any:
-    """slime's ``--rollout-function-path``. An evaluation is slime's own, played beside the games under way.
+    """slime's ``--rollout-function-path``. An evaluation is slime's own, played beside the games being played.
 
     Raises:
         SlimError: a game cannot be played as configured, or too many failed.

@@ -203,7 +203,7 @@ def plan(
     folder = Path(settings.save_dir or named).expanduser().absolute()
     start = model
     if settings.torch_dist:
-        # absolute: the job has a working directory of its own
+        # absolute: the job has another working directory
         start = Path(settings.torch_dist).expanduser().absolute()
     elif not checkouts.read_directly(model, shape):
         # beside the checkpoint, as slime has it; but the hub's cache is not ours to write to

@@ -41,7 +41,7 @@ def log_rollout(
     """
     config, samples = config_of(args), list(flat(samples))
     for sample in samples:
-        (sample.metadata or {}).get(RECORD, {})["step"] = rollout_id  # which slime tells nobody else in this process
+        (sample.metadata or {}).get(RECORD, {})["step"] = rollout_id  # which slime tells nothing else in this process
     if getattr(args, "load_debug_rollout_data", None):
         return False
     try:

@@ -80,7 +80,7 @@ class SlimePolicy:
         return sampled
 
     def _sampling(self, key: str, position: int) -> dict[str, Any]:
-        """With deterministic inference, a seed of its own for every turn of every seat."""
+        """With deterministic inference, its own seed for every turn of every seat."""
         if "sampling_seed" not in self.sampling:
             return self.sampling
         seat = key.rpartition("/")[2] if len(self.samples) > 1 else ""

@@ -76,7 +76,7 @@ def keep_usable_groups(args: Namespace, samples: Sequence[Any], **_: Any) -> Dyn
     """slime's ``--dynamic-sampling-filter-path``: drops a group when too few of its games were played (`slime.min_survivors`)
     or, by config, when all of those are paid the same. slime counts the drops by reason.
 
-    A group is dropped only where another is under way to take its place, that is with an ``--over-sampling-batch-size`` above the
+    A group is dropped only where another is being played to take its place, that is with an ``--over-sampling-batch-size`` above the
     batch: otherwise slime would draw a whole new batch to replace it and abort, after paying for it, what it does not need. Kept, its failed
     games are masked and count in no baseline.
 

@@ -110,7 +110,7 @@ _processes: WeakKeyDictionary[asyncio.AbstractEventLoop, RolloutContext] = WeakK
 @dataclass
 class Interruptible:
     """A partner whose pending reply is abandoned when slime aborts the rollout. Without it, slime would wait at the end of
-    every over-sampled rollout for the slowest reply still under way.
+    every over-sampled rollout for the slowest reply still in flight.
     """
 
     partner: Partner
@@ -123,7 +123,7 @@ class Interruptible:
     async def reply(self, view: View) -> Reply:
         reply = asyncio.ensure_future(self.partner.reply(view))
         try:
-            # `aborted` is a plain flag that nobody can await: so it is looked at once a second.
+            # `aborted` is a plain flag that cannot be awaited: so it is looked at once a second.
             while not (await asyncio.wait((reply,), timeout=_LOOK_SECONDS))[0]:
                 if self.state.aborted:
                     raise PartnerFailure("slime aborted the rollout", StopReason.ABORTED)

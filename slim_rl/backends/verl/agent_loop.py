@@ -55,7 +55,7 @@ class Process:
 
 @functools.cache
 def process_of(path: str, tokenizer: Any) -> Process:
-    """What the dialogues of a run's config.yaml share in this process. Its log is a file of its own: one process, one writer."""
+    """What the dialogues of a run's config.yaml share in this process. Its log is its own file: one process, one writer."""
     config = load_config(path)
     chat = Chat(tokenizer, config.policy.thinking)
     folder = Path(path).parent
@@ -67,7 +67,7 @@ def process_of(path: str, tokenizer: Any) -> Process:
 
 class DialogueLoop(AgentLoopBase):
     """Plays the row's game: the policy on the row's seat and the config's partner on the other, or, in self-play, the policy on
-    both; then each seat's view is an output of its own.
+    both; then each seat's view is a separate output.
 
     verl compares sessions by their last output and gives its advantage to the others. Since both seats share the game's reward,
     that is each seat's advantage over its own seat's baseline, exactly.

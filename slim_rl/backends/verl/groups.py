@@ -29,7 +29,7 @@ class Group:
 
 
 class Groups:
-    """The prompt groups under way in this process, by their uid; a group lives as long as a session holds it."""
+    """The prompt groups being played in this process, by their uid; a group lives as long as a session holds it."""
 
     def __init__(self) -> None:
         self._groups: WeakValueDictionary[str, Group] = WeakValueDictionary()

@@ -134,7 +134,7 @@ def build_overrides(config: Config, extra: Sequence[str] = ()) -> Overrides:
 
 
 def _estimator(config: Config) -> dict[str, Any]:
-    """The estimator of advantages, where turns have advantages of their own, or seats: verl's GRPO would give both that of one."""
+    """The estimator of advantages, where turns or seats have their own advantages: verl's GRPO would give both that of one."""
     if config.train.credit == "turn":
         return {"adv_estimator": TURN_CREDIT, "lam": config.train.credit_lambda}
     seats_differ = config.selfplay and takes_the_step(config)

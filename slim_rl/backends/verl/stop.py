@@ -3,7 +3,7 @@
     a step that the stop met is not trained on; a checkpoint of the steps before it is there when the run ends
     a step whose loss or gradient is not finite ends the run, and nothing is saved after it (verl itself goes on with the next)
 
-The agent loops, in processes of their own, leave a mark in the run's folder. The trainer looks for it when a step's dialogues are
+The agent loops, in separate processes, leave a mark in the run's folder. The trainer looks for it when a step's dialogues are
 played and the engines have gone to sleep, which is the state that verl itself saves in. verl imports this module in the trainer's process,
 as the checkpoint callback that its config names (`trainer.checkpoint_callback_class`).
 """
@@ -55,7 +55,7 @@ def before_training(balance: Any) -> Any:
 
 
 def after_an_error(step_once: Any) -> Any:
-    """verl's `_step_once`; an error of its own (every dialogue of the step failed, say) is followed by a look."""
+    """verl's `_step_once`; verl's own error (every dialogue of the step failed, say) is followed by a look."""
 
     @functools.wraps(step_once)
     def looked(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -32,7 +32,7 @@ from slim_rl.games.matching.view import MatchingView
 # What the partner did, and what that is counted in.
 CHECKS = {
     "false_value": "stated a false value",  # values stated
-    "leak": "told a value nobody asked for",  # messages and rejections
+    "leak": "told a value that was not asked for",  # messages and rejections
     "refusal": "left a direct question open",  # pairs asked about that it sees
     "not_vague": "told on a general question",  # general questions; a name that was not in the question counts
     "bad_accept": "accepted below its threshold",  # acceptances

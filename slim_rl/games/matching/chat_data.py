@@ -94,7 +94,7 @@ def read_recorded(path: str | Path) -> Iterator[RecordedGame]:
             if "turns" not in record:
                 own = "games file, which is played as it stands (data.eval) and holds no words yet"
             raise DataError(
-                f"{path} is slim_rl's own {own}; convert takes games of people: DialOp's optimization.jsonl."
+                f"{path} is slim_rl's own {own}; convert takes recorded human games: DialOp's optimization.jsonl."
             )
         try:
             yield read_record(record)

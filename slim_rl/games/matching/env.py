@@ -244,5 +244,5 @@ class MatchingEnv(MeasuredEnvironment):
             "scales": [game.scale(each) for each in seats],
             "best": game.best(),
             "score": game.best_assignment_reward,
-            "note": f"a cell that nobody sees counts as {UNSEEN_VALUE}",
+            "note": f"a cell that neither player sees counts as {UNSEEN_VALUE}",
         }

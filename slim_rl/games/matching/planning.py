@@ -21,7 +21,7 @@ class PlanningEnv(MatchingEnv):
     """
 
     seats = 1
-    # Nobody is there to hear a message: a line without a tag is refused as it stands.
+    # There is no partner to hear a message: a line without a tag is refused as it stands.
     tags: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, max_errors: int = 3) -> None:

@@ -121,7 +121,9 @@ class Decoder:
         going = [index for index, row in enumerate(rows) if not row.ended]
         tokens, logprobs = self.draw(output.logits[going, -1].float(), [rows[index].stream for index in going])
         if not logprobs.isfinite().all():
-            raise Diverged("The model's probabilities of a next token are not finite numbers: its weights are no use.")
+            raise Diverged(
+                "The model's probabilities of a next token are not finite numbers: its weights are unusable."
+            )
         for index, token, logprob in zip(going, tokens.tolist(), logprobs.tolist(), strict=True):
             rows[index].add(token, logprob, self.stop_ids)
 

@@ -1,4 +1,4 @@
-"""Keys and values of the dialogues under way, kept between their turns: a turn computes only what was said since the last one.
+"""Keys and values of the dialogues being played, kept between their turns: a turn computes only what was said since the last one.
 
     a dialogue's kept ids are always a prefix of its next input, or they are dropped
 

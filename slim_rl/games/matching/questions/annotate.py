@@ -41,7 +41,7 @@ class _Unanswered:
 def annotate(dialogue: Dialogue) -> None:
     """Fills the annotations of every turn, of both seats.
 
-    A turn that the game refused reached nobody, and asks nothing. For another game than the matching game there are labels
+    A turn that the game refused reached no one, and asks nothing. For another game than the matching game there are labels
     only. Never raises.
     """
     state = _state(dialogue.game_state)

@@ -1,7 +1,7 @@
 """What a message asks of the partner: any of `pair`, `open`, `check`, `process`, or nothing.
 
 The labels are those of the annotation guide that comes with the human dialogues: `pair` asks for information about named
-reviewer-paper pairs, `open` for information about a whole reviewer, a whole paper or the table, `check` for consent or an
+reviewer-paper pairs, `open` for information about a whole reviewer, a whole paper or the table, `check` for agreement or an
 opinion on a suggestion, `process` is any other real question. A question mark is neither needed nor enough.
 
 Each clause is read by itself. It must open like a question or end in a question mark; the first rule that fits the words from

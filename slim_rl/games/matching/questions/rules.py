@@ -21,7 +21,7 @@ from functools import cache
 from slim_rl.games.matching.reading.patterns import Vocabulary
 
 # The kinds of question, and what a reader is told of each: a new one is an entry here, and a rule below that names it.
-KINDS = {"pair": "about a pair", "open": "open", "check": "asks consent", "process": "about the game"}
+KINDS = {"pair": "about a pair", "open": "open", "check": "asking for agreement", "process": "about the game"}
 INFORMATION_SEEKING = frozenset({"pair", "open"})
 
 _TABLE = Vocabulary(r"""

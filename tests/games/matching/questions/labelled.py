@@ -28,7 +28,7 @@ GROUPS = {"seeking": INFORMATION_SEEKING, "any": frozenset(KINDS), **{label: fro
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """A message, the partner's before it, and what it asks; `pairs` is None where nobody wrote them down."""
+    """A message, the partner's before it, and what it asks; `pairs` is None where they were not written down."""
 
     text: str
     previous: str | None

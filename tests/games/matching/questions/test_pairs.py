@@ -111,7 +111,7 @@ def test_a_refusal_is_neither_a_value_nor_that_there_is_none(reply: str, kept: l
     assert refused(TWO, reply, ROSTER) == kept
 
 
-def test_told_holds_what_nobody_asked_for() -> None:
+def test_told_holds_what_was_not_asked_for() -> None:
     assert told([], "Ava on BLEU is 62 and Noah on SWAG is 40.", ROSTER) == TWO
     assert told(ONE, "I don't have that score; but Ava on GLUE is 40.", ROSTER) == [(AVA, GLUE)]
 

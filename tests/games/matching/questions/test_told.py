@@ -309,7 +309,7 @@ def test_unless_it_is_answered() -> None:
     "said", ["Hello.", "I propose the plan that I sent.", "Let's put {a} on {x}.", "I have 40 for {a} on {x}."]
 )
 def test_who_tells_whatever_is_said_makes_no_question_of_it(said: str) -> None:
-    """The forthcoming partner volunteers its whole table: that was asked by nobody."""
+    """The forthcoming partner volunteers its whole table: that was not asked for."""
     dialogue = play([worded(said)], ForthcomingPartner())
     row = measures(dialogue)
     assert (row["questions"], row["pairs_asked"], row["informative_pairs"]) == (0, 0, 0)

@@ -86,7 +86,7 @@ def test_regret_is_against_the_best_promise(game: GameState) -> None:
     assert asker.ask([], [(0, 1)]).regret is None
 
 
-def test_what_nobody_sees_counts_50_and_is_asked_once(game: GameState) -> None:
+def test_what_neither_player_sees_counts_50_and_is_asked_once(game: GameState) -> None:
     asker = Knowledge(game, 0)
     assert asker.promise[0, 2] > 0
     assert asker.ask([(0, 2)], [], [(0, 2)]).value == 0.0

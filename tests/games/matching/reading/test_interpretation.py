@@ -241,7 +241,7 @@ def test_a_general_question_asks_about_no_pair(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", SUGGESTIONS)
-def test_a_suggestion_asks_for_consent_and_no_score(text: str) -> None:
+def test_a_suggestion_asks_for_agreement_and_no_score(text: str) -> None:
     heard = interpret(text, ROSTER)
     assert heard.asked == ()
     assert heard.suggests
