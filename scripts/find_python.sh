@@ -11,7 +11,7 @@ fi
 if ! has_packages "$PYTHON"; then
     what=slim-rl
     if [[ -f $checkout/pyproject.toml ]]; then what="-e $checkout"; fi
-    echo "slim-rl: $PYTHON has not the packages that slim_rl needs: $PYTHON -m pip install $what, or set PYTHON to one that has them." >&2
+    echo "slim-rl: $PYTHON lacks packages that slim_rl needs: $PYTHON -m pip install $what, or set PYTHON to one that has them." >&2
     exit 1
 fi
 export PYTHON

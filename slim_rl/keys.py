@@ -284,4 +284,6 @@ def shortened(config: Config) -> str:
     asked = f"a warm-up of {train.warmup_steps}" + f" and a decay of {train.lr_decay_steps}" * both
     taken = f"they are shortened to {rise} and {fall}" if both else f"it is shortened to {rise}"
     keys = "train.warmup_steps" + " and train.lr_decay_steps" * both
-    return f"train.steps {train.steps} is too few for {asked}: {taken}; raise train.steps, or set {keys}, to have it otherwise."
+    return (
+        f"train.steps {train.steps} is too few for {asked}: {taken}; raise train.steps, or set {keys}, to change that."
+    )

@@ -41,7 +41,7 @@ SHIPPED: dict[str, tuple[Any, str]] = {
     "partner.kind": ("openai", ""),
     "partner.openai.budget_usd": (
         600.0,
-        "above what this run may cost: about $350, $725 once the policy asks, uncached three times that",
+        "above what this run may cost: about $350, $725 once the policy asks, three times that if nothing is cached",
     ),
     "limits.dialogue_tokens": (6144, ""),
     "limits.context_tokens": (8192, ""),
@@ -50,7 +50,7 @@ SHIPPED: dict[str, tuple[Any, str]] = {
     "train.backend": ("slime", ""),
     "train.steps": (200, ""),
     "train.games_per_step": (32, ""),
-    "train.learning_rate": (1e-6, "low, since all weights are trained; small models bear 2e-6"),
+    "train.learning_rate": (1e-6, "low, since all weights are trained; small models can take 2e-6"),
     "train.weight_decay": (0.1, "as in slime's own examples, and adam_beta2 too"),
     "train.adam_beta2": (0.98, ""),
     "train.save_every": (20, "a checkpoint is 14 bytes a parameter (4B: 56 GB)"),

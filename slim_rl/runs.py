@@ -57,7 +57,7 @@ class RunFolder:
         with disk_errors("run's folder", self.path):
             if not self._is_ours():
                 raise ConfigError(
-                    f"{self.path} holds files but no mark of a run; give this one another name (--set name=...) "
+                    f"{self.path} holds files but is not marked as a run's folder; give this run another name (--set name=...) "
                     "or output_dir."
                 )
             if (self.path / MARKER).exists():
@@ -214,7 +214,9 @@ def _lock(file: TextIO, what: str, otherwise: str) -> None:
         holder = file.read().strip() or "another process"
         raise SlimError(f"{what} is in use by {holder}; wait until that ends, or {otherwise}.") from error
     except OSError as error:  # some network file systems have no locks
-        warnings.warn(f"{file.name} cannot be locked ({error.strerror}): start one process a folder.", stacklevel=5)
+        warnings.warn(
+            f"{file.name} cannot be locked ({error.strerror}): start only one process per folder.", stacklevel=5
+        )
 
 
 def _logs(folder: Path) -> list[Path]:

@@ -292,7 +292,7 @@ def test_what_is_shortened_is_said_with_the_ways_out() -> None:
     said = shortened(load_config("matching_local", ["train.steps=10"]))
     assert said == (
         "train.steps 10 is too few for a warm-up of 10 and a decay of 10: they are shortened to 5 and 5; raise train.steps, or set "
-        "train.warmup_steps and train.lr_decay_steps, to have it otherwise."
+        "train.warmup_steps and train.lr_decay_steps, to change that."
     )
     assert "it is shortened to 4" in shortened(load_config("matching_1gpu", ["train.steps=5"]))
 

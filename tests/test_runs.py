@@ -70,7 +70,7 @@ def test_a_folder_of_somebody_elses_is_refused_and_left_as_it_is(name: str, tmp_
     before = everything(tmp_path)
     for fresh in (False, True):
         with (
-            pytest.raises(ConfigError, match="no mark of a run"),
+            pytest.raises(ConfigError, match="not marked as a run's folder"),
             RunFolder(make_config(tmp_path)).working(fresh=fresh),
         ):
             pass

@@ -66,6 +66,11 @@ class Games:
 
     Raises:
         SlimError: the config is wrong, its partner cannot be made, or it asks for self-play.
+
+    Examples:
+        >>> games = Games({"game": {"n": 3}, "data": {"num_train": 100}}, partner="shy", overrides=["limits.turn_tokens=64"])
+        >>> games.config.partner.kind, games.config.limits.turn_tokens
+        ('shy', 64)
     """
 
     def __init__(

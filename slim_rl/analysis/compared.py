@@ -97,7 +97,7 @@ def compare_runs(first: str | Path, second: str | Path, seed: int = 0) -> dict[s
     games = sorted(set(sides[0]["game"]) & set(sides[1]["game"]))
     if not games:
         raise DataError(
-            f"{first} and {second} share no held-out game, so nothing can be paired: play both on the same games by slim-rl evaluate."
+            f"{first} and {second} share no held-out game, so nothing can be paired: play both on the same games with slim-rl evaluate."
         )
     names = [rows["run"].iloc[0] if rows["run"].nunique() == 1 else rows["arm"].iloc[0] for rows in sides]
     one, two = names if names[0] != names[1] else map(str, (first, second))
@@ -111,7 +111,7 @@ def _ended(log: str | Path) -> pd.DataFrame:
     rows = of_frame(load([log]).frame).held_out
     rows = rows[rows["when"] == "after"]
     if rows.empty:
-        raise DataError(f"{log} holds no held-out games, only training: evaluate its model by slim-rl evaluate.")
+        raise DataError(f"{log} holds no held-out games, only training: evaluate its model with slim-rl evaluate.")
     for what, key in (("arms", "arm"), ("partners", "condition")):
         if len(several := sorted(set(rows[key]))) > 1:
             raise DataError(f"{log} holds the {what} {', '.join(several)}: name a folder or file of one of them.")

@@ -115,8 +115,9 @@ class Tables:
             number("n"),
             prose("about", ""),
         ]
+        human = ", and of people" if "human" in self.results["references"] else ""
         return Table(
-            "For comparison: reward of plans made without any dialogue, and of people, with 95% intervals over games.",
+            f"For comparison: reward of plans made without any dialogue{human}, with 95% intervals over games.",
             columns,
             rows,
         )
@@ -159,7 +160,7 @@ class Tables:
             if measure.name in self._measures and measure.role == "primary":
                 columns += [self._measured(measure.name, signed=True), p(measure.name)]
         caption = (
-            "Compared on the games that both played: the cell less the baseline, with the 95% t interval over games, and p of the sign-flip "
+            "Compared on the games that both played: the cell minus the baseline, with the 95% t interval over games, and p of the sign-flip "
             "permutation test, not corrected for the number of pairs. Two cells are compared if they differ in their policy, partner or mode alone."
         )
         return Table(caption, columns, self.results["compared"])

@@ -81,7 +81,7 @@ def _how_sure(questions: Change, reward: Change) -> str:
         f"{p_value(questions['p'])} for questions and {p_value(reward['p'])} for reward"
     )
     if runs < 2:
-        return f"{text}; one run, which says nothing of another seed."
+        return f"{text}; one run, which says nothing about another seed."
     rose, gained = (sum(value > 0 for value in change["by_run"]) for change in (questions, reward))
     ahead = interval(questions.get("next_low"), questions.get("next_high"))
     return (

@@ -23,7 +23,7 @@ from slim_rl.errors import ConfigError
 RESPONSE_TOKENS = 6144
 
 NO_REASON_TO_ASK = (
-    "A policy that starts without questions may never come to ask: `slim-rl incentives CONFIG` shows what pays instead, and "
+    "A policy that starts without questions may never learn to ask: `slim-rl incentives CONFIG` shows what pays instead, and "
     "docs/incentives.md what to change."
 )
 

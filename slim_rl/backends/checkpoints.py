@@ -64,7 +64,7 @@ def read_model_config(model: str | Path) -> dict[str, Any]:
         raise DataError(f"{path} is not valid JSON: {error}.") from error
     if config.get("auto_map"):
         raise DataError(
-            f"{path} names code of the model's own (auto_map), which slime would run; take a model without."
+            f"{path} names the model's own code (auto_map), which slime would run; choose a model without it."
         )
     shape = dict(config.get("text_config") or config)
     missing = [key for key in _NEEDED if key not in shape]

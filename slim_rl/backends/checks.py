@@ -37,7 +37,7 @@ SPLITS: dict[Split, str] = {"train": "train games", "eval": "held-out games"}
 PACKAGES = {
     "trl": ("pip install -e '.[local]'", "torch==2.* transformers==5.* trl==1.16.0"),
     "slime": (
-        "Use slime's container (docs/cluster.md), or set SLIME_DIR and MEGATRON_DIR; the index's slime is another thing.",
+        "Use slime's container (docs/cluster.md), or set SLIME_DIR and MEGATRON_DIR; the package index's slime is a different project.",
         # slime's build of the router keeps a dialogue on one engine, where its prefix is cached
         "torch==2.* transformers slime==0.3.1* sglang==0.5.15* ray==2.* megatron sglang_router==*slime*",
     ),
@@ -200,7 +200,7 @@ def check_gpus(config: Config) -> Iterator[Check]:
     setting = "verl.gpus" if backend == "verl" else "NUM_GPUS"
     wanted = config.verl.gpus if backend == "verl" else int(os.environ.get("NUM_GPUS") or backend == "slime")
     used = [gpu.used for gpu in gpus if gpu.used > 0.1 * gpu.total]
-    found = f"0 of the {wanted} that are wanted" if wanted else "none; training runs on the CPU"
+    found = f"0 of the {wanted} that are needed" if wanted else "none; training runs on the CPU"
     if gpus:
         found = f"{len(gpus)} × {gpus[0].name}, {gpus[0].total / GIB:.0f} GiB"
     found += f"; {len(used)} in use (up to {max(used) / GIB:.0f} GiB)" if used else ""

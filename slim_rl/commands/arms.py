@@ -44,9 +44,7 @@ def command(
     overrides: Overrides = None,
     backend: Backend = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print the commands, and stop")] = False,
-    extra: Annotated[
-        list[str] | None, typer.Argument(help="after --: words of the trainer's own, for every run")
-    ] = None,
+    extra: Annotated[list[str] | None, typer.Argument(help="after --: the trainer's own flags, for every run")] = None,
 ) -> None:
     """Run an experiment: every arm with every seed.
 

@@ -67,10 +67,10 @@ def command(
         str, typer.Option(help="what samples a checkpoint: transformers (in this process), sglang or vllm (a server)")
     ] = "transformers",
     server: Annotated[
-        str | None, typer.Option(metavar="URL", help="of a server that runs; without it one is started")
+        str | None, typer.Option(metavar="URL", help="URL of a running server; without it one is started")
     ] = None,
     engine_args: Annotated[
-        str, typer.Option("--engine-args", help="more of a started server's own flags, such as '--tp 2'")
+        str, typer.Option("--engine-args", help="further flags for the server that is started, such as '--tp 2'")
     ] = "",
     concurrency: Annotated[
         int | None, typer.Option(min=1, help="dialogues played at once (1000 before a server, else all)")
@@ -157,7 +157,7 @@ def _print_results(
     games = [(row.game_state, row.seat) for row in load_rows(config, "eval")[:num_games]]
     lines = reference_lines(games, human, config.environment)
     compared = compared_sentences(played)
-    said = ["Differences, each of a cell less one named before it:"] if compared else []
+    said = ["Differences, each a cell minus one named before it:"] if compared else []
     said += compared[:MOST_PAIRS]
     if len(compared) > MOST_PAIRS:
         said.append(f"{len(compared) - MOST_PAIRS} more pairs: slim-rl analyze {output}")
@@ -284,7 +284,9 @@ def _config(config: Config, cell: Cell) -> Config:
     else:
         data["policy"] |= {"model": cell.policy}
     if cell.partner == "self" and cell.chat_model:
-        raise ConfigError("partner self needs a policy with tokens, which a chat model has not; name another partner.")
+        raise ConfigError(
+            "partner self needs a policy with tokens, which a chat model does not have; name another partner."
+        )
     parse_mode(cell.mode)
     return parse_config(data, source=f"the cell {cell.name}")
 

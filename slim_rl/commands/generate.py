@@ -17,20 +17,22 @@ from slim_rl.errors import ConfigError
 
 def command(
     config: Annotated[
-        Path | None, typer.Argument(metavar="[CONFIG]", help="a config that says all this", show_default=False)
+        Path | None, typer.Argument(metavar="[CONFIG]", help="a config that sets all of these", show_default=False)
     ] = None,
     num_games: Annotated[int | None, typer.Option(help="games to make")] = None,
     output: Annotated[Path | None, typer.Option(help="file to write: .jsonl, or .parquet for verl")] = None,
     seed: Annotated[int | None, typer.Option(help="of the deals")] = None,
     n: Annotated[int | None, typer.Option(help="reviewers and papers, 2 to 8 with DialOp's names")] = None,
     workers: Workers = 1,
-    seat: Annotated[str | None, typer.Option(help="the policy's: 0, 1 or both (every other game)")] = None,
+    seat: Annotated[str | None, typer.Option(help="the policy's seat: 0, 1 or both (every other game)")] = None,
     format: Annotated[str | None, typer.Option(help="jsonl or parquet; by default as the suffix says")] = None,
-    hardness: Annotated[float | None, typer.Option(help="pooled optimum over either solo plan, at least")] = None,
+    hardness: Annotated[
+        float | None, typer.Option(help="least ratio of the best joint plan to either solo plan")
+    ] = None,
     scales: Annotated[bool | None, typer.Option(help="show each player differently scaled scores")] = None,
     p_observed: Annotated[float | None, typer.Option(help="chance that a player sees a cell")] = None,
     overrides: Overrides = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="make the files that CONFIG names again")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="make again the files that CONFIG names")] = False,
     config_file: Annotated[Path | None, typer.Option("--config", help="the same as CONFIG")] = None,
 ) -> None:
     """Make games: a JSONL (or parquet) file, or the files a config names.

@@ -11,7 +11,9 @@ from slim_rl import bundled
 
 
 def command(
-    folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="where to; it is made if missing")] = Path(),
+    folder: Annotated[
+        Path, typer.Argument(metavar="[FOLDER]", help="folder to copy to; it is made if missing")
+    ] = Path(),
 ) -> None:
     """Copy the configs, examples and scripts into a folder, to change them."""
     new = bundled.copy_to(folder)

@@ -32,7 +32,7 @@ Games = Annotated[
     typer.Option(
         "--game",
         metavar="DOTTED.PATH",
-        help="a game of your own that the logs are of, such as examples.treasure.Treasure: its code is imported (repeatable)",
+        help="your own game that the logs come from, such as examples.treasure.Treasure: its code is imported (repeatable)",
     ),
 ]
 

@@ -119,7 +119,7 @@ def play(
     console = console or Console()
     rows = load_rows(config, "eval") or load_rows(config, "train")
     if game >= len(rows):
-        raise ConfigError(f"--game {game} is not there: the config has {len(rows)} games, 0 to {len(rows) - 1}.")
+        raise ConfigError(f"--game {game} does not exist: the config has {len(rows)} games, 0 to {len(rows) - 1}.")
     if model is not None:
         check_model_name(model)
     row = rows[game]

@@ -51,7 +51,7 @@ def choose(frame: pd.DataFrame, num: int, where: str = "", sort: str = "", desce
             f"--where {where}: {' '.join(str(error).split())}; the columns are {', '.join(map(str, frame.columns))}."
         ) from error
     if not isinstance(found, pd.DataFrame):
-        raise ConfigError(f"--where {where} is no condition; compare a column, such as reward < 0.5.")
+        raise ConfigError(f"--where {where} is not a condition; compare a column, such as reward < 0.5.")
     return found.sort_values(sort, ascending=not descending, kind="stable").head(num) if sort else found.tail(num)
 
 

@@ -87,7 +87,7 @@ class Config(Section):
     arm: str = Field(
         "", description="the run's arm in a comparison, its label in logs and plots; empty: the partner's kind"
     )
-    seed: int = Field(0, description="of the order of games and of sampling; the games' own is data.seed")
+    seed: int = Field(0, description="of the order of games and of sampling; the games have their own, data.seed")
     output_dir: Path = Field(
         Path("runs"),
         description="folder of the runs' folders; on slime one is called NAME-MODEL-ARM, unless SAVE_DIR says otherwise",
@@ -197,6 +197,11 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
 
     Raises:
         ConfigError: the file cannot be read, is not a mapping, or holds a wrong key or value; the message names the key.
+
+    Examples:
+        >>> config = load_config("matching_local", ["partner.kind=mute", "train.steps=2"])
+        >>> config.partner.kind, config.train.steps
+        ('mute', 2)
     """
     return parse_config(read_yaml(bundled.config_file(path), _HOW_TO_NAME_IT), overrides, source=str(path))
 

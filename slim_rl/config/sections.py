@@ -27,10 +27,10 @@ class DataConfig(Section):
     num_train: int = Field(1000, ge=1, description="games to make for train")
     num_eval: int = Field(100, ge=0, description="games to make for eval")
     seed: int = Field(
-        0, description="of the games themselves; the order in which they are played goes by the run's seed"
+        0, description="of the games themselves; the order in which they are played follows the run's seed"
     )
     seat: Literal[0, 1, "both"] = Field(
-        0, description="the policy's: 0, which speaks first, 1, or both: every game from either side"
+        0, description="the policy's seat: 0, which speaks first, 1, or both: every game from either side"
     )
 
 

@@ -41,6 +41,12 @@ def load_rows(config: Config, split: Split = "train", workers: int = 1) -> list[
     Raises:
         DataError: a file that exists cannot be used (`existing_rows`), or shares a game with the other split's.
         ConfigError: no game fits the specification.
+
+    Examples:
+        >>> from slim_rl import load_config
+        >>> rows = load_rows(load_config("matching_local", ["data.num_train=8", "data.num_eval=2"]), "eval")
+        >>> [(row.seat, len(row.game_state["table"])) for row in rows]
+        [(0, 3), (0, 3)]
     """
     files = games_files(config)
     if split not in files:

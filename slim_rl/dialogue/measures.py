@@ -203,6 +203,12 @@ def shown_in(place: Place) -> list[Measure]:
 def measures(dialogue: Dialogue | Mapping[str, Any]) -> dict[str, float | str]:
     """The measures of an annotated dialogue, or of its log line, by name; `questions/<kind>`, turns of each kind of question, those
     of the game's kinds that there are none of included; and its `stop_reason`.
+
+    Examples:
+        >>> line = {"id": "7#0", "game_id": "7", "seat": 0, "seed": 1, "game_state": {}, "policy": {}, "partner": {}}
+        >>> found = measures(line | {"reward": 0.9, "stop_reason": "agreed"})
+        >>> found["reward"], found["agreed"], found["questions"], found["questions/pair"], found["stop_reason"]
+        (0.9, 1.0, 0, 0, 'agreed')
     """
     if not isinstance(dialogue, Dialogue):
         dialogue = Dialogue.from_dict(dict(dialogue))

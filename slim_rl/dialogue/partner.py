@@ -48,6 +48,7 @@ class Reply:
     """A player's action as text.
 
     Attributes:
+        text: as the game reads it, such as "[message] What is Ava Li on BLEU?".
         usage: what it took to get it; None for a player that calls no API.
         thought: what a player in the policy's seat thought before it spoke, if it thinks aloud.
         cut: the limit that cut it short, of a player in the policy's seat.

@@ -68,7 +68,7 @@ def fault_of(error: Exception, config: OpenAIConfig, secrets: Secrets, ever_answ
         return Fault(f"no secure connection ({why}); is partner.openai.base_url right?", "refused")
     if any(_is_connections(cause) for cause in causes):
         return Fault(f"the connection failed: {why}", "down")
-    return Fault(f"an error of this program's own: {why}", "own")
+    return Fault(f"an error in this program itself: {why}", "own")
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

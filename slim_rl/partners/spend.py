@@ -131,8 +131,8 @@ class Spend:
             return f"The partner's budget of ${self.budget_usd:.2f} is spent (${spent:.4f}); raise partner.openai.budget_usd."
         if spent >= self._limit(opening):
             return (
-                f"${spent:.4f} of the partner's budget of ${self.budget_usd:.2f} is spent; the rest is kept for games under "
-                "way. Raise partner.openai.budget_usd to play more."
+                f"${spent:.4f} of the partner's budget of ${self.budget_usd:.2f} is spent; the rest is kept for games that "
+                "have begun. Raise partner.openai.budget_usd to play more."
             )
         return None
 

@@ -41,6 +41,6 @@ class VLLMPolicy(ServedPolicy):
         ids, finish, logprobs = choice.get("token_ids"), choice["finish_reason"], choice["logprobs"]["token_logprobs"]
         if ids is None:
             raise PolicyFailure(
-                "the server returns no token ids: it takes a vLLM that knows return_token_ids (0.10.2 or later)"
+                "the server returns no token ids: use a vLLM that knows return_token_ids (0.10.2 or later)"
             )
         return Sampled(list(ids), [float(logprob) for logprob in logprobs], finish)

@@ -208,8 +208,8 @@ def _check_whole(dialogue: Dialogue, chat: Chat, limits: Limits) -> Dialogue:
     last = dialogue.turns[-1]
     longer = f", by a turn of {len(chat.said_ids(last.text, last.thought))} tokens" if key == "turn_tokens" else ""
     raise ConfigError(
-        f"A demonstration is cut at limits.{key} = {getattr(limits, key)}{longer}, as this tokenizer writes it; raise the limit "
-        f"(--set limits.{key}=...): what is cut would be taught as the whole."
+        f"A demonstration is cut at limits.{key} = {getattr(limits, key)}{longer}, with this tokenizer; raise the limit "
+        f"(--set limits.{key}=...): otherwise the cut text would be taught as if it were complete."
     )
 
 

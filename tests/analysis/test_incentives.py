@@ -41,7 +41,7 @@ def played(config: Config) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_every_shipped_config_pays_for_asking_and_for_nothing_else(name: str) -> None:
-    """2,000 games: the first and the second question pay for sure, each further one up to the eighth adds something, and nobody
+    """2,000 games: the first and the second question pay for sure, each further one up to the eighth adds something, and no player
     who asks nothing earns more than one honest solo plan."""
     asked = measure(config_of(name), 2000, tuple(range(1, 9)), everyone=False)
     gains = [line.gain for line in asked.curve[1:]]

@@ -243,3 +243,10 @@ def test_a_missing_tokenizer_is_named(tmp_path: Path) -> None:
     pytest.importorskip("tokenizers")
     with pytest.raises(DataError, match=r"tokenizer\.json"):
         token_decoder(tmp_path)
+
+
+def test_people_are_named_beside_the_other_references_only_where_they_are_there(analysed: Summary) -> None:
+    lines = analysed.results["references"]
+    human = {"human": next(iter(lines.values()))}
+    assert "people" not in Tables(analysed.results).references().caption
+    assert "people" in Tables(analysed.results | {"references": lines | human}).references().caption

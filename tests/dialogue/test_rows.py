@@ -107,7 +107,7 @@ def test_an_output_that_cannot_be_written(tmp_path: Path, game: GameState) -> No
         ('{"prompt": [], "game_state": {}, "game_id": "a", "metadata": {"seat": 2}}', r"line 2: metadata\.seat"),
         (
             '{"prompt": [], "game_state": {}, "game_id": "a", "metadata": {"seat": 0}}',
-            "line 2: This is no game state",
+            "line 2: This is not a game state",
         ),
     ],
 )

@@ -84,7 +84,7 @@ async def test_after_an_outage_a_request_that_always_fails_does_not_keep_it_open
 async def test_an_error_of_our_own_is_not_the_endpoints(server: OpenAIServer) -> None:
     partner = partner_of(server, extra={"stop": {1, 2}}, outage_failures=1, outage_seconds=0.0)  # no JSON
     for seed in range(3):
-        with pytest.raises(PartnerFailure, match=r"could not be made: an error of this program's own: TypeError"):
+        with pytest.raises(PartnerFailure, match=r"could not be made: an error in this program itself: TypeError"):
             await partner.reply(view_after(QUESTION, seed=seed))
     assert partner.stopped is None and not partner.endpoint.breaker.is_open and not server.times
 

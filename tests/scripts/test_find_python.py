@@ -50,7 +50,7 @@ def test_without_the_packages_they_say_what_to_install(tmp_path: Path, script: s
     done = run(checkout(tmp_path / "here"), script, "--dry-run")
     assert done.returncode == 1 and done.stdout == ""
     assert done.stderr == (
-        f"slim-rl: python3 has not the packages that slim_rl needs: python3 -m pip install -e {tmp_path / 'here'}, or set PYTHON to "
+        f"slim-rl: python3 lacks packages that slim_rl needs: python3 -m pip install -e {tmp_path / 'here'}, or set PYTHON to "
         "one that has them.\n"
     )
 

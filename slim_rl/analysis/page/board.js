@@ -62,7 +62,7 @@ function proposal(board, assignment) {
     const who = [board.shown[0][r][c] !== null && "policy", board.shown[1][r][c] !== null && "partner"].filter(Boolean);
     return h("tr", { class: best === r ? "hit" : null, mouseenter: () => light([[r, c]]) },
       h("td", {}, column), h("td", {}, board.rows[r][1]), h("td", { class: "num" }, worth),
-      h("td", {}, who.join(" and ") || "nobody"),
+      h("td", {}, who.join(" and ") || "neither"),
       h("td", {}, best === r ? "as in the best" : `best: ${board.rows[best][1]} (${board.truth[best][c]})`));
   });
   return h("table", { class: "proposal" },

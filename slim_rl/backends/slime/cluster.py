@@ -143,7 +143,7 @@ def check_flags(job: Job, checkouts: Checkouts, flags: Sequence[str]) -> None:
         done = subprocess.run(command, env=environment, stdout=output, stderr=subprocess.STDOUT, check=False)
     if done.returncode:
         print(last_lines(log), file=sys.stderr)
-        raise SlimError(f"slime refuses this command line (all of its answer: {log}).")
+        raise SlimError(f"slime refuses this command line (its full answer: {log}).")
 
 
 # ----------------------------------------------------------------------------------------------------------------- disks

@@ -46,6 +46,6 @@ def write(run: Path, config: Config, checkpoint: Path, folder: Path) -> None:
     assert checkouts.slime is not None
     tool = checkouts.slime / TOOL
     if not tool.is_file():
-        raise SlimError(f"slime in {checkouts.slime} has no {TOOL}; take v0.3.1 or later.")
+        raise SlimError(f"slime in {checkouts.slime} has no {TOOL}; use v0.3.1 or later.")
     command = [checkouts.python, str(tool), "--input-dir", str(checkpoint.absolute()), "--output-dir", str(folder)]
     convert([*command, "--force", "--origin-hf-dir", str(base.absolute())], checkouts.environment(config))

@@ -184,7 +184,7 @@ def plan(
     check(config)
     if config.train.credit == "turn" and "--use-opd" in parse_flags(own):
         raise ConfigError(
-            "train.credit is turn, whose numbers slime carries where --use-opd has its teacher's: leave one out."
+            "train.credit is turn, whose numbers take the place in slime that --use-opd needs for its teacher's: leave one out."
         )
     name = settings.model or config.policy.model
     if settings.num_nodes > 1 and not Path(name).expanduser().is_dir():
@@ -231,7 +231,7 @@ def _shown(job: Job, checkouts: Checkouts, flags: Sequence[str]) -> str:
     if checkouts.slime is None:
         lines.append(
             "# slime is not found here: the flags of the model's architecture, which are in slime's scripts/models, are left out; "
-            "with SLIME_DIR the command is whole"
+            "with SLIME_DIR the command is complete"
         )
     script = f"$SLIME_DIR/{job.entry}" if checkouts.slime is None else shlex.quote(f"{checkouts.slime}/{job.entry}")
     command = f"{shlex.quote(checkouts.python)} -m {DRIVER} {script}"

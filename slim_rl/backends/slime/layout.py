@@ -69,7 +69,7 @@ def find_architecture(shape: Mapping[str, Any], slime: Path) -> tuple[Flags, str
         known = [name for name in scripts if name.startswith(kind[:5])] or list(scripts)
         raise DataError(
             f"slime has no model script for this {kind} checkpoint ({sizes}). It has "
-            f"{', '.join(known)}: take such a model, or write a script in {folder} after its nearest neighbour."
+            f"{', '.join(known)}: use such a model, or write a script in {folder} after its nearest neighbour."
         )
     corrections, name = min(fits, key=lambda fit: (len(fit[0]), len(fit[1])))
     corrected = "; ".join(f"{flag} {value} from config.json" for flag, (value,) in corrections.items())
@@ -235,7 +235,7 @@ def _usual(shape: Mapping[str, Any], parameters: int, gpus: int, rollout: int) -
         if billions > 40 or gpus % 8 or rollout % 8:
             raise DataError(
                 f"This mixture of experts ({billions:.0f}B parameters) cannot be sized automatically: slime's own values are "
-                "for 30B on whole nodes of 8 GPUs. Give TP, ENGINE_GPUS and --expert-model-parallel-size after slime's example for it."
+                "for 30B on whole nodes of 8 GPUs. Give TP, ENGINE_GPUS and --expert-model-parallel-size as in slime's example for it."
             )
         return _EXPERTS
     most_split, most_engine = next((split, engine) for limit, split, engine in _SIZES if billions < limit)

@@ -145,7 +145,9 @@ def whole_checkpoints(folder: Path) -> dict[int, Path]:
     whole = {step: path for step, path in found.items() if step not in lost}
     for step, what in lost.items():
         before = max((number for number in whole if number < step), default=None)
-        instead = "there is no whole one before it" if before is None else f"{whole[before]} is the whole one before it"
+        instead = (
+            "there is no whole one before it" if before is None else f"{whole[before]} is the last whole one before it"
+        )
         warnings.warn(f"{found[step]} is damaged and not used: {what}; {instead}.", SlimWarning, stacklevel=2)
     return whole
 

@@ -151,8 +151,8 @@ def check(config: Config) -> None:
         )
     if config.verl.mode == "single_turn" and (pays_otherwise(train) or takes_the_step(config)):
         raise ConfigError(
-            "verl.mode is single_turn, in which no dialogue is played that train.reward, train.question_price or train.credit could "
-            "speak of; set verl.mode to multi_turn, or leave them as they are by default."
+            "verl.mode is single_turn, which plays no dialogues, so train.reward, train.question_price and train.credit would have "
+            "no effect; set verl.mode to multi_turn, or leave them at their defaults."
         )
     if config.train.lr_schedule in ("linear", "wsd"):
         raise ConfigError(

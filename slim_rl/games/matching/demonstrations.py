@@ -41,6 +41,12 @@ class QuestioningPlayer:
     Args:
         messages: the chance of 0, 1, 2, ... messages before the first proposal.
         kinds: what a message is, with weights.
+
+    Examples:
+        One question about a pair, then a proposal; or a proposal at once, just as often:
+
+        >>> QuestioningPlayer(messages=(0.5, 0.5), kinds={"pair": 1}).identity
+        {'kind': 'questioning', 'messages': [0.5, 0.5], 'kinds': {'pair': 1}}
     """
 
     def __init__(self, messages: Sequence[float] = MESSAGES, kinds: Mapping[str, float] = KINDS) -> None:

@@ -118,7 +118,7 @@ class GameState:
         missing = [key for key in _KEYS if state.get(key) is None]
         if missing:
             if len(missing) == len(_KEYS):
-                raise DataError(f"This is no game state: it has none of {', '.join(_KEYS)}; give another file.")
+                raise DataError(f"This is not a game state: it has none of {', '.join(_KEYS)}; give another file.")
             raise DataError(f"The game state has no {', '.join(missing)}; it needs {', '.join(_KEYS)}.")
         table = _square(state, "table")
         n = len(table)

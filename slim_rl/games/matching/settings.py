@@ -47,7 +47,7 @@ class MatchingSettings(Section):
     open_book: bool = Field(
         False,
         description="the tables that players read hold the other's scores too, so that there is nothing to ask (control); scripted "
-        "partners, and what is measured of questions, go by the deal as without it",
+        "partners, and what is measured of questions, follow the deal as it is without this",
     )
 
     @model_validator(mode="after")

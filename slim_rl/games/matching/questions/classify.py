@@ -93,10 +93,16 @@ def classify(text: str, previous: str | None = None, roster: Roster | None = Non
     Args:
         text: what was said; an action tag such as ``[message]`` is taken off.
         previous: the partner's message before it, if any; names in it give pronouns their meaning.
-        roster: whose names to know; DialOp's own if None. Capitalised words are taken for names too.
+        roster: whose names to know; DialOp's own if None. Capitalised words count as names too.
 
     Returns:
         A subset of `KINDS`, empty for a message that asks nothing. Never raises.
+
+    Examples:
+        >>> sorted(classify("[message] Hi! What is Ava Li on BLEU? And who is your best for Electra?"))
+        ['open', 'pair']
+        >>> sorted(classify("[message] Ava Li on BLEU: 60."))
+        []
     """
     return frozenset(question.label for question in questions(text, previous or "", roster))
 

@@ -2,7 +2,7 @@
 
     python -m tests.games.matching.questions.labelled FILE...    F1 on files of labelled messages; without a file, on those below
 
-A file, other than that of people's, has one JSON object a line: `text`, `previous` (the partner's message before it, or null), `labels`, and `pairs`, the
+A file, except that of human messages, has one JSON object a line: `text`, `previous` (the partner's message before it, or null), `labels`, and `pairs`, the
 [reviewer, paper] names that it asks about.
 """
 

@@ -1,4 +1,4 @@
-"""A score that is told in answer to a message was asked for, however the message is worded; and what is told nothing informs nobody."""
+"""A score that is told in answer to a message was asked for, however the message is worded; and a question that is told nothing is not informative."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ def cross(number: int) -> str:
     return f"What is {names[0]}, {names[1]} and {names[2]} on {papers[number]}, {papers[number + 1]} and {papers[number + 2]}?"
 
 
-def test_what_is_told_nothing_informs_nobody() -> None:
+def test_a_question_that_is_told_nothing_is_not_informative() -> None:
     row = measures(play([cross(0)], ShyPartner()))
     assert (row["questions"], row["pairs_asked"], row["informative_pairs"]) == (1, 9, 0)
     assert measures(play([cross(0), cross(3)], MutePartner()))["informative_pairs"] == 0
