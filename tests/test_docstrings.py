@@ -1,0 +1,24 @@
+"""The examples in docstrings run as they stand, in an empty folder."""
+
+import doctest
+import importlib
+from pathlib import Path
+
+import pytest
+
+MODULES = (
+    "adapters.session",
+    "config",
+    "dialogue.dealing",
+    "dialogue.measures",
+    "games.matching.demonstrations",
+    "games.matching.questions.classify",
+    "games.matching.reading.patterns",
+)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_examples_run(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = doctest.testmod(importlib.import_module(f"slim_rl.{module}"))
+    assert result.attempted and not result.failed
