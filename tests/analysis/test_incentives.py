@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from slim_rl.analysis.incentives_figure import draw
 
 from examples.treasure import Treasure
+from slim_rl.analysis.incentives_figure import draw
 from slim_rl.backends import say_what_it_pays
 from slim_rl.backends.checks import check_incentives
 from slim_rl.config import Config, load_config, parse_config

@@ -57,7 +57,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_said(trained: Config, tmp_path:
     shutil.copytree(trained.run_dir, tmp_path / "run")
     (tmp_path / "run" / "checkpoints" / "checkpoint-2" / "model.safetensors").write_bytes(b"torn")
     with pytest.warns(
-        SlimWarning, match=r"checkpoint-2 is damaged and not used: .*checkpoint-1 is the whole one before"
+        SlimWarning, match=r"checkpoint-2 is damaged and not used: .*checkpoint-1 is the last whole one before"
     ):
         done = export(tmp_path / "run", tmp_path / "out")
     assert done.checkpoint.name == "checkpoint-1"

@@ -151,7 +151,7 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(folder: Path, wh
         torn = checkpoints / "checkpoint-4" / file
         size = torn.stat().st_size
         os.truncate(torn, size // 2)
-        said = rf"checkpoint-4 is damaged and not used: {file} has {size // 2:,} of {size:,} bytes; .*checkpoint-2 is the whole one before"
+        said = rf"checkpoint-4 is damaged and not used: {file} has {size // 2:,} of {size:,} bytes; .*checkpoint-2 is the last whole one before"
         with pytest.warns(SlimWarning, match=said):
             again = local.train(config)
         assert all(torch.equal(tensor, weights(whole)[key]) for key, tensor in weights(again).items())

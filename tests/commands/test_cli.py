@@ -131,7 +131,7 @@ def test_an_unknown_command_is_answered_by_the_known_ones(slim_rl) -> None:
         (("generate", "--num-games", "1", "--output", "README.md/x.jsonl"), "README.md/x.jsonl"),
         (("play", LOCAL, "--set", "partner.kind=self"), "choose a partner"),
         (("audit",), "No dialogue logs"),
-        (("play", LOCAL, "--game", "99999"), "--game 99999 is not there: the config has 400 games, 0 to 399."),
+        (("play", LOCAL, "--game", "99999"), "--game 99999 does not exist: the config has 400 games, 0 to 399."),
         (("play", LOCAL, "--model", "data/warmstartt"), "did you mean data/warmstart?"),
         (("evaluate", LOCAL, "--checkpoint", "data/warmstart", "--games", "99999"), "ask for at most 400"),
         (("evaluate", LOCAL, "--checkpoint", "data/warmstart", "--games", "99999", "--dry-run"), "at most 400"),
