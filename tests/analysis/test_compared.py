@@ -10,15 +10,15 @@ import pytest
 import synthetic
 
 from slim_rl.analysis import analyze
-from slim_rl.analysis.compared import Cell, cells_of, compare, sentence_of
+from slim_rl.analysis.compared import PlayedCell, cells_of, compare, sentence_of
 from slim_rl.analysis.load import load
 from slim_rl.analysis.terminal_tables import compared_sentences
 from slim_rl.dialogue.record import Dialogue
 
 
-def cell(name: str, questions: list[float], policy: str = "a", mode: str = "free", games: str = "pqrs") -> Cell:
+def cell(name: str, questions: list[float], policy: str = "a", mode: str = "free", games: str = "pqrs") -> PlayedCell:
     columns: dict[str, Any] = {measure: [1.0] * 4 for measure in ("informative_pairs", "reward", "agreed")}
-    return Cell(name, policy, "shy", mode, pd.DataFrame({"questions": questions, **columns}, index=list(games)))
+    return PlayedCell(name, policy, "shy", mode, pd.DataFrame({"questions": questions, **columns}, index=list(games)))
 
 
 def test_a_difference_is_over_the_common_games() -> None:
