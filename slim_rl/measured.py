@@ -56,9 +56,9 @@ class MeasuredEnvironment(BaseEnvironment):
         return
 
     @classmethod
-    def worth(cls, dialogue: Any) -> list[float]:
-        """What the policy's knowledge was worth before each of its turns of an annotated `Dialogue`: the reward that the best action
-        by that knowledge is expected to earn, one number a policy turn. For `train.credit: turn`, which needs it.
+    def state_values(cls, dialogue: Any) -> list[float]:
+        """The state value (`Turn.state_value`) before each of the policy's turns of an annotated `Dialogue`: the reward that the best
+        action by what it then knows is expected to earn. For `train.credit: turn`, which needs it.
         """
         return [0.0 for turn in dialogue.turns if turn.role == "policy"]
 

@@ -315,8 +315,8 @@ class TrainConfig(Section):
     )
     credit: Literal["dialogue", "turn"] = Field(
         "dialogue",
-        description="whose advantage a token has: its dialogue's, or its turn's own, by potential-based shaping with the worth of what "
-        "the policy knew (the game's `worth`)",
+        description="whose advantage a token has: its dialogue's, or its turn's own, by potential-based shaping with the state "
+        "value, the reward expected by what the policy knew (the game's `state_values`)",
     )
     credit_lambda: float = Field(
         1.0,

@@ -1,10 +1,11 @@
-"""Credit by the turn (`train.credit: turn`): potential-based shaping (Ng, Harada and Russell 1999) by the worth of what the policy knows.
+"""Credit by the turn (`train.credit: turn`): potential-based shaping (Ng, Harada and Russell 1999) by the state value, the reward
+expected of the best action by what the policy knows (`Turn.state_value`).
 
-    a turn is paid the reward that follows it and F = worth(after) - worth(before), where the worth after the last turn is 0
+    a turn is paid the reward that follows it and F = (state value after) - (state value before), where that after the last turn is 0
 
-so that all payments of a dialogue from turn t on add up to its reward less worth(t): the best policy stays the same. A trainer of its
-own accord gives every token of a dialogue one advantage; here a turn's tokens have their turn's own, computed from the same
-dialogues and the same `payment`. Nothing here runs with `train.credit: dialogue`.
+so that all payments of a dialogue from turn t on add up to its reward less the state value before t: the best policy stays the
+same. A trainer of its own accord gives every token of a dialogue one advantage; here a turn's tokens have their turn's own, computed
+from the same dialogues and the same `payment`. Nothing here runs with `train.credit: dialogue`.
 """
 
 from __future__ import annotations
@@ -36,35 +37,35 @@ class Paid:
 def check_credit(config: Config) -> None:
     """Raises ConfigError if credit goes to turns in a game that does not say what knowledge is worth."""
     game = environment_class(config.environment)
-    if config.train.credit == "turn" and _worth(game) is _worth(None):
+    if config.train.credit == "turn" and _state_values(game) is _state_values(None):
         raise ConfigError(
             f"train.credit is turn, but {game.__name__} does not say what knowledge is worth: give it a classmethod "
-            "worth(dialogue), or set train.credit to dialogue."
+            "state_values(dialogue), or set train.credit to dialogue."
         )
 
 
-def _worth(game: type[BaseEnvironment] | None) -> Any:
-    worth = measured(game).worth
-    return getattr(worth, "__func__", worth)  # a game may name a plain function
+def _state_values(game: type[BaseEnvironment] | None) -> Any:
+    found = measured(game).state_values
+    return getattr(found, "__func__", found)  # a game may name a plain function
 
 
 def turn_payments(dialogues: Sequence[Dialogue], rewards: Sequence[float | None], config: Config) -> list[Paid]:
     """What the turns of annotated dialogues are paid, where the dialogues are paid `rewards` (see `payment`)."""
-    worth = measured(environment_class(config.environment)).worth
+    game = measured(environment_class(config.environment))
     return [
-        Paid(dialogue.group, [] if reward is None else shaped(reward, worth(dialogue)))
+        Paid(dialogue.group, [] if reward is None else shaped(reward, game.state_values(dialogue)))
         for dialogue, reward in zip(dialogues, rewards, strict=True)
     ]
 
 
-def shaped(reward: float, worth: Sequence[float]) -> list[float]:
-    """What each turn is paid, for the worth before each."""
-    return [after - before for before, after in zip(worth, [*worth[1:], reward], strict=False)]
+def shaped(reward: float, values: Sequence[float]) -> list[float]:
+    """What each turn is paid, for the state values before each."""
+    return [after - before for before, after in zip(values, [*values[1:], reward], strict=False)]
 
 
 def returns(turns: Sequence[float], decay: float = 1.0) -> list[float]:
     """What each turn earned: its own payment and those after it, each turn further on weighed by another `decay`. With decay 1 the
-    reward less the worth before the turn.
+    reward less the state value before the turn.
     """
     out: list[float] = []
     following = 0.0
@@ -79,7 +80,7 @@ def turn_advantages(dialogues: Sequence[Paid], decay: float = 1.0, scale: bool =
 
     A turn's baseline is the mean over the group of what the first turns earned, and the deviation is taken over dialogues, all turns
     of one together weighing as much as those of another: were each turn to count as one, dialogues of many turns would move
-    both, and how many turns to take is the policy's own choice. Where the worth never changes this is GRPO's advantage.
+    both, and how many turns to take is the policy's own choice. Where the state value never changes this is GRPO's advantage.
     """
     earned = [returns(paid.turns, decay) for paid in dialogues]
     groups: dict[str, list[int]] = defaultdict(list)

@@ -11,5 +11,5 @@ class Flat(MatchingEnv):
     """A game in which knowing more is worth nothing."""
 
     @classmethod
-    def worth(cls, dialogue: Any) -> list[float]:
+    def state_values(cls, dialogue: Any) -> list[float]:
         return [0.5 for turn in dialogue.turns if turn.role == "policy"]

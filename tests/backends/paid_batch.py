@@ -26,7 +26,7 @@ class Known(MatchingEnv):
     """A game in which what is known is worth a tenth more with each of the policy's turns."""
 
     @classmethod
-    def worth(cls, dialogue: Any) -> list[float]:
+    def state_values(cls, dialogue: Any) -> list[float]:
         return [0.1 * number for number in range(sum(turn.role == "policy" for turn in dialogue.turns))]
 
 

@@ -47,16 +47,16 @@ def test_where_knowing_more_is_worth_nothing_each_token_has_its_dialogues_advant
     torch.testing.assert_close(shaped["advantages"], plain["advantages"][:, None] * mask, rtol=1e-3, atol=1e-4)
 
 
-def test_each_turn_has_the_reward_to_come_less_the_worth_of_what_was_known(folder) -> None:
+def test_each_turn_has_the_reward_to_come_less_the_state_value(folder) -> None:
     more = "train.games_per_step=24"  # of few of them the start asks
     found = advantages(folder, "shaped", more, "train.credit=turn", "train.scale_rewards=false")["advantages"]
     lines = list(read_log(folder / "shaped.jsonl"))
     several = 0
     for start in range(0, len(lines), 4):
         group = lines[start : start + 4]
-        worth = [MatchingEnv.worth(line) for line in group]
-        mean = sum((line.reward or 0) - known[0] for line, known in zip(group, worth, strict=True)) / 4
-        for row, (line, known) in enumerate(zip(group, worth, strict=True), start):
+        values = [MatchingEnv.state_values(line) for line in group]
+        mean = sum((line.reward or 0) - known[0] for line, known in zip(group, values, strict=True)) / 4
+        for row, (line, known) in enumerate(zip(group, values, strict=True), start):
             spans = [turn.span for turn in line.turns if turn.role == "policy"]
             several += len(set(known)) > 1
             for span, before in zip(spans, known, strict=True):

@@ -122,7 +122,7 @@ ALONE = {"environment": "slim_rl.games.matching.planning.PlanningEnv", "verl": {
         ({"train": {"credit": "turn"}, "verl": {"adv_estimator": "gae"}}, "train.credit is turn"),
         (
             {"train": {"credit": "turn"}, "environment": "examples.treasure.Treasure", "partner": {"kind": "honest"}},
-            "worth",
+            "state_values",
         ),
         ({**ALONE, "train": {"reward": "shuffled"}}, "single_turn"),
         ({"train": {"lr_schedule": "linear"}}, "linear"),

@@ -14,30 +14,30 @@ from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.errors import ConfigError
 
 _SHARE = st.floats(0, 1)
-_WORTH = st.lists(_SHARE, min_size=1, max_size=6)
+_VALUES = st.lists(_SHARE, min_size=1, max_size=6)
 
 
-def paid(group: str, reward: float | None, worth: list[float]) -> Paid:
-    return Paid(group, [] if reward is None else shaped(reward, worth))
+def paid(group: str, reward: float | None, values: list[float]) -> Paid:
+    return Paid(group, [] if reward is None else shaped(reward, values))
 
 
 @settings(max_examples=50, deadline=None)
-@given(_SHARE, _WORTH)
+@given(_SHARE, _VALUES)
 def test_from_each_turn_on_the_payments_add_up_to_the_reward_less_what_was_known(
-    reward: float, worth: list[float]
+    reward: float, values: list[float]
 ) -> None:
-    assert returns(shaped(reward, worth)) == pytest.approx([reward - before for before in worth])
-    alone = returns(shaped(reward, worth), decay=0)
-    assert alone == pytest.approx([after - before for before, after in zip(worth, [*worth[1:], reward], strict=True)])
-    assert sum(alone) == pytest.approx(reward - worth[0])
+    assert returns(shaped(reward, values)) == pytest.approx([reward - before for before in values])
+    alone = returns(shaped(reward, values), decay=0)
+    assert alone == pytest.approx([after - before for before, after in zip(values, [*values[1:], reward], strict=True)])
+    assert sum(alone) == pytest.approx(reward - values[0])
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.lists(st.tuples(st.none() | _SHARE, _WORTH), min_size=1, max_size=8), _SHARE)
+@given(st.lists(st.tuples(st.none() | _SHARE, _VALUES), min_size=1, max_size=8), _SHARE)
 def test_a_group_is_compared_by_its_dialogues_and_failed_ones_have_no_say(rows: list[Any], decay: float) -> None:
     group = [paid("a", *row) for row in rows]
     found = turn_advantages(group, decay, scale=False)
-    assert [len(each) for each in found] == [0 if reward is None else len(worth) for reward, worth in rows]
+    assert [len(each) for each in found] == [0 if reward is None else len(values) for reward, values in rows]
     assert sum(each[0] for each in found if each) == pytest.approx(0, abs=1e-9)
     among_others = turn_advantages([paid("b", 1.0, [0.0]), *group, paid("b", 0.0, [0.3])], decay, scale=False)
     assert among_others[1:-1] == found

@@ -19,7 +19,7 @@ from slim_rl.games.matching.optimum import Assignment
 from slim_rl.games.matching.players import scripted_players
 from slim_rl.games.matching.prompt import RESPOND, has_scales, state_description
 from slim_rl.games.matching.prompt import rules as rules_text
-from slim_rl.games.matching.questions.annotate import annotate, worth
+from slim_rl.games.matching.questions.annotate import annotate, state_values
 from slim_rl.games.matching.questions.asked import seeks_information
 from slim_rl.games.matching.questions.rules import KINDS
 from slim_rl.games.matching.questions.value import informative_questions
@@ -62,7 +62,7 @@ class MatchingEnv(MeasuredEnvironment):
         "openai": "slim_rl.games.matching.partners.chat.MatchingChatPartner",
     }
     annotate = staticmethod(annotate)
-    worth = staticmethod(worth)
+    state_values = staticmethod(state_values)
     partner_faults = staticmethod(faults)
     asks = staticmethod(seeks_information)
     questions_worth_asking = staticmethod(informative_questions)

@@ -85,9 +85,9 @@ def annotate(dialogue: Dialogue) -> None:
             turn.best_known = round(knows[seat].best_known(), 6)
 
 
-def worth(dialogue: Dialogue) -> list[float]:
-    """The best expected score by what the policy knew, as a share of the best, before each of its turns of an annotated dialogue:
-    it knew its own cells and those that it was told.
+def state_values(dialogue: Dialogue) -> list[float]:
+    """The state value before each of the policy's turns of an annotated dialogue: the best expected score by what it knew, its own cells
+    and those that it was told, as a share of the best. Not rounded, as `Turn.state_value` is.
 
     Raises:
         DataError: the game is not the matching game.

@@ -15,7 +15,7 @@ from slim_rl.errors import ConfigError
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.optimum import score_of_best
-from slim_rl.games.matching.questions.annotate import annotate, worth
+from slim_rl.games.matching.questions.annotate import annotate, state_values
 from slim_rl.games.matching.questions.value import Knowledge, frontier, promises
 from slim_rl.games.matching.settings import MatchingSettings
 
@@ -169,7 +169,7 @@ def test_plans_that_tie_count_by_their_mean(n: int, seed: int) -> None:
     assert score_of_best(believed[None], table[None])[0] == pytest.approx(np.mean(scores))
 
 
-def test_worth_is_of_what_was_known_before_each_turn(game: GameState) -> None:
+def test_state_values_are_of_what_was_known_before_each_turn(game: GameState) -> None:
     r, p = next((r, p) for r in range(game.n) for p in range(game.n) if game.mask2[r][p] and not game.mask1[r][p])
     roster = game.roster
     names = f"{roster.reviewers[r]} on {roster.short_papers[p]}"
@@ -186,6 +186,8 @@ def test_worth_is_of_what_was_known_before_each_turn(game: GameState) -> None:
     knowledge = Knowledge(game, 0)
     before = knowledge.expected
     value, _ = knowledge.update([(r, p)])
-    assert worth(dialogue) == pytest.approx([before, before + value, before + value])
-    assert [turn.state_value for turn in turns if turn.role == "policy"] == pytest.approx(worth(dialogue), abs=1e-6)
+    assert state_values(dialogue) == pytest.approx([before, before + value, before + value])
+    assert [turn.state_value for turn in turns if turn.role == "policy"] == pytest.approx(
+        state_values(dialogue), abs=1e-6
+    )
     assert turns[0].question_value == pytest.approx(value, abs=1e-6)
