@@ -49,7 +49,8 @@ class MeasuredEnvironment(BaseEnvironment):
 
     @classmethod
     def annotate(cls, dialogue: Any) -> None:
-        """Fills in what the turns of a finished `Dialogue` ask and tell (the annotation fields of `Turn`). Never raises.
+        """Fills in what the turns of a finished `Dialogue` ask and tell (the annotation fields of `Turn`), and in `dialogue.columns`
+        what there is to say of it as a whole, such as {"board": 3}: each is a column of its log's frame. Never raises.
 
         Raise `instrument` when the same dialogue would get other annotations.
         """

@@ -113,13 +113,9 @@ class Manifest(Section):
     commit: str = Field(description="of the runs")
     machine: str
     treatment: str = "shy"
-    measures: tuple[Comparable, ...] = (
-        "questions",
-        "learnable_pairs",
-        "reward",
-        "best_known",
-        "malformed_share",
-        "agreed",
+    measures: tuple[Comparable, ...] = Field(
+        default_factory=lambda: tuple(measure.name for measure in shown_in("experiment", "experiment table")),
+        description="the columns of its tables; by default what measures say of themselves",
     )
     prices: dict[str, float] = Field({}, description="arm: what a question cost it; net_reward is reward less that")
     text: Path | None = Field(

@@ -32,9 +32,6 @@ from slim_rl.measured import measured
 TRAIN = "train"
 TREATMENT = "shy"  # the arm the others are compared with, where there is one
 _BATCH = 4096  # rows held as Python objects before they become columns
-_NAMES = (
-    "arm", "run", "phase", "policy", "mode", "partner", "stop_reason", "game_id", "cluster", "environment", "group",
-)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -66,7 +63,8 @@ class Log:
         frame: one row a dialogue. Where it comes from: file (index into `files`), offset (bytes); arm, run, phase, step,
             environment, game_id, seat, seed, group, policy, mode (free, or the intervention of `evaluate`), partner; cluster
             (the game: dialogues with equal `game_id` and game state, in any run); failed; then the measures of
-            `dialogue.measures`; then, for all that the partner can do wrongly, how often it did, and how often it could have.
+            `dialogue.measures`; then, for all that the partner can do wrongly, how often it did, and how often it could have; and the
+            game's own (`Dialogue.columns`), but for those that have the name of another.
         files: what each file held.
         kinds: the games' kinds of question, each a column `questions/<kind>`, and what a reader is told of it.
         repeated: dialogues logged more than once, of which the last counts (a run resumed before its last lines).
@@ -98,7 +96,7 @@ def load(log_dirs: Sequence[str | Path]) -> Log:
     frame = pd.concat(parts, ignore_index=True)
     same = frame.duplicated(["arm", "run", "phase", "step", "id"], keep="last")
     frame = frame[~same].drop(columns="id").reset_index(drop=True)
-    for name in _NAMES:
+    for name in frame.select_dtypes(exclude=["number", "bool"]):  # words, the same ones again and again
         frame[name] = frame[name].astype("category")
     frame["arm"] = frame["arm"].cat.reorder_categories(order_arms(frame["arm"].cat.categories))
     audited = [name for name in frame.columns if partner_faults.is_column(name)]
@@ -147,7 +145,7 @@ def _rows(files: Sequence[LogFile]) -> Iterator[dict[str, Any]]:
                     file.foreign += 1
                     continue
                 file.dialogues += 1
-                yield {"file": index, "offset": offset, **row}
+                yield {**row, "file": index, "offset": offset}
 
 
 def _lines(file: LogFile) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -171,7 +169,7 @@ def _is_dialogue(data: Any) -> bool:
 def _row(data: dict[str, Any], path: Path) -> dict[str, Any]:
     dialogue = annotated(data)
     step = data.get("step")
-    return {
+    row = {
         "arm": dialogue.arm or str(dialogue.partner.get("kind", "")) or "unnamed",
         "run": dialogue.run or path.parent.name,
         "phase": dialogue.phase,
@@ -190,6 +188,8 @@ def _row(data: dict[str, Any], path: Path) -> dict[str, Any]:
         **measures(dialogue),
         **partner_faults.columns_of(dialogue),
     }
+    own = {name: value for name, value in dialogue.columns.items() if isinstance(value, bool | int | float | str)}
+    return own | row
 
 
 def _identity(identity: Mapping[str, Any]) -> str:

@@ -154,6 +154,7 @@ def _view(data: dict[str, Any], row: Any, pool: _Pool, decode: Decode | None) ->
         ),
         "malformed": None if np.isnan(row.malformed) else int(row.malformed),
         "question_value": round(float(row.question_value), 4) if board is not None else None,
+        "columns": dialogue.columns,
         "tokens": data.get("tokens") or {**{k: len(v) for k, v in sizes.items()}, "policy": sum(dialogue.loss_mask)},
         "board": board,
         "prompt": [[m.get("role", ""), pool.text(str(m.get("content", "")))] for m in dialogue.prompt],

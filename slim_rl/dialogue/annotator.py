@@ -3,7 +3,7 @@
     a dialogue is handed over the moment it ends; by the time its step is logged, nothing is left to wait for
     whatever happens to a process, the dialogue is annotated: if need be, here
 
-A process is told a dialogue by a line of JSON and answers with its turns' annotations. It ends with its standard input, so it never
+A process is told a dialogue by a line of JSON and answers with its annotations. It ends with its standard input, so it never
 outlives the program that started it, and it imports nothing of that program's main module.
 """
 
@@ -73,7 +73,7 @@ class Annotator:
         if answer is None:
             annotate(dialogue)
             return
-        dialogue.instrument = answer["instrument"]
+        dialogue.instrument, dialogue.columns = answer["instrument"], answer["columns"]
         for turn, values in zip(dialogue.turns, answer["turns"], strict=True):
             for name, value in values.items():
                 setattr(turn, name, _with_tuples(value))
@@ -123,8 +123,8 @@ def _with_tuples(value: Any) -> Any:
 
 
 def main() -> None:
-    """Annotates the dialogues on standard input, a line each, until it ends. It answers each with the annotator's version and the
-    turns' annotations by name, or with null if it could not.
+    """Annotates the dialogues on standard input, a line each, until it ends. It answers each with the annotator's version, the
+    dialogue's columns and the turns' annotations by name, or with null if it could not.
     """
     with os.fdopen(os.dup(1), "wb") as out:
         os.dup2(2, 1)  # what a game prints goes elsewhere
@@ -135,7 +135,7 @@ def main() -> None:
                     environment_class(dialogue.environment)  # which the program that asks has imported
                 annotate(dialogue)
                 turns = [{name: getattr(turn, name) for name in ANNOTATIONS} for turn in dialogue.turns]
-                said = jsonl.encode({"instrument": dialogue.instrument, "turns": turns})
+                said = jsonl.encode({"instrument": dialogue.instrument, "columns": dialogue.columns, "turns": turns})
             except Exception:
                 log.exception("a dialogue was not annotated")
                 said = b"null"

@@ -66,6 +66,7 @@ def annotate(dialogue: Dialogue, again: bool = True) -> None:
     made = measured(game)
     if not again and dialogue.instrument == made.instrument:
         return
+    dialogue.columns = {}
     try:
         made.annotate(dialogue)
         dialogue.instrument = made.instrument

@@ -23,7 +23,7 @@ from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.environment import game_of
 from slim_rl.measured import measured
 
-Place = Literal["step", "step end", "tracker", "table", "card", "first screen", "report", "experiment"]
+Place = Literal["step", "step end", "tracker", "table", "card", "first screen", "report", "experiment", "experiment table"]
 OF_KIND = "questions/"  # begins the name of the count of one kind of question
 NAN = math.nan
 
@@ -64,7 +64,7 @@ class Measure:
         better: what a policy is to do with it; "" if neither is better.
         shown: where it is shown: "step", the line of each training step, or "step end", the last of it, if there is room; "tracker",
             of all backends; "table", that commands end with; "card", of a trained model; "report"; "first screen" of the report;
-            "experiment", with its own figure.
+            "experiment", in its tables and with a figure, or "experiment table", in its tables alone.
         role: "primary" measures are the hypothesis' own and make up the family that p values are corrected in; "secondary"
             ones are shown with their intervals, uncorrected.
         bounded: its values lie in [0, 1], and so do the intervals of their mean.
@@ -139,7 +139,7 @@ _TABLE = (
             "of the best score", "up", ("tracker", "report"), role="primary", signed=True, short="question value"),
     # A proposal was accepted
     Measure("agreed", "games agreed", lambda d: float(d.dialogue.stop_reason is StopReason.AGREED),
-            "%", "up", _ALL, bounded=True),
+            "%", "up", (*_ALL, "experiment table"), bounded=True),
     Measure("answered", "information-seeking questions answered",
             lambda d: _share(sum(t.seeking is True and t.answered is True for t in d.asking), d["questions"]),
             "%", "up", ("tracker", "report"), bounded=True),
@@ -170,11 +170,11 @@ _TABLE = (
     Measure("malformed", "malformed messages a game", lambda d: sum(some) if (some := _malformed(d)) else NAN,
             "messages", "down", ("tracker", "report")),
     Measure("malformed_share", "malformed messages", lambda d: _share(sum(some := _malformed(d)), len(some)),
-            "%", "down", bounded=True),
+            "%", "down", ("report", "experiment table"), bounded=True),
     # By all it knew in the end
     Measure("best_known", "reward of the best plan by what it knew",
             lambda d: next((t.best_known for t in reversed(d.own) if t.best_known is not None), NAN),
-            "of the best score", "up", bounded=True, short="best known plan"),
+            "of the best score", "up", ("report", "experiment table"), bounded=True, short="best known plan"),
     Measure("gain", "true gain of the best plan by the questions of a game",
             lambda d: sum((t.gain or 0.0 for t in d.asking), 0.0), "of the best score", "up", signed=True),
     Measure("valid_proposals", "valid proposals among those tried",
@@ -195,9 +195,9 @@ MEASURES = {measure.name: measure for measure in _TABLE}
 RENAMED = {"value": "question_value", "value_per_100_words": "question_value_per_100_words"}  # in files that are older
 
 
-def shown_in(place: Place) -> list[Measure]:
-    """The measures that are shown in a place, in their order."""
-    return [measure for measure in MEASURES.values() if place in measure.shown]
+def shown_in(*places: Place) -> list[Measure]:
+    """The measures that are shown in one of the places, in their order."""
+    return [measure for measure in MEASURES.values() if not set(places).isdisjoint(measure.shown)]
 
 
 def measures(dialogue: Dialogue | Mapping[str, Any]) -> dict[str, float | str]:

@@ -126,7 +126,8 @@ class Dialogue:
 
     `prompt_ids`, `response_ids`, `loss_mask` and `logprobs` are what a trainer needs; `to_dict(tokens=False)` leaves them out,
     which is the form of a log line, and counts them in `tokens` (prompt, response, policy). A policy that plays by text alone
-    leaves them empty. `instrument` is the version of the annotator that its turns are annotated by (`MeasuredEnvironment.instrument`);
+    leaves them empty. `columns` is what the game's annotator says of the whole dialogue: names, and a number, word or truth value each.
+    `instrument` is the version of the annotator that its turns are annotated by (`MeasuredEnvironment.instrument`);
     None before, and where the game could not be loaded.
     """
 
@@ -150,6 +151,7 @@ class Dialogue:
     failure: str | None = None
     seconds: float = 0.0
     tokens: dict[str, int] | None = None
+    columns: dict[str, float | str] = field(default_factory=dict)
     instrument: int | None = None
     prompt_ids: list[int] = field(default_factory=list)
     response_ids: list[int] = field(default_factory=list)

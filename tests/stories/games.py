@@ -43,15 +43,15 @@ def speak(text: str) -> str:
 
 
 class Asks:
-    """The same as a policy."""
+    """The same as a policy, or what else it is to say."""
 
     identity: ClassVar[dict[str, Any]] = {"engine": "script"}
 
-    def __init__(self, chat: Chat) -> None:
-        self.chat = chat
+    def __init__(self, chat: Chat, says: Callable[[str], str] = speak) -> None:
+        self.chat, self.says = chat, says
 
     async def sample(self, input_ids: list[int], max_tokens: int, key: str) -> Sampled:
-        ids = self.chat.said_ids(speak(self.chat.tokenizer.decode(input_ids)))
+        ids = self.chat.said_ids(self.says(self.chat.tokenizer.decode(input_ids)))
         return Sampled(ids, [-0.5] * len(ids), "stop")
 
     def reseed(self, seed: int) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,14 +17,11 @@ from slim_rl.analysis.load import load
 from slim_rl.analysis.terminal_tables import before_after_table, cells_table
 from slim_rl.analysis.viewer import collect
 from slim_rl.backends.card import model_card
-from slim_rl.config import Config, parse_config
-from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.dealing import load_rows
 from slim_rl.dialogue.log import DialogueLog, annotate, read_log
-from slim_rl.dialogue.measures import MEASURES, Measure
+from slim_rl.dialogue.measures import MEASURES, Measure, batch_metrics
 from slim_rl.dialogue.record import Dialogue
-from slim_rl.dialogue.worker import RolloutWorker
-from tests.stories.games import GAME, Asks, played, speak
+from tests.stories.backends import BACKENDS, Story
+from tests.stories.games import GAME, played, speak
 
 GASPS = Measure(
     "gasps",
@@ -44,73 +40,21 @@ def added() -> Iterator[None]:
         yield
 
 
-def config_in(folder: Path) -> Config:
-    return parse_config(
-        {
-            "name": "story",
-            "environment": GAME,
-            "game": {"n": 3},
-            "partner": {"kind": "shy", "accept_fraction": 0.0},
-            "data": {"train": str(folder / "train.jsonl"), "num_train": 2},
-            "limits": {"turn_tokens": 128, "dialogue_tokens": 1024},
-        }
-    )
+STORY = Story(GAME, {"kind": "shy", "accept_fraction": 0.0}, {"n": 3}, speak)
 
 
-def by_trl(tokenizer: Any, tokenizer_dir: Path, folder: Path) -> dict[str, Any]:
-    pytest.importorskip("trl")
-    from slim_rl.backends.trl.callbacks import step_line
-    from slim_rl.backends.trl.rollouts import Rollouts
-
-    chat, config = Chat(tokenizer), config_in(folder)
-    policy: Any = Asks(chat)
-    rollouts = Rollouts(
-        RolloutWorker(config, chat, policy), policy, load_rows(config), DialogueLog(folder / "log.jsonl")
-    )
-    trainer: Any = SimpleNamespace(state=SimpleNamespace(global_step=1), accelerator=SimpleNamespace(process_index=0))
-    rollouts(rollouts.names()[:1] * 2, trainer)
-    assert "gasps 1.00" in step_line(1, rollouts.metrics)
-    return rollouts.metrics
-
-
-def by_slime(tokenizer: Any, tokenizer_dir: Path, folder: Path) -> dict[str, Any]:
-    from tests.backends.slime_setup import make_args, make_group, run, sampling_params
-    from tests.fakes.sglang_server import SGLangServer
-
-    from slim_rl.backends.slime import metrics  # isort: skip
-    from slim_rl.rollout import generate, log_rollout  # isort: skip
-
-    chat, tracked = Chat(tokenizer), dict[str, Any]()
-
-    async def play(args: Any) -> list[Any]:
-        return [await generate(args, sample, sampling_params(args)) for sample in make_group(2)]
-
-    with SGLangServer(lambda ids, rng: chat.said_ids(speak(tokenizer.decode(ids)))) as server:
-        args = make_args(tokenizer_dir, server.port, folder, {"environment": GAME})
-        samples = run(args, play(args))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(metrics, "log_metrics", lambda args, found, **_: tracked.update(found))
-        log_rollout(0, args, samples, {}, 1.0)
-    return {name.removeprefix("dialogue/"): value for name, value in tracked.items()}
-
-
-def by_verl(tokenizer: Any, tokenizer_dir: Path, folder: Path) -> dict[str, Any]:
-    pytest.importorskip("verl")
-    from tests.backends.test_verl_loop import RLHFDataset, play
-    from tests.backends.verl_setup import Server, checkpoint, make_run
-
-    _, verl = make_run(folder, checkpoint(folder / "model", tokenizer), {"environment": GAME})
-    rows = [RLHFDataset(verl.data.train_files, tokenizer, verl.data)[0] | {"uid": "u"}]
-    (output,) = play(verl, Server(tokenizer, speak), rows, n=1)["u_0"]
-    found: dict[str, Any] = output.extra_fields["reward_extra_info"]
-    return found
-
-
-@pytest.mark.parametrize("backend", [by_trl, by_slime, by_verl])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_every_backends_tracker_has_them(backend: Any, tokenizer: Any, tokenizer_dir: Path, tmp_path: Path) -> None:
-    found = backend(tokenizer, tokenizer_dir, tmp_path)
+    found = backend(STORY, tokenizer, tokenizer_dir, tmp_path)
     assert found["gasps"] == 1.0
     assert found["questions/polite"] == found["questions/pair"] == 1.0 and found["questions/process"] == 0.0
+
+
+def test_the_step_line_has_the_measure(log_dir: Path) -> None:
+    pytest.importorskip("trl")
+    from slim_rl.backends.trl.callbacks import step_line
+
+    assert "gasps 1.00" in step_line(1, batch_metrics(held_out(log_dir, 4)))
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +95,7 @@ def test_terminal_tables_and_the_card_have_the_measure(log_dir: Path, tmp_path: 
     before, after = held_out(log_dir, 0), held_out(log_dir, 4)
     assert "exclamation marks a game" in text_of(cells_table({"after": after}, "held-out games"))
     assert "exclamation marks a game" in text_of(before_after_table(before, after))
-    assert "exclamation marks a game" in model_card(config_in(tmp_path), step=1, results={"after training": after})
+    assert "exclamation marks a game" in model_card(STORY.config(tmp_path), step=1, results={"after training": after})
 
 
 def test_the_report_has_them(log_dir: Path, analysed: Summary) -> None:

@@ -75,6 +75,7 @@ function chips(d) {
     chip(count(d.questions, "information-seeking question"), "ask"),
     d.question_value !== null && chip(`question value ${number(d.question_value, 3)}`, "ask"),
     d.malformed > 0 && chip(`${d.malformed} malformed`, "bad"),
+    Object.entries(d.columns).map(([name, value]) => chip(`${words(name)} ${value}`)),
     chip(`run ${d.run}`), chip(`seed ${d.seed}`), chip(`policy ${policyOf(d)}`), chip(`partner ${d.partner}`),
     d.tokens.response > 0 && chip(`${d.tokens.policy} of ${d.tokens.response} response tokens trained`),
   ];
