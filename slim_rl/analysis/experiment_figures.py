@@ -49,9 +49,11 @@ def _training(measure: str) -> Any:
         if plays.training.empty:
             return None
         figure, axes = panels(len(plays.arms), 4, 2.9, 2.5, margin=(0.4, 0.3))
-        for ax, arm in zip(axes, plays.arms, strict=True):
+        for number, (ax, arm) in enumerate(zip(axes, plays.arms, strict=True)):
             curve(ax, _curves(plays, {arm}, measure), measure, labels=False)
             ax.set_title(short_words(arm))
+            if number % 4:
+                ax.set_ylabel("")
         figure.suptitle(_title(measure, 99), x=0.01, ha="left", fontsize=10)
         return figure
 
@@ -67,8 +69,7 @@ def _curves(plays: Plays, arms: set[str], measure: str) -> dict[str, Any]:
         table = table.rolling(max(1, len(table) // 20), min_periods=1).mean()
         runs = {run: table[run].tolist() for run in table}
         curves[arm] = {"steps": table.index.tolist(), "measures": {measure: {"mean": table.mean(axis=1), "runs": runs}}}
-    titles = {measure: {"title": MEASURES[measure].title, "share": MEASURES[measure].share}}
-    return {"arms": plays.arms, "curves": curves, "measures": titles}
+    return {"arms": plays.arms, "curves": curves, "measures": {measure: MEASURES[measure].about}}
 
 
 def _title(measure: str, width: int = 26) -> str:

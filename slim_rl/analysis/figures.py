@@ -100,13 +100,15 @@ def curve(ax: Axes, results: Mapping[str, Any], name: str, labels: bool = True) 
         known = np.flatnonzero(np.isfinite(mean))
         if len(known):
             ends.append((float(mean[known[-3:]].mean()), steps[known[-1]], arm, colour))
-    measure = results["measures"].get(name, {"title": name, "share": False})
+    measure = results["measures"].get(name, {"title": name, "unit": "", "share": False})
     title = sentence(measure["title"])
     ax.set_title(title if labels else textwrap.fill(title, 30), fontsize=10 if labels else 9)
     ax.set_xlabel("training step")
     ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     if measure["share"]:
         ax.yaxis.set_major_formatter(Percent())
+    else:
+        ax.set_ylabel(measure["unit"])
     ax.grid(False, axis="x")
     if labels and ends:
         _label_ends(ax, ends)

@@ -41,7 +41,7 @@ _MARKDOWN = MarkdownIt("commonmark", {"html": False})
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A measure before and after; `trend` is "rose", "fell" or empty."""
+    """A measure before and after; `trend` is "gain", "loss" or empty: whether the change is for the better."""
 
     title: str
     before: str

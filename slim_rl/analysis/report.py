@@ -97,7 +97,8 @@ def _partners_part(results: Mapping[str, Any], chief: Mapping[str, Any]) -> Iter
 def _card(results: Mapping[str, Any], row: Mapping[str, Any]) -> Card:
     measure = results["measures"][row["measure"]]
     share = measure["share"]
-    trend = {1: "rose", 0: "", -1: "fell"}[direction(row)] if known(row["low"]) else ""
+    sign = {"up": 1, "down": -1, "": 0}[measure["better"]]
+    trend = {1: "gain", 0: "", -1: "loss"}[sign * direction(row)] if known(row["low"]) else ""
     before, after = (plain(row[side], share) for side in ("before", "after"))
     over = f", over {row['over']}" if known(row["low"]) else ""
     return Card(sentence(measure["title"]), before, after, by_how_much(row, share) + over, trend)

@@ -128,6 +128,7 @@ class Tables:
             self._arm(),
             prose("condition", "partner"),
             Column("measure", lambda row: self._measures[row["measure"]]["title"], prose=True),
+            Column("better", lambda row: _BETTER[self._measures[row["measure"]]["better"]], prose=True),
             Column("before → after", moved),
             prose("over", "interval over"),
             p_of("p", "p of no change"),
@@ -198,6 +199,9 @@ class Tables:
         """A column of a row that has several measures."""
         measure = self._measures[name]
         return Column(measure["title"], lambda row: with_interval(row["measures"][name], measure["share"], signed))
+
+
+_BETTER = {"up": "more", "down": "less", "": DASH}
 
 
 def _checkpoint(cell: Row) -> str:

@@ -48,9 +48,7 @@ def summarise(frame: pd.DataFrame, seed: int = 0, kinds: Mapping[str, str] | Non
             "games": int(frame["cluster"].nunique()),
         },
         "arms": arms,
-        "measures": {
-            n: {"title": MEASURES[n].title, "share": MEASURES[n].share, "role": MEASURES[n].role} for n in names
-        },
+        "measures": {name: MEASURES[name].about for name in names},
         "runs": list(_runs(frame)),
         "curves": {arm: _curves(train[train["arm"] == arm], names) for arm in arms},
         "ends": {arm: _ends(train[train["arm"] == arm], names) for arm in arms},

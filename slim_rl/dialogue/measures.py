@@ -60,8 +60,8 @@ class Measure:
         name: its name in logs' frames, trackers and files of contrasts.
         title: for tables and axes.
         of: computes it. NaN where there is nothing to measure, such as a share of nothing.
-        unit: of the number; "%" is shown as per cent.
-        better: what a policy is to do with it; "" if neither is better.
+        unit: of the number, for axes; "%" is shown as per cent.
+        better: whether more or less of it is better, which colours a change; "" if neither is.
         shown: where it is shown: "step", the line of each training step, or "step end", the last of it, if there is room; "tracker",
             of all backends; "table", that commands end with; "card", of a trained model; "report"; "first screen" of the report;
             "experiment", in its tables and with a figure, or "experiment table", in its tables alone.
@@ -89,6 +89,11 @@ class Measure:
     def share(self) -> bool:
         """Whether it is shown as per cent."""
         return self.unit == "%"
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What pages and figures show of it beside its numbers."""
+        return {"title": self.title, "unit": self.unit, "share": self.share, "better": self.better, "role": self.role}
 
     @property
     def heading(self) -> str:

@@ -5,14 +5,18 @@ has them.
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
+import yaml
 from rich.console import Console
 
 from slim_rl.analysis import Summary, analyze
+from slim_rl.analysis.experiment_page import write
 from slim_rl.analysis.load import load
 from slim_rl.analysis.terminal_tables import before_after_table, cells_table
 from slim_rl.analysis.viewer import collect
@@ -29,7 +33,7 @@ GASPS = Measure(
     lambda d: sum(turn.text.count("!") for turn in d.own),
     unit="marks",
     better="down",
-    shown=("step", "tracker", "table", "card", "first screen", "report"),
+    shown=("step", "tracker", "table", "card", "first screen", "report", "experiment"),
 )
 
 
@@ -105,6 +109,22 @@ def test_the_report_has_them(log_dir: Path, analysed: Summary) -> None:
     assert analysed.results["curves"]["shy"]["measures"]["gasps"]["mean"][-1] == 1.0
     assert analysed.results["kinds"]["shy"]["shares"]["polite"][-1] == 0.5  # beside `pair`
     assert "question_kinds" in analysed.figures
+
+
+def test_a_change_is_coloured_by_what_is_better(analysed: Summary) -> None:
+    page = analysed.report.read_text()
+    assert re.search(r'card loss"><h3>Exclamation marks', page), "there are more of them, and less is better"
+    assert re.search(r'card gain"><h3>Reward', page)
+
+
+def test_the_page_of_an_experiment_has_the_measure(log_dir: Path, tmp_path: Path) -> None:
+    source = {"logs": [str(log_dir)], "command": "slim-rl train story"}
+    manifest = {"title": "A story", "commit": "c", "machine": "m", "sources": {"held_out": source}}
+    (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(manifest))
+    write(tmp_path / "experiment.yaml", tmp_path / "page", "slim-rl results here")
+    readme = (tmp_path / "page" / "README.md").read_text()
+    assert "| exclamation marks a game |" in readme and "(gasps.png)" in readme
+    assert pd.read_csv(tmp_path / "page" / "runs.csv")["gasps"].max() == 1.0
 
 
 def test_the_viewer_has_the_kind(log_dir: Path, analysed: Summary) -> None:

@@ -1,0 +1,83 @@
+"""A training key is added by its field, which says what it means, and by its line in the table, which says what the trainers call it. Then both
+written files and the dry runs of all backends have it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slim_rl.backends.slime.layout import parse_flags
+from tests.fakes.cluster import write_model
+from tests.paths import ROOT
+
+FIELD = '    top_k: int = Field(-1, description="sample among so many of the likeliest tokens; -1: all of them")\n'
+LINE = """    Key(
+        "policy.top_k",
+        _names("--rollout-top-k"),
+        {"top_k": lambda number: max(number, 0)},
+        _names(f"{_ROLLOUT}.top_k"),
+    ),
+"""
+EDITS = {
+    "slim_rl/config/sections.py": ("    top_p: float = Field(\n", FIELD),
+    "slim_rl/keys.py": ('    Key("policy.top_p"', LINE),
+}
+DRY = """
+import json, sys
+from slim_rl.backends.slime.launch import launch
+from slim_rl.backends.verl.launch import build_overrides
+from slim_rl.config import parse_config
+from slim_rl.keys import values
+
+config = parse_config({}, ["policy.top_k=40"])
+print(json.dumps({"trl": values(config, "trl"), "verl": build_overrides(config).values}))
+launch(["--dry-run", "--set", "policy.top_k=40", "--set", "policy.model=" + sys.argv[1]])
+"""
+
+
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package with the key."""
+    folder = tmp_path_factory.mktemp("key")
+    shutil.copytree(ROOT / "slim_rl", folder / "slim_rl", ignore=shutil.ignore_patterns("__pycache__"))
+    for name, (before, added) in EDITS.items():
+        text = (folder / name).read_text(encoding="utf-8")
+        assert text.count(before) == 1, name
+        (folder / name).write_text(text.replace(before, added + before), encoding="utf-8")
+    return folder
+
+
+def run(folder: Path, *words: str) -> str:
+    env = os.environ | {"PYTHONPATH": str(folder), "NUM_GPUS": "8"}
+    done = subprocess.run([sys.executable, *words], cwd=folder, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_both_written_files_have_it(copied: Path) -> None:
+    run(copied, "-m", "slim_rl.reference")
+    page, recipe = ((copied / path).read_text(encoding="utf-8") for path in ("docs/config.md", "configs/matching.yaml"))
+    told = "sample among so many of the likeliest tokens"
+    (row,) = (line for line in page.splitlines() if line.startswith("| `top_k` |"))
+    assert told in row and row.endswith("| `--rollout-top-k` | `top_k` | `actor_rollout_ref.rollout.top_k` |")
+    assert f"  top_k: -1                    # {told}; -1: all of them [--rollout-top-k]" in recipe
+
+
+def test_every_dry_run_has_it(copied: Path) -> None:
+    trainers, _, command = run(copied, "-c", DRY, str(write_model(copied, "Qwen3-0.6B"))).partition("\n")
+    found: dict[str, Any] = json.loads(trainers)
+    assert found["verl"]["actor_rollout_ref.rollout.top_k"] == found["trl"]["top_k"] == 40
+    lines = [line for line in command.splitlines() if not line.startswith("#")]
+    words = shlex.split("\n".join(lines).replace("\\\n", " "))
+    assert parse_flags(words[words.index("--colocate") :])["--rollout-top-k"] == ["40"]
+    trl = pytest.importorskip("trl")
+    assert trl.GRPOConfig(**found["trl"], output_dir=str(copied), use_cpu=True, bf16=False).top_k == 40
