@@ -23,7 +23,9 @@ from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.environment import game_of
 from slim_rl.measured import measured
 
-Place = Literal["step", "step end", "tracker", "table", "card", "first screen", "report", "experiment", "experiment table"]
+Place = Literal[
+    "step", "step end", "tracker", "table", "card", "first screen", "report", "experiment", "experiment table"
+]
 OF_KIND = "questions/"  # begins the name of the count of one kind of question
 NAN = math.nan
 

@@ -66,6 +66,7 @@ def test_a_game_that_annotates_badly_or_prints_spoils_nothing(make_dialogue: Mak
         "        print('hello')\n"
         "        if dialogue.id == 'bad': raise RuntimeError('no')\n"
         "        for turn in dialogue.turns: turn.questions, turn.seeking = ['own'], True\n"
+        "        dialogue.columns['loud'] = 3\n"
     )
     code = (
         "import json, sys, odd_games\n"
@@ -75,7 +76,7 @@ def test_a_game_that_annotates_badly_or_prints_spoils_nothing(make_dialogue: Mak
         "        for id in ('good', 'bad', 'fine')]\n"
         "with Annotator(1) as annotator:\n"
         "    for dialogue in made: annotator.submit(dialogue).result()\n"
-        "print(json.dumps([dialogue.turns[0].questions for dialogue in made]))\n"
+        "print(json.dumps([[dialogue.turns[0].questions, dialogue.columns] for dialogue in made]))\n"
     )
     script = tmp_path / "script.py"  # without a guard on its main: it is not run again in the other process
     script.write_text(code)
@@ -87,7 +88,7 @@ def test_a_game_that_annotates_badly_or_prints_spoils_nothing(make_dialogue: Mak
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == '[["own"], null, ["own"]]'
+    assert done.stdout.splitlines()[-1] == '[[["own"], {"loud": 3}], [null, {}], [["own"], {"loud": 3}]]'
 
 
 def test_its_processes_end_with_the_program_even_if_it_is_killed(tmp_path: Path) -> None:

@@ -63,8 +63,7 @@ def by_slime(story: Story, tokenizer: Any, tokenizer_dir: Path, folder: Path) ->
     row = load_rows(config)[0]
     metadata = {"game_state": row.game_state, "game_id": row.game_id, "seat": row.seat}
     group = [
-        Sample(group_index=0, index=i, prompt=row.prompt, metadata=dict(metadata), session_id=f"s{i}")
-        for i in range(2)
+        Sample(group_index=0, index=i, prompt=row.prompt, metadata=dict(metadata), session_id=f"s{i}") for i in range(2)
     ]
 
     async def play(args: Any) -> list[Any]:

@@ -15,9 +15,11 @@ import pytest
 import yaml
 from rich.console import Console
 
-from slim_rl.analysis import Summary, analyze
+from slim_rl.analysis import Summary, analyze, figures
 from slim_rl.analysis.experiment_page import write
+from slim_rl.analysis.figure_style import style
 from slim_rl.analysis.load import load
+from slim_rl.analysis.report_tables import Tables
 from slim_rl.analysis.terminal_tables import before_after_table, cells_table
 from slim_rl.analysis.viewer import collect
 from slim_rl.backends.card import model_card
@@ -115,6 +117,18 @@ def test_a_change_is_coloured_by_what_is_better(analysed: Summary) -> None:
     page = analysed.report.read_text()
     assert re.search(r'card loss"><h3>Exclamation marks', page), "there are more of them, and less is better"
     assert re.search(r'card gain"><h3>Reward', page)
+    table = Tables(analysed.results).measures()
+    (better,) = (column for column in table.columns if column.head == "better")
+    told = {row["measure"]: better.show(row) for row in table.others}
+    assert (told["errors"], told["valid_proposals"], told["words"]) == ("less", "more", "–")
+
+
+def test_its_axis_has_its_unit(analysed: Summary) -> None:
+    with style():
+        drawn = figures.measures(analysed.results)
+    assert drawn is not None
+    units = {ax.get_title("left").replace("\n", " "): ax.get_ylabel() for ax in drawn.axes}
+    assert units["Exclamation marks a game"] == "marks" and units["Games agreed"] == ""
 
 
 def test_the_page_of_an_experiment_has_the_measure(log_dir: Path, tmp_path: Path) -> None:
