@@ -16,6 +16,7 @@ from slim_rl.backends.gpus import has_nvlink
 from slim_rl.backends.slime.cluster import check_save_dir, file_system, runtime_environment
 from slim_rl.backends.slime.layout import needs_offload, parse_flags
 from slim_rl.backends.slime.settings import Settings
+from slim_rl.cli import main
 from slim_rl.config import load_config
 from slim_rl.errors import ConfigError
 from tests.fakes.cluster import Cluster, write_model
@@ -85,19 +86,25 @@ def test_slim_rl_train_is_the_same_launch(cluster: Cluster, model: Path, small: 
 
 @pytest.mark.parametrize(("backend", "said"), [("trl", "12 in training"), ("slime", "train.py"), ("verl", "main_ppo")])
 def test_a_dry_run_of_every_backend_needs_no_slime_and_no_gpu(
-    tmp_path: Path, model: Path, small: Path, backend: str, said: str
+    tmp_path: Path,
+    model: Path,
+    small: Path,
+    backend: str,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     pytest.importorskip("trl" if backend != "slime" else "yaml")
     if backend == "verl":
         pytest.importorskip("verl")
-    command = [sys.executable, "-m", "slim_rl.cli", "train", str(small), "--backend", backend, "--dry-run"]
-    environment = {key: value for key, value in os.environ.items() if key != "SLIME_DIR"}
-    environment |= {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(ROOT), "NUM_GPUS": "4"}
-    run = subprocess.run(
-        [*command, "--set", f"policy.model={model}"], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
-    )  # fmt: skip
-    assert run.returncode == 0, run.stderr
-    assert said in run.stdout
+    monkeypatch.delenv("SLIME_DIR", raising=False)
+    for name, value in {"CUDA_VISIBLE_DEVICES": "", "NUM_GPUS": "4"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main(["train", str(small), "--backend", backend, "--dry-run", "--set", f"policy.model={model}"])
+    assert not ended.value.code
+    assert said in capsys.readouterr().out
 
 
 def test_without_slime_a_dry_run_prints_what_can_be_known(cluster: Cluster, model: Path) -> None:
