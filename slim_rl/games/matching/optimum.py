@@ -16,7 +16,7 @@ def best_assignment(values: ArrayLike) -> tuple[Assignment, float]:
 
     Ties go to whichever SciPy's solver finds first, as in DialOp.
     """
-    from scipy.optimize import linear_sum_assignment  # here: a command that solves nothing starts without its half second
+    from scipy.optimize import linear_sum_assignment  # a command that solves nothing starts without its half second
 
     table = np.asarray(values, dtype=float)
     rows, columns = linear_sum_assignment(-table)  # negated like DialOp: ties must fall the same way
