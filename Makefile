@@ -15,7 +15,7 @@ export HF_HUB_OFFLINE ?= 1
 export TRL_EXPERIMENTAL_SILENCE ?= 1
 export NO_MKDOCS_2_WARNING ?= 1
 
-.PHONY: run test test-verl test-adapters first-hour lock hashes check docs format bench results confirmation warmstart warmstart-selfplay clean
+.PHONY: run test test-others test-verl test-adapters first-hour lock hashes check docs format bench results confirmation warmstart warmstart-selfplay clean
 
 ## train a tiny Qwen on a CPU against the shy partner, then draw how its questions and rewards developed
 run: $(VENV)/local
@@ -23,14 +23,17 @@ run: $(VENV)/local
 	$(BIN)/slim-rl analyze --log-dir logs/matching_local --output-dir plots
 	@echo "Open plots/report.html in a browser; figures are in plots/. For slim-rl itself: . $(BIN)/activate"
 
-## all tests, style and types
-test: $(VENV)/dev check
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not verl"
+## all tests, style and types; both at once, since tests wait now and then
+test: $(VENV)/dev
+	$(MAKE) -j 2 check test-others
 	$(MAKE) test-verl
+
+test-others: $(VENV)/dev
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not verl"
 
 ## a training step through verl's own workers on a local Ray; by itself, since it starts a dozen processes
 test-verl: $(VENV)/dev
-	$(BIN)/python -m pytest -m verl --timeout 900
+	$(BIN)/python -m pytest -m verl --timeout 900 $$(grep -rl --include='*.py' 'mark\.verl' tests)
 
 ## the games in verifiers, OpenEnv and Gymnasium; in an environment of their own, since verifiers wants another openai than verl
 ADAPTERS := .venv-adapters

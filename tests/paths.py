@@ -6,4 +6,3 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 HUMAN = ROOT.parent / "shared" / "dialop_human"  # recorded human games, where they lie beside the project
-UPSTREAM = ROOT.parent / "shared" / "upstream"  # archives of what slim_rl is tested against, where they lie beside it

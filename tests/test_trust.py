@@ -75,7 +75,7 @@ COMMANDS = {
     "environment", ["evilmod.Game", "examples.evil.Game", "slim_rl.games.evilmod.Game", "os.system"]
 )
 def test_a_log_imports_nothing(run: Callable[..., None], tmp_path: Path, command: list[str], environment: str) -> None:
-    (tmp_path / "logs" / "train.jsonl").write_bytes(log_of(environment))
+    (tmp_path / "logs" / "eval.jsonl").write_bytes(log_of(environment, phase="eval"))
     run(*command)
     assert not (tmp_path / "ran").exists()
     assert "evilmod" not in sys.modules and "examples" not in sys.modules

@@ -13,6 +13,8 @@ from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import Formatter
 
@@ -100,12 +102,18 @@ def style() -> Iterator[None]:
 def to_bytes(figure: Figure, *forms: str) -> list[bytes]:
     """The figure as files of these forms ("png", "svg"); the same bytes for the same figure."""
     lay_out(figure)
-    files = []
-    for form in forms:
-        file = io.BytesIO()
-        figure.savefig(file, format=form, metadata={"Date": None} if form == "svg" else None)
-        files.append(file.getvalue())
-    return files
+    figure.dpi = matplotlib.rcParams["savefig.dpi"]
+    return [_print(figure, form) for form in forms]
+
+
+def _print(figure: Figure, form: str) -> bytes:
+    """One file. `Figure.savefig` would draw everything once more, to look for what a figure that is laid out no longer needs."""
+    file = io.BytesIO()
+    if form == "png":
+        FigureCanvasAgg(figure).print_png(file)
+    else:
+        FigureCanvasSVG(figure).print_svg(file, metadata={"Date": None})
+    return file.getvalue()
 
 
 def lay_out(figure: Figure) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -64,7 +65,7 @@ def test_a_report_of_other_logs_is_not_overwritten_without_being_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for seed, name in enumerate(("make_run", "mine")):
-        synthetic.write_runs(tmp_path / "logs" / name, arms=("shy",), seeds=1, steps=2, n=3, eval_games=2, seed=seed)
+        synthetic.write_runs(tmp_path / "logs" / name, arms=("shy",), seeds=1, steps=0, n=3, eval_games=2, seed=seed)
     monkeypatch.chdir(tmp_path)
     report = analyze(["logs/make_run"], "plots", max_dialogues=0).report
     before = report.read_bytes()
@@ -73,7 +74,7 @@ def test_a_report_of_other_logs_is_not_overwritten_without_being_told(
             analyze(others, "plots")
     assert report.read_bytes() == before
     monkeypatch.chdir("logs")  # the same logs again, from wherever, and with more in them
-    synthetic.write_runs(Path("make_run"), arms=("mute",), seeds=1, steps=2, n=3, eval_games=2)
+    synthetic.write_runs(Path("make_run"), arms=("mute",), seeds=1, steps=0, n=3, eval_games=2)
     assert len(analyze([tmp_path / "logs" / "make_run"], "../plots", max_dialogues=0).results["arms"]) == 2
     analyze(["mine"], "../plots", max_dialogues=0, overwrite=True)
     analyze(["mine"], "../plots", max_dialogues=0)
@@ -92,8 +93,9 @@ def test_logs_that_do_not_exist_are_said_before_a_report_that_does(tmp_path: Pat
         analyze([tmp_path / "nowhere"], tmp_path)
 
 
-def test_no_figure_of_the_report_before_is_left(log_dir: Path, tmp_path: Path) -> None:
-    assert "training" in analyze([log_dir], tmp_path / "plots", max_dialogues=0).figures
+def test_no_figure_of_the_report_before_is_left(analysed: Summary, tmp_path: Path) -> None:
+    shutil.copytree(analysed.report.parent, tmp_path / "plots")
+    assert (tmp_path / "plots" / "training.png").exists()
     synthetic.write_runs(tmp_path / "logs", arms=("shy",), seeds=1, steps=0, n=3, eval_games=5)
     analyze([tmp_path / "logs"], tmp_path / "plots", max_dialogues=0, overwrite=True)
     assert not (tmp_path / "plots" / "training.png").exists()

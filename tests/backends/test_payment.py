@@ -6,7 +6,6 @@ import math
 import os
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 from statistics import fmean, stdev
 from types import SimpleNamespace
@@ -18,7 +17,8 @@ from slim_rl.config import Config, parse_config
 from slim_rl.dialogue.measures import tracked
 from slim_rl.dialogue.record import Dialogue
 from tests.backends.paid_batch import CONTROLS, STEP, dialogues, paid, run, samples, token_advantages
-from tests.paths import ROOT, UPSTREAM
+from tests.fakes.upstream import NO_MEGATRON, NO_SLIME, megatrons, slimes
+from tests.paths import ROOT
 
 BY_DIALOGUE = [name for name, control in CONTROLS.items() if "credit" not in control]
 BY_TURN = [name for name in CONTROLS if name not in BY_DIALOGUE]
@@ -142,32 +142,16 @@ def test_slime_tells_what_was_paid_beside_the_games_reward() -> None:
     assert _paid(dialogues(), parse_config(run("game"))) == _paid(dialogues(), parse_config(run("shuffled"))) == {}
 
 
-@pytest.mark.parametrize("version", ["624b824", "v0.3.1"])
-def test_slimes_own_functions_carry_it_to_the_loss(version: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("slime", slimes() or [None], ids=str)
+def test_slimes_own_functions_carry_it_to_the_loss(slime: Path | None, tmp_path: Path) -> None:
     """In a separate process, since this one may have a stand-in for slime: see `slime_paid`."""
-    folders = upstream(version, tmp_path)
-    if folders is None:
-        pytest.skip(
-            "slime's and Megatron's sources are not beside the project (SLIME_DIR and MEGATRON_DIR name them too)"
-        )
-    path = os.pathsep.join(map(str, [ROOT, *folders]))
+    if slime is None or not megatrons():
+        pytest.skip(NO_MEGATRON if slime else NO_SLIME)
+    path = os.pathsep.join(map(str, [ROOT, slime, *megatrons()]))
     command = [sys.executable, "-m", "tests.backends.slime_paid", str(tmp_path)]
     done = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.split()[-len(CONTROLS) :] == list(CONTROLS)
-
-
-def upstream(version: str, folder: Path) -> list[Path] | None:
-    """The folders of slime's and Megatron's sources: those that the environment names, or unpacked from beside the project."""
-    if named := [Path(os.environ[name]) for name in ("SLIME_DIR", "MEGATRON_DIR") if os.environ.get(name)]:
-        return named if len(named) == 2 else None
-    archives = [UPSTREAM / f"slime-{version}.tar.gz", UPSTREAM / "megatron-1dcf0da.tar.gz"]
-    if not all(archive.exists() for archive in archives):
-        return None
-    for archive in archives:
-        with tarfile.open(archive) as file:
-            file.extractall(folder, filter="data")
-    return [folder / "slime", folder / "Megatron-LM"]
 
 
 def loop_of(config: Config) -> Any:

@@ -1,6 +1,6 @@
 """slime's own start of a resumed run, on a CPU: its train.py, its group of actors and its Megatron actor with the weights that it keeps.
 
-    python -m tests.fakes.slime_actor SLIME_DIR train.py       through the driver; a line for each time that weights go to the engine
+    python -m tests.fakes.slime_actor SLIME_DIR train.py ...   each through the driver; a line for each time that weights go to the engine
 
 In place of what needs GPUs or a cluster stand: Ray, whose calls here run at once; Megatron, whose model is one number, 1.0 in the
 checkpoint that the run continues from and 0.0 in the reference; and the updater, which sends what the model holds, as slime's does
@@ -10,6 +10,7 @@ over NCCL.
 from __future__ import annotations
 
 import importlib
+import multiprocessing
 import sys
 from argparse import Namespace
 from importlib.abc import Loader, MetaPathFinder
@@ -155,12 +156,24 @@ def _prepare() -> None:
     train_actor.init = lambda self, args, role, *more: vars(self).update(args=args, role=role)
 
 
-def main(slime: str, entry: str) -> int:
+def main(slime: str, *entries: str) -> int:
+    """Runs each script in a process of its own, all from this one, which has imported what they need. Returns how many failed."""
     sys.path.insert(0, slime)
     _prepare()
+    failed = 0
+    for entry in entries:
+        print(entry, flush=True)
+        process = multiprocessing.get_context("fork").Process(target=_run, args=(Path(slime) / entry,))
+        process.start()
+        process.join()
+        failed += process.exitcode != 0
+    return failed
+
+
+def _run(script: Path) -> None:
     from slim_rl.backends.slime import driver
 
-    return driver.main([str(Path(slime) / entry)])
+    raise SystemExit(driver.main([str(script)]))
 
 
 if __name__ == "__main__":

@@ -60,8 +60,11 @@ def test_the_checkouts_own_environment_is_found(tmp_path: Path, script: str) -> 
     here = checkout(tmp_path / "here")
     (here / ".venv" / "bin").mkdir(parents=True)
     python = here / ".venv" / "bin" / "python"
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path} exec {sys.executable} "$@"\n')
     python.chmod(0o755)
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\nsys.modules['verl'] = None  # which would check for seconds\n"
+    )
     model = str(write_model(tmp_path, "Qwen3-0.6B"))
     done = run(here, script, "--dry-run", MODEL=model, POLICY_MODEL=model)
     assert done.returncode == 0, done.stderr

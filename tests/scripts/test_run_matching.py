@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import os
 import shlex
 import signal
 import stat
@@ -10,11 +13,13 @@ import subprocess
 import time
 from collections import Counter
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import yaml
 
 from slim_rl.backends.slime.driver import complaints
+from slim_rl.backends.slime.launch import main
 from slim_rl.backends.slime.layout import parse_flags
 from slim_rl.config import load_config
 from slim_rl.dialogue.rows import read_rows
@@ -57,6 +62,21 @@ def launch(cluster: Cluster, *words: object, **variables: object) -> subprocess.
     )
 
 
+def dry_run(cluster: Cluster, *words: object, **variables: object) -> subprocess.CompletedProcess[str]:
+    """What `launch` gives with --dry-run, without its seconds of starting: the script's launcher, in this process."""
+    set_by_the_script = {"PYTHON": "python3", "CONFIG": str(ROOT / "configs" / "matching.yaml")}
+    environment = cluster.environment | set_by_the_script | {key: str(value) for key, value in variables.items()}
+    command, out, err = [*map(str, words), "--dry-run"], io.StringIO(), io.StringIO()
+    with (
+        patch.dict(os.environ, environment, clear=True),
+        contextlib.chdir(cluster.folder),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        code = main(command)
+    return subprocess.CompletedProcess(command, code, out.getvalue(), err.getvalue())
+
+
 def command_of(done: subprocess.CompletedProcess[str]) -> list[str]:
     """The words of a dry run's command."""
     assert done.returncode == 0, done.stderr
@@ -73,7 +93,7 @@ def flags_of(words: list[str]) -> dict[str, list[str]]:
 # ------------------------------------------------------------------------------------------------------- the command
 @pytest.mark.parametrize("name", MODELS)
 def test_every_flag_is_slimes_and_stands_once(cluster: Cluster, tmp_path: Path, name: str) -> None:
-    done = launch(cluster, "--dry-run", MODEL=write_model(tmp_path, name), NUM_GPUS=8)
+    done = dry_run(cluster, MODEL=write_model(tmp_path, name), NUM_GPUS=8)
     flags = flags_of(command_of(done))
     assert set(flags) <= known_flags()
     assert flags["--num-layers"] == [str(MODELS[name]["num_hidden_layers"])]
@@ -85,9 +105,7 @@ def test_every_flag_is_slimes_and_stands_once(cluster: Cluster, tmp_path: Path, 
 
 @pytest.mark.parametrize("mode", ["1", "full"])
 def test_every_flag_of_an_asynchronous_run_is_slimes(cluster: Cluster, model: Path, mode: str) -> None:
-    words = command_of(
-        launch(cluster, "--dry-run", "--set", "train.kl_coef=0.01", MODEL=model, ASYNC=mode, NUM_NODES=2)
-    )
+    words = command_of(dry_run(cluster, "--set", "train.kl_coef=0.01", MODEL=model, ASYNC=mode, NUM_NODES=2))
     flags = flags_of(words)
     assert words[3].endswith("train_async.py")
     assert set(flags) <= known_flags()
@@ -100,7 +118,7 @@ def test_every_flag_of_an_asynchronous_run_is_slimes(cluster: Cluster, model: Pa
 
 def test_a_fully_asynchronous_run_has_room_for_all_its_dialogues(cluster: Cluster, model: Path) -> None:
     def samples(*more: str) -> list[str]:
-        words = command_of(launch(cluster, "--dry-run", *more, MODEL=model, ASYNC="full", NUM_GPUS=8))
+        words = command_of(dry_run(cluster, *more, MODEL=model, ASYNC="full", NUM_GPUS=8))
         return flags_of(words)["--sglang-server-concurrency"]
 
     large = ("--set", "train.games_per_step=128", "--set", "train.group_size=16")
@@ -114,7 +132,7 @@ def test_parallelism_fits_the_gpus_that_training_has(cluster: Cluster, tmp_path:
 
     def parallel(**variables: object) -> tuple[str, str]:
         divides = ["--set", "train.games_per_step=30"]  # over three copies of the model too
-        flags = flags_of(command_of(launch(cluster, "--dry-run", *divides, MODEL=model, **variables)))
+        flags = flags_of(command_of(dry_run(cluster, *divides, MODEL=model, **variables)))
         return flags["--tensor-model-parallel-size"][0], flags["--rollout-num-gpus-per-engine"][0]
 
     assert parallel(NUM_GPUS=8) == ("8", "4")
@@ -125,7 +143,7 @@ def test_parallelism_fits_the_gpus_that_training_has(cluster: Cluster, tmp_path:
 
 def test_config_and_settings_reach_the_flags(cluster: Cluster, model: Path, small: Path) -> None:
     overrides = ["--set", "train.scale_rewards=false", "--set", "train.report_to=[tensorboard]", "--num-rollout=9"]
-    done = launch(cluster, "--dry-run", *overrides, MODEL=model, CONFIG=small, EVAL_INTERVAL=5, WANDB_API_KEY="secret")
+    done = dry_run(cluster, *overrides, MODEL=model, CONFIG=small, EVAL_INTERVAL=5, WANDB_API_KEY="secret")
     flags = flags_of(command_of(done))
     assert flags["--num-rollout"] == ["9"]
     assert flags["--rollout-batch-size"] == ["2"]
@@ -146,17 +164,17 @@ def test_a_flag_of_the_users_takes_the_place_of_ours(cluster: Cluster, model: Pa
         '{"A": "b c"}',
         "--weight-decay=0",
     ]
-    flags = flags_of(command_of(launch(cluster, "--dry-run", *passed, MODEL=model)))
+    flags = flags_of(command_of(dry_run(cluster, *passed, MODEL=model)))
     assert flags["--lr"] == ["3e-6"]
     assert flags["--eval-prompt-data"] == ["other", "other.jsonl"]
     assert json.loads(flags["--train-env-vars"][0]) == {"A": "b c"}
-    assert "--weight-decay=0" in command_of(launch(cluster, "--dry-run", *passed, MODEL=model))
+    assert "--weight-decay=0" in command_of(dry_run(cluster, *passed, MODEL=model))
     assert flags["--weight-decay"] == ["0"]
 
 
 def test_checkpoint_corrects_what_its_shape_leaves_free(cluster: Cluster, tmp_path: Path) -> None:
     rope = {"rope_theta": None, "rope_parameters": {"rope_theta": 5000000, "rope_type": "default"}}
-    done = launch(cluster, "--dry-run", MODEL=write_model(tmp_path, "Qwen3-4B", **rope, vocab_size=151940))
+    done = dry_run(cluster, MODEL=write_model(tmp_path, "Qwen3-4B", **rope, vocab_size=151940))
     flags = flags_of(command_of(done))
     assert (flags["--rotary-base"], flags["--vocab-size"]) == (["5000000"], ["151940"])
     assert "--rotary-base 5000000 from config.json" in done.stderr
@@ -201,7 +219,7 @@ def test_dry_run_writes_nothing(cluster: Cluster, model: Path, small: Path) -> N
     ],
 )
 def test_what_cannot_be_is_said_in_a_sentence(cluster: Cluster, model: Path, words: list[str], said: str) -> None:
-    done = launch(cluster, *(str(model) if word == "MODEL" else word for word in words), "--dry-run")
+    done = dry_run(cluster, *(str(model) if word == "MODEL" else word for word in words))
     assert done.returncode == 1
     assert said in done.stderr
     assert "Traceback" not in done.stderr
@@ -209,7 +227,7 @@ def test_what_cannot_be_is_said_in_a_sentence(cluster: Cluster, model: Path, wor
 
 
 def test_model_that_slime_does_not_know(cluster: Cluster, tmp_path: Path) -> None:
-    done = launch(cluster, "--dry-run", MODEL=write_model(tmp_path, "Qwen3-4B", num_hidden_layers=37))
+    done = dry_run(cluster, MODEL=write_model(tmp_path, "Qwen3-4B", num_hidden_layers=37))
     assert done.returncode == 1
     assert "slime has no model script" in done.stderr
     assert "qwen3-4b" in done.stderr

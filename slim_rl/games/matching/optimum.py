@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import linear_sum_assignment
 
 Assignment = tuple[int, ...]  # assignment[reviewer] = paper
 _TIES_UP_TO = 10  # larger boards have too many sets of papers, and next to no ties
@@ -17,6 +16,8 @@ def best_assignment(values: ArrayLike) -> tuple[Assignment, float]:
 
     Ties go to whichever SciPy's solver finds first, as in DialOp.
     """
+    from scipy.optimize import linear_sum_assignment  # a command that solves nothing starts without its half second
+
     table = np.asarray(values, dtype=float)
     rows, columns = linear_sum_assignment(-table)  # negated like DialOp: ties must fall the same way
     return tuple(int(c) for c in columns), float(table[rows, columns].sum())
