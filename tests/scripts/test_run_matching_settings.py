@@ -101,14 +101,21 @@ def test_a_dry_run_of_every_backend_needs_no_slime_and_no_gpu(
     for name, value in {"CUDA_VISIBLE_DEVICES": "", "NUM_GPUS": "4"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)
+    words = ["train", str(small), "--backend", backend, "--dry-run", "--set", f"policy.model={model}"]
+    if backend == "slime":  # in a process that has imported none
+        command = [sys.executable, "-m", "slim_rl.cli", *words]
+        run = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+        assert run.returncode == 0, run.stderr
+        assert said in run.stdout
+        return
     with pytest.raises(SystemExit) as ended:
-        main(["train", str(small), "--backend", backend, "--dry-run", "--set", f"policy.model={model}"])
+        main(words)
     assert not ended.value.code
     assert said in capsys.readouterr().out
 
 
 def test_without_slime_a_dry_run_prints_what_can_be_known(cluster: Cluster, model: Path) -> None:
-    done = dry_run(cluster, MODEL=model, SLIME_DIR="")
+    done = launch(cluster, "--dry-run", MODEL=model, SLIME_DIR="")  # this process may have imported one
     assert done.returncode == 0, done.stderr
     comment, _, command = done.stdout.partition("\n")
     assert comment.startswith("#") and "SLIME_DIR" in comment
