@@ -57,7 +57,7 @@ def test_a_slime_that_is_too_old_is_refused_in_one_sentence(tmp_path: Path) -> N
     done = load(tree(tmp_path, "utils", SAMPLE))
     assert done.returncode == 1
     last = done.stderr.strip().splitlines()[-1]
-    assert "too old: its Sample has no append_response_tokens and no rollout_id; take v0.3.1" in last
+    assert "too old: its Sample has no append_response_tokens and no rollout_id; use v0.3.1" in last
 
 
 def test_a_slime_without_the_names_is_refused_by_name(tmp_path: Path) -> None:
