@@ -15,16 +15,10 @@ import statistics
 import time
 from typing import Any
 
-import torch
+from small_games import small_games
 from transformers import AutoModelForCausalLM, ContinuousBatchingConfig, GenerationConfig
 
-from slim_rl.config import PolicyConfig, parse_config
-from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.policy import Policy, Sampled
-from slim_rl.dialogue.rows import GameRow
-from slim_rl.dialogue.worker import RolloutWorker
-from slim_rl.games.matching.generate import generate_games
-from slim_rl.policies.transformers import TransformersPolicy, load_model
 
 
 class ContinuousPolicy:
@@ -57,31 +51,19 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--block", type=int, default=64, help="tokens of a block of keys and values")
     options = parser.parse_args()
-    torch.set_num_threads(1)
-    config = parse_config(
-        {
-            "game": {"n": 3, "scales": False, "rules": "none"},
-            "partner": {"accept_fraction": 0},
-            "limits": {"turn_tokens": 64},
-        }
-    )
-    model, tokenizer = load_model(PolicyConfig(model=options.model))
-    chat = Chat(tokenizer)
-    worker = RolloutWorker(config, chat)
-    env = worker.environment()
-    games = generate_games(max(options.dialogues), config.game)
-    episodes = [worker.episode(GameRow.of(env, game.id, game), "bench") for game in games]
+    games = small_games(options.model, max(options.dialogues))
+    model, chat = games.model, games.chat
 
     def tokens_per_second(number: int, policy: Any) -> tuple[float, float]:
         """Tokens a second of processor time, so that other work on the machine weighs on neither; and tokens a dialogue."""
         start, before = time.process_time(), policy.tokens_sampled
-        asyncio.run(worker.play_all(episodes[:number], policy=lambda episode: policy))
+        asyncio.run(games.worker.play_all(games.episodes[:number], policy=lambda episode: policy))
         tokens = policy.tokens_sampled - before
         return tokens / (time.process_time() - start), tokens / number
 
     plain = AutoModelForCausalLM.from_pretrained(options.model, dtype=model.dtype).eval()
     sampling = GenerationConfig(do_sample=True, top_k=0, top_p=1.0, temperature=1.0, max_new_tokens=64)
-    sampling.eos_token_id, sampling.pad_token_id = chat.stop_ids, tokenizer.pad_token_id
+    sampling.eos_token_id, sampling.pad_token_id = chat.stop_ids, games.tokenizer.pad_token_id
     longest = model.config.max_position_embeddings
     batching = ContinuousBatchingConfig(
         block_size=options.block,
@@ -97,9 +79,7 @@ def main() -> None:
             rates: list[tuple[float, float]] = []
             lengths: list[tuple[float, float]] = []
             for seed in range(options.rounds):
-                ours = TransformersPolicy(model, chat.stop_ids, pad_id=tokenizer.pad_token_id)
-                ours.reseed(seed)
-                policies: list[Policy] = [ours, ContinuousPolicy(manager, chat.stop_ids)]
+                policies: list[Policy] = [games.policy(seed), ContinuousPolicy(manager, chat.stop_ids)]
                 found = [tokens_per_second(number, policy) for policy in policies]
                 rates.append((found[0][0], found[1][0]))
                 lengths.append((found[0][1], found[1][1]))

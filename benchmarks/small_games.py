@@ -1,0 +1,52 @@
+"""What benchmarks of sampling play: the 3×3 games of a small model, on one thread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from slim_rl.config import PolicyConfig, parse_config
+from slim_rl.dialogue.chat import Chat
+from slim_rl.dialogue.rows import GameRow
+from slim_rl.dialogue.worker import Episode, RolloutWorker
+from slim_rl.games.matching.generate import generate_games
+from slim_rl.policies.transformers import TransformersPolicy, load_model
+
+
+@dataclass(frozen=True, slots=True)
+class SmallGames:
+    """A model, and episodes for it to play."""
+
+    model: Any
+    tokenizer: Any
+    chat: Chat
+    worker: RolloutWorker
+    episodes: list[Episode]
+
+    def policy(self, seed: int) -> TransformersPolicy:
+        """The project's own decoding of the model."""
+        policy = TransformersPolicy(self.model, self.chat.stop_ids, pad_id=self.tokenizer.pad_token_id)
+        policy.reseed(seed)
+        return policy
+
+
+def small_games(path: str, number: int) -> SmallGames:
+    """The model at `path`, and `number` episodes."""
+    torch.set_num_threads(1)
+    config = parse_config(
+        {
+            "game": {"n": 3, "scales": False, "rules": "none"},
+            "partner": {"accept_fraction": 0},
+            "limits": {"turn_tokens": 64},
+        }
+    )
+    model, tokenizer = load_model(PolicyConfig(model=path))
+    chat = Chat(tokenizer)
+    worker = RolloutWorker(config, chat)
+    env = worker.environment()
+    games = generate_games(number, config.game)
+    return SmallGames(
+        model, tokenizer, chat, worker, [worker.episode(GameRow.of(env, g.id, g), "bench") for g in games]
+    )
