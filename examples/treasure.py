@@ -7,13 +7,17 @@ the guide (seat 1) knows the cell. A message with a number digs there, unless it
 
 from __future__ import annotations
 
+import math
 import random
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
+
 from slim_rl.dialogue.partner import PartnerFailure, Reply
 from slim_rl.environment import Board, View
+from slim_rl.frontier import Frontier
 from slim_rl.measured import MeasuredEnvironment
 
 NAMES = ("ABC", "XYZ")  # of the rows, of the columns
@@ -143,12 +147,14 @@ class Treasure(MeasuredEnvironment):
                 asked.update(lines)
 
     @classmethod
-    def frontier(cls, games: Sequence[tuple[Any, int]], most: int, seed: int = 0) -> dict[str, Any]:
-        return {"greedy": [_rewards(state["treasure"], most) for state, _ in games]}
+    def frontier(cls, games: Sequence[tuple[Any, int]], most: int, seed: int = 0) -> dict[str, Frontier]:
+        asked = np.array([_asked(state["treasure"], most) for state, _ in games]).reshape(-1, most + 1, 2)
+        return {"greedy": Frontier(rewards=asked[:, :, 0], hoped=asked[:, :, 1])}
 
     @classmethod
     def references(cls, games: Sequence[tuple[Any, int]]) -> dict[str, dict[str, Any]]:
-        alone, asked = zip(*(_rewards(state["treasure"], 1) for state, _ in games), strict=True) if games else ((), ())
+        rewards = [[reward for reward, _ in _asked(state["treasure"], 1)] for state, _ in games]
+        alone, asked = zip(*rewards, strict=True) if games else ((), ())
         return {
             "random": {"about": "a cell at random", "rewards": alone, "drawn": True},
             "one_question": {"about": "a cell after one question", "rewards": asked, "drawn": True},
@@ -177,14 +183,15 @@ class Belief:
         left.intersection_update((left & {line[1]} if yes else left - {line[1]}) or left)
 
 
-def _rewards(treasure: Sequence[int], most: int) -> list[float]:
-    """The mean reward after 0, 1, ..., `most` of the best questions, honestly answered."""
-    belief, rewards = Belief(), []
+def _asked(treasure: Sequence[int], most: int) -> list[tuple[float, float]]:
+    """After 0, 1, ..., `most` of the best questions, honestly answered: the mean reward, and what the next one is expected to add."""
+    belief, found = Belief(), []
     for _ in range(most + 1):
-        rewards.append(belief.expected())
         axis, index = max(LINES, key=belief.promise)
+        hoped = belief.promise((axis, index))
+        found.append((belief.expected(), hoped if hoped else -math.inf))  # it knows the cell: nothing is left to ask
         belief.update((axis, index), treasure[axis] == index)
-    return rewards
+    return found
 
 
 class HonestPartner:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from slim_rl.environment import BaseEnvironment
+from slim_rl.frontier import Frontier
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +99,10 @@ class MeasuredEnvironment(BaseEnvironment):
         return None
 
     @classmethod
-    def frontier(cls, games: Sequence[tuple[Any, int]], most: int, seed: int = 0) -> dict[str, Any]:
-        """What ideal players reach with 0, 1, ..., `most` questions: name -> rewards, (games, most + 1)."""
+    def frontier(cls, games: Sequence[tuple[Any, int]], most: int, seed: int = 0) -> dict[str, Frontier]:
+        """What askers reach with 0, 1, ..., `most` questions, in the games' order. "greedy" is the ideal one that the ledger of asking
+        compares with: it asks the best question, one at a time.
+        """
         return {}
 
     @classmethod

@@ -6,11 +6,16 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from slim_rl.errors import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from slim_rl.analysis.load import Log
 
 MAX_DIALOGUES = 10_000
 
@@ -40,6 +45,7 @@ def analyze(
     references: Path | None = None,
     tokenizer: Path | None = None,
     overwrite: bool = False,
+    price: float = 0.0,
     command: str = "slim_rl.analysis.analyze",
 ) -> Summary:
     """Reads all dialogue logs at or below `log_dirs`; writes report.html, summary.json and the figures to `output_dir`.
@@ -50,6 +56,7 @@ def analyze(
         references: DialOp's file of human games, for a reference line.
         tokenizer: a model folder, to show tokens as text where the log holds token ids.
         overwrite: whether a report of other logs in `output_dir` may be replaced. One of the same logs always may.
+        price: of a question, for the ledger of asking.
         command: how this was called, for the record.
 
     Raises:
@@ -81,7 +88,7 @@ def analyze(
         "logs": logs,
         "files": [{**asdict(file), "path": str(file.path)} for file in log.files],
         "warnings": log.warnings,
-        **summarise(log.frame, seed=seed, kinds=log.kinds),
+        **summarise(_with_ledger(log, price), seed=seed, kinds=log.kinds),
         "references": lines.reference_lines(games, references, environment),
         "frontier": lines.frontier_curves(games, MANY, seed, environment),
     }
@@ -92,6 +99,16 @@ def analyze(
     write_numbers(summary, results)
     write_atomically(report, on_logs.page(results, drawn, shown).html())
     return Summary(results, report, summary, {picture.name: output_dir / f"{picture.name}.png" for picture in drawn})
+
+
+def _with_ledger(log: Log, price: float) -> pd.DataFrame:
+    """The log's frame, with the ledger of asking of its held-out dialogues."""
+    from slim_rl.analysis.ledger import LOSSES, Ideals, entered
+    from slim_rl.analysis.load import TRAIN
+
+    played = log.frame[(log.frame["phase"] != TRAIN) & ~log.frame["failed"]]
+    prices = dict.fromkeys(log.frame["arm"].cat.categories, price)
+    return log.frame.join(entered(log, played, prices, Ideals())[list(LOSSES)])
 
 
 def _check_output(folder: Path, logs: Sequence[str]) -> None:

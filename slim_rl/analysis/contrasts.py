@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from slim_rl.analysis.ledger import LOSSES
 from slim_rl.config import Section, load_section
 from slim_rl.dialogue.measures import MEASURES, RENAMED, Measure, shown_in
 from slim_rl.errors import ConfigError
@@ -20,11 +21,11 @@ Comparable = Annotated[str, BeforeValidator(lambda name: RENAMED.get(name, name)
 
 
 def comparable() -> dict[str, Measure]:
-    """What a contrast can be of, by name. The net reward follows from the reward and the questions (`experiment`), and not from a dialogue
+    """What a contrast can be of, by name. The net reward (`experiment`) and the ledger of asking (`ledger`) do not follow from a dialogue
     alone.
     """
     net = replace(MEASURES["reward"], name=NET, title="net reward", signed=True, bounded=False)
-    return {measure.name: measure for measure in shown_in("report")} | {NET: net}
+    return {measure.name: measure for measure in shown_in("report")} | {NET: net} | LOSSES
 
 
 class Outcome(Section):

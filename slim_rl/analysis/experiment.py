@@ -16,6 +16,7 @@ import pandas as pd
 
 from slim_rl import statistics as st
 from slim_rl.analysis.contrasts import HELD_OUT, NET, Contrast, Contrasts, Manifest, Outcome, comparable
+from slim_rl.analysis.ledger import Ideals, entered
 from slim_rl.analysis.load import TRAIN, load
 from slim_rl.analysis.plays import KEYS, Plays, by_game, ends, plain
 from slim_rl.dialogue.log import log_files
@@ -31,6 +32,7 @@ def read(manifest: Manifest) -> Plays:
     """Reads all logs of the manifest, a folder at a time. Raises DataError if those of its training runs hold no dialogue."""
     held_out, training, counts, warnings, failed = [], [], {}, [], 0
     runs: dict[str, tuple[str, str]] = {}  # run -> its arm, and the model it started from
+    ideals = Ideals()
     order = sorted(manifest.sources, key=lambda name: name != HELD_OUT)
     for condition in order:
         counts[condition] = 0
@@ -40,7 +42,8 @@ def read(manifest: Manifest) -> Plays:
             failed += int(log.frame["failed"].sum())
             frame = _with_net(plain(log.frame), manifest.prices)
             counts[condition] += len(frame)
-            train, played = frame[frame["phase"] == TRAIN], frame[frame["phase"] != TRAIN]
+            train = frame[frame["phase"] == TRAIN]
+            played = entered(log, frame[frame["phase"] != TRAIN], manifest.prices, ideals)
             if condition == HELD_OUT:
                 names = [name for name in comparable() if name in train]
                 training.append(train.groupby(["arm", "run", "step"])[names].mean().reset_index())

@@ -1,4 +1,5 @@
-"""The page of an experiment: results.html and README.md from the same parts, figures beside them, and CSV of every number a seed.
+"""The page of an experiment: results.html and README.md from the same parts, figures beside them, CSV of every number a seed, and
+Parquet of every number a run and game, from which the page can be made again.
 
 What it shows and cannot show is written by hand (`Manifest.text`) and stands on the page as it was written.
 """
@@ -17,6 +18,7 @@ from slim_rl.analysis import tables
 from slim_rl.analysis.contrasts import HELD_OUT, Manifest, load_manifest
 from slim_rl.analysis.experiment_figures import plots
 from slim_rl.analysis.figure_style import colours
+from slim_rl.analysis.ledger import CAPTION, LOSSES
 from slim_rl.analysis.page import Page, write_figures, write_numbers
 from slim_rl.analysis.plays import Plays, by_arm, verdicts
 from slim_rl.errors import ConfigError
@@ -29,15 +31,18 @@ METHOD = (
 )
 
 
-def write(manifest_path: Path, output_dir: Path, command: str) -> list[str]:
+def write(manifest_path: Path, output_dir: Path, command: str, values: Path | None = None) -> list[str]:
     """Writes the page of an experiment to `output_dir`; returns its verdict in sentences.
+
+    Args:
+        values: a folder that this wrote before: its values are taken in place of the logs.
 
     Raises:
         ConfigError, DataError: the manifest, its contrasts, its text or its logs cannot be used.
     """
     manifest, contrasts = load_manifest(manifest_path)
     text = _by_hand(manifest.text)
-    plays = ex.read(manifest)
+    plays = Plays.read(values) if values else ex.read(manifest)
     measures = [name for name in manifest.measures if name in plays.held_out]
     rows = by_arm(plays, list(dict.fromkeys((*measures, "questions", "reward"))), HELD_OUT)
     compared = ex.compare(plays, manifest, contrasts)
@@ -50,6 +55,7 @@ def write(manifest_path: Path, output_dir: Path, command: str) -> list[str]:
         sections={
             **({"Contrasts": tables.contrasts(compared, manifest.preregistered)} if compared else {}),
             "Held-out games": _conditions(plays, manifest, rows, measures),
+            **({"The ledger of asking": [_ledger(plays)]} if "lost" in plays.held_out else {}),
         },
         origin=_origin(plays, manifest, command),
         method=METHOD,
@@ -59,6 +65,7 @@ def write(manifest_path: Path, output_dir: Path, command: str) -> list[str]:
     files.write_atomically(output_dir / "runs.csv", ex.by_seed(plays, measures).to_csv(index=False))
     numbers = pd.DataFrame([{k: v for k, v in row.items() if k != "by_run"} for row in compared])
     files.write_atomically(output_dir / "contrasts.csv", numbers.to_csv(index=False))
+    plays.write(output_dir)
     found = {"verdict": said, "origin": page.origin, "contrasts": compared, "arms": rows}
     write_numbers(output_dir / "results.json", found)
     files.write_atomically(output_dir / "README.md", page.markdown())
@@ -100,3 +107,8 @@ def _conditions(
         own = [row for row in rows if row["condition"] == condition]
         made.append(tables.held_out(own, measures, caption, colours(plays.arms)))
     return made
+
+
+def _ledger(plays: Plays) -> tables.Table:
+    rows = by_arm(plays, list(LOSSES), HELD_OUT)
+    return tables.held_out(rows, list(LOSSES), CAPTION, colours(plays.arms), "condition")

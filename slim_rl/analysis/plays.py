@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from slim_rl import files
 from slim_rl import statistics as st
 from slim_rl.analysis.contrasts import Outcome, comparable
 from slim_rl.analysis.load import TRAIN, order_arms
 from slim_rl.analysis.verdict import sentences
+from slim_rl.errors import DataError
 
 KEYS = ["condition", "arm", "run", "when", "game"]
 EMPTY = pd.DataFrame()
@@ -38,6 +41,24 @@ class Plays:
     training: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=["arm", "run", "step"]))
     counts: dict[str, int] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+
+    def write(self, folder: Path) -> None:
+        """Writes all of it to the folder, as held_out.parquet and training.parquet, for `read`."""
+        told = self.held_out.copy()
+        told.attrs = {"counts": self.counts, "warnings": self.warnings}
+        for name, frame in (("held_out", told), ("training", self.training)):
+            files.write_atomically(folder / f"{name}.parquet", frame.to_parquet(index=False, compression="zstd"))
+
+    @classmethod
+    def read(cls, folder: Path) -> Plays:
+        """What `write` wrote. Raises DataError if it cannot be read."""
+        try:
+            held_out, training = (pd.read_parquet(folder / f"{name}.parquet") for name in ("held_out", "training"))
+            return cls(held_out, training, held_out.attrs["counts"], held_out.attrs["warnings"])
+        except (OSError, ValueError, KeyError) as error:
+            raise DataError(
+                f"{folder} does not hold the values of an experiment ({error}); name a folder that slim-rl results wrote."
+            ) from error
 
     @property
     def arms(self) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from slim_rl.analysis.figure_style import colours
+from slim_rl.analysis.ledger import CAPTION, LOSSES
 from slim_rl.analysis.load import TRAIN
 from slim_rl.analysis.tables import (
     Column,
@@ -37,6 +38,7 @@ class Tables:
         """Every table but those of the first screen, by heading; empty ones are left out."""
         sections = {
             "Held-out games": [*([self.held_out()] if self.results["counts"]["train"] else []), self.measures()],
+            "The ledger of asking": [self.ledger()],
             "Held-out games by checkpoint": [self.checkpoints()],
             "Runs": [self._runs()],
         }
@@ -135,6 +137,10 @@ class Tables:
         ]
         others = [row for row in self.results["held_out"] if not self._is_chief(row["measure"])]
         return Table("In the same way; p is not corrected for the number of measures.", columns, (), others)
+
+    def ledger(self) -> Table:
+        """Where an ideal asker earned more, one row an arm and partner."""
+        return held_out(self.results["ledger"], list(LOSSES), CAPTION, self._palette, "partner")
 
     def checkpoints(self) -> Table:
         """Means at every checkpoint, where there are more than a first and a last one."""

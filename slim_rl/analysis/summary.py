@@ -16,6 +16,7 @@ import pandas as pd
 
 from slim_rl import statistics as st
 from slim_rl.analysis.compared import cells_of, compare
+from slim_rl.analysis.ledger import LOSSES
 from slim_rl.analysis.load import TRAIN
 from slim_rl.analysis.partner_faults import partner_faults
 from slim_rl.analysis.plays import by_arm, of_frame, verdicts
@@ -36,7 +37,8 @@ def summarise(frame: pd.DataFrame, seed: int = 0, kinds: Mapping[str, str] | Non
     played = frame[~frame["failed"]]
     names = [m.name for m in shown_in("report") if m.name in frame and frame[m.name].notna().any()]
     train = played[(played["phase"] == TRAIN) & played["step"].notna()]
-    held_out = by_arm(of_frame(frame), names)
+    plays = of_frame(frame)
+    held_out = by_arm(plays, names)
     arms = [str(arm) for arm in frame["arm"].cat.categories]
     return {
         "seed": seed,
@@ -58,6 +60,7 @@ def summarise(frame: pd.DataFrame, seed: int = 0, kinds: Mapping[str, str] | Non
         "reward_by_questions": {arm: _by_count(played[played["arm"] == arm], "questions") for arm in arms},
         "reward_by_pairs": {arm: _by_count(played[played["arm"] == arm], "informative_pairs") for arm in arms},
         "held_out": held_out,
+        "ledger": by_arm(plays, [name for name in LOSSES if name in frame and frame[name].notna().any()]),
         "checkpoints": list(_checkpoints(played[played["phase"] != TRAIN], names)),
         "verdict": list(verdicts(held_out)),
         "partner_faults": list(partner_faults(frame, TRAIN)),

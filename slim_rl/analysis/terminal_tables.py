@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from slim_rl.analysis.compared import PlayedCell, compare, sentence_of, usual
+from slim_rl.analysis.ledger import LOSSES, Ideals, of_dialogues
 from slim_rl.analysis.verdict import changed, frame
 from slim_rl.dialogue.measures import MEASURES, shown_in
 from slim_rl.dialogue.record import Dialogue
@@ -45,6 +46,23 @@ def cells_table(cells: Mapping[str, Sequence[Dialogue]], title: str) -> Table:
                 interval(mean.low, mean.high, measure.share),
                 end_section=i == len(frames) - 1,
             )
+    return table
+
+
+def ledger_table(cells: Mapping[str, Sequence[Dialogue]], price: float) -> Table | None:
+    """The ledger of asking of each cell, at this price a question; None where the game has no ideal asker."""
+    ideals = Ideals()
+    title = f"Below an ideal asker, at {price:g} a question"
+    table = Table(title=title, caption="±: 95% intervals, over games", box=SIMPLE_HEAD, pad_edge=False)
+    for heading in ("cell", *(loss.short for loss in LOSSES.values())):
+        table.add_column(heading, justify="left" if heading == "cell" else "right", overflow="fold")
+    for name, dialogues in cells.items():
+        played = [dialogue for dialogue in dialogues if not dialogue.failed]
+        measured = frame(played)
+        if not (lost := of_dialogues(played, measured, price, ideals)):
+            return None
+        means = [clustered_mean(part, measured["game_id"]) for part in lost.values()]
+        table.add_row(words(name), *(f"{plain(each.value)} ± {(each.high - each.low) / 2:.3f}" for each in means))
     return table
 
 

@@ -23,6 +23,7 @@ def command(
         int,
         typer.Option(min=0, help="dialogues that the report's viewer holds, at most; figures and tables count all"),
     ] = MAX_DIALOGUES,
+    price: Annotated[float, typer.Option(min=0, help="of a question, for the ledger of asking, in reward")] = 0.0,
     human: Human = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="replace a report of other logs")] = False,
     tokenizer: Annotated[Path | None, typer.Option(help="model folder, to show logged token ids as text")] = None,
@@ -38,6 +39,7 @@ def command(
         references=human,
         tokenizer=tokenizer,
         overwrite=overwrite,
+        price=price,
         command=context.obj,
     )
     counts = summary.results["counts"]

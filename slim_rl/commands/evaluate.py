@@ -152,7 +152,7 @@ def _print_results(
     from rich.console import Console
 
     from slim_rl.analysis.references import reference_lines
-    from slim_rl.analysis.terminal_tables import cells_table, compared_sentences
+    from slim_rl.analysis.terminal_tables import cells_table, compared_sentences, ledger_table
 
     games = [(row.game_state, row.seat) for row in load_rows(config, "eval")[:num_games]]
     lines = reference_lines(games, human, config.environment)
@@ -166,9 +166,12 @@ def _print_results(
         reward = line["reward"]
         said.append(f"{line['about']}: reward {reward['value']:.3f} [{reward['low']:.3f}, {reward['high']:.3f}]")
     table = cells_table(played, f"{len(games)} held-out games")
+    ledger = ledger_table(played, config.train.question_price)
     with (output / "table.txt").open("w", encoding="utf-8") as file:
         for target in (Console(), Console(file=file, width=200)):
             target.print(table)
+            if ledger is not None:
+                target.print(ledger)
             for sentence in said:
                 target.print(printable(sentence), markup=False, highlight=False)
 

@@ -16,6 +16,7 @@ from slim_rl.errors import ConfigError
 from slim_rl.files import write_atomically
 from slim_rl.formats import count
 from slim_rl.incentives import GAMES, QUESTIONS, as_dict, measure
+from slim_rl.incentives.priced import priced, table
 
 
 def command(
@@ -25,6 +26,10 @@ def command(
     live: Annotated[
         bool, typer.Option("--live", help="play the partner behind the endpoint itself, which costs money")
     ] = False,
+    price: Annotated[
+        list[float] | None,
+        typer.Option(min=0, help="what askers on paper earn at this price a question; may be given several times"),
+    ] = None,
     output_dir: Annotated[
         Path | None, typer.Option("--output-dir", help="write incentives.json and incentives.png there")
     ] = None,
@@ -36,6 +41,10 @@ def command(
         counts = sorted({int(word) for word in questions.split(",")})
     except ValueError as error:
         raise ConfigError(f"--questions {questions} is not a list of numbers such as 1,2,4.") from error
+    if price:
+        askers = priced(settings, num_games, price)
+        Console().print(table(askers, f"What asking is worth in {settings.name}, {count(num_games, 'game')}"))
+        return
     with working(f"playing {num_games} games a player"):
         found = measure(settings, num_games, counts, live=live)
     console = Console()

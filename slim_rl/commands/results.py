@@ -17,12 +17,15 @@ def command(
     output: Annotated[
         Path, typer.Option("--output", "--output-dir", help="folder for README.md, results.html, figures and CSV")
     ] = Path("analysis/results"),
+    values: Annotated[
+        Path | None, typer.Option(help="a folder this wrote before: make the page from its values, without logs")
+    ] = None,
     game: Games = None,
 ) -> None:
     """Write the page of an experiment: its arms, contrasts and figures, over seeds and games."""
     from slim_rl.analysis.experiment_page import write
 
     name_games(game)
-    for said in write(manifest, check_folder(output), context.obj):
+    for said in write(manifest, check_folder(output), context.obj, values):
         typer.echo(printable(said))
     typer.echo(f"{output / 'results.html'}, {output / 'README.md'}")

@@ -141,8 +141,8 @@ def _on_paper(game: type[BaseEnvironment], rows: Sequence[GameRow], most: int) -
         raise ConfigError(
             f"{game.__name__} has nothing to judge a config by: give it a classmethod scripted_players or frontier."
         )
-    for strategy, values in curves.items():
-        table = np.asarray(values, dtype=float)
+    for strategy, curve in curves.items():
+        table = curve.rewards
         for k in range(table.shape[1]):
             if k or not lines:
                 name = f"{k} {strategy} question{'' if k == 1 else 's'}" if k else "no question"

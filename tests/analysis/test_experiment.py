@@ -216,6 +216,24 @@ def test_page_readme_and_tables_say_the_same(manifest_path: Path, tmp_path: Path
     assert shy["seed"].tolist() == list(range(SEEDS))
 
 
+def test_a_page_is_made_again_from_its_values_alone(manifest_path: Path, tmp_path: Path) -> None:
+    said = write(manifest_path, tmp_path / "first", "slim-rl results here")
+    manifest = yaml.safe_load(manifest_path.read_text())
+    for source in manifest["sources"].values():
+        source["logs"] = [str(tmp_path / "nowhere")]
+    (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(manifest))
+    assert write(tmp_path / "experiment.yaml", tmp_path / "again", "slim-rl results here", tmp_path / "first") == said
+    assert (tmp_path / "again" / "README.md").read_bytes() == (tmp_path / "first" / "README.md").read_bytes()
+    for name in ("runs.csv", "contrasts.csv"):
+        pd.testing.assert_frame_equal(*(pd.read_csv(tmp_path / made / name) for made in ("again", "first")))
+    games = pd.read_parquet(tmp_path / "first" / "held_out.parquet")
+    shy = games[(games["arm"] == "shy") & (games["condition"] == "held_out") & (games["when"] == "after")]
+    assert len(shy) == SEEDS * GAMES and {"reward", "questions", "lost_by_choice"} <= set(shy)
+    assert "The ledger of asking" in (tmp_path / "again" / "results.html").read_text(encoding="utf-8")
+    with pytest.raises(DataError, match="does not hold the values"):
+        write(tmp_path / "experiment.yaml", tmp_path / "again", "slim-rl results here", tmp_path)
+
+
 def test_one_run_is_an_experiment_without_contrasts(manifest_path: Path, tmp_path: Path) -> None:
     manifest = yaml.safe_load(manifest_path.read_text())
     logs = str(Path(manifest["sources"]["held_out"]["logs"][0]) / "shy-0")

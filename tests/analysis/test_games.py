@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 import pytest
 
@@ -13,6 +14,7 @@ from slim_rl.analysis.load import load
 from slim_rl.analysis.viewer import collect
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.environment import BaseEnvironment
+from slim_rl.frontier import Frontier
 from slim_rl.measured import MeasuredEnvironment
 
 
@@ -50,8 +52,9 @@ class Colours(Silent, MeasuredEnvironment):
         return {"guess": {"about": "a guess", "rewards": [1 / state["colours"] for state, _ in games], "drawn": True}}
 
     @classmethod
-    def frontier(cls, games: list[tuple[Any, int]], most: int, seed: int = 0) -> dict[str, Any]:
-        return {"wise": [[k / most for k in range(most + 1)] for _ in games]}
+    def frontier(cls, games: list[tuple[Any, int]], most: int, seed: int = 0) -> dict[str, Frontier]:
+        rewards = np.tile(np.arange(most + 1) / most, (len(games), 1))
+        return {"wise": Frontier(rewards, np.diff(rewards, axis=1, append=1.0))}
 
     @classmethod
     def viewer_board(cls, game_state: Any, seat: int) -> dict[str, Any]:

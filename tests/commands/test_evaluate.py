@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from slim_rl.analysis.references import reference_lines
-from slim_rl.analysis.terminal_tables import before_after_table, cells_table
+from slim_rl.analysis.terminal_tables import before_after_table, cells_table, ledger_table
 from slim_rl.analysis.verdict import frame
 from slim_rl.commands.evaluate import Cell, evaluate, intervention
 from slim_rl.config import parse_config
@@ -139,6 +139,9 @@ def test_tables_hold_every_cell_and_measure(config, chat, tmp_path) -> None:
     table = cells_table({"a": dialogues, "b": dialogues}, "t")
     assert len(table.columns) == 5 and table.row_count == 2 * 6
     assert before_after_table(dialogues, dialogues).row_count == 6
+    ledger = ledger_table({"a": dialogues, "b": dialogues}, 0.01)
+    assert ledger is not None and ledger.row_count == 2 and len(ledger.columns) == 6
+    assert ledger_table({"none": []}, 0.01) is None
     assert frame([]).empty and cells_table({"none": []}, "t").row_count == 6
 
 

@@ -143,8 +143,9 @@ def test_asking_pays() -> None:
     games = [({"treasure": [r, c]}, 0) for r in range(3) for c in range(3)]
     mean = {name: sum(line["rewards"]) / 9 for name, line in Treasure.references(games).items()}
     assert mean == {"random": pytest.approx(1 / 3), "one_question": pytest.approx(1 / 2)}
-    curves = Treasure.frontier(games, 4)["greedy"]
-    means = [sum(column) / 9 for column in zip(*curves, strict=True)]
+    curve = Treasure.frontier(games, 4)["greedy"]
+    means = curve.rewards.mean(axis=0).tolist()
+    assert curve.hoped[:, 0] == pytest.approx(1 / 6) and (curve.stops(0.0) <= 4).all()
     assert means[:2] == pytest.approx([1 / 3, 1 / 2]) and means[-1] == 1.0 and means == sorted(means)
     assert Treasure.references([])["random"]["rewards"] == ()
 

@@ -24,7 +24,7 @@ from slim_rl.games.matching.questions.asked import seeks_information
 from slim_rl.games.matching.questions.rules import KINDS
 from slim_rl.games.matching.questions.value import informative_questions
 from slim_rl.games.matching.reading.interpretation import filled_in
-from slim_rl.games.matching.references import frontier_curves, people, references
+from slim_rl.games.matching.references import frontiers, people, references
 from slim_rl.games.matching.settings import MatchingSettings
 from slim_rl.games.matching.view import MatchingView
 from slim_rl.measured import MeasuredEnvironment
@@ -68,7 +68,7 @@ class MatchingEnv(MeasuredEnvironment):
     questions_worth_asking = staticmethod(informative_questions)
     references = staticmethod(references)
     people = staticmethod(people)
-    frontier = staticmethod(frontier_curves)
+    frontier = staticmethod(frontiers)
     scripted_players = staticmethod(scripted_players)
 
     def __init__(

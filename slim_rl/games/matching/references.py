@@ -6,7 +6,6 @@ Where games are to be given, each is (game state as on disk, the policy's seat);
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 
 from slim_rl import jsonl
 from slim_rl.errors import DataError
+from slim_rl.frontier import Frontier
 from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.questions.value import Knowledge, Strategy, frontier
 
@@ -58,23 +58,11 @@ def people(path: Path, games: Games = ()) -> dict[str, dict[str, Any]]:
     return {"human": _line("people, in DialOp's recorded 8×8 games", rewards, same_size)}
 
 
-def frontier_curves(games: Games, most: int, seed: int = 0) -> dict[str, Any]:
-    """Rewards of an ideal ("greedy") and of a random asker after 0, 1, ..., `most` informative questions: (games, most + 1).
-
-    Of the games of the commonest board size. Empty without games.
-    """
-    played = list(_read(games))
-    if not played:
-        return {}
-    size = Counter(game.n for game, _ in played).most_common(1)[0][0]
-    by_seat = [[game for game, own in played if game.n == size and own == seat] for seat in (0, 1)]
+def frontiers(games: Games, most: int, seed: int = 0) -> dict[str, Frontier]:
+    """Of an ideal ("greedy") and of a random asker. Empty without games; a state of another game yields no row."""
+    states, seats = [list(part) for part in zip(*_read(games), strict=True)] or ([], [])
     strategies: tuple[Strategy, ...] = ("greedy", "random")
-    return {
-        strategy: np.concatenate(
-            [frontier(part, most, strategy, seed, seat) for seat, part in enumerate(by_seat) if part]
-        )
-        for strategy in strategies
-    }
+    return {name: frontier(states, seats, most, name, seed) for name in strategies} if states else {}
 
 
 def _line(about: str, rewards: Sequence[float], drawn: bool = True) -> dict[str, Any]:

@@ -29,6 +29,7 @@ all n * n cells at once, so nothing is solved again cell by cell.
 from __future__ import annotations
 
 import random
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -36,7 +37,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from slim_rl.errors import ConfigError
+from slim_rl.frontier import Frontier
 from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
 from slim_rl.games.matching.optimum import best_assignment, score_of_best, total
 from slim_rl.games.matching.roster import Pair
@@ -163,42 +164,62 @@ def promises(values: Floats, plans: NDArray[np.intp]) -> Floats:
 
 
 def frontier(
-    games: Sequence[GameState], max_k: int, strategy: Strategy = "greedy", seed: int = 0, seat: int = 0
-) -> Floats:
-    """What an ideal asker reaches with k questions: the reference curve that a policy is compared with.
+    games: Sequence[GameState], seats: Sequence[int], most: int, strategy: Strategy = "greedy", seed: int = 0
+) -> Frontier:
+    """What an asker reaches with 0, 1, ..., `most` questions, and what its next one promises.
 
-    The asker asks about one cell at a time that it does not know, hears its true score or that there is none, and in the end
-    proposes a plan that is best for what it knows (any of those that are, by their mean). A game without such cells left stays at
-    its value.
+    It asks about one cell at a time that it does not know, hears its true score or that there is none, and in the end proposes a
+    plan that is best for what it knows (any of those that are, by their mean). Once no cell is left it stays where it is.
 
     Args:
-        games: of one size.
-        strategy: "greedy" asks about the cell of the highest promise (whatever the chance that the partner sees it), "random" about any.
-        seat: the asker's.
-
-    Returns:
-        (games, max_k + 1): reward after 0, 1, ..., max_k questions. Its mean over games is the curve.
-
-    Raises:
-        ConfigError: no games, or of different sizes.
+        games: of any sizes. Each is played alone: what it yields does not depend on the others.
+        seats: the asker's, in each game.
+        strategy: "greedy" asks about the cell of the highest promise, "random" about any.
     """
-    if len({game.n for game in games}) != 1:
-        raise ConfigError("A frontier needs games, all of one size; give at least one and do not mix board sizes.")
-    rng = np.random.default_rng(seed)
+    rewards, hoped = np.empty((len(games), most + 1)), np.empty((len(games), most + 1))
+    for size in sorted({game.n for game in games}):
+        these = [i for i, game in enumerate(games) if game.n == size]
+        rewards[these], hoped[these] = _asked(
+            [games[i] for i in these], [seats[i] for i in these], most, strategy, seed
+        )
+    return Frontier(rewards, hoped)
+
+
+def _asked(
+    games: Sequence[GameState], seats: Sequence[int], most: int, strategy: Strategy, seed: int
+) -> tuple[Floats, Floats]:
+    """`frontier` of games of one size: rewards and hopes, each (games, most + 1)."""
     tables = np.array([game.table for game in games], dtype=float)
-    known = np.array([game.mask(seat) for game in games], dtype=bool)
+    known = np.array([game.mask(seat) for game, seat in zip(games, seats, strict=True)], dtype=bool)
+    chance = np.array([game.mask(1 - seat) for game, seat in zip(games, seats, strict=True)], dtype=float).mean(
+        axis=(1, 2)
+    )
     best = np.array([game.best_assignment_reward for game in games], dtype=float)
+    draws = [np.random.default_rng([seed, zlib.crc32(table.tobytes())]) for table in tables]
     count, n, _ = tables.shape
-    rewards = np.empty((count, max_k + 1))
-    for k in range(max_k + 1):
-        values = np.where(known, tables, UNSEEN_VALUE)
-        plans = np.array([best_assignment(table)[0] for table in values])
-        rewards[:, k] = score_of_best(values, tables) / best
-        noise = rng.random(tables.shape)  # a random choice, or the choice among equals
-        liking = noise if strategy == "random" else promises(values, plans) + 1e-9 * noise
-        choice = np.where(known, -np.inf, liking).reshape(count, n * n).argmax(axis=1)
-        known.reshape(count, n * n)[np.arange(count), choice] = True
-    return rewards
+    rewards, hoped = np.empty((count, most + 1)), np.full((count, most + 1), -np.inf)
+    left = np.arange(count)  # the games in which there is something to ask
+    for k in range(most + 1):
+        values = np.where(known[left], tables[left], UNSEEN_VALUE)
+        plans = np.array([best_assignment(table)[0] for table in values]).reshape(len(left), n)
+        rewards[left, k] = score_of_best(values, tables[left]) / best[left]
+        asking = ~known[left].all(axis=(1, 2))
+        if not asking.all():
+            done = left[~asking]
+            rewards[done, k:] = rewards[done, k, None]
+            left, values, plans = left[asking], values[asking], plans[asking]
+        if not len(left):
+            break
+        unknown = ~known[left]
+        promise = np.where(unknown, promises(values, plans), 0.0) * (chance[left] / best[left])[:, None, None]
+        noise = np.array([draws[i].random((n, n)) for i in left])  # a random choice, or the choice among equals
+        liking = noise if strategy == "random" else promise + 1e-9 * noise
+        hoped[left, k] = (
+            promise.max(axis=(1, 2)) if strategy == "greedy" else promise.sum(axis=(1, 2)) / unknown.sum(axis=(1, 2))
+        )
+        choice = np.where(unknown, liking, -np.inf).reshape(len(left), n * n).argmax(axis=1)
+        known.reshape(count, n * n)[left, choice] = True
+    return rewards, hoped
 
 
 def informative_questions(game_state: Mapping[str, Any], seat: int, number: int, seed: int) -> list[str]:

@@ -11,7 +11,6 @@ from hypothesis import strategies as draw
 from numpy.typing import NDArray
 
 from slim_rl.dialogue.record import Dialogue, Turn
-from slim_rl.errors import ConfigError
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.optimum import score_of_best
@@ -127,31 +126,31 @@ def test_all_known_is_the_optimum(game: GameState) -> None:
 
 
 GAMES = list(generate_games(800, MatchingSettings(n=3, scales=False), seed=5))
+SEATS = [0] * len(GAMES)
 
 
 def test_random_frontier_meets_the_reference_points() -> None:
-    curve = frontier(GAMES, 9, "random").mean(axis=0)
+    curve = frontier(GAMES, SEATS, 9, "random").rewards.mean(axis=0)
     assert curve[:5] == pytest.approx([0.78, 0.845, 0.89, 0.935, 0.965], abs=0.01)
     assert curve[9] == 1.0
 
 
 def test_greedy_is_above_random_and_both_rise() -> None:
-    random = frontier(GAMES, 6, "random").mean(axis=0)
-    greedy = frontier(GAMES, 6, "greedy").mean(axis=0)
+    random = frontier(GAMES, SEATS, 6, "random").rewards.mean(axis=0)
+    greedy = frontier(GAMES, SEATS, 6, "greedy").rewards.mean(axis=0)
     assert random[0] == greedy[0]
     assert (greedy[1:3] > random[1:3] + 0.005).all()
     assert (np.diff(greedy) >= 0).all()
     assert (np.diff(random) >= 0).all()
 
 
-def test_frontier_is_the_same_for_a_seed_and_needs_one_board_size(game: GameState) -> None:
-    assert (frontier(GAMES[:9], 3, "random", seed=1) == frontier(GAMES[:9], 3, "random", seed=1)).all()
-    assert (frontier(GAMES[:99], 3, "random", seed=1) != frontier(GAMES[:99], 3, "random", seed=2)).any()
-    assert frontier([game], 2).shape == (1, 3)
-    with pytest.raises(ConfigError, match="one size"):
-        frontier([game, next(generate_games(1, MatchingSettings(n=4)))], 2)
-    with pytest.raises(ConfigError, match="at least one"):
-        frontier([], 2)
+def test_frontier_is_the_same_for_a_seed(game: GameState) -> None:
+    def of(seed: int) -> list[list[float]]:
+        return frontier(GAMES[:99], SEATS[:99], 3, "random", seed).rewards.tolist()
+
+    assert of(1) == of(1) != of(2)
+    assert frontier([game], [0], 2).rewards.shape == frontier([game], [0], 2).hoped.shape == (1, 3)
+    assert frontier([], [], 2).rewards.shape == (0, 3)
 
 
 @settings(deadline=None)
