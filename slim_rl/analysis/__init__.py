@@ -88,6 +88,7 @@ def analyze(
         "logs": logs,
         "files": [{**asdict(file), "path": str(file.path)} for file in log.files],
         "warnings": log.warnings,
+        "provenance": log.provenance,
         **summarise(_with_ledger(log, price), seed=seed, kinds=log.kinds),
         "references": lines.reference_lines(games, references, environment),
         "frontier": lines.frontier_curves(games, MANY, seed, environment),

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -111,8 +111,8 @@ class Manifest(Section):
         None, description="the file of contrasts; without it the page tells what each arm did"
     )
     sources: dict[str, Source] = Field(min_length=1)
-    commit: str = Field(description="of the runs")
-    machine: str
+    commit: str = Field("", description="of the runs; what is left out is read from their provenance.json")
+    machine: str = ""
     treatment: str = "shy"
     measures: tuple[Comparable, ...] = Field(
         default_factory=lambda: tuple(measure.name for measure in shown_in("experiment", "experiment table")),
@@ -127,14 +127,17 @@ class Manifest(Section):
     )
     window: int = Field(5, ge=1, description="steps that are averaged to say when a measure was reached")
 
-    def source(self, name: str) -> dict[str, Any]:
-        """A source's command, commit and machine."""
+    @property
+    def made(self) -> list[str]:
+        """By what commit and on what machine the runs were made, if it says so."""
+        said = [f"commit {self.commit}" if self.commit else "", self.machine]
+        return ["; ".join(filter(None, said))] if any(said) else []
+
+    def source(self, name: str) -> list[str]:
+        """A source's command, commit and machine, those that are known."""
         found = self.sources[name]
-        return {
-            "command": found.command,
-            "commit": found.commit or self.commit,
-            "machine": found.machine or self.machine,
-        }
+        commit = found.commit or self.commit
+        return list(filter(None, [found.command, commit and f"commit {commit}", found.machine or self.machine]))
 
 
 def load_manifest(path: Path) -> tuple[Manifest, Contrasts]:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from slim_rl import provenance
 from slim_rl import statistics as st
 from slim_rl.analysis.contrasts import HELD_OUT, NET, Contrast, Contrasts, Manifest, Outcome, comparable
 from slim_rl.analysis.ledger import Ideals, entered
@@ -30,7 +31,7 @@ LEVEL = 0.05  # a contrast is shown if its (Holm) p is below
 
 def read(manifest: Manifest) -> Plays:
     """Reads all logs of the manifest, a folder at a time. Raises DataError if those of its training runs hold no dialogue."""
-    held_out, training, counts, warnings, failed = [], [], {}, [], 0
+    held_out, training, counts, warnings, made, failed = [], [], {}, [], [], 0
     runs: dict[str, tuple[str, str]] = {}  # run -> its arm, and the model it started from
     ideals = Ideals()
     order = sorted(manifest.sources, key=lambda name: name != HELD_OUT)
@@ -39,6 +40,7 @@ def read(manifest: Manifest) -> Plays:
         for place in _places(manifest.sources[condition].logs):
             log = load([place])
             warnings += [text for text in log.warnings if not text.startswith("Without a reward")]
+            made += log.provenance
             failed += int(log.frame["failed"].sum())
             frame = _with_net(plain(log.frame), manifest.prices)
             counts[condition] += len(frame)
@@ -58,7 +60,17 @@ def read(manifest: Manifest) -> Plays:
     if failed:
         warnings.append(f"Without a reward, so left out: {count(failed, 'failed dialogue')}.")
     found = pd.concat(held_out, ignore_index=True).groupby(KEYS).mean().reset_index()
-    return Plays(found, pd.concat(training, ignore_index=True), counts, list(dict.fromkeys(warnings)))
+    warnings += _mixed(provenance.distinct(made))
+    training_means = pd.concat(training, ignore_index=True)
+    return Plays(found, training_means, counts, list(dict.fromkeys(warnings)), provenance.distinct(made))
+
+
+def _mixed(made: Sequence[provenance.Entry]) -> list[str]:
+    """A warning where logs were written by several versions of the code, or by one that nobody can get."""
+    versions = sorted({provenance.code_of(entry) for entry in made})
+    if len(versions) > 1:
+        return [f"The logs were written by several versions of the code: {'; '.join(versions)}."]
+    return [f"The logs were written by {version}." for version in versions if "not committed" in version]
 
 
 def _places(patterns: Sequence[str]) -> list[Path]:

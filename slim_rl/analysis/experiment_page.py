@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from slim_rl import __version__, files
+from slim_rl import __version__, files, provenance
 from slim_rl.analysis import experiment as ex
 from slim_rl.analysis import tables
 from slim_rl.analysis.contrasts import HELD_OUT, Manifest, load_manifest
@@ -66,6 +66,7 @@ def write(manifest_path: Path, output_dir: Path, command: str, values: Path | No
     numbers = pd.DataFrame([{k: v for k, v in row.items() if k != "by_run"} for row in compared])
     files.write_atomically(output_dir / "contrasts.csv", numbers.to_csv(index=False))
     plays.write(output_dir)
+    provenance.record(output_dir)
     found = {"verdict": said, "origin": page.origin, "contrasts": compared, "arms": rows}
     write_numbers(output_dir / "results.json", found)
     files.write_atomically(output_dir / "README.md", page.markdown())
@@ -88,8 +89,11 @@ def _origin(plays: Plays, manifest: Manifest, command: str) -> str:
     runs = plays.held_out[plays.held_out["run"] != ""]["run"]
     seeds = sorted({ex.seed_of_run(run) for run in runs}, key=lambda seed: (len(seed), seed))
     contrasts = f"Contrasts: `{manifest.contrasts}`. " if manifest.contrasts else ""
+    made = manifest.made or [
+        f"{provenance.code_of(entry)}; {provenance.machine_of(entry)}" for entry in plays.provenance
+    ]
     return (
-        f"{count(runs.nunique(), 'run')}, seeds {', '.join(seeds)}; commit {manifest.commit}; {manifest.machine}. "
+        f"{count(runs.nunique(), 'run')}, seeds {', '.join(seeds)}; {' and '.join(dict.fromkeys(made)) or 'what made them is not known'}. "
         f"{contrasts}Page: `{command}`, slim_rl {__version__}."
     )
 
@@ -99,10 +103,9 @@ def _conditions(
 ) -> list[tables.Table]:
     made = []
     for condition in dict.fromkeys(row["condition"] for row in rows):
-        about = manifest.source(condition)
         caption = (
             f"{words(condition).capitalize()}: before → after training, and the change with its 95% interval; "
-            f"{plays.counts[condition]:,} dialogues. {about['command']}; commit {about['commit']}; {about['machine']}."
+            f"{plays.counts[condition]:,} dialogues. {'; '.join(manifest.source(condition))}."
         )
         own = [row for row in rows if row["condition"] == condition]
         made.append(tables.held_out(own, measures, caption, colours(plays.arms)))

@@ -19,7 +19,7 @@ import orjson
 import pandas as pd
 from tqdm import tqdm
 
-from slim_rl import jsonl
+from slim_rl import jsonl, provenance
 from slim_rl.analysis import partner_faults
 from slim_rl.dialogue.log import annotate, log_files
 from slim_rl.dialogue.measures import OF_KIND, measures
@@ -67,12 +67,14 @@ class Log:
             game's own (`Dialogue.columns`), but for those that have the name of another.
         files: what each file held.
         kinds: the games' kinds of question, each a column `questions/<kind>`, and what a reader is told of it.
+        provenance: what wrote the files, as far as their folders tell.
         repeated: dialogues logged more than once, of which the last counts (a run resumed before its last lines).
     """
 
     frame: pd.DataFrame
     files: list[LogFile]
     kinds: dict[str, str] = field(default_factory=dict)
+    provenance: list[dict[str, Any]] = field(default_factory=list)
     repeated: int = 0
     warnings: list[str] = field(default_factory=list)
 
@@ -102,7 +104,9 @@ def load(log_dirs: Sequence[str | Path]) -> Log:
     audited = [name for name in frame.columns if partner_faults.is_column(name)]
     asked = [name for name in frame.columns if name.startswith(OF_KIND)]
     frame[[*asked, *audited]] = frame[[*asked, *audited]].fillna(0)
-    log = Log(frame, files, _kinds(frame["environment"].cat.categories, asked), int(same.sum()))
+    kinds = _kinds(frame["environment"].cat.categories, asked)
+    made = [entry for folder in dict.fromkeys(file.path.parent for file in files) for entry in provenance.read(folder)]
+    log = Log(frame, files, kinds, provenance.distinct(made), int(same.sum()))
     log.warnings.extend(_warnings(log))
     return log
 

@@ -23,6 +23,7 @@ from slim_rl.errors import DataError
 
 KEYS = ["condition", "arm", "run", "when", "game"]
 EMPTY = pd.DataFrame()
+_TOLD = ("counts", "warnings", "provenance")  # beside the two frames
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class Plays:
             evaluated for all runs of the arm.
         training: one row an arm, run and step: means of the measures.
         counts: condition -> dialogues.
+        provenance: what wrote the logs.
         warnings: what was left out, and why.
     """
 
@@ -41,11 +43,12 @@ class Plays:
     training: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=["arm", "run", "step"]))
     counts: dict[str, int] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    provenance: list[dict[str, Any]] = field(default_factory=list)
 
     def write(self, folder: Path) -> None:
         """Writes all of it to the folder, as held_out.parquet and training.parquet, for `read`."""
         told = self.held_out.copy()
-        told.attrs = {"counts": self.counts, "warnings": self.warnings}
+        told.attrs = {name: getattr(self, name) for name in _TOLD}
         for name, frame in (("held_out", told), ("training", self.training)):
             files.write_atomically(folder / f"{name}.parquet", frame.to_parquet(index=False, compression="zstd"))
 
@@ -54,7 +57,7 @@ class Plays:
         """What `write` wrote. Raises DataError if it cannot be read."""
         try:
             held_out, training = (pd.read_parquet(folder / f"{name}.parquet") for name in ("held_out", "training"))
-            return cls(held_out, training, held_out.attrs["counts"], held_out.attrs["warnings"])
+            return cls(held_out, training, **{name: held_out.attrs[name] for name in _TOLD})
         except (OSError, ValueError, KeyError) as error:
             raise DataError(
                 f"{folder} does not hold the values of an experiment ({error}); name a folder that slim-rl results wrote."

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from slim_rl import provenance
 from slim_rl.analysis.compared import sentence_of
 from slim_rl.analysis.figure_style import colours
 from slim_rl.analysis.load import TRAIN
@@ -17,6 +18,7 @@ from slim_rl.dialogue.measures import MEASURES
 from slim_rl.formats import count, interval, known, plain, sentence, words
 
 TITLE = "What did the policy learn to ask?"
+MOST_SOURCES = 3  # commands that the first screen names
 MOST_PAIRS = 3  # that the first screen names; its table has them all
 METHOD = (
     "A dialogue is not an independent draw: a game is played several times. Intervals are therefore over games, given these runs "
@@ -35,12 +37,22 @@ def page(results: Mapping[str, Any], figures: Sequence[Picture], viewer: Mapping
         sections=tables.sections(),
         warnings=results["warnings"],
         method=METHOD,
-        origin=f"Made by slim_rl {results['version']} with `{results['command']}`. All numbers are in `summary.json`.",
+        origin=_origin(results),
         sample=_sample(results, viewer),
         dialogues={**viewer, "kinds": results["question_kinds"], "colours": colours(results["arms"])},
         sources=[tables.files()],
         **_answer(results, tables),
     )
+
+
+def _origin(results: Mapping[str, Any]) -> str:
+    made = [provenance.sentence(entry) for entry in results["provenance"]]
+    more = (
+        [f"{count(len(made) - MOST_SOURCES, 'more command')}: in `summary.json`."] if len(made) > MOST_SOURCES else []
+    )
+    played = ["The dialogues:", *made[:MOST_SOURCES], *more] if made else []
+    page = f"Made by slim_rl {results['version']} with `{results['command']}`. All numbers are in `summary.json`."
+    return " ".join([page, *played])
 
 
 def _answer(results: Mapping[str, Any], tables: Tables) -> dict[str, Any]:

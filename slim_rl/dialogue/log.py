@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from slim_rl import jsonl
+from slim_rl import jsonl, provenance
 from slim_rl.dialogue.record import FORMAT, Dialogue
 from slim_rl.environment import game_of
 from slim_rl.errors import DataError, SlimWarning
@@ -21,7 +21,7 @@ from slim_rl.measured import measured
 
 
 class DialogueLog(jsonl.Appender):
-    """An open log file. Use it in a `with` statement, or `close` it.
+    """An open log file. Use it in a `with` statement, or `close` it. What wrote it stands in its folder (`provenance`).
 
     Args:
         path: the file; it and its folders are made if missing.
@@ -35,6 +35,7 @@ class DialogueLog(jsonl.Appender):
     def __init__(self, path: str | Path, from_step: int | None = None, tokens: bool = False) -> None:
         self.tokens = tokens
         super().__init__(path, "dialogue log")
+        provenance.record(self.path.parent)
         if from_step is not None and self.path.stat().st_size:
             self.close()
             jsonl.keep_lines(

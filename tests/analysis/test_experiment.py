@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -214,6 +215,28 @@ def test_page_readme_and_tables_say_the_same(manifest_path: Path, tmp_path: Path
     )
     assert len(shy) == SEEDS and shy["questions"].mean() == pytest.approx(row["after"])
     assert shy["seed"].tolist() == list(range(SEEDS))
+
+
+def test_what_made_the_logs_is_read_where_the_manifest_does_not_say_it(manifest_path: Path, tmp_path: Path) -> None:
+    arms = Path(yaml.safe_load(manifest_path.read_text())["sources"]["held_out"]["logs"][0])
+    manifest = {
+        "title": "one",
+        "sources": {"held_out": {"logs": [str(tmp_path / "arms")], "command": "slim-rl arms here"}},
+    }
+    (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(manifest))
+    shutil.copytree(arms, tmp_path / "arms")
+    folders = sorted(path for path in (tmp_path / "arms").iterdir() if path.is_dir())
+    made = [
+        {"commit": "abc", "clean": True, "machine": {"cores": 2, "processor": "an Abacus"}},
+        {"commit": "def", "clean": True},
+    ]
+    for folder, entry in zip(folders, made, strict=False):
+        (folder / "provenance.json").write_bytes(orjson.dumps([entry]))
+    write(tmp_path / "experiment.yaml", tmp_path / "page", "slim-rl results here")
+    readme = (tmp_path / "page" / "README.md").read_text(encoding="utf-8")
+    assert "commit abc; 2 cores of an Abacus, no GPU and commit def" in readme
+    assert "written by several versions of the code: commit abc; commit def." in readme
+    assert (tmp_path / "page" / "provenance.json").exists()
 
 
 def test_a_page_is_made_again_from_its_values_alone(manifest_path: Path, tmp_path: Path) -> None:

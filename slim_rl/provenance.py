@@ -1,0 +1,165 @@
+"""Where numbers come from: `provenance.json` in the folder of every log, and beside every page.
+
+one entry a command, code and machine that wrote there, the first first; it names no host
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from slim_rl import __version__, bundled
+from slim_rl.files import write_atomically
+from slim_rl.formats import count
+
+FILE = "provenance.json"
+PACKAGES = (
+    *("numpy", "scipy", "pandas", "openai", "torch", "transformers", "trl", "peft", "vllm"),
+    *("sglang", "slime", "megatron-core", "ray", "verl"),
+)
+_WIDEST = ("avx512f", "avx2", "avx", "asimd")  # instruction sets: sums are made in another order with each
+
+Entry = dict[str, Any]
+
+
+@cache
+def here() -> Entry:
+    """This process: its command, code, packages and machine, JSON-able. `commit` and `clean` are None outside a git checkout."""
+    commit = _git("rev-parse", "--short=12", "HEAD")
+    changed = _git("status", "--porcelain", "--untracked-files=no") if commit else None
+    return {
+        "command": shlex.join([Path(sys.argv[0]).name or "python", *sys.argv[1:]]),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "slim_rl": __version__,
+        "commit": commit,
+        "clean": None if changed is None else not changed,
+        "python": platform.python_version(),
+        "packages": {name: version for name in PACKAGES if (version := _version(name))},
+        "machine": _machine(),
+    }
+
+
+def record(folder: Path) -> None:
+    """Adds this process to the folder's provenance, unless the same command, code and machine is in it. Never raises for a disk that
+    refuses it: what is written there next says so, or can do without.
+    """
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        with _alone(folder):
+            entries = read(folder)
+            if not any(_what(entry) == _what(here()) for entry in entries):
+                write_atomically(folder / FILE, json.dumps([*entries, here()], indent=1))
+
+
+def read(folder: Path) -> list[Entry]:
+    """The folder's entries; none where it has no such file, or another's."""
+    try:
+        entries = json.loads((folder / FILE).read_bytes())
+    except (OSError, ValueError):
+        return []
+    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+
+
+def code_of(entry: Entry) -> str:
+    """'commit 2e54b8f, with changes that are not committed'."""
+    if not entry.get("commit"):
+        return f"slim_rl {entry.get('slim_rl', 'of an unknown version')}"
+    return f"commit {entry['commit']}" + (
+        ", with changes that are not committed" if entry.get("clean") is False else ""
+    )
+
+
+def machine_of(entry: Entry) -> str:
+    """'2 cores of an Intel Xeon, avx512f, no GPU'."""
+    machine = entry.get("machine") or {}
+    gpus = machine.get("gpus") or ["no GPU"]
+    parts = [f"{count(machine.get('cores', 0), 'core')} of {machine.get('processor', 'an unknown processor')}"]
+    return ", ".join([*parts, *filter(None, [machine.get("instructions")]), *gpus])
+
+
+def sentence(entry: Entry) -> str:
+    """Where and by what it was made, in a line of Markdown."""
+    packages = entry.get("packages") or {}
+    chief = [f"{name} {packages[name]}" for name in ("torch", "sglang", "vllm") if name in packages]
+    made = ", ".join([code_of(entry), *chief])
+    return f"`{entry.get('command', '')}` on {entry.get('date', 'an unknown day')}; {made}; {machine_of(entry)}."
+
+
+def distinct(entries: Sequence[Entry]) -> list[Entry]:
+    """Each once."""
+    found = {json.dumps(_what(entry), sort_keys=True): entry for entry in reversed(entries)}
+    return list(reversed(found.values()))
+
+
+def _what(entry: Entry) -> Entry:
+    return {key: value for key, value in entry.items() if key != "date"}
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keeps other processes from the same folder's provenance; where the file system has no locks, none is kept out."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _git(*words: str) -> str | None:
+    if not (bundled.ROOT / ".git").exists():
+        return None
+    try:
+        done = subprocess.run(["git", "-C", str(bundled.ROOT), *words], capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _machine() -> Entry:
+    told: dict[str, str] = {}
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            name, _, value = line.partition(":")
+            told.setdefault(name.strip(), value.strip())
+    except OSError:
+        pass
+    flags = (told.get("flags") or told.get("Features") or "").split()
+    return {
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "processor": told.get("model name") or platform.processor() or platform.machine(),
+        "instructions": next((name for name in _WIDEST if name in flags), None),
+        "gpus": _gpus(),
+    }
+
+
+def _gpus() -> list[str]:
+    if shutil.which("nvidia-smi") is None:
+        return []
+    words = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return [line.strip() for line in done.stdout.splitlines() if line.strip()] if done.returncode == 0 else []
