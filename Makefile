@@ -94,6 +94,8 @@ NEW := 131,132,133,134
 confirmation: $(VENV)/local
 	$(BIN)/slim-rl arms $(CONFIRMATION) --seeds $(NEW),135,136,137,138 --arm shy
 	$(BIN)/slim-rl arms $(CONFIRMATION) --seeds $(NEW) --arm open_book --arm mute --arm shuffled_reward --arm agreement_only
+	$(BIN)/slim-rl evaluate configs/matching_local.yaml --checkpoint data/warmstart --games 600 --set data.eval=data/local/eval_2000.jsonl \
+	    --set data.num_eval=2000 $(foreach k,1 2 3 4 5 6 7 8 9,--mode forced:$(k)) --output logs/confirmation_forced
 	$(BIN)/slim-rl results analysis/confirmation/experiment.yaml --output-dir analysis/results/confirmation
 
 ## what local runs start from, made from nothing in 25 to 30 minutes on two idle cores: a model that knows how to play and to ask, and is

@@ -14,7 +14,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from slim_rl.analysis.contrasts import HELD_OUT, Contrasts
-from slim_rl.analysis.figure_style import SOFT, colours, legend, panels, short_words
+from slim_rl.analysis.figure_style import INK, SOFT, colours, legend, panels, short_words
 from slim_rl.analysis.figures import Plot, curve
 from slim_rl.analysis.plays import Plays
 from slim_rl.dialogue.measures import MEASURES, shown_in
@@ -148,6 +148,40 @@ def _forced(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
     return figure
 
 
+def _baseline(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
+    """What the start earns where questions are put for it, beside what its trained runs earn with the questions they ask."""
+    frame = plays.held_out
+    forced = frame["condition"].str.fullmatch(r"forced_\d+")
+    starts = frame[(frame["when"] == "before") & (forced | (frame["condition"] == HELD_OUT))]
+    after = frame[(frame["when"] == "after") & (frame["condition"] == HELD_OUT)]
+    arms = [arm for arm in plays.arms if arm in set(frame[forced]["arm"]) and arm in set(after["arm"])]
+    if not arms:
+        return None
+    figure, axes = panels(len(arms), 2, 4.6, 3.4, margin=(0.4, 0.3), sharey=False)
+    for ax, arm in zip(axes, arms, strict=True):
+        own = starts[starts["arm"] == arm].groupby("condition")[["questions", "reward"]].mean()
+        put = own[own.index != HELD_OUT].sort_values("questions")
+        ax.plot(
+            put["questions"], put["reward"], "o--", color=SOFT, markersize=4, label="the start, questions put for it"
+        )
+        if HELD_OUT in own.index:
+            ax.plot(*own.loc[HELD_OUT], "o", color=INK, markerfacecolor="white", label="the start")
+        runs = after[after["arm"] == arm].groupby("run")[["questions", "reward"]].mean()
+        ax.plot(
+            runs["questions"],
+            runs["reward"],
+            "o",
+            color=colours(plays.arms)[arm],
+            markersize=5,
+            label="trained, a dot a seed",
+        )
+        ax.set_title(short_words(arm))
+        ax.set_xlabel("questions a game")
+        ax.set_ylabel("reward")
+        ax.legend(loc="lower right")
+    return figure
+
+
 def _transfer(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
     """Reward and questions before (hollow) and after in conditions that no run was trained in."""
     conditions = [name for name in dict.fromkeys(row["condition"] for row in rows) if not name.startswith("forced_")]
@@ -198,6 +232,11 @@ def plots() -> dict[str, Plot]:
             _forced,
             "Reward on held-out games after so many questions asked for the policy, before training (dashed) and after. Bars: 95% "
             "intervals over seeds and games (over games, of one start).",
+        ),
+        "baseline": Plot(
+            _baseline,
+            "The decoding baseline: held-out reward of the untrained start after questions that were put for it, and of the trained policies "
+            "with the questions they ask themselves.",
         ),
         "transfer": Plot(
             _transfer,

@@ -15,6 +15,7 @@ from slim_rl.commands.options import Games, LogDirs, Logs, all_logs, name_games
 from slim_rl.commands.screen import printable, turn_texts
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.errors import ConfigError
+from slim_rl.provenance import sentence
 
 
 def command(
@@ -37,6 +38,8 @@ def command(
         console.print(Text(printable(warning), "yellow"))
     for row in chosen.itertuples():
         show(console, annotated(read_dialogue(log, row)))
+    for entry in log.provenance:
+        console.print(Text(printable(sentence(entry)), "dim"))
     console.print(Text(f"{len(chosen)} of {len(log.frame):,} dialogues", "dim"))
 
 

@@ -205,7 +205,7 @@ def test_page_readme_and_tables_say_the_same(manifest_path: Path, tmp_path: Path
         ):
             assert part in text, part
     assert "<em>made up</em>" in page and "<script" not in page
-    for name in ("primary", "arms", "questions", "doses", "forced"):
+    for name in ("primary", "arms", "questions", "doses", "forced", "baseline"):
         assert (tmp_path / f"{name}.png").stat().st_size > 1000 and f"({name}.png)" in readme
     runs = pd.read_csv(tmp_path / "runs.csv")
     shy = runs[(runs["arm"] == "shy") & (runs["condition"] == "held_out") & (runs["when"] == "after")]
