@@ -149,36 +149,36 @@ def _forced(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
 
 
 def _baseline(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
-    """What the start earns where questions are put for it, beside what its trained runs earn with the questions they ask."""
-    frame = plays.held_out
-    forced = frame["condition"].str.fullmatch(r"forced_\d+")
-    starts = frame[(frame["when"] == "before") & (forced | (frame["condition"] == HELD_OUT))]
-    after = frame[(frame["when"] == "after") & (frame["condition"] == HELD_OUT)]
-    arms = [arm for arm in plays.arms if arm in set(frame[forced]["arm"]) and arm in set(after["arm"])]
-    if not arms:
+    """What the start earns where questions are put for it, beside what its trained runs earn with those they ask themselves."""
+    arm, frame = plays.arms[0], plays.held_out[plays.held_out["arm"] == plays.arms[0]]
+    before, after = (
+        frame[frame["when"] == "before"],
+        frame[(frame["when"] == "after") & (frame["condition"] == HELD_OUT)],
+    )
+    forced = before[before["condition"].str.fullmatch(r"forced_\d+")]
+    if forced.empty or after.empty:
         return None
-    figure, axes = panels(len(arms), 2, 4.6, 3.4, margin=(0.4, 0.3), sharey=False)
-    for ax, arm in zip(axes, arms, strict=True):
-        own = starts[starts["arm"] == arm].groupby("condition")[["questions", "reward"]].mean()
-        put = own[own.index != HELD_OUT].sort_values("questions")
-        ax.plot(
-            put["questions"], put["reward"], "o--", color=SOFT, markersize=4, label="the start, questions put for it"
-        )
-        if HELD_OUT in own.index:
-            ax.plot(*own.loc[HELD_OUT], "o", color=INK, markerfacecolor="white", label="the start")
-        runs = after[after["arm"] == arm].groupby("run")[["questions", "reward"]].mean()
-        ax.plot(
-            runs["questions"],
-            runs["reward"],
-            "o",
-            color=colours(plays.arms)[arm],
-            markersize=5,
-            label="trained, a dot a seed",
-        )
-        ax.set_title(short_words(arm))
-        ax.set_xlabel("questions a game")
-        ax.set_ylabel("reward")
-        ax.legend(loc="lower right")
+    figure = Figure(figsize=(6.0, 3.8))
+    ax = figure.subplots()
+    chief = ["informative_pairs", "reward"]
+    put = forced.groupby("condition")[chief].mean().sort_values("informative_pairs")
+    start = before[before["condition"] == HELD_OUT][chief].mean()
+    ends = after.groupby("run")[chief].mean()
+    ax.plot(
+        put["informative_pairs"],
+        put["reward"],
+        "o--",
+        color=SOFT,
+        markersize=4,
+        label="the start, questions put for it",
+    )
+    ax.plot(*start, "o", color=INK, markerfacecolor="white", label="the start")
+    ax.plot(
+        ends["informative_pairs"], ends["reward"], "o", color=colours(plays.arms)[arm], label="trained: one dot a seed"
+    )
+    ax.set_xlabel("informative pairs a game")
+    ax.set_ylabel("reward")
+    ax.legend(loc="lower right")
     return figure
 
 
@@ -235,8 +235,8 @@ def plots() -> dict[str, Plot]:
         ),
         "baseline": Plot(
             _baseline,
-            "The decoding baseline: held-out reward of the untrained start after questions that were put for it, and of the trained policies "
-            "with the questions they ask themselves.",
+            "The decoding baseline: held-out reward of the untrained start after 1, 2, ... questions that were put for it, each about a pair "
+            "that it does not know and its partner does, and of the trained policies with the questions that they ask themselves.",
         ),
         "transfer": Plot(
             _transfer,
