@@ -39,6 +39,7 @@ def _primary(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
     figure, axes = panels(len(_chief()), 3, 4.0, 3.7, sharey=False)
     for ax, measure in zip(axes, _chief(), strict=True):
         curve(ax, _curves(plays, arms, measure), measure)
+        ax.set_title(sentence(MEASURES[measure].heading))
     return figure
 
 
