@@ -40,6 +40,7 @@ def write(manifest_path: Path, output_dir: Path, command: str, values: Path | No
     Raises:
         ConfigError, DataError: the manifest, its contrasts, its text or its logs cannot be used.
     """
+    provenance.here()  # now, before the page itself changes a tree it is committed to
     manifest, contrasts = load_manifest(manifest_path)
     text = _by_hand(manifest.text)
     plays = Plays.read(values) if values else ex.read(manifest)
