@@ -46,6 +46,7 @@ def analyze(
     tokenizer: Path | None = None,
     overwrite: bool = False,
     price: float = 0.0,
+    paper: bool = False,
     command: str = "slim_rl.analysis.analyze",
 ) -> Summary:
     """Reads all dialogue logs at or below `log_dirs`; writes report.html, summary.json and the figures to `output_dir`.
@@ -57,6 +58,7 @@ def analyze(
         tokenizer: a model folder, to show tokens as text where the log holds token ids.
         overwrite: whether a report of other logs in `output_dir` may be replaced. One of the same logs always may.
         price: of a question, for the ledger of asking.
+        paper: write each table as CSV, LaTeX and Markdown too, and each figure as PDF.
         command: how this was called, for the record.
 
     Raises:
@@ -95,10 +97,14 @@ def analyze(
     }
     shown = viewer.collect(log, max_dialogues, seed, decode)
     results["sampled"] = len(shown["dialogues"])
-    drawn = write_figures(output_dir, PLOTS, results, first="training")
+    forms = ("png", "svg", *(["pdf"] if paper else []))
+    drawn = write_figures(output_dir, PLOTS, results, first="training", forms=forms)
     summary, report = output_dir / "summary.json", output_dir / "report.html"
     write_numbers(summary, results)
-    write_atomically(report, on_logs.page(results, drawn, shown).html())
+    page = on_logs.page(results, drawn, shown)
+    write_atomically(report, page.html())
+    if paper:
+        page.write_tables(output_dir)
     return Summary(results, report, summary, {picture.name: output_dir / f"{picture.name}.png" for picture in drawn})
 
 

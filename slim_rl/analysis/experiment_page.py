@@ -31,11 +31,14 @@ METHOD = (
 )
 
 
-def write(manifest_path: Path, output_dir: Path, command: str, values: Path | None = None) -> list[str]:
+def write(
+    manifest_path: Path, output_dir: Path, command: str, values: Path | None = None, paper: bool = False
+) -> list[str]:
     """Writes the page of an experiment to `output_dir`; returns its verdict in sentences.
 
     Args:
         values: a folder that this wrote before: its values are taken in place of the logs.
+        paper: write each table as CSV, LaTeX and Markdown too, and each figure as PDF.
 
     Raises:
         ConfigError, DataError: the manifest, its contrasts, its text or its logs cannot be used.
@@ -49,10 +52,11 @@ def write(manifest_path: Path, output_dir: Path, command: str, values: Path | No
     compared = ex.compare(plays, manifest, contrasts)
     chief = [row for row in verdicts(rows) if (row["arm"], row["condition"]) == (manifest.treatment, HELD_OUT)]
     said = chief[0]["sentences"] if chief else [f"No run of {manifest.treatment} was played before and after training."]
+    forms = ("png", "pdf") if paper else ("png",)
     page = Page(
         title=manifest.title,
         sentences=said,
-        figures=write_figures(output_dir, plots(), plays, contrasts, rows, first="primary", forms=("png",)),
+        figures=write_figures(output_dir, plots(), plays, contrasts, rows, first="primary", forms=forms),
         sections={
             **({"Contrasts": tables.contrasts(compared, manifest.preregistered)} if compared else {}),
             "Held-out games": _conditions(plays, manifest, rows, measures),
@@ -72,6 +76,8 @@ def write(manifest_path: Path, output_dir: Path, command: str, values: Path | No
     write_numbers(output_dir / "results.json", found)
     files.write_atomically(output_dir / "README.md", page.markdown())
     files.write_atomically(output_dir / "results.html", page.html())
+    if paper:
+        page.write_tables(output_dir)
     return said
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_pdf import FigureCanvasPdf
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import Formatter
@@ -100,7 +101,7 @@ def style() -> Iterator[None]:
 
 
 def to_bytes(figure: Figure, *forms: str) -> list[bytes]:
-    """The figure as files of these forms ("png", "svg"); the same bytes for the same figure."""
+    """The figure as files of these forms ("png", "svg", "pdf"); the same bytes for the same figure."""
     lay_out(figure)
     figure.dpi = matplotlib.rcParams["savefig.dpi"]
     return [_print(figure, form) for form in forms]
@@ -111,6 +112,8 @@ def _print(figure: Figure, form: str) -> bytes:
     file = io.BytesIO()
     if form == "png":
         FigureCanvasAgg(figure).print_png(file)
+    elif form == "pdf":
+        FigureCanvasPdf(figure).print_pdf(file, metadata={"CreationDate": None})
     else:
         FigureCanvasSVG(figure).print_svg(file, metadata={"Date": None})
     return file.getvalue()

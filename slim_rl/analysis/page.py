@@ -24,7 +24,7 @@ from markupsafe import Markup
 
 from slim_rl.analysis.figure_style import style, to_bytes
 from slim_rl.analysis.figures import Plot, draw_all
-from slim_rl.analysis.tables import Table, as_markdown
+from slim_rl.analysis.tables import Table, as_csv, as_latex, as_markdown
 from slim_rl.files import write_atomically
 from slim_rl.formats import words
 
@@ -117,9 +117,18 @@ class Page:
         parts = [f"# {self.title}", "\n".join(f"- {said}" for said in self.sentences)]
         parts += [text for text, first in drawn if first]
         parts += [self.origin, self.text.strip(), *self.warnings, self.method]
-        tables = [*self.tables_first, *self.tables, *(table for each in self.sections.values() for table in each)]
-        parts += [f"{as_markdown(table)}\n\n{table.caption}" for table in tables if table.rows]
+        parts += [f"{as_markdown(table)}\n\n{table.caption}" for table in self._tables() if table.rows]
         return "\n\n".join(part for part in (*parts, *(text for text, first in drawn if not first)) if part) + "\n"
+
+    def write_tables(self, folder: Path) -> None:
+        """Writes each table as CSV, LaTeX (booktabs) and Markdown: table-1.csv, table-1.tex, table-1.md, in the page's order."""
+        tables = [table for table in self._tables() if table.rows or table.others]
+        for number, table in enumerate(tables, 1):
+            for ending, form in (("csv", as_csv), ("tex", as_latex), ("md", as_markdown)):
+                write_atomically(folder / f"table-{number}.{ending}", form(table))
+
+    def _tables(self) -> list[Table]:
+        return [*self.tables_first, *self.tables, *(table for each in self.sections.values() for table in each)]
 
 
 def packed(data: Any) -> str:
@@ -137,7 +146,8 @@ def write_figures(
     pictures = []
     with style():
         for name, figure in draw_all(plots, *numbers).items():
-            made = dict(zip(("png", "svg"), to_bytes(figure, "png", "svg"), strict=True))
+            wanted = sorted({"svg", *forms})
+            made = dict(zip(wanted, to_bytes(figure, *wanted), strict=True))
             for form in forms:
                 write_atomically(folder / f"{name}.{form}", made[form])
             pictures.append(Picture(name, made["svg"].decode(), plots[name].caption, plots[name].wide, name == first))

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pandas as pd
+
 from slim_rl.analysis.contrasts import comparable
 from slim_rl.analysis.verdict import by_how_much
 from slim_rl.formats import DASH, interval, known, p_value, plain, words
@@ -73,12 +75,49 @@ def as_markdown(table: Table) -> str:
     def line(cells: Sequence[str]) -> str:
         return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
+    rule = ["---" if column.prose else "---:" for column in table.columns]
+    return "\n".join(map(line, [[column.head for column in table.columns], rule, *_texts(table, table.rows)]))
+
+
+def as_csv(table: Table) -> str:
+    return _frame(table).to_csv(index=False)
+
+
+def as_latex(table: Table) -> str:
+    """For a paper, in the rules of booktabs."""
+    columns = "".join("l" if column.prose else "r" for column in table.columns)
+    text = str(_frame(table).to_latex(index=False, escape=True, caption=_escaped(table.caption), column_format=columns))
+    for sign, written in _SIGNS.items():
+        text = text.replace(sign, written)
+    return text
+
+
+_SIGNS = {
+    "−": "$-$",
+    "→": "$\\rightarrow$",
+    "±": "$\\pm$",
+    "–": "--",
+    "×": "$\\times$",
+}  # that LaTeX has no letters for
+
+
+def _escaped(text: str) -> str:
+    return "".join(f"\\{sign}" if sign in "%&#_$" else sign for sign in text)
+
+
+def _frame(table: Table) -> pd.DataFrame:
+    """All rows of the table as they are shown, those that a page folds away too."""
+    heads: list[str] = []
+    for column in table.columns:  # a frame tells columns apart by their heads
+        heads.append(column.head + " " * sum(head.strip() == column.head for head in heads))
+    return pd.DataFrame(_texts(table, [*table.rows, *table.others]), columns=heads)
+
+
+def _texts(table: Table, rows: Rows) -> list[list[str]]:
     def cell(shown: str | TableCell) -> str:
         return shown if isinstance(shown, str) else f"{shown.text} ({shown.aside})" if shown.aside else shown.text
 
-    rule = ["---" if column.prose else "---:" for column in table.columns]
-    rows = [[cell(column.show(row)) for column in table.columns] for row in table.rows]
-    return "\n".join(map(line, [[column.head for column in table.columns], rule, *rows]))
+    return [[cell(column.show(row)) for column in table.columns] for row in rows]
 
 
 # -- before and after --------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from slim_rl.analysis import MAX_DIALOGUES, analyze
-from slim_rl.commands.options import Games, Human, LogDirs, Logs, all_logs, check_folder, name_games
+from slim_rl.commands.options import Games, Human, LogDirs, Logs, Paper, all_logs, check_folder, name_games
 
 
 def command(
@@ -25,6 +25,7 @@ def command(
     ] = MAX_DIALOGUES,
     price: Annotated[float, typer.Option(min=0, help="of a question, for the ledger of asking, in reward")] = 0.0,
     human: Human = None,
+    paper: Paper = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="replace a report of other logs")] = False,
     tokenizer: Annotated[Path | None, typer.Option(help="model folder, to show logged token ids as text")] = None,
     game: Games = None,
@@ -40,6 +41,7 @@ def command(
         tokenizer=tokenizer,
         overwrite=overwrite,
         price=price,
+        paper=paper,
         command=context.obj,
     )
     counts = summary.results["counts"]

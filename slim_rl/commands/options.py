@@ -27,6 +27,9 @@ Logs = Annotated[
     list[Path] | None, typer.Argument(metavar="[LOG]...", help="dialogue logs, or folders of them", show_default=False)
 ]
 LogDirs = Annotated[list[Path] | None, typer.Option("--log-dir", help="the same (repeatable)")]
+Paper = Annotated[
+    bool, typer.Option("--paper", help="also each table as CSV, LaTeX and Markdown, and each figure as PDF")
+]
 Games = Annotated[
     list[str] | None,
     typer.Option(

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from slim_rl.commands.options import Games, check_folder, name_games
+from slim_rl.commands.options import Games, Paper, check_folder, name_games
 from slim_rl.commands.screen import printable
 
 
@@ -20,12 +20,13 @@ def command(
     values: Annotated[
         Path | None, typer.Option(help="a folder this wrote before: make the page from its values, without logs")
     ] = None,
+    paper: Paper = False,
     game: Games = None,
 ) -> None:
     """Write the page of an experiment: its arms, contrasts and figures, over seeds and games."""
     from slim_rl.analysis.experiment_page import write
 
     name_games(game)
-    for said in write(manifest, check_folder(output), context.obj, values):
+    for said in write(manifest, check_folder(output), context.obj, values, paper):
         typer.echo(printable(said))
     typer.echo(f"{output / 'results.html'}, {output / 'README.md'}")

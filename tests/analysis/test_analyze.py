@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import synthetic
 
@@ -150,3 +151,19 @@ def test_the_command_says_what_is_wrong_in_one_line(tmp_path: Path) -> None:
     assert failed.returncode == 1
     assert failed.stderr.startswith("There is no dialogue log") and failed.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_tables_and_figures_for_a_paper(log_dir: Path, analysed: Summary, tmp_path: Path) -> None:
+    summary = analyze([log_dir], tmp_path, max_dialogues=0, paper=True)
+    for name in summary.figures:
+        assert (tmp_path / f"{name}.pdf").read_bytes().startswith(b"%PDF")
+    assert not list(analysed.report.parent.glob("*.pdf")) + list(analysed.report.parent.glob("table-*"))
+    tables = sorted(tmp_path.glob("table-*.csv"))
+    assert len(tables) >= 4
+    rows = pd.concat([pd.read_csv(path, dtype=str) for path in tables])
+    row = next(r for r in summary.results["held_out"] if (r["arm"], r["measure"]) == ("shy", "questions"))
+    assert any(f"{row['before']:.3g}" in str(cell) for cell in rows.to_numpy().ravel())
+    for path in tables:
+        latex = path.with_suffix(".tex").read_text(encoding="utf-8")
+        assert "\\toprule" in latex and "\\bottomrule" in latex and not set("−→±–×") & set(latex)
+        assert path.with_suffix(".md").read_text(encoding="utf-8").startswith("| ")
