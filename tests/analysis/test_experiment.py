@@ -311,6 +311,17 @@ def test_the_projects_own_manifest_can_be_read(monkeypatch: pytest.MonkeyPatch) 
     assert manifest.treatment == "shy" and 1 < len(primary) < 12
 
 
+def test_the_committed_contrasts_follow_from_the_committed_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    folder = ROOT / "analysis" / "results" / "confirmation"
+    found = ex.compare(pl.Plays.read(folder), *load_manifest(Path("analysis/confirmation/experiment.yaml")))
+    said = pd.read_csv(folder / "contrasts.csv").set_index("name")
+    for row in found:
+        numbers = said.loc[row["name"]]
+        for key in ("value", "low", "high", "p"):
+            assert row[key] == pytest.approx(numbers[key], rel=1e-6, nan_ok=True), (row["name"], key)
+
+
 def test_a_measure_under_its_former_name_is_the_same_measure() -> None:
     named = Contrast(name="better", measure="value", a={"arm": "shy", "when": "change"}, direction="more")  # type: ignore[arg-type]
     assert named.measure == "question_value"
