@@ -133,7 +133,7 @@ def _meaning(info: FieldInfo, key: Key, default: Any, why: str) -> str:
 
 def _described(info: FieldInfo) -> str:
     """The field's description, after its choices where it does not name them all."""
-    text, names = info.description or "", [str(choice) for choice in _choices(info.annotation)]
+    text, names = " ".join((info.description or "").split()), [str(choice) for choice in _choices(info.annotation)]
     if all(re.search(rf"\b{name}\b", text) for name in names):
         return text
     return f"{', '.join(names[:-1])} or {names[-1]}: {text}"

@@ -83,19 +83,18 @@ _ARMS: dict[str, dict[str, Any]] = {
 class Config(Section):
     """Everything about one run."""
 
-    name: str = Field("run", description="of the run's folder, and in logs and plots")
-    arm: str = Field(
-        "", description="the run's arm in a comparison, its label in logs and plots; empty: the partner's kind"
-    )
-    seed: int = Field(0, description="of the order of games and of sampling; the games have their own, data.seed")
-    output_dir: Path = Field(
-        Path("runs"),
-        description="folder of the runs' folders; on slime one is called NAME-MODEL-ARM, unless SAVE_DIR says otherwise",
-    )
-    environment: str = Field(
-        MATCHING, description="dotted path of the game, a BaseEnvironment; your own too (docs/own_game.md)"
-    )
-    game: SerializeAsAny[Any] = Field(None, validate_default=True, description="the game's own settings")
+    name: str = "run"
+    """of the run's folder, and in logs and plots"""
+    arm: str = ""
+    """the run's arm in a comparison, its label in logs and plots; empty: the partner's kind"""
+    seed: int = 0
+    """of the order of games and of sampling; the games have their own, data.seed"""
+    output_dir: Path = Path("runs")
+    """folder of the runs' folders; on slime one is called NAME-MODEL-ARM, unless SAVE_DIR says otherwise"""
+    environment: str = MATCHING
+    """dotted path of the game, a BaseEnvironment; your own too (docs/own_game.md)"""
+    game: SerializeAsAny[Any] = Field(None, validate_default=True)
+    """the game's own settings"""
     data: DataConfig = DataConfig()
     partner: PartnerConfig = PartnerConfig()
     limits: Limits = Limits()
@@ -103,7 +102,8 @@ class Config(Section):
     train: TrainConfig = TrainConfig()
     log: LogConfig = LogConfig()
     warmstart: WarmstartConfig = WarmstartConfig()
-    arms: dict[str, dict[str, Any]] = Field(_ARMS, description="arms of an experiment: name and the keys it changes")
+    arms: dict[str, dict[str, Any]] = _ARMS
+    """arms of an experiment: name and the keys it changes"""
     slime: SlimeConfig = SlimeConfig()
     verl: VerlConfig = VerlConfig()
 

@@ -19,7 +19,7 @@ from slim_rl.backends.slime.layout import parse_flags
 from tests.fakes.cluster import write_model
 from tests.paths import ROOT
 
-FIELD = '    top_k: int = Field(-1, description="sample among so many of the likeliest tokens; -1: all of them")\n'
+FIELD = '    top_k: int = -1\n    """sample among so many of the likeliest tokens; -1: all of them"""\n'
 LINE = """    Key(
         "policy.top_k",
         _names("--rollout-top-k"),
@@ -28,7 +28,7 @@ LINE = """    Key(
     ),
 """
 EDITS = {
-    "slim_rl/config/sections.py": ("    top_p: float = Field(\n", FIELD),
+    "slim_rl/config/sections.py": ("    top_p: float = Field(1.0, gt=0, le=1)\n", FIELD),
     "slim_rl/keys.py": ('    Key("policy.top_p"', LINE),
 }
 DRY = """

@@ -13,42 +13,32 @@ from slim_rl.games.matching.roster import PAPERS, REVIEWERS
 class MatchingSettings(Section):
     """The matching game (DialOp "optimization")."""
 
-    n: int = Field(8, ge=2, description="reviewers and papers; above 8 give `reviewers` and `papers`")
-    p_observed: float = Field(
-        0.4, gt=0, le=1, description="chance that a player sees a cell, independently of the others"
-    )
-    p_observed_2: float | None = Field(None, gt=0, le=1, description="that of the player in seat 1; null: the same")
-    scales: bool = Field(
-        True, description="each player is shown int(score * U(1,10)), and does not know the other's factor"
-    )
-    hardness: float = Field(
-        1.25,
-        ge=0,
-        description="keep a game if the best plan of both tables is over this many times what either player reaches alone; 0: all",
-    )
-    max_turns: int = Field(
-        20, ge=1, description="valid actions of both players together; then the game ends with reward 0"
-    )
-    max_errors: int = Field(3, ge=1, description="malformed actions in a row that end the game")
-    max_proposals: int | None = Field(
-        1,
-        ge=1,
-        description="plans that each player may propose; if the last is rejected the game ends, reward 0; null: any number, as in DialOp, "
-        "where trying plans one by one stands in for asking",
-    )
-    reviewers: tuple[str, ...] | None = Field(None, description="names of your own; null: the first n of DialOp's")
-    papers: tuple[str, ...] | None = Field(
-        None, description="titles of your own; the short title is what stands before the colon; null: DialOp's"
-    )
-    rules: Literal["full", "none"] = Field(
-        "full",
-        description="full: the policy is told the rules; none: for a model that was taught them by demonstrations",
-    )
-    open_book: bool = Field(
-        False,
-        description="the tables that players read hold the other's scores too, so that there is nothing to ask (control); scripted "
-        "partners, and what is measured of questions, follow the deal as it is without this",
-    )
+    n: int = Field(8, ge=2)
+    """reviewers and papers; above 8 give `reviewers` and `papers`"""
+    p_observed: float = Field(0.4, gt=0, le=1)
+    """chance that a player sees a cell, independently of the others"""
+    p_observed_2: float | None = Field(None, gt=0, le=1)
+    """that of the player in seat 1; null: the same"""
+    scales: bool = True
+    """each player is shown int(score * U(1,10)), and does not know the other's factor"""
+    hardness: float = Field(1.25, ge=0)
+    """keep a game if the best plan of both tables is over this many times what either player reaches alone; 0: all"""
+    max_turns: int = Field(20, ge=1)
+    """valid actions of both players together; then the game ends with reward 0"""
+    max_errors: int = Field(3, ge=1)
+    """malformed actions in a row that end the game"""
+    max_proposals: int | None = Field(1, ge=1)
+    """plans that each player may propose; if the last is rejected the game ends, reward 0; null: any number, as in
+    DialOp, where trying plans one by one stands in for asking"""
+    reviewers: tuple[str, ...] | None = None
+    """names of your own; null: the first n of DialOp's"""
+    papers: tuple[str, ...] | None = None
+    """titles of your own; the short title is what stands before the colon; null: DialOp's"""
+    rules: Literal["full", "none"] = "full"
+    """full: the policy is told the rules; none: for a model that was taught them by demonstrations"""
+    open_book: bool = False
+    """the tables that players read hold the other's scores too, so that there is nothing to ask (control); scripted
+    partners, and what is measured of questions, follow the deal as it is without this"""
 
     @model_validator(mode="after")
     def _names_enough(self) -> MatchingSettings:
