@@ -16,10 +16,12 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
 
+import torch
 from accelerate.utils import gather_object
 from trl import GRPOTrainer
 
 from slim_rl.dialogue.annotator import shared
+from slim_rl.dialogue.credit import Paid, by_token, turn_advantages, turn_payments
 from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.log import DialogueLog
 from slim_rl.dialogue.measures import batch_metrics
@@ -76,6 +78,18 @@ class Rollouts:
             "env_mask": [loss_mask(d) for d in dialogues],
             "payment": self.paid,
         }
+
+    def credit(self, process: int, width: int, device: Any) -> torch.Tensor:
+        """Credit by the turn, in place of TRL's one advantage a dialogue: each turn's advantage at its tokens, 0 elsewhere, (dialogues
+        of this process, width). Called by all processes at once.
+        """
+        train, count = self.config.train, len(self.dialogues)
+        everyone: list[Paid] = gather_object(turn_payments(self.dialogues, self.paid, self.config))
+        found = turn_advantages(everyone, train.credit_lambda, train.scale_rewards)[process * count :][:count]
+        rows = [
+            by_token(dialogue, advantages, width) for dialogue, advantages in zip(self.dialogues, found, strict=True)
+        ]
+        return torch.tensor(rows, device=device)
 
     def _play(self, prompts: Sequence[str], step: int, rank: int) -> list[Dialogue]:
         """One dialogue a prompt, in their order. Under self-play one episode fills the prompts of both its seats."""

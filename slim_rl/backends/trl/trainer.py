@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,14 @@ from trl import GRPOTrainer
 
 from slim_rl.backends.trl.arguments import grpo_arguments
 from slim_rl.backends.trl.callbacks import ROOM, MarkWhole, StepLine, is_whole
-from slim_rl.backends.trl.credit import TurnCredit
 from slim_rl.backends.trl.micro_batches import IDLE, by_length, mark_idle, trim
-from slim_rl.backends.trl.rewards import GAME_REWARD, GameReward
 from slim_rl.backends.trl.rollouts import Rollouts
 from slim_rl.config import Config
+from slim_rl.dialogue.payment import pays_otherwise
 from slim_rl.errors import Diverged
 from slim_rl.files import disk_errors
 
+GAME_REWARD = "game_reward"  # the game's reward among TRL's metrics, where TRL's own `reward` is another
 _PROBE = 8  # tokens, any that every vocabulary has
 
 # accelerate calls the CPU of several processes cpu:0, where torch.load finds no place to put a checkpoint's tensors.
@@ -37,7 +38,7 @@ class TrimmedGRPOTrainer(GRPOTrainer):
 
     _buffered_inputs: list[dict[str, Any]] | None  # TRL's: the step's micro-batches
     _finite: bool | torch.Tensor = True  # whether all of the step's losses are
-    credit: TurnCredit | None = None  # with `train.credit: turn`
+    credit: Callable[[int, int, Any], torch.Tensor] | None = None  # with `train.credit: turn`
 
     def _prepare_inputs(self, generation_batch: dict[str, Any]) -> dict[str, Any]:
         before = self._buffered_inputs
@@ -128,6 +129,20 @@ class TrimmedGRPOTrainer(GRPOTrainer):
         return super()._compute_loss(model, trim(inputs))
 
 
+def reward_function(config: Config, rollouts: Rollouts) -> Callable[..., list[float | None]]:
+    """It passes on what the dialogues are paid, which `rollouts` has worked out. In the step's metrics `reward` is the game's, whatever
+    is paid, and `reward_paid` what was paid.
+    """
+    otherwise = pays_otherwise(config.train)
+
+    def game(*, payment: list[float | None], log_metric: Any, **_: Any) -> list[float | None]:
+        for name, value in rollouts.metrics.items():
+            log_metric(GAME_REWARD if name == "reward" and otherwise else name, value)
+        return payment
+
+    return game
+
+
 def make_trainer(config: Config, model: Any, tokenizer: Any, rollouts: Rollouts, run_dir: Path) -> TrimmedGRPOTrainer:
     """TRL's trainer for this run. The dataset's prompts are row names; `rollouts` deals the games."""
     train = config.train
@@ -148,13 +163,13 @@ def make_trainer(config: Config, model: Any, tokenizer: Any, rollouts: Rollouts,
     trainer = TrimmedGRPOTrainer(
         model=model,
         args=arguments,
-        reward_funcs=GameReward(config, rollouts),
+        reward_funcs=reward_function(config, rollouts),
         train_dataset=Dataset.from_dict({"prompt": rollouts.names()}),
         processing_class=tokenizer,
         peft_config=peft_config,
         rollout_func=rollouts,
     )
-    trainer.credit = TurnCredit(config, rollouts) if train.credit == "turn" else None
+    trainer.credit = rollouts.credit if train.credit == "turn" else None
     rollouts.policy.model = trainer.model
     trainer.remove_callback(PrinterCallback)  # it prints the whole dictionary; ours prints a line
     trainer.add_callback(StepLine(run_dir, rollouts.policy))
