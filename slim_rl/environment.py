@@ -38,11 +38,13 @@ class Utterance:
         seat: its author, 0 or 1.
         text: what was said, tag included.
         error: why the game refused it; None for a valid action. Only its author sees a refused action.
+        observation: what the game then says to the reader, if it is the reader's turn: the same in the game's words, or its answer.
     """
 
     seat: int
     text: str
     error: str | None = None
+    observation: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -23,7 +23,7 @@ from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.dealing import load_rows
 from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.held_out import SCOPE, play_held_out
-from slim_rl.dialogue.loop import Demonstrator, Player, Speaker
+from slim_rl.dialogue.loop import Player, Speaker
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.worker import Episode, RolloutWorker
 from slim_rl.environment import environment_class
@@ -31,7 +31,7 @@ from slim_rl.errors import ConfigError
 from slim_rl.measured import measured
 from slim_rl.policies import check_model_name
 from slim_rl.policies.engines import EngineChoice, ReadyPolicy, ready_policy
-from slim_rl.policies.interventions import AskFirst, NeverAsk, NeverSpeakQuestion, SpeakFirst
+from slim_rl.policies.interventions import AskFirst, NeverAsk
 from slim_rl.policies.openai_chat import ChatPolicy
 from slim_rl.processes import interruptible
 from slim_rl.runs import one_at_a_time
@@ -314,24 +314,20 @@ def parse_mode(mode: str) -> tuple[str, int]:
 
 
 def intervention(config: Config, mode: str, policy: Player, chat: Chat | None) -> Callable[[Episode], Player] | None:
-    """What gives each episode the policy of a mode; None for free play with a checkpoint."""
+    """What gives each episode the policy of a mode; None for free play."""
     name, number = parse_mode(mode)
-    game = measured(environment_class(config.environment))
-
-    def questions(episode: Episode) -> list[str]:
-        return game.questions_worth_asking(episode.row.game_state, episode.row.seat, number, episode.seed)
-
-    if isinstance(policy, Speaker):
-        model = policy.player
-        assert isinstance(model, ChatPolicy)
-        if name == "free":
-            return lambda episode: Speaker(model.player())
-        if name == "forbidden":
-            return lambda episode: Speaker(NeverSpeakQuestion(model.player(), game.asks))
-        return lambda episode: Speaker(SpeakFirst(model.player(), questions(episode)))
     if name == "free":
         return None
-    assert chat is not None and not isinstance(policy, Demonstrator)
-    if name == "forbidden":
-        return lambda episode: NeverAsk(policy, chat, game.asks)
-    return lambda episode: AskFirst(policy, chat, questions(episode))
+    game = measured(environment_class(config.environment))
+    base: Any = policy.player if isinstance(policy, Speaker) else policy
+
+    def player(episode: Episode) -> Player:
+        if name == "forbidden":
+            changed: Any = NeverAsk(base, chat, game.asks)
+        else:
+            row = episode.row
+            questions = game.questions_worth_asking(row.game_state, row.seat, number, episode.seed)
+            changed = AskFirst(base, chat, questions)
+        return changed if base is policy else Speaker(changed)
+
+    return player

@@ -194,7 +194,8 @@ class _Game:
         )
         for seat, history in self._history.items():
             if error is None or seat == author:
-                history.append(Utterance(author, said.text, error))
+                told = self._observation if seat == self.env.turn else ""
+                history.append(Utterance(author, said.text, error, told))
         if done:
             errors = StopReason.POLICY_ERRORS if self.agents[author].is_policy else StopReason.PARTNER_ERRORS
             self.stop_reason = _END.get(info.get("end", "finished"), errors)

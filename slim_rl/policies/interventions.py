@@ -1,8 +1,7 @@
-"""What a policy does when its questions are put for it, or forbidden.
+"""What a policy does when its questions are put for it, or forbidden: a policy with tokens (`sample`), or one that plays by text (`reply`).
 
-`AskFirst` and `NeverAsk` wrap a policy with tokens, `SpeakFirst` and `NeverSpeakQuestion` a chat model that plays by text. All are
-for evaluation only: a turn that was not sampled from the policy has no logprob (0.0 stands there) and must not be trained on. One
-object serves one dialogue.
+Both are for evaluation only: a turn that was not sampled from the policy has no logprob (0.0 stands there) and must not be trained on.
+One object serves one dialogue.
 """
 
 from __future__ import annotations
@@ -13,93 +12,85 @@ from typing import Any
 
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.partner import Reply, Usage
-from slim_rl.dialogue.policy import Policy, Sampled
+from slim_rl.dialogue.policy import Sampled
 from slim_rl.environment import View
-from slim_rl.policies.openai_chat import ChatPlayer
 from slim_rl.seeds import seed_of
 
 TRIES, INSTEAD = 16, "[message] Let me think."
 
 
-class AskFirst:
-    """Its first turns are the given questions; then the policy continues by itself."""
+class Intervention:
+    """What the two have in common.
 
-    def __init__(self, policy: Policy, chat: Chat, questions: Sequence[str]) -> None:
-        self.policy, self.chat, self._left = policy, chat, list(questions)
-        self._number = len(self._left)
+    Args:
+        policy: a `dialogue.policy.Policy`, or a `dialogue.partner.Partner` in its seat.
+        chat: the token boundaries of a policy with tokens.
+        name: of the intervention, in the dialogues' records.
+    """
+
+    def __init__(self, policy: Any, chat: Chat | None, name: str) -> None:
+        self.policy, self.chat, self.name = policy, chat, name
 
     @property
     def identity(self) -> dict[str, Any]:
-        return {**self.policy.identity, "intervention": f"forced:{self._number}"}
+        return {**self.policy.identity, "intervention": self.name}
 
-    async def sample(self, input_ids: list[int], max_tokens: int, key: str) -> Sampled:
-        """See `dialogue.policy.Policy`."""
-        if not self._left:
-            return await self.policy.sample(input_ids, max_tokens, key)
-        ids = self.chat.said_ids(self._left.pop(0))
+    def _said(self, text: str) -> Sampled:
+        """A turn that is not the policy's own."""
+        assert self.chat is not None
+        ids = self.chat.said_ids(text)
         return Sampled(ids, [0.0] * len(ids), "stop")
 
 
-class NeverAsk:
+class AskFirst(Intervention):
+    """Its first turns are the given questions; then the policy continues by itself, and finds them among its own words."""
+
+    def __init__(self, policy: Any, chat: Chat | None, questions: Sequence[str]) -> None:
+        super().__init__(policy, chat, f"forced:{len(questions)}")
+        self._left = list(questions)
+
+    async def sample(self, input_ids: list[int], max_tokens: int, key: str) -> Sampled:
+        """See `dialogue.policy.Policy`."""
+        if self._left:
+            return self._said(self._left.pop(0))
+        sampled: Sampled = await self.policy.sample(input_ids, max_tokens, key)
+        return sampled
+
+    async def reply(self, view: View) -> Reply:
+        """See `dialogue.partner.Partner`."""
+        if self._left:
+            return Reply(self._left.pop(0))
+        reply: Reply = await self.policy.reply(view)
+        return reply
+
+
+class NeverAsk(Intervention):
     """Draws each turn again until it seeks no information: the policy's own distribution, given that it does not ask.
 
     After `TRIES` draws it says `INSTEAD`. `asks`: whether a message seeks information.
     """
 
-    def __init__(self, policy: Policy, chat: Chat, asks: Callable[[str], bool]) -> None:
-        self.policy, self.chat, self.asks = policy, chat, asks
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        return {**self.policy.identity, "intervention": "forbidden"}
+    def __init__(self, policy: Any, chat: Chat | None, asks: Callable[[str], bool]) -> None:
+        super().__init__(policy, chat, "forbidden")
+        self.asks = asks
 
     async def sample(self, input_ids: list[int], max_tokens: int, key: str) -> Sampled:
         """See `dialogue.policy.Policy`."""
+        assert self.chat is not None
         for redraw in range(TRIES):
             # another key: the same key would draw the same turn
-            sampled = await self.policy.sample(input_ids, max_tokens, f"{key}/again-{redraw}" if redraw else key)
-            text, _thought = self.chat.decode(sampled.ids)
-            if not self.asks(text):
+            again = f"{key}/again-{redraw}" if redraw else key
+            sampled: Sampled = await self.policy.sample(input_ids, max_tokens, again)
+            if not self.asks(self.chat.decode(sampled.ids)[0]):
                 return sampled
-        ids = self.chat.said_ids(INSTEAD)
-        return Sampled(ids, [0.0] * len(ids), "stop")
-
-
-class SpeakFirst:
-    """`AskFirst` for a chat model, which finds the questions among its own words."""
-
-    def __init__(self, player: ChatPlayer, questions: Sequence[str]) -> None:
-        self.player, self._left = player, list(questions)
-        self._number = len(self._left)
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        return {**self.player.identity, "intervention": f"forced:{self._number}"}
+        return self._said(INSTEAD)
 
     async def reply(self, view: View) -> Reply:
-        """See `dialogue.partner.Partner`."""
-        if not self._left:
-            return await self.player.reply(view)
-        self.player.observe(view)
-        return Reply(self._left.pop(0))
-
-
-class NeverSpeakQuestion:
-    """`NeverAsk` for a chat model: each further draw is asked with another seed."""
-
-    def __init__(self, player: ChatPlayer, asks: Callable[[str], bool]) -> None:
-        self.player, self.asks = player, asks
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        return {**self.player.identity, "intervention": "forbidden"}
-
-    async def reply(self, view: View) -> Reply:
-        """See `dialogue.partner.Partner`."""
+        """See `dialogue.partner.Partner`. Each further draw is asked for with another seed."""
         usage = Usage()
         for redraw in range(TRIES):
             seed = seed_of(view.seed, redraw) if redraw else view.seed
-            reply = await self.player.reply(replace(view, seed=seed))
+            reply: Reply = await self.policy.reply(replace(view, seed=seed))
             usage += reply.usage or Usage()
             if not self.asks(reply.text):
                 return replace(reply, usage=usage)

@@ -28,7 +28,7 @@ from slim_rl.partners.quoting import sanitized
 
 
 class ChatPolicy:
-    """The model, as all dialogues of a process share it. `player` gives each dialogue its own player.
+    """The model, a player for `dialogue.loop.Speaker` that all dialogues of a process share.
 
     Raises:
         ConfigError: no key, no readable prompt, no cassette to replay, or a budget for a model without a price.
@@ -53,56 +53,26 @@ class ChatPolicy:
         stopped = self.endpoint.stopped
         return _own(stopped) if stopped else None
 
-    def player(self) -> ChatPlayer:
-        return ChatPlayer(self)
-
-    async def reply(self, view: View) -> Reply:
-        """A turn in a dialogue that nothing is remembered of."""
-        return await self.player().reply(view)
-
-
-class ChatPlayer:
-    """The model in one dialogue: a player for `dialogue.loop.Speaker`. It remembers what the game said at each of its turns, which
-    a view's history holds in the other's own words only.
-    """
-
-    def __init__(self, policy: ChatPolicy) -> None:
-        self.policy = policy
-        self._said_to_us: dict[int, str] = {}  # length of the history -> the game's words
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        return self.policy.identity
-
-    @property
-    def stopped(self) -> str | None:
-        return self.policy.stopped
-
-    def observe(self, view: View) -> None:
-        """Remembers what the game says at this turn, for a turn that is not the model's own choice."""
-        if view.history:
-            self._said_to_us[len(view.history)] = view.observation
-
     def messages(self, view: View) -> Messages:
         """The request's messages."""
-        rules = f"{view.rules}\n\n{self.policy.instructions}" if self.policy.instructions else view.rules
+        rules = f"{view.rules}\n\n{self.instructions}" if self.instructions else view.rules
         messages = [{"role": "system", "content": rules}, {"role": "user", "content": view.state}]
-        for number, utterance in enumerate(view.history, start=1):
-            heard = self._said_to_us.get(number)
+        for utterance in view.history:
+            told = utterance.observation
             if utterance.seat == view.seat:
                 say(messages, "assistant", utterance.text)
-                if utterance.error is not None:
-                    say(messages, "user", sanitized(heard or f"Error: {utterance.error}"))
+                told = told or (f"Error: {utterance.error}" if utterance.error is not None else "")
             else:
-                say(messages, "user", sanitized(heard or utterance.text))
+                told = told or utterance.text
+            if told:
+                say(messages, "user", sanitized(told))
         return [{**message, "content": whole_characters(message["content"])} for message in messages]
 
     async def reply(self, view: View) -> Reply:
         """See `dialogue.partner.Partner`. Raises PartnerFailure when the endpoint gives no answer, or its budget is spent."""
-        self.observe(view)
         opening = all(utterance.seat != view.seat for utterance in view.history)
         try:
-            completion = await self.policy.endpoint.ask(self.messages(view), view.seed % 2**31, opening)
+            completion = await self.endpoint.ask(self.messages(view), view.seed % 2**31, opening)
         except PartnerFailure as failure:
             raise PartnerFailure(_own(str(failure)), failure.reason) from None
         text, thought = split_thought(completion.text)
