@@ -39,7 +39,6 @@ CHECKS = {
     "malformed": "malformed reply",  # replies, those included that were asked again
     "unread": "number not readable (no fault)",  # numbers said
 }
-EXAMPLES = 5  # findings kept for each check of a partner
 DEFAULT_ACCEPT_FRACTION = 0.75  # for partners whose identity names none
 
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?")
@@ -72,16 +71,6 @@ class Rate:
         return float(low), float(high)
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One fault, to look up: the dialogue's id, the index of the turn in it, and the words."""
-
-    check: str
-    dialogue: str
-    turn: int
-    text: str
-
-
 @dataclass(slots=True)
 class PartnerAudit:
     """What one partner did.
@@ -90,13 +79,11 @@ class PartnerAudit:
         identity: as its dialogues record it; empty for all partners together.
         dialogues: how many were read.
         rates: by the names of `CHECKS`.
-        examples: the first few findings of each check.
     """
 
     identity: dict[str, Any]
     dialogues: int = 0
     rates: dict[str, Rate] = field(default_factory=lambda: {name: Rate() for name in CHECKS})
-    examples: list[Finding] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -109,12 +96,6 @@ class PartnerAudit:
         self.dialogues += other.dialogues
         for name, rate in other.rates.items():
             self.rates[name].add(rate.faults, rate.cases)
-        for finding in other.examples:
-            self.note(finding)
-
-    def note(self, finding: Finding) -> None:
-        if sum(known.check == finding.check for known in self.examples) < EXAMPLES:
-            self.examples.append(finding)
 
 
 @dataclass(slots=True)
@@ -195,7 +176,7 @@ class _Audit:
 
     def run(self) -> PartnerAudit:
         previous: Turn | None = None  # the policy's last valid action
-        for number, turn in enumerate(self.dialogue.turns):
+        for turn in self.dialogue.turns:
             if turn.role == "policy":
                 if turn.error is None and turn.action is not None:
                     previous = turn
@@ -203,7 +184,7 @@ class _Audit:
                 continue
             self._count_malformed(turn)
             if turn.error is None and turn.action is not None:
-                self._judge(number, turn, previous)
+                self._judge(turn, previous)
                 self.partner_said = turn.text
         self._count_the_last_straw()
         return self.audit
@@ -212,10 +193,10 @@ class _Audit:
         self.allowed.update(asked(turn.text, self.partner_said, self.roster).pairs)
         self.quotable.update(interpret(turn.text, self.roster).told)
 
-    def _judge(self, number: int, turn: Turn, previous: Turn | None) -> None:
+    def _judge(self, turn: Turn, previous: Turn | None) -> None:
         kind = (turn.action or {}).get("kind")
         if kind == "accept":
-            self._judge_accept(number, turn, previous)
+            self._judge_accept(turn, previous)
         if kind not in _SPOKEN:
             return
         message = interpret(previous.text, self.roster) if previous else Interpretation()
@@ -223,18 +204,15 @@ class _Audit:
         unread = max(0, len(numbers) - len(claims))
         self.audit.rates["unread"].add(unread, len(numbers))
         if unread:
-            self.audit.note(Finding("unread", self.dialogue.id, number, turn.text))
             return
         own = [claim for claim in claims if claim not in self.quotable]  # repeating the policy's words tells it nothing
         for (reviewer, paper), value in own:
-            self._count("false_value", self.table[reviewer][paper] != value, number, turn)
-        self._count("leak", any(pair not in self.allowed for pair, _ in own), number, turn)
+            self._count("false_value", self.table[reviewer][paper] != value)
+        self._count("leak", any(pair not in self.allowed for pair, _ in own))
         if previous is not None and (previous.action or {}).get("kind") == "message":
-            self._judge_answer(number, turn, previous, message, {pair for pair, _ in claims})
+            self._judge_answer(turn, previous, message, {pair for pair, _ in claims})
 
-    def _judge_answer(
-        self, number: int, turn: Turn, previous: Turn, message: Interpretation, claimed: set[Pair]
-    ) -> None:
+    def _judge_answer(self, turn: Turn, previous: Turn, message: Interpretation, claimed: set[Pair]) -> None:
         limit = self.dialogue.partner.get("max_pairs")  # of a partner that answers only part of what it is asked
         if limit is not None and message.asked and (len(message.asked) > limit or message.malformed):
             return
@@ -243,19 +221,19 @@ class _Audit:
         agreed = set(message.asked) & set(pairs_asked(previous.text, self.roster, self.partner_said))
         for reviewer, paper in agreed:
             if self.table[reviewer][paper] is not None:
-                self._count("refusal", (reviewer, paper) not in claimed, number, turn)
+                self._count("refusal", (reviewer, paper) not in claimed)
         labels = classify(previous.text, self.partner_said, self.roster)
         if message.general and not message.asked and "open" in labels and "pair" not in labels:
             named = _names(turn.text, self.roster) - _names(previous.text, self.roster)
-            self._count("not_vague", bool(claimed or named), number, turn)
+            self._count("not_vague", bool(claimed or named))
 
-    def _judge_accept(self, number: int, turn: Turn, previous: Turn | None) -> None:
+    def _judge_accept(self, turn: Turn, previous: Turn | None) -> None:
         plan = (previous.action or {}).get("assignment") if previous else None
         if plan is None:
             return
         view = MatchingView(self.seat, self.roster, self.table, self.game.scale(self.seat), tuple(plan), 0)
         fraction = float(self.dialogue.partner.get("accept_fraction", DEFAULT_ACCEPT_FRACTION))
-        self._count("bad_accept", not judge(view, tuple(plan), fraction).accepts, number, turn)
+        self._count("bad_accept", not judge(view, tuple(plan), fraction).accepts)
 
     def _count_malformed(self, turn: Turn) -> None:
         asked_again = int((turn.usage or {}).get("malformed") or 0)
@@ -268,10 +246,8 @@ class _Audit:
             tries = int(self.dialogue.partner.get("malformed_retries", 0)) + 1
             self.audit.rates["malformed"].add(tries, tries)
 
-    def _count(self, check: str, fault: bool, number: int, turn: Turn) -> None:
+    def _count(self, check: str, fault: bool) -> None:
         self.audit.rates[check].add(fault, 1)
-        if fault:
-            self.audit.note(Finding(check, self.dialogue.id, number, turn.text))
 
 
 def stated(text: str, roster: Roster, asked: Sequence[Pair] = ()) -> tuple[list[tuple[Pair, float]], list[float]]:
