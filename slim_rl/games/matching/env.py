@@ -7,16 +7,14 @@ stepping through its record. A malformed action leaves the turn with its author;
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from typing import Any, ClassVar, Literal
 
 from slim_rl.environment import Board
 from slim_rl.errors import DataError
 from slim_rl.games.matching.actions import Action, ActionError, parse_action
-from slim_rl.games.matching.audit import faults
-from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
 from slim_rl.games.matching.optimum import Assignment
-from slim_rl.games.matching.players import scripted_players
 from slim_rl.games.matching.prompt import RESPOND, has_scales, state_description
 from slim_rl.games.matching.prompt import rules as rules_text
 from slim_rl.games.matching.questions.annotate import annotate, state_values
@@ -24,12 +22,20 @@ from slim_rl.games.matching.questions.asked import seeks_information
 from slim_rl.games.matching.questions.rules import KINDS
 from slim_rl.games.matching.questions.value import informative_questions
 from slim_rl.games.matching.reading.interpretation import filled_in
-from slim_rl.games.matching.references import frontiers, people, references
 from slim_rl.games.matching.settings import MatchingSettings
 from slim_rl.games.matching.view import MatchingView
 from slim_rl.measured import MeasuredEnvironment
 
 _EVAL_START = 2**31  # eval games are numbered from here on, and stay the same however many there are to train on
+
+
+def _later(module: str, name: str) -> Any:
+    """A function of this folder's that no dialogue needs: its file is imported when it is called."""
+
+    def called(*arguments: Any, **named: Any) -> Any:
+        return getattr(import_module(f"slim_rl.games.matching.{module}"), name)(*arguments, **named)
+
+    return staticmethod(called)
 
 
 class MatchingEnv(MeasuredEnvironment):
@@ -63,13 +69,13 @@ class MatchingEnv(MeasuredEnvironment):
     }
     annotate = staticmethod(annotate)
     state_values = staticmethod(state_values)
-    partner_faults = staticmethod(faults)
     asks = staticmethod(seeks_information)
     questions_worth_asking = staticmethod(informative_questions)
-    references = staticmethod(references)
-    people = staticmethod(people)
-    frontier = staticmethod(frontiers)
-    scripted_players = staticmethod(scripted_players)
+    partner_faults = _later("audit", "faults")
+    references = _later("references", "references")
+    people = _later("references", "people")
+    frontier = _later("references", "frontiers")
+    scripted_players = _later("players", "scripted_players")
 
     def __init__(
         self,
@@ -193,6 +199,8 @@ class MatchingEnv(MeasuredEnvironment):
     def deal(
         cls, game: MatchingSettings, seed: int, split: str, numbers: range, workers: int = 1
     ) -> Iterator[tuple[str, GameState]]:
+        from slim_rl.games.matching.generate import generate_games  # which no dialogue needs
+
         start = numbers.start + (_EVAL_START if split == "eval" else 0)
         for state in generate_games(len(numbers), game, seed, workers, start):
             yield state.id, state
