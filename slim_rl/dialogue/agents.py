@@ -18,17 +18,9 @@ from typing import Any, ClassVar
 from slim_rl.config import Limits
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.partner import Partner, PartnerFailure
-from slim_rl.dialogue.policy import Policy, PolicyFailure
-from slim_rl.dialogue.record import StopReason
+from slim_rl.dialogue.policy import Policy
+from slim_rl.dialogue.record import DialogueOver, StopReason
 from slim_rl.environment import View
-
-
-class DialogueOver(Exception):
-    """The dialogue ends here, for a reason that is not the game's."""
-
-    def __init__(self, reason: StopReason, failure: str | None = None) -> None:
-        super().__init__(failure or reason.value)
-        self.reason, self.failure = reason, failure
 
 
 @dataclass
@@ -82,16 +74,9 @@ class TextAgent(Agent):
         return self.player.identity
 
     async def act(self, view: View) -> AgentReply:
-        try:
-            reply = await self.player.reply(view)
-        except PartnerFailure as failure:
-            raise DialogueOver(self.reason(failure), str(failure)) from failure
+        reply = await self.player.reply(view)
         usage = asdict(reply.usage) if reply.usage else None
         return AgentReply(reply.text, reply.thought, usage=usage, cut=reply.cut)
-
-    def reason(self, failure: PartnerFailure) -> StopReason:
-        """Why the dialogue ends when the player has no reply."""
-        return failure.reason
 
 
 @dataclass
@@ -103,11 +88,11 @@ class TextPolicyAgent(TextAgent):
     async def act(self, view: View) -> AgentReply:
         if not any(utterance.seat == view.seat for utterance in view.history):
             self.prompt = opening(self.prompt, view)
-        return await super().act(view)
-
-    def reason(self, failure: PartnerFailure) -> StopReason:
-        ours = failure.reason in (StopReason.PARTNER_FAILED, StopReason.OUTAGE)
-        return StopReason.ENGINE_FAILED if ours else failure.reason
+        try:
+            return await super().act(view)
+        except PartnerFailure as failure:
+            ours = failure.reason in (StopReason.PARTNER_FAILED, StopReason.OUTAGE)
+            raise DialogueOver(StopReason.ENGINE_FAILED if ours else failure.reason, failure.failure) from failure
 
 
 @dataclass
@@ -194,10 +179,7 @@ class PolicyAgent(TokenAgent):
     async def act(self, view: View) -> AgentReply:
         self.observe(view)
         allowed, limit = self.allowance()
-        try:
-            sampled = await self.policy.sample(self.ids, allowed, self.key)
-        except PolicyFailure as failure:
-            raise DialogueOver(failure.reason, str(failure)) from failure
+        sampled = await self.policy.sample(self.ids, allowed, self.key)
         if sampled.finish == "abort":
             # An aborted turn leaves no trace: what is recorded are whole turns, and a resumed game samples this one again.
             raise DialogueOver(StopReason.ABORTED, "the engine was told to stop")

@@ -18,7 +18,6 @@ from slim_rl.dialogue.agents import (
     Agent,
     AgentReply,
     DemonstratorAgent,
-    DialogueOver,
     PolicyAgent,
     TextAgent,
     TextPolicyAgent,
@@ -28,7 +27,7 @@ from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.deadline import Deadline
 from slim_rl.dialogue.partner import Partner
 from slim_rl.dialogue.policy import Policy
-from slim_rl.dialogue.record import Dialogue, StopReason, Turn
+from slim_rl.dialogue.record import Dialogue, DialogueOver, StopReason, Turn
 from slim_rl.environment import BaseEnvironment, Utterance, View, as_dict
 
 _END = {end.value: end for end in (StopReason.AGREED, StopReason.FINISHED, StopReason.REJECTED, StopReason.MAX_TURNS)}

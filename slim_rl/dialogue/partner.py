@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
-from slim_rl.dialogue.record import StopReason
+from slim_rl.dialogue.record import DialogueOver, StopReason
 from slim_rl.environment import View
 
 
@@ -60,12 +60,11 @@ class Reply:
     cut: StopReason | None = None
 
 
-class PartnerFailure(Exception):
-    """The partner has no reply, after all retries. Ends the dialogue with `reason`, a failure; the message says why."""
+class PartnerFailure(DialogueOver):
+    """The partner has no reply, after all retries. The message says why."""
 
     def __init__(self, message: str, reason: StopReason = StopReason.PARTNER_FAILED) -> None:
-        super().__init__(message)
-        self.reason = reason
+        super().__init__(reason, message)
 
 
 class Partner(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from slim_rl.dialogue.record import StopReason
+from slim_rl.dialogue.record import DialogueOver, StopReason
 
 
 @dataclass(slots=True)
@@ -25,12 +25,11 @@ class Sampled:
     meta: dict[str, Any] = field(default_factory=dict)
 
 
-class PolicyFailure(Exception):
-    """The engine gave no tokens, after all retries. Ends the dialogue with `reason`, a failure."""
+class PolicyFailure(DialogueOver):
+    """The engine gave no tokens, after all retries. The message says why."""
 
     def __init__(self, message: str, reason: StopReason = StopReason.ENGINE_FAILED) -> None:
-        super().__init__(message)
-        self.reason = reason
+        super().__init__(reason, message)
 
 
 class Policy(Protocol):

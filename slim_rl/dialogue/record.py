@@ -61,6 +61,14 @@ _FAILURES = frozenset(
 )
 
 
+class DialogueOver(Exception):
+    """A dialogue ends here, for a reason that is not the game's. `failure`: what went wrong, if something did."""
+
+    def __init__(self, reason: StopReason, failure: str | None = None) -> None:
+        super().__init__(failure or reason.value)
+        self.reason, self.failure = reason, failure
+
+
 @dataclass(slots=True)
 class Turn:
     """One action tried by one seat.
