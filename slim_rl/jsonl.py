@@ -14,6 +14,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from mmap import mmap
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -186,18 +187,12 @@ class Appender:
 
 def cut_torn(path: Path) -> None:
     """Takes a last line without its newline off the file."""
-    if not path.exists() or not path.stat().st_size:
+    size = path.stat().st_size if path.exists() else 0
+    if not size:
         return
     with path.open("r+b") as stream:
-        size = end = stream.seek(0, os.SEEK_END)
-        while end:
-            start = max(0, end - 65536)
-            stream.seek(start)
-            newline = stream.read(end - start).rfind(b"\n")
-            if newline >= 0:
-                end = start + newline + 1
-                break
-            end = start
+        with mmap(stream.fileno(), 0) as content:
+            end = content.rfind(b"\n") + 1
         if end < size:
             warnings.warn(
                 f"{path}: its last line, torn while it was being written, is removed.", SlimWarning, stacklevel=4
