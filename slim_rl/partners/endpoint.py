@@ -20,8 +20,8 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Any
 
 from slim_rl.config import LEAST_CONCURRENCY, OpenAIConfig
@@ -29,6 +29,7 @@ from slim_rl.dialogue.deadline import not_counted
 from slim_rl.dialogue.partner import PartnerFailure, Usage
 from slim_rl.dialogue.record import StopReason
 from slim_rl.errors import ConfigError, DataError
+from slim_rl.event_loops import PerLoop
 from slim_rl.partners.answers import count_tokens, cut, guess_input, most_tokens, read_answer
 from slim_rl.partners.breaker import Breaker
 from slim_rl.partners.cassette import Cassette, request_key
@@ -60,8 +61,8 @@ class Completion:
     usage: Usage
 
 
-@dataclass
-class _PerLoop:
+@dataclass(frozen=True, slots=True)
+class _Here:
     """What belongs to one event loop."""
 
     client: Any
@@ -69,7 +70,6 @@ class _PerLoop:
     requests: RateLimit
     tokens: RateLimit
     purse: asyncio.Lock  # one call at a time looks at the budget
-    closer: AsyncGenerator[None, None] = field(repr=False)
 
 
 class Endpoint:
@@ -95,7 +95,7 @@ class Endpoint:
             config.outage_probe_seconds,
             config.outage_wait_minutes * 60,
         )
-        self._loops: dict[asyncio.AbstractEventLoop, _PerLoop] = {}
+        self._loops = PerLoop(self._made, lambda here: here.client.close())
         self._said: set[str] = set()
         # Only waits are drawn from it: a reply never depends on it.
         self._random = random.Random()
@@ -206,9 +206,9 @@ class Endpoint:
             await asyncio.sleep(wait)
 
     @contextlib.asynccontextmanager
-    async def _admitted(self, call: object, body: dict[str, Any], opening: bool) -> AsyncIterator[_PerLoop]:
+    async def _admitted(self, call: object, body: dict[str, Any], opening: bool) -> AsyncIterator[_Here]:
         """Waits for a free slot, for the endpoint to be up, for the rate limits and for the budget."""
-        here = await self._here()
+        here = await self._loops.here()
         async with here.slots:
             while (wait := self.breaker.admit(call)) > 0:  # noqa: ASYNC110 - an event would belong to one loop
                 await asyncio.sleep(wait)
@@ -223,7 +223,7 @@ class Endpoint:
                 self.spend.give_back(call)
                 self.breaker.release(call)
 
-    async def _set_aside(self, here: _PerLoop, call: object, body: dict[str, Any], opening: bool) -> None:
+    async def _set_aside(self, here: _Here, call: object, body: dict[str, Any], opening: bool) -> None:
         """Waits until what the call may cost fits the budget beside the calls in flight."""
         read, written = most_tokens(body)
         most = cost_usd(self.price, read, 0, written)
@@ -302,24 +302,10 @@ class Endpoint:
             self._said.add(what or sentence)
             log.warning(sentence)
 
-    async def _here(self) -> _PerLoop:
-        """The client and the slots of the running loop; the client is closed when the loop shuts down."""
-        config, loop = self.config, asyncio.get_running_loop()
-        if loop not in self._loops:
-            redact_logs()  # handlers may have been added since
-            self._loops = {other: its for other, its in self._loops.items() if not other.is_closed()}
-            client = make_client(self.url, self._key, self._userinfo, config)
-            closer = _closes(client)
-            slots = asyncio.Semaphore(config.concurrency or LEAST_CONCURRENCY)
-            requests, tokens = RateLimit(config.requests_per_minute), RateLimit(config.tokens_per_minute)
-            self._loops[loop] = _PerLoop(client, slots, requests, tokens, asyncio.Lock(), closer)
-            await anext(closer)
-        return self._loops[loop]
-
-
-async def _closes(client: Any) -> AsyncGenerator[None, None]:
-    """Closes `client` when its loop shuts its asynchronous generators down, as asyncio.run does at its end."""
-    try:
-        yield
-    finally:
-        await client.close()
+    def _made(self) -> _Here:
+        config = self.config
+        redact_logs()  # handlers may have been added since
+        client = make_client(self.url, self._key, self._userinfo, config)
+        slots = asyncio.Semaphore(config.concurrency or LEAST_CONCURRENCY)
+        requests, tokens = RateLimit(config.requests_per_minute), RateLimit(config.tokens_per_minute)
+        return _Here(client, slots, requests, tokens, asyncio.Lock())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from math import isfinite
 from typing import Any, ClassVar
 
@@ -17,6 +17,7 @@ import orjson
 
 from slim_rl.dialogue.policy import PolicyFailure, Sampled
 from slim_rl.errors import Diverged
+from slim_rl.event_loops import PerLoop
 
 Post = Callable[[dict[str, Any]], Awaitable[Any]]  # one try: the body in, the answer's JSON out; raises on any error
 Read = Callable[[Any], Sampled]  # the turn in an answer's JSON; raises as indexing does where there is none
@@ -98,43 +99,27 @@ def _reason(error: Exception) -> str:
 
 
 class Connection:
-    """HTTP to engines, from one event loop at a time. Built for thousands of requests in flight: httpx, which slime's own client
-    is made of, looks through all its connections for each of them at every request. Closed with its event loop.
+    """HTTP to engines. Built for thousands of requests in flight: httpx, which slime's own client
+    is made of, looks through all its connections for each of them at every request.
     """
 
     def __init__(self) -> None:
-        self._session: aiohttp.ClientSession | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._closer: AsyncGenerator[None, None] | None = None
+        self._sessions = PerLoop(_session, aiohttp.ClientSession.close)
 
     async def post(self, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Any:
         """One request, tried once. Raises EngineError for an error status, and aiohttp's errors."""
         # Patience, not a timeout, bounds a turn: a long queue is not an error.
-        session = await self._open()
+        session = await self._sessions.here()
         async with session.post(url, data=orjson.dumps(body), headers={**_JSON, **(headers or {})}) as response:
             answer = await response.read()
             if response.status >= 400:
                 raise EngineError(response.status, answer.decode("utf-8", "replace"))
             return orjson.loads(answer)
 
-    async def _open(self) -> aiohttp.ClientSession:
-        if self._session is None or self._loop is not asyncio.get_running_loop():
-            self._loop = asyncio.get_running_loop()
-            self._session = session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=None, sock_connect=10)
-            )
-            self._closer = _closes(session)  # kept, for it would be closed where it is forgotten
-            await anext(self._closer)
-            return session
-        return self._session
 
-
-async def _closes(session: aiohttp.ClientSession) -> AsyncGenerator[None, None]:
-    """Closes `session` when its loop shuts its asynchronous generators down, as asyncio.run does at its end."""
-    try:
-        yield
-    finally:
-        await session.close()
+def _session() -> aiohttp.ClientSession:
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=10)
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout)
 
 
 class ServedPolicy(ABC):

@@ -1,0 +1,40 @@
+"""What belongs to an event loop: made for each, when it is first asked for there, and closed when its loop shuts down."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class PerLoop(Generic[T]):
+    """One object for each event loop.
+
+    Args:
+        make: makes one, in the running loop.
+        close: closes it.
+    """
+
+    def __init__(self, make: Callable[[], T], close: Callable[[T], Awaitable[Any]]) -> None:
+        self._make, self._close = make, close
+        self._made: dict[asyncio.AbstractEventLoop, tuple[T, AsyncGenerator[None, None]]] = {}
+
+    async def here(self) -> T:
+        """That of the running loop."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._made:
+            self._made = {other: its for other, its in self._made.items() if not other.is_closed()}
+            made = self._make()
+            closing = self._closing(made)
+            self._made[loop] = made, closing
+            await anext(closing)
+        return self._made[loop][0]
+
+    async def _closing(self, made: T) -> AsyncGenerator[None, None]:
+        """A loop shuts its asynchronous generators down at its end, as asyncio.run does."""
+        try:
+            yield
+        finally:
+            await self._close(made)
