@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import netrc
 import os
 import shutil
@@ -20,7 +21,7 @@ from typing import Literal
 from slim_rl.backends.checkpoints import count_parameters, locate_model, read_model_config
 from slim_rl.backends.cost import cost_report, usd_now
 from slim_rl.backends.gpus import find_gpus
-from slim_rl.config import Config, hosted
+from slim_rl.config import Config, OpenAIConfig, hosted
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.dealing import deal, existing_rows, games_files, shortage
 from slim_rl.dialogue.factory import make_environment, make_partner
@@ -28,7 +29,7 @@ from slim_rl.dialogue.rows import GameRow, Split, read_rows
 from slim_rl.environment import BaseEnvironment, Utterance, View
 from slim_rl.errors import SlimError
 from slim_rl.measured import measured
-from slim_rl.partners.client import list_models
+from slim_rl.partners.client import OPENAI_URL, make_client, read_key, split_url
 from slim_rl.policies import load_tokenizer
 
 GB, GIB = 1e9, 2**30
@@ -171,6 +172,23 @@ def check_model(config: Config) -> Iterator[Check]:
         found += f"; public pages date the shutdown of {dated} {hosted.SHUTDOWNS[dated]} (not verified)"
     others = " or ".join(f"{model} ({switch})" for model, switch in hosted.SUCCESSORS.items())
     yield verdict("partner's model", found, warn=f"Partners to try: {others}." if missing or dated else "")
+
+
+async def list_models(config: OpenAIConfig) -> tuple[str, list[str]]:
+    """The endpoint's URL and the models that it lists; none where it has no such list, or does not answer.
+
+    Raises:
+        ConfigError: no key, or a URL that cannot be used.
+    """
+    from openai import OpenAIError
+
+    url, userinfo = split_url(config.base_url or OPENAI_URL)
+    async with make_client(url, read_key(config, url), userinfo, config) as client:
+        try:
+            async with asyncio.timeout(config.request_seconds):
+                return url, [str(model["id"]) for model in json.loads(await client.get("/models", cast_to=str))["data"]]
+        except (OpenAIError, TimeoutError, ValueError, LookupError, TypeError, RecursionError):
+            return url, []
 
 
 def check_cost(config: Config, eval_interval: int = 0) -> Iterator[Check]:

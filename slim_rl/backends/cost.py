@@ -7,13 +7,20 @@ provider may have cached the beginning of a request, or nothing. So there are fo
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from slim_rl.config import Config, OpenAIConfig
 from slim_rl.dialogue.dealing import games_files
 from slim_rl.partners.ledger import spent_usd
-from slim_rl.partners.spend import estimate_cost
+from slim_rl.partners.spend import cost_usd, price_of
 
 NOW, LATER = 5, 10  # the partner's turns a game
+
+# An 8×8 game, in tokens, roughly: a token counts as a word, a number of three digits or a mark.
+SYSTEM_TOKENS = 1200  # the same in every game; OpenAI caches a beginning of 1024 or more
+TABLE_TOKENS = 350
+TURN_TOKENS = 45  # what a turn of the other seat adds
+REPLY_TOKENS = 25
 
 
 def evaluation_dialogues(config: Config, eval_interval: int = 0) -> int:
@@ -62,6 +69,38 @@ def _price(config: OpenAIConfig, dialogues: int, turns: int) -> str:
     if estimate["usd"] is None:
         return f"{calls}, {config.model} having no price"
     return f"{calls}, ${estimate['usd']:,.0f} (${estimate['usd_uncached']:,.0f} if nothing is cached)"
+
+
+def estimate_cost(config: OpenAIConfig, num_dialogues: int, partner_turns: float = 5.0) -> dict[str, Any]:
+    """What a run will take, before it starts.
+
+    Args:
+        num_dialogues: games to be played.
+        partner_turns: the partner's turns a game (five: an untrained policy; ten: one that has learned to ask).
+
+    Returns:
+        ``model``, ``calls``, ``input_tokens``, ``cached_tokens``, ``output_tokens``, ``usd`` (None without a price) and
+        ``usd_uncached`` (if the provider caches nothing). Cached is what an earlier request began with: the system prompt, and
+        for all but a game's first call the whole call before.
+    """
+    price = price_of(config.model, config.prices)
+    calls = num_dialogues * partner_turns
+    # Call k of a game (from 0) reads the system prompt, the table, k exchanges, and the words it answers.
+    exchange = TURN_TOKENS + REPLY_TOKENS
+    first = SYSTEM_TOKENS + TABLE_TOKENS + TURN_TOKENS
+    later_calls = num_dialogues * max(0.0, partner_turns - 1)
+    input_tokens = calls * first + later_calls * partner_turns / 2 * exchange
+    cached_tokens = num_dialogues * SYSTEM_TOKENS + later_calls * (first + (partner_turns - 2) / 2 * exchange)
+    counts = [round(value) for value in (input_tokens, cached_tokens, calls * REPLY_TOKENS)]
+    return {
+        "model": config.model,
+        "calls": round(calls),
+        "input_tokens": counts[0],
+        "cached_tokens": counts[1],
+        "output_tokens": counts[2],
+        "usd": cost_usd(price, *counts) if price else None,
+        "usd_uncached": cost_usd(price, counts[0], 0, counts[2]) if price else None,
+    }
 
 
 def held_out_rows(config: Config) -> int:

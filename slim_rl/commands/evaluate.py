@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from slim_rl.backends.cost import held_out_rows
+from slim_rl.backends.cost import estimate_cost, held_out_rows
 from slim_rl.commands.options import ConfigFile, Human, Overrides, check_folder
 from slim_rl.commands.screen import printable, working
 from slim_rl.config import Config, load_config, parse_config
@@ -129,8 +129,6 @@ def check_games(config: Config, asked: int | None) -> int:
 
 
 def _say_cost(config: Config, cells: Sequence[Cell], num_games: int, num_trials: int) -> None:
-    from slim_rl.partners.spend import estimate_cost
-
     each = f", {num_trials} dialogues each" if num_trials > 1 else ""
     for cell in cells:
         typer.echo(f"{cell.name}: {num_games} games{each}")

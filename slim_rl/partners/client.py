@@ -7,8 +7,6 @@ A response that trickles in is ended by timeouts, which the caller sets.
 
 from __future__ import annotations
 
-import asyncio
-import json
 import os
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -58,23 +56,6 @@ def make_client(url: str, key: str, userinfo: str, config: OpenAIConfig) -> Any:
         # Half the CPU a request of the default client, and no slower pool with hundreds.
         http_client=BoundedClient(follow_redirects=False),
     )
-
-
-async def list_models(config: OpenAIConfig) -> tuple[str, list[str]]:
-    """The endpoint's URL and the models that it lists; none where it has no such list, or does not answer.
-
-    Raises:
-        ConfigError: no key, or a URL that cannot be used.
-    """
-    from openai import OpenAIError
-
-    url, userinfo = split_url(config.base_url or OPENAI_URL)
-    async with make_client(url, read_key(config, url), userinfo, config) as client:
-        try:
-            async with asyncio.timeout(config.request_seconds):
-                return url, [str(model["id"]) for model in json.loads(await client.get("/models", cast_to=str))["data"]]
-        except (OpenAIError, TimeoutError, ValueError, LookupError, TypeError, RecursionError):
-            return url, []
 
 
 def read_key(config: OpenAIConfig, url: str) -> str:

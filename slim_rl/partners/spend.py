@@ -1,4 +1,4 @@
-"""Money: what calls cost, a run's counters, its budget, and an estimate before it starts.
+"""Money: what calls cost, a run's counters, and its budget.
 
     a budget is the run's: what earlier starts and other processes of the run have spent counts
     what a call may cost at most is set aside before it is sent, and given back when it has its answer or its fault
@@ -14,19 +14,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from slim_rl.config import OpenAIConfig, Price
 from slim_rl.config.hosted import entry_of
 from slim_rl.dialogue.partner import Usage
 from slim_rl.errors import ConfigError, DataError
 from slim_rl.partners.ledger import Ledger
-
-# An 8×8 game, in tokens, roughly: a token counts as a word, a number of three digits or a mark.
-SYSTEM_TOKENS = 1200  # the same in every game; OpenAI caches a beginning of 1024 or more
-TABLE_TOKENS = 350
-TURN_TOKENS = 45  # what a turn of the other seat adds
-REPLY_TOKENS = 25
 
 
 def price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
@@ -149,38 +142,6 @@ class Spend:
             self.trouble, self._written = None, now
         except DataError as error:
             self.trouble, self._written = str(error), None
-
-
-def estimate_cost(config: OpenAIConfig, num_dialogues: int, partner_turns: float = 5.0) -> dict[str, Any]:
-    """What a run will take, before it starts.
-
-    Args:
-        num_dialogues: games to be played.
-        partner_turns: the partner's turns a game (five: an untrained policy; ten: one that has learned to ask).
-
-    Returns:
-        ``model``, ``calls``, ``input_tokens``, ``cached_tokens``, ``output_tokens``, ``usd`` (None without a price) and
-        ``usd_uncached`` (if the provider caches nothing). Cached is what an earlier request began with: the system prompt, and
-        for all but a game's first call the whole call before.
-    """
-    price = price_of(config.model, config.prices)
-    calls = num_dialogues * partner_turns
-    # Call k of a game (from 0) reads the system prompt, the table, k exchanges, and the words it answers.
-    exchange = TURN_TOKENS + REPLY_TOKENS
-    first = SYSTEM_TOKENS + TABLE_TOKENS + TURN_TOKENS
-    later_calls = num_dialogues * max(0.0, partner_turns - 1)
-    input_tokens = calls * first + later_calls * partner_turns / 2 * exchange
-    cached_tokens = num_dialogues * SYSTEM_TOKENS + later_calls * (first + (partner_turns - 2) / 2 * exchange)
-    counts = [round(value) for value in (input_tokens, cached_tokens, calls * REPLY_TOKENS)]
-    return {
-        "model": config.model,
-        "calls": round(calls),
-        "input_tokens": counts[0],
-        "cached_tokens": counts[1],
-        "output_tokens": counts[2],
-        "usd": cost_usd(price, *counts) if price else None,
-        "usd_uncached": cost_usd(price, counts[0], 0, counts[2]) if price else None,
-    }
 
 
 def check_budget(config: OpenAIConfig) -> None:

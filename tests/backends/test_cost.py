@@ -8,10 +8,20 @@ from typing import Any
 
 import pytest
 
-from slim_rl.backends.cost import LATER, NOW, cost_report, evaluation_dialogues, usd_now
-from slim_rl.config import Config, parse_config
+from slim_rl.backends.cost import (
+    LATER,
+    NOW,
+    REPLY_TOKENS,
+    SYSTEM_TOKENS,
+    TABLE_TOKENS,
+    TURN_TOKENS,
+    cost_report,
+    estimate_cost,
+    evaluation_dialogues,
+    usd_now,
+)
+from slim_rl.config import Config, OpenAIConfig, parse_config
 from slim_rl.partners.ledger import Ledger
-from slim_rl.partners.spend import REPLY_TOKENS, SYSTEM_TOKENS, TABLE_TOKENS, TURN_TOKENS, estimate_cost
 from tests.fakes.openai_server import OpenAIServer
 from tests.partners.openai_setup import partner_of
 from tests.partners.test_deadline import Asks, play
@@ -100,3 +110,22 @@ def test_the_number_of_calls_at_once_grows_with_the_batch(tmp_path: Path) -> Non
         assert config(tmp_path, *batch).partner_concurrency == calls
         assert config(tmp_path, *batch, "partner.openai.concurrency=10").partner_concurrency == 10
     assert json.loads(config(tmp_path).model_dump_json())["partner"]["openai"]["concurrency"] is None
+
+
+def test_an_estimate_grows_with_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = estimate_cost(OpenAIConfig(), 1000, partner_turns=5)
+    assert one["calls"] == 5000
+    assert 0 < one["usd"] < one["usd_uncached"]
+    assert estimate_cost(OpenAIConfig(), 2000, partner_turns=5)["usd"] == pytest.approx(2 * one["usd"])
+    # By hand: five calls that read 2000, then 100 more each (60 heard and 40 said), and write 40.
+    for name, tokens in {"SYSTEM": 1840, "TABLE": 100, "TURN": 60, "REPLY": 40}.items():
+        monkeypatch.setattr(f"slim_rl.backends.cost.{name}_TOKENS", tokens)
+    five = estimate_cost(OpenAIConfig(), 1, 5)
+    assert five["input_tokens"] == 2000 + 2100 + 2200 + 2300 + 2400 and five["output_tokens"] == 200
+    assert five["cached_tokens"] == 1840 + 2000 + 2100 + 2200 + 2300
+    assert five["usd_uncached"] == pytest.approx(11000 * 2e-6 + 200 * 8e-6)
+
+
+def test_no_price_no_estimate() -> None:
+    estimate = estimate_cost(OpenAIConfig(model="qwen"), 10)
+    assert estimate["usd"] is None and estimate["input_tokens"] > 0

@@ -17,7 +17,7 @@ from slim_rl.dialogue.partner import Usage
 from slim_rl.partners.breaker import Breaker
 from slim_rl.partners.ledger import Ledger
 from slim_rl.partners.limiter import RateLimit
-from slim_rl.partners.spend import Spend, cost_usd, estimate_cost, price_of
+from slim_rl.partners.spend import Spend, cost_usd, price_of
 
 
 class Clock:
@@ -298,22 +298,3 @@ def test_what_an_interrupted_run_spent_counts(tmp_path: Path) -> None:
     assert spend.refusal(opening=True) is None
     spend.add(Usage(cost_usd=0.1))
     assert spend.refusal(opening=False) is not None
-
-
-def test_an_estimate_grows_with_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = estimate_cost(OpenAIConfig(), 1000, partner_turns=5)
-    assert one["calls"] == 5000
-    assert 0 < one["usd"] < one["usd_uncached"]
-    assert estimate_cost(OpenAIConfig(), 2000, partner_turns=5)["usd"] == pytest.approx(2 * one["usd"])
-    # By hand: five calls that read 2000, then 100 more each (60 heard and 40 said), and write 40.
-    for name, tokens in {"SYSTEM": 1840, "TABLE": 100, "TURN": 60, "REPLY": 40}.items():
-        monkeypatch.setattr(f"slim_rl.partners.spend.{name}_TOKENS", tokens)
-    five = estimate_cost(OpenAIConfig(), 1, 5)
-    assert five["input_tokens"] == 2000 + 2100 + 2200 + 2300 + 2400 and five["output_tokens"] == 200
-    assert five["cached_tokens"] == 1840 + 2000 + 2100 + 2200 + 2300
-    assert five["usd_uncached"] == pytest.approx(11000 * 2e-6 + 200 * 8e-6)
-
-
-def test_no_price_no_estimate() -> None:
-    estimate = estimate_cost(OpenAIConfig(model="qwen"), 10)
-    assert estimate["usd"] is None and estimate["input_tokens"] > 0
