@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
+from slim_rl.backends.verl.data import write_parquet
 from slim_rl.commands.options import Overrides, Workers
 from slim_rl.config import Config, load_config, parse_config
 from slim_rl.dialogue.dealing import deal, ensure_games
 from slim_rl.dialogue.factory import make_environment
-from slim_rl.dialogue.rows import write_parquet, write_rows
+from slim_rl.dialogue.rows import write_rows
 from slim_rl.errors import ConfigError
 
 

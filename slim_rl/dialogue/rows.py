@@ -1,12 +1,11 @@
 """Games on disk: one JSON line a game, which holds all that a trainer's hook needs to deal it.
 
-A file appears whole or not at all. slime reads it with ``--input-key prompt --metadata-key metadata``; `write_parquet` makes
-verl's form of it. The prompt is there for such readers: a dialogue is opened with the environment's own.
+A file appears whole or not at all. slime reads it with ``--input-key prompt --metadata-key metadata``; verl's form of it is made by
+`backends.verl.data`. The prompt is there for such readers: a dialogue is opened with the environment's own.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,11 +14,8 @@ from typing import Any, Literal
 from slim_rl import jsonl
 from slim_rl.environment import BaseEnvironment, as_dict
 from slim_rl.errors import DataError
-from slim_rl.files import replacing
 
 Split = Literal["train", "eval"]
-
-DATA_SOURCE = "slim_rl"  # what the data_source of every parquet row begins with: verl tells data sets apart by it
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,44 +106,3 @@ def read_rows(path: str | Path, env: BaseEnvironment | None = None) -> list[Game
     if not rows:
         raise DataError(f"The games file {path} holds no game; make it again with `slim-rl generate`.")
     return rows
-
-
-def write_parquet(rows: Iterable[GameRow], path: str | Path, env: BaseEnvironment, split: Split = "train") -> int:
-    """Writes verl's columns (data_source, prompt, reward_model, extra_info); returns how many rows.
-
-    The game is JSON text in `extra_info` (`read_game_state`), since a column of unlike games has no Arrow type.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    source = f"{DATA_SOURCE}/{type(env).__name__}"
-    table = [
-        {
-            "data_source": source,
-            "prompt": row.prompt,
-            "ability": "dialogue",
-            "reward_model": {"style": "rule", "ground_truth": json.dumps(row.solution.get("ground_truth"))},
-            "extra_info": {
-                "index": index,
-                "split": split,
-                "game_id": row.game_id,
-                "seat": row.seat,
-                "game_state": json.dumps(row.game_state),
-            },
-        }
-        for index, row in enumerate(rows)
-    ]
-    try:
-        with replacing(Path(path)) as temporary:
-            pq.write_table(pa.Table.from_pylist(table), temporary)
-    except OSError as error:
-        raise DataError(f"Cannot write {path}: {error.strerror or error}; choose another output.") from error
-    return len(table)
-
-
-def read_game_state(extra_info: Mapping[str, Any]) -> dict[str, Any]:
-    """The game of a parquet row. Raises DataError if there is none."""
-    state = extra_info.get("game_state")
-    if not state:
-        raise DataError("A row of verl's data has no extra_info.game_state; make the file with slim-rl generate.")
-    return dict(json.loads(state) if isinstance(state, str) else state)

@@ -21,6 +21,7 @@ from typing import Any
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 
+from slim_rl.backends.verl.data import read_game_state
 from slim_rl.backends.verl.groups import Groups
 from slim_rl.backends.verl.names import STOP_MARK
 from slim_rl.backends.verl.policy import ServerPolicy
@@ -32,7 +33,7 @@ from slim_rl.dialogue.log import DialogueLog
 from slim_rl.dialogue.measures import measures, tracked
 from slim_rl.dialogue.payment import payment
 from slim_rl.dialogue.record import Dialogue, StopReason
-from slim_rl.dialogue.rows import GameRow, read_game_state
+from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import ConfigError
 from slim_rl.files import write_atomically
