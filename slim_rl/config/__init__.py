@@ -7,14 +7,12 @@ A file holds one top-level key, ``slim_rl``, so that the same file can be given 
 from __future__ import annotations
 
 import inspect
-import re
-import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, Field, SerializeAsAny, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import Field, SerializeAsAny, ValidationError, ValidationInfo, field_validator, model_validator
 
 from slim_rl import bundled
 from slim_rl.config.sections import (
@@ -35,8 +33,9 @@ from slim_rl.config.sections import (
     VerlConfig,
     WarmstartConfig,
 )
+from slim_rl.config.sentences import sentence_of
 from slim_rl.environment import MATCHING, environment_class, load_object
-from slim_rl.errors import ConfigError, did_you_mean, nearest
+from slim_rl.errors import ConfigError, did_you_mean
 from slim_rl.files import write_atomically
 
 __all__ = [
@@ -133,7 +132,7 @@ class Config(Section):
         try:
             return model.model_validate(value)
         except ValidationError as error:
-            raise ConfigError(_sentence(error, model, "game")) from error
+            raise ConfigError(sentence_of(error, model, "game")) from error
 
     @model_validator(mode="after")
     def _has_the_partner(self) -> Config:
@@ -167,6 +166,11 @@ class Config(Section):
     @property
     def selfplay(self) -> bool:
         return self.partner.kind == SELF
+
+    @property
+    def game_settings(self) -> dict[str, Any]:
+        """The `game` section as plain data, JSON-able."""
+        return dict(self.model_dump(mode="json", include={"game"})["game"])
 
     @property
     def partner_concurrency(self) -> int:
@@ -212,7 +216,7 @@ def load_section(path: str | Path, section: type[S]) -> S:
     try:
         return section.model_validate({} if data is None else data)
     except ValidationError as error:
-        raise ConfigError(f"{path}: {_sentence(error, section)}") from error
+        raise ConfigError(f"{path}: {sentence_of(error, section)}") from error
 
 
 def read_yaml(path: str | Path, hint: str = "give the path of a YAML file") -> Any:
@@ -262,7 +266,7 @@ def parse_config(data: Any, overrides: Sequence[str] = (), source: str = "the co
     except RecursionError as error:
         raise ConfigError(f"{source} is nested too deeply to be a config.") from error
     except ValidationError as error:
-        raise ConfigError(f"{source}: {_sentence(error, Config)}") from error
+        raise ConfigError(f"{source}: {sentence_of(error, Config)}") from error
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from error
 
@@ -286,46 +290,3 @@ def _apply(tree: dict[str, Any], override: str) -> None:
         tree[last] = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError) as error:
         raise ConfigError(f"The override '{override}' has a value that is not valid YAML.") from error
-
-
-def _sentence(error: ValidationError, model: type[BaseModel], section: str = "") -> str:
-    """What is wrong, in one sentence. `section`: where `model` stands in the config."""
-    prefix = f"{section}." if section else ""
-    parts = []
-    for item in error.errors():
-        name = ".".join(map(str, item["loc"]))
-        where = f"{prefix}{name}".removesuffix(".")
-        if item["type"] == "extra_forbidden":
-            near = _nearest_key(name, list(_keys(model)))
-            fix = f"did you mean '{prefix}{near}'?" if near else "remove it or correct its spelling"
-            parts.append(f"'{where}' is not a key slim_rl knows; {fix}")
-        else:
-            message = item["msg"].removeprefix("Value error, ")
-            choices = re.findall("'([^']+)'", message) if item["type"] == "literal_error" else ()
-            message += f" (got {item['input']!r}){did_you_mean(str(item['input']), choices)}" if item["loc"] else ""
-            parts.append(f"{where}: {message}" if item["loc"] else message)
-    return _ended("; ".join(parts))
-
-
-def _ended(sentence: str) -> str:
-    return sentence if sentence.endswith("?") else f"{sentence}."
-
-
-def _keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """The dotted names of a section's keys and of those in the sections below it."""
-    for name, info in model.model_fields.items():
-        yield prefix + name
-        for kind in (info.annotation, *typing.get_args(info.annotation)):
-            if isinstance(kind, type) and issubclass(kind, BaseModel):
-                yield from _keys(kind, f"{prefix}{name}.")
-
-
-def _nearest_key(name: str, known: Sequence[str]) -> str:
-    """The key that was meant: one beside it whose name is nearly the same, or one of nearly that name elsewhere; else nothing."""
-    section, _, last = name.rpartition(".")
-    names = {key: key.rpartition(".")[2] for key in known}
-    beside = [key for key in known if key.rpartition(".")[0] == section]
-    for some in (beside, [key for key in known if len(names[key]) > 3]):  # a short name is near to too many
-        if near := nearest(last, [names[key] for key in some]):
-            return next(key for key in some if names[key] == near)
-    return ""

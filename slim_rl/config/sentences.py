@@ -1,0 +1,51 @@
+"""What is wrong with a config, in one sentence: where, what, and what was probably meant."""
+
+from __future__ import annotations
+
+import re
+import typing
+from collections.abc import Iterator, Sequence
+
+from pydantic import BaseModel, ValidationError
+
+from slim_rl.errors import did_you_mean, nearest
+
+
+def sentence_of(error: ValidationError, model: type[BaseModel], section: str = "") -> str:
+    """What is wrong, in one sentence. `section`: where `model` stands in the config."""
+    prefix = f"{section}." if section else ""
+    parts = []
+    for item in error.errors():
+        name = ".".join(map(str, item["loc"]))
+        where = f"{prefix}{name}".removesuffix(".")
+        if item["type"] == "extra_forbidden":
+            near = _nearest_key(name, list(_keys(model)))
+            fix = f"did you mean '{prefix}{near}'?" if near else "remove it or correct its spelling"
+            parts.append(f"'{where}' is not a key slim_rl knows; {fix}")
+        else:
+            message = item["msg"].removeprefix("Value error, ")
+            choices = re.findall("'([^']+)'", message) if item["type"] == "literal_error" else ()
+            message += f" (got {item['input']!r}){did_you_mean(str(item['input']), choices)}" if item["loc"] else ""
+            parts.append(f"{where}: {message}" if item["loc"] else message)
+    sentence = "; ".join(parts)
+    return sentence if sentence.endswith("?") else f"{sentence}."
+
+
+def _keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """The dotted names of a section's keys and of those in the sections below it."""
+    for name, info in model.model_fields.items():
+        yield prefix + name
+        for kind in (info.annotation, *typing.get_args(info.annotation)):
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                yield from _keys(kind, f"{prefix}{name}.")
+
+
+def _nearest_key(name: str, known: Sequence[str]) -> str:
+    """The key that was meant: one beside it whose name is nearly the same, or one of nearly that name elsewhere; else nothing."""
+    section, _, last = name.rpartition(".")
+    names = {key: key.rpartition(".")[2] for key in known}
+    beside = [key for key in known if key.rpartition(".")[0] == section]
+    for some in (beside, [key for key in known if len(names[key]) > 3]):  # a short name is near to too many
+        if near := nearest(last, [names[key] for key in some]):
+            return next(key for key in some if names[key] == near)
+    return ""
