@@ -51,7 +51,7 @@ class OpenAIPartner:
         self.config = config.openai
         self.accept_fraction, self.doubts = config.accept_fraction, config.doubts
         self.endpoint = endpoint or Endpoint(config.openai)
-        text, version = _read_prompt(config.openai, self.default_prompt())
+        text, version = read_prompt(config.openai, self.default_prompt())
         for name, value in self.placeholders().items():
             text = text.replace(f"{{{name}}}", value)
         self.prompt = text
@@ -176,10 +176,13 @@ def say(messages: Messages, role: str, content: str) -> None:
         messages.append({"role": role, "content": content})
 
 
-def _read_prompt(config: OpenAIConfig, default: Traversable) -> tuple[str, str]:
-    """The partner's rules and their version."""
+def read_prompt(config: OpenAIConfig, default: Traversable | None) -> tuple[str, str]:
+    """What the config's file of rules says, and its version. `default`: the file where it names none; None: there is none then."""
+    file = config.prompt or default
+    if file is None:
+        return "", ""
     try:
-        text = (config.prompt or default).read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise ConfigError(

@@ -23,7 +23,7 @@ from slim_rl.environment import View
 from slim_rl.errors import ConfigError
 from slim_rl.jsonl import whole_characters
 from slim_rl.partners.endpoint import Endpoint
-from slim_rl.partners.openai_chat import Messages, say
+from slim_rl.partners.openai_chat import Messages, read_prompt, say
 from slim_rl.partners.quoting import sanitized
 
 
@@ -38,9 +38,9 @@ class ChatPolicy:
         self.config = config
         try:
             self.endpoint = Endpoint(config)
+            self.instructions = read_prompt(config, None)[0]
         except ConfigError as error:
             raise ConfigError(_own(str(error))) from error
-        self.instructions = _read(config)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -80,16 +80,6 @@ class ChatPolicy:
         return Reply(text, completion.usage, thought, cut)
 
 
-def _read(config: ChatPolicyConfig) -> str:
-    if config.prompt is None:
-        return ""
-    try:
-        return config.prompt.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise ConfigError(f"Cannot read {config.prompt}: {why}; correct policy.openai.prompt.") from error
-
-
 def _own(sentence: str) -> str:
     """What the endpoint says of the partner, for which it was made, said of the policy."""
-    return sentence.replace("partner.openai", "policy.openai").replace("The partner's", "The policy's")
+    return sentence.replace("partner.openai", "policy.openai").replace("he partner's", "he policy's")
