@@ -10,7 +10,6 @@ from typing import Any
 
 import pandas as pd
 import yaml
-from pydantic import BaseModel
 
 import slim_rl
 from slim_rl.backends.checkpoints import hub_name
@@ -75,7 +74,7 @@ def model_card(
             "## Games",
             "",
             f"- Environment: `{config.environment}`",
-            f"- Settings: {_settings(config.game)}",
+            f"- Settings: {_settings(config.game_settings)}",
             f"- Partner: `{_partner(config)}`",
             f"- Trained on {config.data.num_train} games (seed {config.data.seed}); held-out games are none of them.",
             "",
@@ -126,9 +125,8 @@ def _partner(config: Config) -> str:
     return f"openai, {config.partner.openai.model}" if kind == "openai" else kind
 
 
-def _settings(game: Any) -> str:
-    data = game.model_dump(mode="json") if isinstance(game, BaseModel) else dict(game)
-    return ", ".join(f"{key} {value}" for key, value in data.items() if value is not None) or "the defaults"
+def _settings(game: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in game.items() if value is not None) or "the defaults"
 
 
 def _results(

@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
 from tqdm import tqdm
 
 from slim_rl.config import Config
@@ -168,8 +167,7 @@ def _distinct(
 
 def _spec(config: Config, split: Split) -> dict[str, Any]:
     """All that the rows of a file depend on, but for their number."""
-    game: Any = config.game
-    settings = game.model_dump(mode="json") if isinstance(game, BaseModel) else dict(game)
+    settings = config.game_settings
     for name in ("max_errors", "open_book"):  # no game depends on them: arms that differ in them play the same file
         settings.pop(name, None)
     start = 0 if split == "train" else _EVAL_START

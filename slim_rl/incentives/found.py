@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
+import orjson
 from rich.markup import escape
 from rich.table import Table
 
+from slim_rl import jsonl
 from slim_rl.formats import DASH, interval, known, plain
 from slim_rl.statistics.estimate import Estimate
 
@@ -119,20 +121,12 @@ class Incentives:
 
 def as_dict(incentives: Incentives) -> dict[str, Any]:
     """JSON-able; what is not known is None."""
-    data = {"partner": incentives.partner, "sentence": incentives.sentence, "pays": incentives.pays}
-    data["lines"] = [asdict(line) for line in incentives.lines]
-    return _finite(data)
+    said = {"partner": incentives.partner, "sentence": incentives.sentence, "pays": incentives.pays}
+    lines = orjson.loads(jsonl.encode(incentives.lines))  # which writes null for NaN
+    return {**said, "lines": lines}
 
 
 def _with_error(estimate: Estimate, signed: bool = False) -> str:
     """'+0.038 ± 0.016'."""
     half = (estimate.high - estimate.low) / 2
     return f"{estimate.value:{'+' if signed else ''}.3f} ± {half:.3f}".replace("-", "−")
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
-    return None if isinstance(value, float) and not known(value) else value

@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import slim_rl
 from slim_rl.config import Config
@@ -57,14 +56,10 @@ def _measured_at_a_start(config: Config) -> Incentives:
 def _cache_file(config: Config) -> Path:
     """Where the sentence of such a config is kept: named by all that it depends on, the code included."""
     partner = config.partner.model_dump(mode="json", exclude={"openai"})
-    parts = [config.environment, _dumped(config.game), partner, config.data.seat, _code()]
+    parts = [config.environment, config.game_settings, partner, config.data.seat, _code()]
     name = hashlib.sha256(json.dumps(parts, default=str, sort_keys=True).encode()).hexdigest()[:32]
     folder = Path(os.environ.get("SLIM_RL_CACHE") or Path.home() / ".cache" / "slim_rl")
     return folder / "incentives" / f"{name}.json"
-
-
-def _dumped(game: Any) -> Any:
-    return game.model_dump(mode="json") if hasattr(game, "model_dump") else dict(game)
 
 
 @cache
