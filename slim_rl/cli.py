@@ -7,34 +7,22 @@ its traceback.
 
 from __future__ import annotations
 
+import ast
 import errno
 import shlex
 import sys
 import textwrap
 from collections.abc import Sequence
+from pathlib import Path
 
 from slim_rl import __version__, bundled
 from slim_rl.errors import SlimError, nearest
 
 ABOUT = "Does a language model learn to ask questions when reinforcement learning makes asking worth it?"
-COMMANDS = {  # name -> the first line of its help
-    "generate": "Make games: a JSONL (or parquet) file, or the files a config names.",
-    "incentives": "Play scripted askers and cheats over a config's games, and say whether asking pays from the first question.",
-    "train": "Train a policy; an interrupted run resumes from its last checkpoint.",
-    "arms": "Run an experiment: every arm with every seed.",
-    "evaluate": "Play held-out games for every (policy, partner, mode), and print a table with intervals.",
-    "export": "Write a run's checkpoint as a Hugging Face model with a card; --push puts it on the hub.",
-    "play": "Play a game against the config's partner, or watch a model play it.",
-    "show": "Show dialogues of a log in the terminal: the last ones, or those that are asked for.",
-    "analyze": "Draw figures and statistics from dialogue logs, and write an HTML report with a dialogue viewer.",
-    "results": "Write the page of an experiment: its arms, contrasts and figures, over seeds and games.",
-    "compare": "Compare two runs on the held-out games that both played.",
-    "audit": "Check a partner against the true tables: false values, leaks, refusals, unfair acceptances.",
-    "init": "Copy the configs, examples and scripts into a folder, to change them.",
-    "doctor": "Check a machine and a config before an expensive run.",
-    "convert": "Turn recorded human games into chat data, for warm starts by supervision and for evaluation.",
-    "warmstart": "Make the tiny model that local runs start from.",
-}
+COMMANDS = (
+    *("generate", "incentives", "train", "arms", "evaluate", "export", "play", "show"),
+    *("analyze", "results", "compare", "audit", "init", "doctor", "convert", "warmstart"),
+)
 _LOCAL = ("torch", "transformers", "trl", "datasets", "peft", "accelerate", "tokenizers")  # of the extra [local]
 _DISK = {  # what a disk may refuse, and what to do about it
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room, or choose another place"),
@@ -91,9 +79,16 @@ def _sentence(error: Exception) -> str | None:
     return None
 
 
+def about(name: str) -> str:
+    """The first line of a command's help, which is read and not imported."""
+    source = (Path(__file__).parent / "commands" / f"{name}.py").read_text(encoding="utf-8")
+    (command,) = (each for each in ast.parse(source).body if getattr(each, "name", "") == "command")
+    return (ast.get_docstring(command) or "").partition("\n")[0]  # type: ignore[arg-type]
+
+
 def _help() -> str:
     width = max(map(len, COMMANDS))
-    lines = [f"  {name:<{width}}  {about}" for name, about in COMMANDS.items()]
+    lines = [f"  {name:<{width}}  {about(name)}" for name in COMMANDS]
     options = [
         "  --version  Show the version and stop.",
         "  --help     Show this and stop; after a command, its options.",
