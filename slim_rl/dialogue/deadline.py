@@ -28,11 +28,9 @@ class Deadline:
     """
 
     def __init__(self, seconds: float | None) -> None:
-        self._left = seconds
         self._timeout = asyncio.timeout(seconds)
-        self._pauses = 0
-        self._running_since = 0.0
-        self._open = False
+        self._limited, self._open = seconds is not None, False
+        self._pauses, self._left = 0, 0.0
 
     @property
     def expired(self) -> bool:
@@ -41,7 +39,7 @@ class Deadline:
     async def __aenter__(self) -> Self:
         self._token = _current.set(self)
         await self._timeout.__aenter__()
-        self._running_since, self._open = asyncio.get_running_loop().time(), True
+        self._open = True
         return self
 
     async def __aexit__(
@@ -54,20 +52,17 @@ class Deadline:
     def pause(self) -> None:
         self._pauses += 1
         if self._pauses == 1 and self._runs():
-            assert self._left is not None
-            self._left -= asyncio.get_running_loop().time() - self._running_since
+            self._left = (self._timeout.when() or 0.0) - asyncio.get_running_loop().time()
             self._timeout.reschedule(None)
 
     def resume(self) -> None:
         self._pauses -= 1
         if self._pauses == 0 and self._runs():
-            assert self._left is not None
-            self._running_since = asyncio.get_running_loop().time()
-            self._timeout.reschedule(self._running_since + self._left)
+            self._timeout.reschedule(asyncio.get_running_loop().time() + self._left)
 
     def _runs(self) -> bool:
         """Whether there is a clock to stop; a reply that is no longer waited for may outlive its dialogue."""
-        return self._left is not None and self._open and not self._timeout.expired()
+        return self._limited and self._open and not self._timeout.expired()
 
 
 @contextmanager
