@@ -21,10 +21,6 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _names(*names: str) -> Names:
-    return dict.fromkeys(names, _same)
-
-
 @dataclass(frozen=True, slots=True)
 class Key:
     """One key of the config.
@@ -44,6 +40,15 @@ class Key:
     note: str = ""
 
 
+def _key(name: str, slime: str | Names = "", trl: str | Names = "", verl: str | Names = "", note: str = "") -> Key:
+    """A key by its trainers' names: words, where they take its value as it is, or each with its converter."""
+    return Key(name, _converted(slime), _converted(trl), _converted(verl), note)
+
+
+def _converted(names: str | Names) -> Names:
+    return dict.fromkeys(names.split(), _same) if isinstance(names, str) else names
+
+
 # transformers' own constant knows no warm-up
 _TRL_SCHEDULE = {"wsd": "warmup_stable_decay", "constant": "constant_with_warmup"}
 _TRL_LOSS = {"sequence": "grpo", "token": "dapo", "constant": "dr_grpo"}
@@ -52,49 +57,34 @@ _TURNS = "slim_rl.rollout.use_turn_advantages"
 _ACTOR, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 
 KEYS: tuple[Key, ...] = (
-    Key(
-        "seed",
-        _names("--rollout-seed", "--seed"),
-        _names("seed"),
-        _names("data.seed", f"{_ROLLOUT}.seed", f"{_ACTOR}.data_loader_seed"),
-    ),
-    Key(
-        "policy.model",
-        _names("--hf-checkpoint"),
-        verl=_names("actor_rollout_ref.model.path"),
-        note="TRL takes the model itself",
-    ),
-    Key(
-        "policy.temperature",
-        _names("--rollout-temperature"),
-        _names("temperature"),
-        _names(f"{_ROLLOUT}.temperature"),
-    ),
-    Key("policy.top_p", _names("--rollout-top-p"), _names("top_p"), _names(f"{_ROLLOUT}.top_p")),
-    Key("policy.thinking", note="the dialogue loop passes it to the chat template as enable_thinking"),
-    Key("train.steps", _names("--num-rollout"), _names("max_steps"), _names("trainer.total_training_steps")),
-    Key(
+    _key("seed", "--rollout-seed --seed", "seed", f"data.seed {_ROLLOUT}.seed {_ACTOR}.data_loader_seed"),
+    _key("policy.model", "--hf-checkpoint", verl="actor_rollout_ref.model.path", note="TRL takes the model itself"),
+    _key("policy.temperature", "--rollout-temperature", "temperature", f"{_ROLLOUT}.temperature"),
+    _key("policy.top_p", "--rollout-top-p", "top_p", f"{_ROLLOUT}.top_p"),
+    _key("policy.thinking", note="the dialogue loop passes it to the chat template as enable_thinking"),
+    _key("train.steps", "--num-rollout", "max_steps", "trainer.total_training_steps"),
+    _key(
         "train.games_per_step",
-        _names("--rollout-batch-size"),
-        verl=_names("data.train_batch_size"),
+        "--rollout-batch-size",
+        verl="data.train_batch_size",
         note="TRL counts dialogues: games_per_step × group_size, which is also slime's --global-batch-size; verl's mini-batch is one "
         "step: so many games, in self-play twice as many",
     ),
-    Key("train.group_size", _names("--n-samples-per-prompt"), _names("num_generations"), _names(f"{_ROLLOUT}.n")),
-    Key(
+    _key("train.group_size", "--n-samples-per-prompt", "num_generations", f"{_ROLLOUT}.n"),
+    _key(
         "train.micro_batch",
-        trl=_names("per_device_train_batch_size"),
+        trl="per_device_train_batch_size",
         note="slime and verl pack by tokens: --max-tokens-per-gpu, ppo_max_token_len_per_gpu",
     ),
-    Key("train.learning_rate", _names("--lr"), _names("learning_rate"), _names(f"{_ACTOR}.optim.lr")),
-    Key(
+    _key("train.learning_rate", "--lr", "learning_rate", f"{_ACTOR}.optim.lr"),
+    _key(
         "train.lr_schedule",
         {"--lr-decay-style": lambda schedule: "WSD" if schedule == "wsd" else schedule},
         {"lr_scheduler_type": lambda schedule: _TRL_SCHEDULE.get(schedule, schedule)},
-        _names(f"{_ACTOR}.optim.lr_scheduler_type"),
+        f"{_ACTOR}.optim.lr_scheduler_type",
         "verl has constant and cosine",
     ),
-    Key(
+    _key(
         "train.lr_decay_steps",
         {
             "--lr-wsd-decay-iters": lambda steps: steps or None,
@@ -102,35 +92,22 @@ KEYS: tuple[Key, ...] = (
         },
         {"lr_scheduler_kwargs": lambda steps: {"num_decay_steps": steps, "decay_type": "linear"} if steps else None},
     ),
-    Key(
-        "train.warmup_steps",
-        _names("--lr-warmup-iters"),
-        _names("warmup_steps"),
-        _names(f"{_ACTOR}.optim.lr_warmup_steps"),
+    _key("train.warmup_steps", "--lr-warmup-iters", "warmup_steps", f"{_ACTOR}.optim.lr_warmup_steps"),
+    _key(
+        "train.weight_decay", "--weight-decay", "weight_decay", f"{_ACTOR}.optim.weight_decay critic.optim.weight_decay"
     ),
-    Key(
-        "train.weight_decay",
-        _names("--weight-decay"),
-        _names("weight_decay"),
-        _names(f"{_ACTOR}.optim.weight_decay", "critic.optim.weight_decay"),
-    ),
-    Key("train.adam_beta1", _names("--adam-beta1"), _names("adam_beta1"), note="verl: optim.betas, both in one"),
-    Key("train.adam_beta2", _names("--adam-beta2"), _names("adam_beta2"), note="verl: optim.betas, both in one"),
-    Key(
-        "train.max_grad_norm",
-        _names("--clip-grad"),
-        _names("max_grad_norm"),
-        _names(f"{_ACTOR}.optim.clip_grad", f"{_ACTOR}.grad_clip"),
-    ),
-    Key(
+    _key("train.adam_beta1", "--adam-beta1", "adam_beta1", note="verl: optim.betas, both in one"),
+    _key("train.adam_beta2", "--adam-beta2", "adam_beta2", note="verl: optim.betas, both in one"),
+    _key("train.max_grad_norm", "--clip-grad", "max_grad_norm", f"{_ACTOR}.optim.clip_grad {_ACTOR}.grad_clip"),
+    _key(
         "train.clip_ratio",
         # A wider upper clip lets rare good turns, such as a first question, grow (DAPO's clip-higher).
         {"--eps-clip": _same, "--eps-clip-high": lambda clip: round(1.4 * clip, 4)},
-        _names("epsilon"),
-        _names(f"{_ACTOR}.clip_ratio", f"{_ACTOR}.clip_ratio_low", f"{_ACTOR}.clip_ratio_high"),
+        "epsilon",
+        f"{_ACTOR}.clip_ratio {_ACTOR}.clip_ratio_low {_ACTOR}.clip_ratio_high",
         "with one update a step the ratio is 1 and nothing is clipped",
     ),
-    Key(
+    _key(
         "train.kl_coef",
         # One term in all three: an estimate that is never negative (k3), with the gradient of the KL itself, which is not the
         # estimate's own. slime and TRL get it by the ratio to the policy that sampled, verl by a straight-through term ("+").
@@ -149,7 +126,7 @@ KEYS: tuple[Key, ...] = (
         },
         "the same unbiased gradient in all three; verl.kl says whether verl has it in the loss or in the reward",
     ),
-    Key(
+    _key(
         "verl.kl",
         verl={
             f"{_ACTOR}.use_kl_loss": lambda where: where == "loss",
@@ -157,80 +134,76 @@ KEYS: tuple[Key, ...] = (
         },
         note="neither if train.kl_coef is 0",
     ),
-    Key(
+    _key(
         "train.scale_rewards",
         # Dr. GRPO: dividing by a group's deviation favours games whose dialogues all ended alike.
         {"--disable-grpo-std-normalization": lambda scale: not scale},
         {"scale_rewards": lambda scale: "group" if scale else "none"},
-        _names("algorithm.norm_adv_by_std_in_grpo"),
+        "algorithm.norm_adv_by_std_in_grpo",
         "slime's flag is the opposite",
     ),
-    Key(
+    _key(
         "train.loss",
         {"--calculate-per-token-loss": lambda loss: loss == "token"},
         {"loss_type": lambda loss: _TRL_LOSS[loss or "token"]},
         {f"{_ACTOR}.loss_agg_mode": lambda loss: _VERL_LOSS[loss or "token"]},
         "slime has no constant",
     ),
-    Key("train.reward", note="by the same function in every backend"),
-    Key("train.question_price", note="by the same function in every backend"),
-    Key(
+    _key("train.reward", note="by the same function in every backend"),
+    _key("train.question_price", note="by the same function in every backend"),
+    _key(
         "train.credit",
         {"--custom-advantage-function-path": lambda credit: _TURNS if credit == "turn" else None},
         note="verl: algorithm.adv_estimator turn_credit",
     ),
-    Key("train.credit_lambda", note="in every backend"),
-    Key("train.frozen", note="the learning rate is 0, in every backend"),
-    Key("train.save_every", _names("--save-interval"), _names("save_steps"), _names("trainer.save_freq")),
-    Key(
+    _key("train.credit_lambda", note="in every backend"),
+    _key("train.frozen", note="the learning rate is 0, in every backend"),
+    _key("train.save_every", "--save-interval", "save_steps", "trainer.save_freq"),
+    _key(
         "train.keep_checkpoints",
-        trl=_names("save_total_limit"),
-        verl=_names("trainer.max_actor_ckpt_to_keep", "trainer.max_critic_ckpt_to_keep"),
+        trl="save_total_limit",
+        verl="trainer.max_actor_ckpt_to_keep trainer.max_critic_ckpt_to_keep",
         note="slime deletes no checkpoint",
     ),
-    Key(
+    _key(
         "train.gradient_checkpointing",
-        trl=_names("gradient_checkpointing"),
-        verl=_names("actor_rollout_ref.model.enable_gradient_checkpointing"),
+        trl="gradient_checkpointing",
+        verl="actor_rollout_ref.model.enable_gradient_checkpointing",
         note="on slime activations are always recomputed",
     ),
-    Key(
+    _key(
         "train.report_to",
         {"--use-wandb": lambda names: "wandb" in names, "--use-tensorboard": lambda names: "tensorboard" in names},
         {"report_to": lambda names: list(names) or "none"},
         {"trainer.logger": lambda names: ["console", *names]},
     ),
-    Key(
+    _key(
         "limits.dialogue_tokens",
-        _names("--rollout-max-response-len"),
-        _names("max_completion_length"),
-        _names("data.max_response_length"),
+        "--rollout-max-response-len",
+        "max_completion_length",
+        "data.max_response_length",
         "6144 for slime and verl if not set; context_tokens or 4096 for TRL",
     ),
-    Key(
+    _key(
         "limits.context_tokens",
-        _names("--rollout-max-context-len"),
+        "--rollout-max-context-len",
         note="8192 for slime if not set; verl: verl.prompt_tokens + limits.dialogue_tokens",
     ),
-    Key("limits.turn_tokens", note="the dialogue loop asks for so many tokens a turn, in every backend"),
-    Key("limits.seconds", note="the dialogue loop's, in every backend"),
-    Key(
-        "verl.adv_estimator",
-        verl=_names("algorithm.adv_estimator"),
-        note="slime: --advantage-estimator; TRL has GRPO only",
-    ),
-    Key("verl.gamma", verl=_names("algorithm.gamma"), note="slime: --gamma"),
-    Key("verl.lam", verl=_names("algorithm.lam"), note="slime: --lambd"),
-    Key("verl.engine", verl=_names(f"{_ROLLOUT}.name"), note="slime: SGLang; TRL: the model itself"),
-    Key("verl.kl_control", verl=_names("algorithm.kl_ctrl.type")),
-    Key("verl.kl_target", verl=_names("algorithm.kl_ctrl.target_kl")),
-    Key("verl.kl_horizon", verl=_names("algorithm.kl_ctrl.horizon")),
-    Key("verl.critic_model", verl=_names("critic.model.path")),
-    Key("verl.critic_learning_rate", verl=_names("critic.optim.lr")),
-    Key("verl.reference_model", note="see verl.md; slime takes it from TORCH_DIST"),
-    Key("verl.prompt_tokens", verl=_names("data.max_prompt_length"), note="slime: --rollout-max-prompt-len"),
-    Key("verl.gpus", verl=_names("trainer.n_gpus_per_node"), note="slime: NUM_GPUS"),
-    Key("verl.nodes", verl=_names("trainer.nnodes"), note="slime: NUM_NODES"),
+    _key("limits.turn_tokens", note="the dialogue loop asks for so many tokens a turn, in every backend"),
+    _key("limits.seconds", note="the dialogue loop's, in every backend"),
+    _key("verl.adv_estimator", verl="algorithm.adv_estimator", note="slime: --advantage-estimator; TRL has GRPO only"),
+    _key("verl.gamma", verl="algorithm.gamma", note="slime: --gamma"),
+    _key("verl.lam", verl="algorithm.lam", note="slime: --lambd"),
+    _key("verl.engine", verl=f"{_ROLLOUT}.name", note="slime: SGLang; TRL: the model itself"),
+    _key("verl.kl_control", verl="algorithm.kl_ctrl.type"),
+    _key("verl.kl_target", verl="algorithm.kl_ctrl.target_kl"),
+    _key("verl.kl_horizon", verl="algorithm.kl_ctrl.horizon"),
+    _key("verl.critic_model", verl="critic.model.path"),
+    _key("verl.critic_learning_rate", verl="critic.optim.lr"),
+    _key("verl.reference_model", note="see verl.md; slime takes it from TORCH_DIST"),
+    _key("verl.prompt_tokens", verl="data.max_prompt_length", note="slime: --rollout-max-prompt-len"),
+    _key("verl.gpus", verl="trainer.n_gpus_per_node", note="slime: NUM_GPUS"),
+    _key("verl.nodes", verl="trainer.nnodes", note="slime: NUM_NODES"),
 )
 
 

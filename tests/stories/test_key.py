@@ -20,16 +20,11 @@ from tests.fakes.cluster import write_model
 from tests.paths import ROOT
 
 FIELD = '    top_k: int = -1\n    """sample among so many of the likeliest tokens; -1: all of them"""\n'
-LINE = """    Key(
-        "policy.top_k",
-        _names("--rollout-top-k"),
-        {"top_k": lambda number: max(number, 0)},
-        _names(f"{_ROLLOUT}.top_k"),
-    ),
+LINE = """    _key("policy.top_k", "--rollout-top-k", {"top_k": lambda number: max(number, 0)}, f"{_ROLLOUT}.top_k"),
 """
 EDITS = {
     "slim_rl/config/sections.py": ("    top_p: float = Field(1.0, gt=0, le=1)\n", FIELD),
-    "slim_rl/keys.py": ('    Key("policy.top_p"', LINE),
+    "slim_rl/keys.py": ('    _key("policy.top_p"', LINE),
 }
 DRY = """
 import json, sys
