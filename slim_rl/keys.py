@@ -216,23 +216,15 @@ def lookup(config: Config, name: str) -> Any:
 
 
 def values(config: Config, trainer: Trainer) -> dict[str, Any]:
-    """The trainer's names and values of all keys of the table; in a short run warm-up and decay are shortened too, and a frozen policy
+    """The trainer's names and values of all keys of the table. What a config leaves open a launcher settles before, by `Config.changed`:
+    what it set beside the table could contradict it. In a short run warm-up and decay are shortened too, and a frozen policy
     learns at the rate 0.
     """
     rise, fall = config.train.slopes
     rate = 0.0 if config.train.frozen else config.train.learning_rate
     train = {"warmup_steps": rise, "lr_decay_steps": fall, "learning_rate": rate}
-    config = changed(config, train=train, verl={} if config.train.kl_coef else {"kl": None})
+    config = config.changed(train=train, verl={} if config.train.kl_coef else {"kl": None})
     return {name: convert(lookup(config, key.name)) for key in KEYS for name, convert in getattr(key, trainer).items()}
-
-
-def changed(config: Config, **sections: Mapping[str, Any]) -> Config:
-    """The config with other values in some of its sections. A launcher settles so what a config leaves open, before it reads the
-    table: what it sets beside the table could contradict it.
-    """
-    return config.model_copy(
-        update={name: getattr(config, name).model_copy(update=dict(new)) for name, new in sections.items()}
-    )
 
 
 def disjoint(*parts: Mapping[str, Any]) -> dict[str, Any]:

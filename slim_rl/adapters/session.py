@@ -96,9 +96,7 @@ class Games:
 
     def deal(self, split: Split, number: int, seed: int | None = None) -> list[GameRow]:
         """`number` games; those of the config's files, unless another `seed` than `data.seed` is given."""
-        config = self.config
-        if seed is not None:
-            config = config.model_copy(update={"data": config.data.model_copy(update={"seed": seed})})
+        config = self.config if seed is None else self.config.changed(data={"seed": seed})
         return list(deal(config, split, number))
 
     def session(self) -> Session:

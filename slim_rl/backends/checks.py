@@ -138,8 +138,7 @@ def check_partner(config: Config) -> Iterator[Check]:
     """The partner answers one question."""
     # no waiting for an endpoint that is down, and no answer from a cassette
     patience = {"max_retries": 1, "outage_wait_minutes": 0.0, "request_seconds": 30.0, "cassette": None}
-    once = config.partner.model_copy(update={"openai": config.partner.openai.model_copy(update=patience)})
-    partner = make_partner(config.model_copy(update={"partner": once}))
+    partner = make_partner(config.changed(partner={"openai": patience}))
     if partner is None:
         yield Check("partner", "pass", "none: self-play, or a game for one")
         return
@@ -161,7 +160,7 @@ def check_model(config: Config) -> Iterator[Check]:
     if config.partner.kind != "openai" or openai.cassette_mode == "replay":
         return
     try:
-        url, listed = asyncio.run(list_models(openai.model_copy(update={"request_seconds": 10.0})))
+        url, listed = asyncio.run(list_models(openai.changed(request_seconds=10.0)))
     except SlimError:
         return
     missing = bool(listed) and openai.model not in listed

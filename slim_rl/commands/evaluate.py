@@ -254,15 +254,15 @@ def _evaluate(
 ) -> dict[str, list[Dialogue]]:
     results: dict[str, list[Dialogue]] = {}
     for policy in dict.fromkeys(cell.policy for cell in cells):  # a model is loaded, and a server started, once
-        own = [(cell, changed) for cell, changed in zip(cells, configs, strict=True) if cell.policy == policy]
+        own = [(cell, config) for cell, config in zip(cells, configs, strict=True) if cell.policy == policy]
         log = output / f"{own[0][0].name}.server.log"
         with _ready(own[0][1], own[0][0], engine, log) as ready:
             player, chat = ready.policy, ready.chat
-            for cell, changed in own:
-                ready.reseed(seed_of(changed.seed, SCOPE))
-                rows = load_rows(changed, "eval")[:num_games]
-                limits = changed.limits.within(context_tokens=(ready.context,))
-                worker = RolloutWorker(changed.model_copy(update={"limits": limits}), chat, player)
+            for cell, config in own:
+                ready.reseed(seed_of(config.seed, SCOPE))
+                rows = load_rows(config, "eval")[:num_games]
+                limits = config.limits.within(context_tokens=(ready.context,))
+                worker = RolloutWorker(config.changed(limits=limits), chat, player)
                 worker.keep_spend(output)
                 results[cell.name] = play_held_out(
                     worker,
@@ -270,7 +270,7 @@ def _evaluate(
                     output / f"{cell.name}.jsonl",
                     step=None,
                     trials=num_trials,
-                    policy=intervention(changed, cell.mode, player, chat),
+                    policy=intervention(config, cell.mode, player, chat),
                     max_live=concurrency or engine.at_once,
                 )
     return {cell.name: results[cell.name] for cell in cells}

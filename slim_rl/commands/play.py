@@ -163,7 +163,7 @@ def _watch(config: Config, env: BaseEnvironment, row: GameRow, model: str, conso
     with working(f"loading {model}"):
         from slim_rl.policies.transformers import load_policy
 
-        policy, chat = load_policy(config.policy.model_copy(update={"model": model}))
+        policy, chat = load_policy(config.policy.changed(model=model))
     policy.reseed(config.seed)
     worker = RolloutWorker(config, chat, policy)
     dialogue = asyncio.run(worker.play(worker.episode(row, "play")))[row.seat if worker.selfplay else 0]

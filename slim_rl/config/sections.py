@@ -4,9 +4,9 @@ them (`slim_rl.reference`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -17,6 +17,14 @@ class Section(BaseModel):
     """A part of the configuration: immutable, and strict about its keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), use_attribute_docstrings=True)
+
+    def changed(self, **values: Any) -> Self:
+        """A copy with other values, unchecked; for a section within it, a mapping of those of its keys that change."""
+        new = {}
+        for name, value in values.items():
+            old = getattr(self, name)
+            new[name] = old.changed(**value) if isinstance(old, Section) and isinstance(value, Mapping) else value
+        return self.model_copy(update=new)
 
 
 class DataConfig(Section):
@@ -188,7 +196,7 @@ class Limits(Section):
             "context_tokens": (self.context_tokens, *context_tokens),
         }
         given = {name: [bound for bound in several if bound is not None] for name, several in bounds.items()}
-        return self.model_copy(update={name: min(several, default=None) for name, several in given.items()})
+        return self.changed(**{name: min(several, default=None) for name, several in given.items()})
 
 
 class ChatPolicyConfig(OpenAIConfig):

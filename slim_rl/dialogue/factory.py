@@ -48,8 +48,7 @@ def make_partner(config: Config) -> Partner | None:
         return None
     made = load_object({**PARTNERS, **game.partners}.get(kind, kind), "partner.kind", "examples.treasure.HonestPartner")
     if hasattr(made, "from_config"):
-        openai = config.partner.openai.model_copy(update={"concurrency": config.partner_concurrency})
-        settings = config.partner.model_copy(update={"openai": openai})
+        settings = config.partner.changed(openai={"concurrency": config.partner_concurrency})
         return made.from_config(settings, partial(make_environment, config))  # type: ignore[no-any-return]
     shared = _taken(made, {name: getattr(config.partner, name) for name in ("accept_fraction", "doubts", "replay")})
     try:

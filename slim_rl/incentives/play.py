@@ -80,8 +80,7 @@ def _with_stand_in(config: Config) -> tuple[Config, str]:
     scripted = next((name for name in environment_class(config.environment).partners if name not in PARTNERS), None)
     if scripted is None:
         raise ConfigError(f"{config.environment} has no scripted partner to stand in for {kind}.")
-    partner = config.partner.model_copy(update={"kind": scripted, "args": {}})
-    return config.model_copy(update={"partner": partner}), f"{scripted}, standing in for {kind}"
+    return config.changed(partner={"kind": scripted, "args": {}}), f"{scripted}, standing in for {kind}"
 
 
 def _is_judged(player: ScriptedPlayer) -> bool:

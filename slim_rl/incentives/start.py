@@ -44,7 +44,7 @@ def at_a_start(config: Config) -> tuple[str, bool] | None:
 
 def _measured_at_a_start(config: Config) -> Incentives:
     few, many = GAMES
-    config = config.model_copy(update={"seed": 0, "data": config.data.model_copy(update={"seed": 0})})
+    config = config.changed(seed=0, data={"seed": 0})
     measured = measure(config, few, (1, max(QUESTIONS)), everyone=False)
     if measured.first is None or not measured.first.low <= 0 < measured.first.high:
         return measured

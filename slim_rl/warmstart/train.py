@@ -76,7 +76,7 @@ def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
         number = settings.games + settings.lessons.get("asked", 0) + settings.lessons.get("told", 0)
         games = list(_shown(_fresh_games(config, number, workers), number, "dealing"))
         if settings.start:
-            model, tokenizer = load_model(config.policy.model_copy(update={"model": settings.start}))
+            model, tokenizer = load_model(config.policy.changed(model=settings.start))
         else:
             tokenizer = train_tokenizer(_texts(config, games[: settings.tokenizer_games]), settings.vocab_size)
             model = tiny_qwen3(len(tokenizer), settings.hidden_size, settings.layers, tokenizer)
@@ -162,7 +162,8 @@ def _demonstrations(
 ) -> Iterator[Dialogue]:
     """Games with partners of the kinds that `weights` names. With several kinds, the model has already met the partner
     of a control arm."""
-    workers = {kind: RolloutWorker(_with_partner(config, kind), chat) for kind in weights}
+    whole = config.changed(limits={"truncated_turn": "end"})  # half a turn teaches nothing
+    workers = {kind: RolloutWorker(whole.changed(partner={"kind": kind}), chat) for kind in weights}
 
     async def play(index: int, game: GameState) -> Dialogue:
         kind = random.Random(index).choices(list(weights), list(weights.values()))[0]
@@ -183,14 +184,6 @@ def _demonstrations(
     numbered = iter(enumerate(games))
     while some := list(itertools.islice(numbered, 1000)):
         yield from asyncio.run(play_some(some))
-
-
-def _with_partner(config: Config, kind: str) -> Config:
-    changed = {
-        "partner": config.partner.model_copy(update={"kind": kind}),
-        "limits": config.limits.model_copy(update={"truncated_turn": "end"}),  # half a turn teaches nothing
-    }
-    return config.model_copy(update=changed)
 
 
 _CUTS = {  # how a demonstration may end too early -> the limit that does it

@@ -16,7 +16,7 @@ from slim_rl.backends.slime.layout import TOKENS_PER_GPU, Flags, Layout, parse_f
 from slim_rl.backends.slime.settings import Settings
 from slim_rl.config import Config
 from slim_rl.errors import ConfigError
-from slim_rl.keys import changed, disjoint, values
+from slim_rl.keys import disjoint, values
 
 CONTEXT_TOKENS = 8192  # where the config sets no limit: a response, and the prompt (about 1k tokens) beside it
 _CONCURRENCY = 512  # dialogues an engine is given at once, where slime is told nothing else
@@ -103,7 +103,7 @@ def _settled(config: Config, environment: Mapping[str, str]) -> Config:
     if environment.get("WANDB_API_KEY") or environment.get("WANDB_MODE") == "offline":
         report = tuple(dict.fromkeys((*report, "wandb")))
     limits = {"context_tokens": context, "dialogue_tokens": dialogue}
-    return changed(config, limits=limits, train={"report_to": report})
+    return config.changed(limits=limits, train={"report_to": report})
 
 
 def _cluster(layout: Layout) -> Arguments:

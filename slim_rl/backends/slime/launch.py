@@ -46,7 +46,7 @@ from slim_rl.config import ROOT_KEY, Config, parse_config, read_yaml
 from slim_rl.dialogue.credit import check_credit
 from slim_rl.dialogue.dealing import ensure_games
 from slim_rl.errors import ConfigError, SlimError
-from slim_rl.keys import changed, shortened
+from slim_rl.keys import shortened
 from slim_rl.processes import interruptible, signals_end_the_run
 
 
@@ -215,14 +215,13 @@ def plan(
 def _own_config(config: Config, model: Path, folder: Path) -> Config:
     """The config the hook reads: relative paths made absolute, the log beside the checkpoints, the run named."""
     data, held_out = config.data, config.data.eval
-    config = changed(
-        config,
+    config = config.changed(
         data={"train": data.train.absolute(), "eval": held_out and held_out.absolute()},
         log={"dir": folder / config.log.dir},
         policy={"model": str(model)},
         train={"backend": "slime"},
     )
-    return config.model_copy(update={"name": folder.name, "arm": config.arm_name})
+    return config.changed(name=folder.name, arm=config.arm_name)
 
 
 def _shown(job: Job, checkouts: Checkouts, flags: Sequence[str]) -> str:

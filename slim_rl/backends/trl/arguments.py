@@ -10,7 +10,7 @@ from trl import GRPOConfig
 
 from slim_rl.config import Config
 from slim_rl.errors import SlimError
-from slim_rl.keys import changed, values
+from slim_rl.keys import values
 
 
 def grpo_arguments(config: Config, run_dir: Path) -> GRPOConfig:
@@ -31,7 +31,7 @@ def grpo_arguments(config: Config, run_dir: Path) -> GRPOConfig:
     on_gpu = torch.cuda.is_available()
     # Read only by loss types that divide by it; the dialogues themselves obey `limits`.
     longest = config.limits.dialogue_tokens or config.limits.context_tokens or 4096
-    settled = changed(config, train={"micro_batch": micro}, limits={"dialogue_tokens": longest})
+    settled = config.changed(train={"micro_batch": micro}, limits={"dialogue_tokens": longest})
     return GRPOConfig(
         **values(settled, "trl"),
         gradient_accumulation_steps=accumulation,

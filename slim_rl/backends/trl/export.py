@@ -27,10 +27,10 @@ def write(run: Path, config: Config, checkpoint: Path, folder: Path) -> None:
     adapters = checkpoint / "adapter_config.json"
     source = config.policy
     if not adapters.exists():
-        source = source.model_copy(update={"model": str(checkpoint)})
+        source = source.changed(model=str(checkpoint))
     elif not Path(source.model).exists():
         base = json.loads(adapters.read_text(encoding="utf-8")).get("base_model_name_or_path")
-        source = source.model_copy(update={"model": base or source.model})
+        source = source.changed(model=base or source.model)
     model, tokenizer = load_model(source)
     if adapters.exists():
         model = restore(model, config, checkpoint).merge_and_unload()

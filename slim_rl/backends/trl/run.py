@@ -191,4 +191,4 @@ def restore(start: Any, config: Config, checkpoint: Path) -> Any:
         from peft import PeftModel
 
         return PeftModel.from_pretrained(start, checkpoint)
-    return load_model(config.policy.model_copy(update={"model": str(checkpoint)}))[0]
+    return load_model(config.policy.changed(model=str(checkpoint)))[0]

@@ -33,7 +33,7 @@ from slim_rl.dialogue.payment import pays_otherwise, takes_the_step
 from slim_rl.environment import environment_class
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.files import write_atomically
-from slim_rl.keys import changed, disjoint, lookup, shortened
+from slim_rl.keys import disjoint, lookup, shortened
 from slim_rl.keys import values as table_values
 from slim_rl.policies import check_model_name
 from slim_rl.processes import with_packages
@@ -108,7 +108,7 @@ def with_models(config: Config, environment: Mapping[str, str]) -> Config:
         if environment.get(variable):
             section, name = key.split(".")
             sections.setdefault(section, {})[name] = environment[variable]
-    return changed(config, **sections)
+    return config.changed(**sections)
 
 
 def run_dir(config: Config) -> Path:
@@ -124,8 +124,7 @@ def build_overrides(config: Config, extra: Sequence[str] = ()) -> Overrides:
         ValueError: two of our own parts set the same key.
     """
     check(config)
-    settled = changed(
-        config,
+    settled = config.changed(
         verl={"critic_model": config.verl.critic_model or config.policy.model, **_estimator(config)},
         limits={"dialogue_tokens": _response_tokens(config)},
     )

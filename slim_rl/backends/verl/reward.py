@@ -21,6 +21,8 @@ from slim_rl.dialogue.factory import make_environment
 from slim_rl.environment import BaseEnvironment
 from slim_rl.errors import ConfigError, DataError
 
+_chat = functools.cache(Chat)
+
 
 def score_answer(env: BaseEnvironment, state: Any, answer: str) -> tuple[float, str | None]:
     """Deals the game and takes one answer. Returns the normalised reward, and why the environment refused it (or None).
@@ -80,11 +82,6 @@ class GameRewardManager(RewardManagerBase):
                 "unparsable_share": self.unparsable / self.scored,
             },
         }
-
-
-@functools.cache
-def _chat(tokenizer: Any, thinking: bool) -> Chat:
-    return Chat(tokenizer, thinking)
 
 
 matching = GameRewardManager  # the name that source=importlib looks for
