@@ -17,6 +17,7 @@ import random
 import sys
 import tempfile
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +95,7 @@ def main() -> None:
         _questions.cache_clear()
         mask.cache_clear()
         word_clauses.cache_clear()
-        with Annotator(options.processes) as annotator:
+        with closing(Annotator(options.processes)) as annotator:
             before = time.process_time()
             waited = asyncio.run(end(later, options.rollout, annotator))
             submitted = 1e3 * (time.process_time() - before) / len(later)

@@ -18,8 +18,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import orjson
 
@@ -36,7 +35,7 @@ _CPUS, _MOST = 8, 4
 
 
 class Annotator:
-    """Annotates dialogues in the background. Close it, or use it in a `with` statement.
+    """Annotates dialogues in the background. Close it where the program goes on without it.
 
     Args:
         processes: how many; by default one for every eight processors, at least one and at most four. They start when needed.
@@ -58,14 +57,6 @@ class Annotator:
         for process in self._started:
             process.communicate()
         self._started.clear()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _annotate(self, dialogue: Dialogue) -> None:
         broken, known = getattr(self._own, "broken", False), game_of(dialogue.environment) is not None

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ def test_the_same_annotations_as_here(make_dialogue: MakeDialogue) -> None:
     there = copy.deepcopy(here)
     for dialogue in here:
         annotate(dialogue)
-    with Annotator(2) as annotator:
+    with closing(Annotator(2)) as annotator:
         for future in [annotator.submit(dialogue) for dialogue in there]:
             future.result()
     assert there == here
@@ -36,7 +37,7 @@ def test_the_same_annotations_as_here(make_dialogue: MakeDialogue) -> None:
 
 def test_the_log_writes_what_is_annotated_already_as_it_is(make_dialogue: MakeDialogue, tmp_path: Path) -> None:
     dialogue = make_dialogue(*SAID[1:])
-    with Annotator(1) as annotator:
+    with closing(Annotator(1)) as annotator:
         annotator.submit(dialogue).result()
     dialogue.turns[0].questions = ["as it came"]
     with DialogueLog(tmp_path / "log.jsonl") as log:
@@ -47,7 +48,7 @@ def test_the_log_writes_what_is_annotated_already_as_it_is(make_dialogue: MakeDi
 
 def test_a_process_that_dies_costs_no_annotation(make_dialogue: MakeDialogue) -> None:
     first, second, third = (make_dialogue(*SAID) for _ in range(3))
-    with Annotator(1) as annotator:
+    with closing(Annotator(1)) as annotator:
         annotator.submit(first).result()
         (process,) = annotator._started
         os.kill(process.pid, signal.SIGKILL)
@@ -70,11 +71,12 @@ def test_a_game_that_annotates_badly_or_prints_spoils_nothing(make_dialogue: Mak
     )
     code = (
         "import json, sys, odd_games\n"
+        "from contextlib import closing\n"
         "from slim_rl.dialogue.annotator import Annotator\n"
         "from slim_rl.dialogue.record import Dialogue, Turn\n"
         "made = [Dialogue(id, 'g', 0, 0, {}, {}, {}, environment='odd_games.Loud', turns=[Turn(0, 'policy', 'x')])\n"
         "        for id in ('good', 'bad', 'fine')]\n"
-        "with Annotator(1) as annotator:\n"
+        "with closing(Annotator(1)) as annotator:\n"
         "    for dialogue in made: annotator.submit(dialogue).result()\n"
         "print(json.dumps([[dialogue.turns[0].questions, dialogue.columns] for dialogue in made]))\n"
     )
@@ -120,6 +122,6 @@ def test_its_processes_end_with_the_program_even_if_it_is_killed(tmp_path: Path)
 
 def test_a_dialogue_of_an_unknown_game_is_kept(make_dialogue: MakeDialogue) -> None:
     dialogue: Dialogue = make_dialogue(*SAID, environment="nowhere_at_all.Game")
-    with Annotator(1) as annotator:
+    with closing(Annotator(1)) as annotator:
         annotator.submit(dialogue).result()
     assert [turn.questions for turn in dialogue.turns] == [None] * 4
