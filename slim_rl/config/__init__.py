@@ -15,22 +15,16 @@ import yaml
 from pydantic import Field, SerializeAsAny, ValidationError, ValidationInfo, field_validator, model_validator
 
 from slim_rl import bundled
+from slim_rl.config.clusters import WITHOUT_GROUPS, SlimeConfig, VerlConfig
+from slim_rl.config.endpoint import LEAST_CONCURRENCY, MOST_CONCURRENCY, ChatPolicyConfig, OpenAIConfig, Price
+from slim_rl.config.section import Section
 from slim_rl.config.sections import (
-    LEAST_CONCURRENCY,
-    MOST_CONCURRENCY,
-    WITHOUT_GROUPS,
-    ChatPolicyConfig,
     DataConfig,
     Limits,
     LogConfig,
-    OpenAIConfig,
     PartnerConfig,
     PolicyConfig,
-    Price,
-    Section,
-    SlimeConfig,
     TrainConfig,
-    VerlConfig,
     WarmstartConfig,
 )
 from slim_rl.config.sentences import sentence_of

@@ -4,27 +4,14 @@ them (`slim_rl.reference`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from slim_rl.config import hosted
-
-
-class Section(BaseModel):
-    """A part of the configuration: immutable, and strict about its keys."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), use_attribute_docstrings=True)
-
-    def changed(self, **values: Any) -> Self:
-        """A copy with other values, unchecked; for a section within it, a mapping of those of its keys that change."""
-        new = {}
-        for name, value in values.items():
-            old = getattr(self, name)
-            new[name] = old.changed(**value) if isinstance(old, Section) and isinstance(value, Mapping) else value
-        return self.model_copy(update=new)
+from slim_rl.config.endpoint import ChatPolicyConfig, OpenAIConfig
+from slim_rl.config.section import Section
 
 
 class DataConfig(Section):
@@ -42,110 +29,6 @@ class DataConfig(Section):
     """of the games themselves; the order in which they are played follows the run's seed"""
     seat: Literal[0, 1, "both"] = 0
     """the policy's seat: 0, which speaks first, 1, or both: every game from either side"""
-
-
-class Price(Section):
-    """What a model costs, in US dollars per million tokens."""
-
-    input: float = Field(0.0, ge=0)
-    """prompt tokens that were not cached"""
-    cached: float = Field(0.0, ge=0)
-    """prompt tokens the provider had cached"""
-    output: float = Field(0.0, ge=0)
-    """tokens of the reply"""
-
-
-_PRICES = {
-    name: Price(input=fresh, cached=cached, output=output) for name, (fresh, cached, output) in hosted.PRICES.items()
-}
-
-
-LEAST_CONCURRENCY, MOST_CONCURRENCY = 64, 1024  # of requests to an endpoint, where the config names no number
-
-
-class OpenAIConfig(Section):
-    """A partner behind an OpenAI-compatible endpoint. The key comes from the environment, never from here."""
-
-    model: str = Field(
-        "gpt-4.1-2025-04-14",
-        description="a dated snapshot stays the same partner for the whole run; public pages date GPT-4.1's shutdown "
-        f"{hosted.SHUTDOWNS['gpt-4.1']} (not verified), successors are in docs/partners.md",
-    )
-    base_url: str | None = None
-    """such as http://localhost:8100/v1 for a model of your own; null: OpenAI"""
-    api_key_env: str = "OPENAI_API_KEY"
-    """environment variable that holds the key; optional with a base_url"""
-    prompt: Path | None = None
-    """file with the partner's rules; null: the game's own"""
-
-    temperature: float | None = Field(0.0, ge=0)
-    """null: not sent; where the model refuses it, it is left out and the log says so"""
-    top_p: float | None = Field(None, gt=0, le=1)
-    """null: not sent; where refused, as temperature"""
-    max_tokens: int | None = Field(300, ge=1)
-    """tokens of one reply, thoughts included; sent as max_completion_tokens where the model wants that; null: not
-    sent"""
-    reasoning_effort: str | None = None
-    """how long a reasoning model thinks: minimal, low, medium, high; null: not sent"""
-    send_seed: bool = True
-    """send a seed drawn from the dialogue's, for endpoints that know it"""
-    extra: dict[str, Any] = {}
-    """further keys of the request body, such as chat_template_kwargs"""
-    note_plan_worth: bool = True
-    """a note under each proposal says what it is worth to the partner, which need not add up then"""
-    malformed_retries: int = Field(2, ge=0)
-    """times a malformed reply is asked again, with the game's error"""
-
-    reply_chars: int = Field(8000, ge=1)
-    """a longer reply counts as cut off, and is asked again"""
-    response_bytes: int = Field(2_000_000, ge=1000)
-    """of one response; a longer one is not read to its end, and is a fault"""
-
-    concurrency: int | None = Field(
-        None,
-        ge=1,
-        description="requests in flight, of all dialogues of a process together; null: as many as a step has dialogues "
-        f"(train.games_per_step × train.group_size), but at least {LEAST_CONCURRENCY} and at most {MOST_CONCURRENCY}",
-    )
-    requests_per_minute: float | None = Field(None, gt=0)
-    """your account's limit, kept by waiting; null: none"""
-    tokens_per_minute: float | None = Field(None, gt=0)
-    """the same for tokens, input and output together"""
-    request_seconds: float = Field(60.0, gt=0)
-    """wall time of one request"""
-    turn_seconds: float = Field(300.0, gt=0)
-    """wall time of one reply, retries included, queueing not"""
-    max_retries: int = Field(8, ge=0)
-    """times a failed request is made again; a rate limit (429) is no failure"""
-    backoff_seconds: float = Field(0.5, gt=0)
-    """first wait before a retry; doubles, with full jitter"""
-    max_backoff_seconds: float = Field(20.0, gt=0)
-    """the longest of these waits"""
-
-    outage_failures: int = Field(8, ge=1)
-    """failures in a row, over all games, that mean the endpoint is down, if nothing was answered for outage_seconds"""
-    outage_seconds: float = Field(5.0, ge=0)
-    """see outage_failures"""
-    outage_probe_seconds: float = Field(10.0, gt=0)
-    """wait between probes of an endpoint that is down"""
-    outage_wait_minutes: float = Field(15.0, ge=0)
-    """the longest that calls wait for it; then the run stops, to be resumed"""
-
-    budget_usd: float | None = Field(None, gt=0)
-    """of the whole run, over all its starts and processes; calls stop here, after a save; needs a price for the
-    model (`prices`); the start says what a run may cost"""
-    budget_reserve: float = Field(0.05, ge=0, lt=1)
-    """share of the budget kept to finish games that have begun"""
-    prices: dict[str, Price] = Field(
-        _PRICES,
-        description="by the model's name, which a snapshot's date may follow; the built-in table is of "
-        f"{hosted.AS_OF} and not verified, and your bill decides",
-    )
-
-    cassette: Path | None = None
-    """sqlite file that keeps every exchange"""
-    cassette_mode: Literal["auto", "record", "replay"] = "auto"
-    """auto: ask the endpoint only what the cassette does not hold; record: ask everything again; replay: ask nothing"""
 
 
 class PartnerConfig(Section):
@@ -197,21 +80,6 @@ class Limits(Section):
         }
         given = {name: [bound for bound in several if bound is not None] for name, several in bounds.items()}
         return self.changed(**{name: min(several, default=None) for name, several in given.items()})
-
-
-class ChatPolicyConfig(OpenAIConfig):
-    """A chat model behind an OpenAI-compatible endpoint in the policy's place (`slim-rl evaluate --policy openai:MODEL`). It plays by
-    text alone. The other keys are those of `partner.openai`.
-    """
-
-    model: str = ""
-    """--policy openai:MODEL names it"""
-    prompt: Path | None = None
-    """file with instructions, put after the game's rules; null: none"""
-    temperature: float | None = Field(1.0, ge=0)
-    """as policy.temperature; null: not sent"""
-    max_tokens: int | None = Field(512, ge=1)
-    """tokens of one turn, as limits.turn_tokens; a turn that is cut ends its game; null: not sent"""
 
 
 class PolicyConfig(Section):
@@ -343,34 +211,6 @@ class TrainConfig(Section):
         return self
 
 
-class SlimeConfig(Section):
-    """What the slime hook does where slime leaves the choice. `train.stop_failures` stops a run of failures here too."""
-
-    warn_failures: float = Field(0.05, ge=0, le=1)
-    """share of failed dialogues in a rollout above which a warning is logged"""
-    min_survivors: float = Field(0.5, ge=0, le=1)
-    """a group of which a smaller share was played is dropped, where another is being played in its place
-    (over-sampling)"""
-    drop_equal_rewards: bool = False
-    """also drop groups whose played games all have one reward: they teach nothing, but cost a new group"""
-    resume: Literal["replay", "restart"] = "replay"
-    """with --partial-rollout, a game that slime aborted; replay: its recorded turns are played again and it goes on;
-    restart: it begins again, as it also does where the weights are new and `new_weights` says so"""
-    new_weights: Literal["restart", "mask", "keep"] = "restart"
-    """a game that has begun when the weights change; restart: it begins again; mask: it goes on, its old tokens
-    untrained; keep: it goes on"""
-    engine_patience: float = Field(60.0, ge=0)
-    """seconds to wait out an engine that answers with errors"""
-    max_staleness: int = Field(3, ge=2)
-    """ASYNC=full: training steps from a game's start to the step that trains on it, at most; one step's worth of
-    groups less than that is being played (at least two)"""
-
-    @property
-    def steps_under_way(self) -> int:
-        """ASYNC=full: steps' worth of groups that are being played. With one step to spare, a slow game may be overtaken by others."""
-        return max(2, self.max_staleness - 1)
-
-
 class WarmstartConfig(Section):
     """The tiny model that local runs start from (`slim-rl warmstart`)."""
 
@@ -382,7 +222,7 @@ class WarmstartConfig(Section):
     """demonstrations"""
     messages: list[float] = Field([0.88, 0.015, 0.015, 0.015, 0.015, 0.015, 0.015, 0.015, 0.015], min_length=2)
     """in them: the share with 0, 1, 2, ... messages before the first proposal"""
-    lessons: dict[Literal["seen", "asked", "told"], int] = {"seen": 44_000, "asked": 26_000, "told": 4_000}
+    lessons: dict[Literal["seen", "asked", "told"], int] = Field({"seen": 44_000, "asked": 26_000, "told": 4_000})
     """further games, which teach how to ask and to propose, but not whether to ask: proposed on at once, with much
     of the table seen; after questions, as many as where a demonstration asks; after being told the partner's
     whole table"""
@@ -404,47 +244,6 @@ class WarmstartConfig(Section):
     """of a new tokenizer"""
     tokenizer_games: int = Field(500, ge=1)
     """of the demonstrations, those the tokenizer is trained on"""
-
-
-WITHOUT_GROUPS = ("gae", "reinforce_plus_plus", "remax")  # verl's estimators with a baseline for a lone dialogue
-
-
-class VerlConfig(Section):
-    """verl's trainer: PPO, GRPO and the others. The keys under `overrides` are verl's own and are applied last."""
-
-    mode: Literal["multi_turn", "single_turn"] = "multi_turn"
-    """multi_turn: the game is played out; single_turn: one answer of the policy is scored (needs a one-seat
-    environment)"""
-    engine: Literal["sglang", "vllm"] = "vllm"
-    """what samples the policy"""
-    adv_estimator: str = "grpo"
-    """gae (with a critic), or grpo, reinforce_plus_plus, rloo, remax, or another that verl has"""
-    gamma: float = Field(1.0, ge=0, le=1)
-    """discount of a token's reward"""
-    lam: float = Field(1.0, ge=0, le=1)
-    """gae's trade of bias for variance"""
-    kl: Literal["loss", "reward"] = "loss"
-    """where train.kl_coef goes: a term of the loss, as GRPO has it, or in the reward, as PPO has it"""
-    kl_control: Literal["fixed", "adaptive"] = "fixed"
-    """the coefficient of a KL in the reward"""
-    kl_target: float = Field(0.1, gt=0)
-    """adaptive: KL it steers to, nats a token"""
-    kl_horizon: int = Field(10_000, ge=1)
-    """adaptive: dialogues over which it does so"""
-    critic_model: str | None = None
-    """where gae's critic starts; null: as the policy does; CRITIC_MODEL takes its place"""
-    critic_learning_rate: float = Field(1e-5, gt=0)
-    """Adam's, for the critic"""
-    reference_model: str | None = None
-    """what the KL is taken to; null: the policy's initial weights; REF_MODEL takes its place"""
-    prompt_tokens: int = Field(2048, ge=1)
-    """longest prompt; games with a longer one are left out"""
-    gpus: int = Field(1, ge=1)
-    """of one node"""
-    nodes: int = Field(1, ge=1)
-    """machines"""
-    overrides: dict[str, Any] = Field(default_factory=dict)
-    """verl's keys by their dotted names"""
 
 
 class LogConfig(Section):
