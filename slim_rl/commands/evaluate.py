@@ -235,61 +235,41 @@ def evaluate(
     names = [cell.name for cell in cells]
     if len(set(names)) < len(names):
         raise ConfigError("Two cells have the same name; give checkpoints in folders of different names.")
-    configs = [_config(config, cell) for cell in cells]  # what is wrong with one is found before any is played
+    configs = {cell: _config(config, cell) for cell in cells}  # what is wrong with one is found before any is played
     if not load_rows(config, "eval"):
         raise ConfigError("The config names no held-out games to evaluate on: set data.eval and data.num_eval.")
     engine = engine or EngineChoice()
-    with one_at_a_time(output, "evaluation"):
-        return _evaluate(cells, configs, output, num_games, engine, concurrency, num_trials)
-
-
-def _evaluate(
-    cells: Sequence[Cell],
-    configs: Sequence[Config],
-    output: Path,
-    num_games: int,
-    engine: EngineChoice,
-    concurrency: int | None,
-    num_trials: int,
-) -> dict[str, list[Dialogue]]:
     results: dict[str, list[Dialogue]] = {}
-    for policy in dict.fromkeys(cell.policy for cell in cells):  # a model is loaded, and a server started, once
-        own = [(cell, config) for cell, config in zip(cells, configs, strict=True) if cell.policy == policy]
-        log = output / f"{own[0][0].name}.server.log"
-        with _ready(own[0][1], own[0][0], engine, log) as ready:
-            player, chat = ready.policy, ready.chat
-            for cell, config in own:
-                ready.reseed(seed_of(config.seed, SCOPE))
-                rows = load_rows(config, "eval")[:num_games]
-                limits = config.limits.within(context_tokens=(ready.context,))
-                worker = RolloutWorker(config.changed(limits=limits), chat, player)
-                worker.keep_spend(output)
-                results[cell.name] = play_held_out(
-                    worker,
-                    rows,
-                    output / f"{cell.name}.jsonl",
-                    step=None,
-                    trials=num_trials,
-                    policy=intervention(config, cell.mode, player, chat),
-                    max_live=concurrency or engine.at_once,
-                )
+    with one_at_a_time(output, "evaluation"):
+        for policy in dict.fromkeys(cell.policy for cell in cells):  # a model is loaded, and a server started, once
+            first, *_ = own = [cell for cell in cells if cell.policy == policy]
+            with _ready(configs[first], first, engine, output / f"{first.name}.server.log") as ready:
+                for cell in own:
+                    ready.reseed(seed_of(config.seed, SCOPE))
+                    limits = config.limits.within(context_tokens=(ready.context,))
+                    worker = RolloutWorker(configs[cell].changed(limits=limits), ready.chat, ready.policy)
+                    worker.keep_spend(output)
+                    results[cell.name] = play_held_out(
+                        worker,
+                        load_rows(config, "eval")[:num_games],
+                        output / f"{cell.name}.jsonl",
+                        step=None,
+                        trials=num_trials,
+                        policy=intervention(config, cell.mode, ready.policy, ready.chat),
+                        max_live=concurrency or engine.at_once,
+                    )
     return {cell.name: results[cell.name] for cell in cells}
 
 
 def _config(config: Config, cell: Cell) -> Config:
-    data = config.model_dump()
-    data |= {"name": cell.name, "arm": cell.name}
-    data["partner"] |= {"kind": cell.partner}
-    if cell.chat_model:
-        data["policy"]["openai"] |= {"model": cell.chat_model}
-    else:
-        data["policy"] |= {"model": cell.policy}
     if cell.partner == "self" and cell.chat_model:
         raise ConfigError(
             "partner self needs a policy with tokens, which a chat model does not have; name another partner."
         )
     parse_mode(cell.mode)
-    return parse_config(data, source=f"the cell {cell.name}")
+    policy = {"openai": {"model": cell.chat_model}} if cell.chat_model else {"model": cell.policy}
+    changed = config.changed(name=cell.name, arm=cell.name, partner={"kind": cell.partner}, policy=policy)
+    return parse_config(changed.model_dump(), source=f"the cell {cell.name}")
 
 
 @contextmanager
