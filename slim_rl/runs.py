@@ -24,9 +24,14 @@ from slim_rl import jsonl
 from slim_rl.config import ROOT_KEY, Config, parse_config, read_yaml
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.files import disk_errors, sweep
+from slim_rl.keys import lookup
 
 MARKER = ".slim-rl-run"
 WRITTEN = ("config.yaml", "checkpoints", "metrics.jsonl", "model", "spend", "tensorboard")  # by a run, in its folder
+_READ = (  # by a run, where these keys say
+    *("policy.model", "data.train", "data.eval"),
+    *("partner.replay", "partner.openai.prompt", "partner.openai.cassette"),
+)
 _LOGS = re.compile(r"(train(-\d+)?|eval-\d+)\.jsonl|train(-\d+)?-unlogged\.lines")  # by a run, in its log's folder
 # How long a run trains, and the pace and patience of its partner's calls: none of it changes what a dialogue may hold.
 _OPENAI = (
@@ -61,8 +66,8 @@ class RunFolder:
                     "or output_dir."
                 )
             if (self.path / MARKER).exists():
-                with self._locked():
-                    pass
+                with (self.path / MARKER).open("r+", encoding="utf-8") as file:
+                    _lock(file, *self._use)
             self._check_inputs()
             if not fresh:
                 check_same(self.path / "config.yaml", self.config)
@@ -75,12 +80,8 @@ class RunFolder:
             SlimError: as `check`; or another process works on the run, or the disk would not take it.
         """
         self.check(fresh)
-        with disk_errors("run's folder", self.path):
-            self.path.mkdir(parents=True, exist_ok=True)
-            (self.path / MARKER).touch()
-        with self._locked() as file:
+        with _held(self.path / MARKER, "run's folder", *self._use):
             with disk_errors("run's folder", self.path):
-                _sign(file)
                 self._sweep()
                 if fresh:
                     self._empty()
@@ -96,31 +97,21 @@ class RunFolder:
 
     def _check_inputs(self) -> None:
         """What a run writes, and `fresh` removes, must not be what it reads."""
-        config, openai = self.config, self.config.partner.openai
-        read: dict[str, str | Path | None] = {
-            "policy.model": config.policy.model,
-            "data.train": config.data.train,
-            "data.eval": config.data.eval,
-            "partner.replay": config.partner.replay,
-            "partner.openai.prompt": openai.prompt,
-            "partner.openai.cassette": openai.cassette,
-        }
-        for key, value in read.items():
-            if value is None:
+        for key in _READ:
+            if (value := lookup(self.config, key)) is None:
                 continue
             path = Path(value).resolve()
             inside = any(path.is_relative_to((self.path / name).resolve()) for name in WRITTEN)
             if inside or (path.parent == self.logs.resolve() and _LOGS.fullmatch(path.name)):
                 raise ConfigError(
-                    f"{key} is {value}, which the run '{config.name}' itself writes; give the run another name "
+                    f"{key} is {value}, which the run '{self.config.name}' itself writes; give the run another name "
                     "(--set name=...)."
                 )
 
-    @contextmanager
-    def _locked(self) -> Iterator[TextIO]:
-        with (self.path / MARKER).open("r+", encoding="utf-8") as file:
-            _lock(file, f"The run '{self.config.name}' in {self.path}", "give this one another name (--set name=...)")
-            yield file
+    @property
+    def _use(self) -> tuple[str, str]:
+        """What another process may be at, and what to do instead of waiting."""
+        return f"The run '{self.config.name}' in {self.path}", "give this one another name (--set name=...)"
 
     def _sweep(self) -> None:
         for path in (*(self.path / name for name in WRITTEN), self.config.data.train, self.config.data.eval):
@@ -145,14 +136,8 @@ class RunFolder:
 @contextmanager
 def one_at_a_time(folder: Path, what: str) -> Iterator[None]:
     """Keeps a second process from the same work in `folder`. Raises SlimError if one is at it, or the disk would not take the lock."""
-    path = folder / f".slim-rl-{what}"
-    with disk_errors(f"{what}'s folder", folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        path.touch()
-    with path.open("r+", encoding="utf-8") as file:
-        _lock(file, f"The {what} in {folder}", "name another folder (--output ...)")
-        with disk_errors(f"{what}'s folder", folder):
-            _sign(file)
+    marker, use = folder / f".slim-rl-{what}", (f"The {what} in {folder}", "name another folder (--output ...)")
+    with _held(marker, f"{what}'s folder", *use):
         yield
 
 
@@ -200,11 +185,18 @@ def _differences(a: Any, b: Any, prefix: str = "") -> set[str]:
     return set().union(*(_differences(a.get(k), b.get(k), f"{prefix}.{k}" if prefix else k) for k in keys))
 
 
-def _sign(file: TextIO) -> None:
-    os.truncate(file.fileno(), 0)
-    os.write(
-        file.fileno(), f"process {os.getpid()} on {platform.node()}\n".encode()
-    )  # unbuffered: nothing is left to fail at closing
+@contextmanager
+def _held(marker: Path, where: str, what: str, otherwise: str) -> Iterator[None]:
+    """Makes the marker and its folder, and locks it with this process's name in it."""
+    with disk_errors(where, marker.parent):
+        marker.parent.mkdir(parents=True, exist_ok=True)
+        marker.touch()
+    with marker.open("r+", encoding="utf-8") as file:
+        _lock(file, what, otherwise)
+        with disk_errors(where, marker.parent):  # unbuffered: nothing is left to fail at closing
+            os.truncate(file.fileno(), 0)
+            os.write(file.fileno(), f"process {os.getpid()} on {platform.node()}\n".encode())
+        yield
 
 
 def _lock(file: TextIO, what: str, otherwise: str) -> None:
