@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Literal
 
 from slim_rl.config import Config
@@ -209,10 +210,7 @@ KEYS: tuple[Key, ...] = (
 
 def lookup(config: Config, name: str) -> Any:
     """The value of a dotted key."""
-    value: Any = config
-    for part in name.split("."):
-        value = getattr(value, part)
-    return value
+    return attrgetter(name)(config)
 
 
 def values(config: Config, trainer: Trainer) -> dict[str, Any]:

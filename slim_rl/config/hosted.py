@@ -5,6 +5,7 @@ nothing here is verified: the provider's own page and the bill decide, and `part
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 AS_OF = "August 2025"
@@ -37,11 +38,5 @@ SUCCESSORS = {
 
 def entry_of(model: str, names: Iterable[str]) -> str | None:
     """The name that stands for `model`: its own, or its own without the date of a snapshot. The longest of several; None: none."""
-    fits = [
-        name for name in names if model == name or (model.startswith(f"{name}-") and _is_date(model[len(name) + 1 :]))
-    ]
+    fits = [name for name in names if re.fullmatch(rf"{re.escape(name)}(-[0-9]{{4}}[0-9-]*)?", model)]
     return max(fits, key=len, default=None)
-
-
-def _is_date(rest: str) -> bool:
-    return rest[:4].isdigit() and set(rest) <= set("0123456789-")
