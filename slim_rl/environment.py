@@ -58,7 +58,6 @@ class View:
         history: everything this seat has seen so far, oldest first.
         private: the game's own structured form of what the seat sees (for the matching game, a `MatchingView`).
         seed: drawn for this dialogue; whoever acts at random draws from it, so that a dialogue can be repeated exactly.
-        observation: what the game says to the seat now: the other's last action, or the game's own reply.
     """
 
     seat: int
@@ -67,7 +66,11 @@ class View:
     history: tuple[Utterance, ...]
     private: Any
     seed: int
-    observation: str = ""
+
+    @property
+    def observation(self) -> str:
+        """What the game says to the seat now: the other's last action, or the game's own reply; before any, what it was dealt."""
+        return self.history[-1].observation if self.history else self.state
 
     @property
     def own(self) -> list[str]:

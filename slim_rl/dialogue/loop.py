@@ -132,13 +132,13 @@ class _Game:
         self.reward: float | None = None
         self.seconds = 0.0
         self._history: dict[int, list[Utterance]] = {0: [], 1: []}
-        self._observation, _ = env.reset(game_state)
+        env.reset(game_state)
         self._dealt = [(env.get_prompt_prefix(seat), env.get_state_description(seat)) for seat in range(env.seats)]
 
     def view(self, seat: int) -> View:
         rules, state = self._dealt[seat]
         private = self.env.get_private_view(seat) if self.agents[seat].reads_private_view else None
-        return View(seat, rules, state, tuple(self._history[seat]), private, self.seed, self._observation)
+        return View(seat, rules, state, tuple(self._history[seat]), private, self.seed)
 
     async def play(self, resume: Dialogue | None) -> None:
         """To the end, within the time that a dialogue itself may take."""
@@ -186,14 +186,14 @@ class _Game:
 
     def _step(self, author: int, said: AgentReply, seconds: float) -> None:
         """Gives the game what `author` said, and the seats what they may see of it."""
-        self._observation, done, info = self.env.step(said.text)
+        observation, done, info = self.env.step(said.text)
         error = info.get("error")
         self.turns.append(
             Turn(author, "", said.text, info.get("action"), error, said.thought, said.span, seconds, said.usage)
         )
         for seat, history in self._history.items():
             if error is None or seat == author:
-                told = self._observation if seat == self.env.turn else ""
+                told = observation if seat == self.env.turn else ""
                 history.append(Utterance(author, said.text, error, told))
         if done:
             errors = StopReason.POLICY_ERRORS if self.agents[author].is_policy else StopReason.PARTNER_ERRORS
