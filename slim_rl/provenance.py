@@ -41,7 +41,7 @@ def here() -> Entry:
     commit = _git("rev-parse", "--short=12", "HEAD")
     changed = _git("status", "--porcelain", "--untracked-files=no") if commit else None
     return {
-        "command": shlex.join([Path(sys.argv[0]).name or "python", *sys.argv[1:]]),
+        "command": _command(sys.argv),
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "slim_rl": __version__,
         "commit": commit,
@@ -128,6 +128,12 @@ def _git(*words: str) -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _command(words: Sequence[str]) -> str:
+    """The command line; of a worker of Ray, whose own names the cluster's addresses and its password, no more than that."""
+    name = Path(words[0]).name if words else ""
+    return "a worker of Ray" if name == "default_worker.py" else shlex.join([name or "python", *words[1:]])
 
 
 def _version(name: str) -> str | None:

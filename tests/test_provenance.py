@@ -66,6 +66,15 @@ def test_a_disk_that_refuses_it_stops_nothing(tmp_path: Path) -> None:
     provenance.record(tmp_path / "taken")
 
 
+def test_a_worker_of_ray_names_no_address_or_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        sys, "argv", ["/ray/workers/default_worker.py", "--redis-password=secret", "--node-ip-address=10.0.0.1"]
+    )
+    provenance.here.cache_clear()
+    assert provenance.here()["command"] == "a worker of Ray"
+    provenance.here.cache_clear()
+
+
 def test_words(tmp_path: Path) -> None:
     entry = {
         "command": "slim-rl train",
