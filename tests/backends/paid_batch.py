@@ -77,10 +77,15 @@ def token_advantages(config: Config) -> list[list[float]]:
 
 def samples() -> list[Any]:
     """The batch as slime's rollout leaves it: a failed game is one masked token."""
+    return made_samples(dialogues())
+
+
+def made_samples(dialogues: list[Dialogue]) -> list[Any]:
+    """The same of other dialogues."""
     from slime.utils.types import Sample
 
     made = []
-    for index, dialogue in enumerate(dialogues()):
+    for index, dialogue in enumerate(dialogues):
         failed, record = dialogue.failed, dialogue.to_dict(tokens=False)
         sample = Sample(group_index=index // 4, index=index, metadata={"dialogue": record})
         response = dialogue.response_ids[: 1 if failed else None]
@@ -90,6 +95,8 @@ def samples() -> list[Any]:
             dialogue.logprobs[: len(response)],
         )
         sample.reward, sample.remove_sample = dialogue.reward or 0.0, failed
-        sample.status = Sample.Status.FAILED if failed else Sample.Status.COMPLETED
+        cut = dialogue.stop_reason is StopReason.DIALOGUE_TOKENS
+        ended = Sample.Status.TRUNCATED if cut else Sample.Status.COMPLETED
+        sample.status = Sample.Status.FAILED if failed else ended
         made.append(sample)
     return made

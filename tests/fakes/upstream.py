@@ -7,22 +7,17 @@ project, unpacked once. Where there is neither, such tests skip with one sentenc
 from __future__ import annotations
 
 import base64
-import contextlib
 import importlib
 import importlib.util
 import os
 import sys
-import tarfile
-import tempfile
 import unittest
 import warnings
 from pathlib import Path
 from types import ModuleType
 
-from tests.paths import ROOT
+from slim_rl.backends.slime.cpu.sources import unpacked
 
-_ARCHIVES = ROOT.parent / "shared" / "upstream"
-_UNPACKED = ROOT / "build" / "upstream"
 NO_SLIME = "slime's sources are not here: set SLIME_DIR to a checkout of slime"
 NO_MEGATRON = "Megatron's sources are not here: set MEGATRON_DIR to a checkout of Megatron-LM"
 
@@ -30,13 +25,13 @@ NO_MEGATRON = "Megatron's sources are not here: set MEGATRON_DIR to a checkout o
 def slimes() -> list[Path]:
     """Every checkout of slime at hand: main, and the oldest version that works."""
     named = os.environ.get("SLIME_DIRS") or os.environ.get("SLIME_DIR") or ""
-    return [Path(path) for path in named.split(":") if path] or _unpacked("slime")
+    return [Path(path) for path in named.split(":") if path] or unpacked("slime")
 
 
 def megatrons() -> list[Path]:
     """The checkout of Megatron-LM, if it is at hand."""
     named = os.environ.get("MEGATRON_DIR")
-    return [Path(named)] if named else _unpacked("megatron")
+    return [Path(named)] if named else unpacked("megatron")
 
 
 def import_slime() -> None:
@@ -66,19 +61,3 @@ def _import(module: str, folders: list[Path], otherwise: str) -> ModuleType:
         raise unittest.SkipTest(f"{module} needs {error.name}, which is not installed here") from error
     finally:
         sys.path[:] = [path for path in sys.path if path not in found]
-
-
-def _unpacked(name: str) -> list[Path]:
-    """The folders that lie in the archives of that name."""
-    found = []
-    for archive in sorted(_ARCHIVES.glob(f"{name}-*.tar.gz")):
-        folder = _UNPACKED / archive.name.removesuffix(".tar.gz")
-        if not folder.is_dir():
-            _UNPACKED.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=_UNPACKED) as fresh, tarfile.open(archive) as packed:
-                packed.extractall(fresh, filter="data")
-                with contextlib.suppress(OSError):  # another process was first
-                    Path(fresh).rename(folder)
-                    Path(fresh).mkdir()
-        found += [path for path in folder.iterdir() if path.is_dir()]
-    return found

@@ -39,6 +39,8 @@ _FAMILY = {
     "qwen3": {"--add-qkv-bias": False, "--qk-layernorm": True},
 }
 
+_OWN_SCRIPTS = Path(__file__).parent / "models"  # of the small models that come with slim_rl
+
 # Training packs whole dialogues; one that is longer than this is a pack by itself.
 TOKENS_PER_GPU = 9216
 GPU_BYTES = 80e9  # what the sizes below are made for
@@ -51,18 +53,19 @@ Flags = dict[str, list[str]]  # flag -> its values
 
 
 def find_architecture(shape: Mapping[str, Any], slime: Path) -> tuple[Flags, str]:
-    """Megatron's flags for a config.json: those of slime's model script of that shape, corrected where a shape leaves them free; and
-    what was found, such as "slime's qwen3-4B, with --rotary-base 5000000 from config.json".
+    """Megatron's flags for a config.json: those of slime's model script of that shape, or ours for a model that comes with slim_rl,
+    corrected where a shape leaves them free; and what was found, such as "slime's qwen3-4B, with --rotary-base 5000000 from config.json".
 
     Raises:
         DataError: slime has no script of this shape, or `slime` has no model scripts.
     """
     folder = slime / "scripts" / "models"
     scripts = {script.stem: _model_args(script) for script in sorted(folder.glob("*.sh"))}
+    own = {script.stem: _model_args(script) for script in sorted(_OWN_SCRIPTS.glob("*.sh"))}
     if not scripts:
         raise DataError(f"{folder} holds no model scripts; set SLIME_DIR to a checkout of slime.")
     # the fewer flags need correcting, the nearer; a platform's variant of a script has the longer name
-    fits = [(_corrections(flags, shape), name) for name, flags in scripts.items() if _fits(flags, shape)]
+    fits = [(_corrections(flags, shape), name) for name, flags in (own | scripts).items() if _fits(flags, shape)]
     if not fits:
         kind = str(shape.get("model_type", "unknown"))
         sizes = ", ".join(f"{key} {shape[key]}" for key in _SHAPE if shape.get(key) is not None)
@@ -73,7 +76,8 @@ def find_architecture(shape: Mapping[str, Any], slime: Path) -> tuple[Flags, str
         )
     corrections, name = min(fits, key=lambda fit: (len(fit[0]), len(fit[1])))
     corrected = "; ".join(f"{flag} {value} from config.json" for flag, (value,) in corrections.items())
-    return scripts[name] | corrections, f"slime's {name}" + (f", with {corrected}" if corrected else "")
+    whose = "slime's" if name in scripts else "slim_rl's"
+    return (own | scripts)[name] | corrections, f"{whose} {name}" + (f", with {corrected}" if corrected else "")
 
 
 def _model_args(script: Path) -> Flags:

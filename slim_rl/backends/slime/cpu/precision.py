@@ -1,0 +1,23 @@
+"""float32 in Megatron. slime trains in bfloat16 or float16 alone; on a CPU both are slow, and their rounding would hide in every comparison
+what a float32 run shows to seven digits.
+
+The weights stay inside the wrapper that Megatron puts around half-precision modules, so that all of slime runs as it does; the wrapper's
+conversion of the weights is what is left out.
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from types import ModuleType
+
+import torch
+
+
+def install(module: ModuleType) -> None:
+    """Has `megatron.core.transformer.module` leave weights as they are."""
+    module.MegatronModule.bfloat16 = lambda self: self  # type: ignore[attr-defined]
+
+
+def init(args: Namespace) -> None:
+    """slime's ``--custom-megatron-init-path``: the weights are made in float32."""
+    args.params_dtype = torch.float32

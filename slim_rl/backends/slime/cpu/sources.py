@@ -1,0 +1,112 @@
+"""slime's and Megatron-LM's sources, as their authors publish them, at the commits that this project is checked with.
+
+    SLIME_DIR, MEGATRON_DIR   checkouts; Megatron's has slime's patch, as in slime's container
+    ../shared/upstream        archives beside the project: unpacked once, into build/upstream
+    otherwise                 cloned by git, once, into build/upstream
+
+Nothing of them is changed, but that Megatron gets the patch which slime's own Dockerfile applies. A folder appears whole or not at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from slim_rl import bundled
+from slim_rl.backends import say
+from slim_rl.errors import SlimError
+
+_HOME = bundled.ROOT if (bundled.ROOT / "pyproject.toml").is_file() else Path.cwd()
+_ARCHIVES = _HOME.parent / "shared" / "upstream"
+_UNPACKED = _HOME / "build" / "upstream"
+_COMMITS = {"slime": "624b824a8", "megatron": "1dcf0dafa884ad52ffb243625717a3471643e087"}
+_CLONED = {"slime": "https://github.com/THUDM/slime", "megatron": "https://github.com/NVIDIA/Megatron-LM"}
+_PATCH = "docker/patch/latest/megatron.patch"
+
+
+def find(environment: Mapping[str, str] = os.environ) -> tuple[Path, Path]:
+    """slime, and a Megatron that has its patch. Raises SlimError if they are not here and cannot be cloned."""
+    named = environment.get("SLIME_DIR"), environment.get("MEGATRON_DIR")
+    slime = Path(named[0]) if named[0] else _main("slime")
+    return slime.absolute(), Path(named[1]).absolute() if named[1] else _patched(slime)
+
+
+def here(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether they can be had without a network."""
+    return all(environment.get(f"{name.upper()}_DIR") or any(_archives(name)) or _clone(name).is_dir() for name in _COMMITS)
+
+
+def unpacked(name: str) -> list[Path]:
+    """The folders that lie in the archives of that name, the newest commit's first."""
+    found = []
+    for archive in _archives(name):
+
+        def unpack(fresh: Path, archive: Path = archive) -> None:
+            with tarfile.open(archive) as packed:
+                packed.extractall(fresh, filter="data")
+
+        folder = _once(_UNPACKED / archive.name.removesuffix(".tar.gz"), unpack)
+        found += [path for path in folder.iterdir() if path.is_dir()]
+    return found
+
+
+def _archives(name: str) -> list[Path]:
+    return sorted(_ARCHIVES.glob(f"{name}-*.tar.gz"))
+
+
+def _clone(name: str) -> Path:
+    return _UNPACKED / f"{name}-{_COMMITS[name][:7]}-cloned"
+
+
+def _main(name: str) -> Path:
+    """The sources at the commit that counts: the archive of it, or a clone."""
+    for folder in unpacked(name):
+        if folder.parent.name == f"{name}-{_COMMITS[name][:7]}":
+            return folder
+
+    def clone(fresh: Path) -> None:
+        say(f"cloning {_CLONED[name]}")
+        _run("git", "clone", "--quiet", "--filter=blob:none", "--no-checkout", _CLONED[name], str(fresh))
+        _run("git", "-C", str(fresh), "checkout", "--quiet", _COMMITS[name])
+
+    return _once(_clone(name), clone)
+
+
+def _patched(slime: Path) -> Path:
+    """A copy of Megatron with slime's patch."""
+    megatron = _main("megatron")
+
+    def patch(fresh: Path) -> None:
+        shutil.copytree(megatron / "megatron", fresh / "megatron")
+        # git would look for a repository above, and apply nothing to what that one ignores
+        _run("git", "apply", str((slime / _PATCH).absolute()), cwd=fresh, env=os.environ | {"GIT_DIR": str(fresh / "none")})
+
+    return _once(_UNPACKED / f"megatron-{_COMMITS['megatron'][:7]}-patched", patch)
+
+
+def _once(folder: Path, make: Callable[[Path], None]) -> Path:
+    """The folder, made whole if it is not there."""
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+            fresh = Path(scratch) / "fresh"
+            fresh.mkdir()
+            make(fresh)
+            with contextlib.suppress(OSError):  # another process was first
+                fresh.rename(folder)
+    return folder
+
+
+def _run(*command: str, **options: object) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, **options)  # type: ignore[call-overload]
+    if done.returncode:
+        raise SlimError(
+            f"'{' '.join(command[:3])} …' failed ({done.stderr.strip() or done.returncode}): give slime's and Megatron's sources by "
+            "SLIME_DIR and MEGATRON_DIR."
+        )

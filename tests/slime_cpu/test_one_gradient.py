@@ -1,0 +1,230 @@
+"""The same dialogues have the same gradient in slime, TRL, verl and on the page of plain torch, whatever they are paid.
+
+The batch is `tests.backends.paid_batch`: two groups of four of unequal lengths, one dialogue failed, one was truncated, and here one turn is
+masked. The policy has left the reference, so that the KL term has a gradient. Rewards are not divided by a group's deviation, to which the
+trainers add epsilons of their own.
+
+    pytest -s tests/slime_cpu/test_one_gradient.py      prints each cell: the difference to slime's gradient, over slime's norm
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("trl")
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from examples.grpo_by_hand import Batch, logprobs, loss, make_batch
+from slim_rl.config import Config, parse_config
+from slim_rl.dialogue.payment import payments, takes_the_step
+from slim_rl.dialogue.record import Dialogue
+from tests.backends import paid_batch
+from tests.backends.paid_batch import CONTROLS, STEP, run, token_advantages
+from tests.backends.test_payment import loop_of
+from tests.examples.test_grpo_by_hand import groups_of, shaken
+from tests.paths import ROOT
+
+START = ROOT / "data" / "warmstart"
+MASKED = 1  # the dialogue of which the first turn is masked: 0 in the mask, as if older weights had said it
+SAME = 1e-5
+Gradient = dict[str, Tensor]
+
+
+def config_of(control: str, form: str, kl_coef: float, folder: Path) -> Config:
+    data = run(control)
+    data["train"] |= {"loss": form, "kl_coef": kl_coef, "scale_rewards": False}
+    files = {"data": {"train": str(folder / "games.jsonl"), "num_train": 2}, "policy": {"model": str(START)}}
+    return parse_config(data | files)
+
+
+def load(path: Path) -> Any:
+    return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint whose weights are no longer the reference's."""
+    folder, model = tmp_path_factory.mktemp("policy"), load(START)
+    shaken(model)
+    model.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(START).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def dialogues(policy: Path) -> list[Dialogue]:
+    """The batch, of various tokens, with the logprobs that the policy gives them."""
+    rng, batch = random.Random(0), paid_batch.dialogues()
+    for dialogue in batch:
+        dialogue.prompt_ids = [rng.randrange(600) for _ in range(rng.randrange(3, 9))]
+        dialogue.response_ids = [rng.randrange(600) for _ in dialogue.response_ids]
+    batch[MASKED].loss_mask[:2] = [0, 0]
+    model, config = load(policy), parse_config({})
+    for dialogue in batch:
+        ids = torch.tensor([dialogue.prompt_ids + dialogue.response_ids])
+        with torch.no_grad():
+            found = logprobs(model, Batch(ids[:, :-1], ids[:, 1:], ids, ids), config.policy.temperature)[0]
+        told = found[len(dialogue.prompt_ids) - 1 :].tolist()
+        dialogue.logprobs = [value * bit for value, bit in zip(told, dialogue.loss_mask, strict=True)]
+    return batch
+
+
+@pytest.fixture(scope="module", params=[(form, kl) for form in ("sequence", "token") for kl in (0.0, 0.5)], ids=str)
+def by_slime(request: Any, slime: Any, policy: Path, dialogues: list[Dialogue], tmp_path_factory: Any) -> Any:
+    """The loss, the KL's coefficient, and slime's gradient under each control."""
+    (form, kl_coef), batch = request.param, tmp_path_factory.mktemp("batch") / "dialogues"
+    torch.save(dialogues, batch)
+    found = slime(
+        "gradients", model=policy, reference=START, batch=batch, controls=list(CONTROLS), loss=form, kl_coef=kl_coef
+    )
+    return form, kl_coef, found
+
+
+def gradient(model: Any, value: Tensor) -> Gradient:
+    model.zero_grad()
+    value.backward()
+    return {name: weight.grad.clone() for name, weight in model.named_parameters()}
+
+
+def by_hand(model: Any, reference: Any, dialogues: list[Dialogue], config: Config) -> Gradient:
+    paid = payments(dialogues, config, STEP)
+    for dialogue, reward in zip(dialogues, paid, strict=True):
+        dialogue.reward = reward
+    batch = make_batch(groups_of(dialogues), config)
+    if config.train.credit == "turn":
+        rows = [pair for pair in zip(dialogues, token_advantages(config), strict=True) if not pair[0].failed]
+        turns = torch.zeros(batch.ids.shape)
+        for row, (dialogue, tokens) in zip(turns, rows, strict=True):
+            start = len(dialogue.prompt_ids) - 1
+            row[start : start + len(tokens)] = torch.tensor(tokens)
+        batch = batch._replace(advantages=turns)
+    return gradient(model, loss(model, reference, batch, config))
+
+
+def by_trl(state: Any, dialogues: list[Dialogue], config: Config, folder: Path) -> Gradient:
+    from slim_rl.backends.trl.rollouts import Rollouts
+    from slim_rl.backends.trl.trainer import make_trainer
+    from slim_rl.dialogue.dealing import load_rows
+    from slim_rl.dialogue.log import DialogueLog
+    from slim_rl.dialogue.worker import RolloutWorker
+    from slim_rl.policies.transformers import load_policy
+
+    class Given(Rollouts):
+        def _play(self, prompts: Any, step: int, rank: int) -> list[Dialogue]:
+            return dialogues
+
+    policy, chat = load_policy(config.policy)
+    rollouts = Given(RolloutWorker(config, chat, policy), policy, load_rows(config), DialogueLog(folder / "trl.jsonl"))
+    trainer = make_trainer(config, policy.model, chat.tokenizer, rollouts, folder / "trl")
+    trainer.model.load_state_dict(state)
+    trainer.model.train()
+    trainer.state.global_step, trainer.current_gradient_accumulation_steps = STEP, 1
+    inputs = trainer._generate_and_score_completions(next(iter(trainer.get_train_dataloader())))
+    return gradient(trainer.model, trainer._compute_loss(trainer.model, inputs))
+
+
+def by_verl(model: Any, reference: Any, dialogues: list[Dialogue], config: Config) -> Gradient:
+    """verl's advantages and its actor's loss. A dialogue that failed is not in verl's batch at all."""
+    import numpy as np
+    from tensordict import TensorDict
+    from verl.protocol import DataProto
+    from verl.trainer.ppo.ray_trainer import compute_advantage
+    from verl.utils import tensordict_utils as tu
+    from verl.utils.config import omega_conf_to_dataclass
+    from verl.workers.utils.losses import ppo_loss
+
+    from slim_rl.backends.verl.compose import compose
+    from slim_rl.backends.verl.launch import build_overrides
+    from slim_rl.backends.verl.payment import token_rewards
+    from slim_rl.backends.verl.plugin import turn_credit  # noqa: F401  (registers itself)
+
+    verl, played = compose(build_overrides(config)), [dialogue for dialogue in dialogues if not dialogue.failed]
+    loop, engine = loop_of(config), SimpleNamespace(seconds=0.0, preempted=-1, versions=[])
+    rows = [loop._output(dialogue, engine).as_dict() for dialogue in played]
+    if takes_the_step(config):
+        told = token_rewards(played, [len(dialogue.response_ids) for dialogue in played], config, STEP)
+        rows = [row | {"rm_scores": torch.tensor(tokens)} for row, tokens in zip(rows, told, strict=True)]
+
+    def padded(name: str) -> Tensor:
+        return torch.nn.utils.rnn.pad_sequence([row[name] for row in rows], batch_first=True)
+
+    tensors = {"token_level_rewards": padded("rm_scores"), "response_mask": padded("response_mask")}
+    uid = np.array([dialogue.group for dialogue in played], dtype=object)
+    data, form = DataProto.from_dict(tensors=tensors, non_tensors={"uid": uid}), verl.algorithm
+    data = compute_advantage(data, form.adv_estimator, norm_adv_by_std_in_grpo=form.norm_adv_by_std_in_grpo, config=form)
+
+    def nested(rows: list[Tensor]) -> Tensor:
+        return torch.nested.as_nested_tensor(rows, layout=torch.jagged)
+
+    def logprobs_by(some: Any) -> list[Tensor]:
+        """As verl's engines give them: of each token, what the next one had; the last has none."""
+        found = []
+        for dialogue in played:
+            ids = torch.tensor([dialogue.prompt_ids + dialogue.response_ids])
+            own = logprobs(some, Batch(ids[:, :-1], ids[:, 1:], ids, ids), config.policy.temperature)[0]
+            found.append(torch.cat([own, own.new_zeros(1)]))
+        return found
+
+    lengths = [len(dialogue.response_ids) for dialogue in played]
+
+    def responses(rows: list[Tensor]) -> Tensor:
+        return nested([row[-length - 1 : -1].detach() for row, length in zip(rows, lengths, strict=True)])
+
+    now = logprobs_by(model)
+    batch = TensorDict(
+        {
+            "prompts": nested([torch.tensor(dialogue.prompt_ids) for dialogue in played]),
+            "responses": nested([torch.tensor(dialogue.response_ids) for dialogue in played]),
+            "response_mask": nested([row["response_mask"] for row in rows]),
+            "advantages": nested([row[:n] for row, n in zip(data.batch["advantages"], lengths, strict=True)]),
+            "old_log_probs": responses(now),
+            "ref_log_prob": responses(logprobs_by(reference)),
+        },
+        batch_size=len(played),
+    )
+    tokens = int(tensors["response_mask"].sum())
+    # all that were dealt, as in the others: a step with failures is a smaller one
+    tu.assign_non_tensor(batch, dp_size=1, batch_num_tokens=tokens, global_batch_size=len(dialogues))
+    actor = omega_conf_to_dataclass(verl.actor_rollout_ref.actor)
+    value, _ = ppo_loss(actor, {"log_probs": nested(now)}, batch)
+    return gradient(model, value)
+
+
+def flat(gradient: Gradient, names: list[str]) -> Tensor:
+    return torch.cat([gradient[name].flatten() for name in names]).double()
+
+
+@pytest.fixture
+def batch(dialogues: list[Dialogue]) -> Iterator[list[Dialogue]]:
+    """The dialogues, whose rewards are changed where another one's payment stands in their place."""
+    rewards = [dialogue.reward for dialogue in dialogues]
+    yield dialogues
+    for dialogue, reward in zip(dialogues, rewards, strict=True):
+        dialogue.reward = reward
+
+
+@pytest.mark.parametrize("control", CONTROLS)
+def test_one_gradient(control: str, by_slime: Any, policy: Path, batch: list[Dialogue], tmp_path: Path) -> None:
+    form, kl_coef, theirs = by_slime
+    config, model, reference = config_of(control, form, kl_coef, tmp_path), load(policy), load(START)
+    names = sorted(theirs[control])
+    assert set(names) == {name for name, _ in model.named_parameters()}
+    expected = flat(theirs[control], names)
+    found = {
+        "TRL": by_trl(model.state_dict(), batch, config, tmp_path),
+        "verl": by_verl(model, reference, batch, config),
+        "by hand": by_hand(model, reference, batch, config),  # last: it puts what is paid in the rewards' place
+    }
+    apart = {name: float((flat(own, names) - expected).norm() / expected.norm()) for name, own in found.items()}
+    cells = ", ".join(f"{name} {value:.1e}" for name, value in apart.items())
+    print(f"{form} loss, KL {kl_coef}, {control}: norm {expected.norm():.4f}; {cells}")
+    assert expected.norm() > 1e-3
+    assert max(apart.values()) <= SAME, cells
