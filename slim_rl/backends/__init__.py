@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from slim_rl.config import Config
+from slim_rl.dialogue.record import Dialogue
 from slim_rl.errors import ConfigError
 
 # Tokens of a response on a cluster, where the config sets no limit: a long 8×8 dialogue with room to spare.
@@ -53,6 +54,16 @@ class Request:
             raise ConfigError("--fresh is for the trl backend; give the run another name or folder to start over.")
 
 
+@dataclass(frozen=True)
+class Result:
+    """Where the results of a run on this machine are, and its held-out dialogues (empty if there were none)."""
+
+    run_dir: Path
+    log_dir: Path
+    before: list[Dialogue]
+    after: list[Dialogue]
+
+
 GO_ON = "the same command goes on from the last checkpoint, or starts again where there is none yet."
 
 
@@ -70,9 +81,10 @@ def say_what_it_pays(config: Config) -> None:
         say(sentence if pays else f"WARNING. {sentence} {NO_REASON_TO_ASK}")
 
 
-def start(request: Request) -> Any:
+def start(request: Request) -> Result | None:
     """Starts the run with its config's backend. Returns its result where it was trained here, else None."""
-    return _launcher(request.config).start(request)
+    result: Result | None = _launcher(request.config).start(request)
+    return result
 
 
 def check(config: Config) -> None:

@@ -72,7 +72,7 @@ def export(
     if step is not None and step not in found:
         raise DataError(f"{run} has no checkpoint {step}; it has {', '.join(map(str, sorted(found)))}.")
     number = max(found) if step is None else step
-    before, after = _own_results(config, run, number)
+    before, after = own_results(config, run, number)
     evaluated = read_results(results)
     start = {name: dialogues for name, dialogues in evaluated.items() if _of_start(config, dialogues)}
     trained = {name: dialogues for name, dialogues in evaluated.items() if name not in start}
@@ -120,20 +120,23 @@ def _of_start(config: Config, dialogues: Sequence[Dialogue]) -> bool:
     return all(named(d.policy.get("model")) == named(config.policy.model) and not d.step for d in dialogues)
 
 
-def _own_results(config: Config, run: Path, number: int) -> tuple[dict[str, list[Dialogue]], dict[str, list[Dialogue]]]:
+def own_results(config: Config, run: Path, number: int) -> tuple[dict[str, list[Dialogue]], dict[str, list[Dialogue]]]:
     """The run's own held-out dialogues: before training, and at this checkpoint."""
     log = {
         "trl": config.log.dir / config.name,
         "slime": run / config.log.dir / "eval.jsonl",
         "verl": run / config.log.dir,
     }[config.train.backend]
-    by_step: dict[int, list[Dialogue]] = {}
+    by_step: dict[int, dict[str, Dialogue]] = {}
     if log.is_file() or any(log.rglob("*.jsonl")):
         for dialogue in read_log(log):
             if dialogue.phase == "eval" and dialogue.run == config.name and dialogue.step is not None:
-                by_step.setdefault(dialogue.step, []).append(dialogue)
+                by_step.setdefault(dialogue.step, {})[dialogue.id] = dialogue  # played again, the last one counts
     before, after = by_step.get(0), by_step.get(number) if number else None
-    return {"before training": before} if before else {}, {"after training": after} if after else {}
+    return (
+        {"before training": [*before.values()]} if before else {},
+        {"after training": [*after.values()]} if after else {},
+    )
 
 
 def _check_model(folder: Path, checkpoint: Path) -> None:

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,7 +54,12 @@ def connect(url: str) -> Server:
 
 @contextmanager
 def started(
-    engine: str, model: str, log: Path, arguments: Sequence[str] = (), seconds: float = 1800.0
+    engine: str,
+    model: str,
+    log: Path,
+    arguments: Sequence[str] = (),
+    seconds: float = 1800.0,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[Server]:
     """A server of `model` on a free port of this machine, for the length of the block.
 
@@ -64,6 +69,7 @@ def started(
         log: what the server prints.
         arguments: further words of its command line, such as ``--tp 2``.
         seconds: how long it may take to load the model.
+        environment: its variables; None: this process's.
 
     Raises:
         ConfigError: the engine is not installed.
@@ -77,7 +83,7 @@ def started(
     url = f"http://127.0.0.1:{_free_port()}"
     log.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", _MODULES[engine], *_words(engine, model, url), *arguments]
-    with log.open("wb") as output, running(command, stdout=output, stderr=subprocess.STDOUT) as process:
+    with log.open("wb") as output, running(command, stdout=output, stderr=subprocess.STDOUT, env=environment) as process:
         yield _wait(process, url, engine, log, seconds)
 
 

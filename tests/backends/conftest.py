@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from slim_rl.backends.trl.run import Result
+    from slim_rl.backends import Result
 
 
 @pytest.fixture(scope="session")

@@ -24,8 +24,9 @@ from safetensors.torch import load_file
 
 from slim_rl.analysis.terminal_tables import before_after_table
 from slim_rl.backends.trl import run as local
-from slim_rl.backends.trl.callbacks import last_whole_checkpoint, step_line
-from slim_rl.backends.trl.run import Result
+from slim_rl.backends import Result
+from slim_rl.backends.step_line import step_line
+from slim_rl.backends.trl.callbacks import last_whole_checkpoint
 from slim_rl.config import Config
 from slim_rl.dialogue.log import read_log
 from slim_rl.errors import ConfigError, DataError, SlimError, SlimWarning

@@ -80,29 +80,31 @@ def logits(folder: str, model: str, sequences: list[list[int]]) -> dict[str, Any
     return {"logits": [found[0, span, : args.vocab_size] for span in spans], "weights": weights}
 
 
-def gradients(folder: str, model: str, reference: str, batch: str, controls: list[str], loss: str, kl_coef: float) -> dict[str, Any]:
-    """The gradient of a batch of dialogues by slime and Megatron under each control: by slime's own functions from samples on.
+def gradients(
+    folder: str, model: str, reference: str, cells: dict[str, tuple[str, str]], loss: str, kl_coef: float
+) -> dict[str, Any]:
+    """The gradients of batches of dialogues by slime and Megatron: by slime's own functions, from samples on.
 
     Args:
         model: the weights that are trained, another checkpoint than the `reference`, so that the KL term has a gradient.
-        batch: the dialogues, with the logprobs that the model gives them, as torch saves them.
+        cells: name -> the control that says what is paid, and a file of dialogues with the logprobs that the model gives them.
     """
-    dialogues = torch.load(batch, weights_only=False)
     changes = [f"policy.model={reference}", f"train.loss={loss}", f"train.kl_coef={kl_coef}", "train.scale_rewards=false"]
     changes += ["train.games_per_step=2", "train.group_size=4"]
     args = arguments(folder, changes, {"--load-debug-rollout-data": "none", _HOOK: f"{__name__}.keep_gradient"})
     args.load = model
     actor, found = actor_of(args), {}
-    for control in controls:
+    for name, (control, batch) in cells.items():
+        samples = made_samples(torch.load(batch, weights_only=False))
         args.slim_rl = run(control) | {"train": {**run(control)["train"], "scale_rewards": False}}
         args.custom_advantage_function_path = values(parse_config(args.slim_rl), "slime")["--custom-advantage-function-path"]
         manager = object.__new__(RolloutManager.__ray_metadata__.modified_class)
         manager.args, manager.custom_reward_post_process_func = args, normalize_rewards
         manager.custom_convert_samples_to_train_data_func = None
         manager.train_parallel_config = actor.train_parallel_config
-        boxes = manager._split_train_data_by_dp(manager._convert_samples_to_train_data(made_samples(dialogues)))
+        boxes = manager._split_train_data_by_dp(manager._convert_samples_to_train_data(samples))
         actor.train(0, boxes)
-        found[control] = KEPT.pop()
+        found[name] = KEPT.pop()
     return found
 
 

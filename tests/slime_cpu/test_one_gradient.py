@@ -2,7 +2,10 @@
 
 The batch is `tests.backends.paid_batch`: two groups of four of unequal lengths, one dialogue failed, one was truncated, and here one turn is
 masked. The policy has left the reference, so that the KL term has a gradient. Rewards are not divided by a group's deviation, to which the
-trainers add epsilons of their own.
+trainers add epsilons of their own. Two things are slime's and verl's own:
+
+    with the token loss slime counts a failed dialogue as one token of the batch
+    verl knows turns by the mask alone, so that with credit by the turn one that is masked is none; nothing masks a turn there
 
     pytest -s tests/slime_cpu/test_one_gradient.py      prints each cell: the difference to slime's gradient, over slime's norm
 """
@@ -10,7 +13,6 @@ trainers add epsilons of their own.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -34,6 +36,8 @@ from tests.paths import ROOT
 
 START = ROOT / "data" / "warmstart"
 MASKED = 1  # the dialogue of which the first turn is masked: 0 in the mask, as if older weights had said it
+BY_TURN = [name for name, control in CONTROLS.items() if "credit" in control]
+CELLS = [*CONTROLS, *(f"{control}, one masked" for control in BY_TURN)]
 SAME = 1e-5
 Gradient = dict[str, Tensor]
 
@@ -59,14 +63,18 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def dialogues(policy: Path) -> list[Dialogue]:
+def control_of(cell: str) -> str:
+    return cell.partition(",")[0]
+
+
+def dialogues_of(cell: str, policy: Path) -> list[Dialogue]:
     """The batch, of various tokens, with the logprobs that the policy gives them."""
     rng, batch = random.Random(0), paid_batch.dialogues()
     for dialogue in batch:
         dialogue.prompt_ids = [rng.randrange(600) for _ in range(rng.randrange(3, 9))]
         dialogue.response_ids = [rng.randrange(600) for _ in dialogue.response_ids]
-    batch[MASKED].loss_mask[:2] = [0, 0]
+    if cell not in BY_TURN:
+        batch[MASKED].loss_mask[:2] = [0, 0]
     model, config = load(policy), parse_config({})
     for dialogue in batch:
         ids = torch.tensor([dialogue.prompt_ids + dialogue.response_ids])
@@ -77,15 +85,22 @@ def dialogues(policy: Path) -> list[Dialogue]:
     return batch
 
 
+@pytest.fixture(scope="module")
+def batches(policy: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Each cell's dialogues."""
+    folder = tmp_path_factory.mktemp("batches")
+    files = {cell: folder / f"{number}" for number, cell in enumerate(CELLS)}
+    for cell, file in files.items():
+        torch.save(dialogues_of(cell, policy), file)
+    return files
+
+
 @pytest.fixture(scope="module", params=[(form, kl) for form in ("sequence", "token") for kl in (0.0, 0.5)], ids=str)
-def by_slime(request: Any, slime: Any, policy: Path, dialogues: list[Dialogue], tmp_path_factory: Any) -> Any:
-    """The loss, the KL's coefficient, and slime's gradient under each control."""
-    (form, kl_coef), batch = request.param, tmp_path_factory.mktemp("batch") / "dialogues"
-    torch.save(dialogues, batch)
-    found = slime(
-        "gradients", model=policy, reference=START, batch=batch, controls=list(CONTROLS), loss=form, kl_coef=kl_coef
-    )
-    return form, kl_coef, found
+def by_slime(request: Any, slime: Any, policy: Path, batches: dict[str, Path]) -> Any:
+    """The loss, the KL's coefficient, and slime's gradient in each cell."""
+    form, kl_coef = request.param
+    cells = {cell: (control_of(cell), file) for cell, file in batches.items()}
+    return form, kl_coef, slime("gradients", model=policy, reference=START, cells=cells, loss=form, kl_coef=kl_coef)
 
 
 def gradient(model: Any, value: Tensor) -> Gradient:
@@ -202,29 +217,23 @@ def flat(gradient: Gradient, names: list[str]) -> Tensor:
     return torch.cat([gradient[name].flatten() for name in names]).double()
 
 
-@pytest.fixture
-def batch(dialogues: list[Dialogue]) -> Iterator[list[Dialogue]]:
-    """The dialogues, whose rewards are changed where another one's payment stands in their place."""
-    rewards = [dialogue.reward for dialogue in dialogues]
-    yield dialogues
-    for dialogue, reward in zip(dialogues, rewards, strict=True):
-        dialogue.reward = reward
-
-
-@pytest.mark.parametrize("control", CONTROLS)
-def test_one_gradient(control: str, by_slime: Any, policy: Path, batch: list[Dialogue], tmp_path: Path) -> None:
+@pytest.mark.parametrize("cell", CELLS)
+def test_one_gradient(cell: str, by_slime: Any, policy: Path, batches: dict[str, Path], tmp_path: Path) -> None:
     form, kl_coef, theirs = by_slime
-    config, model, reference = config_of(control, form, kl_coef, tmp_path), load(policy), load(START)
-    names = sorted(theirs[control])
+    config = config_of(control_of(cell), form, kl_coef, tmp_path)
+    batch, model, reference = torch.load(batches[cell], weights_only=False), load(policy), load(START)
+    names = sorted(theirs[cell])
     assert set(names) == {name for name, _ in model.named_parameters()}
-    expected = flat(theirs[control], names)
-    found = {
-        "TRL": by_trl(model.state_dict(), batch, config, tmp_path),
-        "verl": by_verl(model, reference, batch, config),
-        "by hand": by_hand(model, reference, batch, config),  # last: it puts what is paid in the rewards' place
-    }
+    expected = flat(theirs[cell], names)
+    if form == "token":
+        tokens = sum(sum(dialogue.loss_mask) for dialogue in batch if not dialogue.failed)
+        expected *= (tokens + sum(dialogue.failed for dialogue in batch)) / tokens
+    found = {"TRL": by_trl(model.state_dict(), batch, config, tmp_path)}
+    if cell in CONTROLS:
+        found["verl"] = by_verl(model, reference, batch, config)
+    found["by hand"] = by_hand(model, reference, batch, config)  # last: it puts what is paid in the rewards' place
     apart = {name: float((flat(own, names) - expected).norm() / expected.norm()) for name, own in found.items()}
     cells = ", ".join(f"{name} {value:.1e}" for name, value in apart.items())
-    print(f"{form} loss, KL {kl_coef}, {control}: norm {expected.norm():.4f}; {cells}")
+    print(f"{form} loss, KL {kl_coef}, {cell}: norm {expected.norm():.4f}; {cells}")
     assert expected.norm() > 1e-3
     assert max(apart.values()) <= SAME, cells

@@ -58,7 +58,7 @@ def test_every_backends_tracker_has_them(backend: Any, tokenizer: Any, tokenizer
 
 def test_the_step_line_has_the_measure(log_dir: Path) -> None:
     pytest.importorskip("trl")
-    from slim_rl.backends.trl.callbacks import step_line
+    from slim_rl.backends.step_line import step_line
 
     assert "gasps 1.00" in step_line(1, batch_metrics(held_out(log_dir, 4)))
 

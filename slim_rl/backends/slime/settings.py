@@ -76,6 +76,9 @@ class Settings(BaseModel):
         alias="async",
         description="0: play, then train; 1: play the next step's games while training; full: games never wait for a step",
     )
+    on_cpu: Literal["0", "1"] | None = Field(
+        None, description="1: on this machine without a GPU, for a tiny model (make run-slime)"
+    )
     torch_dist: str = Field(
         "", description="the checkpoint in Megatron's format, converted when missing; empty: slime reads MODEL itself"
     )
@@ -101,10 +104,11 @@ class _Parser(argparse.ArgumentParser):
         )
         for variable, text in Settings.names().items():
             flag = f"--{variable.lower().replace('_', '-')}"
-            if variable == "COLOCATE":
+            if variable in ("COLOCATE", "ON_CPU"):
                 self.add_argument(flag, action="store_const", const="1", help=text)
+            if variable == "COLOCATE":
                 self.add_argument("--no-colocate", action="store_const", const="0", dest="colocate", help="COLOCATE=0")
-            else:
+            elif variable != "ON_CPU":
                 self.add_argument(flag, metavar=variable, help=text)
         again: dict[str, Any] = {"action": "append", "default": []}
         self.add_argument("--set", **again, dest="overrides", metavar="KEY=VALUE", help="a key of the config")

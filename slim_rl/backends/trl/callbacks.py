@@ -15,16 +15,13 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from slim_rl import jsonl
 from slim_rl.backends.checkpoints import numbered
-from slim_rl.dialogue.measures import Place, shown_in
+from slim_rl.backends.step_line import step_line
 from slim_rl.errors import SlimWarning
 from slim_rl.files import disk_errors, write_atomically
 from slim_rl.policies.transformers import TransformersPolicy
 
 _MARK = "COMPLETE"
 ROOM = "make room and run the same command: it continues from the last whole checkpoint"
-
-# TRL's own numbers: name in its metrics, name on the line, format
-_PAID, _KL = ("reward_paid", "paid", ".3f"), ("kl", "kl", ".3f")
 
 
 class StepLine(TrainerCallback):
@@ -73,33 +70,6 @@ class StepLine(TrainerCallback):
     ) -> None:
         if self._bar is not None:
             self._bar.close()
-
-
-def step_line(step: int, logs: dict[str, Any], width: int = 80) -> str:
-    """What a person is shown of a step, in a line of at most `width` characters: the first of what is worth knowing, as far as there
-    is room. The stop reasons are those that are not the usual one. Everything is in `metrics.jsonl`.
-    """
-    first, last = (
-        [f"{label} {logs[name]:{form}}" for name, label, form in some if logs.get(name) is not None]
-        for some in (_entries("step"), [_PAID, *_entries("step end"), _KL])
-    )
-    stops = {name.removeprefix("stop/"): logs[name] for name in sorted(logs) if name.startswith("stop/")}
-    unusual = [f"{reason} {share:.0%}" for reason, share in stops.items() if share and reason != "agreed"]
-    shown = [*first, *unusual, *last]
-    line = f"step {step:>4}: " + shown.pop(0)
-    for part in shown:
-        if len(line) + len(", ") + len(part) > width:
-            break
-        line += f", {part}"
-    return line
-
-
-def _entries(place: Place) -> list[tuple[str, str, str]]:
-    """The measures shown there: name, name on the line, format."""
-    return [
-        (each.name, each.brief or each.name, ".0%" if each.share else ".3f" if each.bounded else ".2f")
-        for each in shown_in(place)
-    ]
 
 
 class MarkWhole(TrainerCallback):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import TYPE_CHECKING
 
-from slim_rl.backends import Request, say, say_what_it_pays
+from slim_rl.backends import Request, Result, say, say_what_it_pays
 from slim_rl.backends.cost import cost_report
 from slim_rl.config import Config
 from slim_rl.dialogue.credit import check_credit
@@ -14,9 +13,6 @@ from slim_rl.errors import ConfigError
 from slim_rl.keys import shortened
 from slim_rl.policies import check_model_name
 from slim_rl.ranks import joined_by, own_rank
-
-if TYPE_CHECKING:
-    from slim_rl.backends.trl.run import Result
 
 
 def check(config: Config) -> None:

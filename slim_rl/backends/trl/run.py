@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ import torch
 from accelerate import PartialState
 from transformers.utils.logging import disable_progress_bar
 
-from slim_rl.backends import say
+from slim_rl.backends import Result, say
 from slim_rl.backends.card import model_card
 from slim_rl.backends.trl.arguments import grpo_arguments
 from slim_rl.backends.trl.callbacks import last_whole_checkpoint
@@ -48,16 +47,6 @@ from slim_rl.policies.transformers import TransformersPolicy, load_model, load_p
 from slim_rl.ranks import own_rank
 from slim_rl.runs import RunFolder
 from slim_rl.seeds import seed_of
-
-
-@dataclass(frozen=True)
-class Result:
-    """Where a run's results are, and its held-out dialogues (empty if train.eval_games is 0)."""
-
-    run_dir: Path
-    log_dir: Path
-    before: list[Dialogue]
-    after: list[Dialogue]
 
 
 def train(config: Config, fresh: bool = False) -> Result:
