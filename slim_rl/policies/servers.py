@@ -83,7 +83,10 @@ def started(
     url = f"http://127.0.0.1:{_free_port()}"
     log.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", _MODULES[engine], *_words(engine, model, url), *arguments]
-    with log.open("wb") as output, running(command, stdout=output, stderr=subprocess.STDOUT, env=environment) as process:
+    with (
+        log.open("wb") as output,
+        running(command, stdout=output, stderr=subprocess.STDOUT, env=environment) as process,
+    ):
         yield _wait(process, url, engine, log, seconds)
 
 

@@ -23,9 +23,9 @@ from rich.console import Console
 from safetensors.torch import load_file
 
 from slim_rl.analysis.terminal_tables import before_after_table
-from slim_rl.backends.trl import run as local
 from slim_rl.backends import Result
 from slim_rl.backends.step_line import step_line
+from slim_rl.backends.trl import run as local
 from slim_rl.backends.trl.callbacks import last_whole_checkpoint
 from slim_rl.config import Config
 from slim_rl.dialogue.log import read_log

@@ -9,6 +9,7 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,9 @@ from slime.ray.rollout import RolloutManager
 from slime.utils.arguments import parse_args
 
 from slim_rl.backends.slime.arguments import words
+from slim_rl.backends.slime.cluster import find_checkouts
 from slim_rl.backends.slime.cpu import flags
 from slim_rl.backends.slime.launch import plan, read_config
-from slim_rl.backends.slime.cluster import find_checkouts
 from slim_rl.backends.slime.settings import Settings
 from slim_rl.config import parse_config
 from slim_rl.keys import values
@@ -40,7 +41,14 @@ def arguments(folder: str, overrides: Sequence[str] = (), own: Mapping[str, Any]
     changes = ["policy.top_p=1.0", f"data.train={folder}/games.jsonl", *overrides]
     config, _ = read_config(settings, changes)
     given = words({**flags.MEGATRON, **own})
-    job, line, _ = plan(settings, config, find_checkouts(settings.model_copy(update={"slime_dir": os.environ["SLIME_DIR"]}), False), given, 2, False)
+    job, line, _ = plan(
+        settings,
+        config,
+        find_checkouts(settings.model_copy(update={"slime_dir": os.environ["SLIME_DIR"]}), False),
+        given,
+        2,
+        False,
+    )
     Path(folder).mkdir(parents=True, exist_ok=True)
     job.config.write(job.folder / "config.yaml")
     sys.argv = ["train.py", *line]
@@ -60,7 +68,11 @@ def actor_of(args: Namespace) -> MegatronTrainRayActor:
 
 def by_name(args: Namespace, pairs: Any) -> dict[str, torch.Tensor]:
     """Megatron's weights, or what belongs to each of them, under Hugging Face's names."""
-    return {name: tensor.detach().clone() for own, value in pairs for name, tensor in convert_to_hf(args, "qwen3", own, value)}
+    return {
+        name: tensor.detach().clone()
+        for own, value in pairs
+        for name, tensor in convert_to_hf(args, "qwen3", own, value)
+    }
 
 
 def logits(folder: str, model: str, sequences: list[list[int]]) -> dict[str, Any]:
@@ -74,8 +86,10 @@ def logits(folder: str, model: str, sequences: list[list[int]]) -> dict[str, Any
     packed = PackedSeqParams("thd", bounds, bounds, max_seqlen_q=longest, max_seqlen_kv=longest)
     ids = torch.tensor([[token for sequence in sequences for token in sequence]])
     with torch.no_grad():
-        found = actor.model[0](input_ids=ids, position_ids=None, attention_mask=None, labels=None, packed_seq_params=packed)
-    spans = [slice(*span) for span in zip(bounds[:-1], bounds[1:], strict=True)]
+        found = actor.model[0](
+            input_ids=ids, position_ids=None, attention_mask=None, labels=None, packed_seq_params=packed
+        )
+    spans = [slice(*span) for span in pairwise(bounds)]
     weights = by_name(args, named_params_and_buffers(args, actor.model))
     return {"logits": [found[0, span, : args.vocab_size] for span in spans], "weights": weights}
 
@@ -89,7 +103,12 @@ def gradients(
         model: the weights that are trained, another checkpoint than the `reference`, so that the KL term has a gradient.
         cells: name -> the control that says what is paid, and a file of dialogues with the logprobs that the model gives them.
     """
-    changes = [f"policy.model={reference}", f"train.loss={loss}", f"train.kl_coef={kl_coef}", "train.scale_rewards=false"]
+    changes = [
+        f"policy.model={reference}",
+        f"train.loss={loss}",
+        f"train.kl_coef={kl_coef}",
+        "train.scale_rewards=false",
+    ]
     changes += ["train.games_per_step=2", "train.group_size=4"]
     args = arguments(folder, changes, {"--load-debug-rollout-data": "none", _HOOK: f"{__name__}.keep_gradient"})
     args.load = model
@@ -97,7 +116,9 @@ def gradients(
     for name, (control, batch) in cells.items():
         samples = made_samples(torch.load(batch, weights_only=False))
         args.slim_rl = run(control) | {"train": {**run(control)["train"], "scale_rewards": False}}
-        args.custom_advantage_function_path = values(parse_config(args.slim_rl), "slime")["--custom-advantage-function-path"]
+        args.custom_advantage_function_path = values(parse_config(args.slim_rl), "slime")[
+            "--custom-advantage-function-path"
+        ]
         manager = object.__new__(RolloutManager.__ray_metadata__.modified_class)
         manager.args, manager.custom_reward_post_process_func = args, normalize_rewards
         manager.custom_convert_samples_to_train_data_func = None
@@ -119,5 +140,3 @@ def keep_gradient(args: Namespace, rollout_id: int, step: int, model: Any, optim
         return True, 0.0, None
 
     optimizer.step = kept
-
-

@@ -174,7 +174,9 @@ def by_verl(model: Any, reference: Any, dialogues: list[Dialogue], config: Confi
     tensors = {"token_level_rewards": padded("rm_scores"), "response_mask": padded("response_mask")}
     uid = np.array([dialogue.group for dialogue in played], dtype=object)
     data, form = DataProto.from_dict(tensors=tensors, non_tensors={"uid": uid}), verl.algorithm
-    data = compute_advantage(data, form.adv_estimator, norm_adv_by_std_in_grpo=form.norm_adv_by_std_in_grpo, config=form)
+    data = compute_advantage(
+        data, form.adv_estimator, norm_adv_by_std_in_grpo=form.norm_adv_by_std_in_grpo, config=form
+    )
 
     def nested(rows: list[Tensor]) -> Tensor:
         return torch.nested.as_nested_tensor(rows, layout=torch.jagged)

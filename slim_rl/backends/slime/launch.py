@@ -24,7 +24,7 @@ from typing import Any
 import yaml
 
 from slim_rl import bundled
-from slim_rl.backends import GO_ON, Request, say, say_what_it_pays
+from slim_rl.backends import GO_ON, Request, Result, say, say_what_it_pays
 from slim_rl.backends.checkpoints import hub_name, last_whole, locate_model, read_model_config
 from slim_rl.backends.cost import cost_report
 from slim_rl.backends.gpus import count_gpus, has_nvlink
@@ -40,6 +40,7 @@ from slim_rl.backends.slime.cluster import (
     run_job,
     runtime_environment,
 )
+from slim_rl.backends.slime.cpu import launch as cpu
 from slim_rl.backends.slime.layout import find_architecture, lay_out, parse_flags
 from slim_rl.backends.slime.settings import Settings, read_settings
 from slim_rl.config import ROOT_KEY, Config, parse_config, read_yaml
@@ -50,12 +51,16 @@ from slim_rl.keys import shortened
 from slim_rl.processes import interruptible, signals_end_the_run
 
 
-def start(request: Request) -> None:
-    """`slim-rl train` with slime. Raises SystemExit with the job's exit code, unless it is 0."""
+def start(request: Request) -> Result | None:
+    """`slim-rl train` with slime. Raises SystemExit with the job's exit code, unless it is 0. Returns what was trained on this machine."""
     request.no_fresh()
     words = ["--config", str(request.path), *(f"--set={override}" for override in request.overrides), *request.extra]
-    if code := launch([*words, *(["--dry-run"] if request.dry_run else [])]):
-        raise SystemExit(code)
+    done = launch([*words, *(["--dry-run"] if request.dry_run else [])])
+    if isinstance(done, Result):
+        return done
+    if done:
+        raise SystemExit(done)
+    return None
 
 
 def check(config: Config) -> None:
@@ -70,13 +75,14 @@ def missing() -> str:
     if count_gpus() or os.environ.get("RAY_ADDRESS"):
         return ""
     return (
-        "this machine has no GPU, and slime trains on GPUs only. For the whole loop on a CPU: make run. To see the command "
-        "that a cluster would run: --dry-run. To join a cluster from here: RAY_ADDRESS=http://HEAD:8265."
+        "this machine has no GPU, and slime trains on GPUs only. For the whole loop on a CPU: make run; with slime itself and a tiny "
+        "model: make run-slime. To see the command that a cluster would run: --dry-run. To join a cluster from here: "
+        "RAY_ADDRESS=http://HEAD:8265."
     )
 
 
-def launch(words: Sequence[str], needs_model: bool = False) -> int:
-    """Launches, or prints, one run. Returns the job's exit code.
+def launch(words: Sequence[str], needs_model: bool = False) -> int | Result:
+    """Launches, or prints, one run. Returns the job's exit code, or the result of a run on this machine (`slime.cpu`).
 
     Args:
         words: settings and slime's own flags, as on the command line of the script.
@@ -90,11 +96,15 @@ def launch(words: Sequence[str], needs_model: bool = False) -> int:
         raise ConfigError(
             "MODEL is not set: give a checkpoint folder or a name on the hub, such as MODEL=Qwen/Qwen3-4B."
         )
-    gpus = count_gpus()
-    if not options.dry_run and (lacks := missing()):
+    gpus, on_cpu = count_gpus(), settings.on_cpu == "1"
+    if on_cpu:
+        settings = cpu.settled(settings)
+    elif not options.dry_run and (lacks := missing()):
         raise ConfigError(lacks)
     checkouts = find_checkouts(settings, options.dry_run)
     config, plugins = read_config(settings, options.overrides, options.plugins)
+    if on_cpu:
+        settings, own = cpu.adapted(settings, config, own)
     job, flags, about = plan(settings, config, checkouts, own, gpus, options.dry_run)
     cost = cost_report(job.config, settings.eval_interval, job.folder)
     saved = check_save_dir(job.folder, settings.num_nodes, options.dry_run)
@@ -109,7 +119,7 @@ def launch(words: Sequence[str], needs_model: bool = False) -> int:
     job.config.write(job.folder / "config.yaml", **plugins)
     ensure_games(job.config)
     with signals_end_the_run():
-        return _submit(job, checkouts, flags, gpus)
+        return cpu.train(job, checkouts, flags) if on_cpu else _submit(job, checkouts, flags, gpus)
 
 
 def _submit(job: Job, checkouts: Checkouts, flags: Sequence[str], gpus: int) -> int:
@@ -243,7 +253,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of scripts/run_matching.sh; an error is one sentence on stderr and exit code 1."""
     try:
         with interruptible(GO_ON):
-            return launch(sys.argv[1:] if arguments is None else arguments, needs_model=True)
+            done = launch(sys.argv[1:] if arguments is None else arguments, needs_model=True)
+            return done if isinstance(done, int) else 0
     except SlimError as error:
         say(str(error))
         return 1

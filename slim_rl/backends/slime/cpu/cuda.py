@@ -18,7 +18,20 @@ import torch.utils._device
 
 _CPU = torch.device("cpu")
 _MEMORY = 16 << 30  # what Megatron is told of a GPU's, in bytes; it plans nothing by it
-_MAKERS = ("tensor", "as_tensor", "empty", "zeros", "ones", "full", "arange", "rand", "randn", "randint", "empty_like", "zeros_like")
+_MAKERS = (
+    "tensor",
+    "as_tensor",
+    "empty",
+    "zeros",
+    "ones",
+    "full",
+    "arange",
+    "rand",
+    "randn",
+    "randint",
+    "empty_like",
+    "zeros_like",
+)
 _MAKERS += ("ones_like", "full_like", "empty_strided", "linspace", "eye")
 _NOTHING = ("synchronize", "empty_cache", "set_device", "reset_peak_memory_stats", "ipc_collect", "init", "_lazy_init")
 _ZERO = ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved")
@@ -72,7 +85,9 @@ def install() -> None:
     """Puts it in place in this process, for good."""
     torch.utils._device._device_constructors()  # as torch._dynamo does: `with torch.device("meta")`, by which transformers loads
     cuda, only = torch.cuda, Stream()
-    properties = types.SimpleNamespace(name="CPU", major=8, minor=0, total_memory=_MEMORY, multi_processor_count=1, uuid="cpu")
+    properties = types.SimpleNamespace(
+        name="CPU", major=8, minor=0, total_memory=_MEMORY, multi_processor_count=1, uuid="cpu"
+    )
     replaced: dict[str, Any] = {
         **dict.fromkeys(_NOTHING, _always(None)),
         **dict.fromkeys(_ZERO, _always(0)),

@@ -6,8 +6,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from slim_rl.policies.servers import Server
+
 _CPU = __package__
-_FUSED = ("gradient-accumulation", "masked-softmax", "rope", "bias-dropout", "bias-swiglu")  # kernels that there are for GPUs only
+_FUSED = (
+    "gradient-accumulation",
+    "masked-softmax",
+    "rope",
+    "bias-dropout",
+    "bias-swiglu",
+)  # kernels that there are for GPUs only
 
 MEGATRON: Mapping[str, Any] = {
     "--spec": [f"{_CPU}.layers", "layer_spec"],
@@ -20,18 +28,13 @@ MEGATRON: Mapping[str, Any] = {
 }
 
 
-def engine(address: str, router: str, folder: Path) -> dict[str, Any]:
-    """For an SGLang server that runs already, behind its router: new weights reach it by the disk, where NCCL would send them to a GPU.
-
-    Args:
-        address, router: host:port of either.
-        folder: the run's.
+def engine(server: Server, folder: Path) -> dict[str, Any]:
+    """For an SGLang server that runs already, before which slime puts its router: new weights reach it by the disk, by way of the run's
+    folder, where NCCL would send them to a GPU.
     """
-    host, _, port = router.rpartition(":")
     return {
-        "--rollout-external-engine-addrs": address,
-        "--sglang-router-ip": host,
-        "--sglang-router-port": port,
+        "--rollout-external-engine-addrs": server.url.removeprefix("http://"),
+        "--sglang-context-length": server.context,
         "--update-weight-transport": "disk",
         "--update-weight-disk-dir": folder / "weights",
         "--save-hf": f"{folder}/hf/{{rollout_id}}",

@@ -7,6 +7,7 @@ names only, and trains on packed sequences, which the local attention does not k
 from __future__ import annotations
 
 from argparse import Namespace
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -54,7 +55,7 @@ class PackedAttention(MegatronModule):  # type: ignore[misc]
 
     def forward(self, query: Any, key: Any, value: Any, *args: Any, packed_seq_params: Any, **kwargs: Any) -> Any:
         bounds = packed_seq_params.cu_seqlens_q.tolist()
-        spans = [slice(*span) for span in zip(bounds[:-1], bounds[1:], strict=True)]
+        spans = [slice(*span) for span in pairwise(bounds)]
         return torch.cat([self._one(query[span], key[span], value[span]) for span in spans])
 
     def _one(self, *sequence: Any) -> Any:

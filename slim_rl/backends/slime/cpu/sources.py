@@ -39,7 +39,9 @@ def find(environment: Mapping[str, str] = os.environ) -> tuple[Path, Path]:
 
 def here(environment: Mapping[str, str] = os.environ) -> bool:
     """Whether they can be had without a network."""
-    return all(environment.get(f"{name.upper()}_DIR") or any(_archives(name)) or _clone(name).is_dir() for name in _COMMITS)
+    return all(
+        environment.get(f"{name.upper()}_DIR") or any(_archives(name)) or _clone(name).is_dir() for name in _COMMITS
+    )
 
 
 def unpacked(name: str) -> list[Path]:
@@ -85,7 +87,13 @@ def _patched(slime: Path) -> Path:
     def patch(fresh: Path) -> None:
         shutil.copytree(megatron / "megatron", fresh / "megatron")
         # git would look for a repository above, and apply nothing to what that one ignores
-        _run("git", "apply", str((slime / _PATCH).absolute()), cwd=fresh, env=os.environ | {"GIT_DIR": str(fresh / "none")})
+        _run(
+            "git",
+            "apply",
+            str((slime / _PATCH).absolute()),
+            cwd=fresh,
+            env=os.environ | {"GIT_DIR": str(fresh / "none")},
+        )
 
     return _once(_UNPACKED / f"megatron-{_COMMITS['megatron'][:7]}-patched", patch)
 

@@ -20,7 +20,16 @@ _AFTER = {  # module: the stand-in that changes it
     "megatron.core.transformer.module": "precision",
     "megatron.core.optimizer.distrib_optimizer": "optimizer",
 }
-_ABSENT = ("IPython", "compressed_tensors", "gguf", "sgl_kernel", "soundfile", "torch_memory_saver", "torchvision", "triton")
+_ABSENT = (
+    "IPython",
+    "compressed_tensors",
+    "gguf",
+    "sgl_kernel",
+    "soundfile",
+    "torch_memory_saver",
+    "torchvision",
+    "triton",
+)
 
 
 class _Then(importlib.abc.Loader):

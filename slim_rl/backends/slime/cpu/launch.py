@@ -1,0 +1,113 @@
+"""A run of slime on this machine, without a GPU: SGLang, then Ray with slime's script in it; all in the run's folder.
+
+    slim-rl train CONFIG --backend slime -- --on-cpu        (make run-slime)
+
+Config, layout and flags are those of any launch; only what is said here differs. Everything that is started ends with this process. Held-out
+games are played by the stack itself, before the first step and after the last.
+
+    sglang.log, slime.log      what the two print
+    hf/N, weights/             the model as it was saved after step N + 1, and on its way to SGLang
+    model/                     the trained model
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from slim_rl.backends import Result, say
+from slim_rl.backends.checkpoints import last_whole
+from slim_rl.backends.export import export, own_results
+from slim_rl.backends.slime.arguments import Job, words
+from slim_rl.backends.slime.cluster import Checkouts
+from slim_rl.backends.slime.cpu import flags, sources
+from slim_rl.backends.slime.cpu.environment import environment
+from slim_rl.backends.slime.cpu.progress import told
+from slim_rl.backends.slime.layout import parse_flags
+from slim_rl.backends.slime.settings import Settings
+from slim_rl.config import Config
+from slim_rl.errors import ConfigError, SlimError
+from slim_rl.policies.servers import started
+from slim_rl.processes import last_lines, running
+
+_DRIVER = f"{__package__}.driver"
+_NEEDED = ("ray", "sglang", "sglang_router", "torch", "transformers")
+_SGLANG = {
+    "--device": "cpu",
+    "--dtype": "float32",
+    "--attention-backend": "torch_native",
+    "--sampling-backend": "pytorch",
+    "--grammar-backend": "none",
+    "--disable-overlap-schedule": True,
+    "--disable-cuda-graph": True,
+    "--skip-server-warmup": True,
+    "--mem-fraction-static": 0.1,  # of this machine's memory, which it shares
+    "--max-total-tokens": 65536,
+}
+
+
+def settled(settings: Settings) -> Settings:
+    """The settings of a machine without a GPU: the sources where they are found, and Ray told of a GPU for training and one for playing."""
+    slime, megatron = sources.find({"SLIME_DIR": settings.slime_dir, "MEGATRON_DIR": settings.megatron_dir})
+    here = {"num_gpus": 2, "colocate": "0", "slime_dir": str(slime), "megatron_dir": str(megatron)}
+    return settings.model_copy(update=here)
+
+
+def adapted(settings: Settings, config: Config, own: Sequence[str]) -> tuple[Settings, list[str]]:
+    """The settings and slime's own flags for this run. Raises ConfigError if it cannot be had without a GPU."""
+    if missing := [name for name in _NEEDED if importlib.util.find_spec(name) is None]:
+        raise ConfigError(
+            f"{', '.join(missing)} is not installed here: `make run-slime` makes an environment that has it."
+        )
+    if config.policy.top_p != 1:
+        raise ConfigError(
+            f"policy.top_p is {config.policy.top_p:g}: SGLang's router, as the package index has it, drops what slime needs to train on a "
+            "part of the distribution; add --set policy.top_p=1."
+        )
+    if settings.asynchronous != "0" or settings.num_nodes > 1:
+        raise ConfigError(
+            "Without a GPU slime runs on one machine, and plays and trains in turn: leave ASYNC and NUM_NODES out."
+        )
+    if "eval_interval" not in settings.model_fields_set:
+        settings = settings.model_copy(update={"eval_interval": config.train.steps})
+    return settings, words(parse_flags(words(flags.MEGATRON)) | parse_flags(own))
+
+
+def train(job: Job, checkouts: Checkouts, line: Sequence[str]) -> Result:
+    """Trains to the end, from the last checkpoint if there is one. Raises SlimError if slime ended otherwise."""
+    done = last_whole(job.folder) if job.resumes else None
+    if done is None or done + 1 < job.config.train.steps:
+        _run(job, checkouts, line, -1 if done is None else done)
+    model = job.folder / "model"
+    export(job.folder, model, overwrite=True)
+    before, after = own_results(job.config, job.folder, job.config.train.steps - 1)
+    return Result(job.folder, job.config.log.dir, *(next(iter(found.values()), []) for found in (before, after)))
+
+
+def _run(job: Job, checkouts: Checkouts, line: Sequence[str], done: int) -> None:
+    config, log = job.config, job.folder / "slime.log"
+    assert checkouts.slime is not None and checkouts.megatron is not None
+    variables = environment(checkouts.slime, checkouts.megatron)
+    say(
+        f"{config.name}: {config.train.steps} steps of {config.train.dialogues} dialogues; everything is in {job.folder}"
+    )
+    say("starting SGLang")
+    with started(
+        "sglang", config.policy.model, job.folder / "sglang.log", words(_SGLANG), environment=variables
+    ) as server:
+        say(
+            f"starting Ray, Megatron and slime, whose own words are in {log}; the first games are played in a minute or two"
+        )
+        own = words(flags.engine(server, job.folder))
+        command = [sys.executable, "-m", _DRIVER, f"{checkouts.slime}/{job.entry}", *line, *own]
+        with (
+            log.open("ab") as output,
+            told(config.log.dir / "train.jsonl", config.train.dialogues, done),
+            running(command, stdout=output, stderr=subprocess.STDOUT, env=variables) as process,
+        ):
+            code = process.wait()
+    if code:
+        print(last_lines(log), file=sys.stderr)
+        raise SlimError(f"slime ended with exit code {code}; its words are in {log}.")
