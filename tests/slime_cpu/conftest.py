@@ -44,12 +44,17 @@ class Slime:
         return self.process.stdout.readline().decode().strip()
 
 
-@pytest.fixture(scope="session")
-def slime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slime]:
+def need_slime() -> None:
+    """Skips where slime's environment or its sources are missing."""
     if not PYTHON.exists():
-        pytest.skip(f"slime's environment is not here: make {PYTHON.parents[1].relative_to(ROOT)}/installed")
+        pytest.skip("slime's environment is not here: `make test-slime` makes it")
     if not sources.here():
         pytest.skip("slime's and Megatron's sources are not here: set SLIME_DIR and MEGATRON_DIR")
+
+
+@pytest.fixture(scope="session")
+def slime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slime]:
+    need_slime()
     folder, (checkout, megatron) = tmp_path_factory.mktemp("slime"), sources.find()
     variables = environment(checkout, megatron) | {"SLIME_DIR": str(checkout), "MEGATRON_DIR": str(megatron)}
     command, log = [str(PYTHON), "-m", "tests.slime_cpu.server"], folder / "server.log"

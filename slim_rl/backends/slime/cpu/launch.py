@@ -102,6 +102,7 @@ def _run(job: Job, checkouts: Checkouts, line: Sequence[str], done: int) -> None
         )
         own = words(flags.engine(server, job.folder))
         command = [sys.executable, "-m", _DRIVER, f"{checkouts.slime}/{job.entry}", *line, *own]
+        began = log.stat().st_size if log.exists() else 0
         with (
             log.open("ab") as output,
             told(config.log.dir / "train.jsonl", config.train.dialogues, done),
@@ -109,5 +110,14 @@ def _run(job: Job, checkouts: Checkouts, line: Sequence[str], done: int) -> None
         ):
             code = process.wait()
     if code:
+        raise SlimError(_why(log, began) or f"slime ended with exit code {code}, for a reason above; its words are in {log}.")
+
+
+def _why(log: Path, began: int) -> str:
+    """What our driver has said of a run that ended early; where it said nothing, the end of the log goes to the screen."""
+    with log.open("rb") as file:
+        file.seek(began)
+        said = [line.decode(errors="replace").strip() for line in file if line.startswith(b"slim-rl: ")]
+    if not said:
         print(last_lines(log), file=sys.stderr)
-        raise SlimError(f"slime ended with exit code {code}; its words are in {log}.")
+    return " ".join(sentence.removeprefix("slim-rl: ") for sentence in said)
