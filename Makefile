@@ -15,7 +15,7 @@ export HF_HUB_OFFLINE ?= 1
 export TRL_EXPERIMENTAL_SILENCE ?= 1
 export NO_MKDOCS_2_WARNING ?= 1
 
-.PHONY: run test test-others test-verl test-adapters first-hour lock hashes check docs format bench results confirmation warmstart warmstart-selfplay clean
+.PHONY: run run-slime test test-others test-verl test-adapters test-slime first-hour lock hashes check docs format bench results confirmation warmstart warmstart-selfplay clean
 
 ## train a tiny Qwen on a CPU against the shy partner, then draw how its questions and rewards developed
 run: $(VENV)/local
@@ -23,17 +23,29 @@ run: $(VENV)/local
 	$(BIN)/slim-rl analyze --log-dir logs/matching_local --output-dir plots
 	@echo "Open plots/report.html in a browser; figures are in plots/. For slim-rl itself: . $(BIN)/activate"
 
+## the same by the cluster's own stack, on a CPU: slime's train.py, Megatron-LM, Ray, SGLang and its router (docs/cluster.md)
+SLIME := build/slime-env
+run-slime: $(SLIME)/installed
+	$(SLIME)/bin/slim-rl train configs/matching_local.yaml --backend slime --set name=matching_slime --set policy.top_p=1 \
+	    --set train.steps=$(or $(STEPS),50) -- --on-cpu --save-dir runs/matching_slime
+	$(SLIME)/bin/slim-rl analyze --log-dir runs/matching_slime/logs --output-dir plots/slime
+	@echo "Open plots/slime/report.html in a browser; the model is in runs/matching_slime/model."
+
 ## all tests, style and types; both at once, since tests wait now and then
 test: $(VENV)/dev
 	$(MAKE) -j 2 check test-others
 	$(MAKE) test-verl
 
 test-others: $(VENV)/dev
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not verl"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not verl and not slime"
 
 ## a training step through verl's own workers on a local Ray; by itself, since it starts a dozen processes
 test-verl: $(VENV)/dev
 	$(BIN)/python -m pytest -m verl --timeout 900 $$(grep -rl --include='*.py' 'mark\.verl' tests)
+
+## slime and Megatron themselves, on a CPU: conversion, one gradient in four trainers, a run that stops and goes on
+test-slime: $(VENV)/dev $(SLIME)/installed
+	$(BIN)/python -m pytest tests/slime_cpu
 
 ## the games in verifiers, OpenEnv and Gymnasium; in an environment of their own, since verifiers wants another openai than verl
 ADAPTERS := .venv-adapters
@@ -130,6 +142,15 @@ $(VENV)/local: $(VENV)/torch pyproject.toml
 
 $(VENV)/dev: $(VENV)/local
 	$(INSTALL) -e "$(TESTED)"
+	@touch $@
+
+# Of slime's environment nothing is resolved: see its file. uv takes a minute where pip takes ten; torch is left to pip, as elsewhere.
+$(SLIME)/installed: constraints-slime.txt pyproject.toml
+	test -x $(SLIME)/bin/python || $(PYTHON) -m venv $(SLIME)
+	$(SLIME)/bin/python -m pip install --quiet -c constraints-slime.txt uv
+	$(SLIME)/bin/python -m pip install --quiet -c constraints-slime.txt "$(TORCH)"
+	$(SLIME)/bin/uv pip install --quiet --python $(SLIME)/bin/python --no-deps -r constraints-slime.txt
+	$(SLIME)/bin/uv pip install --quiet --python $(SLIME)/bin/python --no-deps -e .
 	@touch $@
 
 TESTED := .[local,verl,dev]

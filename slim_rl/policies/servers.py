@@ -6,12 +6,13 @@ A server that is started has its own log; if it does not come up, the end of tha
 from __future__ import annotations
 
 import importlib.util
+import random
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ import httpx
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.processes import last_lines, running
 
+_PORTS = range(20_000, 30_000)
 _MODULES = {"sglang": "sglang.launch_server", "vllm": "vllm.entrypoints.openai.api_server"}
 
 
@@ -129,6 +131,9 @@ def _get(url: str) -> httpx.Response:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """One with room above it: SGLang asks for another 10,000 higher, and ends where there is no such port."""
+    for port in random.sample(_PORTS, len(_PORTS)):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise SlimError(f"No port of this machine from {_PORTS[0]} to {_PORTS[-1]} is free; end what holds them.")

@@ -245,6 +245,8 @@ def test_cluster_backends_fail_without_a_gpu(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     check = doctor(tmp_path, config, backend="slime")["GPUs"]
     assert check.status == "fail" and "make run" in check.fix
+    tried = doctor(tmp_path, config, backend="slime")["without a GPU"]
+    assert tried.status == "pass" and "`make run-slime` trains the tiny model" in tried.found
     assert doctor(tmp_path, config)["GPUs"].status == "pass", "a tiny model trains on a CPU"
 
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 from slim_rl.dialogue.partner import PartnerFailure, Reply
 from slim_rl.environment import View
 from slim_rl.games.matching.partners.scripted import ShyPartner
 
 
+@dataclass
 class Down(ShyPartner):
     """The shy partner, for so many dialogues; then it has no reply for any other."""
 
-    def __init__(self, dialogues: int, **settings: Any) -> None:
-        super().__init__(**settings)
-        self.dialogues, self.seen = dialogues, set[int]()
+    dialogues: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.seen = set[int]()
 
     async def reply(self, view: View) -> Reply:
         if view.seed not in self.seen and len(self.seen) == self.dialogues:

@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM  # noqa: E402
 
 from tests.paths import ROOT  # noqa: E402
 
+pytestmark = pytest.mark.slime
 SEQUENCES = [[5, 9, 17, 33, 2], [100, 200, 300], list(range(1, 200))]
 MODELS = ["warmstart", "warmstart_selfplay"]
 

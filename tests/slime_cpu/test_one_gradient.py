@@ -34,6 +34,7 @@ from tests.backends.test_payment import loop_of
 from tests.examples.test_grpo_by_hand import groups_of, shaken
 from tests.paths import ROOT
 
+pytestmark = pytest.mark.slime
 START = ROOT / "data" / "warmstart"
 MASKED = 1  # the dialogue of which the first turn is masked: 0 in the mask, as if older weights had said it
 BY_TURN = [name for name, control in CONTROLS.items() if "credit" in control]

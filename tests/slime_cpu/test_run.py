@@ -28,7 +28,7 @@ from tests.paths import ROOT  # noqa: E402
 from tests.slime_cpu.conftest import PYTHON, need_slime  # noqa: E402
 
 STEPS, RATE, DIALOGUES, SECONDS = 6, 1e-3, 32, 280
-pytestmark = pytest.mark.timeout(2 * SECONDS)
+pytestmark = [pytest.mark.slime, pytest.mark.timeout(2 * SECONDS)]
 
 
 @dataclass

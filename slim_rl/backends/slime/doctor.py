@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from slim_rl.backends.checks import GIB, Check, Examination, check_cost, installed_version, verdict
 from slim_rl.backends.gpus import find_gpus
 from slim_rl.backends.slime.cluster import check_save_dir, find_checkouts
+from slim_rl.backends.slime.cpu import sources
 from slim_rl.backends.slime.launch import plan
 from slim_rl.backends.slime.settings import read_settings
 from slim_rl.config import Config
@@ -37,8 +38,18 @@ def check_launch(config: Config) -> Iterator[Check]:
     yield verdict("run's folder", str(job.folder), warn=check_save_dir(job.folder, settings.num_nodes, dry_run=False))
 
 
+def check_cpu(config: Config) -> Iterator[Check]:
+    """On a machine without a GPU: what of slime can be tried all the same."""
+    if find_gpus():
+        return
+    there = "whose sources are here" if sources.here() else "whose sources git would clone"
+    tried = f"`make run-slime` trains the tiny model by slime and Megatron themselves, {there}, with real Ray and SGLang"
+    yield Check("without a GPU", "pass", tried)
+
+
 EXAMINATIONS: dict[str, Examination] = {
     "partner's cost": lambda config: check_cost(config, read_settings((), os.environ)[0].eval_interval),
     "hooks": check_hooks,
     "model": check_launch,
+    "without a GPU": check_cpu,
 }

@@ -29,6 +29,7 @@ def main() -> int:
         num_gpus=GPUS,
         object_store_memory=_STORE,
         include_dashboard=False,
+        _node_ip_address="127.0.0.1",
         _system_config={"worker_niceness": 0},  # Ray's 15 starves on a machine that is busy otherwise
     )
     try:

@@ -12,6 +12,7 @@ _VARIABLES = {
     "TORCHDYNAMO_DISABLE": "1",  # compiling for a CPU takes longer than it saves
     "OMP_NUM_THREADS": "1",  # processes share the cores; SGLang with more threads is a hundred times slower on two
     "SGLANG_USE_CPU_ENGINE": "1",
+    "SLIME_HOST_IP": "127.0.0.1",  # where slime's router listens: nobody else's business
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
     "TOKENIZERS_PARALLELISM": "false",
