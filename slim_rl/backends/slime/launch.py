@@ -113,7 +113,7 @@ def launch(words: Sequence[str], needs_model: bool = False) -> int | Result:
         if note:
             say(note)
     if options.dry_run:
-        print(_shown(job, checkouts, flags))
+        print(_shown(job, checkouts, flags, cpu.DRIVER if on_cpu else DRIVER))
         return 0
     say_what_it_pays(job.config)
     job.config.write(job.folder / "config.yaml", **plugins)
@@ -234,7 +234,7 @@ def _own_config(config: Config, model: Path, folder: Path) -> Config:
     return config.changed(name=folder.name, arm=config.arm_name)
 
 
-def _shown(job: Job, checkouts: Checkouts, flags: Sequence[str]) -> str:
+def _shown(job: Job, checkouts: Checkouts, flags: Sequence[str], driver: str) -> str:
     """The command as one would type it: one flag a line."""
     lines = []
     if checkouts.slime is None:
@@ -243,7 +243,7 @@ def _shown(job: Job, checkouts: Checkouts, flags: Sequence[str]) -> str:
             "with SLIME_DIR the command is complete"
         )
     script = f"$SLIME_DIR/{job.entry}" if checkouts.slime is None else shlex.quote(f"{checkouts.slime}/{job.entry}")
-    command = f"{shlex.quote(checkouts.python)} -m {DRIVER} {script}"
+    command = f"{shlex.quote(checkouts.python)} -m {driver} {script}"
     for word in flags:
         command += f" \\\n    {shlex.quote(word)}" if word.startswith("--") else f" {shlex.quote(word)}"
     return "\n".join([*lines, command])

@@ -32,7 +32,7 @@ from slim_rl.errors import ConfigError, SlimError
 from slim_rl.policies.servers import started
 from slim_rl.processes import last_lines, running
 
-_DRIVER = f"{__package__}.driver"
+DRIVER = f"{__package__}.driver"
 _NEEDED = ("ray", "sglang", "sglang_router", "torch", "transformers")
 _SGLANG = {
     "--device": "cpu",
@@ -57,10 +57,6 @@ def settled(settings: Settings) -> Settings:
 
 def adapted(settings: Settings, config: Config, own: Sequence[str]) -> tuple[Settings, list[str]]:
     """The settings and slime's own flags for this run. Raises ConfigError if it cannot be had without a GPU."""
-    if missing := [name for name in _NEEDED if importlib.util.find_spec(name) is None]:
-        raise ConfigError(
-            f"{', '.join(missing)} is not installed here: `make run-slime` makes an environment that has it."
-        )
     if config.policy.top_p != 1:
         raise ConfigError(
             f"policy.top_p is {config.policy.top_p:g}: SGLang's router, as the package index has it, drops what slime needs to train on a "
@@ -69,6 +65,10 @@ def adapted(settings: Settings, config: Config, own: Sequence[str]) -> tuple[Set
     if settings.asynchronous != "0" or settings.num_nodes > 1:
         raise ConfigError(
             "Without a GPU slime runs on one machine, and plays and trains in turn: leave ASYNC and NUM_NODES out."
+        )
+    if missing := [name for name in _NEEDED if importlib.util.find_spec(name) is None]:
+        raise ConfigError(
+            f"{', '.join(missing)} is not installed here: `make run-slime` makes an environment that has it."
         )
     if "eval_interval" not in settings.model_fields_set:
         settings = settings.model_copy(update={"eval_interval": config.train.steps})
@@ -80,10 +80,11 @@ def train(job: Job, checkouts: Checkouts, line: Sequence[str]) -> Result:
     done = last_whole(job.folder) if job.resumes else None
     if done is None or done + 1 < job.config.train.steps:
         _run(job, checkouts, line, -1 if done is None else done)
-    model = job.folder / "model"
-    export(job.folder, model, overwrite=True)
+    export(job.folder, job.folder / "model", overwrite=True)
     before, after = own_results(job.config, job.folder, job.config.train.steps - 1)
-    return Result(job.folder, job.config.log.dir, *(next(iter(found.values()), []) for found in (before, after)))
+    return Result(
+        job.folder, job.config.log.dir, before.get("before training", []), after.get("after training", [])
+    )
 
 
 def _run(job: Job, checkouts: Checkouts, line: Sequence[str], done: int) -> None:
@@ -101,7 +102,7 @@ def _run(job: Job, checkouts: Checkouts, line: Sequence[str], done: int) -> None
             f"starting Ray, Megatron and slime, whose own words are in {log}; the first games are played in a minute or two"
         )
         own = words(flags.engine(server, job.folder))
-        command = [sys.executable, "-m", _DRIVER, f"{checkouts.slime}/{job.entry}", *line, *own]
+        command = [sys.executable, "-m", DRIVER, f"{checkouts.slime}/{job.entry}", *line, *own]
         began = log.stat().st_size if log.exists() else 0
         with (
             log.open("ab") as output,

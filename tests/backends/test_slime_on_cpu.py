@@ -1,0 +1,110 @@
+"""What of a run without a GPU needs no slime: whether it can be had, its model's shape, its lines on the screen, packages that are not there.
+
+`make test-slime` shows the rest.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slim_rl.backends.checkpoints import read_model_config
+from slim_rl.backends.slime.cpu.launch import adapted
+from slim_rl.backends.slime.cpu.progress import told
+from slim_rl.backends.slime.layout import find_architecture
+from slim_rl.backends.slime.settings import Settings, read_settings
+from slim_rl.config import load_config
+from slim_rl.dialogue.log import DialogueLog
+from slim_rl.errors import ConfigError
+from slim_rl.policies import servers
+from tests.backends.paid_batch import dialogues
+from tests.fakes.cluster import write_slime
+from tests.paths import ROOT
+
+SITE = ROOT / "slim_rl" / "backends" / "slime" / "cpu" / "site"
+
+
+@pytest.mark.parametrize("model", ["warmstart", "warmstart_selfplay"])
+def test_the_small_models_have_a_shape_of_their_own(model: str, tmp_path: Path) -> None:
+    shape = read_model_config(ROOT / "data" / model)
+    flags, found = find_architecture(shape, write_slime(tmp_path))
+    assert found.startswith("slim_rl's qwen3-1M")
+    assert flags["--hidden-size"] == [str(shape["hidden_size"])]
+    assert flags["--vocab-size"] == [str(shape["vocab_size"])]
+
+
+def test_on_cpu_is_a_switch() -> None:
+    assert read_settings(["--on-cpu"], {})[0].on_cpu == "1"
+    assert read_settings([], {"ON_CPU": "1"})[0].on_cpu == "1"
+    assert read_settings([], {})[0].on_cpu is None
+
+
+@pytest.mark.parametrize(
+    ("change", "settings", "told"),
+    [
+        ("policy.top_p=0.9", {}, "add --set policy.top_p=1"),
+        ("policy.top_p=1", {"async": "1"}, "leave ASYNC and NUM_NODES out"),
+        ("policy.top_p=1", {}, "`make run-slime` makes an environment that has it"),
+    ],
+)
+def test_what_it_cannot_do_is_said_first(change: str, settings: dict[str, Any], told: str, monkeypatch: Any) -> None:
+    monkeypatch.setattr(sys, "path", [])  # where nothing is installed
+    with pytest.raises(ConfigError, match=told):
+        adapted(Settings.model_validate(settings), load_config(ROOT / "configs" / "matching_local.yaml", [change]), [])
+
+
+def test_a_step_is_told_when_its_dialogues_are_logged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "train.jsonl"
+
+    def log(step: int, upto: int | None = None) -> None:
+        with DialogueLog(path, from_step=step) as file:  # as a run that goes on: without what it plays again
+            for dialogue in dialogues()[:upto]:
+                dialogue.step = step
+                file.append(dialogue)
+
+    def heard() -> list[str]:
+        time.sleep(1.5)
+        return [line[: len("slim-rl: step    1")] for line in capsys.readouterr().err.splitlines()]
+
+    log(0)
+    log(1, upto=3)
+    with told(path, dialogues=8, done=0):
+        assert heard() == []
+        log(1)
+        assert heard() == ["slim-rl: step    2"]
+        log(2)
+    assert heard() == ["slim-rl: step    3"]
+
+
+def test_packages_that_are_not_there_can_be_imported_and_not_called() -> None:
+    program = """
+import sitecustomize, sgl_kernel.gemm as gemm
+from torchvision.transforms import Resize
+from triton import jit, language, autotune
+import triton.runtime
+@jit
+def kernel(x: language.constexpr): return x
+@autotune(configs=[], key=["n"])
+def other(): return 2
+class Own(Resize): pass
+assert kernel(1) == 1 and other() == 2
+for wrong in (gemm.multiply, Own, lambda: triton.runtime.driver.active):
+    try: wrong(1, 2) if wrong is gemm.multiply else wrong()
+    except RuntimeError as error: print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={"PYTHONPATH": f"{SITE}:{ROOT}"}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.splitlines()
+    assert said[0].startswith("sgl_kernel.gemm.multiply was called, which is not there without a GPU")
+    assert "0 active drivers" in said[2]
+
+
+def test_a_servers_port_leaves_room_above_it() -> None:
+    assert servers._free_port() + 10_000 < 65_536
