@@ -98,7 +98,11 @@ for wrong in (gemm.multiply, Own, lambda: triton.runtime.driver.active):
     except RuntimeError as error: print(error)
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], env={"PYTHONPATH": f"{SITE}:{ROOT}"}, capture_output=True, text=True, check=False
+        [sys.executable, "-c", program],
+        env={"PYTHONPATH": f"{SITE}:{ROOT}"},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     said = done.stdout.splitlines()

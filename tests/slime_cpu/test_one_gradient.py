@@ -240,3 +240,17 @@ def test_one_gradient(cell: str, by_slime: Any, policy: Path, batches: dict[str,
     print(f"{form} loss, KL {kl_coef}, {cell}: norm {expected.norm():.4f}; {cells}")
     assert expected.norm() > 1e-3
     assert max(apart.values()) <= SAME, cells
+
+
+@pytest.mark.parametrize("form", ["sequence", "token"])
+def test_two_ranks_have_the_gradient_of_one(form: str, slime: Any, policy: Path, batches: dict[str, Path]) -> None:
+    """Two copies of the model in two processes, which share the batch and add up their gradients by gloo."""
+    cells = {cell: (control_of(cell), batches[cell]) for cell in ("game", "turn")}
+    asked = {"model": policy, "reference": START, "cells": cells, "loss": form, "kl_coef": 0.5}
+    one, two = slime("gradients", **asked), slime("gradients", ranks=2, **asked)
+    for cell in cells:
+        names = sorted(one[cell])
+        expected, found = flat(one[cell], names), flat(two[cell], names)
+        apart = float((found - expected).norm() / expected.norm())
+        print(f"{form} loss, {cell}, two ranks: {apart:.1e}")
+        assert apart <= SAME

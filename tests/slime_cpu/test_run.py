@@ -46,14 +46,36 @@ class Run:
         return os.environ | {"PYTHONPATH": str(ROOT), "SLIM_RL_TEST": self.mark}
 
     def train(self, log: Path, *overrides: str) -> subprocess.Popen[bytes]:
-        changes = ["policy.top_p=1", "name=run", f"train.steps={STEPS}", "train.games_per_step=4", f"train.learning_rate={RATE}"]
-        changes += ["train.lr_schedule=linear", "train.lr_decay_steps=0", "train.warmup_steps=0", f"train.group_size={DIALOGUES // 4}"]
+        changes = [
+            "policy.top_p=1",
+            "name=run",
+            f"train.steps={STEPS}",
+            "train.games_per_step=4",
+            f"train.learning_rate={RATE}",
+        ]
+        changes += [
+            "train.lr_schedule=linear",
+            "train.lr_decay_steps=0",
+            "train.warmup_steps=0",
+            f"train.group_size={DIALOGUES // 4}",
+        ]
         changes += [f"data.train={self.folder.parent}/games.jsonl", "data.num_train=200", "data.eval=null", *overrides]
-        words = ["train", "configs/matching_local.yaml", "--backend", "slime", *(f"--set={change}" for change in changes)]
+        words = [
+            "train",
+            "configs/matching_local.yaml",
+            "--backend",
+            "slime",
+            *(f"--set={change}" for change in changes),
+        ]
         own = ["--", "--on-cpu", "--save-dir", str(self.folder), "--eval-interval", "0"]
         with log.open("wb") as output:
             return subprocess.Popen(
-                self.command(*words, *own), cwd=ROOT, env=self.environment, stdout=output, stderr=output, process_group=0
+                self.command(*words, *own),
+                cwd=ROOT,
+                env=self.environment,
+                stdout=output,
+                stderr=output,
+                process_group=0,
             )
 
     def left(self) -> list[str]:
@@ -152,6 +174,6 @@ def test_a_checkpoint_is_exported_as_the_model_that_was_trained(resumed: Any, tm
     assert done.returncode == 0, done.stderr[-3000:]
     found = load_file(next((tmp_path / "model").glob("*.safetensors")))
     start = load_file(ROOT / "data" / "warmstart" / "model.safetensors")
-    assert {name for name in own.keys() ^ found.keys()} <= {"lm_head.weight"}, "tied to the embeddings"
+    assert set(own.keys() ^ found.keys()) <= {"lm_head.weight"}, "tied to the embeddings"
     assert all(torch.equal(found[name], value) for name, value in own.items() if name in found)
     assert any(not torch.equal(found[name].float(), value.float()) for name, value in start.items() if name in found)

@@ -43,7 +43,9 @@ def check_cpu(config: Config) -> Iterator[Check]:
     if find_gpus():
         return
     there = "whose sources are here" if sources.here() else "whose sources git would clone"
-    tried = f"`make run-slime` trains the tiny model by slime and Megatron themselves, {there}, with real Ray and SGLang"
+    tried = (
+        f"`make run-slime` trains the tiny model by slime and Megatron themselves, {there}, with real Ray and SGLang"
+    )
     yield Check("without a GPU", "pass", tried)
 
 

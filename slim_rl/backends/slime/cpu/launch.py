@@ -16,6 +16,7 @@ import importlib.util
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from slim_rl.backends import Result, say
 from slim_rl.backends.checkpoints import last_whole
@@ -82,9 +83,7 @@ def train(job: Job, checkouts: Checkouts, line: Sequence[str]) -> Result:
         _run(job, checkouts, line, -1 if done is None else done)
     export(job.folder, job.folder / "model", overwrite=True)
     before, after = own_results(job.config, job.folder, job.config.train.steps - 1)
-    return Result(
-        job.folder, job.config.log.dir, before.get("before training", []), after.get("after training", [])
-    )
+    return Result(job.folder, job.config.log.dir, before.get("before training", []), after.get("after training", []))
 
 
 def _run(job: Job, checkouts: Checkouts, line: Sequence[str], done: int) -> None:
@@ -111,7 +110,9 @@ def _run(job: Job, checkouts: Checkouts, line: Sequence[str], done: int) -> None
         ):
             code = process.wait()
     if code:
-        raise SlimError(_why(log, began) or f"slime ended with exit code {code}, for a reason above; its words are in {log}.")
+        raise SlimError(
+            _why(log, began) or f"slime ended with exit code {code}, for a reason above; its words are in {log}."
+        )
 
 
 def _why(log: Path, began: int) -> str:
