@@ -27,7 +27,7 @@ run: $(VENV)/local
 SLIME := build/slime-env
 run-slime: $(SLIME)/installed
 	$(SLIME)/bin/slim-rl train configs/matching_local.yaml --backend slime --set name=matching_slime --set policy.top_p=1 \
-	    --set train.steps=$(or $(STEPS),50) -- --on-cpu --save-dir runs/matching_slime
+	    --set train.steps=$(or $(STEPS),50) --set train.save_every=10 -- --on-cpu --save-dir runs/matching_slime
 	$(SLIME)/bin/slim-rl analyze --log-dir runs/matching_slime/logs --output-dir plots/slime
 	@echo "Open plots/slime/report.html in a browser; the model is in runs/matching_slime/model."
 

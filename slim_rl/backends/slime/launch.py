@@ -72,7 +72,7 @@ def check(config: Config) -> None:
 
 def missing() -> str:
     """What this machine lacks to start slime."""
-    if count_gpus() or os.environ.get("RAY_ADDRESS"):
+    if count_gpus() or os.environ.get("RAY_ADDRESS") or os.environ.get("ON_CPU") == "1":
         return ""
     return (
         "this machine has no GPU, and slime trains on GPUs only. For the whole loop on a CPU: make run; with slime itself and a tiny "

@@ -18,21 +18,8 @@ import torch.utils._device
 
 _CPU = torch.device("cpu")
 _MEMORY = 16 << 30  # what Megatron is told of a GPU's, in bytes; it plans nothing by it
-_MAKERS = (
-    "tensor",
-    "as_tensor",
-    "empty",
-    "zeros",
-    "ones",
-    "full",
-    "arange",
-    "rand",
-    "randn",
-    "randint",
-    "empty_like",
-    "zeros_like",
-)
-_MAKERS += ("ones_like", "full_like", "empty_strided", "linspace", "eye")
+_MAKERS = """tensor as_tensor empty zeros ones full arange rand randn randint linspace eye
+    empty_like zeros_like ones_like full_like empty_strided"""
 _NOTHING = ("synchronize", "empty_cache", "set_device", "reset_peak_memory_stats", "ipc_collect", "init", "_lazy_init")
 _ZERO = ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved")
 
@@ -112,7 +99,7 @@ def install() -> None:
     }
     vars(cuda).update(replaced | random)
     vars(cuda.random).update(random)
-    vars(torch).update({name: _on_cpu(getattr(torch, name)) for name in _MAKERS})
+    vars(torch).update({name: _on_cpu(getattr(torch, name)) for name in _MAKERS.split()})
     _patch_tensors()
 
 
