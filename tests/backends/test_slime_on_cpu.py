@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from slim_rl.backends.checkpoints import read_model_config
+from slim_rl.backends.slime.cpu import sources
 from slim_rl.backends.slime.cpu.launch import adapted
 from slim_rl.backends.slime.cpu.progress import told
 from slim_rl.backends.slime.layout import find_architecture
@@ -108,6 +110,25 @@ for wrong in (gemm.multiply, Own, lambda: triton.runtime.driver.active):
     said = done.stdout.splitlines()
     assert said[0].startswith("sgl_kernel.gemm.multiply was called, which is not there without a GPU")
     assert "0 active drivers" in said[2]
+
+
+def test_sources_are_those_that_are_named(tmp_path: Path) -> None:
+    named = {"SLIME_DIR": str(tmp_path / "slime"), "MEGATRON_DIR": str(tmp_path / "megatron")}
+    assert sources.here(named)
+    assert sources.find(named) == (tmp_path / "slime", tmp_path / "megatron")
+
+
+def test_megatron_has_slimes_patch_and_nothing_else() -> None:
+    if not sources.here({}):
+        pytest.skip("slime's and Megatron's sources are not here")
+    slime, megatron = sources.find({})
+    (archived,) = sources.unpacked("megatron")
+    assert archived.parents[1] == megatron.parent and slime.is_relative_to(megatron.parent)
+    text = (slime / "docker" / "patch" / "latest" / "megatron.patch").read_text(encoding="utf-8")
+    patched = set(re.findall(r"^\+\+\+ b/(.*)$", text, re.MULTILINE))
+    files = {str(path.relative_to(archived)) for path in (archived / "megatron").rglob("*.py")}
+    changed = {file for file in files if (archived / file).read_bytes() != (megatron / file).read_bytes()}
+    assert changed == patched
 
 
 def test_a_servers_port_leaves_room_above_it() -> None:

@@ -12,6 +12,7 @@ import subprocess
 import time
 import uuid
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,10 @@ class Run:
             *(f"--set={change}" for change in changes),
         ]
         own = ["--", "--on-cpu", "--save-dir", str(self.folder), "--eval-interval", "0"]
+        own += [
+            "--save-debug-rollout-data",
+            f"{self.folder}/played/{{rollout_id}}.pt",
+        ]  # slime's samples, with their requests
         with log.open("wb") as output:
             return subprocess.Popen(
                 self.command(*words, *own),
@@ -155,6 +160,21 @@ def test_the_engine_plays_with_the_weights_that_are_trained(resumed: Any) -> Non
     apart = [*first["train/train_rollout_logprob_abs_diff"], *measured["train/train_rollout_logprob_abs_diff"]]
     print(f"logprobs of trainer and engine, {len(apart)} steps, the last of a run that went on: {max(apart):.1e}")
     assert len(apart) > step and max(apart) < 1e-5
+
+
+def test_a_turn_finds_all_that_was_said_before_in_the_engines_cache(resumed: Any) -> None:
+    run, _, _, _ = resumed
+    steps = [torch.load(path, weights_only=False) for path in sorted((run.folder / "played").glob("*.pt"))]
+    told = 0
+    for sample in (sample for step in steps for sample in step["samples"]):
+        events = [event for event in sample["trace"]["events"] if event["name"] == "sglang_generate"]
+        turns = [event["attrs"] for event in events if event["type"] == "span_end"]
+        for before, turn in pairwise(turns):
+            seen = before["prompt_tokens"] + before["completion_tokens"]
+            assert turn["cached_tokens"] >= seen - 1, "all but the token that was sampled last"
+            told += 1
+    print(f"{told} later turns, each with what was said before it in the engine's cache")
+    assert told > 3
 
 
 def test_a_run_that_its_partner_stops_saves_the_step_before(resumed: Any) -> None:

@@ -102,10 +102,11 @@ def _run(job: Job, checkouts: Checkouts, line: Sequence[str], done: int) -> None
         )
         own = words(flags.engine(server, job.folder))
         command = [sys.executable, "-m", DRIVER, f"{checkouts.slime}/{job.entry}", *line, *own]
+        played = config.train.dialogues * (2 if config.selfplay else 1)
         began = log.stat().st_size if log.exists() else 0
         with (
             log.open("ab") as output,
-            told(config.log.dir / "train.jsonl", config.train.dialogues, done),
+            told(config.log.dir / "train.jsonl", played, done),
             running(command, stdout=output, stderr=subprocess.STDOUT, env=variables) as process,
         ):
             code = process.wait()

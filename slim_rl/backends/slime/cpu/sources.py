@@ -45,7 +45,7 @@ def here(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def unpacked(name: str) -> list[Path]:
-    """The folders that lie in the archives of that name, the newest commit's first."""
+    """The folders that lie in the archives of that name, in the order of their names: a commit before a release."""
     found = []
     for archive in _archives(name):
 
@@ -86,14 +86,8 @@ def _patched(slime: Path) -> Path:
 
     def patch(fresh: Path) -> None:
         shutil.copytree(megatron / "megatron", fresh / "megatron")
-        # git would look for a repository above, and apply nothing to what that one ignores
-        _run(
-            "git",
-            "apply",
-            str((slime / _PATCH).absolute()),
-            cwd=fresh,
-            env=os.environ | {"GIT_DIR": str(fresh / "none")},
-        )
+        alone = os.environ | {"GIT_DIR": str(fresh / "none")}  # a repository above would have git apply nothing
+        _run("git", "apply", str((slime / _PATCH).absolute()), cwd=fresh, env=alone)
 
     return _once(_UNPACKED / f"megatron-{_COMMITS['megatron'][:7]}-patched", patch)
 
