@@ -84,7 +84,13 @@ class Run:
             )
 
     def left(self) -> list[str]:
-        """The command lines of processes of the run that are still there."""
+        """The command lines of processes of the run that are still there, some seconds after it."""
+        deadline = time.monotonic() + 10
+        while (found := self._there()) and time.monotonic() < deadline:
+            time.sleep(0.5)
+        return found
+
+    def _there(self) -> list[str]:
         found = []
         for process in Path("/proc").glob("[0-9]*"):
             try:
