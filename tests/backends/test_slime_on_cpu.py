@@ -22,7 +22,7 @@ from slim_rl.backends.slime.layout import find_architecture
 from slim_rl.backends.slime.settings import Settings, read_settings
 from slim_rl.config import load_config
 from slim_rl.dialogue.log import DialogueLog
-from slim_rl.errors import ConfigError
+from slim_rl.errors import ConfigError, SlimError
 from slim_rl.policies import servers
 from tests.backends.paid_batch import dialogues
 from tests.fakes.cluster import write_slime
@@ -118,7 +118,7 @@ def test_sources_are_those_that_are_named(tmp_path: Path) -> None:
     assert sources.find(named) == (tmp_path / "slime", tmp_path / "megatron")
 
 
-def test_megatron_has_slimes_patch_and_nothing_else() -> None:
+def test_megatron_has_slimes_patch_and_nothing_else(tmp_path: Path) -> None:
     if not sources.here({}):
         pytest.skip("slime's and Megatron's sources are not here")
     slime, megatron = sources.find({})
@@ -129,6 +129,8 @@ def test_megatron_has_slimes_patch_and_nothing_else() -> None:
     files = {str(path.relative_to(archived)) for path in (archived / "megatron").rglob("*.py")}
     changed = {file for file in files if (archived / file).read_bytes() != (megatron / file).read_bytes()}
     assert changed == patched
+    with pytest.raises(SlimError, match="set MEGATRON_DIR"):
+        sources.find({"SLIME_DIR": str(tmp_path)})
 
 
 def test_a_servers_port_leaves_room_above_it() -> None:

@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
+import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -81,15 +82,18 @@ def _main(name: str) -> Path:
 
 
 def _patched(slime: Path) -> Path:
-    """A copy of Megatron with slime's patch."""
-    megatron = _main("megatron")
+    """A copy of Megatron with the patch of this slime."""
+    megatron, changes = _main("megatron"), (slime / _PATCH).absolute()
+    if not changes.is_file():
+        raise SlimError(f"{slime} has no {_PATCH}: set MEGATRON_DIR to a Megatron-LM that has slime's patch.")
 
     def patch(fresh: Path) -> None:
         shutil.copytree(megatron / "megatron", fresh / "megatron")
         alone = os.environ | {"GIT_DIR": str(fresh / "none")}  # a repository above would have git apply nothing
-        _run("git", "apply", str((slime / _PATCH).absolute()), cwd=fresh, env=alone)
+        _run("git", "apply", str(changes), cwd=fresh, env=alone)
 
-    return _once(_UNPACKED / f"megatron-{_COMMITS['megatron'][:7]}-patched", patch)
+    number = zlib.crc32(changes.read_bytes())  # other versions of slime have other patches
+    return _once(_UNPACKED / f"megatron-{_COMMITS['megatron'][:7]}-patched-{number:08x}", patch)
 
 
 def _once(folder: Path, make: Callable[[Path], None]) -> Path:
