@@ -18,6 +18,7 @@ from slim_rl.backends.checkpoints import read_model_config
 from slim_rl.backends.slime.cpu import sources
 from slim_rl.backends.slime.cpu.launch import adapted
 from slim_rl.backends.slime.cpu.progress import told
+from slim_rl.backends.slime.launch import missing
 from slim_rl.backends.slime.layout import find_architecture
 from slim_rl.backends.slime.settings import Settings, read_settings
 from slim_rl.config import load_config
@@ -44,6 +45,13 @@ def test_on_cpu_is_a_switch() -> None:
     assert read_settings(["--on-cpu"], {})[0].on_cpu == "1"
     assert read_settings([], {"ON_CPU": "1"})[0].on_cpu == "1"
     assert read_settings([], {})[0].on_cpu is None
+
+
+def test_a_machine_without_a_gpu_lacks_nothing_where_that_is_meant(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert "make run-slime" in missing()
+    monkeypatch.setenv("ON_CPU", "1")
+    assert missing() == ""
 
 
 @pytest.mark.parametrize(
