@@ -132,7 +132,10 @@ def _git(*words: str) -> str | None:
 
 def _command(words: Sequence[str]) -> str:
     """The command line; of a worker of Ray, whose own names the cluster's addresses and its password, no more than that."""
-    name = Path(words[0]).name if words else ""
+    program = Path(words[0]) if words else Path()
+    name = (
+        "slim-rl" if program.parent.name == "slim_rl" else program.name
+    )  # as `python -m slim_rl`, which a second rank is started by
     return "a worker of Ray" if name == "default_worker.py" else shlex.join([name or "python", *words[1:]])
 
 

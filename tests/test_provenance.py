@@ -75,6 +75,14 @@ def test_a_worker_of_ray_names_no_address_or_password(monkeypatch: pytest.Monkey
     provenance.here.cache_clear()
 
 
+def test_a_second_rank_is_of_the_same_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    for program in ("/venv/bin/slim-rl", "/venv/lib/slim_rl/__main__.py", "/venv/lib/slim_rl/cli.py"):
+        monkeypatch.setattr(sys, "argv", [program, "train", "matching_local"])
+        provenance.here.cache_clear()
+        assert provenance.here()["command"] == "slim-rl train matching_local"
+    provenance.here.cache_clear()
+
+
 def test_words(tmp_path: Path) -> None:
     entry = {
         "command": "slim-rl train",
