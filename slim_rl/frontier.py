@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+MOST = 64  # questions that an asker is followed for, where nothing else bounds them
 Floats = NDArray[np.float64]
 
 

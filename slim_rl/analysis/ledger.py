@@ -30,11 +30,10 @@ from slim_rl.analysis.load import Log, read_dialogue
 from slim_rl.dialogue.measures import MEASURES, Measure
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.environment import game_of
-from slim_rl.frontier import Floats, Frontier
+from slim_rl.frontier import MOST, Floats, Frontier
 from slim_rl.measured import measured
 
 IDEAL = "greedy"  # the ideal asker among a game's frontiers
-MOST = 64  # questions that the ideal asker is followed for
 _LOST = replace(MEASURES["reward"], better="down", role="secondary", bounded=False, signed=True)
 LOSSES: dict[str, Measure] = {
     name: replace(_LOST, name=name, title=title, short=short)

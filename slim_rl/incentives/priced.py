@@ -13,11 +13,10 @@ from slim_rl.dialogue.dealing import deal
 from slim_rl.environment import environment_class
 from slim_rl.errors import ConfigError
 from slim_rl.formats import plain
+from slim_rl.frontier import MOST
 from slim_rl.measured import measured
 from slim_rl.statistics import clustered_mean
 from slim_rl.statistics.estimate import Estimate
-
-MOST = 64  # questions that askers are followed for
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from slim_rl.commands.show import choose, command, show
 from slim_rl.dialogue.log import DialogueLog
 from slim_rl.dialogue.record import StopReason
 from slim_rl.errors import ConfigError
+from slim_rl.provenance import code_of, here
 
 
 @pytest.fixture
@@ -75,3 +76,4 @@ def test_the_command_prints_and_counts(log: Path, capsys: pytest.CaptureFixture[
     command([log], None, num=1, where="", sort="", descending=False)
     out = capsys.readouterr().out
     assert "d2" in out and "d1" not in out and "refused: Write" in out and "1 of 3 dialogues" in out
+    assert code_of(here()) in out.replace("\n", " "), "what wrote the log"

@@ -1,0 +1,38 @@
+"""`slim-rl incentives --price`: what askers on paper earn where a question costs something."""
+
+from __future__ import annotations
+
+import pytest
+
+from slim_rl.cli import main
+from slim_rl.config import load_config
+from slim_rl.errors import ConfigError
+from slim_rl.incentives.priced import priced
+from tests.paths import ROOT
+
+LOCAL = str(ROOT / "configs" / "matching_local.yaml")
+
+
+def test_the_dearer_a_question_the_fewer_are_asked_and_the_less_they_bring() -> None:
+    cheap, dear = ({each.name: each for each in priced(load_config(LOCAL), 200, [price])} for price in (0.01, 0.03))
+    never, ideal = "never asks", "greedy, stops by what it knows"
+    assert cheap[never].net == dear[never].net and cheap[never].questions == 0
+    for name in cheap.keys() - {never}:
+        assert dear[name].questions < cheap[name].questions and dear[name].net.value < cheap[name].net.value
+    for found in (cheap, dear):
+        assert found[ideal].net.value == max(each.net.value for each in found.values())
+
+
+def test_a_game_without_a_frontier_is_a_sentence() -> None:
+    with pytest.raises(ConfigError, match="no frontier"):
+        priced(load_config(str(ROOT / "examples" / "secret_number.yaml")), 5, [0.01])
+
+
+def test_the_command_prints_each_price(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "sys.argv", ["slim-rl", "incentives", LOCAL, "--games", "20", "--price", "0.01", "--price", "0.02"]
+    )
+    with pytest.raises(SystemExit) as ended:
+        main()
+    said = capsys.readouterr().out
+    assert not ended.value.code and said.count("never asks") == 2 and "0.02" in said
