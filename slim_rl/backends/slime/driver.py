@@ -5,6 +5,7 @@
 
     a flag that slime would ignore is an error: it parses a command line several times over, each parser ignoring what it does not know
     no step that was paid for is lost when the run is stopped
+    a checkpoint is whole only with the place in the games where the next step begins
     the first rollouts are played by the policy, and not by the reference of its KL term
     a policy that has diverged ends the run, and nothing is saved after it
 
@@ -154,6 +155,10 @@ class TrainingScript:
             return train(rollout_id, *args, **kwargs)
 
         def save_model(rollout_id: int, *args: Any, **kwargs: Any) -> Any:
+            # Before the model: a checkpoint counts once Megatron has numbered it, and slime writes this after it. A run that ended in
+            # between would go on with the first games over again.
+            if group.args.rollout_global_dataset:
+                self.module.ray.get(self._manager.save.remote(rollout_id))
             result = save(rollout_id, *args, **kwargs)
             self.saved = rollout_id
             return result
@@ -168,8 +173,6 @@ class TrainingScript:
             get(self._manager.offload.remote())
         for group in self._groups:
             group.save_model(self.trained, force_sync=True)
-        if args.rollout_global_dataset:
-            get(self._manager.save.remote(self.trained))
         steps = self.trained + 1
         print(f"slim-rl: the {steps} steps trained so far are saved; the same command goes on from there.", flush=True)
 
