@@ -15,7 +15,7 @@ export HF_HUB_OFFLINE ?= 1
 export TRL_EXPERIMENTAL_SILENCE ?= 1
 export NO_MKDOCS_2_WARNING ?= 1
 
-.PHONY: run run-slime test test-others test-verl test-adapters test-slime first-hour lock hashes check docs format bench results confirmation warmstart warmstart-selfplay clean
+.PHONY: run run-slime test test-others test-verl test-adapters test-slime first-hour lock hashes check docs format bench results confirmation trainers warmstart warmstart-selfplay clean
 
 ## train a tiny Qwen on a CPU against the shy partner, then draw how its questions and rewards developed
 run: $(VENV)/local
@@ -109,6 +109,17 @@ confirmation: $(VENV)/local
 	$(BIN)/slim-rl evaluate configs/matching_local.yaml --checkpoint data/warmstart --games 600 --set data.eval=data/local/eval_2000.jsonl \
 	    --set data.num_eval=2000 $(foreach k,1 2 3 4 5 6 7 8 9,--mode forced:$(k)) --output logs/confirmation_forced
 	$(BIN)/slim-rl results analysis/confirmation/experiment.yaml --output-dir analysis/results/confirmation
+
+## slime beside TRL on a CPU, three seeds each: resumable, an hour on two cores
+TRAINERS := configs/matching_local.yaml --set policy.top_p=1 --set train.steps=50 --set train.save_every=10
+trainers: $(VENV)/local $(SLIME)/installed
+	for seed in 0 1 2; do \
+	  $(SLIME)/bin/slim-rl train $(TRAINERS) --backend slime --set name=slime-s$$seed --set arm=slime --set seed=$$seed -- \
+	    --on-cpu --save-dir runs/trainers/slime-s$$seed && \
+	  $(BIN)/slim-rl train $(TRAINERS) --set name=trl-s$$seed --set arm=trl --set seed=$$seed \
+	    --set output_dir=runs/trainers --set log.dir=logs/trainers || exit 1; \
+	done
+	$(BIN)/slim-rl results analysis/trainers/experiment.yaml --output-dir analysis/results/trainers
 
 ## what local runs start from, made from nothing in 25 to 30 minutes on two idle cores: a model that knows how to play and to ask, and is
 ## then taught a habit, of asking in one game of ten, or in hardly any
