@@ -70,12 +70,9 @@ class Plays:
     def table(self, outcome: Outcome, measure: str) -> pd.DataFrame:
         """Runs by games; empty without data. A change is after less before, game by game."""
         if outcome.when == "change":
-            after, before = (
-                self.table(outcome.model_copy(update={"when": when}), measure) for when in ("after", "before")
+            return _moved(
+                *(self.table(outcome.model_copy(update={"when": when}), measure) for when in ("before", "after"))
             )
-            if list(before.index) == [""]:  # all runs have one start
-                return after - before.reindex(columns=after.columns).loc[""] if len(after) else after
-            return after - before
         frame = self.held_out
         rows = frame[
             (frame["condition"] == outcome.condition) & (frame["arm"] == outcome.arm) & (frame["when"] == outcome.when)
@@ -90,6 +87,13 @@ class Plays:
             smooth = rows.set_index("step")[measure].sort_index().rolling(window, min_periods=1).mean()
             steps[run] = float((smooth >= level).idxmax() if (smooth >= level).any() else smooth.index.max() + 1)
         return pd.DataFrame({"step": pd.Series(steps, dtype=float)})
+
+
+def _moved(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
+    """`Plays.table` of a change."""
+    if list(before.index) == [""]:  # all runs have one start
+        return after - before.reindex(columns=after.columns).loc[""] if len(after) else after
+    return after - before
 
 
 def of_frame(frame: pd.DataFrame) -> Plays:
@@ -143,12 +147,15 @@ def change(plays: Plays, arm: str, measure: str, condition: str) -> dict[str, An
     expected to show.
     """
     bounded, signed = comparable()[measure].bounded, comparable()[measure].signed
-    moved = plays.table(Outcome(arm=arm, when="change", condition=condition), measure)
+    tables = {
+        when: plays.table(Outcome(arm=arm, when=when, condition=condition), measure)  # type: ignore[arg-type]
+        for when in ("before", "after")
+    }
+    moved = _moved(**tables)
     games, by_run = moved.mean().dropna(), moved.mean(axis=1).dropna()
     out: dict[str, Any] = {}
     sides = []
-    for when in ("before", "after"):
-        table = plays.table(Outcome(arm=arm, when=when, condition=condition), measure)  # type: ignore[arg-type]
+    for when, table in tables.items():
         sides.append(table[games.index] if len(by_run) == 1 else table)  # of one run what is compared, game by game
         mean = st.arm_mean(sides[-1], bounded, signed)
         out |= {when: mean.value, f"{when}_low": mean.low, f"{when}_high": mean.high, "over": mean.over}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 from rich.markup import escape
@@ -11,7 +11,9 @@ from rich.table import Table
 
 from slim_rl import jsonl
 from slim_rl.formats import DASH, interval, known, plain
-from slim_rl.statistics.estimate import Estimate
+
+if TYPE_CHECKING:
+    from slim_rl.statistics.estimate import Estimate
 
 JUDGED = "random"  # the curve that says whether asking pays
 FREE = 0.03  # reward: what may be earned without a question above an honest solo plan, before it counts as a way around asking

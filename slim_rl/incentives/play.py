@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +27,9 @@ from slim_rl.environment import BaseEnvironment, environment_class
 from slim_rl.errors import ConfigError
 from slim_rl.incentives.found import JUDGED, Incentives, PlayerIncentive
 from slim_rl.measured import ScriptedPlayer, measured
-from slim_rl.statistics import clustered_mean
-from slim_rl.statistics.estimate import Estimate
+
+if TYPE_CHECKING:
+    from slim_rl.statistics.estimate import Estimate
 
 QUESTIONS = (1, 2, 4, 6, 8)
 GAMES = 500
@@ -115,6 +117,8 @@ def _rewards(dialogues: Sequence[Dialogue]) -> Floats:
 
 
 def _mean(values: Floats) -> Estimate:
+    from slim_rl.statistics import clustered_mean  # pandas and SciPy, without which a start says what it has kept
+
     return clustered_mean(values, np.arange(len(values)))
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy import special
 
 from slim_rl.statistics.estimate import BOTH, FEW, GAMES, LEVEL, SEEDS, Estimate, Floats, Over
 from slim_rl.statistics.significance import permute
@@ -64,8 +64,8 @@ def contrast(
         return Estimate(value, value, value, n, games, float(value == 0), note, over, 0.0, df)
     df = float(variance**2 / sum(part**2 / freedom for part, freedom in parts))
     se = float(np.sqrt(variance))
-    half = float(stats.t.ppf(0.5 + LEVEL / 2, df)) * se
-    p = float(2 * stats.t.sf(abs(value) / se, df))
+    half = float(_t(df)) * se
+    p = float(2 * special.stdtr(df, -abs(value) / se))
     return Estimate(value, max(-limit, value - half), min(limit, value + half), n, games, p, "", over, se, df)
 
 
@@ -105,8 +105,7 @@ def arm_mean(arm: pd.DataFrame, bounded: bool = False, signed: bool = True) -> E
     if np.isnan(found.df):
         return found
     mean, se, games = (np.asarray(number) for number in (found.value, found.se, found.clusters))
-    t = np.asarray(stats.t.ppf(0.5 + LEVEL / 2, found.df))
-    low, high = _in_range(mean, se, t, games, bounded, not signed)
+    low, high = _in_range(mean, se, _t(found.df), games, bounded, not signed)
     return replace(found, low=float(low), high=float(high))
 
 
@@ -116,7 +115,7 @@ def next_run(values: Floats) -> tuple[float, float]:
     x = x[np.isfinite(x)]
     if len(x) < 2:
         return np.nan, np.nan
-    half = float(stats.t.ppf(0.5 + LEVEL / 2, len(x) - 1) * x.std(ddof=1) * np.sqrt(1 + 1 / len(x)))
+    half = float(_t(len(x) - 1) * x.std(ddof=1) * np.sqrt(1 + 1 / len(x)))
     return float(x.mean()) - half, float(x.mean()) + half
 
 
@@ -197,13 +196,17 @@ def clustered_means(
     residuals = np.bincount(cells, values, len(keys)) - np.bincount(cells, minlength=len(keys)) * mean[owner]
     count = np.where(clusters > 1, clusters, np.nan)
     se = np.sqrt(count / (count - 1) * np.bincount(owner, residuals**2, len(groups))) / n
-    t = stats.t.ppf(0.5 + LEVEL / 2, count - 1)
     positive = bool(len(values)) and values.min() >= 0
-    low, high = _in_range(
-        mean, se, t, clusters, bounded and positive and bool(values.max() <= 1), positive and not signed
-    )
+    share = bounded and positive and bool(values.max() <= 1)
+    low, high = _in_range(mean, se, _t(count - 1), clusters, share, positive and not signed)
     columns = {"mean": mean, "low": low, "high": high, "n": n, "clusters": clusters}
     return pd.DataFrame(columns, index=pd.Index(groups))
+
+
+def _t(df: ArrayLike) -> Floats:
+    """How many standard errors an interval reaches to either side: Student's quantile. `scipy.stats`, which has it too, takes half a second
+    to import, at the start of every command."""
+    return np.asarray(special.stdtrit(df, 0.5 + LEVEL / 2))
 
 
 def _in_range(

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
-from statsmodels.stats.multitest import multipletests
+from scipy import special
 
 from slim_rl.statistics.estimate import Estimate, Floats
 
@@ -42,7 +41,9 @@ def permute(arms: Sequence[Floats], weights: Sequence[float], resamples: int = R
     def statistic(*samples: Floats, axis: int = -1) -> Floats:
         return np.asarray(sum(w * np.mean(x, axis=axis) for w, x in zip(weights, samples, strict=True)))
 
-    test = stats.permutation_test(
+    from scipy.stats import permutation_test  # half a second, which a command that tests nothing starts without
+
+    test = permutation_test(
         known,
         statistic,
         permutation_type="samples" if len(sizes) == 1 else "independent",
@@ -58,11 +59,13 @@ def permute(arms: Sequence[Floats], weights: Sequence[float], resamples: int = R
 def equivalence(found: Estimate, margin: float) -> float:
     """p of "the difference is `margin` or more, either way": small where there is none that matters [6]."""
     sides = (found.value + margin) / found.se, (margin - found.value) / found.se
-    return float(max(stats.t.sf(side, found.df) for side in sides))
+    return float(max(special.stdtr(found.df, -side) for side in sides))
 
 
 def holm(p: ArrayLike) -> Floats:
     """p values corrected for their number, so that the family-wise error keeps its level [3]. NaN stays NaN and is not counted."""
+    from statsmodels.stats.multitest import multipletests  # which imports scipy.stats
+
     values = np.asarray(p, dtype=float)
     out = np.full(values.shape, np.nan)
     known = np.isfinite(values)

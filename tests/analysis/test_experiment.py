@@ -112,6 +112,13 @@ def compared(manifest_path: Path, plays: pl.Plays) -> dict[str, dict[str, Any]]:
     return {row["name"]: row for row in ex.compare(plays, *load_manifest(manifest_path))}
 
 
+@pytest.fixture(scope="module")
+def written(manifest_path: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """The page's folder, and what was said."""
+    folder = tmp_path_factory.mktemp("page")
+    return folder, write(manifest_path, folder, "slim-rl results here")
+
+
 def test_all_that_was_written_down_is_shown_and_nothing_else(compared: dict[str, dict[str, Any]]) -> None:
     assert list(compared) == [contrast["name"] for contrast in CONTRASTS]
     assert compared["never run"]["found"] == compared["never run"]["note"] == "not run"
@@ -188,9 +195,9 @@ def test_the_first_step_that_reaches_a_level() -> None:
     assert got["step"].to_dict() == {"x": 2.0, "y": 4.0}
 
 
-def test_page_readme_and_tables_say_the_same(manifest_path: Path, tmp_path: Path) -> None:
-    said = write(manifest_path, tmp_path, "slim-rl results here")
-    page, readme = ((tmp_path / name).read_text(encoding="utf-8") for name in ("results.html", "README.md"))
+def test_page_readme_and_tables_say_the_same(written: tuple[Path, list[str]]) -> None:
+    folder, said = written
+    page, readme = ((folder / name).read_text(encoding="utf-8") for name in ("results.html", "README.md"))
     assert said[0].startswith("It learned to ask")
     assert "by each of 4 seeds" in said[2] and "one more seed is expected" in said[2]
     for text in (page, readme):
@@ -206,10 +213,10 @@ def test_page_readme_and_tables_say_the_same(manifest_path: Path, tmp_path: Path
             assert part in text, part
     assert "<em>made up</em>" in page and "<script" not in page
     for name in ("primary", "arms", "questions", "doses", "forced", "baseline"):
-        assert (tmp_path / f"{name}.png").stat().st_size > 1000 and f"({name}.png)" in readme
-    runs = pd.read_csv(tmp_path / "runs.csv")
+        assert (folder / f"{name}.png").stat().st_size > 1000 and f"({name}.png)" in readme
+    runs = pd.read_csv(folder / "runs.csv")
     shy = runs[(runs["arm"] == "shy") & (runs["condition"] == "held_out") & (runs["when"] == "after")]
-    numbers = orjson.loads((tmp_path / "results.json").read_bytes())
+    numbers = orjson.loads((folder / "results.json").read_bytes())
     row = next(
         r for r in numbers["arms"] if (r["arm"], r["measure"], r["condition"]) == ("shy", "questions", "held_out")
     )
@@ -239,17 +246,19 @@ def test_what_made_the_logs_is_read_where_the_manifest_does_not_say_it(manifest_
     assert (tmp_path / "page" / "provenance.json").exists()
 
 
-def test_a_page_is_made_again_from_its_values_alone(manifest_path: Path, tmp_path: Path) -> None:
-    said = write(manifest_path, tmp_path / "first", "slim-rl results here")
+def test_a_page_is_made_again_from_its_values_alone(
+    manifest_path: Path, written: tuple[Path, list[str]], tmp_path: Path
+) -> None:
+    first, said = written
     manifest = yaml.safe_load(manifest_path.read_text())
     for source in manifest["sources"].values():
         source["logs"] = [str(tmp_path / "nowhere")]
     (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(manifest))
-    assert write(tmp_path / "experiment.yaml", tmp_path / "again", "slim-rl results here", tmp_path / "first") == said
-    assert (tmp_path / "again" / "README.md").read_bytes() == (tmp_path / "first" / "README.md").read_bytes()
+    assert write(tmp_path / "experiment.yaml", tmp_path / "again", "slim-rl results here", first) == said
+    assert (tmp_path / "again" / "README.md").read_bytes() == (first / "README.md").read_bytes()
     for name in ("runs.csv", "contrasts.csv"):
-        pd.testing.assert_frame_equal(*(pd.read_csv(tmp_path / made / name) for made in ("again", "first")))
-    games = pd.read_parquet(tmp_path / "first" / "held_out.parquet")
+        pd.testing.assert_frame_equal(*(pd.read_csv(made / name) for made in (tmp_path / "again", first)))
+    games = pd.read_parquet(first / "held_out.parquet")
     shy = games[(games["arm"] == "shy") & (games["condition"] == "held_out") & (games["when"] == "after")]
     assert (
         shy["run"].nunique() == SEEDS

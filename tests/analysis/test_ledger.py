@@ -11,7 +11,7 @@ import synthetic
 from hypothesis import given, settings
 from hypothesis import strategies as draw
 
-from slim_rl.analysis import analyze
+from slim_rl.analysis import Summary, analyze
 from slim_rl.analysis.ledger import LOSSES, Ideals, entered, losses
 from slim_rl.analysis.load import load
 from slim_rl.frontier import Frontier
@@ -148,17 +148,18 @@ def test_who_pays_nothing_asks_everything_and_who_pays_too_much_nothing() -> Non
 # -- in logs and pages -------------------------------------------------------------------------------------------------
 
 
-def test_a_log_has_its_ledger(tmp_path: Path) -> None:
-    synthetic.write_runs(tmp_path / "logs", arms=("shy",), seeds=2, steps=4, n=3, eval_games=20)
-    log = load([tmp_path / "logs"])
+def test_a_log_has_its_ledger(log_dir: Path, analysed: Summary, tmp_path: Path) -> None:
+    log = load([log_dir])
     played = log.frame[(log.frame["phase"] != "train") & ~log.frame["failed"]]
-    rows = entered(log, played, {"shy": 0.02}, Ideals())
+    rows = entered(log, played, {"shy": 0.02, "mute": 0.02}, Ideals())
     assert rows[PARTS].sum(axis=1).to_numpy() == pytest.approx(rows["lost"].to_numpy(), abs=1e-12)
     assert rows["lost_by_use"].to_numpy() == pytest.approx((rows["best_known"] - rows["reward"]).to_numpy())
-    first = analyze([tmp_path / "logs"], tmp_path / "free")
-    priced = analyze([tmp_path / "logs"], tmp_path / "priced", price=0.02)
-    found = [{row["measure"]: row["after"] for row in summary.results["ledger"]} for summary in (first, priced)]
-    after = rows[rows["step"] == rows["step"].max()]
+    priced = analyze([log_dir], tmp_path, max_dialogues=0, price=0.02)
+    found = [
+        {row["measure"]: row["after"] for row in summary.results["ledger"] if row["arm"] == "shy"}
+        for summary in (analysed, priced)
+    ]
+    after = rows[(rows["step"] == rows["step"].max()) & (rows["arm"] == "shy")]
     expected = after.groupby(["run", "cluster"], observed=True)[list(LOSSES)].mean().groupby("run").mean().mean()
     assert found[1] == pytest.approx(expected.to_dict(), abs=1e-9)
     assert found[0]["lost"] != found[1]["lost"] and found[0]["lost_by_use"] == found[1]["lost_by_use"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import runpy
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -184,15 +186,18 @@ def test_any_path_reaches_verl(tmp_path: Path, name: str) -> None:
     assert verl.trainer.default_local_dir == f"{folder}/run/checkpoints"
 
 
-def test_hydras_own_command_line_reads_the_file(tmp_path: Path) -> None:
+def test_hydras_own_command_line_reads_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """As the launcher starts it: verl's main_ppo with --config-path; hydra prints what it composed."""
     overrides = build_overrides(parse_config({"name": "x", "train": {"steps": 7}}), ["algorithm.gamma=0.25"])
     (tmp_path / "verl.yaml").write_text(overrides.yaml(), encoding="utf-8")
-    command = [sys.executable, "-m", "verl.trainer.main_ppo", "--config-path", str(tmp_path), "--config-name", "verl"]
-    done = subprocess.run([*command, *overrides.extra, "--cfg", "job"], capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "total_training_steps: 7" in done.stdout
-    assert "gamma: 0.25" in done.stdout
+    command = ["main_ppo", "--config-path", str(tmp_path), "--config-name", "verl", *overrides.extra, "--cfg", "job"]
+    monkeypatch.setattr(sys, "argv", command)
+    runpy.run_module("verl.trainer.main_ppo", run_name="__main__", alter_sys=True)
+    printed = capsys.readouterr().out
+    assert "total_training_steps: 7" in printed
+    assert "gamma: 0.25" in printed
 
 
 def test_one_grammar_of_overrides(capsys: pytest.CaptureFixture[str]) -> None:
@@ -229,19 +234,35 @@ def test_without_verl_a_dry_run_says_that_nothing_was_checked() -> None:
     assert "algorithm.adv_estimator=gae" in done.stdout
 
 
-def test_the_scripts_dry_run_prints_verls_command() -> None:
+def test_the_scripts_dry_run_prints_verls_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The script starts Python with these words; what they print is shown in this process, which has imported verl."""
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\n[ "$1" = -m ] || exec {shlex.quote(sys.executable)} "$@"\npwd; printf "%s\\n" "$@"\n')
+    python.chmod(0o755)
     run = subprocess.run(
         ["bash", str(ROOT / "scripts/run_verl_selfplay.sh"), "--dry-run", "train.steps=7", "data.shuffle=false"],
-        env=os.environ | {"PYTHON": sys.executable, "POLICY_MODEL": "models/p"},
+        env=os.environ | {"PYTHON": str(python)},
         capture_output=True,
         text=True,
+        cwd=tmp_path,
     )
     assert run.returncode == 0, run.stderr
-    assert "-m verl.trainer.main_ppo" in run.stdout
-    assert "trainer.total_training_steps=7" in run.stdout
-    assert "actor_rollout_ref.model.path=models/p" in run.stdout
-    assert run.stdout.rstrip().endswith("data.shuffle=false")
-    assert "default_agent_loop=slim_rl_selfplay" in run.stdout
+    folder, *words = run.stdout.splitlines()
+    assert words[:2] == ["-m", "slim_rl"]
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("POLICY_MODEL", "models/p")
+    monkeypatch.setattr(sys, "argv", ["slim_rl", *words[2:]])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("slim_rl", run_name="__main__", alter_sys=True)
+    assert not ended.value.code
+    printed = capsys.readouterr().out
+    assert "-m verl.trainer.main_ppo" in printed
+    assert "trainer.total_training_steps=7" in printed
+    assert "actor_rollout_ref.model.path=models/p" in printed
+    assert printed.rstrip().endswith("data.shuffle=false")
+    assert "default_agent_loop=slim_rl_selfplay" in printed
 
 
 def test_an_error_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:

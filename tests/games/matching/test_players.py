@@ -30,10 +30,10 @@ TOLERANCE = 0.02
 
 def rewards(partner: Any, settings: MatchingSettings, names: Sequence[str] = (), games: int = 25) -> dict[str, float]:
     """The mean reward of each player on the same games."""
-    found = {}
+    found, dealt = {}, list(generate_games(games, settings, seed=9))
     for player in scripted_players(settings, (1, 4)):
         if not names or player.name in names:
-            played = [play(player.player, partner, game, settings) for game in generate_games(games, settings, seed=9)]
+            played = [play(player.player, partner, game, settings) for game in dealt]
             assert all(dialogue.reward is not None for dialogue in played)
             found[player.name] = float(np.mean([dialogue.reward for dialogue in played]))
     return found

@@ -20,7 +20,6 @@ from pathlib import Path
 
 from slim_rl.backends import Result, say
 from slim_rl.backends.checkpoints import last_whole
-from slim_rl.backends.export import export, own_results
 from slim_rl.backends.slime.arguments import Job, words
 from slim_rl.backends.slime.cluster import Checkouts
 from slim_rl.backends.slime.cpu import flags, sources
@@ -78,6 +77,8 @@ def adapted(settings: Settings, config: Config, own: Sequence[str]) -> tuple[Set
 
 def train(job: Job, checkouts: Checkouts, line: Sequence[str]) -> Result:
     """Trains to the end, from the last checkpoint if there is one. Raises SlimError if slime ended otherwise."""
+    from slim_rl.backends.export import export, own_results  # pandas and SciPy, which a launch on a cluster starts without
+
     done = last_whole(job.folder) if job.resumes else None
     if done is None or done + 1 < job.config.train.steps:
         _run(job, checkouts, line, -1 if done is None else done)
