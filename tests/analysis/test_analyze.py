@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import runpy
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -125,7 +128,7 @@ def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 def test_the_command_makes_the_same_of_the_same_logs(log_dir: Path, analysed: Summary, tmp_path: Path) -> None:
     done = run("--log_dir", log_dir, "--output_dir", tmp_path, "--max_dialogues", "60")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0 and not done.stderr, done.stderr
     assert str(tmp_path / "report.html") in done.stdout
     first, again = (json.loads((folder / "summary.json").read_text()) for folder in (analysed.report.parent, tmp_path))
     assert (
@@ -140,16 +143,28 @@ def test_the_command_makes_the_same_of_the_same_logs(log_dir: Path, analysed: Su
         assert (tmp_path / name).read_bytes() == (analysed.report.parent / name).read_bytes()
 
 
-def test_the_command_refuses_the_folder_of_another_report(analysed: Summary, log_dir: Path) -> None:
-    one = next(log_dir.rglob("*.jsonl"))
-    refused = run("--log_dir", one, "--output_dir", analysed.report.parent)
-    assert refused.returncode == 1 and refused.stderr.count("\n") == 1 and "--overwrite" in refused.stderr
+@pytest.fixture
+def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Runs the command in this process, which has its libraries loaded: what it says as it ends with 1."""
+
+    def run(*arguments: str | Path) -> str:
+        monkeypatch.setattr(sys, "argv", [str(SCRIPT), *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_path(str(SCRIPT), run_name="__main__")
+        assert ended.value.code == 1
+        return capsys.readouterr().err
+
+    return run
 
 
-def test_the_command_says_what_is_wrong_in_one_line(tmp_path: Path) -> None:
-    failed = run("--log_dir", tmp_path / "nowhere", "--output_dir", tmp_path)
-    assert failed.returncode == 1
-    assert failed.stderr.startswith("There is no dialogue log") and failed.stderr.count("\n") == 1
+def test_the_command_refuses_the_folder_of_another_report(refused: Any, analysed: Summary, log_dir: Path) -> None:
+    said = refused("--log_dir", next(log_dir.rglob("*.jsonl")), "--output_dir", analysed.report.parent)
+    assert said.count("\n") == 1 and "--overwrite" in said
+
+
+def test_the_command_says_what_is_wrong_in_one_line(refused: Any, tmp_path: Path) -> None:
+    said = refused("--log_dir", tmp_path / "nowhere", "--output_dir", tmp_path)
+    assert said.startswith("There is no dialogue log") and said.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
 

@@ -239,7 +239,9 @@ def test_the_scripts_dry_run_prints_verls_command(
 ) -> None:
     """The script starts Python with these words; what they print is shown in this process, which has imported verl."""
     python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\n[ "$1" = -m ] || exec {shlex.quote(sys.executable)} "$@"\npwd; printf "%s\\n" "$@"\n')
+    python.write_text(
+        f'#!/bin/sh\n[ "$1" = -m ] || exec {shlex.quote(sys.executable)} "$@"\npwd; printf "%s\\n" "$@"\n'
+    )
     python.chmod(0o755)
     run = subprocess.run(
         ["bash", str(ROOT / "scripts/run_verl_selfplay.sh"), "--dry-run", "train.steps=7", "data.shuffle=false"],

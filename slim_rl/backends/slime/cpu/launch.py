@@ -77,7 +77,8 @@ def adapted(settings: Settings, config: Config, own: Sequence[str]) -> tuple[Set
 
 def train(job: Job, checkouts: Checkouts, line: Sequence[str]) -> Result:
     """Trains to the end, from the last checkpoint if there is one. Raises SlimError if slime ended otherwise."""
-    from slim_rl.backends.export import export, own_results  # pandas and SciPy, which a launch on a cluster starts without
+    # Here, since it imports pandas and SciPy, which a launch on a cluster starts without.
+    from slim_rl.backends.export import export, own_results
 
     done = last_whole(job.folder) if job.resumes else None
     if done is None or done + 1 < job.config.train.steps:
