@@ -23,8 +23,8 @@ SHIPPED = {  # one of each game and partner that is shipped; `test_configs_alike
     "matching_1gpu": (),
     "matching_local": ("matching_selfplay_local",),
 }
-# As many as tell: MARGIN
-GAMES = {"matching_offline": 1200, "matching_1gpu": 1000, "matching_local": 600}
+# Of 600 games each gain is 2.1 standard errors above zero or more, and the first two 2.9; of the tiny board all are 4.6.
+GAMES = {"matching_offline": 1000, "matching_1gpu": 800, "matching_local": 600}
 DIALOP = {
     "game": {"hardness": 1.25, "p_observed": 0.4, "scales": True, "max_proposals": None},
     "partner": {"kind": "shy", "doubts": True},
@@ -43,12 +43,12 @@ def played(config: Config) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_every_shipped_config_pays_for_asking_and_for_nothing_else(name: str) -> None:
-    """The first and the second question pay for sure, each further one up to the eighth adds something, and no player who asks nothing
-    earns more than one honest solo plan."""
+    """The first and the second question pay for sure, each further one up to the eighth adds more than its standard error, and no player
+    who asks nothing earns more than one honest solo plan."""
     asked = measure(config_of(name), GAMES[name], tuple(range(1, 9)), everyone=False)
     gains = [line.gain for line in asked.curve[1:]]
     assert len(gains) == 8
-    assert all(gain is not None and gain.value > 0 for gain in gains), gains
+    assert all(gain is not None and gain.value > (gain.high - gain.low) / 4 for gain in gains), gains
     assert all(gain is not None and gain.low > 0 for gain in gains[:2]), gains[:2]
     assert asked.without.reward.value <= asked.lines[0].reward.value + FREE
     assert asked.pays

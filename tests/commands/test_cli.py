@@ -27,7 +27,7 @@ from slim_rl.errors import ConfigError
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.policies import check_model_name
 from slim_rl.policies.transformers import load_model
-from tests.fakes.hub import Hub
+from tests.fakes.hub import Hub, unreachable
 from tests.paths import ROOT
 
 COMMANDS = [
@@ -71,7 +71,20 @@ def process(*arguments: str | Path, cwd: Path = ROOT, **options: Any) -> Done:
 
 def test_the_core_is_light() -> None:
     core = ("slim_rl", "slim_rl.cli", "slim_rl.games.matching", "slim_rl.games.matching.questions", "slim_rl.partners")
-    heavy = ("torch", "transformers", "trl", "verl", "slime", "sglang", "openai", "matplotlib", "ray")
+    core += ("slim_rl.incentives", "slim_rl.backends.slime.launch")
+    heavy = (
+        "torch",
+        "transformers",
+        "trl",
+        "verl",
+        "slime",
+        "sglang",
+        "openai",
+        "matplotlib",
+        "ray",
+        "pandas",
+        "scipy",
+    )
     code = f"""
 import importlib, sys
 for module in {core!r}:
@@ -303,15 +316,10 @@ def test_a_dry_run_says_how_much_is_played_and_where_the_rest_is(slim_rl, monkey
 
 def test_a_mistyped_model_costs_no_minute_where_the_hub_cannot_be_reached(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
-    own = {
-        "HF_HUB_OFFLINE": "0",
-        "HF_ENDPOINT": "http://127.0.0.1:9",
-        "HF_HOME": str(tmp_path),
-        "PYTHONPATH": str(ROOT),
-    }
-    began = time.monotonic()
-    done = process("play", "matching_local", "--model", "modl", cwd=tmp_path, env=os.environ | own)
-    assert time.monotonic() - began < 45, "the hub's own clients try for a minute"
+    with unreachable() as (url, tried):
+        own = {"HF_HUB_OFFLINE": "0", "HF_ENDPOINT": url, "HF_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+        done = process("play", "matching_local", "--model", "modl", cwd=tmp_path, env=os.environ | own)
+    assert len(tried) <= 2, "the hub's own clients try again and again, for a minute"
     assert done.returncode == 1 and "Retrying" not in done.stderr
     assert "'modl' is not a reachable hub name" in done.stderr.splitlines()[-1]
 
@@ -345,7 +353,7 @@ def interrupted(folder: Path, ready: Path, *words: str) -> tuple[int, list[str]]
             cwd=folder, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=out, stderr=out, start_new_session=True,
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )  # fmt: skip
-        deadline = time.monotonic() + 100
+        deadline = time.monotonic() + 180
         while not (ready.exists() and ready.stat().st_size) and child.poll() is None and time.monotonic() < deadline:
             time.sleep(0.05)
         os.killpg(child.pid, signal.SIGINT)

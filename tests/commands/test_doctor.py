@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -299,15 +299,19 @@ def test_a_hub_that_does_not_answer_is_given_up_in_seconds(tmp_path: Path, confi
     path = tmp_path / "config.yaml"
     path.write_text(json.dumps(config | {"policy": {"model": "nobody/nothing"}}))
     environment = {name: value for name, value in os.environ.items() if name != "HF_HUB_OFFLINE"}
-    started = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-m", "slim_rl.cli", "doctor", str(path)],
         env=environment | {"HF_ENDPOINT": f"http://127.0.0.1:{silent.getsockname()[1]}", "HF_HOME": str(tmp_path)},
         capture_output=True, text=True, cwd=ROOT, check=False,
     )  # fmt: skip
-    silent.close()
+    silent.setblocking(False)
+    tried = 0
+    with silent, contextlib.suppress(BlockingIOError):
+        while True:
+            silent.accept()[0].close()
+            tried += 1
+    assert tried <= 2, "each waits for seconds"
     assert done.returncode == 1 and "nobody/nothing has no tokenizer" in " ".join(done.stdout.split()), done.stdout
-    assert time.monotonic() - started < 60
 
 
 # ---------------------------------------------------------------------------------------------------------------- slime

@@ -1,9 +1,14 @@
-"""A model hub on loopback, as far as an upload touches one: it makes a repository, asks for every file inline, and keeps commits."""
+"""A model hub on loopback, as far as an upload touches one: it makes a repository, asks for every file inline, and keeps commits; and
+one that cannot be reached.
+"""
 
 from __future__ import annotations
 
 import base64
 import json
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -93,3 +98,21 @@ class Hub:
         if body.get("private") or body.get("visibility") == "private":
             self.private.add(name)
         return 200, {"url": f"{self.url}/{name}", "name": name}
+
+
+@contextmanager
+def unreachable() -> Iterator[tuple[str, list[Any]]]:
+    """An address that ends every connection without a word, and who has tried so far."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        tried: list[Any] = []
+
+        def hang_up() -> None:
+            with suppress(OSError):  # the server's end
+                while True:
+                    connection, caller = server.accept()
+                    tried.append(caller)
+                    connection.close()
+
+        Thread(target=hang_up, daemon=True).start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}", tried
+        server.shutdown(socket.SHUT_RDWR)
