@@ -320,10 +320,16 @@ def test_the_projects_own_manifest_can_be_read(monkeypatch: pytest.MonkeyPatch) 
     assert manifest.treatment == "shy" and 1 < len(primary) < 12
 
 
-def test_the_committed_contrasts_follow_from_the_committed_values(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("manifest", "results"),
+    [("experiment.yaml", "results"), ("confirmation/experiment.yaml", "results/confirmation")],
+)
+def test_the_committed_contrasts_follow_from_the_committed_values(
+    manifest: str, results: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(ROOT)
-    folder = ROOT / "analysis" / "results" / "confirmation"
-    found = ex.compare(pl.Plays.read(folder), *load_manifest(Path("analysis/confirmation/experiment.yaml")))
+    folder = ROOT / "analysis" / results
+    found = ex.compare(pl.Plays.read(folder), *load_manifest(Path("analysis", manifest)))
     said = pd.read_csv(folder / "contrasts.csv").set_index("name")
     for row in found:
         numbers = said.loc[row["name"]]
