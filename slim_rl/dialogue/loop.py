@@ -8,7 +8,9 @@ Framework-free and async: thousands of dialogues run side by side on one event l
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any
@@ -48,6 +50,7 @@ class Speaker:
 
 
 Player = Policy | Demonstrator | Speaker
+CalledOff = Callable[[list[Dialogue]], None]  # given what there is of the dialogues when the task that plays them is cancelled
 
 
 async def play_dialogue(
@@ -63,6 +66,7 @@ async def play_dialogue(
     seat: int = 0,
     seed: int = 0,
     resume: Dialogue | None = None,
+    called_off: CalledOff | None = None,
 ) -> Dialogue:
     """Plays `game_state` with the policy on `seat` and the partner on the other one.
 
@@ -73,18 +77,23 @@ async def play_dialogue(
         id: names the dialogue; also the policy's routing key.
         seed: goes into the players' views.
         resume: an aborted dialogue of this same game; its recorded turns are played again and the game continues.
+        called_off: see `CalledOff`; the dialogue is an aborted one then, of whole turns.
 
     Returns:
         The dialogue. A failure of the partner or the engine is its stop reason, with reward None; it is never raised.
     """
+
+    def played() -> list[Dialogue]:
+        return [game.dialogue(seat, id, game_id, partner.identity if partner else {"kind": "none"})]
+
     game = _Game(env, limits, game_state, seed)
     game.agents[seat] = _policy_agent(policy, chat, limits, env.prompt(seat), id)
     if env.seats == 2:
         if partner is None:
             raise ValueError("a game for two needs a partner")
         game.agents[1 - seat] = TextAgent(partner)
-    await game.play(resume)
-    return game.dialogue(seat, id, game_id, partner.identity if partner else {"kind": "none"})
+    (dialogue,) = await game.play(played, resume, called_off)
+    return dialogue
 
 
 async def play_selfplay(
@@ -97,15 +106,19 @@ async def play_selfplay(
     id: str,
     game_id: str = "",
     seed: int = 0,
+    called_off: CalledOff | None = None,
 ) -> tuple[Dialogue, Dialogue]:
     """Plays `game_state` with the policy on both seats. Returns one dialogue a seat, each with its own view and tokens; ids and
     routing keys end in ``/0`` and ``/1``. Reward and stop reason are shared.
     """
+
+    def played() -> list[Dialogue]:
+        return [game.dialogue(seat, f"{id}/{seat}", game_id, {"kind": "self"}) for seat in (0, 1)]
+
     game = _Game(env, limits, game_state, seed)
     for seat in (0, 1):
         game.agents[seat] = PolicyAgent(chat, limits, env.prompt(seat), policy=policy, key=f"{id}/{seat}")
-    await game.play(None)
-    first, second = (game.dialogue(seat, f"{id}/{seat}", game_id, {"kind": "self"}) for seat in (0, 1))
+    first, second = await game.play(played, None, called_off)
     return first, second
 
 
@@ -140,8 +153,21 @@ class _Game:
         private = self.env.get_private_view(seat) if self.agents[seat].reads_private_view else None
         return View(seat, rules, state, tuple(self._history[seat]), private, self.seed)
 
-    async def play(self, resume: Dialogue | None) -> None:
-        """To the end, within the time that a dialogue itself may take."""
+    async def play(
+        self, played: Callable[[], list[Dialogue]], resume: Dialogue | None, called_off: CalledOff | None
+    ) -> list[Dialogue]:
+        """What is `played` by the end."""
+        try:
+            await self._to_the_end(resume)
+        except asyncio.CancelledError:
+            if called_off is not None:
+                self.stop_reason, self.failure = StopReason.ABORTED, "the trainer called the dialogue off"
+                called_off(played())
+            raise
+        return played()
+
+    async def _to_the_end(self, resume: Dialogue | None) -> None:
+        """Within the time that a dialogue itself may take."""
         started = time.monotonic()
         try:
             async with Deadline(self.limits.seconds) as deadline:

@@ -1,4 +1,4 @@
-"""Dialogues that have ended and stand in no step's log yet, on disk at once: a crash between the two loses none.
+"""Dialogues that have ended, or were called off, and stand in no step's log yet, on disk at once: a crash between the two loses none.
 
     *unlogged.lines, beside the log    one JSON line a dialogue, without tokens, in the order in which they ended
 

@@ -19,7 +19,7 @@ from typing import Any
 from slim_rl.config import Config, Limits
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.factory import make_environment, make_partner, partner_name
-from slim_rl.dialogue.loop import Demonstrator, Player, Speaker, play_dialogue, play_selfplay
+from slim_rl.dialogue.loop import CalledOff, Demonstrator, Player, Speaker, play_dialogue, play_selfplay
 from slim_rl.dialogue.partner import Partner
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow
@@ -132,13 +132,14 @@ class RolloutWorker:
         partner: Partner | None = None,
         limits: Limits | None = None,
         resume: Dialogue | None = None,
+        called_off: CalledOff | None = None,
     ) -> list[Dialogue]:
         """Plays an episode in a new environment.
 
         Args:
             policy, partner: in place of the worker's.
             limits: narrower ones than the config's (`Limits.within`).
-            resume: see `play_dialogue`.
+            resume, called_off: see `play_dialogue`.
 
         Returns:
             One dialogue, or under self-play those of seats 0 and 1.
@@ -149,14 +150,19 @@ class RolloutWorker:
         policy = policy or self.policy
         if policy is None:
             raise ValueError("the worker was given no policy")
+
+        def stamped(dialogues: list[Dialogue]) -> list[Dialogue]:
+            return [self._stamped(dialogue, episode) for dialogue in dialogues]
+
+        cut: CalledOff | None = called_off and (lambda dialogues: called_off(stamped(dialogues)))
         try:
-            dialogues = await self._play(episode, policy, partner or self.partner, limits, resume)
+            dialogues = await self._play(episode, policy, partner or self.partner, limits, resume, cut)
         except SlimError:
             raise
         except Exception as error:
             log.exception("dialogue %s broke", episode.id)
             dialogues = self._broken(episode, policy, error)
-        return [self._stamped(dialogue, episode) for dialogue in dialogues]
+        return stamped(dialogues)
 
     async def play_all(
         self,
@@ -199,6 +205,7 @@ class RolloutWorker:
         partner: Partner | None,
         limits: Limits | None,
         resume: Dialogue | None,
+        called_off: CalledOff | None,
     ) -> list[Dialogue]:
         env, row, limits = self.environment(), episode.row, limits or self.config.limits
         dealt: dict[str, Any] = {
@@ -206,6 +213,7 @@ class RolloutWorker:
             "id": episode.id,
             "game_id": row.game_id,
             "seed": episode.seed,
+            "called_off": called_off,
         }
         if not self.selfplay:
             chat = self.chat

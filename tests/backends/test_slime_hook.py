@@ -11,6 +11,7 @@ import pytest
 
 from examples.secret_number import SecretNumber, reward
 from slim_rl.dialogue.chat import Chat
+from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.errors import ConfigError, DataError
 from tests.backends import slime_setup
@@ -301,6 +302,36 @@ async def play_and_abort(args: Any, server: SGLangServer, group: list[Sample], a
     return await asyncio.gather(*tasks)
 
 
+async def play_and_cancel(args: Any, server: SGLangServer, group: list[Sample], after_requests: int) -> list[Any]:
+    """Calls the rollout off by cancelling what plays it, as slime does from v0.3.2 on."""
+    tasks = [asyncio.create_task(generate(args, sample, sampling_params(args))) for sample in group]
+    await server.received(after_requests)
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    assert all(task.cancelled() for task in tasks)
+    return group
+
+
+def test_slimes_own_abort_keeps_the_turns_that_were_played(tokenizer, tokenizer_dir, tmp_path) -> None:
+    more = {"custom_generate_function_path": "slim_rl.rollout.generate", "group_rm": False, "partial_rollout": True}
+    with serve(tokenizer, hold=[3]) as server:
+        args = make_args(tokenizer_dir, server.port, tmp_path, mask_offpolicy_in_partial_rollout=False, **more)
+
+        async def work() -> tuple[list[list[Sample]], bool]:
+            rollout, state = slime_setup.sglang_rollout, slime_setup.state(args)
+            playing = rollout.generate_and_rm_group(args, make_group(1), sampling_params(args))
+            state.pendings = {asyncio.create_task(playing)}
+            await server.received(3)
+            return await rollout.abort(args, 0), hasattr(state, "cancellable_tasks")
+
+        [[sample]], cancels = run(args, work())
+    assert sample.status == Status.ABORTED and sample.reward is None
+    assert [turn.role for turn in record(sample).turns] == ["policy", "partner"] * 2
+    assert sample.response_length == record(sample).turns[2].span[1]
+    assert (server.aborts == 0) == cancels, "a slime that cancels leaves the engine's other requests alone"
+
+
 def test_aborted_games_come_back_aborted_with_whole_turns(tokenizer, tokenizer_dir, tmp_path) -> None:
     with serve(tokenizer, hold=range(10, 14)) as server:
         args = make_args(tokenizer_dir, server.port, tmp_path)
@@ -347,9 +378,33 @@ def test_no_game_waits_for_a_partner_once_the_rollout_is_aborted(server, tokeniz
     assert [turn.role for turn in record(sample).turns] == ["policy", "partner", "policy"]
 
 
+def test_a_cancelled_game_leaves_its_record_and_what_it_cost(server, tokenizer_dir, tmp_path) -> None:
+    [sample] = make_group(1)
+
+    async def work() -> None:
+        async with OpenAIServer(script=[Step(), *[Step("hang")] * 9]) as partner:
+            args = make_args(tokenizer_dir, server.port, tmp_path, remote(partner))
+            task = asyncio.create_task(generate(args, sample, sampling_params(args)))
+            while len(partner.requests) < 2:  # noqa: ASYNC110  (the server has no event for it)
+                await asyncio.sleep(0.005)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    run(make_args(tokenizer_dir, server.port, tmp_path), work())
+    assert sample.status == Status.ABORTED
+    assert [turn.role for turn in record(sample).turns] == ["policy", "partner", "policy"]
+    (kept,) = read_log(tmp_path / "logs" / "unlogged.lines")
+    assert kept.stop_reason is StopReason.ABORTED
+    assert [turn.usage["calls"] for turn in kept.turns if turn.usage] == [1]
+
+
+@pytest.mark.parametrize("call_off", [play_and_abort, play_and_cancel])
 @pytest.mark.parametrize("partial", [False, True])
 @pytest.mark.parametrize("resume", ["replay", "restart"])
-def test_an_aborted_game_goes_on_or_begins_anew(tokenizer, tokenizer_dir, tmp_path, partial, resume) -> None:
+def test_an_aborted_game_goes_on_or_begins_anew(
+    tokenizer, tokenizer_dir, tmp_path, partial, resume, call_off
+) -> None:
     with serve(tokenizer, hold=[3]) as server:
         args = make_args(
             tokenizer_dir,
@@ -359,7 +414,7 @@ def test_an_aborted_game_goes_on_or_begins_anew(tokenizer, tokenizer_dir, tmp_pa
             partial_rollout=partial,
             rollout_top_p=0.9,
         )
-        [sample] = run(args, play_and_abort(args, server, make_group(1), after_requests=3))
+        [sample] = run(args, call_off(args, server, make_group(1), after_requests=3))
         tokens, turns = list(sample.tokens), record(sample).turns
         assert len([turn for turn in turns if turn.role == "policy"]) == 2
         server.requests.clear()

@@ -3,21 +3,26 @@
     a played game's sample.tokens are its dialogue's prompt_ids + response_ids, and loss_mask is 1 exactly on what was sampled
     a failed game is FAILED, removed, rewarded 0.0 so that slime computes no reward for it, and one masked token long
     ABORTED is returned only when slime itself is aborting
+    a task that is cancelled leaves on its sample what an aborted game leaves: the record and the tokens of all whole turns
 
-It raises for a configuration or data row that cannot be used, and never for a game.
+It raises for a configuration or data row that cannot be used, and never for a game. slime from v0.3.2 on aborts by cancelling, where
+`abort_mode` asks for it; older ones set a flag, which is looked at (`setup.Interruptible`).
 """
 
 from __future__ import annotations
 
 import copy
+import functools
 import uuid
 from argparse import Namespace
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from slime.utils.types import Sample
 
 from slim_rl.backends.slime.policy import SlimePolicy
 from slim_rl.backends.slime.setup import Interruptible, RolloutContext, process_of
+from slim_rl.dialogue.partner import Partner
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.errors import DataError
@@ -71,21 +76,31 @@ async def generate(
         if new_weights == "restart" and restart == RESTARTS:
             new_weights = "mask"
         policy = SlimePolicy(args, process, sampling_params, samples, new_weights)
-        partner = process.worker.partner
+        finish = functools.partial(_finish_all, args, process, samples)
         dialogues = await process.worker.play(
             episode,
             policy=policy,
-            partner=Interruptible(partner, policy.state) if partner else None,
+            partner=_interruptible(process.worker.partner, policy.state),
             limits=process.limits(args, policy.sampling["max_new_tokens"], evaluation),
             resume=old,
+            called_off=finish,
         )
         if not policy.outdated:
             break
         old = None
-    await process.annotate(dialogues)
-    for dialogue in dialogues:
-        _finish(args, process, samples[dialogue.id], dialogue)
+    try:
+        await process.annotate(dialogues)
+    finally:
+        finish(dialogues)
     return list(samples.values()) if process.worker.selfplay else sample
+
+
+generate.abort_mode = "request"  # type: ignore[attr-defined]
+
+
+def _interruptible(partner: Partner | None, state: Any) -> Partner | None:
+    """The partner, with an eye on slime's flag unless slime cancels."""
+    return partner if partner is None or hasattr(state, "cancellable_tasks") else Interruptible(partner, state)
 
 
 def _row(sample: Sample) -> GameRow:
@@ -119,13 +134,21 @@ def _reset(sample: Sample) -> None:
 
 
 def _seats(sample: Sample, ids: list[str]) -> dict[str, Sample]:
-    """One sample a dialogue. Those of one game share a rollout id: slime's loss counts them as one execution."""
+    """One sample a dialogue. Those of one game share a rollout id, as slime wants it, until `normalize_rewards` takes it off."""
     if len(ids) == 1:
         return {ids[0]: sample}
     sample.rollout_id = sample.index
     other = copy.deepcopy(sample)
     other.session_id = f"{sample.session_id}/1"
     return {ids[0]: sample, ids[1]: other}
+
+
+def _finish_all(
+    args: Namespace, process: RolloutContext, samples: Mapping[str, Sample], dialogues: Iterable[Dialogue]
+) -> None:
+    for dialogue in dialogues:
+        process.keep(dialogue)
+        _finish(args, process, samples[dialogue.id], dialogue)
 
 
 def _finish(args: Namespace, process: RolloutContext, sample: Sample, dialogue: Dialogue) -> None:

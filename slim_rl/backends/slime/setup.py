@@ -41,13 +41,15 @@ class RolloutContext:
     connection: Connection | None
 
     async def annotate(self, dialogues: Iterable[Dialogue]) -> None:
-        """Annotates dialogues while others are played, and writes them down until their step is logged (`unlogged`). Those that slime
-        aborted are not logged, and nothing waits for them.
-        """
+        """Annotates dialogues while others are played. Nothing waits for those that slime aborted."""
         for dialogue in dialogues:
             if dialogue.stop_reason is not StopReason.ABORTED:
                 await asyncio.wrap_future(self.annotator.submit(dialogue))
-                unlogged_in(self.config.log.dir).append(dialogue)
+
+    def keep(self, dialogue: Dialogue) -> None:
+        """Writes a dialogue down until its step is logged (`unlogged`); one that slime aborted, too, if anything was said in it."""
+        if dialogue.turns or dialogue.stop_reason is not StopReason.ABORTED:
+            unlogged_in(self.config.log.dir).append(dialogue)
 
     async def post(self, url: str, body: dict[str, Any], headers: dict[str, str] | None) -> Any:
         """One request, tried once."""
@@ -109,8 +111,8 @@ _processes: WeakKeyDictionary[asyncio.AbstractEventLoop, RolloutContext] = WeakK
 
 @dataclass
 class Interruptible:
-    """A partner whose pending reply is abandoned when slime aborts the rollout. Without it, slime would wait at the end of
-    every over-sampled rollout for the slowest reply still in flight.
+    """A partner whose pending reply is abandoned when slime, by a flag, aborts the rollout. Without it, slime would wait at the end
+    of every over-sampled rollout for the slowest reply still in flight.
     """
 
     partner: Partner
