@@ -68,8 +68,8 @@ KEYS: tuple[Key, ...] = (
         "train.games_per_step",
         "--rollout-batch-size",
         verl="data.train_batch_size",
-        note="TRL counts dialogues: games_per_step × group_size, which is also slime's --global-batch-size; verl's mini-batch is one "
-        "step: so many games, in self-play twice as many",
+        note="TRL counts dialogues: games_per_step × group_size, which is also slime's --global-batch-size, in self-play twice as "
+        "many; verl's mini-batch is one step: so many games, in self-play twice as many",
     ),
     _key("train.group_size", "--n-samples-per-prompt", "num_generations", f"{_ROLLOUT}.n"),
     _key(

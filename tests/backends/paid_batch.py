@@ -80,14 +80,15 @@ def samples() -> list[Any]:
     return made_samples(dialogues())
 
 
-def made_samples(dialogues: list[Dialogue]) -> list[Any]:
-    """The same of other dialogues."""
+def made_samples(dialogues: list[Dialogue], selfplay: bool = False) -> list[Any]:
+    """The same of other dialogues; in self-play of the first seat's, and then of the second's."""
     from slime.utils.types import Sample
 
     made = []
     for index, dialogue in enumerate(dialogues):
         failed, record = dialogue.failed, dialogue.to_dict(tokens=False)
         sample = Sample(group_index=index // 4, index=index, metadata={"dialogue": record})
+        sample.rollout_id = index % 4 if selfplay else None
         response = dialogue.response_ids[: 1 if failed else None]
         sample.tokens, sample.response_length = [*dialogue.prompt_ids, *response], len(response)
         sample.loss_mask, sample.rollout_log_probs = (

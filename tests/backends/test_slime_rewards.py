@@ -78,6 +78,16 @@ def test_seats_of_selfplay_are_groups_of_their_own(args) -> None:
     assert normalize_rewards(args, batch)[1] == [-0.5, 0.0, 0.5, 0.0]
 
 
+def test_seats_of_selfplay_count_as_a_dialogue_each(args) -> None:
+    batch = [sample(reward, 0, seat) for seat, reward in [(0, 0.0), (1, 0.0), (0, 1.0), (1, 1.0)]]
+    for selfplay, expected in [(False, [0, 0, 1, 1]), (True, [None] * 4)]:  # slime numbers what has none
+        for number, one in enumerate(batch):
+            one.rollout_id = number // 2  # of both seats, as the hook gives it
+        args.slim_rl["partner"] = {"kind": "self" if selfplay else "shy"}
+        normalize_rewards(args, batch)
+        assert [one.rollout_id for one in batch] == expected
+
+
 def test_as_slime_normalises_where_nothing_failed(args) -> None:
     torch = pytest.importorskip("torch")
     values = [0.1, 0.9, 0.4, 0.4, 1.0, 0.0, 0.5, 0.2]

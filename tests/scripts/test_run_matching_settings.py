@@ -159,6 +159,12 @@ def test_the_users_own_sizes_are_checked_too(cluster: Cluster, model: Path, own:
     command_of(dry_run(cluster, "--global-batch-size", "128", MODEL=model))
 
 
+def test_a_step_of_selfplay_is_one_update_of_both_seats(cluster: Cluster, model: Path) -> None:
+    flags = flags_of(command_of(dry_run(cluster, PARTNER="self", MODEL=model, NUM_ROLLOUT=9)))
+    assert (flags["--rollout-batch-size"], flags["--n-samples-per-prompt"]) == (["32"], ["8"])
+    assert (flags["--global-batch-size"], flags["--lr-decay-iters"]) == (["512"], ["9"])
+
+
 def test_the_optimizer_is_offloaded_where_it_does_not_fit(cluster: Cluster, tmp_path: Path) -> None:
     model = write_model(tmp_path, "Qwen3-32B")
 

@@ -31,7 +31,7 @@ from slim_rl.backends.slime.settings import read_settings
 from slim_rl.config import parse_config
 from slim_rl.keys import values
 from slim_rl.rollout import normalize_rewards
-from tests.backends.paid_batch import made_samples, run
+from tests.backends.paid_batch import made_samples
 
 _HOOK = "--custom-megatron-before-train-step-hook-path"
 _NO_ENGINE = {"--load-debug-rollout-data": "none"}  # slime then trains alone
@@ -91,7 +91,7 @@ def gradients(
     folder: str,
     model: str,
     reference: str,
-    cells: dict[str, tuple[str, str]],
+    cells: dict[str, tuple[dict[str, Any], str]],
     loss: str,
     kl_coef: float,
     ranks: int = 1,
@@ -100,7 +100,7 @@ def gradients(
 
     Args:
         model: the weights that are trained, another checkpoint than the `reference`, so that the KL term has a gradient.
-        cells: name -> the control that says what is paid, and a file of dialogues with the logprobs that the model gives them.
+        cells: name -> the config that says what is paid, and a file of dialogues with the logprobs that the model gives them.
         ranks: processes that share a batch, each with a copy of the model.
     """
     changes = [f"policy.model={reference}", f"train.loss={loss}", f"train.kl_coef={kl_coef}"]
@@ -120,12 +120,11 @@ def gradients(
     return found
 
 
-def _gradients(args: Namespace, cells: dict[str, tuple[str, str]], rank: int, port: int) -> dict[str, Any]:
+def _gradients(args: Namespace, cells: dict[str, tuple[dict[str, Any], str]], rank: int, port: int) -> dict[str, Any]:
     actor = actor_of(args, rank, port)
-    for control, batch in cells.values():
-        samples, paid = made_samples(torch.load(batch, weights_only=False)), run(control)
-        args.slim_rl = paid | {"train": {**paid["train"], "scale_rewards": False}}
-        named = values(parse_config(args.slim_rl), "slime")
+    for args.slim_rl, batch in cells.values():
+        config = parse_config(args.slim_rl)
+        samples, named = made_samples(torch.load(batch, weights_only=False), config.selfplay), values(config, "slime")
         args.custom_advantage_function_path = named["--custom-advantage-function-path"]
         manager = object.__new__(RolloutManager.__ray_metadata__.modified_class)
         manager.args, manager.custom_reward_post_process_func = args, normalize_rewards

@@ -1,7 +1,8 @@
 """The same dialogues have the same gradient in slime, TRL, verl and on the page of plain torch, whatever they are paid.
 
 The batch is `tests.backends.paid_batch`: two groups of four of unequal lengths, one dialogue failed, one was truncated, and here one turn is
-masked. The policy has left the reference, so that the KL term has a gradient. Rewards are not divided by a group's deviation, to which the
+masked; in self-play a group is a seat, and the seats of a game share its reward. The policy has left the reference, so that the KL term has a
+gradient. Rewards are not divided by a group's deviation, to which the
 trainers add epsilons of their own. Two things are slime's and verl's own:
 
     with the token loss slime counts a failed dialogue as one token of the batch
@@ -38,16 +39,22 @@ pytestmark = pytest.mark.slime
 START = ROOT / "data" / "warmstart"
 MASKED = 1  # the dialogue of which the first turn is masked: 0 in the mask, as if older weights had said it
 BY_TURN = [name for name, control in CONTROLS.items() if "credit" in control]
-CELLS = [*CONTROLS, *(f"{control}, one masked" for control in BY_TURN)]
+SELFPLAY = "game, self-play"
+CELLS = [*CONTROLS, SELFPLAY, *(f"{control}, one masked" for control in BY_TURN)]
 SAME = 1e-5
 Gradient = dict[str, Tensor]
 
 
-def config_of(control: str, form: str, kl_coef: float, folder: Path) -> Config:
-    data = run(control)
+def data_of(cell: str, form: str, kl_coef: float) -> dict[str, Any]:
+    """A run's config, as a file has it."""
+    data = run(cell.partition(",")[0])
     data["train"] |= {"loss": form, "kl_coef": kl_coef, "scale_rewards": False}
+    return data | ({"partner": {"kind": "self"}} if cell == SELFPLAY else {})
+
+
+def config_of(cell: str, form: str, kl_coef: float, folder: Path) -> Config:
     files = {"data": {"train": str(folder / "games.jsonl"), "num_train": 2}, "policy": {"model": str(START)}}
-    return parse_config(data | files)
+    return parse_config(data_of(cell, form, kl_coef) | files)
 
 
 def load(path: Path) -> Any:
@@ -64,10 +71,6 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def control_of(cell: str) -> str:
-    return cell.partition(",")[0]
-
-
 def dialogues_of(cell: str, policy: Path) -> list[Dialogue]:
     """The batch, of various tokens, with the logprobs that the policy gives them."""
     rng, batch = random.Random(0), paid_batch.dialogues()
@@ -76,6 +79,9 @@ def dialogues_of(cell: str, policy: Path) -> list[Dialogue]:
         dialogue.response_ids = [rng.randrange(600) for _ in dialogue.response_ids]
     if cell not in BY_TURN:
         batch[MASKED].loss_mask[:2] = [0, 0]
+    if cell == SELFPLAY:
+        for first, second in zip(batch[:4], batch[4:], strict=True):
+            second.seat, second.reward, second.stop_reason = 1, first.reward, first.stop_reason
     model, config = load(policy), parse_config({})
     for dialogue in batch:
         ids = torch.tensor([dialogue.prompt_ids + dialogue.response_ids])
@@ -100,7 +106,7 @@ def batches(policy: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
 def by_slime(request: Any, slime: Any, policy: Path, batches: dict[str, Path]) -> Any:
     """The loss, the KL's coefficient, and slime's gradient in each cell."""
     form, kl_coef = request.param
-    cells = {cell: (control_of(cell), file) for cell, file in batches.items()}
+    cells = {cell: (data_of(cell, form, kl_coef), file) for cell, file in batches.items()}
     return form, kl_coef, slime("gradients", model=policy, reference=START, cells=cells, loss=form, kl_coef=kl_coef)
 
 
@@ -223,7 +229,7 @@ def flat(gradient: Gradient, names: list[str]) -> Tensor:
 @pytest.mark.parametrize("cell", CELLS)
 def test_one_gradient(cell: str, by_slime: Any, policy: Path, batches: dict[str, Path], tmp_path: Path) -> None:
     form, kl_coef, theirs = by_slime
-    config = config_of(control_of(cell), form, kl_coef, tmp_path)
+    config = config_of(cell, form, kl_coef, tmp_path)
     batch, model, reference = torch.load(batches[cell], weights_only=False), load(policy), load(START)
     names = sorted(theirs[cell])
     assert set(names) == {name for name, _ in model.named_parameters()}
@@ -232,7 +238,7 @@ def test_one_gradient(cell: str, by_slime: Any, policy: Path, batches: dict[str,
         tokens = sum(sum(dialogue.loss_mask) for dialogue in batch if not dialogue.failed)
         expected *= (tokens + sum(dialogue.failed for dialogue in batch)) / tokens
     found = {"TRL": by_trl(model.state_dict(), batch, config, tmp_path)}
-    if cell in CONTROLS:
+    if not cell.endswith("masked"):
         found["verl"] = by_verl(model, reference, batch, config)
     found["by hand"] = by_hand(model, reference, batch, config)  # last: it puts what is paid in the rewards' place
     apart = {name: float((flat(own, names) - expected).norm() / expected.norm()) for name, own in found.items()}
@@ -245,7 +251,7 @@ def test_one_gradient(cell: str, by_slime: Any, policy: Path, batches: dict[str,
 @pytest.mark.parametrize("form", ["sequence", "token"])
 def test_two_ranks_have_the_gradient_of_one(form: str, slime: Any, policy: Path, batches: dict[str, Path]) -> None:
     """Two copies of the model in two processes, which share the batch and add up their gradients by gloo."""
-    cells = {cell: (control_of(cell), batches[cell]) for cell in ("game", "turn")}
+    cells = {cell: (data_of(cell, form, 0.5), batches[cell]) for cell in ("game", "turn")}
     asked = {"model": policy, "reference": START, "cells": cells, "loss": form, "kl_coef": 0.5}
     one, two = slime("gradients", **asked), slime("gradients", ranks=2, **asked)
     for cell in cells:

@@ -79,7 +79,7 @@ def command_line(job: Job, own: Sequence[str], environment: Mapping[str, str]) -
         *words({flag: value for flag, value in ((job.model_flags or {}) | ours).items() if flag not in given}),
         *own,
     ]
-    check_batch(parse_flags(line))
+    check_batch(parse_flags(line), _seats(job.config))
     _check_warmup(parse_flags(line))
     return line
 
@@ -104,6 +104,11 @@ def _settled(config: Config, environment: Mapping[str, str]) -> Config:
         report = tuple(dict.fromkeys((*report, "wandb")))
     limits = {"context_tokens": context, "dialogue_tokens": dialogue}
     return config.changed(limits=limits, train={"report_to": report})
+
+
+def _seats(config: Config) -> int:
+    """Dialogues of a game that are trained on."""
+    return 2 if config.selfplay else 1
 
 
 def _cluster(layout: Layout) -> Arguments:
@@ -144,7 +149,9 @@ def _rollout(job: Job) -> Arguments:
         "--input-key": "prompt",  # chat messages; the hook writes the template's tokens itself, so no --apply-chat-template
         "--metadata-key": "metadata",  # the game travels in it
         "--rollout-shuffle": True,
-        "--global-batch-size": config.train.dialogues,  # one update a step: on-policy
+        "--global-batch-size": config.train.dialogues * _seats(config),  # one update a step: on-policy
+        # slime takes a step's games for its dialogues, and would let the rate fall in half the steps
+        "--lr-decay-iters": config.train.steps if config.selfplay else None,
         "--balance-data": True,  # dialogues differ in length; GPUs should not
         **(evaluation if every and config.data.eval is not None else {}),
     }
@@ -211,8 +218,11 @@ def _tracking(job: Job, environment: Mapping[str, str]) -> Arguments:
     return (wandb if "wandb" in report else {}) | (tensorboard if "tensorboard" in report else {})
 
 
-def check_batch(flags: Flags) -> None:
+def check_batch(flags: Flags, seats: int = 1) -> None:
     """What Megatron and slime ask of the batch, on the flags as they will be given (the user's included).
+
+    Args:
+        seats: dialogues of a game that are trained on.
 
     Raises:
         ConfigError: the batch does not divide into micro-batches over the copies of the model, or dialogues would be thrown away.
@@ -236,7 +246,7 @@ def check_batch(flags: Flags) -> None:
     if gpus % experts:
         raise ConfigError(f"The experts are spread over {experts} GPUs, which do not divide the {gpus} that train.")
     copies = gpus // split
-    games, group = number("--rollout-batch-size"), number("--n-samples-per-prompt")
+    games, group = number("--rollout-batch-size"), number("--n-samples-per-prompt") * seats
     steps = number("--num-steps-per-rollout")
     batch = number("--global-batch-size", games * group // steps)
     step = copies * number("--micro-batch-size")

@@ -1,6 +1,8 @@
 """What a game is paid (see `dialogue.payment`), and what that is compared with. A failed game does not influence it:
 
 it is in no group's mean or deviation, its advantage is 0, and a group with too few played games is dropped
+
+In self-play each seat's dialogue counts as one in the loss, as under the other trainers.
 """
 
 from __future__ import annotations
@@ -48,6 +50,9 @@ def normalize_rewards(args: Namespace, samples: Sequence[Sample]) -> tuple[list[
     paid = payments(dialogues, config, step)
     if config.train.credit == "turn":
         give_turns_credit(args, config, samples, dialogues, paid)
+    if config.selfplay:
+        for sample in samples:
+            sample.rollout_id = None  # slime, which wants one for both seats until here, now gives each its own
     groups: dict[str, list[int]] = defaultdict(list)
     for index, dialogue in enumerate(dialogues):
         groups[dialogue.group].append(index)
