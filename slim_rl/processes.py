@@ -18,7 +18,7 @@ _LAST_LINES = 15
 
 @contextlib.contextmanager
 def running(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
-    """A child process. It is told to end, and waited for, when the block is left while it still runs."""
+    """A child process. It is told to end, and waited for, when the block is left while it still runs; what it has started ends too."""
     # in its own process group: a Ctrl-C reaches only us, and we end our children in their order
     process = subprocess.Popen(command, process_group=0, **options)
     try:
@@ -27,12 +27,11 @@ def running(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen
         if process.poll() is None:
             with handled_by(signal.SIG_IGN):  # a second Ctrl-C does not stop the stopping
                 process.terminate()
-                try:
+                with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(_STOP_SECONDS)
-                except subprocess.TimeoutExpired:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.killpg(process.pid, signal.SIGKILL)  # its children too
-                    process.wait()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # one that was killed, or was just starting them, has left them
+        process.wait()
 
 
 def with_packages(folders: Iterable[Path]) -> dict[str, str]:
