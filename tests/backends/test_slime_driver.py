@@ -73,17 +73,20 @@ class Manager:
 
 class Group:
     def __init__(self, name, args):
-        self.name, self.args = name, args
+        self.name, self.args, self.trained = name, args, None
     def async_train(self, number, data, external_data=None):
         say(f"{self.name}.train", number)
+        self.trained = number
         if json.loads(sys.argv[1]).get("nan") == number:
             raise RuntimeError("Unexpected result nan (message='found NaN in local grad norm for bucket #0 in backward pass')")
         return []
     def save_model(self, number, force_sync=False):
         say(f"{self.name}.save", number, *["sync"] * force_sync)
     def update_weights(self):
+        if json.loads(sys.argv[1]).get("gone", -1) == self.trained:
+            raise RuntimeError("remote traceback\\nConnectionError: refused")
+    def clear_memory(self):
         pass
-    clear_memory = update_weights
 
 def create_placement_groups(args):
     return {"rollout": None}
@@ -131,6 +134,7 @@ def train(args):
         if should_run_periodic_action(step, args.save_interval, None, args.num_rollout):
             actor.save_model(step)
             ray.get(manager.save.remote(step))
+        actor.update_weights()
         if should_run_periodic_action(step, args.eval_interval):
             ray.get(manager.eval.remote(step))
     ray.get(manager.dispose.remote())
@@ -171,7 +175,8 @@ def drive(folder: Path, script: Path | None, **arguments: Any) -> tuple[int, lis
         cwd=folder, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     events = [line.removeprefix("event ") for line in done.stdout.splitlines() if line.startswith("event ")]
-    return done.returncode, events, done.stderr
+    said = [line for line in done.stdout.splitlines() if line.startswith("slim-rl: ")]
+    return done.returncode, events, "\n".join([*said, done.stderr])
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=str)
@@ -181,6 +186,7 @@ def test_a_stopped_run_saves_the_step_it_trained_last(tmp_path: Path, script: Pa
     assert code == 1
     assert said.splitlines()[-1] == "slim-rl: Training stops: the budget is spent."
     trained = max(int(event.split()[1]) for event in events if event.startswith("actor.train"))
+    assert f"the {trained + 1} steps trained so far are saved; the same command goes on from there" in said
     assert trained == (4 if stop.startswith("generate") else int(stop.split()[1]))
     saved = [event for event in events if event.startswith("actor.save")]
     if trained == 5:  # slime itself had just saved it
@@ -219,6 +225,15 @@ def test_a_run_that_has_diverged_saves_nothing_more(
     assert code == 1 and "Traceback" not in said
     assert words in said and "lower train.learning_rate" in said
     assert [event for event in events if event.startswith("actor.save")] == ["actor.save 2"]
+    assert events[-2:] == ["manager.dispose", "finish"]
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=str)
+def test_engines_that_are_gone_end_the_run_and_lose_no_step(tmp_path: Path, script: Path | None) -> None:
+    code, events, said = drive(tmp_path, script, gone=4)
+    assert code == 1
+    assert said.endswith("slim-rl: Training stops: the engines took no new weights (ConnectionError: refused).\n")
+    assert [event for event in events if event.startswith("actor.save")] == ["actor.save 2", "actor.save 4 sync"]
     assert events[-2:] == ["manager.dispose", "finish"]
 
 

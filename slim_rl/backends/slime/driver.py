@@ -10,9 +10,10 @@
     a policy that has diverged ends the run, and nothing is saved after it
 
 slime saves every ``--save-interval`` steps, and whatever a rollout raises ends the run there and then. When the partner's budget
-is spent or its endpoint stays down, the log functions raise `RunStopped` (see `metrics`) before the step in hand is trained on. Then
-this saves the step trained last, by the same calls as the script, and ends with exit code 1. The script itself is slime's, unchanged:
-what it gets from `create_training_models` and `create_rollout_manager` is only watched.
+is spent, or its endpoint or the engines stay down, the log functions raise `RunStopped` (see `metrics`) before the step in hand is trained
+on; and so does this where the engines are gone once it is. Then this saves the step trained last, by the same calls as the script, and ends
+with exit code 1. The script itself is slime's, unchanged: what it gets from `create_training_models` and `create_rollout_manager` is only
+watched.
 """
 
 from __future__ import annotations
@@ -146,7 +147,7 @@ class TrainingScript:
             self.module.ray.get([actor._switch_model.remote("actor") for actor in group._actor_handlers])
 
     def _note(self, group: Any) -> None:
-        train, save = group.async_train, group.save_model
+        train, save, update = group.async_train, group.save_model, group.update_weights
 
         def async_train(rollout_id: int, *args: Any, **kwargs: Any) -> Any:
             self.trained = rollout_id
@@ -163,16 +164,24 @@ class TrainingScript:
             self.saved = rollout_id
             return result
 
-        group.async_train, group.save_model = async_train, save_model
+        def update_weights(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return update(*args, **kwargs)
+            except Exception as error:
+                if self.trained is None:  # the start's own
+                    raise
+                raise RunStopped(f"Training stops: the engines took no new weights ({_last_line(error)}).") from error
+
+        group.async_train, group.save_model, group.update_weights = async_train, save_model, update_weights
 
     def _save(self, args: Any) -> None:
-        if self.trained is None or self.trained == self.saved:
+        if self.trained is None:
             return
-        get = self.module.ray.get
-        if args.offload_rollout:  # the engines may hold the GPUs, which saving needs
-            get(self._manager.offload.remote())
-        for group in self._groups:
-            group.save_model(self.trained, force_sync=True)
+        if self.trained != self.saved:
+            if args.offload_rollout:  # the engines may hold the GPUs, which saving needs
+                self.module.ray.get(self._manager.offload.remote())
+            for group in self._groups:
+                group.save_model(self.trained, force_sync=True)
         steps = self.trained + 1
         print(f"slim-rl: the {steps} steps trained so far are saved; the same command goes on from there.", flush=True)
 
@@ -194,6 +203,11 @@ def _load(script: Path) -> ModuleType:
 def _sentence(stop: Exception) -> str:
     """Its own words: Ray's text holds a remote traceback too."""
     return str(getattr(stop, "cause", None) or stop)
+
+
+def _last_line(error: Exception) -> str:
+    """What a remote traceback ends with."""
+    return str(error).strip().rpartition("\n")[2] or type(error).__name__
 
 
 def _divergence(error: Exception) -> str | None:
