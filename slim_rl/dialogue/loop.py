@@ -50,7 +50,8 @@ class Speaker:
 
 
 Player = Policy | Demonstrator | Speaker
-CalledOff = Callable[[list[Dialogue]], None]  # given what there is of the dialogues when the task that plays them is cancelled
+# given what there is of the dialogues when the task that plays them is cancelled
+CalledOff = Callable[[list[Dialogue]], None]
 
 
 async def play_dialogue(

@@ -402,9 +402,7 @@ def test_a_cancelled_game_leaves_its_record_and_what_it_cost(server, tokenizer_d
 @pytest.mark.parametrize("call_off", [play_and_abort, play_and_cancel])
 @pytest.mark.parametrize("partial", [False, True])
 @pytest.mark.parametrize("resume", ["replay", "restart"])
-def test_an_aborted_game_goes_on_or_begins_anew(
-    tokenizer, tokenizer_dir, tmp_path, partial, resume, call_off
-) -> None:
+def test_an_aborted_game_goes_on_or_begins_anew(tokenizer, tokenizer_dir, tmp_path, partial, resume, call_off) -> None:
     with serve(tokenizer, hold=[3]) as server:
         args = make_args(
             tokenizer_dir,
