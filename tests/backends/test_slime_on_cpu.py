@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from slim_rl.backends.checkpoints import read_model_config
-from slim_rl.backends.slime.cpu import sources
+from slim_rl.backends.slime.cpu import flags, sources
 from slim_rl.backends.slime.cpu.launch import adapted
 from slim_rl.backends.slime.cpu.progress import told
 from slim_rl.backends.slime.launch import missing
@@ -35,10 +35,10 @@ SITE = ROOT / "slim_rl" / "backends" / "slime" / "cpu" / "site"
 @pytest.mark.parametrize("model", ["warmstart", "warmstart_selfplay"])
 def test_the_small_models_have_a_shape_of_their_own(model: str, tmp_path: Path) -> None:
     shape = read_model_config(ROOT / "data" / model)
-    flags, found = find_architecture(shape, write_slime(tmp_path))
+    architecture, found = find_architecture(shape, write_slime(tmp_path))
     assert found.startswith("slim_rl's qwen3-1M")
-    assert flags["--hidden-size"] == [str(shape["hidden_size"])]
-    assert flags["--vocab-size"] == [str(shape["vocab_size"])]
+    assert architecture["--hidden-size"] == [str(shape["hidden_size"])]
+    assert architecture["--vocab-size"] == [str(shape["vocab_size"])]
 
 
 def test_on_cpu_is_a_switch() -> None:
@@ -66,6 +66,16 @@ def test_what_it_cannot_do_is_said_first(change: str, settings: dict[str, Any], 
     monkeypatch.setattr(sys, "path", [])  # where nothing is installed
     with pytest.raises(ConfigError, match=told):
         adapted(Settings.model_validate(settings), load_config(ROOT / "configs" / "matching_local.yaml", [change]), [])
+
+
+def test_megatron_and_sglang_compute_in_one_precision() -> None:
+    ours = flags.megatron({})
+    assert flags.precision({}) == "float32" and str(ours["--custom-megatron-init-path"]).endswith("precision.init")
+    as_on_a_gpu = {"--sglang-dtype": ["bfloat16"]}
+    assert flags.precision(as_on_a_gpu) == "bfloat16"
+    assert flags.megatron(as_on_a_gpu) == {**ours, "--custom-megatron-init-path": None}
+    with pytest.raises(ConfigError, match="float32 or bfloat16"):
+        flags.megatron({"--sglang-dtype": ["float16"]})
 
 
 def test_a_step_is_told_when_its_dialogues_are_logged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

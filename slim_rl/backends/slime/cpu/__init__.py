@@ -5,7 +5,7 @@ What cannot be there without a GPU is stood in for, each thing in a module of it
     cuda          torch.cuda, as Megatron calls it
     accelerator   a CPU for slime's own registry of devices
     layers        Transformer Engine's layers, under the names by which slime converts checkpoints
-    precision     float32, where slime asks for bfloat16
+    precision     float32, where slime asks for bfloat16, unless the run does too
     optimizer     torch's Adam, where Megatron's checkpoints know those of Transformer Engine and Apex
     absent        packages that are imported and never called
 

@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from slim_rl.backends.slime.layout import Flags
+from slim_rl.errors import ConfigError
 from slim_rl.policies.servers import Server
 
 _CPU = __package__
+_FLOAT32 = "--custom-megatron-init-path"
 _FUSED = (
     "gradient-accumulation",
     "masked-softmax",
@@ -20,12 +23,25 @@ _FUSED = (
 MEGATRON: Mapping[str, Any] = {
     "--spec": [f"{_CPU}.layers", "layer_spec"],
     "--transformer-impl": "local",
-    "--custom-megatron-init-path": f"{_CPU}.precision.init",
+    _FLOAT32: f"{_CPU}.precision.init",
     "--distributed-backend": "gloo",
     "--use-cpu-initialization": True,
     "--no-persist-layer-norm": True,
     **{f"--no-{name}-fusion": True for name in _FUSED},
 }
+
+
+def precision(flags: Flags) -> str:
+    """That of Megatron and SGLang both. Raises ConfigError for one that is not float32 or bfloat16."""
+    (asked,) = flags.get("--sglang-dtype") or ["float32"]
+    if asked not in ("float32", "bfloat16"):
+        raise ConfigError(f"--sglang-dtype is {asked}: without a GPU it is float32 or bfloat16, for Megatron too.")
+    return asked
+
+
+def megatron(flags: Flags) -> Mapping[str, Any]:
+    """Megatron's flags, beside those that the user gives."""
+    return {**MEGATRON, **({} if precision(flags) == "float32" else {_FLOAT32: None})}
 
 
 def engine(server: Server, folder: Path) -> dict[str, Any]:

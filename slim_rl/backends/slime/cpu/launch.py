@@ -29,14 +29,13 @@ from slim_rl.backends.slime.layout import parse_flags
 from slim_rl.backends.slime.settings import Settings
 from slim_rl.config import Config
 from slim_rl.errors import ConfigError, SlimError
-from slim_rl.policies.servers import started
+from slim_rl.policies.servers import Server, connect, started
 from slim_rl.processes import last_lines, running
 
 DRIVER = f"{__package__}.driver"
 _NEEDED = ("ray", "sglang", "sglang_router", "torch", "transformers")
 _SGLANG = {
     "--device": "cpu",
-    "--dtype": "float32",
     "--attention-backend": "torch_native",
     "--sampling-backend": "pytorch",
     "--grammar-backend": "none",
@@ -72,7 +71,8 @@ def adapted(settings: Settings, config: Config, own: Sequence[str]) -> tuple[Set
         )
     if "eval_interval" not in settings.model_fields_set:
         settings = settings.model_copy(update={"eval_interval": config.train.steps})
-    return settings, words(parse_flags(words(flags.MEGATRON)) | parse_flags(own))
+    given = parse_flags(own)
+    return settings, words(parse_flags(words(flags.megatron(given))) | given)
 
 
 def train(job: Job, checkouts: Checkouts, line: Sequence[str]) -> Result:
@@ -96,9 +96,8 @@ def _run(job: Job, checkouts: Checkouts, line: Sequence[str], done: int) -> None
         f"{config.name}: {config.train.steps} steps of {config.train.dialogues} dialogues; everything is in {job.folder}"
     )
     say("starting SGLang")
-    with started(
-        "sglang", config.policy.model, job.folder / "sglang.log", words(_SGLANG), environment=variables
-    ) as server:
+    engine = words({**_SGLANG, "--dtype": flags.precision(parse_flags(line))})
+    with started("sglang", config.policy.model, job.folder / "sglang.log", engine, environment=variables) as server:
         say(
             f"starting Ray, Megatron and slime, whose own words are in {log}; the first games are played in a minute or two"
         )
@@ -112,10 +111,17 @@ def _run(job: Job, checkouts: Checkouts, line: Sequence[str], done: int) -> None
             running(command, stdout=output, stderr=subprocess.STDOUT, env=variables) as process,
         ):
             code = process.wait()
-    if code:
-        raise SlimError(
-            _why(log, began) or f"slime ended with exit code {code}, for a reason above; its words are in {log}."
-        )
+        if code:
+            said = _why(log, began) or f"slime ended with exit code {code}, for a reason above; its words are in {log}."
+            raise SlimError(said if _answers(server) else f"SGLang is gone: see {job.folder / 'sglang.log'}. {said}")
+
+
+def _answers(server: Server) -> bool:
+    try:
+        connect(server.url)
+    except SlimError:
+        return False
+    return True
 
 
 def _why(log: Path, began: int) -> str:

@@ -1,5 +1,5 @@
 """float32 in Megatron. slime trains in bfloat16 or float16 alone; on a CPU both are slow, and their rounding would hide in every comparison
-what a float32 run shows to seven digits.
+what a float32 run shows to seven digits. Without `init` (`flags.megatron`) Megatron stores weights as on a GPU.
 
 The weights stay inside the wrapper that Megatron puts around half-precision modules, so that all of slime runs as it does; the wrapper's
 conversion of the weights is what is left out.
@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from argparse import Namespace
 from types import ModuleType
+from typing import Any
 
 import torch
 
 
 def install(module: ModuleType) -> None:
-    """Has `megatron.core.transformer.module` leave weights as they are."""
-    module.MegatronModule.bfloat16 = lambda self: self  # type: ignore[attr-defined]
+    """Has `megatron.core.transformer.module` leave weights in float32 as they are."""
+    base: Any = module.MegatronModule  # type: ignore[attr-defined]
+    convert = base.bfloat16
+    base.bfloat16 = lambda self: self if self.config.params_dtype == torch.float32 else convert(self)
 
 
 def init(args: Namespace) -> None:
