@@ -10,12 +10,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from slim_rl.backends.checkpoints import read_model_config
-from slim_rl.backends.slime.cpu import flags, sources
+from slim_rl.backends.slime.cpu import flags, launch, sources
 from slim_rl.backends.slime.cpu.launch import adapted
 from slim_rl.backends.slime.cpu.progress import told
 from slim_rl.backends.slime.launch import missing
@@ -99,6 +100,58 @@ def test_a_step_is_told_when_its_dialogues_are_logged(tmp_path: Path, capsys: py
         assert heard() == ["slim-rl: step    2"]
         log(2)
     assert heard() == ["slim-rl: step    3"]
+
+
+_STAND_INS = {  # an SGLang that answers, a Ray that is none, and a slime that stops, with or without an engine
+    "sglang/__init__.py": "",
+    "sglang/launch_server.py": """
+import os, sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'{"data": [{"id": "tiny", "max_model_len": 8192}]}')
+
+Path(os.environ["ENGINE"]).write_text(str(os.getpid()))
+HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Handler).serve_forever()
+""",
+    "ray.py": "init = shutdown = get = lambda *args, **kwargs: None",
+    "train.py": """
+import os, ray, signal
+from pathlib import Path
+from unittest.mock import MagicMock
+from slim_rl.errors import RunStopped
+
+create_training_models = parse_args = finish_tracking = lambda *args: None
+create_rollout_manager = lambda *args: (MagicMock(), None)
+
+def train(args):
+    create_rollout_manager(args)
+    if os.environ["KILLS"]:
+        os.kill(int(Path(os.environ["ENGINE"]).read_text()), signal.SIGKILL)
+    raise RunStopped("Training stops: 32 of 32 dialogues failed.")
+""",
+}
+
+
+@pytest.mark.parametrize("killed", [True, False])
+def test_a_run_that_stops_says_if_sglang_is_gone(killed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in _STAND_INS.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
+    monkeypatch.setenv("ENGINE", str(tmp_path / "pid"))
+    monkeypatch.setenv("KILLS", "1" if killed else "")
+    config = load_config(ROOT / "configs" / "matching_local.yaml", [f"log.dir={tmp_path}/logs"])
+    job: Any = SimpleNamespace(config=config, folder=tmp_path, entry="train.py")
+    with pytest.raises(SlimError) as stopped:
+        launch._run(job, SimpleNamespace(slime=tmp_path, megatron=tmp_path), [], -1)  # type: ignore[arg-type]
+    gone = f"SGLang is gone: see {tmp_path}/sglang.log. " if killed else ""
+    assert str(stopped.value) == f"{gone}Training stops: 32 of 32 dialogues failed."
 
 
 def test_packages_that_are_not_there_can_be_imported_and_not_called() -> None:
