@@ -37,8 +37,9 @@ class Line:
     """One line of a file.
 
     Attributes:
-        number: from 1.
+        number: from 1, of those that are read.
         offset: where it begins, in bytes.
+        end: where the next one begins.
         data: what it holds; None if it is not JSON.
         error: why it is not JSON; None if it is.
         torn: whether it is a last line that was cut while it was being written.
@@ -46,23 +47,26 @@ class Line:
 
     number: int
     offset: int
+    end: int
     data: Any
     error: str | None = None
     torn: bool = False
 
 
-def scan(path: Path) -> Iterator[Line]:
-    """Every line of a file that is not empty, the unreadable ones included. Raises OSError if the file cannot be read."""
-    offset = 0
+def scan(path: Path, offset: int = 0) -> Iterator[Line]:
+    """Every line of a file that is not empty, the unreadable ones included, from `offset` on. Raises OSError if the file cannot be
+    read.
+    """
     with path.open("rb") as stream:
+        stream.seek(offset)
         for number, line in enumerate(stream, 1):
             start, offset = offset, offset + len(line)
             if not line.strip():
                 continue
             try:
-                yield Line(number, start, orjson.loads(line))
+                yield Line(number, start, offset, orjson.loads(line))
             except orjson.JSONDecodeError as error:
-                yield Line(number, start, None, str(error), torn=not line.endswith(b"\n"))
+                yield Line(number, start, offset, None, str(error), torn=not line.endswith(b"\n"))
 
 
 def read(

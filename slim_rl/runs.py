@@ -168,6 +168,11 @@ def check_same(path: Path, config: Config) -> None:
         )
 
 
+def log_folder_of(folder: Path, config: Config) -> Path:
+    """Where the dialogue logs of the run in `folder` are. On a cluster all of a run is in its own, on a disk that every node sees."""
+    return config.log.dir / config.name if config.train.backend == "trl" else folder / config.log.dir
+
+
 def configuration(path: Path) -> dict[str, Any] | None:
     """What is under our key; None if the file is not one of ours."""
     try:

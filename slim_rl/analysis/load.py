@@ -2,12 +2,15 @@
 
 The invariant: a line is counted once, as a dialogue or as one of the reasons it is not (torn, unreadable, foreign,
 repeated), and all of these counts reach the report. A file is read as a stream; of each line only a row of
-numbers and its place in the file are kept, from where the dialogue can be read again (`read_dialogue`).
+numbers and its place in the file are kept, from where the dialogue can be read again (`read_dialogue`). Of a file that grows only
+what is new is read (`Reader`).
 """
 
 from __future__ import annotations
 
+import math
 import shlex
+import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -62,8 +65,8 @@ class Log:
     Attributes:
         frame: one row a dialogue. Where it comes from: file (index into `files`), offset (bytes); arm, run, phase, step,
             environment, game_id, seat, seed, group, policy, mode (free, or the intervention of `evaluate`), partner; cluster
-            (the game: dialogues with equal `game_id` and game state, in any run); failed; then the measures of
-            `dialogue.measures`; then, for all that the partner can do wrongly, how often it did, and how often it could have; and the
+            (the game: dialogues with equal `game_id` and game state, in any run); failed; cost_usd (of the partner's calls, NaN where
+            there are none); then the measures of `dialogue.measures`; then, for all that the partner can do wrongly, how often it did, and how often it could have; and the
             game's own (`Dialogue.columns`), but for those that have the name of another.
         files: what each file held.
         kinds: the games' kinds of question, each a column `questions/<kind>`, and what a reader is told of it.
@@ -79,36 +82,121 @@ class Log:
     warnings: list[str] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class _Open:
+    """A file of which the first `read` bytes are read."""
+
+    file: LogFile
+    inode: int
+    read: int = 0
+
+
+class Reader:
+    """Dialogue logs that may still be written: each of their lines is read once, a torn last one when it is whole.
+
+    Args:
+        log_dirs: folders or files.
+    """
+
+    def __init__(self, log_dirs: Sequence[str | Path]) -> None:
+        self.log_dirs = log_dirs
+        self._open: dict[Path, _Open] = {}
+        self._parts: list[pd.DataFrame] = []
+
+    def more(self, seconds: float = math.inf, show: bool = False) -> bool:
+        """Reads what is new in every *.jsonl at or below the folders, for about so many seconds of processor time; whether there was
+        anything. After a file was removed, or written anew by a run that resumed, all of them are read again.
+
+        Args:
+            show: with a progress bar, on a terminal.
+
+        Raises:
+            DataError: a path does not exist, or there is no *.jsonl file.
+        """
+        until = time.process_time() + seconds
+        found = {path: path.stat() for path in log_files(*self.log_dirs)}
+        anew = any(
+            path not in found or place.inode != found[path].st_ino or place.read > found[path].st_size
+            for path, place in self._open.items()
+        )
+        if anew:
+            self._open, self._parts = {}, []
+        for path, stat in found.items():
+            self._open.setdefault(path, _Open(LogFile(path), stat.st_ino))
+        before = self.progress[0]
+        if before == sum(stat.st_size for stat in found.values()):
+            return anew
+        rows = self._rows(show, until)
+        while batch := list(islice(rows, _BATCH)):
+            self._parts.append(pd.DataFrame(batch))
+        return anew or self.progress[0] > before
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """The bytes that were read, and those that there are."""
+        places = self._open.items()
+        return sum(place.read for _, place in places), sum(path.stat().st_size for path, _ in places if path.exists())
+
+    def log(self) -> Log:
+        """What was read. Raises DataError if no line of it is a dialogue."""
+        files = [place.file for place in self._open.values()]
+        if not self._parts:
+            raise DataError(
+                f"None of the {sum(f.lines for f in files)} lines in the {len(files)} *.jsonl files of {_names(self.log_dirs)} "
+                "is a dialogue; give the folder that a run wrote its dialogue log to."
+            )
+        self._parts = [pd.concat(self._parts, ignore_index=True)]
+        frame = self._parts[0]
+        same = frame.duplicated(["arm", "run", "phase", "step", "id"], keep="last")
+        frame = frame[~same].drop(columns="id").reset_index(drop=True)
+        for name in frame.select_dtypes(exclude=["number", "bool"]):  # words, the same ones again and again
+            frame[name] = frame[name].astype("category")
+        frame["arm"] = frame["arm"].cat.reorder_categories(order_arms(frame["arm"].cat.categories))
+        audited = [name for name in frame.columns if partner_faults.is_column(name)]
+        asked = [name for name in frame.columns if name.startswith(OF_KIND)]
+        frame[[*asked, *audited]] = frame[[*asked, *audited]].fillna(0)
+        kinds = _kinds(frame["environment"].cat.categories, asked)
+        made = [
+            entry for folder in dict.fromkeys(file.path.parent for file in files) for entry in provenance.read(folder)
+        ]
+        log = Log(frame, files, kinds, provenance.distinct(made), int(same.sum()))
+        log.warnings.extend(_warnings(log))
+        return log
+
+    def _rows(self, show: bool, until: float) -> Iterator[dict[str, Any]]:
+        """A row a new dialogue, with its place; counts what the files hold."""
+        places = list(self._open.values())
+        sizes = [place.file.path.stat().st_size for place in places]
+        with tqdm(total=sum(sizes), desc="reading", unit="B", unit_scale=True, disable=None if show else True) as bar:
+            for index, place in enumerate(places):
+                before = sum(sizes[:index])
+                for offset, data in _lines(place):
+                    bar.update(before + offset - bar.n)
+                    try:
+                        row = _row(data, place.file.path)
+                    except (
+                        AttributeError,
+                        KeyError,
+                        TypeError,
+                        ValueError,
+                    ):  # it has a dialogue's keys, yet not its form
+                        place.file.foreign += 1
+                        continue
+                    place.file.dialogues += 1
+                    yield {**row, "file": index, "offset": offset}
+                    if time.process_time() > until:
+                        return
+
+
 def load(log_dirs: Sequence[str | Path]) -> Log:
     """Reads every *.jsonl at or below `log_dirs` (folders or files).
 
     Raises:
         DataError: a path does not exist, there is no *.jsonl file, or no line in any of them is a dialogue.
     """
-    files = [LogFile(path) for path in log_files(*log_dirs)]
-    rows = _rows(files)
-    parts: list[pd.DataFrame] = []
-    while batch := list(islice(rows, _BATCH)):
-        parts.append(pd.DataFrame(batch))
-    if not parts:
-        raise DataError(
-            f"None of the {sum(f.lines for f in files)} lines in the {len(files)} *.jsonl files of {_names(log_dirs)} "
-            "is a dialogue; give the folder that a run wrote its dialogue log to."
-        )
-    frame = pd.concat(parts, ignore_index=True)
-    same = frame.duplicated(["arm", "run", "phase", "step", "id"], keep="last")
-    frame = frame[~same].drop(columns="id").reset_index(drop=True)
-    for name in frame.select_dtypes(exclude=["number", "bool"]):  # words, the same ones again and again
-        frame[name] = frame[name].astype("category")
-    frame["arm"] = frame["arm"].cat.reorder_categories(order_arms(frame["arm"].cat.categories))
-    audited = [name for name in frame.columns if partner_faults.is_column(name)]
-    asked = [name for name in frame.columns if name.startswith(OF_KIND)]
-    frame[[*asked, *audited]] = frame[[*asked, *audited]].fillna(0)
-    kinds = _kinds(frame["environment"].cat.categories, asked)
-    made = [entry for folder in dict.fromkeys(file.path.parent for file in files) for entry in provenance.read(folder)]
-    log = Log(frame, files, kinds, provenance.distinct(made), int(same.sum()))
-    log.warnings.extend(_warnings(log))
-    return log
+    reader = Reader(log_dirs)
+    reader.more(show=True)
+    return reader.log()
 
 
 def order_arms(arms: Iterable[str]) -> list[str]:
@@ -135,30 +223,17 @@ def _names(paths: Sequence[str | Path]) -> str:
     return ", ".join(str(path) for path in paths)
 
 
-def _rows(files: Sequence[LogFile]) -> Iterator[dict[str, Any]]:
-    """A row a dialogue, with its place; counts what the files hold."""
-    sizes = [file.path.stat().st_size for file in files]
-    with tqdm(total=sum(sizes), desc="reading", unit="B", unit_scale=True, disable=None) as bar:
-        for index, file in enumerate(files):
-            before = sum(sizes[:index])
-            for offset, data in _lines(file):
-                bar.update(before + offset - bar.n)
-                try:
-                    row = _row(data, file.path)
-                except (AttributeError, KeyError, TypeError, ValueError):  # it has a dialogue's keys, yet not its form
-                    file.foreign += 1
-                    continue
-                file.dialogues += 1
-                yield {**row, "file": index, "offset": offset}
-
-
-def _lines(file: LogFile) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The file's dialogues with the offset of their lines; counts the others."""
-    for line in jsonl.scan(file.path):
+def _lines(place: _Open) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The file's new dialogues with the offset of their lines; counts the others."""
+    file = place.file
+    file.lines, file.torn = file.lines - file.torn, 0
+    for line in jsonl.scan(file.path, place.read):
         file.lines += 1
         if line.torn:
             file.torn += 1
-        elif line.error is not None:
+            return  # it may yet become whole
+        place.read = line.end
+        if line.error is not None:
             file.unreadable += 1
         elif not _is_dialogue(line.data):
             file.foreign += 1
@@ -189,11 +264,18 @@ def _row(data: dict[str, Any], path: Path) -> dict[str, Any]:
         "mode": str(dialogue.policy.get("intervention") or "free"),
         "partner": _identity(dialogue.partner),
         "failed": dialogue.failed,
+        "cost_usd": _cost(dialogue),
         **measures(dialogue),
         **partner_faults.columns_of(dialogue),
     }
     own = {name: value for name, value in dialogue.columns.items() if isinstance(value, bool | int | float | str)}
     return own | row
+
+
+def _cost(dialogue: Dialogue) -> float:
+    """US dollars for the partner's calls; NaN where it is behind no endpoint."""
+    usages = [turn.usage for turn in dialogue.turns if turn.usage is not None]
+    return sum(usage.get("cost_usd") or 0.0 for usage in usages) if usages else math.nan
 
 
 def _identity(identity: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import gzip
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -28,7 +28,8 @@ from slim_rl.analysis.tables import Table, as_csv, as_latex, as_markdown
 from slim_rl.files import write_atomically
 from slim_rl.formats import words
 
-SCRIPTS = ("dom.js", "list.js", "board.js", "dialogue.js", "main.js")  # one script, in this order
+SCRIPTS = ("dom.js", "list.js", "board.js", "dialogue.js", "main.js")  # of the viewer: one script, in this order
+RENEWS = "live.js"  # what else a page has that renews itself
 _TEMPLATES = Environment(
     loader=PackageLoader("slim_rl.analysis", "page"),
     autoescape=True,
@@ -71,6 +72,14 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True)
+class Renewed:
+    """A page that asks its server every so many `seconds` whether there is another `version` of it."""
+
+    version: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     """What stands on a page, from top to bottom.
 
@@ -80,6 +89,7 @@ class Page:
         text: written by hand, as Markdown.
         sections: tables by heading.
         sample: which dialogues the viewer holds; `dialogues`: its data, None for a page without it.
+        renewed: how the page renews itself, where it does; None for one that is a file.
         method: how numbers were found. origin: from what and by what the page was made, as Markdown. sources: tables of what was read.
     """
 
@@ -99,10 +109,12 @@ class Page:
     sample: str = ""
     dialogues: Mapping[str, Any] | None = None
     sources: Sequence[Table] = field(default_factory=tuple)
+    renewed: Renewed | None = None
 
     def html(self) -> str:
         folder = files("slim_rl.analysis") / "page"
-        script = "\n".join((folder / name).read_text(encoding="utf-8") for name in SCRIPTS) if self.dialogues else ""
+        names = [*(SCRIPTS if self.dialogues else ()), *([RENEWS] if self.renewed else ())]
+        script = "\n".join((folder / name).read_text(encoding="utf-8") for name in names)
         return _TEMPLATES.get_template("page.html").render(
             page=self,
             origin=Markup(_MARKDOWN.renderInline(self.origin)),
@@ -136,21 +148,28 @@ def packed(data: Any) -> str:
     return base64.b64encode(gzip.compress(orjson.dumps(data), mtime=0)).decode()
 
 
+def draw_figures(
+    plots: Mapping[str, Plot], *numbers: Any, first: str, forms: Sequence[str] = ()
+) -> Iterator[tuple[Picture, dict[str, bytes]]]:
+    """Every figure that has something to show, and its files by form. `first`: the name of the one that stands with the answer."""
+    wanted = sorted({"svg", *forms})
+    with style():
+        for name, figure in draw_all(plots, *numbers).items():
+            made = dict(zip(wanted, to_bytes(figure, *wanted), strict=True))
+            plot = plots[name]
+            yield Picture(name, made["svg"].decode(), plot.caption, plot.wide, name == first), made
+
+
 def write_figures(
     folder: Path, plots: Mapping[str, Plot], *numbers: Any, first: str, forms: Sequence[str] = ("png", "svg")
 ) -> list[Picture]:
-    """Draws every figure that has something to show, and writes it to the folder; takes away those that have not and were there
-    before. `first`: the name of the one that stands with the answer.
-    """
+    """Draws every figure, and writes it to the folder; takes away those that have nothing to show and were there before."""
     folder.mkdir(parents=True, exist_ok=True)
     pictures = []
-    with style():
-        for name, figure in draw_all(plots, *numbers).items():
-            wanted = sorted({"svg", *forms})
-            made = dict(zip(wanted, to_bytes(figure, *wanted), strict=True))
-            for form in forms:
-                write_atomically(folder / f"{name}.{form}", made[form])
-            pictures.append(Picture(name, made["svg"].decode(), plots[name].caption, plots[name].wide, name == first))
+    for picture, made in draw_figures(plots, *numbers, first=first, forms=forms):
+        for form in forms:
+            write_atomically(folder / f"{picture.name}.{form}", made[form])
+        pictures.append(picture)
     for name in plots.keys() - {picture.name for picture in pictures}:
         for form in forms:
             (folder / f"{name}.{form}").unlink(missing_ok=True)

@@ -142,8 +142,8 @@ class Tables:
         """Where an ideal asker earned more, one row an arm and partner."""
         return held_out(self.results["ledger"], list(LOSSES), CAPTION, self._palette, "partner")
 
-    def checkpoints(self) -> Table:
-        """Means at every checkpoint, where there are more than a first and a last one."""
+    def checkpoints(self, least: int = 3) -> Table:
+        """Means at every checkpoint, where there are so many; fewer are in the other tables as a first and a last one."""
         rows = self.results["checkpoints"]
         times = Counter((row["arm"], row["partner"]) for row in rows)
         columns = [
@@ -153,7 +153,7 @@ class Tables:
             number("runs"),
             *(self._measured(measure.name) for measure in shown_in("first screen") if measure.name in self._measures),
         ]
-        more = [row for row in rows if times[row["arm"], row["partner"]] > 2]
+        more = [row for row in rows if times[row["arm"], row["partner"]] >= least]
         return Table("Held-out games by checkpoint; 95% intervals over games.", columns, more)
 
     def compared(self) -> Table:

@@ -7,7 +7,7 @@ no reward: they are counted among the stop reasons and left out of everything el
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -36,36 +36,52 @@ def summarise(frame: pd.DataFrame, seed: int = 0, kinds: Mapping[str, str] | Non
     kinds = kinds or {}
     played = frame[~frame["failed"]]
     names = [m.name for m in shown_in("report") if m.name in frame and frame[m.name].notna().any()]
-    train = played[(played["phase"] == TRAIN) & played["step"].notna()]
     plays = of_frame(frame)
     held_out = by_arm(plays, names)
-    arms = [str(arm) for arm in frame["arm"].cat.categories]
+    training = over_training(frame, names, kinds)
     return {
         "seed": seed,
         "many": MANY,
         "counts": {
             "dialogues": len(frame),
             "played": len(played),
-            "train": len(train),
+            "train": int(((played["phase"] == TRAIN) & played["step"].notna()).sum()),
             "games": int(frame["cluster"].nunique()),
         },
-        "arms": arms,
-        "measures": {name: MEASURES[name].about for name in names},
-        "runs": list(_runs(frame)),
-        "curves": {arm: _curves(train[train["arm"] == arm], names) for arm in arms},
-        "ends": {arm: _ends(train[train["arm"] == arm], names) for arm in arms},
-        "question_kinds": dict(kinds),
-        "kinds": {arm: _kinds(train[train["arm"] == arm], kinds) for arm in arms},
-        "stop_reasons": {arm: _stop_reasons(frame[(frame["arm"] == arm) & (frame["phase"] == TRAIN)]) for arm in arms},
-        "reward_by_questions": {arm: _by_count(played[played["arm"] == arm], "questions") for arm in arms},
-        "reward_by_pairs": {arm: _by_count(played[played["arm"] == arm], "informative_pairs") for arm in arms},
+        **training,
+        "runs": runs(frame),
+        "reward_by_questions": {arm: _by_count(played[played["arm"] == arm], "questions") for arm in training["arms"]},
+        "reward_by_pairs": {
+            arm: _by_count(played[played["arm"] == arm], "informative_pairs") for arm in training["arms"]
+        },
         "held_out": held_out,
         "ledger": by_arm(plays, [name for name in LOSSES if name in frame and frame[name].notna().any()]),
-        "checkpoints": list(_checkpoints(played[played["phase"] != TRAIN], names)),
+        "checkpoints": checkpoints(frame, names),
         "verdict": list(verdicts(held_out)),
         "partner_faults": list(partner_faults(frame, TRAIN)),
         "compared": compare(cells_of(frame), seed),
     }
+
+
+def over_training(frame: pd.DataFrame, names: Sequence[str], kinds: Mapping[str, str]) -> dict[str, Any]:
+    """What the figures over training show: the curves of these measures, and the shares of questions' kinds and of stop reasons."""
+    steps = frame[(frame["phase"] == TRAIN) & frame["step"].notna()]
+    train = steps[~steps["failed"]]
+    arms = [str(arm) for arm in frame["arm"].cat.categories]
+    return {
+        "arms": arms,
+        "measures": {name: MEASURES[name].about for name in names},
+        "curves": {arm: _curves(train[train["arm"] == arm], names) for arm in arms},
+        "ends": {arm: _ends(train[train["arm"] == arm], names) for arm in arms},
+        "question_kinds": dict(kinds),
+        "kinds": {arm: _kinds(train[train["arm"] == arm], kinds) for arm in arms},
+        "stop_reasons": {arm: _stop_reasons(steps[steps["arm"] == arm]) for arm in arms},
+    }
+
+
+def runs(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """What there is of every run."""
+    return list(_runs(frame))
 
 
 def _runs(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
@@ -101,7 +117,7 @@ def _bins(steps: pd.Series) -> tuple[np.ndarray, np.ndarray]:
     return index, np.bincount(index, steps) / size
 
 
-def _curves(rows: pd.DataFrame, names: list[str]) -> dict[str, Any]:
+def _curves(rows: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
     if rows.empty:
         return {}
     index, steps = _bins(rows["step"])
@@ -120,7 +136,7 @@ def _curves(rows: pd.DataFrame, names: list[str]) -> dict[str, Any]:
     return curves
 
 
-def _ends(rows: pd.DataFrame, names: list[str]) -> dict[str, Any]:
+def _ends(rows: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
     """Means over the first and the last tenth of the steps."""
     if rows["step"].nunique() < 2:
         return {}
@@ -149,7 +165,6 @@ def _kinds(rows: pd.DataFrame, kinds: Iterable[str]) -> dict[str, Any]:
 
 
 def _stop_reasons(rows: pd.DataFrame) -> dict[str, Any]:
-    rows = rows[rows["step"].notna()]
     if rows.empty:
         return {}
     index, steps = _bins(rows["step"])
@@ -179,11 +194,12 @@ def _by_count(rows: pd.DataFrame, name: str) -> list[dict[str, Any]]:
 # -- held-out games ----------------------------------------------------------------------------------------------------
 
 
-def _checkpoints(rows: pd.DataFrame, names: list[str]) -> Iterator[dict[str, Any]]:
-    """The means of every arm, partner and checkpoint, clustered by game, in the order of training."""
+def checkpoints(frame: pd.DataFrame, names: Sequence[str]) -> list[dict[str, Any]]:
+    """The means on held-out games of every arm, partner and checkpoint, clustered by game, in the order of training."""
+    rows = frame[(frame["phase"] != TRAIN) & ~frame["failed"]]
     keys = ["arm", "partner", "step", "phase"]
-    for (arm, partner, step, phase), cell in rows.groupby(keys, observed=True, dropna=False):
-        yield {
+    return [
+        {
             "arm": arm,
             "partner": partner,
             "phase": phase,
@@ -191,3 +207,5 @@ def _checkpoints(rows: pd.DataFrame, names: list[str]) -> Iterator[dict[str, Any
             "runs": int(cell["run"].nunique()),
             "measures": {name: asdict(_mean(cell, name)) for name in names},
         }
+        for (arm, partner, step, phase), cell in rows.groupby(keys, observed=True, dropna=False)
+    ]

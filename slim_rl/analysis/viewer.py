@@ -48,28 +48,39 @@ def choose(frame: pd.DataFrame, size: int, seed: int = 0) -> pd.DataFrame:
     return drawn.loc[lap.sort_values(kind="stable").index[:size]].drop(columns=["tenth", "game"])
 
 
+def newest(frame: pd.DataFrame, size: int) -> pd.DataFrame:
+    """The last `size` rows that were played, the newest first."""
+    return frame.sort_values("step", kind="stable", na_position="first").tail(size).iloc[::-1]
+
+
 def collect(
-    log: Log, size: int, seed: int = 0, decode: Decode | None = None, max_bytes: int = MAX_BYTES
+    log: Log,
+    size: int,
+    seed: int = 0,
+    decode: Decode | None = None,
+    max_bytes: int = MAX_BYTES,
+    last: bool = False,
 ) -> dict[str, Any]:
     """The viewer's data (read by `page/*.js`): dialogues, and the boards and prompt texts they refer to by index.
 
     Args:
         size: dialogues at most. Those that would take the data above `max_bytes` are left out.
+        last: the newest dialogues, instead of some of all.
         decode: the text of one token id, for logs that hold tokens; without it that of the policy's own tokenizer, where the
             log names a folder that has it, else ids stand for themselves.
     """
     pool = _Pool()
     views: dict[int, dict[str, Any]] = {}
     taken = 0
-    chosen = choose(log.frame, size, seed)
+    chosen = newest(log.frame, size) if last else choose(log.frame, size, seed)
     for row in chosen.itertuples():
         view = _view(read_dialogue(log, row), row, pool, decode)
         taken += len(orjson.dumps(view))
         if taken + pool.bytes > max_bytes:
             break
         views[row.Index] = view
-    reading = chosen.sort_values(["arm", "run", "step", "phase", "game_id", "group"], kind="stable").index
-    shown = [views[index] for index in reading if index in views]
+    reading = chosen if last else chosen.sort_values(["arm", "run", "step", "phase", "game_id", "group"], kind="stable")
+    shown = [views[index] for index in reading.index if index in views]
     return {"dialogues": shown, "boards": pool.boards, "texts": pool.texts}
 
 

@@ -19,6 +19,7 @@ from typing import Any
 from slim_rl.config import Config
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.errors import ConfigError
+from slim_rl.runs import log_folder_of
 
 # Tokens of a response on a cluster, where the config sets no limit: a long 8×8 dialogue with room to spare.
 RESPONSE_TOKENS = 6144
@@ -98,8 +99,8 @@ def missing(config: Config) -> str:
 
 
 def log_folder(config: Config) -> Path:
-    """Where a run's dialogue logs are. On a cluster all of a run is in its own folder, on a disk that every node sees."""
-    return config.log.dir / config.name if config.train.backend == "trl" else config.run_dir.absolute() / config.log.dir
+    """Where a run's dialogue logs are."""
+    return log_folder_of(config.run_dir.absolute(), config)
 
 
 def own_folder(config: Config) -> list[str]:

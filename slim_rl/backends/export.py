@@ -26,7 +26,7 @@ from slim_rl.errors import DataError, SlimError
 from slim_rl.files import disk_errors, replacing_folder
 from slim_rl.policies import check_model_folder, is_model_folder
 from slim_rl.processes import last_lines, running
-from slim_rl.runs import configuration
+from slim_rl.runs import configuration, log_folder_of
 
 _WEIGHTS = ("*.safetensors", "*.bin")
 
@@ -122,11 +122,7 @@ def _of_start(config: Config, dialogues: Sequence[Dialogue]) -> bool:
 
 def own_results(config: Config, run: Path, number: int) -> tuple[dict[str, list[Dialogue]], dict[str, list[Dialogue]]]:
     """The run's own held-out dialogues: before training, and at this checkpoint."""
-    log = {
-        "trl": config.log.dir / config.name,
-        "slime": run / config.log.dir / "eval.jsonl",
-        "verl": run / config.log.dir,
-    }[config.train.backend]
+    log = log_folder_of(run, config) / ("eval.jsonl" if config.train.backend == "slime" else "")
     by_step: dict[int, dict[str, Dialogue]] = {}
     if log.is_file() or any(log.rglob("*.jsonl")):
         for dialogue in read_log(log):

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import threading
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 import synthetic
 from browser import CHROMIUM, browse
 from synthetic import EVIL, unpack
 
 from slim_rl.analysis import Summary, analyze
+from slim_rl.analysis.live import LiveRun
+from slim_rl.commands.watch import serving
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
 
@@ -179,3 +184,48 @@ async def test_an_attack_stays_text(evil_report: Path) -> None:
         assert await page.run("document.querySelectorAll('img[src=x], #detail img').length") == 0
         assert f"Refused: {EVIL}" in await page.text("#detail")
         assert page.problems == []
+
+
+async def test_the_page_of_a_run_that_goes_on_renews_itself_under_a_reader(tmp_path: Path) -> None:
+    made = synthetic.make_runs(arms=("shy",), seeds=1, steps=4, games_per_step=4, group=2, n=3, eval_games=0)
+    lines = [orjson.dumps(dialogue.to_dict(tokens=False)) + b"\n" for dialogue in made]
+    log = tmp_path / "train.jsonl"
+    with serving(LiveRun(log), 0, every=0.2) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            async with browse() as page:
+
+                async def until(code: str) -> None:
+                    for _ in range(200):
+                        if await page.run(code):
+                            return
+                        await asyncio.sleep(0.05)
+                    raise TimeoutError(code)
+
+                await page.open(f"http://127.0.0.1:{server.server_port}/")
+                assert "There is no dialogue" in await page.text("#answer")
+                log.write_bytes(b"".join(lines[:8]))
+                await until("document.getElementById('detail') !== null")  # it has loaded itself anew, with the viewer
+                assert "8 dialogues of training, 1 step;" in await page.text("#answer")
+                assert "loss mask 1, blue" in await page.text("#detail")
+                await page.run("window.before = true")
+                await page.choose("f-asks", "1")
+                await page.run("document.querySelectorAll('#list a')[1].click()")
+                await until("location.hash !== ''")
+                address, read = await page.run("location.hash"), await page.text("#detail .chat")
+                log.write_bytes(b"".join(lines[:24]) + lines[24][:50])
+                await until("document.getElementById('answer').innerText.includes('24 dialogues of training, 3 steps')")
+                await until("DATA.dialogues.length === 24")
+                assert await page.run("window.before"), "the page itself was not loaded again"
+                assert await page.run("location.hash") == address and await page.text("#detail .chat") == read
+                asked = await page.run("state.shown.every((d) => d.questions >= 1) && state.shown.length > 1")
+                assert asked and await page.run("document.getElementById('f-asks').value") == "1"
+                assert await page.run("document.querySelectorAll('figure img').length") >= 3
+                server.shutdown()
+                server.server_close()
+                await until("document.getElementById('renewal').innerText.includes('does not answer')")
+                assert [problem for problem in page.problems if "ERR_CONNECTION" not in problem] == []
+        finally:
+            server.shutdown()
+            thread.join()

@@ -36,29 +36,37 @@ async function start() {
     return;
   }
   DATA = await unpacked();
-  state.shown = DATA.dialogues;
+  state.mask = DATA.mask ?? false;
   if (!DATA.dialogues.length) {
     viewer.replaceWith(h("p", {}, "There is no dialogue to show."));
     return;
   }
   viewer.before(h("p", { class: "warning", id: "absent", hidden: "" },
     "The dialogue that this address names is not among those that this report holds."));
-  viewer.append(
-    h("div", { class: "panel side" }, controls(),
-      h("div", { class: "count" }, h("span", { id: "count", role: "status" }),
-        h("button", { click: reset, id: "reset", title: "no search, no filters, the order of training" }, "reset")),
-      h("div", { class: "list", id: "list", scroll: entries }, h("ul"))),
-    h("div", { class: "panel detail", id: "detail" }));
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
     const act = { ArrowRight: () => move(1), j: () => move(1), ArrowLeft: () => move(-1), k: () => move(-1), b: sideBySide }[event.key];
     if (act) { event.preventDefault(); act(); }
   });
   window.addEventListener("hashchange", () => follow());
+  build();
   window.addEventListener("resize", entries);
+  follow();
+}
+
+/** The viewer's elements, for the data that there is. */
+function build() {
+  state.shown = DATA.dialogues;
+  state.at = 0;
+  state.beside = null;
+  document.getElementById("viewer").replaceChildren(
+    h("div", { class: "panel side" }, controls(),
+      h("div", { class: "count" }, h("span", { id: "count", role: "status" }),
+        h("button", { click: reset, id: "reset", title: "no search, no filters, the order at first" }, "reset")),
+      h("div", { class: "list", id: "list", scroll: entries }, h("ul"))),
+    h("div", { class: "panel detail", id: "detail" }));
   list();
   show();
-  follow();
 }
 
 const ready = start();

@@ -1,0 +1,104 @@
+"""A run while it goes on, in the terminal: what the page of `slim-rl watch` shows, in words and small curves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from slim_rl.analysis.live import LiveRun
+from slim_rl.analysis.load import annotated, read_dialogue
+from slim_rl.analysis.viewer import newest
+from slim_rl.commands.screen import printable, turn_texts
+from slim_rl.dialogue.record import Dialogue
+from slim_rl.formats import plain, words
+
+_BARS = "▁▂▃▄▅▆▇█"
+_WIDTH = 60  # characters of a loss mask
+
+
+def follow(live: LiveRun, every: float) -> None:
+    """Shows the run until Ctrl-C; once, where the output is no terminal."""
+    console = Console()
+    if not console.is_terminal:
+        while live.look() and live.behind:
+            pass
+        console.print(screen(live))
+        return
+    with Live(console=console, auto_refresh=False, screen=True, vertical_overflow="crop") as shown:
+        try:
+            while True:
+                if live.look():
+                    shown.update(screen(live), refresh=True)
+                time.sleep(every)
+        except KeyboardInterrupt:
+            pass
+    console.print(screen(live))
+
+
+def screen(live: LiveRun) -> RenderableType:
+    """How the run stands, its measures over training, and its last dialogue."""
+    parts: list[RenderableType] = [Text(printable(said)) for said in live.sentences()]
+    if live.log is not None:
+        parts += [
+            _curves(arm, curves, live.numbers["measures"]) for arm, curves in live.numbers["curves"].items() if curves
+        ]
+        (row,) = newest(live.log.frame, 1).itertuples()
+        parts += _dialogue(annotated(read_dialogue(live.log, row)))
+    return Group(*parts)
+
+
+def _curves(arm: str, curves: Mapping[str, Any], measures: Mapping[str, Any]) -> Table:
+    table = Table(title=Text(printable(words(arm))), title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    for heading in ("a training step", "first", "last"):
+        table.add_column(heading, justify="left" if heading == "a training step" else "right")
+    table.add_column("over training")
+    for name, found in curves["measures"].items():
+        means, share = found["mean"], measures[name]["share"]
+        known = [value for value in means if np.isfinite(value)]
+        ends = (plain(known[0], share), plain(known[-1], share)) if known else ("", "")
+        table.add_row(measures[name]["title"], *ends, sparkline(means))
+    return table
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """A bar a value, from the least to the most; a gap where there is none."""
+    known = [value for value in values if np.isfinite(value)]
+    low, span = (min(known), max(known) - min(known)) if known else (0.0, 0.0)
+    heights = [round((len(_BARS) - 1) * (value - low) / span) if span else 0 for value in known]
+    bars = iter(heights)
+    return "".join(_BARS[next(bars)] if np.isfinite(value) else " " for value in values)
+
+
+def _dialogue(dialogue: Dialogue) -> Iterator[RenderableType]:
+    step = "" if dialogue.step is None else f" · step {dialogue.step}"
+    yield Rule(Text(printable(f"the last dialogue: {dialogue.phase}{step} · game {dialogue.game_id}")), align="left")
+    yield from turn_texts(dialogue)
+    reward = "no reward" if dialogue.reward is None else f"reward {dialogue.reward:.3f}"
+    yield Text(printable(f"{dialogue.failure or words(dialogue.stop_reason)}, {reward}"), "bold")
+    tokens = dialogue.to_dict(tokens=False)["tokens"]
+    if tokens and tokens["response"]:
+        yield _mask(dialogue, tokens)
+
+
+def _mask(dialogue: Dialogue, tokens: Mapping[str, int]) -> Text:
+    """The loss mask of the response, from its start to its end: filled where the policy sampled, and is trained."""
+    owner = np.zeros(tokens["response"], dtype=bool)
+    for turn in dialogue.turns:
+        if turn.span:
+            owner[slice(*turn.span)] = True
+    shown = owner[np.linspace(0, len(owner) - 1, min(_WIDTH, len(owner))).astype(int)]
+    text = Text("loss mask ", "dim")
+    for own in shown:
+        text.append("█" if own else "░", "green" if own else "cyan")
+    return text.append(
+        f" {tokens['policy']:,} of {tokens['response']:,} response tokens are the policy's own, and trained", "dim"
+    )
