@@ -10,6 +10,7 @@ So the same commands work in a checkout and in an empty folder: `slim-rl train m
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -20,6 +21,7 @@ ROOT = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).parents[1]  # holds t
 CONFIGS = ("configs", "examples")  # folders of configs, which are known by their names too
 MODELS = ("data/warmstart", "data/warmstart_selfplay")
 COPIED = (*CONFIGS, "scripts")  # what a user may want to change
+EXPERIMENT = "examples/experiment"
 
 
 @cache
@@ -51,9 +53,19 @@ def copy_to(folder: Path) -> list[Path]:
 
     Raises DataError, and copies nothing, if one of them is there and differs.
     """
-    found = [path for name in COPIED for path in sorted((ROOT / name).rglob("*")) if path.is_file()]
-    found = [path for path in found if path.suffix != ".pyc"]
-    pairs = [(path, folder / path.relative_to(ROOT)) for path in found]
+    return _copied([(ROOT / name, folder / name) for name in COPIED])
+
+
+def copy_experiment(folder: Path) -> list[Path]:
+    """Copies the files that an experiment of one's own begins with into `folder`, in the same way."""
+    return _copied([(ROOT / EXPERIMENT, folder)])
+
+
+def _copied(folders: Sequence[tuple[Path, Path]]) -> list[Path]:
+    found = [
+        (path, to / path.relative_to(of)) for of, to in folders for path in sorted(of.rglob("*")) if path.is_file()
+    ]
+    pairs = [(ours, theirs) for ours, theirs in found if ours.suffix != ".pyc"]
     for ours, theirs in pairs:
         if theirs.exists() and theirs.read_bytes() != ours.read_bytes():
             raise DataError(f"{theirs} exists and is another file: name another folder, or remove it.")

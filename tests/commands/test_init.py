@@ -1,0 +1,92 @@
+"""`slim-rl init experiment`: its files work as they are printed, from an empty folder to the page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from slim_rl.analysis.contrasts import load_manifest
+from slim_rl.cli import main
+from slim_rl.dialogue.log import DialogueLog
+from tests.analysis.synthetic import make_board, make_dialogue
+from tests.paths import ROOT
+
+
+@pytest.fixture
+def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def call(*words: str) -> int:
+    with pytest.raises(SystemExit) as end:
+        main(words)
+    return int(end.value.code or 0)
+
+
+def printed(capsys: pytest.CaptureFixture[str]) -> str:
+    return capsys.readouterr().out
+
+
+def test_from_an_empty_folder_to_the_page(empty: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("init", "experiment") == 0
+    told = [line.split() for line in printed(capsys).splitlines() if line.startswith("  slim-rl ")]
+    (_, *arms), (_, *results) = told
+    assert call(*arms, "--dry-run") == 0
+    runs = [line.partition(":")[0] for line in printed(capsys).splitlines()]
+    names = yaml.safe_load(Path("arms.yaml").read_text())
+    assert runs == [f"matching_local-{arm}-s{seed}" for seed in range(4) for arm in names]
+    play(runs)
+    assert call(*results) == 0
+    assert "It learned to ask: from 0.000 to 2.00 questions a game" in printed(capsys)
+    page = Path("results/README.md").read_text()
+    for contrast in yaml.safe_load(Path("contrasts.yaml").read_text())["contrasts"]:
+        assert f"| {contrast['name']} |" in page
+    assert "| not run |" not in page and "as written down before the runs" in page
+    assert Path("results/results.html").is_file() and Path("results/primary.png").is_file()
+
+
+def play(runs: list[str]) -> None:
+    """The logs that the runs would write, of scripted policies: those of shy ask twice after training, the others never."""
+    rng = np.random.default_rng(0)
+    boards = [(f"g{n}", make_board(rng, 3)) for n in range(8)]
+    for run in runs:
+        arm = run.removeprefix("matching_local-").rpartition("-")[0]
+        with DialogueLog(Path("logs") / run / "dialogues.jsonl") as log:
+            for step, phase in ((0, "eval"), (0, "train"), (1, "train"), (2, "eval")):
+                for name, board in boards:
+                    asks = 2 if arm == "shy" and step == 2 else 0
+                    fields = {"id": f"{phase}/{step}/{name}", "game_id": name, "run": run, "phase": phase, "step": step}
+                    log.append(make_dialogue(rng, board, asks, arm, **fields))
+
+
+def test_what_is_written_is_never_over_a_persons_own_file(empty: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("init", "experiment", "paper") == 0
+    assert sorted(path.name for path in Path("paper").iterdir()) == [
+        "PREREGISTRATION.md",
+        "arms.yaml",
+        "contrasts.yaml",
+        "experiment.yaml",
+    ]
+    assert call("init", "experiment", "paper") == 0 and "nothing to write" in printed(capsys)
+    Path("paper/contrasts.yaml").write_text("contrasts: []")
+    assert call("init", "experiment", "paper") == 1
+    assert "contrasts.yaml exists and is another file" in capsys.readouterr().err
+    assert call("init", "one", "two") == 1 and "one folder, or the word experiment" in capsys.readouterr().err
+
+
+def test_the_lines_that_are_commented_out_can_be_used(empty: Path) -> None:
+    """Every key that the files name in a comment is one."""
+    text = (ROOT / "examples" / "experiment" / "experiment.yaml").read_text()
+    head, _, sources = text.partition("sources:")
+    opened = head.replace("# text:", "text:").replace("# preregistered:", "preregistered:")
+    opened = opened.replace("# measures:", "measures:").replace("# prices:", "prices:")
+    opened += "sources:" + sources.replace("  # forced_4:", "  forced_4:").replace("  #   ", "    ")
+    Path("experiment.yaml").write_text(opened)
+    Path("contrasts.yaml").write_bytes((ROOT / "examples" / "experiment" / "contrasts.yaml").read_bytes())
+    manifest, contrasts = load_manifest(Path("experiment.yaml"))
+    assert manifest.sources.keys() == {"held_out", "forced_4"} and manifest.prices == {"shy": 0.02}
+    assert not manifest.preregistered and len(contrasts.contrasts) == 5
