@@ -1,10 +1,14 @@
-"""The card of a trained model (its README.md, in the form that model hubs read): what it is, how and on what it was trained, its
-results, and the licence of the model it was trained from.
+"""The card of a trained model (its README.md, in the form that model hubs read): what it is, how it is used, how and on what it was
+trained, its results, what made it, how it is cited, and the licence of the model it was trained from.
+
+The front matter's model-index holds the trained model's own results, each with its interval; those of the model that it starts from
+stand in a table of their own, row by row marked as such, and in no index.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +16,13 @@ import pandas as pd
 import yaml
 
 import slim_rl
+from slim_rl import provenance
 from slim_rl.backends.checkpoints import hub_name
 from slim_rl.config import Config
-from slim_rl.dialogue.measures import measures, shown_in
+from slim_rl.dialogue.measures import Measure, measures, shown_in
 from slim_rl.dialogue.record import Dialogue
-from slim_rl.formats import interval, plain
-from slim_rl.statistics import clustered_mean
+from slim_rl.formats import interval, known, plain
+from slim_rl.statistics import Estimate, clustered_mean
 
 _PAID = {  # by `train.reward`, after the algorithm
     "game": "",
@@ -25,6 +30,35 @@ _PAID = {  # by `train.reward`, after the algorithm
     "shuffled": "; rewards shuffled within groups (a control)",
     "shuffled_all": "; rewards, zeros too, shuffled within groups (a control)",
 }
+CITATION = """\
+@software{{slim_rl,
+  title = {{slim_rl: does a language model learn to ask questions when reinforcement learning makes asking worth it?}},
+  author = {{{{The slim_rl authors}}}},
+  version = {{{version}}},
+  year = {{2026}}
+}}
+@article{{lin2024decision,
+  title = {{Decision-Oriented Dialogue for Human-AI Collaboration}},
+  author = {{Lin, Jessy and Tomlin, Nicholas and Andreas, Jacob and Eisner, Jason}},
+  journal = {{Transactions of the Association for Computational Linguistics}},
+  volume = {{12}},
+  year = {{2024}}
+}}"""
+_USE = """\
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+name = "OWNER/NAME"  # this repository, or the folder that this card lies in
+tokenizer = AutoTokenizer.from_pretrained(name)
+model = AutoModelForCausalLM.from_pretrained(name)
+messages = {messages}
+inputs = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt", return_dict=True)
+turn = model.generate(**inputs, do_sample=True, temperature={temperature:g}, top_p={top_p:g}, top_k=0, max_new_tokens={tokens})
+print(tokenizer.decode(turn[0, inputs["input_ids"].shape[1] :], skip_special_tokens=True))
+```
+"""
+_ANY = {"role": "user", "content": "What the game tells a player."}
+_MOST_MADE = 3  # commands that trained it
 _LICENCE_KEYS = ("license", "license_name", "license_link")
 
 
@@ -34,6 +68,7 @@ def model_card(
     step: int,
     results: Mapping[str, Sequence[Dialogue]] | None = None,
     before: Mapping[str, Sequence[Dialogue]] | None = None,
+    made: Sequence[provenance.Entry] = (),
 ) -> str:
     """The card of the model that `config` trains.
 
@@ -41,14 +76,19 @@ def model_card(
         step: updates made to it.
         results: what each row of the table is, and its held-out dialogues.
         before: the same of the model that it starts from, which has its own table.
+        made: what trained it, as its log's folder tells.
     """
     train, start = config.train, config.policy.model
     name, front = base_model(start)
+    results = {
+        row: played for row, dialogues in (results or {}).items() if (played := [d for d in dialogues if not d.failed])
+    }
     front = {
         "library_name": "transformers",
         "pipeline_tag": "text-generation",
         "tags": ["slim_rl", "reinforcement-learning", _algorithm(config).lower(), train.backend],
         **front,
+        **({"model-index": _model_index(config, results)} if results else {}),
     }
     update = "no update (a control: the policy only plays)" if train.frozen else _algorithm(config)
     adapters = f", LoRA of rank {train.lora.r}, merged" if train.lora else ""
@@ -64,6 +104,9 @@ def model_card(
             "",
             f"A dialogue policy trained by reinforcement learning with slim_rl {slim_rl.__version__}, to play a game with a partner.",
             "",
+            "## Use",
+            "",
+            *_use(config, results),
             "## Training",
             "",
             f"- Starts from: `{name}`",
@@ -78,7 +121,18 @@ def model_card(
             f"- Partner: `{_partner(config)}`",
             f"- Trained on {config.data.num_train} games (seed {config.data.seed}); held-out games are none of them.",
             "",
-            *_results(name, results or {}, before or {}),
+            *_results(name, results, before or {}),
+            *(
+                ["## Provenance", "", *(f"- {provenance.sentence(entry)}" for entry in made[:_MOST_MADE]), ""]
+                if made
+                else []
+            ),
+            "## Citation",
+            "",
+            "```bibtex",
+            CITATION.format(version=slim_rl.__version__),
+            "```",
+            "",
             "## Licence",
             "",
             _licence(name, front),
@@ -132,11 +186,12 @@ def _settings(game: Mapping[str, Any]) -> str:
 def _results(
     base: str, results: Mapping[str, Sequence[Dialogue]], before: Mapping[str, Sequence[Dialogue]]
 ) -> list[str]:
-    trained, start = _table(results), _table(before)
+    trained = _table(results)
+    start = _table({f"{row} (the start)": dialogues for row, dialogues in before.items()})
     if not trained and not start:
         return []
     said = "Means over held-out games, played by sampling; intervals are clustered by game."
-    of_start = ["### Before training", "", f"Of `{base}`, which it starts from, and not of this model.", "", *start]
+    of_start = ["### Before training", "", f"Of `{base}`, the start, and not of this model.", "", *start]
     return ["## Results", "", said, "", *trained, *(of_start if start else [])]
 
 
@@ -151,11 +206,49 @@ def _table(results: Mapping[str, Sequence[Dialogue]]) -> list[str]:
 
 
 def _row(name: str, dialogues: Sequence[Dialogue]) -> str:
-    data = pd.DataFrame({"game_id": d.game_id, **measures(d)} for d in dialogues if not d.failed)
     cells = []
-    for measure in shown_in("card"):
-        mean = clustered_mean(data[measure.name].astype(float), data["game_id"], measure.bounded, measure.signed)
+    for measure, mean in _means(dialogues):
         cells.append(plain(mean.value, measure.share))
         if measure.role == "primary":
             cells.append(interval(mean.low, mean.high, measure.share))
-    return f"| {name} | {len(data)} | {' | '.join(cells)} |"
+    return f"| {name} | {sum(not d.failed for d in dialogues)} | {' | '.join(cells)} |"
+
+
+def _means(dialogues: Sequence[Dialogue]) -> Iterator[tuple[Measure, Estimate]]:
+    """The card's measures over the dialogues that did not fail."""
+    data = pd.DataFrame({"game_id": d.game_id, **measures(d)} for d in dialogues if not d.failed)
+    for measure in shown_in("card"):
+        values = data[measure.name].astype(float)
+        yield measure, clustered_mean(values, data["game_id"], measure.bounded, measure.signed)
+
+
+def _model_index(config: Config, results: Mapping[str, Sequence[Dialogue]]) -> list[dict[str, Any]]:
+    """The results as hubs index them: a metric a measure, its interval beside it."""
+    found = []
+    for row, dialogues in results.items():
+        metrics = [
+            {"type": measure.name, "name": measure.title, "value": round(float(mean.value), 4), "args": _interval(mean)}
+            for measure, mean in _means(dialogues)
+            if known(mean.value)
+        ]
+        task = {"type": "text-generation", "name": "A dialogue game with a partner"}
+        dataset = {"type": "slim_rl", "name": f"Held-out games of {config.environment}", "config": row, "split": "eval"}
+        found.append({"task": task, "dataset": dataset, "metrics": metrics})
+    return [{"name": config.name, "results": found}]
+
+
+def _interval(mean: Estimate) -> dict[str, Any]:
+    if not known(mean.low) or not known(mean.high):
+        return {"games": int(mean.clusters)}
+    ends = {"low": round(float(mean.low), 4), "high": round(float(mean.high), 4)}
+    return {**ends, "interval": "95%, over games", "games": int(mean.clusters)}
+
+
+def _use(config: Config, results: Mapping[str, Sequence[Dialogue]]) -> list[str]:
+    """How it is called, on what a player of a held-out game is told, where one was played."""
+    told = next((d.prompt for dialogues in results.values() for d in dialogues if d.prompt), [_ANY])
+    messages = "\n".join(["[", *(f"    {json.dumps(message, ensure_ascii=False)}," for message in told), "]"])
+    policy, tokens = config.policy, config.limits.turn_tokens
+    use = _USE.format(messages=messages, temperature=policy.temperature, top_p=policy.top_p, tokens=tokens)
+    said = "It takes the policy's seat: what it is told at first is what the game tells a player, and each later message is its partner's."
+    return [said, "", use]

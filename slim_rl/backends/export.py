@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from slim_rl import bundled
+from slim_rl import bundled, provenance
 from slim_rl.backends.card import model_card
 from slim_rl.config import ROOT_KEY, Config, parse_config
 from slim_rl.dialogue.log import log_files, read_log
@@ -79,8 +79,9 @@ def export(
     with disk_errors("model", output), replacing_folder(output) as scratch:
         module.write(run, config, found[number], scratch)
         _check_model(scratch, found[number])
+        made = provenance.read(log_folder_of(run, config))
         step = number + (backend == "slime")  # which numbers its rollouts from 0
-        card = model_card(config, step=step, results=after | trained, before=before | start)
+        card = model_card(config, step=step, results=after | trained, before=before | start, made=made)
         (scratch / "README.md").write_text(card, encoding="utf-8")
     return Exported(backend, found[number])
 

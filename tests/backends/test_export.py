@@ -78,7 +78,7 @@ def test_a_step_is_chosen_by_its_number_and_the_card_says_so(trained: Config, tm
     assert not same(weights(tmp_path / "out"), weights(trained.run_dir / "model"))
     card = (tmp_path / "out" / "README.md").read_text()
     assert "# exported" in card and "1 of 2" in card and "GRPO (TRL)" in card and "## Licence" in card
-    assert "| before training | 2 |" in card and f"| {next(iter(cells))} | 3 |" in card
+    assert "| before training (the start) | 2 |" in card and f"| {next(iter(cells))} | 3 |" in card
     with pytest.raises(DataError, match="has 1, 2"):
         export(trained.run_dir, tmp_path / "none", 7)
 
@@ -101,10 +101,18 @@ def test_the_card_keeps_the_starts_rows_apart(trained: Config, tmp_path: Path) -
     results = (tmp_path / "out" / "README.md").read_text().split("## Results")[1].split("## Licence")[0]
     after, before = results.split("### Before training")
     assert "| after training | 2 |" in after and f"| {model} | 3 |" in after and start not in after
-    assert "| before training | 2 |" in before and f"| {start} | 3 |" in before and model not in before
+    assert (
+        "| before training (the start) | 2 |" in before
+        and f"| {start} (the start) | 3 |" in before
+        and model not in before
+    )
     assert "not of this model" in before
     own = (trained.run_dir / "model" / "README.md").read_text()  # written when training ends
-    assert own.index("| after training |") < own.index("### Before training") < own.index("| before training |")
+    assert (
+        own.index("| after training |")
+        < own.index("### Before training")
+        < own.index("| before training (the start) |")
+    )
 
 
 def test_an_export_that_fails_leaves_what_was_there(trained: Config, tmp_path: Path) -> None:

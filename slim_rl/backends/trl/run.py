@@ -25,6 +25,7 @@ import torch
 from accelerate import PartialState
 from transformers.utils.logging import disable_progress_bar
 
+from slim_rl import provenance
 from slim_rl.backends import Result, say
 from slim_rl.backends.card import model_card
 from slim_rl.backends.trl.arguments import grpo_arguments
@@ -109,9 +110,12 @@ def _train(
         processes.wait_for_everyone()
         return [] if rank else _logged(folder.logs, name)
 
+    def made() -> list[provenance.Entry]:
+        return provenance.read(folder.logs)
+
     def save(model: Any) -> None:
         if rank == 0:
-            save_model(model, chat.tokenizer, model_dir, card=model_card(config, step=config.train.steps))
+            save_model(model, chat.tokenizer, model_dir, card=model_card(config, step=config.train.steps, made=made()))
 
     before = evaluate(0) if config.train.eval_before else []
     checkpoint = last_whole_checkpoint(folder.path / "checkpoints", remove_torn=rank == 0)
@@ -141,7 +145,8 @@ def _train(
         card = model_dir / "README.md"
         with disk_errors("model's card", card):
             results, start = {"after training": after}, {"before training": before}
-            write_atomically(card, model_card(config, step=config.train.steps, results=results, before=start))
+            text = model_card(config, step=config.train.steps, results=results, before=start, made=made())
+            write_atomically(card, text)
     return Result(folder.path, folder.logs, before, after)
 
 
