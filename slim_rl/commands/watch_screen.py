@@ -22,7 +22,7 @@ from slim_rl.dialogue.record import Dialogue
 from slim_rl.formats import plain, words
 
 _BARS = "▁▂▃▄▅▆▇█"
-_WIDTH = 60  # characters of a loss mask
+_WIDTH = 32  # characters of a loss mask
 
 
 def follow(live: LiveRun, every: float) -> None:
@@ -99,6 +99,4 @@ def _mask(dialogue: Dialogue, tokens: Mapping[str, int]) -> Text:
     text = Text("loss mask ", "dim")
     for own in shown:
         text.append("█" if own else "░", "green" if own else "cyan")
-    return text.append(
-        f" {tokens['policy']:,} of {tokens['response']:,} response tokens are the policy's own, and trained", "dim"
-    )
+    return text.append(f" {tokens['policy']:,} of {tokens['response']:,} response tokens are trained", "dim")

@@ -217,6 +217,7 @@ async def test_the_page_of_a_run_that_goes_on_renews_itself_under_a_reader(tmp_p
                 log.write_bytes(b"".join(lines[:24]) + lines[24][:50])
                 await until("document.getElementById('answer').innerText.includes('24 dialogues of training, 3 steps')")
                 await until("DATA.dialogues.length === 24")
+                assert "The last 24 of 24 dialogues" in await page.text("#dialogues .hint")
                 assert await page.run("window.before"), "the page itself was not loaded again"
                 assert await page.run("location.hash") == address and await page.text("#detail .chat") == read
                 asked = await page.run("state.shown.every((d) => d.questions >= 1) && state.shown.length > 1")

@@ -101,8 +101,8 @@ def test_the_terminal_shows_the_same(log: Path, lines: list[bytes]) -> None:
     last = orjson.loads(lines[-2])
     assert f"game {last['game_id']}" in text and last["turns"][0]["text"].splitlines()[0] in text
     own, every = sum(span[1] - span[0] for turn in last["turns"] if (span := turn["span"])), last["tokens"]["response"]
-    assert f"{own} of {every} response tokens are the policy's own" in text
-    filled = text.count("█", text.index("loss mask")) / 60
+    assert f"{own} of {every} response tokens are trained" in text
+    filled = text.count("█", text.index("loss mask")) / 32
     assert filled == pytest.approx(own / every, abs=0.05)
 
 

@@ -1,7 +1,7 @@
 // A page of a run that goes on. It asks its server every few seconds whether there is more, and puts that in the place of what it
 // shows: a dialogue that is being read, the filters and what is unfolded stay.
 
-const PARTS = ["#answer", "#figures", "#tables", "#method"];
+const PARTS = ["#answer", "#figures", "#tables", "#method", "#dialogues .hint"];
 
 async function look() {
   const answer = await fetch(location.pathname, { cache: "no-cache" }).catch(() => null);
@@ -17,7 +17,7 @@ async function renew(text) {
   const data = next.getElementById("data");
   if ((data === null) !== (document.getElementById("data") === null)) return location.reload();
   const unfolded = Object.fromEntries([...document.querySelectorAll("main > section details")].map((each) => [titleOf(each), each.open]));
-  for (const part of PARTS) document.querySelector(part).replaceWith(next.querySelector(part));
+  for (const part of PARTS) document.querySelector(part)?.replaceWith(next.querySelector(part));
   for (const each of document.querySelectorAll("main > section details")) each.open = unfolded[titleOf(each)] ?? each.open;
   document.body.dataset.version = next.body.dataset.version;
   if (data !== null) await renewDialogues(data.textContent);
