@@ -127,6 +127,8 @@ run slim-rl play treasure --set partner.kind=examples.lying_partner.LyingPartner
 [[ $(grep -o 'partner> .*' "$seen") != "$honest" ]] || fail "the lying partner says what the honest one says"
 run slim-rl init .
 has configs/matching_local.yaml examples/lying_partner.py scripts/run_matching.sh
+run slim-rl init experiment paper
+has paper/experiment.yaml paper/contrasts.yaml paper/arms.yaml paper/PREREGISTRATION.md
 {
     echo 'from examples.treasure import HonestPartner'
     echo 'from slim_rl.dialogue.partner import Reply'

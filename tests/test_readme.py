@@ -109,3 +109,11 @@ def test_the_readmes_files_and_pictures_are_there() -> None:
                 assert (page.parent / address).exists(), f"{page.name}: {address}"
     for picture in (ROOT / "docs" / "img").iterdir():
         assert picture.stat().st_size < 150_000
+
+
+def test_pictures_say_what_they_show_and_tables_have_heads() -> None:
+    text = re.sub(r"^```.*?^```", "", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.M | re.S)
+    alts = re.findall(r"!\[([^\]]*)\]\(", text)
+    assert alts and all(len(alt.split()) >= 5 for alt in alts)
+    heads = re.findall(r"^(\|.*\|)\n\|[-:|]+\|$", text, re.M)
+    assert heads and all(cell.strip() for head in heads for cell in head.strip("|").split("|"))

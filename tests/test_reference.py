@@ -61,7 +61,7 @@ def test_what_a_key_may_be_is_said_where_its_meaning_does_not_say_it() -> None:
     for line in (
         "trl, slime or verl: the trainer that",
         "constant, linear, cosine or wsd: how the rate",
-        "tensorboard or wandb: trackers",
+        "tensorboard, wandb, mlflow or trackio: trackers",
     ):
         assert line in page() and line in recipe()
     assert "end: a turn cut at turn_tokens ends the game; continue: the text" in page()

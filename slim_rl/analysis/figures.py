@@ -28,7 +28,7 @@ from slim_rl.analysis.figure_style import (
     panels,
     short_words,
 )
-from slim_rl.formats import sentence
+from slim_rl.formats import plain, sentence, words
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,16 @@ class Plot:
     Attributes:
         draw: makes it from the page's numbers; None where there is nothing to show.
         wide: it takes the page's whole width.
+        says: in words and from the same numbers, what is to be seen; without it the caption's first sentence must do.
     """
 
     draw: Callable[..., Figure | None]
     caption: str
     wide: bool = True
+    says: Callable[..., str] | None = None
+
+    def alt(self, *numbers: Any) -> str:
+        return self.says(*numbers) if self.says else f"Chart: {self.caption.partition('. ')[0].rstrip('.')}."
 
 
 def draw_all(plots: Mapping[str, Plot], *numbers: Any) -> dict[str, Figure]:
@@ -63,6 +68,30 @@ def training(results: dict[str, Any]) -> Figure | None:
     curve(reward, results, "reward")
     _references(reward, results)
     return figure
+
+
+def in_words(*names: str) -> Callable[..., str]:
+    """Says of these measures from what to what each arm goes."""
+
+    def say(results: Mapping[str, Any]) -> str:
+        parts = []
+        for name in names:
+            ends = [
+                f"{words(arm)} from {plain(known[0], share)} to {plain(known[-1], share)}"
+                for arm, curves in results["curves"].items()
+                if (found := curves.get("measures", {}).get(name))
+                and (known := [v for v in found["mean"] if np.isfinite(v)])
+                for share in [results["measures"][name]["share"]]
+            ]
+            parts += [f"{results['measures'][name]['title']}: {', '.join(ends)}"] if ends else []
+        return f"Line chart over training. {sentence('; '.join(parts))}."
+
+    return say
+
+
+def _others_in_words(results: Mapping[str, Any]) -> str:
+    others = [about["title"] for name, about in results["measures"].items() if name not in ("questions", "reward")]
+    return f"Small line charts over training, a measure each: {', '.join(others)}."
 
 
 def measures(results: dict[str, Any]) -> Figure | None:
@@ -256,6 +285,7 @@ PLOTS = {
         training,
         "Information-seeking questions a game (messages that ask about a pair or in general) and reward over training. "
         "Bands: 95% intervals over games. Thin lines: single runs.",
+        says=in_words("questions", "reward"),
     ),
     "reward_by_questions": Plot(
         reward_by_questions,
@@ -271,5 +301,5 @@ PLOTS = {
     ),
     "question_kinds": Plot(kinds, "Kinds among the policy's questions. A message of two kinds counts for both."),
     "stop_reasons": Plot(stop_reasons, "Why dialogues ended. Greys are failures, which have no reward."),
-    "measures": Plot(measures, "The other measures over training; bands and lines as above."),
+    "measures": Plot(measures, "The other measures over training; bands and lines as above.", says=_others_in_words),
 }

@@ -15,7 +15,7 @@ import pandas as pd
 
 from slim_rl.analysis import viewer
 from slim_rl.analysis.figure_style import colours
-from slim_rl.analysis.figures import PLOTS, Plot
+from slim_rl.analysis.figures import PLOTS
 from slim_rl.analysis.load import TRAIN, Log, Reader, read_dialogue
 from slim_rl.analysis.page import Page, Renewed, draw_figures
 from slim_rl.analysis.report_tables import Tables
@@ -109,7 +109,6 @@ class LiveRun:
         tables = Tables(self.numbers)
         held_out = tables.checkpoints(least=1)
         plots = {name: PLOTS[name] for name in FIGURES}
-        plots["measures"] = Plot(PLOTS["measures"].draw, PLOTS["measures"].caption)
         failed = self._failure_tables()
         sections = {"Held-out games": [held_out] if held_out.rows else [], "Failures": failed}
         last = viewer.collect(self.log, self.shown, last=True)

@@ -26,7 +26,6 @@ from slim_rl.analysis.figure_style import style, to_bytes
 from slim_rl.analysis.figures import Plot, draw_all
 from slim_rl.analysis.tables import Table, as_csv, as_latex, as_markdown
 from slim_rl.files import write_atomically
-from slim_rl.formats import words
 
 SCRIPTS = ("dom.js", "list.js", "board.js", "dialogue.js", "main.js")  # of the viewer: one script, in this order
 RENEWS = "live.js"  # what else a page has that renews itself
@@ -53,17 +52,16 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A figure, drawn: as SVG, and beside the page as <name>.png. `first`: it stands with the answer."""
+    """A figure, drawn: as SVG, and beside the page as <name>.png. `first`: it stands with the answer. `alt`: what it shows, for who
+    cannot see it.
+    """
 
     name: str
     svg: str
     caption: str
     wide: bool
     first: bool
-
-    @property
-    def alt(self) -> str:
-        return words(self.name)
+    alt: str
 
     @property
     def address(self) -> str:
@@ -157,7 +155,7 @@ def draw_figures(
         for name, figure in draw_all(plots, *numbers).items():
             made = dict(zip(wanted, to_bytes(figure, *wanted), strict=True))
             plot = plots[name]
-            yield Picture(name, made["svg"].decode(), plot.caption, plot.wide, name == first), made
+            yield Picture(name, made["svg"].decode(), plot.caption, plot.wide, name == first, plot.alt(*numbers)), made
 
 
 def write_figures(

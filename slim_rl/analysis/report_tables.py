@@ -115,7 +115,7 @@ class Tables:
             Column("plan", lambda row: words(row["name"]), prose=True),
             Column("reward", with_interval),
             number("n"),
-            prose("about", ""),
+            prose("about", "what it is"),
         ]
         human = ", and of people" if "human" in self.results["references"] else ""
         return Table(

@@ -192,7 +192,7 @@ def _columns(family: bool) -> list[Column]:
             lambda row: words(row["measure"]) + (f", step it reaches {row['reaches']}" if row["reaches"] else ""),
             prose=True,
         ),
-        Column("", lambda row: f"{row['a']} − {row['b']}" if row["b"] != "zero" else row["a"], prose=True),
+        Column("compared", lambda row: f"{row['a']} − {row['b']}" if row["b"] != "zero" else row["a"], prose=True),
         Column(
             "predicted", lambda row: row["direction"] + (f" (±{row['margin']})" if row["margin"] else ""), prose=True
         ),

@@ -199,7 +199,7 @@ def _table(results: Mapping[str, Sequence[Dialogue]]) -> list[str]:
     rows = [_row(name, dialogues) for name, dialogues in results.items() if any(not d.failed for d in dialogues)]
     if not rows:
         return []
-    heads = ["", "games"]
+    heads = ["played", "games"]
     for measure in shown_in("card"):
         heads += [measure.heading, *(["95%"] if measure.role == "primary" else [])]
     return [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *rows, ""]

@@ -46,7 +46,10 @@ PACKAGES = {
         "pip install -e '.[verl]'; its engine by itself, vllm or sglang, as verl.engine says.",
         "torch==2.* transformers==5.* verl==0.9.1 ray transfer_queue cachetools fastapi uvicorn {engine}",
     ),
-    "wandb": ("pip install wandb, or leave it out of train.report_to.", "wandb"),
+    **{
+        name: (f"pip install {name}, or leave it out of train.report_to.", name)
+        for name in ("wandb", "mlflow", "trackio")
+    },
 }
 
 

@@ -180,8 +180,8 @@ class TrainConfig(Section):
     """CPU threads of one process; 1 is steadiest"""
     processes: int = Field(1, ge=1)
     """processes that share a step's dialogues, on a machine without torchrun"""
-    report_to: tuple[Literal["tensorboard", "wandb"], ...] = ()
-    """trackers, in addition to the run's own files; on slime wandb is also on where WANDB_API_KEY is set"""
+    report_to: tuple[Literal["tensorboard", "wandb", "mlflow", "trackio"], ...] = ()
+    """trackers, in addition to the run's own files; slime has the first two, and there wandb is also on where WANDB_API_KEY is set"""
     gradient_checkpointing: bool = False
     """recompute activations instead of keeping them: less memory, more time"""
 

@@ -26,6 +26,7 @@ from slim_rl.measured import measured
 Place = Literal[
     "step", "step end", "tracker", "table", "card", "first screen", "report", "experiment", "experiment table"
 ]
+TRACKED = "dialogue/"  # begins the name of each of `batch_metrics` in a tracker, whoever trains
 OF_KIND = "questions/"  # begins the name of the count of one kind of question
 NAN = math.nan
 

@@ -94,6 +94,17 @@ def test_figures_tables_and_sources_are_there(analysed: Summary, page: Page) -> 
     assert "analyze <these> & those" in page.words  # escaped in the source, whole on the page
 
 
+def test_pictures_are_described_and_every_column_has_a_head(analysed: Summary) -> None:
+    text = analysed.report.read_text(encoding="utf-8")
+    alts = re.findall(r'<img alt="([^"]*)"', text)
+    assert len(alts) == len(analysed.figures) and all(len(alt.split()) >= 5 for alt in alts)
+    questions = analysed.results["curves"]["shy"]["measures"]["questions"]["mean"]
+    (training,) = (alt for alt in alts if alt.startswith("Line chart over training."))
+    assert f"shy from {plain(questions[0])} to {plain(questions[-1])}" in training and "mute from" in training
+    heads = re.findall(r"<th [^>]*>(.*?)</th>", text)
+    assert len(heads) > 20 and all(head.strip() for head in heads)
+
+
 def test_numbers_of_the_page_are_those_of_the_summary(analysed: Summary, page: Page) -> None:
     summary = json.loads(analysed.summary.read_text(encoding="utf-8"))
     row = next(r for r in summary["held_out"] if r["arm"] == "shy" and r["measure"] == "questions")

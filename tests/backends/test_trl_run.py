@@ -29,6 +29,7 @@ from slim_rl.backends.trl import run as local
 from slim_rl.backends.trl.callbacks import last_whole_checkpoint
 from slim_rl.config import Config
 from slim_rl.dialogue.log import read_log
+from slim_rl.dialogue.measures import batch_metrics
 from slim_rl.errors import ConfigError, DataError, SlimError, SlimWarning
 from slim_rl.files import write_atomically
 from slim_rl.policies.transformers import load_model, save_model
@@ -173,11 +174,26 @@ def test_a_model_on_a_full_disk_leaves_the_one_before(folder: Path, tmp_path: Pa
     assert everything(tmp_path) == before
 
 
+def scalars(events: Path) -> dict[str, float]:
+    """The last value of every number in a file of TensorBoard's."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    read = EventAccumulator(str(events))
+    read.Reload()
+    return {name: read.Scalars(name)[-1].value for name in read.Tags()["scalars"]}
+
+
 def test_tensorboard_files_and_the_models_card_are_where_they_are_looked_for(folder: Path) -> None:
     pytest.importorskip("tensorboard")
     config = make_config(folder, "told", "train.steps=1", "train.report_to=[tensorboard]")
     result = local.train(config)
-    assert list((result.run_dir / "tensorboard").glob("events.out.tfevents.*"))
+    (events,) = (result.run_dir / "tensorboard").glob("events.out.tfevents.*")
+    played = [dialogue for dialogue in read_log(result.log_dir / "train.jsonl") if dialogue.phase == "train"]
+    measured = {f"dialogue/{name}": value for name, value in batch_metrics(played).items()}
+    told = scalars(events)
+    assert measured.keys() <= told.keys() and "dialogue/questions" in measured
+    assert all(told[name] == pytest.approx(value, rel=1e-5) for name, value in measured.items())
+    assert "train/loss" in told and "train/questions" not in told and "dialogue/loss" not in told
     assert not list((result.run_dir / "checkpoints").rglob("events.out.*"))
     _, front, text = (result.run_dir / "model" / "README.md").read_text(encoding="utf-8").split("---\n", 2)
     assert yaml.safe_load(front)["library_name"] == "transformers"

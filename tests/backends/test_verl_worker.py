@@ -21,6 +21,7 @@ import slim_rl.backends.verl.plugin
 import slim_rl.backends.verl.stop  # noqa: F401  (as verl's trainer imports both)
 from slim_rl.config import Config
 from slim_rl.dialogue.credit import by_token, turn_advantages, turn_payments
+from slim_rl.dialogue.measures import batch_metrics
 from slim_rl.dialogue.payment import payment, payments
 from slim_rl.dialogue.record import Dialogue
 from tests.backends.verl_setup import Server, checkpoint, make_run
@@ -172,12 +173,15 @@ def pay_again(
     changed.write(file)
     algorithm = {name: build_overrides(changed).values[f"algorithm.{name}"] for name in ("adv_estimator", "lam")}
     other = OmegaConf.merge(verl, {"slim_rl": {"config": str(file)}, "algorithm": algorithm})
-    PPOTrainer._compute_advantage(SimpleNamespace(config=other, global_steps=1), batch, {})  # type: ignore[arg-type]
+    metrics: dict[str, Any] = {}
+    PPOTrainer._compute_advantage(SimpleNamespace(config=other, global_steps=1), batch, metrics)  # type: ignore[arg-type]
     keys = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding")]
     fields = ["extra_fields", "rm_scores", "response_mask", "advantages"]
     data = tq.kv_batch_get(keys=keys, partition_id="train", select_fields=fields)
     dialogues = [Dialogue.from_dict(extra["dialogue"]) for extra in data.pop("extra_fields").tolist()]
     rows = zip(*([row.tolist() for row in data[name].unbind()] for name in fields[1:]), strict=True)
+    measured = {f"dialogue/{name}": value for name, value in batch_metrics(dialogues).items()}
+    assert "dialogue/questions" in measured and {name: metrics[name] for name in measured} == pytest.approx(measured)
     both = sorted(zip(dialogues, rows, strict=True), key=lambda pair: pair[0].id)
     return changed, [dialogue for dialogue, _ in both], [row for _, row in both]
 

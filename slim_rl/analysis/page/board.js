@@ -20,7 +20,7 @@ function askedIn(dialogues) {
 }
 
 function table(board, title, scale, cell, asked, truth = false) {
-  const head = h("tr", { class: board.columns.length > 5 ? "upright" : null }, h("th", {}),
+  const head = h("tr", { class: board.columns.length > 5 ? "upright" : null }, h("td", {}),
     board.columns.map(([short, full]) => h("th", { title: full }, short)));
   const rows = board.rows.map(([short, row], r) => h("tr", {}, h("th", { title: row }, short),
     board.columns.map(([column], c) => {
@@ -66,7 +66,7 @@ function proposal(board, assignment) {
       h("td", {}, best === r ? "as in the best" : `best: ${board.rows[best][1]} (${board.truth[best][c]})`));
   });
   return h("table", { class: "proposal" },
-    h("tr", {}, [board.column, board.row, "score", "seen by", ""].map((name) => h("th", {}, name))), rows,
+    h("tr", {}, [board.column, board.row, "score", "seen by", "against the best"].map((name) => h("th", {}, name))), rows,
     h("tr", { class: "total" }, h("td", {}, "total"), h("td", {}), h("td", { class: "num" }, total), h("td", {}),
       h("td", {}, `${number(100 * total / board.score, 1)}% of the best, ${board.score}`)));
 }

@@ -63,11 +63,18 @@ def start(request: Request) -> Result | None:
     return None
 
 
+TRACKERS = ("tensorboard", "wandb")  # of slime's
+
+
 def check(config: Config) -> None:
     """Raises ConfigError if slime cannot do what the config asks for."""
     check_credit(config)
     if config.train.loss == "constant":
         raise ConfigError("train.loss is constant, which slime does not have; choose sequence or token.")
+    if others := [name for name in config.train.report_to if name not in TRACKERS]:
+        raise ConfigError(
+            f"train.report_to names {' and '.join(others)}, which slime does not have; choose among {' and '.join(TRACKERS)}."
+        )
 
 
 def missing() -> str:

@@ -22,7 +22,7 @@ from slim_rl.backends.slime.setup import config_of
 from slim_rl.config import Config
 from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.log import DialogueLog
-from slim_rl.dialogue.measures import batch_metrics
+from slim_rl.dialogue.measures import TRACKED, batch_metrics
 from slim_rl.dialogue.payment import payment, pays_otherwise
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.unlogged import unlogged_in
@@ -49,7 +49,7 @@ def log_rollout(
         # without the group filter nothing was counted yet, and these dialogues are all that ended
         ended = rollout_failures if rollout_failures.count else Failures(dialogues)
         found = _measure(dialogues, ended) | _age(samples) | _paid(dialogues, config)
-        metrics = {f"dialogue/{name}": value for name, value in found.items()}
+        metrics = {f"{TRACKED}{name}": value for name, value in found.items()}
         _track(args, metrics, rollout_id, "rollout/step")
         ended.check(config)
         ended.warn(config)
@@ -73,7 +73,7 @@ def log_eval_rollout(rollout_id: int, args: Namespace, data: Mapping[str, dict[s
         ended = Failures(dialogues)
         ended.warn(config)
         measured = _measure(dialogues, ended)
-        metrics |= {f"eval/{name}/dialogue/{measure}": value for measure, value in measured.items()}
+        metrics |= {f"eval/{name}/{TRACKED}{measure}": value for measure, value in measured.items()}
         stopped = stopped or ended.stopped
         played = [reward for reward, sample in zip(rewards, samples, strict=False) if not failed(sample)]
         if played and len(played) < len(samples):
@@ -146,5 +146,5 @@ def _track(args: Namespace, metrics: dict[str, float], rollout_id: int, step_key
     if getattr(args, "use_wandb", False):
         import wandb
 
-        wandb.define_metric("dialogue/*", step_metric="rollout/step")  # as slime does for its own metrics
+        wandb.define_metric(f"{TRACKED}*", step_metric="rollout/step")  # as slime does for its own metrics
     log_metrics(args, {**metrics, step_key: compute_rollout_step(args, rollout_id)}, step_key=step_key)

@@ -18,6 +18,7 @@ from slim_rl.backends.trl.arguments import grpo_arguments
 from slim_rl.backends.trl.callbacks import ROOM, MarkWhole, StepLine, is_whole
 from slim_rl.backends.trl.micro_batches import IDLE, by_length, mark_idle, trim
 from slim_rl.backends.trl.rollouts import Rollouts
+from slim_rl.backends.trl.trackers import name_measures
 from slim_rl.config import Config
 from slim_rl.dialogue.payment import pays_otherwise
 from slim_rl.errors import Diverged
@@ -174,6 +175,7 @@ def make_trainer(config: Config, model: Any, tokenizer: Any, rollouts: Rollouts,
     trainer.remove_callback(PrinterCallback)  # it prints the whole dictionary; ours prints a line
     trainer.add_callback(StepLine(run_dir, rollouts.policy))
     trainer.add_callback(MarkWhole(train.keep_checkpoints))
+    name_measures(trainer.callback_handler.callbacks, lambda: {*rollouts.metrics, "reward_paid"})
     for callback in trainer.callback_handler.callbacks:
         if isinstance(callback, TensorBoardCallback) and callback.logging_dir is None:  # no TENSORBOARD_LOGGING_DIR
             callback.logging_dir = str(run_dir / "tensorboard")

@@ -1,5 +1,6 @@
-"""What verl's newer trainer is told that dialogues are paid, where it takes the whole step to know: for shuffled rewards, for credit by
-the turn, and in self-play wherever the two seats are paid differently. Anything else the agent loop says at once.
+"""What verl's newer trainer is told of a step's dialogues: their measures, for its trackers, and what they are paid where it takes the
+whole step to know: for shuffled rewards, for credit by the turn, and in self-play wherever the two seats are paid differently. Anything
+else the agent loop says at once.
 
     rm_scores   what a row is paid, at its last token; with credit by the turn each turn's payment, at that turn's last token
     uid         the group that a row is compared in: in self-play one a seat
@@ -21,21 +22,26 @@ from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
 from slim_rl.config import Config, load_config
 from slim_rl.dialogue.credit import turn_payments
+from slim_rl.dialogue.measures import TRACKED, batch_metrics
 from slim_rl.dialogue.payment import payments, takes_the_step
 from slim_rl.dialogue.record import Dialogue
 
 _config = functools.cache(load_config)
 
 
-def pay(trainer: Any, batch: Any) -> None:
-    """Writes what the rows of a step are paid over what the agent loop said."""
+def pay(trainer: Any, batch: Any, metrics: dict[str, Any]) -> None:
+    """Adds the measures of a step's dialogues to its metrics, and writes what its rows are paid over what the agent loop said."""
     path = (trainer.config.get("slim_rl") or {}).get("config")
-    if not path or not takes_the_step(config := _config(path)):
+    if not path:
         return
+    config = _config(path)
     keys = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding")]
     where = {"keys": keys, "partition_id": batch.partition_id}
     data = tq.kv_batch_get(**where, select_fields=["extra_fields", "response_mask"])
     dialogues = [Dialogue.from_dict(extra["dialogue"]) for extra in data.pop("extra_fields").tolist()]
+    metrics |= {f"{TRACKED}{name}": value for name, value in batch_metrics(dialogues).items()}
+    if not takes_the_step(config):
+        return
     lengths = [len(mask) for mask in data["response_mask"].unbind()]
     scores = [torch.tensor(row) for row in token_rewards(dialogues, lengths, config, trainer.global_steps)]
     fields = {
@@ -70,7 +76,7 @@ def after_payment(compute: Any) -> Any:
 
     @functools.wraps(compute)
     def computed(self: Any, batch: Any, metrics: dict[str, Any]) -> Any:
-        pay(self, batch)
+        pay(self, batch, metrics)
         return compute(self, batch, metrics)
 
     return computed

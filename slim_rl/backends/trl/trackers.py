@@ -1,0 +1,42 @@
+"""What trackers are told of a step that TRL trains: the measures of its dialogues as `dialogue/<name>`, as on every backend, and the
+trainer's own numbers as transformers names them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import Any
+
+from transformers.integrations import integration_utils
+
+from slim_rl.dialogue.measures import TRACKED
+
+_prefixed = integration_utils.rewrite_logs
+
+
+def name_measures(callbacks: Collection[Any], names: Callable[[], Collection[str]]) -> None:
+    """Has the trackers among a trainer's callbacks call these of its numbers as every backend's trackers do."""
+    integration_utils.rewrite_logs = _but_for_ours
+    for callback in callbacks:
+        if type(callback).__module__ == integration_utils.__name__:
+            callback.on_log = partial(_renamed, callback.on_log, names)
+
+
+def _renamed(
+    log: Callable[..., Any],
+    names: Callable[[], Collection[str]],
+    *args: Any,
+    logs: dict[str, Any] | None = None,
+    **others: Any,
+) -> Any:
+    ours = names()
+    return log(
+        *args, logs={TRACKED + name if name in ours else name: value for name, value in (logs or {}).items()}, **others
+    )
+
+
+def _but_for_ours(logs: dict[str, Any]) -> dict[str, Any]:
+    """transformers' `rewrite_logs`, which would put train/ before every name."""
+    ours = {name: value for name, value in logs.items() if name.startswith(TRACKED)}
+    return {**_prefixed({name: value for name, value in logs.items() if name not in ours}), **ours}

@@ -1,0 +1,107 @@
+"""Trackers by name: each backend is handed those it has, and each calls the measures by the same names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from slim_rl.backends import check
+from slim_rl.config import parse_config
+from slim_rl.errors import ConfigError
+from slim_rl.keys import values
+
+EVERY = ["tensorboard", "wandb", "mlflow", "trackio"]
+LOGS = {"questions": 1.5, "stop/agreed": 0.25, "loss": 0.125}
+TOLD = {"dialogue/questions": 1.5, "dialogue/stop/agreed": 0.25, "train/loss": 0.125}
+
+
+def config_of(backend: str, trackers: list[str]) -> Any:
+    return parse_config({"train": {"backend": backend, "report_to": trackers}})
+
+
+def test_names_are_passed_through_to_those_that_have_them() -> None:
+    assert values(config_of("trl", EVERY), "trl")["report_to"] == EVERY
+    assert values(config_of("verl", EVERY), "verl")["trainer.logger"] == ["console", *EVERY]
+    check(config_of("slime", ["tensorboard", "wandb"]))
+
+
+def test_a_name_that_a_backend_lacks_is_one_sentence() -> None:
+    with pytest.raises(
+        ConfigError, match=r"^train\.report_to names mlflow and trackio, which slime does not have; choose"
+    ):
+        check(config_of("slime", EVERY))
+    with pytest.raises(ConfigError, match=r"train\.report_to"):
+        config_of("trl", ["neptune"])
+
+
+def test_verl_has_them_all() -> None:
+    tracking = pytest.importorskip("verl.utils.tracking")
+    assert set(EVERY) <= set(tracking.Tracking.supported_backend)
+
+
+@pytest.fixture
+def transformers() -> Any:
+    return pytest.importorskip("transformers")
+
+
+def log(callback: Any, folder: Path, transformers: Any) -> None:
+    """A step of LOGS, told to transformers' own callback as TRL's trainer tells it."""
+    from slim_rl.backends.trl.trackers import name_measures
+
+    name_measures([callback], lambda: {"questions", "stop/agreed", "reward"})
+    state = transformers.TrainerState(global_step=3)
+    state.is_world_process_zero = True
+    arguments = transformers.TrainingArguments(output_dir=str(folder), use_cpu=True, report_to=[], run_name="told")
+    callback.on_log(arguments, state, transformers.TrainerControl(), model=None, logs=dict(LOGS))
+
+
+def test_tensorboards_event_file_has_them(tmp_path: Path, transformers: Any) -> None:
+    writer = pytest.importorskip("torch.utils.tensorboard")
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    from transformers.integrations import TensorBoardCallback
+
+    callback = TensorBoardCallback(writer.SummaryWriter(str(tmp_path)))
+    log(callback, tmp_path, transformers)
+    callback.tb_writer.close()
+    read = accumulator.EventAccumulator(str(tmp_path))
+    read.Reload()
+    assert {name: read.Scalars(name)[-1].value for name in read.Tags()["scalars"]} == TOLD
+
+
+def test_wandbs_file_has_them_offline(tmp_path: Path, transformers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    wandb = pytest.importorskip("wandb")
+    from transformers.integrations import WandbCallback
+
+    for name, value in {"MODE": "offline", "DIR": str(tmp_path), "SILENT": "true", "DISABLE_GIT": "true"}.items():
+        monkeypatch.setenv(f"WANDB_{name}", value)
+    log(WandbCallback(), tmp_path, transformers)
+    wandb.finish()
+    (file,) = tmp_path.glob("wandb/offline-run-*/run-*.wandb")
+    content = file.read_bytes()
+    assert all(name.encode() in content for name in TOLD) and b"train/questions" not in content
+
+
+def test_mlflows_store_has_them(tmp_path: Path, transformers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    mlflow = pytest.importorskip("mlflow")
+    from transformers.integrations import MLflowCallback
+
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", tmp_path.as_uri())
+    log(MLflowCallback(), tmp_path, transformers)
+    mlflow.end_run()
+    (run,) = mlflow.search_runs(search_all_experiments=True, output_format="list")
+    assert {name: run.data.metrics[name] for name in TOLD if name.startswith("dialogue/")} == {
+        name: value for name, value in TOLD.items() if name.startswith("dialogue/")
+    }
+
+
+def test_other_callbacks_are_told_as_before(transformers: Any) -> None:
+    from slim_rl.backends.trl.trackers import name_measures
+
+    seen: list[Any] = []
+    own = SimpleNamespace(on_log=lambda *args, logs, **others: seen.append(logs))
+    name_measures([own], lambda: {"questions"})
+    own.on_log(logs=LOGS)
+    assert seen == [LOGS]
