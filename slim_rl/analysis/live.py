@@ -7,7 +7,6 @@ So a log of hours costs a look no more than one of minutes; until all of it is r
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -214,7 +213,7 @@ class LiveRun:
         return [table] if rows else []
 
 
-def _numbers(log: Log) -> Mapping[str, Any]:
+def _numbers(log: Log) -> dict[str, Any]:
     frame = log.frame
     names = [m.name for m in shown_in("step", "step end", "card") if m.name in frame and frame[m.name].notna().any()]
     return {**over_training(frame, names, log.kinds), "runs": runs(frame), "checkpoints": checkpoints(frame, names)}
