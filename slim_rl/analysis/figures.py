@@ -89,6 +89,16 @@ def in_words(*names: str) -> Callable[..., str]:
     return say
 
 
+def _shares_in_words(key: str) -> Callable[..., str]:
+    """Says what the shares of a stacked figure are of."""
+
+    def say(results: Mapping[str, Any]) -> str:
+        names = dict.fromkeys(name for part in results[key].values() for name in part.get("shares", {}))
+        return f"Stacked shares over training, a panel an arm: {', '.join(map(words, names))}."
+
+    return say
+
+
 def _others_in_words(results: Mapping[str, Any]) -> str:
     others = [about["title"] for name, about in results["measures"].items() if name not in ("questions", "reward")]
     return f"Small line charts over training, a measure each: {', '.join(others)}."
@@ -299,7 +309,15 @@ PLOTS = {
         "ideal asker, who takes the most valuable question each time, and a random one; 95% intervals over games.",
         wide=False,
     ),
-    "question_kinds": Plot(kinds, "Kinds among the policy's questions. A message of two kinds counts for both."),
-    "stop_reasons": Plot(stop_reasons, "Why dialogues ended. Greys are failures, which have no reward."),
+    "question_kinds": Plot(
+        kinds,
+        "Kinds among the policy's questions. A message of two kinds counts for both.",
+        says=_shares_in_words("kinds"),
+    ),
+    "stop_reasons": Plot(
+        stop_reasons,
+        "Why dialogues ended. Greys are failures, which have no reward.",
+        says=_shares_in_words("stop_reasons"),
+    ),
     "measures": Plot(measures, "The other measures over training; bands and lines as above.", says=_others_in_words),
 }
