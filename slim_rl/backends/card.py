@@ -16,7 +16,7 @@ import pandas as pd
 import yaml
 
 import slim_rl
-from slim_rl import provenance
+from slim_rl import bundled, provenance
 from slim_rl.backends.checkpoints import hub_name
 from slim_rl.config import Config
 from slim_rl.dialogue.measures import Measure, measures, shown_in
@@ -145,7 +145,7 @@ def base_model(start: str) -> tuple[str, dict[str, Any]]:
     """What to call the model that training started from, and what a card's front matter says of it: its hub name and its licence,
     where they are known.
     """
-    path = Path(start)
+    path = Path(bundled.model(start))
     hub = hub_name(path) if path.exists() else start
     front = {"base_model": hub} if hub else {}  # which hubs link
     card = _front_matter(path / "README.md")

@@ -63,6 +63,12 @@ def test_a_card_without_results_has_no_index() -> None:
     assert "What the game tells a player." in text
 
 
+def test_the_tiny_start_is_no_hubs_model_wherever_the_run_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = model_card(parse_config({"name": "new", "policy": {"model": "data/warmstart"}}), step=1)
+    assert "base_model" not in text and "Starts from: `warmstart`" in text
+
+
 def test_the_use_that_is_printed_runs(played: list[Dialogue], capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("transformers")
     told = [{"role": "user", "content": 'Your scores:\nAva Li: BLEU 3, "Electra" ?'}]
