@@ -2,13 +2,14 @@
 
     every member is optional, and without it the project does without: a game that has none is played and trained on all the same
 
-All are class methods: they are given a finished dialogue, or a game state, and know no settings.
+All are class methods: they are given a finished dialogue, or a game state, and know no settings. The last one is of another kind: what a
+tiny model is taught the game by.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -34,6 +35,42 @@ class ScriptedPlayer:
     questions: int
     curve: str = ""
     against: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """Games of a scripted player that a tiny model learns from (`slim-rl warmstart`).
+
+    Attributes:
+        player: as of `ScriptedPlayer`; it may think aloud (`Reply.thought`).
+        partners: kinds of partner it plays with, and the share of each.
+        games: how many, where the config does not say.
+        opening: whether the first token of a game is learned too, which decides whether to speak or to act.
+        deals: so many games of the lesson's own, as (game_id, state); None: games as the config deals them.
+    """
+
+    player: Any
+    partners: Mapping[str, float]
+    games: int = 0
+    opening: bool = True
+    deals: Callable[[int], Iterable[tuple[str, Any]]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Curriculum:
+    """What a tiny model is taught a game by.
+
+    Attributes:
+        demonstrations: how the game is played; `warmstart.games` of them.
+        lessons: by name, what else there is to learn; as many of each as `warmstart.lessons` says.
+        speaker: a player who says all there is to say: the tokenizer is trained on its games.
+        words: further texts for the tokenizer, such as numbers that shall each be one token.
+    """
+
+    demonstrations: Lesson
+    lessons: Mapping[str, Lesson]
+    speaker: Any
+    words: Iterable[str] = field(default=())
 
 
 class MeasuredEnvironment(BaseEnvironment):
@@ -113,6 +150,11 @@ class MeasuredEnvironment(BaseEnvironment):
             game: the config's `game` section.
         """
         return ()
+
+    @classmethod
+    def curriculum(cls, config: Any) -> Curriculum | None:
+        """What `slim-rl warmstart` teaches a tiny model by, for a whole `Config`. None: the game cannot be taught so."""
+        return None
 
 
 def measured(game: type[BaseEnvironment] | None) -> type[MeasuredEnvironment]:

@@ -221,15 +221,13 @@ class WarmstartConfig(Section):
     games: int = Field(16_000, ge=1)
     """demonstrations"""
     messages: list[float] = Field([0.88, 0.015, 0.015, 0.015, 0.015, 0.015, 0.015, 0.015, 0.015], min_length=2)
-    """in them: the share with 0, 1, 2, ... messages before the first proposal"""
-    lessons: dict[Literal["seen", "asked", "told"], int] = Field({"seen": 44_000, "asked": 26_000, "told": 4_000})
-    """further games, which teach how to ask and to propose, but not whether to ask: proposed on at once, with much
-    of the table seen; after questions, as many as where a demonstration asks; after being told the partner's
-    whole table"""
-    partners: dict[Literal["shy", "forthcoming", "mute"], float] = Field(
-        {"shy": 0.6, "forthcoming": 0.2, "mute": 0.2}, min_length=1
-    )
-    """share of each scripted partner in them"""
+    """in them: the share with 0, 1, 2, ... messages before the player proposes or guesses"""
+    lessons: dict[str, int] | None = None
+    """further games, by the names of the game's own lessons, which teach how to play and not whether to ask; null: as
+    many of each as the game says. The matching game's are seen: proposed on at once, with much of the table seen;
+    asked: after questions, as many as where a demonstration asks; told: after being told the partner's whole table"""
+    partners: dict[str, float] | None = Field(None, min_length=1)
+    """share of each scripted partner in the demonstrations; null: as the game says"""
     epochs: float = Field(1, gt=0)
     """passes over the demonstrations"""
     batch_size: int = Field(8, ge=1)

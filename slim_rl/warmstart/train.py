@@ -2,10 +2,10 @@
 
     slim-rl warmstart configs/matching_local.yaml
 
-Only the scripted player's own words are learned (labels elsewhere are -100). It thinks before it proposes: the thought is its table
-with what it was told filled in, which a model this small can plan from. Of the lessons, games in which much is seen, asked or told, all
-is learned but for the first token of the game, which decides whether to ask at all: they teach how to ask, when to stop and how to use
-answers, while how often it asks is taught by the other demonstrations alone.
+What is played is the game's own (`MeasuredEnvironment.curriculum`). Only the scripted player's own words are learned (labels elsewhere are
+-100), its thoughts included: in the matching game it thinks before it proposes, its table with what it was told filled in, which a model
+this small can plan from. Of a lesson without `opening` all is learned but for the first token of the game, which decides whether to ask at
+all: it teaches how to ask, when to stop and how to use answers, while how often it asks is taught by the demonstrations alone.
 
 The demonstration games are dealt from a separate seed and are in neither split of the run's data.
 """
@@ -17,11 +17,11 @@ import itertools
 import random
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from datasets import Dataset
 from tqdm import tqdm
@@ -35,26 +35,27 @@ from slim_rl.dialogue.partner import Partner
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import Episode, RolloutWorker
+from slim_rl.environment import as_dict, environment_class
 from slim_rl.errors import ConfigError
-from slim_rl.games.matching.demonstrations import QuestioningPlayer
-from slim_rl.games.matching.generate import VALUES, generate_games, roster_for
-from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
-from slim_rl.games.matching.optimum import best_assignment
+from slim_rl.measured import Curriculum, Lesson, measured
 from slim_rl.policies import check_model_folder
 from slim_rl.policies.transformers import load_model, save_model
 from slim_rl.seeds import seed_of
 from slim_rl.warmstart.optimizer import MuonWithAdamW
 from slim_rl.warmstart.tokenizer import train_tokenizer
 
+Dealt = tuple[str, Any]  # a game's id and its state
+
 
 def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
     """Trains the model of `config.warmstart` on demonstrations of `config.game` and writes it, tokenizer included, to `output`.
 
     The folder appears whole or not at all. Returns it. Raises DataError if `output` holds other things than a model, which this one
-    would replace, or the disk is full; ConfigError if a limit is too narrow for the demonstrations.
+    would replace, or the disk is full; ConfigError if the game has no demonstrations, or a limit is too narrow for them.
     """
     check_model_folder(output)
-    settings = config.warmstart
+    settings, curriculum = config.warmstart, _curriculum(config)
+    lessons = _lessons(config, curriculum)
     torch.manual_seed(config.seed)
     torch.set_num_threads(config.train.threads)
     with tempfile.TemporaryDirectory() as scratch:  # wanted by the trainer, which keeps nothing there
@@ -73,17 +74,18 @@ def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
             dataloader_pin_memory=False,
             ddp_find_unused_parameters=False,
         )
-        number = settings.games + settings.lessons.get("asked", 0) + settings.lessons.get("told", 0)
+        number = sum(count for lesson, count in lessons if lesson.deals is None)
         games = list(_shown(_fresh_games(config, number, workers), number, "dealing"))
         if settings.start:
             model, tokenizer = load_model(config.policy.changed(model=settings.start))
         else:
-            tokenizer = train_tokenizer(_texts(config, games[: settings.tokenizer_games]), settings.vocab_size)
+            tokenizer = train_tokenizer(
+                _texts(config, curriculum, games[: settings.tokenizer_games]), settings.vocab_size
+            )
             model = tiny_qwen3(len(tokenizer), settings.hidden_size, settings.layers, tokenizer)
         chat = Chat(tokenizer)
-        rows = list(
-            _shown(_rows_to_learn(config, games, chat), settings.games + sum(settings.lessons.values()), "playing")
-        )
+        total = sum(count for _, count in lessons)
+        rows = list(_shown(_rows_to_learn(config, lessons, games, chat), total, "playing"))
         trainer = Trainer(
             model=model,
             args=arguments,
@@ -118,68 +120,70 @@ def tiny_qwen3(vocab: int, hidden: int, layers: int, tokenizer: Any) -> Qwen3For
     return Qwen3ForCausalLM(config)
 
 
-def _fresh_games(config: Config, number: int, workers: int) -> Iterator[GameState]:
+def _curriculum(config: Config) -> Curriculum:
+    found = measured(environment_class(config.environment)).curriculum(config)
+    if found is None:
+        raise ConfigError(
+            f"{config.environment} has nothing to teach a model by: give it a classmethod curriculum, or start from a model of your own."
+        )
+    return found
+
+
+def _lessons(config: Config, curriculum: Curriculum) -> list[tuple[Lesson, int]]:
+    """What is played, in order, and how many games of each: the demonstrations, and after them the lessons."""
+    settings, own = config.warmstart, curriculum.lessons
+    wanted = {name: lesson.games for name, lesson in own.items()} if settings.lessons is None else settings.lessons
+    if unknown := [name for name in wanted if name not in own]:
+        raise ConfigError(
+            f"warmstart.lessons names {', '.join(unknown)}, which is no lesson of {config.environment}: choose of {', '.join(own) or 'none'}."
+        )
+    kinds, used = environment_class(config.environment).partners, curriculum.demonstrations.partners
+    if strangers := [kind for kind in used if kind not in kinds]:
+        raise ConfigError(
+            f"warmstart.partners names {', '.join(strangers)}, which is no partner of {config.environment}: choose of {', '.join(kinds)}."
+        )
+    return [(curriculum.demonstrations, settings.games), *((own[name], number) for name, number in wanted.items())]
+
+
+def _fresh_games(config: Config, number: int, workers: int) -> Iterator[Dealt]:
     """Games that neither split of the run's data holds."""
     taken = {row.game_id for row in load_rows(config, "train") + load_rows(config, "eval")}
-    dealt = generate_games(number + len(taken), config.game, seed_of(config.seed, "warmstart"), workers=workers)
-    return itertools.islice((game for game in dealt if game.id not in taken), number)
+    game, seed = environment_class(config.environment), seed_of(config.seed, "warmstart")
+    dealt = game.deal(config.game, seed, "train", range(number + len(taken)), workers)
+    return itertools.islice((one for one in dealt if one[0] not in taken), number)
 
 
-def _rows_to_learn(config: Config, games: Sequence[GameState], chat: Chat) -> Iterator[dict[str, list[int]]]:
-    """The demonstrations, and after them the lessons (`config.warmstart.lessons`), which do not teach whether to ask."""
-    settings, left = config.warmstart, iter(games)
-    usual = QuestioningPlayer(settings.messages)
-    for dialogue in _demonstrations(config, itertools.islice(left, settings.games), chat, usual, settings.partners):
-        yield _labels(_check_whole(dialogue, chat, config.limits))
-    lessons: dict[str, tuple[QuestioningPlayer, str]] = {
-        "seen": (QuestioningPlayer((1.0,)), "shy"),
-        "asked": (QuestioningPlayer((0.0, *settings.messages[1:]), {"pair": 1.0}), "shy"),
-        "told": (QuestioningPlayer((0.0, 1.0)), "forthcoming"),
-    }
-    for name, number in settings.lessons.items():
-        player, partner = lessons[name]
-        dealt = _tables(config, number) if name == "seen" else itertools.islice(left, number)
-        for dialogue in _demonstrations(config, dealt, chat, player, {partner: 1.0}):
-            yield _labels(_check_whole(dialogue, chat, config.limits), opening=False)
+def _rows_to_learn(
+    config: Config, lessons: Iterable[tuple[Lesson, int]], games: Iterable[Dealt], chat: Chat
+) -> Iterator[dict[str, list[int]]]:
+    left = iter(games)
+    for lesson, number in lessons:
+        dealt = itertools.islice(left, number) if lesson.deals is None else lesson.deals(number)
+        for dialogue in _demonstrations(config, dealt, chat, lesson):
+            yield _labels(_check_whole(dialogue, chat, config.limits), lesson.opening)
 
 
-def _tables(config: Config, number: int) -> Iterator[GameState]:
-    """Random tables, however hard, of which the seat sees a share between 0.2 and 1, and the partner nothing."""
-    rng, n = np.random.default_rng(seed_of(config.seed, "tables")), config.game.n
-    for _ in range(number):
-        own = rng.random((n, n)) < rng.uniform(0.2, 1.0)
-        table = np.where(own, rng.integers(0, VALUES, (n, n)), UNSEEN_VALUE)
-        best = int(best_assignment(table)[1])
-        yield GameState(_rows(table), _rows(own), _rows(np.zeros_like(own)), 1.0, 1.0, best, roster_for(config.game))
-
-
-def _rows(array: np.ndarray) -> tuple[tuple[Any, ...], ...]:
-    return tuple(map(tuple, array.tolist()))
-
-
-def _demonstrations(
-    config: Config, games: Iterable[GameState], chat: Chat, questioner: QuestioningPlayer, weights: Mapping[Any, float]
-) -> Iterator[Dialogue]:
-    """Games with partners of the kinds that `weights` names. With several kinds, the model has already met the partner
-    of a control arm."""
+def _demonstrations(config: Config, games: Iterable[Dealt], chat: Chat, lesson: Lesson) -> Iterator[Dialogue]:
+    """Games of the lesson's player, with partners of the kinds that it names."""
     whole = config.changed(limits={"truncated_turn": "end"})  # half a turn teaches nothing
-    workers = {kind: RolloutWorker(whole.changed(partner={"kind": kind}), chat) for kind in weights}
+    kinds, shares = list(lesson.partners), list(lesson.partners.values())
+    workers = {kind: RolloutWorker(whole.changed(partner={"kind": kind}), chat) for kind in kinds}
 
-    async def play(index: int, game: GameState) -> Dialogue:
-        kind = random.Random(index).choices(list(weights), list(weights.values()))[0]
+    async def play(index: int, dealt: Dealt) -> Dialogue:
+        kind = random.Random(index).choices(kinds, shares)[0]
         worker, seat = workers[kind], index % 2 if config.warmstart.both_seats else 0
-        player: Partner = questioner
+        player: Partner = lesson.player
         opposite = worker.partner
         if seat == 1:  # the partner's seat is taught
             assert worker.partner is not None
-            player, opposite = worker.partner, questioner
-        row = GameRow(game.id, seat, game.to_dict(), [])
+            player, opposite = worker.partner, lesson.player
+        row = GameRow(dealt[0], seat, as_dict(dealt[1]), [])
         episode = Episode(row, f"demonstration/{index}", seed_of(config.seed, "demonstration", index), "demonstration")
         (dialogue,) = await worker.play(episode, policy=Demonstrator(player), partner=opposite)
         return dialogue
 
-    async def play_some(some: list[tuple[int, GameState]]) -> list[Dialogue]:
-        return [await play(index, game) for index, game in some]
+    async def play_some(some: list[tuple[int, Dealt]]) -> list[Dialogue]:
+        return [await play(index, dealt) for index, dealt in some]
 
     numbered = iter(enumerate(games))
     while some := list(itertools.islice(numbered, 1000)):
@@ -223,13 +227,15 @@ def _shown(items: Iterable[Any], total: int, what: str) -> Iterator[Any]:
     return iter(tqdm(items, total=total, desc=what, unit="game", disable=None))
 
 
-def _texts(config: Config, games: Iterable[GameState]) -> Iterator[str]:
-    """What the tokenizer is trained on: the games' own texts, every number a score can be, and each name."""
+def _texts(config: Config, curriculum: Curriculum, games: Iterable[Dealt]) -> Iterator[str]:
+    """What the tokenizer is trained on: the games' own texts, the game's further words, and each role."""
     stand_in = Chat(train_tokenizer(["stand-in"], 300))
     controls = re.compile("|".join(map(re.escape, stand_in.tokenizer.get_added_vocab())))
-    for dialogue in _demonstrations(config, games, stand_in, QuestioningPlayer(), config.warmstart.partners):
+    spoken = replace(curriculum.demonstrations, player=curriculum.speaker)
+    for dialogue in _demonstrations(config, games, stand_in, spoken):
         yield from controls.split(stand_in.tokenizer.decode(dialogue.prompt_ids + dialogue.response_ids))
         yield from (turn.error for turn in dialogue.turns if turn.error)
-    # Every number and every role, so that each is one token.
-    yield from (f" {number}" for number in range(100) for _ in range(50))
-    yield from (f"{role}\n" for role in ("system", "user", "assistant") for _ in range(500))
+    yield from curriculum.words
+    yield from (
+        f"{role}\n" for role in ("system", "user", "assistant") for _ in range(500)
+    )  # so that each is one token

@@ -10,17 +10,23 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from slim_rl.config import Config
 from slim_rl.dialogue.partner import Reply
 from slim_rl.environment import View
 from slim_rl.games.matching.actions import format_proposal
-from slim_rl.games.matching.instance import UNSEEN_VALUE
-from slim_rl.games.matching.optimum import Assignment
+from slim_rl.games.matching.generate import VALUES, roster_for
+from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
+from slim_rl.games.matching.optimum import Assignment, best_assignment
 from slim_rl.games.matching.prompt import table_lines
 from slim_rl.games.matching.reading.interpretation import filled_in
 from slim_rl.games.matching.view import MatchingView
+from slim_rl.measured import Curriculum, Lesson
+from slim_rl.seeds import seed_of
 
 # Chance of 0, 1, 2, ... messages before the first proposal, and what a message is.
 MESSAGES = (0.40, 0.27, 0.17, 0.09, 0.05, 0.02)
@@ -32,6 +38,11 @@ ASK_PAIR = (
     "Any score for {reviewer} on {paper}?",
 )
 ASK_OPEN = ("What do you have for {reviewer}?", "Who do you have for {paper}?", "What are your best matches?")
+PARTNERS = {
+    "shy": 0.6,
+    "forthcoming": 0.2,
+    "mute": 0.2,
+}  # with several, the model has already met that of a control arm
 TELL = "I have {value} for {reviewer} on {paper}."
 
 
@@ -88,6 +99,40 @@ class QuestioningPlayer:
             forms, pair = ASK_PAIR, rng.choice(unseen or game.pairs)
         reviewer, paper = game.roster.names(pair)
         return rng.choice(forms).format(value=game[pair], reviewer=reviewer, paper=paper)
+
+
+def curriculum(config: Config) -> Curriculum:
+    """Demonstrations, and lessons in which much is seen, asked or told. The tokenizer knows every number that a score can be."""
+    settings = config.warmstart
+    shares = settings.partners or PARTNERS
+    asking = QuestioningPlayer((0.0, *settings.messages[1:]), {"pair": 1.0})
+    return Curriculum(
+        demonstrations=Lesson(QuestioningPlayer(settings.messages), shares),
+        lessons={
+            "seen": Lesson(
+                QuestioningPlayer((1.0,)), {"shy": 1.0}, 44_000, False, lambda number: _tables(config, number)
+            ),
+            "asked": Lesson(asking, {"shy": 1.0}, 26_000, opening=False),
+            "told": Lesson(QuestioningPlayer((0.0, 1.0)), {"forthcoming": 1.0}, 4_000, opening=False),
+        },
+        speaker=QuestioningPlayer(),
+        words=(f" {number}" for number in range(100) for _ in range(50)),
+    )
+
+
+def _tables(config: Config, number: int) -> Iterator[tuple[str, GameState]]:
+    """Random tables, however hard, of which the seat sees a share between 0.2 and 1, and the partner nothing."""
+    rng, n = np.random.default_rng(seed_of(config.seed, "tables")), config.game.n
+    for _ in range(number):
+        own = rng.random((n, n)) < rng.uniform(0.2, 1.0)
+        table = np.where(own, rng.integers(0, VALUES, (n, n)), UNSEEN_VALUE)
+        best = int(best_assignment(table)[1])
+        state = GameState(_rows(table), _rows(own), _rows(np.zeros_like(own)), 1.0, 1.0, best, roster_for(config.game))
+        yield state.id, state
+
+
+def _rows(array: np.ndarray) -> tuple[tuple[Any, ...], ...]:
+    return tuple(map(tuple, array.tolist()))
 
 
 def known(view: View) -> list[list[float | None]]:

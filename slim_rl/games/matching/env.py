@@ -76,6 +76,7 @@ class MatchingEnv(MeasuredEnvironment):
     people = _later("references", "people")
     frontier = _later("references", "frontiers")
     scripted_players = _later("players", "scripted_players")
+    curriculum = _later("demonstrations", "curriculum")
 
     def __init__(
         self,

@@ -22,6 +22,7 @@ from slim_rl.games.matching.partners.scripted import ShyPartner
 from slim_rl.games.matching.questions import INFORMATION_SEEKING, classify
 from slim_rl.games.matching.roster import Roster
 from slim_rl.games.matching.settings import MatchingSettings
+from slim_rl.measured import Lesson
 from tests.paths import ROOT
 
 GAME = MatchingSettings(n=3, scales=False)
@@ -83,9 +84,8 @@ def test_demonstrations_teach_its_own_words_alone() -> None:
 
     config = Config(game=GAME, partner=PartnerConfig(accept_fraction=0))
     chat = Chat(train_tokenizer(["[message] What is Ava Li on BLEU?"] * 3, 400))
-    for dialogue in _demonstrations(
-        config, generate_games(30, GAME, seed=4), chat, QuestioningPlayer(), {"shy": 1.0, "mute": 1.0}
-    ):
+    games = [(game.id, game) for game in generate_games(30, GAME, seed=4)]
+    for dialogue in _demonstrations(config, games, chat, Lesson(QuestioningPlayer(), {"shy": 1.0, "mute": 1.0})):
         row = _labels(dialogue)
         assert len(row["input_ids"]) == len(row["labels"]) == len(row["attention_mask"])
         taught = [token for token in row["labels"] if token != -100]
