@@ -1,0 +1,62 @@
+"""What a tiny model is taught the game by: a player that asks a drawn number of questions about random traits, and then guesses one of
+those who are left.
+
+How many it asks depends on nothing in the game, and nor does what it asks about, but that it repeats no question. A model taught by it
+can therefore ask but has no reason to: whether asking pays, how often, and what about, is left to reinforcement learning.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from slim_rl.dialogue.partner import Reply
+from slim_rl.environment import View
+from slim_rl.games.guess_who.reading import read
+from slim_rl.games.guess_who.traits import TRAITS, phrase
+from slim_rl.games.guess_who.view import GuessWhoView
+from slim_rl.measured import Curriculum, Lesson
+
+ASK = ("Does it have {trait}?", "Is it somebody with {trait}?", "Any sign of {trait}?")
+
+
+class QuestioningPlayer:
+    """Plays the asker's seat. The same view gives the same action.
+
+    Args:
+        messages: the chance of 0, 1, 2, ... questions before the guess.
+    """
+
+    def __init__(self, messages: Sequence[float]) -> None:
+        self.messages = messages
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        return {"kind": "questioning", "messages": list(self.messages)}
+
+    async def reply(self, view: View) -> Reply:
+        return Reply(self.act(view))
+
+    def act(self, view: View) -> str:
+        """The next action, as text with its tag."""
+        game: GuessWhoView = view.private
+        planned = random.Random(view.seed).choices(range(len(self.messages)), self.messages)[0]
+        rng = random.Random(f"{view.seed}/{len(view.history)}")
+        if len(view.own) >= min(planned, len(TRAITS)) or not game.questions_left:
+            return f"[guess] {rng.choice(game.left)}"
+        asked = {question[1] for text in view.own if (question := read(text).question)}
+        trait = rng.choice([trait for trait in TRAITS if trait not in asked])
+        return f"[message] {rng.choice(ASK).format(trait=phrase(trait))}"
+
+
+def curriculum(config: Any) -> Curriculum:
+    """Demonstrations as `warmstart.messages` says, and after them the lesson "asked": with a question in every game."""
+    settings = config.warmstart
+    shares = settings.partners or {"shy": 1.0}
+    asking = QuestioningPlayer((0.0, *settings.messages[1:]))
+    return Curriculum(
+        demonstrations=Lesson(QuestioningPlayer(settings.messages), shares),
+        lessons={"asked": Lesson(asking, shares, 4_000, opening=False)},
+        speaker=asking,
+    )

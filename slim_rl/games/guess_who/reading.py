@@ -1,0 +1,79 @@
+"""What a message asks, and what an answer says, in free wording. The one reading that game, partners and instrument share.
+
+a message asks if it has a question mark, or begins as a question or a request does
+it is plain if it names exactly one trait or one character, and negates nothing; any other question is open
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from slim_rl.games.guess_who.board import Question
+from slim_rl.games.guess_who.traits import CHARACTERS, named_traits
+
+READ_UP_TO = 2000  # characters of a message
+_TAG = re.compile(r"\s*\[(\w+)\]\s*")
+_ASKS = re.compile(
+    r"\s*(?:is|are|was|does|do|did|has|have|had|can|could|would|will|who|what|which|where|how|why|am|any)\b"
+    r"|[^.!]*\b(?:tell me|i wonder|let me know|describe|i ask|show me|give me)\b",
+    re.IGNORECASE,
+)
+_NEGATES = re.compile(r"n't\b|\b(?:not|no|never|without|neither|nor|lacks?|lacking|dont|doesnt|isnt)\b", re.IGNORECASE)
+_OR_NOT = re.compile(r",? or (?:not|no)\b", re.IGNORECASE)
+_NAMES = {name: re.compile(rf"\b{name}\b", re.IGNORECASE) for name in CHARACTERS}
+_YES = r"yes|yeah|yep|yup|correct|right|true|indeed|so|it does|it is|it has"
+_NO = r"no(?! (?:idea|comment|clue))|nope|nah|not|false|wrong|it does(?: not|n't)|it is(?: not|n't)|it has(?: no|n't)"
+_FIRST = re.compile(rf"\W*(?:(?:that|this)(?: is|'s) )?(?:(?P<no>{_NO})|(?P<yes>{_YES}))\b", re.IGNORECASE)
+_ANYWHERE = re.compile(r"\b(yes|no)\b(?! (?:idea|comment|clue))", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What a message asks: a plain `question`, or an open one (`asks` without a question), or nothing."""
+
+    asks: bool
+    question: Question | None = None
+
+
+def untagged(text: str) -> tuple[str, str]:
+    """A text's tag in small letters ("message" where it has none) and what follows it."""
+    tag = _TAG.match(text)
+    return (tag[1].lower(), text[tag.end() :].strip()) if tag else ("message", text.strip())
+
+
+@lru_cache(maxsize=16384)
+def read(text: str) -> Message:
+    """What a message asks, its tag on or off. Never raises."""
+    tag, body = untagged(text[:READ_UP_TO])
+    if tag != "message" or not ("?" in body or _ASKS.match(body)):
+        return Message(False)
+    body = _OR_NOT.sub("", body)
+    about = mentioned(body)
+    return Message(True, about[0] if len(about) == 1 and not _NEGATES.search(body) else None)
+
+
+def asks(text: str) -> bool:
+    """Whether a message seeks information."""
+    return read(text).asks
+
+
+def mentioned(text: str) -> list[Question]:
+    """The traits and characters that a text names."""
+    traits: list[Question] = [("trait", trait) for trait in named_traits(text)]
+    return traits + [("character", name) for name in named_characters(text)]
+
+
+def named_characters(text: str) -> list[str]:
+    """The characters that a text names."""
+    return [name for name, pattern in _NAMES.items() if pattern.search(text)]
+
+
+def answer_of(text: str) -> bool | None:
+    """Whether an answer says yes; None if it says neither. Never raises."""
+    body = untagged(text[:READ_UP_TO])[1]
+    if first := _FIRST.match(body):
+        return first["yes"] is not None
+    said = {word.lower() for word in _ANYWHERE.findall(body)}
+    return said == {"yes"} if len(said) == 1 else None

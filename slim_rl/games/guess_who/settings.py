@@ -1,0 +1,26 @@
+"""Guess Who's settings: the `game` section of a config."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from slim_rl.config import Section
+from slim_rl.games.guess_who.traits import CHARACTERS
+
+
+class GuessWhoSettings(Section):
+    """Guess Who."""
+
+    size: int = Field(12, ge=2, le=len(CHARACTERS))
+    """characters on the board, drawn for each game from the 24"""
+    max_questions: int = Field(8, ge=1)
+    """messages that the asker may send; one more ends the game with reward 0"""
+    max_errors: int = Field(3, ge=1)
+    """refused actions in a row that end the game"""
+    tiles: bool = True
+    """after each answer the asker reads who is left, as tiles are turned down on a real board; false: it keeps count
+    itself"""
+    rules: Literal["full", "none"] = "full"
+    """full: the policy is told the rules; none: for a model that was taught them by demonstrations"""
