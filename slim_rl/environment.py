@@ -114,6 +114,7 @@ class BaseEnvironment(ABC):
         partners: scripted partners by name, each a dotted path of a class with `identity` and `async reply(view)`.
         tags: what actions begin with in brackets, such as ("message", "propose"): a person's line without a tag is given the
             first. Empty: actions are plain text.
+        undealt: settings on which no deal depends: arms that differ in them play the same file of games.
         max_errors: refused actions in a row that end the game, of which a person is told; 0: it has no such limit.
     """
 
@@ -122,6 +123,7 @@ class BaseEnvironment(ABC):
     Settings: ClassVar[type[BaseModel] | None] = None
     partners: ClassVar[Mapping[str, str]] = {}
     tags: ClassVar[tuple[str, ...]] = ()
+    undealt: ClassVar[tuple[str, ...]] = ("max_errors",)
     max_errors: int = 0
 
     @abstractmethod

@@ -17,7 +17,7 @@ from tqdm import tqdm
 from slim_rl.config import Config
 from slim_rl.dialogue.factory import make_environment
 from slim_rl.dialogue.rows import GameRow, Split, read_rows, write_rows
-from slim_rl.environment import BaseEnvironment
+from slim_rl.environment import BaseEnvironment, environment_class
 from slim_rl.errors import ConfigError, DataError, SlimWarning
 
 _ROUNDS = 100  # times more games are drawn where some were dealt before
@@ -168,7 +168,7 @@ def _distinct(
 def _spec(config: Config, split: Split) -> dict[str, Any]:
     """All that the rows of a file depend on, but for their number."""
     settings = config.game_settings
-    for name in ("max_errors", "open_book"):  # no game depends on them: arms that differ in them play the same file
+    for name in environment_class(config.environment).undealt:  # arms that differ in them play the same file
         settings.pop(name, None)
     start = 0 if split == "train" else _EVAL_START
     return {**settings, "seed": config.data.seed, "seat": config.data.seat, "start": start}

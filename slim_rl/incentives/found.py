@@ -71,8 +71,11 @@ class Incentives:
 
     @property
     def without(self) -> PlayerIncentive:
-        """The player that earns most without a question."""
-        return max((line for line in self.lines if not line.questions), key=lambda line: line.reward.value)
+        """The player that earns most without a question, of those that are known to earn more than who they are compared with: where a game
+        is won or lost, some earn more by luck.
+        """
+        more = [line for line in self.lines[1:] if not line.questions and line.gain is not None and line.gain.low > 0]
+        return max((self.lines[0], *more), key=lambda line: line.reward.value)
 
     @property
     def pays(self) -> bool:

@@ -14,6 +14,7 @@ from slim_rl.analysis.incentives_figure import draw
 from slim_rl.backends import say_what_it_pays
 from slim_rl.backends.checks import check_incentives
 from slim_rl.config import Config, load_config, parse_config
+from slim_rl.environment import MATCHING
 from slim_rl.errors import ConfigError
 from slim_rl.incentives import FREE, Incentives, as_dict, at_a_start, measure
 from tests.paths import ROOT
@@ -55,7 +56,8 @@ def test_every_shipped_config_pays_for_asking_and_for_nothing_else(name: str) ->
 
 
 def test_configs_alike() -> None:
-    files = {path.stem for path in (ROOT / "configs").glob("*.yaml")}
+    names = [path.stem for path in (ROOT / "configs").glob("*.yaml")]
+    files = {name for name in names if config_of(name).environment == MATCHING}  # another game's tests hold its own to it
     assert files == {*SHIPPED, *(other for others in SHIPPED.values() for other in others)}
     for name, others in SHIPPED.items():
         for other in others:

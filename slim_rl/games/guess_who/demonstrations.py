@@ -1,5 +1,5 @@
-"""What a tiny model is taught the game by: a player that asks a drawn number of questions about random traits, and then guesses one of
-those who are left.
+"""What a tiny model is taught the game by: a player that asks a drawn number of questions about random traits, and then guesses the
+first of those who are left, which wins as often as any other of them.
 
 How many it asks depends on nothing in the game, and nor does what it asks about, but that it repeats no question. A model taught by it
 can therefore ask but has no reason to: whether asking pays, how often, and what about, is left to reinforcement learning.
@@ -44,7 +44,7 @@ class QuestioningPlayer:
         planned = random.Random(view.seed).choices(range(len(self.messages)), self.messages)[0]
         rng = random.Random(f"{view.seed}/{len(view.history)}")
         if len(view.own) >= min(planned, len(TRAITS)) or not game.questions_left:
-            return f"[guess] {rng.choice(game.left)}"
+            return f"[guess] {game.left[0]}"
         asked = {question[1] for text in view.own if (question := read(text).question)}
         trait = rng.choice([trait for trait in TRAITS if trait not in asked])
         return f"[message] {rng.choice(ASK).format(trait=phrase(trait))}"

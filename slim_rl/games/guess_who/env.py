@@ -42,6 +42,7 @@ class GuessWhoEnv(MeasuredEnvironment):
 
     seats = 2
     tags: ClassVar[tuple[str, ...]] = ("message", "guess")
+    undealt: ClassVar[tuple[str, ...]] = ("max_errors", "tiles", "rules")
     question_kinds: ClassVar[Mapping[str, str]] = KINDS
     Settings = GuessWhoSettings
     partners: ClassVar[Mapping[str, str]] = {
@@ -56,6 +57,7 @@ class GuessWhoEnv(MeasuredEnvironment):
     references = staticmethod(worth.references)
     frontier = staticmethod(worth.frontier)
     scripted_players = staticmethod(players.scripted_players)
+    baselines = staticmethod(players.baselines)
     curriculum = staticmethod(curriculum)
 
     def __init__(self, max_errors: int = 3, tiles: bool = True, rules: Literal["full", "none"] = "full") -> None:
@@ -132,7 +134,11 @@ class GuessWhoEnv(MeasuredEnvironment):
         question, answer = read(self._last).question, answer_of(text)
         if question is not None and answer is not None:
             self.suspects.update(question, answer)
-        return f"{text}\nLeft: {', '.join(self.suspects.names)}." if self.tiles else text
+        return f"{text}\n{self._standing}" if self.tiles else text
+
+    @property
+    def _standing(self) -> str:
+        return f"Left: {', '.join(self.suspects.names)}."
 
     def get_normalized_reward(self) -> float:
         """1 if the hidden character was guessed, else 0."""
@@ -158,8 +164,11 @@ class GuessWhoEnv(MeasuredEnvironment):
 
     def get_state_description(self, seat: int = 0) -> str:
         lines = [f"{name}: {', '.join(traits)}" for name, traits in self.game.characters.items()]
-        own = [f"The hidden character is {self.game.secret}."] if seat == 1 else []
-        return "\n".join(("On the board:", *lines, *own))
+        if seat == 1:
+            lines.append(f"The hidden character is {self.game.secret}.")
+        elif self.tiles:
+            lines.append(f"Left: {', '.join(self.game.names)}.")
+        return "\n".join(("On the board:", *lines))
 
     def prompt(self, seat: int = 0) -> list[dict[str, str]]:
         messages = super().prompt(seat)

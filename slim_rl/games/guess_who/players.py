@@ -17,7 +17,7 @@ from slim_rl.environment import View
 from slim_rl.games.guess_who.settings import GuessWhoSettings
 from slim_rl.games.guess_who.traits import phrase
 from slim_rl.games.guess_who.view import GuessWhoView
-from slim_rl.games.guess_who.worth import bits, shuffled
+from slim_rl.games.guess_who.worth import GreedyAsker, bits, shuffled
 from slim_rl.measured import ScriptedPlayer
 
 Names = Sequence[str]
@@ -81,10 +81,42 @@ class Asker(Player):
         return f"Does it have {phrase(asked[1])}?"
 
 
+class Ideal(Player):
+    """Asks the question whose answer tells the most bits, until the next ones are expected to add less than they cost, each.
+
+    Args:
+        price: of a question, in reward.
+    """
+
+    def __init__(self, price: float) -> None:
+        super().__init__(f"ideal asker at {price:g} a question")
+        self.price = price
+
+    def message(self, view: View, number: int) -> str | None:
+        game: GuessWhoView = view.private
+        asker = GreedyAsker(game.board)
+        left = sum(1 << asker.board.names.index(name) for name in game.left)
+        best = asker.next(left, number, 1)
+        if best is None or not game.questions_left or asker.hope(left, number) < self.price:
+            return None
+        kind, name = next(each for each, fits in asker.board.questions.items() if left & fits == best)
+        return f"Does it have {phrase(name)}?" if kind == "trait" else f"Is it {name}?"
+
+
 def _middling(game: GuessWhoView) -> str:
     """Who shares the most traits with the others on the board."""
     traits = [trait for each in game.characters.values() for trait in each]
     return max(game.left, key=lambda name: sum(map(traits.count, game.characters[name])))
+
+
+def baselines(game: GuessWhoSettings, price: float = 0.0, number: int = 3) -> dict[str, Any]:
+    """Scripted policies by name: a guess without a question, after so many random or best questions, and after those that pay."""
+    return {
+        "random": Player("a guess"),
+        f"forced:{number}": Asker(number),
+        f"greedy:{number}": Asker(number, best=True),
+        "ideal": Ideal(price),
+    }
 
 
 SYSTEM = "Good.<|im_end|>\n<|im_start|>system\nYou name the hidden character.<|im_end|>\n<|im_start|>user\n"

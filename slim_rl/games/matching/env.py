@@ -55,6 +55,7 @@ class MatchingEnv(MeasuredEnvironment):
 
     seats = 2
     tags: ClassVar[tuple[str, ...]] = ("message", "propose", "accept", "reject")
+    undealt: ClassVar[tuple[str, ...]] = ("max_errors", "open_book")
     question_kinds: ClassVar[Mapping[str, str]] = KINDS
     instrument = 2  # raised when the same dialogue would get other annotations; 1 stands for all logs that name none
     Settings = MatchingSettings

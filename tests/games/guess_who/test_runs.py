@@ -1,0 +1,95 @@
+"""Guess Who as a run has it: with a chat model as its partner, taught, trained, evaluated and reported, all by the project's own commands."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slim_rl import incentives
+from slim_rl.analysis import analyze
+from slim_rl.config import load_config
+from slim_rl.dialogue.dealing import load_rows
+from slim_rl.dialogue.log import annotate, read_log
+from slim_rl.dialogue.loop import Speaker
+from slim_rl.dialogue.record import StopReason
+from slim_rl.dialogue.worker import RolloutWorker
+from slim_rl.games.guess_who.board import GameBoard
+from slim_rl.games.guess_who.players import Asker
+from slim_rl.games.guess_who.reading import read
+from tests.fakes.openai_server import OpenAIServer
+from tests.games.guess_who.test_players import local
+from tests.paths import ROOT
+
+
+def shy_model(body: dict[str, Any]) -> str:
+    """A chat model that keeps to the rules it is sent: it finds the hidden character on the board that it is sent."""
+    dealt = body["messages"][1]["content"]
+    hidden = re.search(r"The hidden character is (\w+)\.", dealt)
+    assert hidden and "shy and honest" in body["messages"][0]["content"]
+    characters = {name: tuple(traits.split(", ")) for name, traits in re.findall(r"^(\w+): (.*)$", dealt, re.MULTILINE)}
+    asked = [
+        line[2:] for message in body["messages"] for line in message["content"].splitlines() if line.startswith("> ")
+    ]
+    question = read(asked[-1]).question
+    if question is None:
+        return "[message] Ask me about one thing, please."
+    return "[message] Yes." if GameBoard(characters, hidden[1]).truth(question) else "[message] No, it does not."
+
+
+async def test_a_chat_model_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "test-key")
+    async with OpenAIServer(answer=shy_model, model="gpt-4.1", key="test-key") as server:
+        config = local(tmp_path, "partner.kind=openai", f"partner.openai.base_url={server.url}", "game.rules=full")
+        worker = RolloutWorker(config, None, Speaker(Asker(4, best=True)))
+        rows = load_rows(config, "eval")[:4]
+        played = [await worker.play(worker.episode(row, "test")) for row in rows]
+    for (dialogue,) in played:
+        annotate(dialogue)
+        assert dialogue.stop_reason is StopReason.FINISHED, dialogue.failure
+        assert all(turn.answered for turn in dialogue.turns if turn.seeking)
+    assert sum(dialogue.reward or 0 for (dialogue,) in played) >= 3
+
+
+def test_the_shipped_config_pays_for_asking_and_for_nothing_else() -> None:
+    asked = incentives.measure(
+        load_config(ROOT / "configs" / "guess_who_local.yaml"), 600, (1, 2, 4, 6, 8), everyone=False
+    )
+    assert asked.pays and asked.first is not None and asked.first.low > 0
+    assert all(line.gain is not None and line.gain.value > 0 for line in asked.curve[1:])
+
+
+def test_it_is_taught_trained_evaluated_and_reported(tmp_path: Path) -> None:
+    pytest.importorskip("trl")
+    from slim_rl.backends.trl.run import train
+    from slim_rl.commands.evaluate import Cell, evaluate
+    from slim_rl.warmstart.train import warmstart
+
+    config = local(
+        tmp_path,
+        "game.size=3",
+        "warmstart={games: 30, lessons: {asked: 30}, hidden_size: 32, layers: 1, tokenizer_games: 30}",
+        f"policy.model={tmp_path / 'start'}",
+        "train={steps: 2, games_per_step: 2, group_size: 2, micro_batch: 4, eval_games: 2, backend: trl}",
+        "limits={turn_tokens: 8, truncated_turn: continue, dialogue_tokens: 200}",
+    )
+    taught = config.changed(limits={"turn_tokens": 64, "dialogue_tokens": 1000})
+    warmstart(taught, tmp_path / "start")
+    result = train(config)
+    assert len(result.before) == len(result.after) == 2
+    trained = list(read_log(result.log_dir / "train.jsonl"))
+    assert len(trained) == 8 and all(dialogue.columns["board"] == 3 for dialogue in trained)
+
+    modes = ("free", "forbidden", "forced:1")
+    cells = evaluate(config, [Cell(str(result.run_dir / "model"), "shy", m) for m in modes], tmp_path / "cells", 3)
+    forced = cells["guess_who_local_shy_forced1"]
+    assert all(dialogue.turns[0].pairs and dialogue.turns[0].answered for dialogue in forced)
+    assert not any(turn.seeking for dialogue in cells["guess_who_local_shy_forbidden"] for turn in dialogue.turns)
+
+    summary = analyze([result.log_dir, tmp_path / "cells"], tmp_path / "plots")
+    assert summary.report.stat().st_size > 10_000
+    assert summary.results["counts"]["dialogues"] == 8 + 2 + 2 + 9
+    assert {"greedy", "random", "lookahead"} == set(summary.results["frontier"])
+    assert {"random", "ideal"} == set(summary.results["references"])
