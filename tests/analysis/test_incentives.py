@@ -16,7 +16,8 @@ from slim_rl.backends.checks import check_incentives
 from slim_rl.config import Config, load_config, parse_config
 from slim_rl.environment import MATCHING
 from slim_rl.errors import ConfigError
-from slim_rl.incentives import FREE, Incentives, as_dict, at_a_start, measure
+from slim_rl.incentives import FREE, Incentives, PlayerIncentive, as_dict, at_a_start, measure
+from slim_rl.statistics.estimate import Estimate
 from tests.paths import ROOT
 
 SHIPPED = {  # one of each game and partner that is shipped; `test_configs_alike` says which are alike
@@ -57,7 +58,9 @@ def test_every_shipped_config_pays_for_asking_and_for_nothing_else(name: str) ->
 
 def test_configs_alike() -> None:
     names = [path.stem for path in (ROOT / "configs").glob("*.yaml")]
-    files = {name for name in names if config_of(name).environment == MATCHING}  # another game's tests hold its own to it
+    files = {
+        name for name in names if config_of(name).environment == MATCHING
+    }  # another game's tests hold its own to it
     assert files == {*SHIPPED, *(other for others in SHIPPED.values() for other in others)}
     for name, others in SHIPPED.items():
         for other in others:
@@ -77,6 +80,23 @@ def test_dialops_own_rules_pay_for_trying_plans(by_dialop: Incentives) -> None:
     assert by_dialop.without.reward.value > by_dialop.lines[0].reward.value + 0.3
     assert by_dialop.sentence.startswith("Asking pays, but is not needed: one random question")
     assert f"({by_dialop.without.name}: " in by_dialop.sentence
+
+
+@pytest.mark.parametrize(("least", "pays"), [(-0.02, True), (0.01, False)])
+def test_luck_is_no_way_around_asking(least: float, pays: bool) -> None:
+    """Where a game is won or lost, one of several players without a question earns 0.05 more by luck alone."""
+
+    def line(name: str, questions: int, curve: str, reward: float, gain: float, low: float) -> PlayerIncentive:
+        known = Estimate(reward, reward - 0.1, reward + 0.1, 99, 99)
+        return PlayerIncentive(
+            name, questions, curve, "", 99, 0, known, 0.0, Estimate(gain, low, 2 * gain - low, 99, 99)
+        )
+
+    asked = line("1 random question", 1, "random", 0.3, 0.2, 0.1)
+    found = Incentives(
+        (line("a guess", 0, "random", 0.1, 0.0, 0.0), asked, line("other", 0, "", 0.15, 0.05, least)), "shy"
+    )
+    assert found.pays is pays and (found.without.name == "a guess") is pays
 
 
 def test_cheats_are_compared_with_honest_players(by_dialop: Incentives) -> None:
