@@ -44,7 +44,7 @@ class QuestioningPlayer:
         planned = random.Random(view.seed).choices(range(len(self.messages)), self.messages)[0]
         rng = random.Random(f"{view.seed}/{len(view.history)}")
         if len(view.own) >= min(planned, len(TRAITS)) or not game.questions_left:
-            return f"[guess] {game.left[0]}"
+            return "[guess]" if game.tiles else f"[guess] {game.left[0]}"
         asked = {question[1] for text in view.own if (question := read(text).question)}
         trait = rng.choice([trait for trait in TRAITS if trait not in asked])
         return f"[message] {rng.choice(ASK).format(trait=phrase(trait))}"
@@ -59,4 +59,5 @@ def curriculum(config: Any) -> Curriculum:
         demonstrations=Lesson(QuestioningPlayer(settings.messages), shares),
         lessons={"asked": Lesson(asking, shares, 4_000, opening=False)},
         speaker=asking,
+        words=[f"[{tag}]" for tag in ("message", "guess") for _ in range(500)],
     )

@@ -2,6 +2,7 @@
 
     [message] any words       of either seat; words without a tag are a message
     [guess] Mara              of the asker; it ends the game, with reward 1 for the hidden character and 0 for any other
+    [guess]                   with tiles: the first character that is left
 
 Everything follows from the game state and the texts given to `step`. A refused action leaves the turn with its author.
 """
@@ -110,6 +111,8 @@ class GuessWhoEnv(MeasuredEnvironment):
         if tag == "message":
             inside = "[guess]" in body.lower() and self.turn == 0
             return _Refused("Say [guess] first, or not at all.") if inside or not body else {"kind": tag, "text": body}
+        if self.tiles and not body:
+            return {"kind": tag, "name": self.suspects.names[0]}
         named = [name for name in named_characters(body) if name in self.game.characters]
         if len(named) != 1:
             return _Refused("Guess one character of the board, by name, such as [guess] " + self.game.names[0] + ".")
@@ -153,11 +156,13 @@ class GuessWhoEnv(MeasuredEnvironment):
                 "character with yes or no, and add nothing. To anything else, a general question or one about several things, be vague: "
                 "tell nothing, and say that you answer yes or no about one thing at a time."
             )
+        alone = "[guess] alone names the first character that is left.\n" if self.tiles else ""
         return (
             f"{game}Find out who it is by asking your partner. {_ASK}\n"
             "Each turn is one action, begun with its tag:\n"
             "[message] Does it wear glasses?\n"
             f"[guess] {self.game.names[0]}\n"
+            f"{alone}"
             f"You may send {self.game.max_questions} messages at most, and guess once: 1 for the hidden character, 0 for any other, and 0 "
             "without a guess."
         )
@@ -180,6 +185,7 @@ class GuessWhoEnv(MeasuredEnvironment):
             characters=dict(self.game.characters),
             left=tuple(self.suspects.names),
             questions_left=self.game.max_questions - self.asked,
+            tiles=self.tiles,
             secret=self.game.secret if seat == 1 else None,
         )
 

@@ -16,6 +16,7 @@ class GuessWhoView:
         characters: those on the board and their traits.
         left: the names of those who fit every answer so far.
         questions_left: how many messages the asker may still send.
+        tiles: whether a guess without a name is one of the first of those who are left.
         secret: the hidden character; None for the asker.
     """
 
@@ -23,6 +24,7 @@ class GuessWhoView:
     characters: dict[str, tuple[str, ...]]
     left: tuple[str, ...]
     questions_left: int
+    tiles: bool = True
     secret: str | None = None
 
     @property

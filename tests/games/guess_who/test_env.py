@@ -63,7 +63,7 @@ def test_a_mute_partner_answers_nothing(tokenizer: Any) -> None:
     ["", "[guess]", "[guess] Mara or Kira", "[guess] Olga", "[shout] Mara", "So: [guess] Mara", "[guess] Nobody"],
 )
 def test_a_refused_action_stays_with_its_author(turn: str) -> None:
-    env = GuessWhoEnv(max_errors=2)
+    env = GuessWhoEnv(max_errors=2, tiles=False)
     env.reset(STATE)
     observation, done, info = env.step(turn)
     assert observation == f"Error: {info['error']}" and not done and env.turn == 0 and info["action"] is None
@@ -91,6 +91,17 @@ def test_tiles_say_who_is_left_and_nothing_else() -> None:
         assert env.step("[message] Yes.")[0] == reads
     with_tiles.step("What else?")
     assert with_tiles.step("Hard to say.")[0] == "Hard to say.\nLeft: Mara, Kira."
+
+
+def test_with_tiles_a_guess_without_a_name_is_of_the_first_who_is_left() -> None:
+    env = GuessWhoEnv()
+    env.reset({**STATE, "secret": "Yuri"})
+    env.step("Glasses?")
+    env.step("No.")
+    assert env.step("[guess]")[2]["action"] == {"kind": "guess", "name": "Yuri"} and env.get_normalized_reward() == 1.0
+    without = GuessWhoEnv(tiles=False)
+    without.reset(STATE)
+    assert without.step("[guess]")[2]["error"] and "alone" in str(env.prompt()) and "alone" not in str(without.prompt())
 
 
 def test_the_hidden_character_is_told_to_who_answers_alone() -> None:
