@@ -41,7 +41,7 @@ def shy_model(body: dict[str, Any]) -> str:
 
 async def test_a_chat_model_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "test-key")
-    async with OpenAIServer(answer=shy_model, model="gpt-4.1", key="test-key") as server:
+    async with OpenAIServer(answer=shy_model) as server:
         config = local(tmp_path, "partner.kind=openai", f"partner.openai.base_url={server.url}", "game.rules=full")
         worker = RolloutWorker(config, None, Speaker(Asker(4, best=True)))
         rows = load_rows(config, "eval")[:4]
