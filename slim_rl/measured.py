@@ -156,6 +156,18 @@ class MeasuredEnvironment(BaseEnvironment):
         """What `slim-rl warmstart` teaches a tiny model by, for a whole `Config`. None: the game cannot be taught so."""
         return None
 
+    @classmethod
+    def baselines(cls, game: Any, price: float = 0.0, number: int = 4) -> Mapping[str, Any]:
+        """Scripted policies that others are set against, by name, each with `identity` and `async reply(view)`: such as "random" and
+        "solo", a floor, and "ideal", a ceiling. `slim-rl evaluate --policy` and `slim-rl bench` play them.
+
+        Args:
+            game: the config's `game` section.
+            price: of a question, for one that stops asking where it does not pay.
+            number: of questions, for those that ask so many, whose names end in it: "forced:4".
+        """
+        return {}
+
 
 def measured(game: type[BaseEnvironment] | None) -> type[MeasuredEnvironment]:
     """A game as the instrument sees it: itself, or, for one that says nothing of its questions or is not at hand, one without any."""

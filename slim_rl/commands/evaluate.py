@@ -1,7 +1,8 @@
 """`slim-rl evaluate`: plays held-out games with given policies, without training, and prints the results with 95% intervals.
 
 Every (policy, partner, mode) is a cell with its own log, and resumable. The cells play the same games with the same
-partner's seeds, so that they can be compared in pairs. A policy is a checkpoint, or a chat model that plays by text.
+partner's seeds, so that they can be compared in pairs. A policy is a checkpoint, a chat model that plays by text, or one of the game's
+scripted policies.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from slim_rl.dialogue.loop import Player, Speaker
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.worker import Episode, RolloutWorker
 from slim_rl.environment import environment_class
-from slim_rl.errors import ConfigError
+from slim_rl.errors import ConfigError, did_you_mean
 from slim_rl.measured import measured
 from slim_rl.policies import check_model_name
 from slim_rl.policies.engines import EngineChoice, ReadyPolicy, ready_policy
@@ -39,7 +40,7 @@ from slim_rl.seeds import seed_of
 
 MOST_PAIRS = 8  # of cells that are compared on the screen
 GAMES = 200  # a cell, where nothing else is asked for
-CHAT = "openai:"  # before the name of a chat model
+CHAT, SCRIPTED = "openai:", "scripted:"  # before the name of a chat model, and of one of the game's scripted policies
 
 
 def command(
@@ -49,7 +50,10 @@ def command(
     ] = None,
     policy: Annotated[
         list[str] | None,
-        typer.Option(help="openai:MODEL, a chat model that plays by text; its endpoint is policy.openai (repeatable)"),
+        typer.Option(
+            help="openai:MODEL, a chat model that plays by text, its endpoint is policy.openai; or a scripted policy of the game, of the "
+            "matching game random, solo, ideal, forced:K and greedy:K (repeatable)"
+        ),
     ] = None,
     partner: Annotated[
         list[str] | None, typer.Option(help="shy, forthcoming, mute, openai, ...; the config's by default (repeatable)")
@@ -90,7 +94,7 @@ def command(
     choice = EngineChoice(engine, server, shlex.split(engine_args))
     cells = [
         Cell(each, kind, name)
-        for each in policies(checkpoint or (), policy or (), choice)
+        for each in policies(settings, checkpoint or (), policy or (), choice)
         for kind in partner or [settings.partner.kind]
         for name in mode or ["free"]
     ]
@@ -105,16 +109,38 @@ def command(
         _print_results(settings, played, output, num_games, human)
 
 
-def policies(checkpoints: Sequence[str], named: Sequence[str], engine: EngineChoice) -> list[str]:
+def policies(config: Config, checkpoints: Sequence[str], named: Sequence[str], engine: EngineChoice) -> list[str]:
     """All policies, as `Cell` names them. Raises ConfigError for none, an unknown one, or more than a server serves."""
-    for name in named:
-        if not name.startswith(CHAT) or name == CHAT:
-            raise ConfigError(f"--policy {name} is not openai:MODEL; a checkpoint is given by --checkpoint.")
     if not checkpoints and not named:
-        raise ConfigError("No policy is named: give --checkpoint FOLDER, or --policy openai:MODEL.")
+        raise ConfigError(
+            "No policy is named: give --checkpoint FOLDER, or --policy openai:MODEL, or --policy random, a scripted one."
+        )
     if engine.server and len(checkpoints) > 1:
         raise ConfigError("A server serves one model: give one --checkpoint with --server.")
-    return [*checkpoints, *named]
+    for name in named:
+        if name == CHAT or not name.startswith(CHAT):
+            scripted_player(config, name)
+    return [*checkpoints, *(name if name.startswith(CHAT) else SCRIPTED + name for name in named)]
+
+
+def scripted_player(config: Config, name: str) -> Any:
+    """The game's scripted policy of that name, at the config's price a question. Raises ConfigError if it has none."""
+    number = name.partition(":")[2]
+    game = environment_class(config.environment)
+    known = measured(game).baselines(
+        config.game, config.train.question_price, *([int(number)] if number.isdecimal() else [])
+    )
+    if name in known:
+        return known[name]
+    wrong = f"--policy {name} is not openai:MODEL"
+    if not known:
+        raise ConfigError(
+            f"{wrong}, and {game.__name__} has no scripted policies: give another, or a checkpoint by --checkpoint."
+        )
+    raise ConfigError(
+        f"{wrong}, nor a scripted policy of {game.__name__}, which are {', '.join(known)}; a checkpoint is given by --checkpoint"
+        f"{did_you_mean(name, known) or '.'}"
+    )
 
 
 def check_games(config: Config, asked: int | None) -> int:
@@ -192,7 +218,7 @@ class Cell:
     """One policy against one partner.
 
     Attributes:
-        policy: a model folder, a hub name, or openai:MODEL.
+        policy: a model folder, a hub name, openai:MODEL, or scripted:NAME.
         mode: "free", "forbidden" (it may not ask) or "forced:K" (K questions are asked for it).
     """
 
@@ -202,12 +228,17 @@ class Cell:
 
     @property
     def chat_model(self) -> str:
-        """The chat model that plays by text; "" for a checkpoint."""
+        """The chat model that plays by text; "" for any other policy."""
         return self.policy.removeprefix(CHAT) if self.policy.startswith(CHAT) else ""
 
     @property
+    def scripted(self) -> str:
+        """The game's scripted policy; "" for any other."""
+        return self.policy.removeprefix(SCRIPTED) if self.policy.startswith(SCRIPTED) else ""
+
+    @property
     def name(self) -> str:
-        path = Path(self.chat_model.replace("/", "-") or self.policy)
+        path = Path(self.chat_model.replace("/", "-") or self.scripted.replace(":", "") or self.policy)
         policy = path.parent.name if path.name == "model" else path.name
         return "_".join((policy, self.partner, self.mode.replace(":", "")))
 
@@ -262,20 +293,23 @@ def evaluate(
 
 
 def _config(config: Config, cell: Cell) -> Config:
-    if cell.partner == "self" and cell.chat_model:
+    if cell.partner == "self" and (cell.chat_model or cell.scripted):
         raise ConfigError(
-            "partner self needs a policy with tokens, which a chat model does not have; name another partner."
+            "partner self needs a policy with tokens, which a chat model and a scripted policy do not have; name another partner."
         )
     parse_mode(cell.mode)
-    policy = {"openai": {"model": cell.chat_model}} if cell.chat_model else {"model": cell.policy}
+    policy: dict[str, Any] = {} if cell.scripted else {"model": cell.policy}
+    if cell.chat_model:
+        policy = {"openai": {"model": cell.chat_model}}
     changed = config.changed(name=cell.name, arm=cell.name, partner={"kind": cell.partner}, policy=policy)
     return parse_config(changed.model_dump(), source=f"the cell {cell.name}")
 
 
 @contextmanager
 def _ready(config: Config, cell: Cell, engine: EngineChoice, log: Path) -> Iterator[ReadyPolicy]:
-    if cell.chat_model:
-        yield ReadyPolicy(Speaker(ChatPolicy(config.policy.openai)))
+    if cell.chat_model or cell.scripted:
+        player = ChatPolicy(config.policy.openai) if cell.chat_model else scripted_player(config, cell.scripted)
+        yield ReadyPolicy(Speaker(player))
         return
     with ExitStack() as stack:
         with working(f"loading {cell.policy}"):

@@ -142,6 +142,10 @@ def test_a_server_is_started_for_the_length_of_the_evaluation(
         (["--checkpoint", str(MODEL), "--engine", "vllm", "--server", "http://127.0.0.1:9"], "No server answers"),
         (["--checkpoint", str(MODEL), "--engine", "vllm", "--server", "127.0.0.1:9"], "not an address"),
         (["--policy", "openai:m", "--partner", "self"], "needs a policy with tokens"),
+        (["--policy", "solo", "--partner", "self"], "needs a policy with tokens"),
+        (["--policy", "ideel"], "which are random, solo, forced:4, greedy:4, ideal; a checkpoint"),
+        (["--policy", "ideel"], "did you mean ideal?"),
+        (["--policy", "forced:x"], "nor a scripted policy of MatchingEnv"),
     ],
 )
 def test_what_cannot_work_is_one_sentence(config: Path, tmp_path: Path, capsys: Any, words: Any, sentence: str) -> None:
@@ -169,6 +173,42 @@ def test_a_chat_model_is_a_row_beside_a_checkpoint(
     report = (tmp_path / "plots" / "report.html").read_text()
     assert "gpt-4.1-2025-04-14" in report
     assert {d.step for d in dialogues} == {None} and "step 0" not in report  # a checkpoint's step is not known
+
+
+def test_scripted_policies_are_floor_and_ceiling_of_one_table(config: Path, tmp_path: Path, capsys: Any) -> None:
+    out = tmp_path / "out"
+    named = [word for name in ("random", "solo", "ideal", "forced:2") for word in ("--policy", name)]
+    run("evaluate", str(config), *named, "--games", "20", "--output", str(out))
+    shown = capsys.readouterr().out
+    assert "ideal shy free" in shown and "forced2 shy free" in shown and "Below an ideal asker" in shown
+    played = {file.stem: list(read_log(file)) for file in out.glob("*.jsonl")}
+    reward = {name.partition("_")[0]: sum(d.reward or 0 for d in dialogues) for name, dialogues in played.items()}
+    assert reward["random"] < reward["solo"] < reward["forced2"] < reward["ideal"]
+    assert {d.policy["kind"] for dialogues in played.values() for d in dialogues} == {"scripted"}
+    run("evaluate", str(config), "--policy", "solo", "--mode", "forced:2", "--games", "20", "--output", str(out))
+    assert {d.policy["intervention"] for d in read_log(out / "solo_shy_forced2.jsonl")} <= {
+        "forced:0",
+        "forced:1",
+        "forced:2",
+    }
+
+
+def test_a_scripted_policy_is_a_row_beside_a_checkpoint_and_a_chat_model(
+    config: Path, tmp_path: Path, endpoint: str, speak: Any
+) -> None:
+    chat = ["--policy", "openai:gpt-4.1-2025-04-14", "--set", f"policy.openai.base_url={endpoint}"]
+    with SGLangServer(speak, model="warmstart") as server:
+        served = ["--checkpoint", str(MODEL), "--engine", "sglang", "--server", server.url]
+        words = ["--policy", "solo", *chat, *served, "--games", "3", "--output", str(tmp_path / "out")]
+        run("evaluate", str(config), *words)
+    names = {file.name for file in (tmp_path / "out").glob("*.jsonl")}
+    assert names == {f"{name}_shy_free.jsonl" for name in ("solo", "gpt-4.1-2025-04-14", "warmstart")}
+
+
+def test_a_game_without_scripted_policies_says_so(capsys: Any) -> None:
+    with pytest.raises(SystemExit):
+        main(["evaluate", str(ROOT / "examples" / "treasure.yaml"), "--policy", "random"])
+    assert "Treasure has no scripted policies" in capsys.readouterr().err
 
 
 def test_a_dry_run_says_what_a_chat_model_would_cost(config: Path, tmp_path: Path, capsys: Any) -> None:

@@ -9,6 +9,7 @@ reading/                     what a message asks and tells
 questions/                   the measuring instrument: classes and worth of questions
 partners/                    scripted partners, a chat model as one, and how they judge a plan
 references, audit, players   what plans without talk reach; what a partner said, against the truth; scripted askers and cheats
+baselines                    scripted policies that a policy is set against: floor and ceiling
 demonstrations               the scripted player that the warm start learns from
 """
 

@@ -78,6 +78,7 @@ class MatchingEnv(MeasuredEnvironment):
     frontier = _later("references", "frontiers")
     scripted_players = _later("players", "scripted_players")
     curriculum = _later("demonstrations", "curriculum")
+    baselines = _later("baselines", "baselines")
 
     def __init__(
         self,

@@ -26,12 +26,13 @@ from slim_rl.games.matching.questions.value import promises
 from slim_rl.games.matching.reading.interpretation import interpret
 from slim_rl.games.matching.reading.masking import mask
 from slim_rl.games.matching.reading.pairing import named_pairs
-from slim_rl.games.matching.roster import Roster
+from slim_rl.games.matching.roster import Pair, Roster
 from slim_rl.games.matching.settings import MatchingSettings
 from slim_rl.games.matching.view import MatchingView
 from slim_rl.measured import ScriptedPlayer
 
 DOUBTED = UNSEEN_VALUE / 2  # what a pair counts that the partner doubts: the mean of what is below the mean
+_TO_ASK = 4  # turns that are left where a message is said: for it, its reply, the plan and the answer to that
 _FACTORS = np.linspace(*SCALES, 400)  # by which the other's scores may be scaled
 
 
@@ -70,7 +71,7 @@ class Player:
         if game.pending is not None:
             return "[reject]"
         tried = sum(text.lstrip("*> ").startswith("[propose]") for text in view.own)
-        if not tried and (message := self.message(view, len(view.own))):
+        if not tried and game.turns_left >= _TO_ASK and (message := self.message(view, len(view.own))):
             return f"[message] {message}"
         proposal = format_proposal(self.plan(view, tried if self.persists else 0), game.roster)
         return self.form.format(plan=proposal.partition("\n")[2])
@@ -118,13 +119,21 @@ class Asker(Player):
         unseen = _shuffled(tuple(game.unseen), view.seed)
         if number >= min(self.questions, len(unseen)):
             return None
-        if self.choice == "random":
-            return f"What is {game.roster.pair(unseen[number])}?"
-        asked = {pair for text in view.own for pair in interpret(text, game.roster).asked}
-        values = beliefs(view)
-        promised = promises(values[None], np.array([best_assignment(values)[0]]))[0]
-        best = max((pair for pair in unseen if pair not in asked), key=lambda pair: promised[pair])
-        return f"What is {game.roster.pair(best)}?"
+        pair = unseen[number] if self.choice == "random" else best_question(view)[0]
+        return f"What is {game.roster.pair(pair)}?"
+
+
+def best_question(view: View) -> tuple[Pair, float]:
+    """The pair that is best asked about, of those that are neither seen nor asked about yet, and by how many points an answer is expected
+    to raise the best plan.
+    """
+    game: MatchingView = view.private
+    asked = {pair for text in view.own for pair in interpret(text, game.roster).asked}
+    values = beliefs(view)
+    promised = promises(values[None], np.array([best_assignment(values)[0]]))[0]
+    open_pairs = (pair for pair in _shuffled(tuple(game.unseen), view.seed) if pair not in asked)
+    best = max(open_pairs, key=lambda pair: promised[pair])
+    return best, float(promised[best])
 
 
 class Liar(Player):

@@ -1,0 +1,70 @@
+"""The floor and the ceiling that a policy of the matching game is set against: scripted policies, by name.
+
+each knows what its seat sees and is told, and the chances of the config's deals; none knows the table
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from slim_rl.environment import View
+from slim_rl.games.matching.generate import VALUES
+from slim_rl.games.matching.optimum import best_assignment
+from slim_rl.games.matching.players import Asker, Player, beliefs, best_question
+from slim_rl.games.matching.reading.interpretation import interpret
+from slim_rl.games.matching.settings import MatchingSettings
+from slim_rl.games.matching.view import MatchingView
+
+_DRAWS = 32  # of the scores that are not known, to say what the best plan may score
+
+
+class Ideal(Asker):
+    """Asks the best question, one at a time, until the next is expected to add less than it costs, or nothing.
+
+    Args:
+        price: of a question, as a share of the best score.
+        chances: that the other seat sees a pair, for an asker in seat 0 and in seat 1.
+    """
+
+    def __init__(self, price: float, chances: tuple[float, float]) -> None:
+        super().__init__(0, "best")
+        self.name = f"ideal asker at {price:g} a question"
+        self.price, self.chances = price, chances
+
+    def message(self, view: View, number: int) -> str | None:
+        game: MatchingView = view.private
+        if number >= len(game.unseen):
+            return None
+        pair, points = best_question(view)
+        hoped = self.chances[view.seat] * points
+        if hoped <= 0 or (self.price and hoped < self.price * _best_score(view)):
+            return None
+        return f"What is {game.roster.pair(pair)}?"
+
+
+def _best_score(view: View) -> float:
+    """What the best plan by both tables is expected to score: its mean over tables whose unknown scores are drawn."""
+    game: MatchingView = view.private
+    asked = {pair for text in view.own for pair in interpret(text, game.roster).asked}
+    values = beliefs(view)
+    unknown = np.zeros(values.shape, dtype=bool)
+    for pair in game.unseen:
+        unknown[pair] = pair not in asked
+    draws = np.random.default_rng(view.seed).integers(0, VALUES, (_DRAWS, *values.shape))
+    return float(np.mean([best_assignment(np.where(unknown, draw, values))[1] for draw in draws]))
+
+
+def baselines(game: MatchingSettings, price: float = 0.0, number: int = 4) -> dict[str, Any]:
+    """See `MeasuredEnvironment.baselines`: a plan by chance, the best plan without a question, after so many random or best questions, and
+    after those that pay.
+    """
+    theirs = game.p_observed if game.p_observed_2 is None else game.p_observed_2
+    return {
+        "random": Player("one random plan", by_chance=True),
+        "solo": Player("one solo plan", listens=True),  # to what evaluation makes it ask
+        f"forced:{number}": Asker(number),
+        f"greedy:{number}": Asker(number, "best"),
+        "ideal": Ideal(price, (theirs, game.p_observed)),
+    }
