@@ -9,61 +9,70 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
+from slim_rl.analysis.cells import ledger_of_cells, measured_cells
 from slim_rl.analysis.compared import PlayedCell, compare, sentence_of, usual
-from slim_rl.analysis.ledger import LOSSES, Ideals, of_dialogues
+from slim_rl.analysis.ledger import LOSSES
 from slim_rl.analysis.verdict import changed, frame
-from slim_rl.dialogue.measures import MEASURES, shown_in
+from slim_rl.dialogue.measures import shown_in
 from slim_rl.dialogue.record import Dialogue
-from slim_rl.formats import count, interval, p_value, plain, words
-from slim_rl.statistics import clustered_mean
+from slim_rl.formats import DASH, count, interval, known, p_value, plain, words
+from slim_rl.statistics import Estimate
 
 
 def cells_table(cells: Mapping[str, Sequence[Dialogue]], title: str) -> Table:
-    """One row a measure and cell. Where games were played several times: also the share agreed on every time (pass^k of τ-bench,
-    Yao et al. 2024).
-    """
+    """One row a measure and cell."""
     table = Table(title=title, caption="intervals: 95%, over games", box=SIMPLE_HEAD, pad_edge=False)
     for heading in ("measure", "cell", "n", "mean", "interval"):
         table.add_column(heading, justify="left" if heading in ("measure", "cell") else "right", overflow="fold")
-    frames = {name: frame(dialogues).set_index(["game_id", "seat"]) for name, dialogues in cells.items()}
-    shown = [
-        (measure.heading, measure, {name: data[measure.name] for name, data in frames.items()})
-        for measure in shown_in("table")
-    ]
-    if any(data.index.has_duplicates for data in frames.values()):
-        every = {name: data["agreed"].groupby(level=["game_id", "seat"]).min() for name, data in frames.items()}
-        shown.append(("agreed every time", MEASURES["agreed"], every))
-    for title, measure, values in shown:
-        for i, (name, column) in enumerate(values.items()):
-            mean = clustered_mean(
-                column.astype(float), column.index.get_level_values("game_id"), measure.bounded, measure.signed
-            )
-            table.add_row(
-                "" if i else title,
-                words(name),
-                f"{mean.n:,}",
-                plain(mean.value, measure.share),
-                interval(mean.low, mean.high, measure.share),
-                end_section=i == len(frames) - 1,
-            )
+    for i, number in enumerate(measured_cells(cells)):
+        place, share, mean = i % len(cells), number.measure.share, number.mean
+        table.add_row(
+            "" if place else number.heading,
+            words(number.cell),
+            f"{mean.n:,}",
+            plain(mean.value, share),
+            interval(mean.low, mean.high, share),
+            end_section=place == len(cells) - 1,
+        )
     return table
 
 
 def ledger_table(cells: Mapping[str, Sequence[Dialogue]], price: float) -> Table | None:
     """The ledger of asking of each cell, at this price a question; None where the game has no ideal asker."""
-    ideals = Ideals()
     title = f"Below an ideal asker, at {price:g} a question"
     table = Table(title=title, caption="±: 95% intervals, over games", box=SIMPLE_HEAD, pad_edge=False)
     for heading in ("cell", *(loss.short for loss in LOSSES.values())):
         table.add_column(heading, justify="left" if heading == "cell" else "right", overflow="fold")
-    for name, dialogues in cells.items():
-        played = [dialogue for dialogue in dialogues if not dialogue.failed]
-        measured = frame(played)
-        if not (lost := of_dialogues(played, measured, price, ideals)):
-            return None
-        means = [clustered_mean(part, measured["game_id"]) for part in lost.values()]
-        table.add_row(words(name), *(f"{plain(each.value)} ± {(each.high - each.low) / 2:.3f}" for each in means))
+    lost = [number for number in ledger_of_cells(cells, price) if number.measure.name in LOSSES]
+    for cell in dict.fromkeys(number.cell for number in lost):
+        table.add_row(words(cell), *(with_error(number.mean) for number in lost if number.cell == cell))
+    return table if table.row_count == len(cells) else None
+
+
+def bench_tables(suites: Mapping[str, Mapping[str, Estimate]], title: str) -> list[Table]:
+    """The scores of one model (`bench_file.scores`), a row a suite: what it earned, and where it lost to an ideal asker."""
+    chief = {
+        "net_reward": "net reward",
+        "questions": "questions",
+        "errors": "refused turns",
+        "lost": LOSSES["lost"].short,
+    }
+    parts = {name: loss.short for name, loss in LOSSES.items() if name not in chief}
+    return [_bench_table(suites, *told) for told in ((chief, title), (parts, "Lost to an ideal asker"))]
+
+
+def _bench_table(suites: Mapping[str, Mapping[str, Estimate]], columns: Mapping[str, str], title: str) -> Table:
+    table = Table(title=escape(title), caption="±: 95% intervals, over games", box=SIMPLE_HEAD, pad_edge=False)
+    for heading in ("suite", *columns.values()):
+        table.add_column(heading, justify="left" if heading == "suite" else "right", overflow="fold")
+    for name, numbers in suites.items():
+        table.add_row(words(name), *(with_error(numbers[key]) if key in numbers else DASH for key in columns))
     return table
+
+
+def with_error(mean: Estimate) -> str:
+    """'0.123 ± 0.045'."""
+    return f"{plain(mean.value)} ± {(mean.high - mean.low) / 2:.3f}" if known(mean.low) else plain(mean.value)
 
 
 def compared_sentences(cells: Mapping[str, Sequence[Dialogue]]) -> list[str]:

@@ -11,11 +11,13 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from slim_rl import provenance
 from slim_rl.backends.cost import estimate_cost, held_out_rows
 from slim_rl.commands.options import ConfigFile, Human, Overrides, check_folder
 from slim_rl.commands.screen import printable, working
@@ -26,9 +28,11 @@ from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.held_out import SCOPE, play_held_out
 from slim_rl.dialogue.loop import Player, Speaker
 from slim_rl.dialogue.record import Dialogue
+from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import Episode, RolloutWorker
 from slim_rl.environment import environment_class
 from slim_rl.errors import ConfigError, did_you_mean
+from slim_rl.files import write_atomically
 from slim_rl.measured import measured
 from slim_rl.policies import check_model_name
 from slim_rl.policies.engines import EngineChoice, ReadyPolicy, ready_policy
@@ -161,7 +165,7 @@ def _say_cost(config: Config, cells: Sequence[Cell], num_games: int, num_trials:
     paid = {"partner": (config.partner.openai, sum(cell.partner == "openai" for cell in cells))}
     for cell in cells:
         if cell.chat_model:
-            paid[cell.policy] = (_config(config, cell).policy.openai, paid.get(cell.policy, (None, 0))[1] + 1)
+            paid[cell.policy] = (cell_config(config, cell).policy.openai, paid.get(cell.policy, (None, 0))[1] + 1)
     for endpoint, number in paid.values():
         if endpoint is not None and number:
             cost = estimate_cost(endpoint, num_games * num_trials * number)
@@ -172,7 +176,7 @@ def _say_cost(config: Config, cells: Sequence[Cell], num_games: int, num_trials:
 def _print_results(
     config: Config, played: Mapping[str, Sequence[Dialogue]], output: Path, num_games: int, human: Path | None
 ) -> None:
-    """The cells' table and the reference lines, on the screen and in table.txt."""
+    """The cells' table and the reference lines, on the screen and in table.txt; their numbers in cells.csv and cells.json."""
     from rich.console import Console
 
     from slim_rl.analysis.references import reference_lines
@@ -189,15 +193,42 @@ def _print_results(
     for line in lines.values():
         reward = line["reward"]
         said.append(f"{line['about']}: reward {reward['value']:.3f} [{reward['low']:.3f}, {reward['high']:.3f}]")
+    price = config.train.question_price
     table = cells_table(played, f"{len(games)} held-out games")
-    ledger = ledger_table(played, config.train.question_price)
-    with (output / "table.txt").open("w", encoding="utf-8") as file:
-        for target in (Console(), Console(file=file, width=200)):
-            target.print(table)
-            if ledger is not None:
-                target.print(ledger)
-            for sentence in said:
-                target.print(printable(sentence), markup=False, highlight=False)
+    ledger = ledger_table(played, price)
+    text = StringIO()
+    for target in (Console(), Console(file=text, width=200)):
+        target.print(table)
+        if ledger is not None:
+            target.print(ledger)
+        for sentence in said:
+            target.print(printable(sentence), markup=False, highlight=False)
+    write_atomically(output / "table.txt", text.getvalue())
+    _write_numbers(config, played, output, lines)
+
+
+def _write_numbers(
+    config: Config, played: Mapping[str, Sequence[Dialogue]], output: Path, lines: Mapping[str, Any]
+) -> None:
+    """A row a cell and measure, the ledger's included; in cells.json with what they come from."""
+    import orjson
+    import pandas as pd
+
+    from slim_rl.analysis.cells import ledger_of_cells, measured_cells
+
+    price = config.train.question_price
+    rows = [number.as_row() for number in (*measured_cells(played), *ledger_of_cells(played, price))]
+    numbers = {
+        "environment": config.environment,
+        "game": config.game_settings,
+        "question_price": price,
+        "seed": config.seed,
+        "provenance": provenance.read(output),
+        "references": lines,
+        "cells": rows,
+    }
+    write_atomically(output / "cells.csv", pd.DataFrame(rows).to_csv(index=False))
+    write_atomically(output / "cells.json", orjson.dumps(numbers, option=orjson.OPT_INDENT_2))
 
 
 def notes(played: Mapping[str, Sequence[Dialogue]]) -> Iterator[str]:
@@ -220,11 +251,13 @@ class Cell:
     Attributes:
         policy: a model folder, a hub name, openai:MODEL, or scripted:NAME.
         mode: "free", "forbidden" (it may not ask) or "forced:K" (K questions are asked for it).
+        suite: the benchmark's suite that it plays, if it plays one.
     """
 
     policy: str
     partner: str
     mode: str = "free"
+    suite: str = ""
 
     @property
     def chat_model(self) -> str:
@@ -237,10 +270,13 @@ class Cell:
         return self.policy.removeprefix(SCRIPTED) if self.policy.startswith(SCRIPTED) else ""
 
     @property
-    def name(self) -> str:
+    def policy_name(self) -> str:
         path = Path(self.chat_model.replace("/", "-") or self.scripted.replace(":", "") or self.policy)
-        policy = path.parent.name if path.name == "model" else path.name
-        return "_".join((policy, self.partner, self.mode.replace(":", "")))
+        return path.parent.name if path.name == "model" else path.name
+
+    @property
+    def name(self) -> str:
+        return "_".join((self.suite or self.policy_name, self.partner, self.mode.replace(":", "")))
 
 
 def evaluate(
@@ -266,23 +302,41 @@ def evaluate(
     names = [cell.name for cell in cells]
     if len(set(names)) < len(names):
         raise ConfigError("Two cells have the same name; give checkpoints in folders of different names.")
-    configs = {cell: _config(config, cell) for cell in cells}  # what is wrong with one is found before any is played
-    if not load_rows(config, "eval"):
+    configs = {
+        cell: cell_config(config, cell) for cell in cells
+    }  # what is wrong with one is found before any is played
+    rows = load_rows(config, "eval")[:num_games]
+    if not rows:
         raise ConfigError("The config names no held-out games to evaluate on: set data.eval and data.num_eval.")
-    engine = engine or EngineChoice()
+    games = dict.fromkeys(cells, rows)
+    return play_cells(configs, games, output, engine or EngineChoice(), concurrency, num_trials)
+
+
+def play_cells(
+    configs: Mapping[Cell, Config],
+    games: Mapping[Cell, Sequence[GameRow]],
+    output: Path,
+    engine: EngineChoice,
+    concurrency: int | None = None,
+    num_trials: int = 1,
+) -> dict[str, list[Dialogue]]:
+    """Plays each cell by its own config (`cell_config`) on its own games: see `evaluate`."""
+    cells = list(configs)
     results: dict[str, list[Dialogue]] = {}
     with one_at_a_time(output, "evaluation"):
-        for policy in dict.fromkeys(cell.policy for cell in cells):  # a model is loaded, and a server started, once
-            first, *_ = own = [cell for cell in cells if cell.policy == policy]
+        # a model is loaded, and a server started, once; a scripted policy is made for each config
+        for player in dict.fromkeys(map(_player, cells)):
+            first, *_ = own = [cell for cell in cells if _player(cell) == player]
             with _ready(configs[first], first, engine, output / f"{first.name}.server.log") as ready:
                 for cell in own:
+                    config = configs[cell]
                     ready.reseed(seed_of(config.seed, SCOPE))
                     limits = config.limits.within(context_tokens=(ready.context,))
-                    worker = RolloutWorker(configs[cell].changed(limits=limits), ready.chat, ready.policy)
+                    worker = RolloutWorker(config.changed(limits=limits), ready.chat, ready.policy)
                     worker.keep_spend(output)
                     results[cell.name] = play_held_out(
                         worker,
-                        load_rows(config, "eval")[:num_games],
+                        games[cell],
                         output / f"{cell.name}.jsonl",
                         step=None,
                         trials=num_trials,
@@ -292,7 +346,13 @@ def evaluate(
     return {cell.name: results[cell.name] for cell in cells}
 
 
-def _config(config: Config, cell: Cell) -> Config:
+def _player(cell: Cell) -> tuple[str, str]:
+    """What the cells that one policy plays, as it is made, have in common."""
+    return cell.policy, cell.suite if cell.scripted else ""
+
+
+def cell_config(config: Config, cell: Cell) -> Config:
+    """The config that a cell is played by. Raises ConfigError for a partner or mode that it cannot have."""
     if cell.partner == "self" and (cell.chat_model or cell.scripted):
         raise ConfigError(
             "partner self needs a policy with tokens, which a chat model and a scripted policy do not have; name another partner."

@@ -50,12 +50,13 @@ class MatchingEnv(MeasuredEnvironment):
         open_book: what a seat reads of its table holds the other's scores too. Its private view, by which scripted partners
             answer and judge, and the recorded deal, by which questions are measured, stay as they are: arms with and without it
             differ in what the policy reads, and are counted alike.
+        said_price: of a question, as the rules tell it; what is paid does not depend on it.
         game_state: what `reset()` deals when it is given none.
     """
 
     seats = 2
     tags: ClassVar[tuple[str, ...]] = ("message", "propose", "accept", "reject")
-    undealt: ClassVar[tuple[str, ...]] = ("max_errors", "open_book")
+    undealt: ClassVar[tuple[str, ...]] = ("max_errors", "open_book", "said_price")
     question_kinds: ClassVar[Mapping[str, str]] = KINDS
     instrument = 2  # raised when the same dialogue would get other annotations; 1 stands for all logs that name none
     Settings = MatchingSettings
@@ -87,6 +88,7 @@ class MatchingEnv(MeasuredEnvironment):
         max_proposals: int | None = 1,
         rules: Literal["full", "none"] = "full",
         open_book: bool = False,
+        said_price: float = 0.0,
         game_state: GameState | Mapping[str, Any] | None = None,
     ) -> None:
         self.max_turns = max_turns
@@ -94,6 +96,7 @@ class MatchingEnv(MeasuredEnvironment):
         self.max_proposals = max_proposals
         self.rules = rules
         self.open_book = open_book
+        self.said_price = said_price
         self._given = game_state
         self._game: GameState | None = None
         self._clear()
@@ -175,7 +178,8 @@ class MatchingEnv(MeasuredEnvironment):
         return self.game.score(self.accepted) / self.game.best_assignment_reward
 
     def get_prompt_prefix(self, seat: int = 0) -> str:
-        return rules_text(self.game.roster, has_scales(self.game), self.max_turns, self.max_proposals)
+        scales = has_scales(self.game)
+        return rules_text(self.game.roster, scales, self.max_turns, self.max_proposals, self.said_price)
 
     def get_state_description(self, seat: int = 0) -> str:
         return state_description(self.game, seat, self.open_book)

@@ -13,12 +13,13 @@ from slim_rl.games.matching.roster import Roster
 RESPOND = "Answer with [accept] or [reject]."  # follows a proposal where its addressee reads it
 
 
-def rules(roster: Roster, scales: bool, max_turns: int, max_proposals: int | None = None) -> str:
+def rules(roster: Roster, scales: bool, max_turns: int, max_proposals: int | None = None, price: float = 0.0) -> str:
     """The rules, the same for both seats.
 
     Args:
         scales: the players' tables are scaled differently.
         max_proposals: plans that each player may propose; None: any number.
+        price: what a question is said to cost, as a share of the best score; 0: nothing is said.
     """
     paper, reviewer = roster.short_papers[0], roster.reviewers[0]
     scaled = (
@@ -32,6 +33,11 @@ def rules(roster: Roster, scales: bool, max_turns: int, max_proposals: int | Non
         plans = "one plan" if max_proposals == 1 else f"{max_proposals} plans"
         last = "it" if max_proposals == 1 else "the last of them"
         bound = f"Each of you may propose {plans}; if {last} is rejected, the game ends and scores 0. "
+    costs = (
+        f" Each message that asks for a score takes {price:.3g} of the best total score off the result."
+        if price
+        else ""
+    )
     return (
         f"You and a partner assign {roster.n} papers to {roster.n} reviewers, one each, for the highest total score. "
         f"Each of you sees only some scores; ? is a score you do not see. True scores go from 0 to 99, and one that "
@@ -42,7 +48,7 @@ def rules(roster: Roster, scales: bool, max_turns: int, max_proposals: int | Non
         "[accept]\n"
         "[reject]\n"
         f"A proposal must be answered with [accept] or [reject]. [accept] ends the game. {bound}"
-        f"No agreement within {max_turns} turns scores 0."
+        f"No agreement within {max_turns} turns scores 0.{costs}"
     )
 
 

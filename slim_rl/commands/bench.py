@@ -1,0 +1,137 @@
+"""`slim-rl bench`: plays the benchmark's suites with one model, and writes its file for the leaderboard.
+
+It is `slim-rl evaluate` on deals, partners and prices that are the same for everybody: resumable, and with the same table of asking.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from slim_rl import provenance
+from slim_rl.analysis import bench_file
+from slim_rl.analysis.suites import MAY_CHANGE, Suite, load_suites
+from slim_rl.backends.cost import estimate_cost
+from slim_rl.commands.evaluate import CHAT, SCRIPTED, Cell, cell_config, notes, play_cells, scripted_player
+from slim_rl.commands.options import check_folder
+from slim_rl.commands.screen import printable
+from slim_rl.config import Config
+from slim_rl.dialogue.record import Dialogue
+from slim_rl.environment import environment_class
+from slim_rl.errors import ConfigError
+from slim_rl.formats import count
+from slim_rl.measured import measured
+from slim_rl.policies import check_model_name
+from slim_rl.policies.engines import EngineChoice
+from slim_rl.processes import interruptible
+
+Suites = Annotated[
+    Path | None, typer.Option(metavar="FOLDER", help="a folder of suites of your own; by default those of slim_rl")
+]
+
+
+def command(
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="a model folder or hub name; openai:NAME, a chat model; or a scripted policy: random, solo, ideal, forced:K, greedy:K",
+            show_default=False,
+        ),
+    ],
+    suite: Annotated[list[str] | None, typer.Option(help="such as matching_3x3 (repeatable); all by default")] = None,
+    suites: Suites = None,
+    name: Annotated[str | None, typer.Option(help="of the result; the model's by default")] = None,
+    output: Annotated[Path, typer.Option("--output", "--output-dir", help="folder for results and logs")] = Path(
+        "bench"
+    ),
+    engine: Annotated[
+        str, typer.Option(help="what samples a checkpoint: transformers (in this process), sglang or vllm (a server)")
+    ] = "transformers",
+    server: Annotated[
+        str | None, typer.Option(metavar="URL", help="URL of a running server; without it one is started")
+    ] = None,
+    engine_args: Annotated[
+        str, typer.Option("--engine-args", help="further flags for the server that is started, such as '--tp 2'")
+    ] = "",
+    concurrency: Annotated[
+        int | None, typer.Option(min=1, help="dialogues played at once (1000 before a server, else all)")
+    ] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", "-s", metavar="KEY=VALUE", help=f"a key of {', '.join(MAY_CHANGE)} (repeatable)"),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="say what would be played and what it costs, and stop")
+    ] = False,
+) -> None:
+    """Play the benchmark's suites with one model, and print where it lost to an ideal asker.
+
+    Resumable: what is in the logs is not played again. The result is one file, which slim-rl leaderboard reads.
+    """
+    choice = EngineChoice(engine, server, shlex.split(engine_args))
+    wanted = load_suites(suites, suite or (), overrides or ())
+    policy = policy_of(model, wanted)
+    cells = {Cell(policy, each.config.partner.kind, suite=f"{each.name}-{each.version}"): each for each in wanted}
+    configs = {cell: cell_config(each.config, cell) for cell, each in cells.items()}
+    title = name or next(iter(cells)).policy_name
+    if title != Path(title).name:
+        raise ConfigError(f"--name {title} becomes a file's name: give one without /.")
+    folder = check_folder(output) / title
+    for line in _plan(cells, configs):
+        typer.echo(line)
+    if dry_run:
+        return
+    with interruptible(f"what was played is in {folder}, and the same command plays the rest."):
+        games = {cell: each.rows for cell, each in cells.items()}
+        by_cell = play_cells(configs, games, folder, choice, concurrency)
+    played = {each.name: (each, by_cell[cell.name]) for cell, each in cells.items()}
+    path = output / f"{title}{bench_file.SUFFIX}"
+    bench_file.write(path, title, played, provenance.read(folder))
+    _print(played, path)
+
+
+def policy_of(model: str, suites: Sequence[Suite]) -> str:
+    """The model as `Cell` names it. Raises ConfigError if there is none of that name, or a suite's game has no such scripted policy."""
+    if model.startswith(CHAT) and model != CHAT:
+        return model
+    number = model.partition(":")[2]
+    games = [(measured(environment_class(suite.config.environment)), suite.config) for suite in suites]
+    counts = [int(number)] if number.isdecimal() else []
+    if not Path(model).exists() and any(model in game.baselines(config.game, 0.0, *counts) for game, config in games):
+        for suite in suites:
+            scripted_player(suite.config, model)
+        return SCRIPTED + model
+    check_model_name(model, "MODEL")
+    return model
+
+
+def _plan(cells: Mapping[Cell, Suite], configs: Mapping[Cell, Config]) -> list[str]:
+    """What is played, and what a chat model would cost."""
+    said = [
+        f"{suite.name}, version {suite.version}: {count(len(suite.rows), 'game')} at {suite.price:g} a question"
+        for suite in cells.values()
+    ]
+    first = next(iter(cells))
+    if first.chat_model:
+        cost = estimate_cost(configs[first].policy.openai, sum(len(suite.rows) for suite in cells.values()))
+        price = "at an unknown price" if cost["usd"] is None else f"about ${cost['usd']:.2f}, more if it asks much"
+        said.append(f"{cost['model']}: {cost['calls']:,} calls, {price}")
+    return said
+
+
+def _print(played: Mapping[str, tuple[Suite, Sequence[Dialogue]]], path: Path) -> None:
+    from rich.console import Console
+
+    from slim_rl.analysis.terminal_tables import bench_tables
+
+    console = Console()
+    found = {name: bench_file.scores(dialogues, suite) for name, (suite, dialogues) in played.items()}
+    for table in bench_tables(found, path.name.removesuffix(bench_file.SUFFIX)):
+        console.print(table)
+    for sentence in notes({name: dialogues for name, (_, dialogues) in played.items()}):
+        console.print(printable(sentence), markup=False, highlight=False)
+    console.print(str(path), markup=False, highlight=False)
