@@ -1,6 +1,6 @@
 """The benchmark's suites: held-out deals with a scripted partner at a price a question, each a config in `configs/bench`.
 
-    a suite's version is a digest of all that its figures depend on but the policy: deals, rules, partner, price, instrument, canary
+    a suite's version is a digest of all that its figures depend on but the policy: deals, what players are told, partner, price, instrument, canary
     so two results of one version can be compared, and a change of any of these makes another version
 
 A suite's file is a config whose `arms`, if it names any, are a suite each. Its deals are `data.num_eval` held-out games of
@@ -15,10 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import orjson
 
-from slim_rl import bundled, jsonl
+from slim_rl import bundled
 from slim_rl.analysis.ledger import Ideals
 from slim_rl.config import PARTNERS, Config, load_config
 from slim_rl.dialogue.dealing import deal
@@ -31,41 +32,52 @@ from slim_rl.measured import measured
 CANARY = "slim_rl-bench-5d0c3f0e-71a4-4b0f-9d0b-6f1d2f6c9a58"  # in every file of the benchmark: never train on one that holds it
 MAY_CHANGE = ("policy.", "limits.", "game.rules=")  # what belongs to the policy that is measured, and not to the suite
 _FOLDER = Path("configs/bench")
-_POLICYS_OWN = ("rules",)  # of the `game` section
 
 
 @dataclass(frozen=True)
 class Suite:
-    """One of them. `name`: of its file, and of its arm. `ideals`: the ideal asker in those of its games that were solved."""
+    """One of them.
+
+    Attributes:
+        name: of its file, and of its arm.
+        dealt: its config, as it stands in the file.
+        config: the same with what was set for the policy.
+        ideals: the ideal asker in those of its games that were solved.
+    """
 
     name: str
+    dealt: Config
     config: Config
     ideals: Ideals = field(default_factory=Ideals)
 
     @property
     def price(self) -> float:
-        return self.config.train.question_price
+        return self.dealt.train.question_price
 
     @cached_property
     def rows(self) -> list[GameRow]:
         """Its games, the same on every machine."""
-        return list(deal(self.config, "eval", self.config.data.num_eval, name=self.name))
+        return list(deal(self.dealt, "eval", self.dealt.data.num_eval, name=self.name))
 
     @cached_property
     def version(self) -> str:
         """Twelve digits."""
-        config, partner = self.config, make_partner(self.config)
+        partner = make_partner(self.dealt)
         decides = {
             "canary": CANARY,
-            "environment": config.environment,
-            "instrument": measured(environment_class(config.environment)).instrument,
-            "game": {name: value for name, value in config.game_settings.items() if name not in _POLICYS_OWN},
+            "environment": self.dealt.environment,
+            "instrument": measured(environment_class(self.dealt.environment)).instrument,
+            "game": self.dealt.game_settings,
             "partner": partner.identity if partner else None,
             "price": self.price,
-            "seed": config.seed,
-            "deals": [[row.name, hashlib.sha256(jsonl.encode(row.game_state)).hexdigest()] for row in self.rows],
+            "seed": self.dealt.seed,
+            "deals": [[row.name, _digest([row.game_state, row.prompt])] for row in self.rows],
         }
-        return hashlib.sha256(orjson.dumps(decides, option=orjson.OPT_SORT_KEYS)).hexdigest()[:12]
+        return _digest(decides)[:12]
+
+
+def _digest(data: Any) -> str:
+    return hashlib.sha256(orjson.dumps(data, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
 def load_suites(folder: Path | None = None, names: Sequence[str] = (), overrides: Sequence[str] = ()) -> list[Suite]:
@@ -109,10 +121,10 @@ def _suites_of(file: Path, overrides: Sequence[str]) -> list[Suite]:
     made = []
     for arm, changes in (arms or {"": {}}).items():
         words = [f"{key}={json.dumps(value)}" for key, value in changes.items()]
-        config = load_config(file, [*words, *overrides])
+        dealt, config = load_config(file, words), load_config(file, [*words, *overrides])
         if config.selfplay or config.partner.kind in PARTNERS:
             raise ConfigError(
                 f"{file}: its partner {config.partner.kind} is not scripted, so that no dialogue could be checked; name a scripted one."
             )
-        made.append(Suite("_".join(filter(None, (file.stem, arm))), config))
+        made.append(Suite("_".join(filter(None, (file.stem, arm))), dealt, config))
     return made

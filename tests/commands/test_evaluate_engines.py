@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from slim_rl.cli import main
@@ -185,6 +186,13 @@ def test_scripted_policies_are_floor_and_ceiling_of_one_table(config: Path, tmp_
     reward = {name.partition("_")[0]: sum(d.reward or 0 for d in dialogues) for name, dialogues in played.items()}
     assert reward["random"] < reward["solo"] < reward["forced2"] < reward["ideal"]
     assert {d.policy["kind"] for dialogues in played.values() for d in dialogues} == {"scripted"}
+    numbers = json.loads((out / "cells.json").read_text())
+    assert numbers["provenance"][0]["command"] and numbers["references"]["solo"]["reward"]["n"] == 20
+    rows = pd.read_csv(out / "cells.csv")
+    assert rows.replace({float("nan"): None}).to_dict(orient="records") == numbers["cells"]
+    found = rows.set_index(["cell", "measure"])["value"]
+    assert found["ideal_shy_free", "reward"] == pytest.approx(reward["ideal"] / 20)
+    assert found["solo_shy_free", "lost"] > found["ideal_shy_free", "lost"]
     run("evaluate", str(config), "--policy", "solo", "--mode", "forced:2", "--games", "20", "--output", str(out))
     assert {d.policy["intervention"] for d in read_log(out / "solo_shy_forced2.jsonl")} <= {
         "forced:0",

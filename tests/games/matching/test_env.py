@@ -220,6 +220,22 @@ def test_an_open_book_changes_what_is_read_and_not_what_a_partner_knows(game: Ga
         assert closed.get_private_view(seat) == opened.get_private_view(seat)
 
 
+def test_a_price_is_said_in_the_rules_and_changes_neither_games_nor_rewards(game: GameState, tmp_path: Path) -> None:
+    plain, priced = MatchingEnv(), MatchingEnv(said_price=0.02)
+    for env in (plain, priced):
+        env.reset(game)
+    said = " Each message that asks for a score takes 0.02 of the best total score off the result."
+    assert priced.get_prompt_prefix() == plain.get_prompt_prefix() + said
+    files = [
+        f"data.train={tmp_path}/train.jsonl",
+        f"data.eval={tmp_path}/eval.jsonl",
+        "data.num_train=3",
+        "data.num_eval=3",
+    ]
+    deals = [load_rows(parse_config({}, [*files, f"game.said_price={price}"]), "eval") for price in (0, 0.02)]
+    assert [row.game_state for row in deals[0]] == [row.game_state for row in deals[1]]
+
+
 def test_arms_with_and_without_open_book_play_the_same_games(tmp_path: Path) -> None:
     files = [f"data.train={tmp_path}/train.jsonl", f"data.eval={tmp_path}/eval.jsonl", "data.num_train=20"]
     files += ["data.num_eval=4", "game.n=3", "game.hardness=0"]

@@ -1,0 +1,404 @@
+"""`slim-rl bench` and `slim-rl leaderboard`: the same deals for everybody, and no figure that is believed unseen."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pandas as pd
+import pytest
+import yaml
+
+from slim_rl.analysis.suites import CANARY, load_suites
+from slim_rl.cli import main
+from slim_rl.dialogue.chat import Chat
+from slim_rl.dialogue.log import read_log
+from slim_rl.games.matching import MatchingEnv
+from slim_rl.policies import load_tokenizer
+from tests.fakes.sglang_server import SGLangServer
+from tests.paths import ROOT
+
+MODEL = ROOT / "data" / "warmstart"
+PLAN = "[propose]\nBLEU: Ava Li\nElectra: Daniel Nguyen\nGloVe: Sofia Patel"
+SUITE = {
+    "name": "tiny",
+    "game": {"n": 3, "p_observed": 0.2, "p_observed_2": 0.9, "hardness": 0, "scales": False, "max_turns": 20},
+    "data": {"num_eval": 6, "seed": 7},
+    "partner": {"kind": "shy", "accept_fraction": 0, "args": {"max_pairs": 1}},
+    "arms": {"free": {}, "priced": {"train.question_price": 0.02, "game.said_price": 0.02}},
+}
+
+
+class NewWords(MatchingEnv):
+    """The game once its rules are told in other words."""
+
+    def get_prompt_prefix(self, seat: int = 0) -> str:
+        return super().get_prompt_prefix(seat) + " Good luck."
+
+
+class NewInstrument(MatchingEnv):
+    """The game once its annotator has changed."""
+
+    instrument: ClassVar[int] = MatchingEnv.instrument + 1
+
+
+def run(*words: object) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([str(word) for word in words])
+    assert not ended.value.code
+
+
+def refused(capsys: Any, *words: object) -> str:
+    """The one sentence that a command ends with."""
+    with pytest.raises(SystemExit) as ended:
+        main([str(word) for word in words])
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("slim-rl: ")]
+    assert ended.value.code == 1 and len(said) == 1
+    return str(said[0])
+
+
+def written(folder: Path, **changes: Any) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "tiny.yaml").write_text(yaml.safe_dump({"slim_rl": SUITE | changes}))
+    return folder
+
+
+@pytest.fixture
+def suites(tmp_path: Path) -> Path:
+    """A folder of one file, with two suites of six games."""
+    return written(tmp_path / "suites")
+
+
+@pytest.fixture
+def bench(suites: Path, tmp_path: Path) -> Callable[..., Path]:
+    """Plays a model, and gives its file."""
+
+    def play(model: str, *words: object) -> Path:
+        run("bench", model, "--suites", suites, "--output", tmp_path / "bench", *words)
+        return max((tmp_path / "bench").glob("*.json.gz"), key=lambda path: path.stat().st_mtime_ns)
+
+    return play
+
+
+def content(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
+    return found
+
+
+def rewritten(path: Path, change: Callable[[dict[str, Any]], Any]) -> Path:
+    """The file as someone has changed it."""
+    data = content(path)
+    change(data)
+    path.write_bytes(gzip.compress(json.dumps(data).encode()))
+    return path
+
+
+# -- suites ------------------------------------------------------------------------------------------------------------
+
+
+def versions(folder: Path, *overrides: str) -> list[str]:
+    return [suite.version for suite in load_suites(folder, overrides=overrides)]
+
+
+def test_deals_and_versions_are_the_same_whenever_they_are_made(suites: Path) -> None:
+    once, again = load_suites(suites), load_suites(suites)
+    assert [suite.name for suite in once] == ["tiny_free", "tiny_priced"]
+    assert [suite.rows for suite in once] == [suite.rows for suite in again]
+    assert versions(suites) == versions(suites) and len(set(versions(suites))) == 2
+    assert [suite.price for suite in once] == [0.0, 0.02]
+    free, priced = ([row.game_id for row in suite.rows] for suite in once)
+    assert free == priced, "a price deals no other games"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"environment": f"{__name__}.NewInstrument"},
+        {"environment": f"{__name__}.NewWords"},
+        {"data": {"num_eval": 6, "seed": 8}},
+        {"data": {"num_eval": 5, "seed": 7}},
+        {"seed": 1},
+        {"partner": {"kind": "shy", "accept_fraction": 0, "args": {"max_pairs": 2}}},
+        {"partner": {"kind": "mute", "accept_fraction": 0}},
+        {"game": {**SUITE["game"], "max_turns": 22}},  # type: ignore[dict-item]
+        {"arms": {"free": {"train.question_price": 0.01}, "priced": {"train.question_price": 0.03}}},
+    ],
+    ids=["instrument", "words", "deals", "number", "seed", "partner", "another partner", "rules", "price"],
+)
+def test_whatever_a_figure_depends_on_changes_the_version(tmp_path: Path, suites: Path, changes: Any) -> None:
+    assert not set(versions(written(tmp_path / "changed", **changes))) & set(versions(suites))
+
+
+def test_what_belongs_to_the_policy_does_not_change_it_and_nothing_else_may_be_set(suites: Path, capsys: Any) -> None:
+    own = ["policy.temperature=0.5", "limits.turn_tokens=64", "game.rules=none"]
+    assert versions(suites, *own) == versions(suites)
+    said = refused(capsys, "bench", "solo", "--suites", suites, "--set", "game.n=4")
+    assert "--set game.n=4 would change the suite" in said
+
+
+def test_the_suites_that_come_with_it_hold_the_canary_and_say_the_price() -> None:
+    found = {suite.name: suite for suite in load_suites()}
+    boards = {f"matching_{n}x{n}_{arm}": n for n in (3, 5, 8) for arm in ("free", "priced")}
+    assert boards.items() <= {name: suite.config.game.n for name, suite in found.items()}.items()
+    assert all(CANARY in path.read_text(encoding="utf-8") for path in (ROOT / "configs" / "bench").glob("*.yaml"))
+    for name, suite in found.items():
+        assert suite.price == (0.02 if name.endswith("priced") else 0.0)
+        told = suite.rows[0].prompt[0]["content"]
+        assert ("takes 0.02 of the best total score off" in told) == bool(suite.price)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["solo", "--suite", "tini"], "no suite 'tini': choose tiny_free, tiny_priced, tiny; did you mean tiny?"),
+        (["./ideel"], "MODEL './ideel' is not a folder here"),
+        (["solo", "--name", "a/b"], "--name a/b becomes a file's name"),
+        (["solo", "--suites", "nowhere"], "There is no suite in nowhere"),
+    ],
+)
+def test_what_cannot_be_played_is_one_sentence(suites: Path, capsys: Any, words: list[str], sentence: str) -> None:
+    assert sentence in refused(capsys, "bench", "--suites", suites, *words)
+
+
+def test_a_suites_partner_must_be_scripted(tmp_path: Path, capsys: Any) -> None:
+    folder = written(tmp_path / "suites", partner={"kind": "openai"})
+    assert "its partner openai is not scripted" in refused(capsys, "bench", "solo", "--suites", folder)
+
+
+def test_a_game_without_scripted_policies_says_so(tmp_path: Path, suites: Path, capsys: Any) -> None:
+    other = {"name": "treasure", "environment": "examples.treasure.Treasure", "partner": {"kind": "honest"}}
+    (suites / "treasure.yaml").write_text(yaml.safe_dump({"slim_rl": {**other, "data": {"num_eval": 3}}}))
+    assert "Treasure has no scripted policies" in refused(capsys, "bench", "solo", "--suites", suites)
+
+
+# -- bench -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_scripted_policy_leaves_one_file_with_all_that_was_said(bench: Any, capsys: Any) -> None:
+    path = bench("ideal")
+    shown = capsys.readouterr().out
+    data = content(path)
+    assert path.name == "ideal.json.gz" and data["canary"] == CANARY and data["model"] == "ideal"
+    assert data["provenance"][0]["command"] and data["provenance"][0]["machine"]
+    for name, suite in data["suites"].items():
+        assert f"{name}, version {suite['version']}: 6 games at {suite['price']:g} a question" in shown
+        assert suite["games"] == len(suite["dialogues"]) == 6
+        assert {"net_reward", "lost_by_number", "lost_by_stopping", "lost_by_choice", "lost_by_use"} <= suite[
+            "scores"
+        ].keys()
+        for dialogue in suite["dialogues"]:
+            assert dialogue["turns"][-1] == {"role": "partner", "text": "[accept]"} and 0 <= dialogue["reward"] <= 1
+    assert len(re.findall(r"tiny free +−?\d\.\d+ ± \d\.\d{3}", shown)) == 2, "net reward and ledger, with intervals"
+    assert "by how many" in shown and "by its plan" in shown
+
+
+def test_a_second_start_plays_only_what_is_missing(bench: Any, tmp_path: Path) -> None:
+    first = content(bench("ideal"))
+    logs = sorted((tmp_path / "bench" / "ideal").glob("*.jsonl"))
+    kept = logs[0].read_bytes().splitlines(keepends=True)[:4]
+    logs[0].write_bytes(b"".join(kept))
+    whole = logs[1].read_bytes()
+    second = content(bench("ideal"))
+    assert logs[0].read_bytes().splitlines(keepends=True)[:4] == kept and logs[1].read_bytes() == whole
+    assert len(list(read_log(logs[0]))) == 6 and second["suites"] == first["suites"]
+
+
+def test_another_version_is_played_anew(bench: Any, suites: Path) -> None:
+    before = content(bench("solo"))["suites"]["tiny_free"]
+    written(suites, seed=1)
+    after = content(bench("solo"))["suites"]["tiny_free"]
+    assert before["version"] != after["version"] and len(after["dialogues"]) == 6
+
+
+@pytest.fixture(scope="module")
+def speak() -> Callable[..., list[int]]:
+    """A model that asks once and then proposes."""
+    chat = Chat(load_tokenizer(str(MODEL)))
+
+    def answer(ids: list[int], rng: Any) -> list[int]:
+        first = ids.count(chat.end_id) == 2  # the system's and the user's
+        return chat.said_ids("[message] What is Ava Li on BLEU?" if first else PLAN)
+
+    return answer
+
+
+@pytest.mark.parametrize("limit", [None, "limits.turn_tokens=4", "limits.dialogue_tokens=30", "game.rules=none"])
+def test_a_served_model_is_played_and_its_dialogues_follow_from_the_rules(
+    bench: Any, suites: Path, tmp_path: Path, speak: Any, limit: str | None
+) -> None:
+    with SGLangServer(speak, model="warmstart", context_length=4096) as server:
+        served = ["--engine", "sglang", "--server", server.url, *(["--set", limit] if limit else [])]
+        path = bench(MODEL, *served, "--suite", "tiny_free")
+    ends = {dialogue["stop_reason"] for dialogue in content(path)["suites"]["tiny_free"]["dialogues"]}
+    assert ends == {(limit or "agreed").removeprefix("limits.").partition("=")[0].replace("game.rules", "agreed")}
+    run("leaderboard", path, "--suites", suites, "--output", tmp_path / "board")
+    assert (pd.read_csv(tmp_path / "board" / "leaderboard.csv")["suite"] == "tiny_free").all()
+
+
+def test_settings_of_another_kind_need_another_name(
+    bench: Any, suites: Path, tmp_path: Path, speak: Any, capsys: Any
+) -> None:
+    with SGLangServer(speak, model="warmstart", context_length=4096) as server:
+        served = [MODEL, "--engine", "sglang", "--server", server.url, "--suite", "tiny_free"]
+        bench(*served)
+        (log,) = (tmp_path / "bench" / "warmstart").glob("*.jsonl")
+        log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:4]))
+        again = ["--suites", suites, "--output", tmp_path / "bench", "--set", "policy.temperature=0.5"]
+        assert "by --name" in refused(capsys, "bench", *served, *again)
+        assert bench(*served, "--set", "policy.temperature=0.5", "--name", "cold").name == "cold.json.gz"
+
+
+@pytest.fixture
+def endpoint() -> Any:
+    """A chat endpoint in a separate process."""
+    command = [sys.executable, "-m", "tests.fakes.openai_server"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+        process.terminate()
+
+
+def test_a_chat_models_cost_is_said_before_and_its_cassette_shows_what_it_said(
+    bench: Any, suites: Path, endpoint: str, tmp_path: Path, capsys: Any
+) -> None:
+    model, cassette = "openai:gpt-4.1-2025-04-14", f"policy.openai.cassette={tmp_path}/answers.sqlite"
+    run("bench", model, "--suites", suites, "--output", tmp_path / "bench", "--dry-run")
+    assert re.search(r"gpt-4\.1-2025-04-14: 60 calls, about \$\d+\.\d\d", capsys.readouterr().out)
+    assert not (tmp_path / "bench").exists()
+
+    first = bench(model, "--set", f"policy.openai.base_url={endpoint}", "--set", cassette)
+    said = content(first)["suites"]
+    assert "60 calls, about $" in capsys.readouterr().out and endpoint not in json.dumps(said)
+    replayed = ["--set", cassette, "--set", "policy.openai.cassette_mode=replay", "--name", "again"]
+    again = bench(model, "--set", f"policy.openai.base_url={endpoint}", *replayed)
+    for name, suite in content(again)["suites"].items():
+        assert [(d["turns"], d["reward"]) for d in suite["dialogues"]] == [
+            (d["turns"], d["reward"]) for d in said[name]["dialogues"]
+        ]
+
+
+# -- leaderboard -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def board(suites: Path, tmp_path: Path) -> list[object]:
+    """The words that make a page of these suites' results."""
+    return ["leaderboard", "--suites", suites, "--output", tmp_path / "board"]
+
+
+def test_a_page_a_table_and_a_file_of_numbers_have_every_model(
+    bench: Any, board: list[object], tmp_path: Path, capsys: Any
+) -> None:
+    files = [bench(name) for name in ("random", "solo", "ideal")]
+    run(*board, *files)
+    assert "tiny free, at 0 a question: ideal earns most" in capsys.readouterr().out
+    page, text = ((tmp_path / "board" / name).read_text() for name in ("leaderboard.html", "README.md"))
+    for name in ("random", "solo", "ideal"):
+        assert f">{name}<" in page and f"| {name} |" in text
+    assert "Figures" not in page and "refused turns a game" in text and "cost, $" in text and "by when" in text
+    assert CANARY in page
+    numbers = pd.read_csv(tmp_path / "board" / "leaderboard.csv").set_index(["model", "suite", "measure"])["value"]
+    for name, path in zip(("random", "solo", "ideal"), files, strict=True):
+        for suite, recorded in content(path)["suites"].items():
+            assert numbers[name, suite, "net_reward"] == pytest.approx(recorded["scores"]["net_reward"]["value"])
+            parts = [numbers[name, suite, f"lost_by_{part}"] for part in ("number", "stopping", "choice", "use")]
+            assert sum(parts) == pytest.approx(numbers[name, suite, "lost"])
+    assert numbers["random", "tiny_free", "net_reward"] < numbers["ideal", "tiny_free", "net_reward"]
+
+
+def _first(data: dict[str, Any]) -> dict[str, Any]:
+    """The first dialogue in which something was asked."""
+    suite = data["suites"]["tiny_free"]["dialogues"]
+    found: dict[str, Any] = next(dialogue for dialogue in suite if len(dialogue["turns"]) > 4)
+    return found
+
+
+def _set(part: Callable[[dict[str, Any]], Any], key: Any, value: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda data: part(data).__setitem__(key, value)
+
+
+def _another_game(data: dict[str, Any]) -> None:
+    _first(data)["game"] = "0123456789abcdef/0"
+
+
+def _twice(data: dict[str, Any]) -> None:
+    dialogues = data["suites"]["tiny_free"]["dialogues"]
+    dialogues[0] = dialogues[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (_set(_first, "reward", 1.5), "its reward is 1.5, and would be"),
+        (_set(_first, "stop_reason", "finished"), "it ended as finished, and would end as agreed"),
+        (_set(_first, "stop_reason", "turn_tokens"), "it ended as turn_tokens, and would end as agreed"),
+        (_set(lambda d: _first(d)["turns"][1], "text", "[message] 99."), "turn 2 is '[message] 99.' of the partner, and would"),
+        (_set(lambda d: _first(d)["turns"][0], "text", "[message] Hello."), "turn 2 is "),
+        (_set(lambda d: _first(d)["turns"][-2], "text", PLAN), "its reward is"),
+        (lambda d: _first(d)["turns"].pop(), "it has"),
+        (lambda d: _first(d)["turns"].pop(0), "does not follow from the rules"),
+        (lambda d: _first(d)["turns"].append({"role": "policy", "text": "[accept]"}), "it has"),
+        (_another_game, "its deals are not those of tiny_free: 1 game, such as 0123456789abcdef/0"),
+        (_twice, "its deals are not those of tiny_free"),
+        (lambda d: d["suites"]["tiny_free"]["dialogues"].pop(), "has no whole dialogue of 1 of the 6 games of tiny_free"),
+        (_set(lambda d: d["suites"]["tiny_free"], "version", "000000000000"), "its tiny_free is of version 000000000000, and today's"),
+        (_set(lambda d: d, "canary", "another"), "does not hold the benchmark's canary"),
+        (_set(lambda d: d, "format", 99), "of format 99"),
+        (_set(lambda d: d["suites"], "huge", {}), "has the suite huge, which is not one of tiny_free, tiny_priced"),
+        (_set(_first, "stop_reason", "won"), "lacks a part of a result"),
+        (lambda d: d.pop("suites"), "lacks a part of a result"),
+        (_set(lambda d: _first(d)["turns"][0], "text", 5), "lacks a part of a result"),
+    ],
+)  # fmt: skip
+def test_a_file_that_was_changed_is_refused(
+    bench: Any, board: list[object], tmp_path: Path, capsys: Any, change: Any, sentence: str
+) -> None:
+    path = rewritten(bench("ideal", "--suite", "tiny_free"), change)
+    said = refused(capsys, *board, path)
+    assert sentence in said and "ideal.json.gz" in said
+    assert not (tmp_path / "board").exists()
+
+
+def test_a_file_of_a_former_instrument_is_refused(bench: Any, board: list[object], suites: Path, capsys: Any) -> None:
+    path = bench("ideal", "--suite", "tiny_free")
+    written(suites, environment=f"{__name__}.NewInstrument")
+    assert "of version" in refused(capsys, *board, path)
+
+
+def test_what_is_no_result_is_one_sentence(bench: Any, board: list[object], tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / "a.json.gz").write_bytes(gzip.compress(b"{}")[:-4])
+    (tmp_path / "b.json.gz").write_bytes(gzip.compress(b"[]"))
+    assert "is not JSON, compressed or plain" in refused(capsys, *board, tmp_path / "a.json.gz")
+    assert "is not a result" in refused(capsys, *board, tmp_path / "b.json.gz")
+    assert "cannot be read" in refused(capsys, *board, tmp_path / "c.json.gz")
+    path = bench("solo", "--suite", "tiny_free")
+    assert "Two results are called solo" in refused(capsys, *board, path, path)
+
+
+def test_plain_json_is_read_too(bench: Any, board: list[object], tmp_path: Path) -> None:
+    path = bench("solo", "--suite", "tiny_free")
+    plain = tmp_path / "solo.json"
+    plain.write_bytes(gzip.decompress(path.read_bytes()))
+    run(*board, plain)
+
+
+def test_names_in_a_file_are_words_and_never_markup(bench: Any, board: list[object], tmp_path: Path) -> None:
+    run(*board, rewritten(bench("solo", "--suite", "tiny_free"), _set(lambda d: d, "model", "<b>me</b>")))
+    page = (tmp_path / "board" / "leaderboard.html").read_text()
+    assert "<b>me" not in page and "&lt;b&gt;me" in page
+
+
+def test_people_are_a_line_where_their_games_are(
+    bench: Any, board: list[object], tmp_path: Path, dialop_human: Path
+) -> None:
+    run(*board, bench("solo", "--suite", "tiny_free"), "--human", dialop_human / "optimization.jsonl")
+    assert re.search(
+        r"\| people, in DialOp's recorded 8×8 games \| 0\.921 \(.*\) \| 134 \|",
+        (tmp_path / "board" / "README.md").read_text(),
+    )
