@@ -15,7 +15,7 @@ export HF_HUB_OFFLINE ?= 1
 export TRL_EXPERIMENTAL_SILENCE ?= 1
 export NO_MKDOCS_2_WARNING ?= 1
 
-.PHONY: run run-slime test test-others test-verl test-adapters test-slime first-hour lock hashes check docs format bench results confirmation trainers warmstart warmstart-selfplay clean
+.PHONY: run run-slime test test-others test-verl test-adapters test-slime first-hour lock hashes check docs format bench results confirmation trainers leaderboard warmstart warmstart-selfplay clean
 
 ## train a tiny Qwen on a CPU against the shy partner, then draw how its questions and rewards developed
 run: $(VENV)/local
@@ -120,6 +120,14 @@ trainers: $(VENV)/local $(SLIME)/installed
 	    --set output_dir=runs/trainers --set log.dir=logs/trainers || exit 1; \
 	done
 	$(BIN)/slim-rl results analysis/trainers/experiment.yaml --output-dir analysis/results/trainers
+
+## the rows of docs/benchmark.md and their page, some minutes; HUMAN=optimization.jsonl adds a line of people
+leaderboard: $(VENV)/local
+	for each in random solo greedy:4 ideal; do $(BIN)/slim-rl bench $$each --output build/bench || exit 1; done
+	$(BIN)/slim-rl bench data/warmstart --output build/bench --suite matching_3x3 --set game.rules=none --set policy.top_p=0.98 \
+	    --set limits.turn_tokens=64 --set limits.dialogue_tokens=1024
+	mkdir -p analysis/bench && cp build/bench/*.json.gz analysis/bench
+	$(BIN)/slim-rl leaderboard analysis/bench/*.json.gz --output analysis/bench $(if $(HUMAN),--human $(HUMAN))
 
 ## what local runs start from, made from nothing in 25 to 30 minutes on two idle cores: a model that knows how to play and to ask, and is
 ## then taught a habit, of asking in one game of ten, or in hardly any

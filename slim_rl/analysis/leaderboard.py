@@ -90,6 +90,11 @@ def _overview(results: Sequence[Result], suites: Sequence[str]) -> Table:
 
         return Column(words(suite), show)
 
+    def rank(each: Result) -> tuple[int, float]:
+        nets = [one.numbers["net_reward"].value for one in each.scores]
+        return -len(nets), -sum(nets)
+
+    results = sorted(results, key=rank)
     rows = [{"model": each.model, "scores": {one.suite.name: _numbers(one) for one in each.scores}} for each in results]
     return Table("Net reward, with 95% intervals over games.", [prose("model"), *map(net, suites)], rows)
 

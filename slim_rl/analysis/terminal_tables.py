@@ -62,7 +62,8 @@ def bench_tables(suites: Mapping[str, Mapping[str, Estimate]], title: str) -> li
 
 
 def _bench_table(suites: Mapping[str, Mapping[str, Estimate]], columns: Mapping[str, str], title: str) -> Table:
-    table = Table(title=escape(title), caption="±: 95% intervals, over games", box=SIMPLE_HEAD, pad_edge=False)
+    caption = "±: 95% intervals, over games"
+    table = Table(title=escape(title), caption=caption, box=SIMPLE_HEAD, pad_edge=False, padding=0)
     for heading in ("suite", *columns.values()):
         table.add_column(heading, justify="left" if heading == "suite" else "right", overflow="fold")
     for name, numbers in suites.items():

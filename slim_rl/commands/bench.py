@@ -8,16 +8,16 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from slim_rl import provenance
 from slim_rl.analysis import bench_file
 from slim_rl.analysis.suites import MAY_CHANGE, Suite, load_suites
-from slim_rl.backends.cost import estimate_cost
+from slim_rl.backends.cost import LATER, NOW, estimate_cost
 from slim_rl.commands.evaluate import CHAT, SCRIPTED, Cell, cell_config, notes, play_cells, scripted_player
-from slim_rl.commands.options import check_folder
+from slim_rl.commands.options import SuitesFolder, check_folder
 from slim_rl.commands.screen import printable
 from slim_rl.config import Config
 from slim_rl.dialogue.record import Dialogue
@@ -29,10 +29,6 @@ from slim_rl.policies import check_model_name
 from slim_rl.policies.engines import EngineChoice
 from slim_rl.processes import interruptible
 
-Suites = Annotated[
-    Path | None, typer.Option(metavar="FOLDER", help="a folder of suites of your own; by default those of slim_rl")
-]
-
 
 def command(
     model: Annotated[
@@ -43,7 +39,7 @@ def command(
         ),
     ],
     suite: Annotated[list[str] | None, typer.Option(help="such as matching_3x3 (repeatable); all by default")] = None,
-    suites: Suites = None,
+    suites: SuitesFolder = None,
     name: Annotated[str | None, typer.Option(help="of the result; the model's by default")] = None,
     output: Annotated[Path, typer.Option("--output", "--output-dir", help="folder for results and logs")] = Path(
         "bench"
@@ -103,7 +99,7 @@ def policy_of(model: str, suites: Sequence[Suite]) -> str:
     counts = [int(number)] if number.isdecimal() else []
     if not Path(model).exists() and any(model in game.baselines(config.game, 0.0, *counts) for game, config in games):
         for suite in suites:
-            scripted_player(suite.config, model)
+            scripted_player(suite.config, model, "MODEL")
         return SCRIPTED + model
     check_model_name(model, "MODEL")
     return model
@@ -116,11 +112,17 @@ def _plan(cells: Mapping[Cell, Suite], configs: Mapping[Cell, Config]) -> list[s
         for suite in cells.values()
     ]
     first = next(iter(cells))
-    if first.chat_model:
-        cost = estimate_cost(configs[first].policy.openai, sum(len(suite.rows) for suite in cells.values()))
-        price = "at an unknown price" if cost["usd"] is None else f"about ${cost['usd']:.2f}, more if it asks much"
-        said.append(f"{cost['model']}: {cost['calls']:,} calls, {price}")
+    openai = configs[first].policy.openai
+    if first.chat_model and openai.cassette_mode != "replay":
+        number = sum(len(suite.rows) for suite in cells.values())
+        costs = [(turns, estimate_cost(openai, number, turns)) for turns in (NOW, LATER)]
+        parts = [f"{cost['calls']:,} calls, {_usd(cost)}, at {turns} turns a game" for turns, cost in costs]
+        said.append(f"{openai.model}: {'; '.join(parts)}")
     return said
+
+
+def _usd(cost: Mapping[str, Any]) -> str:
+    return "at an unknown price" if cost["usd"] is None else f"about ${cost['usd']:.2f}"
 
 
 def _print(played: Mapping[str, tuple[Suite, Sequence[Dialogue]]], path: Path) -> None:

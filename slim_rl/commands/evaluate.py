@@ -127,8 +127,12 @@ def policies(config: Config, checkpoints: Sequence[str], named: Sequence[str], e
     return [*checkpoints, *(name if name.startswith(CHAT) else SCRIPTED + name for name in named)]
 
 
-def scripted_player(config: Config, name: str) -> Any:
-    """The game's scripted policy of that name, at the config's price a question. Raises ConfigError if it has none."""
+def scripted_player(config: Config, name: str, given: str = "--policy") -> Any:
+    """The game's scripted policy of that name, at the config's price a question. `given`: what named it.
+
+    Raises:
+        ConfigError: it has none of that name.
+    """
     number = name.partition(":")[2]
     game = environment_class(config.environment)
     known = measured(game).baselines(
@@ -136,10 +140,10 @@ def scripted_player(config: Config, name: str) -> Any:
     )
     if name in known:
         return known[name]
-    wrong = f"--policy {name} is not openai:MODEL"
+    wrong = f"{given} {name} is not openai:MODEL"
     if not known:
         raise ConfigError(
-            f"{wrong}, and {game.__name__} has no scripted policies: give another, or a checkpoint by --checkpoint."
+            f"{wrong}, and {game.__name__} has no scripted policies: name a chat model, or give a checkpoint."
         )
     raise ConfigError(
         f"{wrong}, nor a scripted policy of {game.__name__}, which are {', '.join(known)}; a checkpoint is given by --checkpoint"

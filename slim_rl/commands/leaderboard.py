@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from slim_rl.commands.bench import Suites
-from slim_rl.commands.options import Human, check_folder
+from slim_rl.commands.options import Human, SuitesFolder, check_folder
 from slim_rl.commands.screen import printable, working
 
 
@@ -19,7 +18,7 @@ def command(
         Path,
         typer.Option("--output", "--output-dir", help="folder for leaderboard.html, README.md and leaderboard.csv"),
     ] = Path("leaderboard"),
-    suites: Suites = None,
+    suites: SuitesFolder = None,
     human: Human = None,
 ) -> None:
     """Check the results of slim-rl bench by playing their dialogues again, and make one page of them."""

@@ -38,6 +38,12 @@ Games = Annotated[
         help="your own game that the logs come from, such as examples.treasure.Treasure: its code is imported (repeatable)",
     ),
 ]
+SuitesFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--suites", metavar="FOLDER", help="suites of your own, as in configs/bench; by default those of slim_rl"
+    ),
+]
 
 _FILES = (".csv", ".html", ".json", ".jsonl", ".parquet", ".png", ".txt", ".xlsx", ".yaml")
 

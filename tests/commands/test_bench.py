@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 import yaml
 
+from slim_rl.analysis.bench_file import read
 from slim_rl.analysis.suites import CANARY, load_suites
 from slim_rl.cli import main
 from slim_rl.dialogue.chat import Chat
@@ -174,7 +175,9 @@ def test_a_suites_partner_must_be_scripted(tmp_path: Path, capsys: Any) -> None:
 def test_a_game_without_scripted_policies_says_so(tmp_path: Path, suites: Path, capsys: Any) -> None:
     other = {"name": "treasure", "environment": "examples.treasure.Treasure", "partner": {"kind": "honest"}}
     (suites / "treasure.yaml").write_text(yaml.safe_dump({"slim_rl": {**other, "data": {"num_eval": 3}}}))
-    assert "Treasure has no scripted policies" in refused(capsys, "bench", "solo", "--suites", suites)
+    assert "MODEL solo is not openai:MODEL, and Treasure has no scripted policies" in refused(
+        capsys, "bench", "solo", "--suites", suites
+    )
 
 
 # -- bench -------------------------------------------------------------------------------------------------------------
@@ -402,3 +405,26 @@ def test_people_are_a_line_where_their_games_are(
         r"\| people, in DialOp's recorded 8×8 games \| 0\.921 \(.*\) \| 134 \|",
         (tmp_path / "board" / "README.md").read_text(),
     )
+
+
+# -- the rows that come with slim_rl -----------------------------------------------------------------------------------
+
+ROWS = ROOT / "analysis" / "bench"
+
+
+def test_the_rows_that_come_with_it_are_of_todays_suites_and_on_the_page() -> None:
+    suites = {suite.name: suite for suite in load_suites()}
+    page = pd.read_csv(ROWS / "leaderboard.csv").set_index(["model", "suite", "measure"])["value"]
+    files = {path.name.removesuffix(".json.gz"): content(path) for path in sorted(ROWS.glob("*.json.gz"))}
+    assert {"random", "solo", "greedy4", "ideal", "warmstart"} <= files.keys()
+    for name, data in files.items():
+        assert data["canary"] == CANARY and data["model"] == name
+        for suite, recorded in data["suites"].items():
+            assert recorded["version"] == suites[suite].version, "another version: make leaderboard"
+            assert page[name, suite, "net_reward"] == pytest.approx(recorded["scores"]["net_reward"]["value"])
+    assert sum(path.stat().st_size for path in ROWS.iterdir()) < 2 * 2**20
+
+
+def test_a_row_that_comes_with_it_follows_from_the_rules() -> None:
+    found = read(ROWS / "warmstart.json.gz", load_suites(names=["matching_3x3"]))
+    assert [scored.suite.name for scored in found.scores] == ["matching_3x3_free", "matching_3x3_priced"]

@@ -31,7 +31,7 @@ from tests.fakes.hub import Hub, unreachable
 from tests.paths import ROOT
 
 COMMANDS = [
-    "generate", "train", "arms", "watch", "evaluate", "export", "play", "show", "analyze", "results", "compare", "audit", "incentives", "init", "doctor",
+    "generate", "train", "arms", "watch", "evaluate", "export", "play", "show", "analyze", "results", "compare", "audit", "incentives", "bench", "leaderboard", "init", "doctor",
     "warmstart", "convert",
 ]  # fmt: skip
 LOCAL = "configs/matching_local.yaml"
