@@ -232,7 +232,9 @@ def _write_numbers(
         "cells": rows,
     }
     write_atomically(output / "cells.csv", pd.DataFrame(rows).to_csv(index=False))
-    write_atomically(output / "cells.json", orjson.dumps(numbers, option=orjson.OPT_INDENT_2))
+    write_atomically(
+        output / "cells.json", orjson.dumps(numbers, option=orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY)
+    )
 
 
 def notes(played: Mapping[str, Sequence[Dialogue]]) -> Iterator[str]:
