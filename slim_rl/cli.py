@@ -21,7 +21,7 @@ from slim_rl.errors import SlimError, nearest
 ABOUT = "Does a language model learn to ask questions when reinforcement learning makes asking worth it?"
 COMMANDS = (
     *("generate", "incentives", "train", "arms", "watch", "evaluate", "bench", "leaderboard", "export", "play", "show"),
-    *("analyze", "results", "compare", "audit", "init", "doctor", "convert", "warmstart"),
+    *("analyze", "results", "compare", "dialogues", "audit", "init", "doctor", "convert", "warmstart"),
 )
 _LOCAL = ("torch", "transformers", "trl", "datasets", "peft", "accelerate", "tokenizers")  # of the extra [local]
 _DISK = {  # what a disk may refuse, and what to do about it

@@ -32,7 +32,7 @@ from tests.paths import ROOT
 
 COMMANDS = [
     "generate", "train", "arms", "watch", "evaluate", "export", "play", "show", "analyze", "results", "compare", "audit", "incentives", "bench", "leaderboard", "init", "doctor",
-    "warmstart", "convert",
+    "warmstart", "convert", "dialogues",
 ]  # fmt: skip
 LOCAL = "configs/matching_local.yaml"
 Done = subprocess.CompletedProcess[str]
