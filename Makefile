@@ -173,7 +173,7 @@ $(SLIME)/installed: constraints-slime.txt pyproject.toml
 	@touch $@
 
 TESTED := .[local,verl,dev]
-ADAPTED := .[local,verifiers,openenv,gymnasium,dev]
+ADAPTED := .[local,verifiers,openenv,gymnasium,atif,dev]
 $(ADAPTERS)/installed: constraints-adapters.txt pyproject.toml
 	test -x $(ADAPTERS)/bin/python || $(PYTHON) -m venv $(ADAPTERS)
 	$(ADAPTERS)/bin/python -m pip install --quiet --upgrade $(call constraints,constraints-adapters.txt) pip
