@@ -40,30 +40,34 @@ class Frontier:
         games = np.arange(len(k))
         return self.rewards[games, low] + (k - low) * (self.rewards[games, high] - self.rewards[games, low])
 
-    def net(self, questions: ArrayLike, price: float) -> Floats:
-        """The net reward after so many questions: (games,)."""
-        return self.at(questions) - price * np.asarray(questions, dtype=float)
+    def net(self, questions: ArrayLike, price: ArrayLike) -> Floats:
+        """The net reward after so many questions: (games,). Here and below a price is one for all games, or one a game."""
+        return self.at(questions) - np.asarray(price) * np.asarray(questions, dtype=float)
 
-    def stops(self, price: float) -> NDArray[np.intp]:
+    def stops(self, price: ArrayLike) -> NDArray[np.intp]:
         """How many questions are asked by who stops, in each game, once the next is expected to add less than its price: (games,)."""
-        enough = self.hoped < price
+        enough = self.hoped < np.reshape(price, (-1, 1))
         enough[:, -1] = True
         return enough.argmax(axis=1)
 
-    def spent(self, questions: float, price: float) -> Floats:
+    def spent(self, questions: float, price: ArrayLike) -> Floats:
         """The net reward of who asks so many questions on average, where the next is expected to add the most, whichever game that is:
-        (games,). It stops as if a question cost what brings about that average, drawing lots between the two nearest such costs.
+        (games,). It stops as if a question cost what brings about that average, drawing lots between the two nearest such costs; as
+        much more in one game than in another as it does cost more.
         """
-        costs = np.concatenate([[np.inf], np.unique(self.hoped[np.isfinite(self.hoped)])[::-1]])
+        prices = np.broadcast_to(np.asarray(price, dtype=float), len(self.rewards))
+        more = prices - prices[:1]
+        hoped = self.hoped - more[:, None]
+        costs = np.concatenate([[np.inf], np.unique(hoped[np.isfinite(hoped)])[::-1]])
         first, last = 0, len(costs) - 1  # asks nothing, asks all there is
         while last - first > 1:
             middle = (first + last) // 2
-            first, last = (middle, last) if self.stops(costs[middle]).mean() <= questions else (first, middle)
-        few, many = self.stops(costs[first]), self.stops(costs[last])
+            first, last = (middle, last) if self.stops(costs[middle] + more).mean() <= questions else (first, middle)
+        few, many = self.stops(costs[first] + more), self.stops(costs[last] + more)
         lots = (questions - few.mean()) / (many.mean() - few.mean()) if many.mean() > few.mean() else 1.0
         extra = max(0.0, questions - many.mean())  # about nothing
         lots = min(lots, 1.0)
-        return (1 - lots) * self.net(few, price) + lots * self.net(many, price) - price * extra
+        return (1 - lots) * self.net(few, price) + lots * self.net(many, price) - prices * extra
 
     def best_number(self, price: float) -> int:
         """The one number of questions, the same in every game, that earns the most on average: the least of those that do."""

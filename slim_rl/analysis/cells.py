@@ -57,17 +57,21 @@ def measured_cells(cells: Cells, measures: Sequence[Measure] | None = None) -> I
             yield CellNumber(name, measure, heading, _mean(column.astype(float), games, measure))
 
 
-def ledger_of_cells(cells: Cells, price: float, ideals: Ideals | None = None) -> Iterator[CellNumber]:
-    """Each cell's reward net of the price and, where the game has an ideal asker, its ledger of asking, cell by cell. `ideals`: the games
-    that were solved already.
+def ledger_of_cells(
+    cells: Cells, price: float | tuple[float, ...], ideals: Ideals | None = None
+) -> Iterator[CellNumber]:
+    """Each cell's reward net of the price and, where the game has an ideal asker, its ledger of asking, cell by cell. `price`: of a question,
+    where a dialogue does not say its own. `ideals`: the games that were solved already.
     """
+    usual = 0.0 if isinstance(price, tuple) else price
     ideals = Ideals() if ideals is None else ideals
     for name, dialogues in cells.items():
         played = [dialogue for dialogue in dialogues if not dialogue.failed]
         data = frame(played)
-        net = data["reward"].astype(float) - price * data["questions"].astype(float)
+        prices = [usual if dialogue.price is None else dialogue.price for dialogue in played]
+        net = data["reward"].astype(float) - prices * data["questions"].astype(float)
         yield CellNumber(name, NET, NET.title, _mean(net, data["game_id"], NET))
-        for loss, values in of_dialogues(played, data, price, ideals).items():
+        for loss, values in of_dialogues(played, data, usual, ideals).items():
             yield CellNumber(name, LOSSES[loss], LOSSES[loss].heading, clustered_mean(values, data["game_id"]))
 
 

@@ -17,7 +17,7 @@ import pandas as pd
 from slim_rl import provenance
 from slim_rl import statistics as st
 from slim_rl.analysis.contrasts import HELD_OUT, NET, Contrast, Contrasts, Manifest, Outcome, comparable
-from slim_rl.analysis.ledger import Ideals, entered
+from slim_rl.analysis.ledger import Ideals, entered, paid
 from slim_rl.analysis.load import TRAIN, load
 from slim_rl.analysis.plays import KEYS, Plays, by_game, ends, plain
 from slim_rl.dialogue.log import log_files
@@ -85,8 +85,7 @@ def _places(patterns: Sequence[str]) -> list[Path]:
 
 
 def _with_net(frame: pd.DataFrame, prices: dict[str, float]) -> pd.DataFrame:
-    price = frame["arm"].map(prices).astype(float).fillna(0.0)
-    return frame.assign(**{NET: frame["reward"] - price * frame["questions"]})
+    return frame.assign(**{NET: frame["reward"] - paid(frame, prices) * frame["questions"]})
 
 
 def _of_runs(played: pd.DataFrame, runs: dict[str, tuple[str, str]]) -> pd.DataFrame:

@@ -53,15 +53,16 @@ _TOGETHER = ["arm", "run", "policy", "phase", "step", "partner", "mode"]
 
 
 def losses(
-    ideal: Frontier, questions: ArrayLike, best_known: ArrayLike, reward: ArrayLike, price: float
+    ideal: Frontier, questions: ArrayLike, best_known: ArrayLike, reward: ArrayLike, price: ArrayLike
 ) -> dict[str, Floats]:
     """The ledger of dialogues of one policy: by name, (dialogues,).
 
     Args:
         ideal: of each dialogue's game.
         questions, best_known, reward: (dialogues,), as measured.
+        price: of a question, one for all or one a dialogue.
     """
-    k, known, earned = (np.asarray(numbers, dtype=float) for numbers in (questions, best_known, reward))
+    k, known, earned, price = (np.asarray(numbers, dtype=float) for numbers in (questions, best_known, reward, price))
     if not len(k):
         return {name: np.empty(0) for name in LOSSES}
     stopped = ideal.net(ideal.stops(price), price)
@@ -95,17 +96,21 @@ class Ideals:
         return Frontier(np.stack(rewards), np.stack(hoped))
 
 
+def paid(rows: pd.DataFrame, prices: Mapping[str, float]) -> pd.Series[float]:
+    """What a question cost in each dialogue: what its log says, else what `prices` says of its arm, else nothing."""
+    named = rows["arm"].map(prices).astype(float).fillna(0.0)
+    return rows["price"].fillna(named) if "price" in rows else named
+
+
 def entered(log: Log, rows: pd.DataFrame, prices: Mapping[str, float], ideals: Ideals) -> pd.DataFrame:
-    """Dialogues of `log.frame` that did not fail, with their ledger: NaN where their game has no ideal asker. `prices`: of an arm's
-    questions, 0 for those not named.
-    """
+    """Dialogues of `log.frame` that did not fail, with their ledger: NaN where their game has no ideal asker. `prices`: see `paid`."""
     out = rows.assign(**dict.fromkeys(LOSSES, np.nan))
-    for (environment, arm, *_), part in rows.groupby(["environment", *_TOGETHER], observed=True, dropna=False):
+    for (environment, *_), part in rows.groupby(["environment", *_TOGETHER], observed=True, dropna=False):
         places = list(part[["file", "offset"]].itertuples())
         games = list(zip(part["cluster"].astype(str), part["seat"], strict=True))
         ideal = ideals.of(str(environment), games, lambda i, places=places: read_dialogue(log, places[i])["game_state"])  # type: ignore[misc]
         if ideal is not None:
-            ledger = losses(ideal, part["questions"], part["best_known"], part["reward"], prices.get(str(arm), 0.0))
+            ledger = losses(ideal, part["questions"], part["best_known"], part["reward"], paid(part, prices))
             out.loc[part.index, list(ledger)] = np.column_stack(list(ledger.values()))
     return out
 
@@ -113,11 +118,14 @@ def entered(log: Log, rows: pd.DataFrame, prices: Mapping[str, float], ideals: I
 def of_dialogues(
     dialogues: Sequence[Dialogue], measured_as: pd.DataFrame, price: float, ideals: Ideals
 ) -> dict[str, Floats]:
-    """The ledger of dialogues of one policy that did not fail, of which `measured_as` has the measures. Empty without an ideal asker."""
+    """The ledger of dialogues of one policy that did not fail, of which `measured_as` has the measures. Empty without an ideal asker.
+    `price` holds where a dialogue does not say its own.
+    """
     if not dialogues:
         return {}
     games = [(dialogue.game_id, dialogue.seat) for dialogue in dialogues]
     ideal = ideals.of(dialogues[0].environment, games, lambda i: dialogues[i].game_state)
     if ideal is None:
         return {}
-    return losses(ideal, measured_as["questions"], measured_as["best_known"], measured_as["reward"], price)
+    prices = [price if dialogue.price is None else dialogue.price for dialogue in dialogues]
+    return losses(ideal, measured_as["questions"], measured_as["best_known"], measured_as["reward"], prices)

@@ -269,6 +269,8 @@ def _row(data: dict[str, Any], path: Path) -> dict[str, Any]:
         **partner_faults.columns_of(dialogue),
     }
     own = {name: value for name, value in dialogue.columns.items() if isinstance(value, bool | int | float | str)}
+    if dialogue.price is not None:
+        row["price"] = dialogue.price
     return own | row
 
 

@@ -52,7 +52,10 @@ class Suite:
 
     @property
     def price(self) -> float:
-        return self.dealt.train.question_price
+        price = self.dealt.train.question_price
+        if isinstance(price, tuple):
+            raise ConfigError(f"The suite {self.name} has a list as train.question_price; give it one number.")
+        return price
 
     @cached_property
     def rows(self) -> list[GameRow]:

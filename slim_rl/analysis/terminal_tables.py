@@ -37,9 +37,11 @@ def cells_table(cells: Mapping[str, Sequence[Dialogue]], title: str) -> Table:
     return table
 
 
-def ledger_table(cells: Mapping[str, Sequence[Dialogue]], price: float) -> Table | None:
-    """The ledger of asking of each cell, at this price a question; None where the game has no ideal asker."""
-    title = f"Below an ideal asker, at {price:g} a question"
+def ledger_table(cells: Mapping[str, Sequence[Dialogue]], price: float | tuple[float, ...]) -> Table | None:
+    """The ledger of asking of each cell, at this price a question, or at each game's own of several; None where the game has no ideal
+    asker.
+    """
+    title = f"Below an ideal asker, at {'its game’s price' if isinstance(price, tuple) else f'{price:g}'} a question"
     table = Table(title=title, caption="±: 95% intervals, over games", box=SIMPLE_HEAD, pad_edge=False)
     for heading in ("cell", *(loss.short for loss in LOSSES.values())):
         table.add_column(heading, justify="left" if heading == "cell" else "right", overflow="fold")

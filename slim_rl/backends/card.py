@@ -18,7 +18,7 @@ import yaml
 import slim_rl
 from slim_rl import bundled, provenance
 from slim_rl.backends.checkpoints import hub_name
-from slim_rl.config import Config
+from slim_rl.config import Config, TrainConfig
 from slim_rl.dialogue.measures import Measure, measures, shown_in
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.formats import interval, known, plain
@@ -92,7 +92,7 @@ def model_card(
     }
     update = "no update (a control: the policy only plays)" if train.frozen else _algorithm(config)
     adapters = f", LoRA of rank {train.lora.r}, merged" if train.lora else ""
-    paid = _PAID[train.reward] + (f"; {train.question_price:g} a question" if train.question_price else "")
+    paid = _PAID[train.reward] + _price(train)
     done = str(step) if step == train.steps else f"{step} of {train.steps}"
     return "\n".join(
         [
@@ -172,6 +172,12 @@ def _algorithm(config: Config) -> str:
     if config.train.backend != "verl":
         return "GRPO"
     return {"gae": "PPO"}.get(config.verl.adv_estimator, config.verl.adv_estimator.upper())
+
+
+def _price(train: TrainConfig) -> str:
+    if isinstance(train.question_price, tuple):
+        return f"; a question costs one of {', '.join(f'{price:g}' for price in train.question_price)}, drawn for each game"
+    return f"; {train.question_price:g} a question" if train.question_price else ""
 
 
 def _partner(config: Config) -> str:

@@ -15,6 +15,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from slim_rl import provenance
@@ -128,16 +129,15 @@ def policies(config: Config, checkpoints: Sequence[str], named: Sequence[str], e
 
 
 def scripted_player(config: Config, name: str, given: str = "--policy") -> Any:
-    """The game's scripted policy of that name, at the config's price a question. `given`: what named it.
+    """The game's scripted policy of that name, at the config's price a question, or the mean of several. `given`: what named it.
 
     Raises:
         ConfigError: it has none of that name.
     """
     number = name.partition(":")[2]
     game = environment_class(config.environment)
-    known = measured(game).baselines(
-        config.game, config.train.question_price, *([int(number)] if number.isdecimal() else [])
-    )
+    price = float(np.mean(config.train.question_price))
+    known = measured(game).baselines(config.game, price, *([int(number)] if number.isdecimal() else []))
     if name in known:
         return known[name]
     wrong = f"{given} {name} is not openai:MODEL"

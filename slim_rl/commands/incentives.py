@@ -15,6 +15,7 @@ from slim_rl.config import load_config
 from slim_rl.errors import ConfigError
 from slim_rl.files import write_atomically
 from slim_rl.formats import count
+from slim_rl.frontier import MOST
 from slim_rl.incentives import GAMES, QUESTIONS, as_dict, measure
 from slim_rl.incentives.priced import priced, table
 
@@ -30,6 +31,7 @@ def command(
         list[float] | None,
         typer.Option(min=0, help="what askers on paper earn at this price a question; may be given several times"),
     ] = None,
+    most: Annotated[int, typer.Option(min=1, help="questions that those askers may ask at most")] = MOST,
     output_dir: Annotated[
         Path | None, typer.Option("--output-dir", help="write incentives.json and incentives.png there")
     ] = None,
@@ -42,7 +44,7 @@ def command(
     except ValueError as error:
         raise ConfigError(f"--questions {questions} is not a list of numbers such as 1,2,4.") from error
     if price:
-        askers = priced(settings, num_games, price)
+        askers = priced(settings, num_games, price, most)
         Console().print(table(askers, f"What asking is worth in {settings.name}, {count(num_games, 'game')}"))
         return
     with working(f"playing {num_games} games a player"):

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, NonNegativeFloat, model_validator
 
 from slim_rl.config.endpoint import ChatPolicyConfig, OpenAIConfig
 from slim_rl.config.section import Section
@@ -150,8 +150,9 @@ class TrainConfig(Section):
     reward: Literal["game", "agreed", "shuffled", "shuffled_all"] = "game"
     """what a dialogue is paid: the game's reward, or for controls: agreed: 1 for any agreement, else 0; shuffled:
     rewards above 0 permuted within a group; shuffled_all: all of them"""
-    question_price: float = Field(0.0, ge=0)
-    """taken off what is paid for each turn that seeks information; `reward` stays what it was without"""
+    question_price: NonNegativeFloat | Annotated[tuple[NonNegativeFloat, ...], Field(min_length=1)] = 0.0
+    """taken off what is paid for each turn that seeks information; `reward` stays what it was without; a list: of each
+    game one of these, drawn, and told to the policy with what it is dealt"""
     credit: Literal["dialogue", "turn"] = "dialogue"
     """whose advantage a token has: its dialogue's, or its turn's own, by potential-based shaping with the state
     value, the reward expected by what the policy knew (the game's `state_values`)"""
@@ -222,6 +223,12 @@ class WarmstartConfig(Section):
     """demonstrations"""
     messages: list[float] = Field([0.88, 0.015, 0.015, 0.015, 0.015, 0.015, 0.015, 0.015, 0.015], min_length=2)
     """in them: the share with 0, 1, 2, ... messages before the player proposes or guesses"""
+    kinds: dict[str, float] | None = Field(None, min_length=1)
+    """what such a message is, in the matching game: pair, a question about a pair that is not seen; open, about more;
+    tell, it tells a score; null: as the game says"""
+    thinks: Literal["plan", "turn"] = "plan"
+    """when a demonstration thinks its table, with what was told filled in, in the matching game: before a plan that it
+    works out itself, or before every turn, a question too"""
     lessons: dict[str, int] | None = None
     """further games, by the names of the game's own lessons, which teach how to play and not whether to ask; null: as
     many of each as the game says. The matching game's are seen: proposed on at once, with much of the table seen;

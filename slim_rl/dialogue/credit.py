@@ -4,7 +4,7 @@ expected of the best action by what the policy knows (`Turn.state_value`).
     a turn is paid the reward that follows it and F = (state value after) - (state value before), where that after the last turn is 0
 
 so that all payments of a dialogue from turn t on add up to its reward less the state value before t: the best policy stays the
-same. A trainer of its own accord gives every token of a dialogue one advantage; here a turn's tokens have their turn's own, computed
+same. What a question costs is taken off the turn that asks it. A trainer of its own accord gives every token of a dialogue one advantage; here a turn's tokens have their turn's own, computed
 from the same dialogues and the same `payment`. Nothing here runs with `train.credit: dialogue`.
 """
 
@@ -17,7 +17,8 @@ from math import sqrt
 from statistics import fmean
 from typing import Any
 
-from slim_rl.config import Config
+from slim_rl.config import Config, TrainConfig
+from slim_rl.dialogue.payment import price_of, shuffles
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.environment import BaseEnvironment, environment_class
 from slim_rl.errors import ConfigError
@@ -53,14 +54,28 @@ def turn_payments(dialogues: Sequence[Dialogue], rewards: Sequence[float | None]
     """What the turns of annotated dialogues are paid, where the dialogues are paid `rewards` (see `payment`)."""
     game = measured(environment_class(config.environment))
     return [
-        Paid(dialogue.group, [] if reward is None else shaped(reward, game.state_values(dialogue)))
+        Paid(
+            dialogue.group,
+            [] if reward is None else shaped(reward, game.state_values(dialogue), _costs(dialogue, config.train)),
+        )
         for dialogue, reward in zip(dialogues, rewards, strict=True)
     ]
 
 
-def shaped(reward: float, values: Sequence[float]) -> list[float]:
-    """What each turn is paid, for the state values before each."""
-    return [after - before for before, after in zip(values, [*values[1:], reward], strict=False)]
+def _costs(dialogue: Dialogue, train: TrainConfig) -> list[float]:
+    """What each of the policy's turns cost of what the dialogue is paid; nothing where that may be another dialogue's."""
+    price = 0.0 if shuffles(train) else price_of(train, dialogue.game_id)
+    own = [turn for turn in dialogue.turns if turn.role == "policy"]
+    return [price if turn.questions and turn.seeking else 0.0 for turn in own]
+
+
+def shaped(reward: float, values: Sequence[float], costs: Sequence[float] = ()) -> list[float]:
+    """What each turn is paid, for the state values before each. `costs`: what each cost, which the reward is less already."""
+    paid = [after - before for before, after in zip(values, [*values[1:], reward], strict=False)]
+    for turn, cost in enumerate(costs):
+        paid[turn] -= cost
+        paid[-1] += cost
+    return paid
 
 
 def returns(turns: Sequence[float], decay: float = 1.0) -> list[float]:

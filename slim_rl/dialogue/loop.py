@@ -66,6 +66,7 @@ async def play_dialogue(
     game_id: str = "",
     seat: int = 0,
     seed: int = 0,
+    price: float | None = None,
     resume: Dialogue | None = None,
     called_off: CalledOff | None = None,
 ) -> Dialogue:
@@ -77,6 +78,7 @@ async def play_dialogue(
         chat: the token boundaries; None for a `Speaker`.
         id: names the dialogue; also the policy's routing key.
         seed: goes into the players' views.
+        price: of a question, which the policy is told with what it is dealt; None: it is told none.
         resume: an aborted dialogue of this same game; its recorded turns are played again and the game continues.
         called_off: see `CalledOff`; the dialogue is an aborted one then, of whole turns.
 
@@ -87,8 +89,8 @@ async def play_dialogue(
     def played() -> list[Dialogue]:
         return [game.dialogue(seat, id, game_id, partner.identity if partner else {"kind": "none"})]
 
-    game = _Game(env, limits, game_state, seed)
-    game.agents[seat] = _policy_agent(policy, chat, limits, env.prompt(seat), id)
+    game = _Game(env, limits, game_state, seed, price)
+    game.agents[seat] = _policy_agent(policy, chat, limits, game.opening(seat), id)
     if env.seats == 2:
         if partner is None:
             raise ValueError("a game for two needs a partner")
@@ -108,6 +110,7 @@ async def play_selfplay(
     game_id: str = "",
     seed: int = 0,
     called_off: CalledOff | None = None,
+    price: float | None = None,
 ) -> tuple[Dialogue, Dialogue]:
     """Plays `game_state` with the policy on both seats. Returns one dialogue a seat, each with its own view and tokens; ids and
     routing keys end in ``/0`` and ``/1``. Reward and stop reason are shared.
@@ -116,9 +119,9 @@ async def play_selfplay(
     def played() -> list[Dialogue]:
         return [game.dialogue(seat, f"{id}/{seat}", game_id, {"kind": "self"}) for seat in (0, 1)]
 
-    game = _Game(env, limits, game_state, seed)
+    game = _Game(env, limits, game_state, seed, price)
     for seat in (0, 1):
-        game.agents[seat] = PolicyAgent(chat, limits, env.prompt(seat), policy=policy, key=f"{id}/{seat}")
+        game.agents[seat] = PolicyAgent(chat, limits, game.opening(seat), policy=policy, key=f"{id}/{seat}")
     first, second = await game.play(played, None, called_off)
     return first, second
 
@@ -136,8 +139,10 @@ def _policy_agent(policy: Player, chat: Chat | None, limits: Limits, prompt: lis
 class _Game:
     """One game being played: the environment, the agents, and the record of what was said. Deals the game when it is made."""
 
-    def __init__(self, env: BaseEnvironment, limits: Limits, game_state: Any, seed: int) -> None:
-        self.env, self.limits, self.seed = env, limits, seed
+    def __init__(
+        self, env: BaseEnvironment, limits: Limits, game_state: Any, seed: int, price: float | None = None
+    ) -> None:
+        self.env, self.limits, self.seed, self.price = env, limits, seed, price
         self.game_state = as_dict(game_state)
         self.agents: dict[int, Agent] = {}
         self.turns: list[Turn] = []
@@ -148,6 +153,17 @@ class _Game:
         self._history: dict[int, list[Utterance]] = {0: [], 1: []}
         env.reset(game_state)
         self._dealt = [(env.get_prompt_prefix(seat), env.get_state_description(seat)) for seat in range(env.seats)]
+
+    def opening(self, seat: int) -> list[dict[str, str]]:
+        """The opening messages of the policy on `seat`, who is told the price of a question, if there is one to tell."""
+        prompt = self.env.prompt(seat)
+        if self.price is None:
+            return prompt
+        told = f"\nEach question costs {100 * self.price:g}% of the highest reward."
+        rules, state = self._dealt[seat]
+        self._dealt[seat] = rules, state + told
+        *before, last = prompt
+        return [*before, {**last, "content": last["content"] + told}]
 
     def view(self, seat: int) -> View:
         rules, state = self._dealt[seat]
@@ -263,6 +279,7 @@ class _Game:
             stop_reason=self.stop_reason,
             failure=self.failure,
             seconds=self.seconds,
+            price=self.price,
         )
         if isinstance(own, TokenAgent):
             dialogue.prompt_ids, dialogue.response_ids = own.ids[: own.prompt_length], own.ids[own.prompt_length :]

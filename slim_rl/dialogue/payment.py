@@ -37,14 +37,25 @@ def payment(dialogue: Dialogue, train: TrainConfig) -> float | None:
     reward = dialogue.reward
     if train.reward == "agreed":
         reward = float(dialogue.stop_reason in (StopReason.AGREED, StopReason.FINISHED))
-    if train.question_price:
-        reward -= train.question_price * float(measures(dialogue)["questions"])
+    if price := price_of(train, dialogue.game_id):
+        reward -= price * float(measures(dialogue)["questions"])
     return reward
+
+
+def price_of(train: TrainConfig, game_id: str) -> float:
+    """What a question costs in a game: of several prices the one that is drawn for this game, in every run and process the same."""
+    prices = train.question_price
+    return prices[seed_of("price", game_id) % len(prices)] if isinstance(prices, tuple) else prices
+
+
+def told_price(train: TrainConfig, game_id: str) -> float | None:
+    """What a question costs in a game if the policy is told: where prices are drawn."""
+    return price_of(train, game_id) if isinstance(train.question_price, tuple) else None
 
 
 def pays_otherwise(train: TrainConfig) -> bool:
     """Whether a dialogue is paid something else than its game's reward, or another's of its group."""
-    return train.reward == "agreed" or train.question_price > 0
+    return train.reward == "agreed" or bool(np.any(train.question_price))
 
 
 def shuffles(train: TrainConfig) -> bool:

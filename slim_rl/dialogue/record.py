@@ -136,7 +136,7 @@ class Dialogue:
     which is the form of a log line, and counts them in `tokens` (prompt, response, policy). A policy that plays by text alone
     leaves them empty. `columns` is what the game's annotator says of the whole dialogue: names, and a number, word or truth value each.
     `instrument` is the version of the annotator that its turns are annotated by (`MeasuredEnvironment.instrument`);
-    None before, and where the game could not be loaded.
+    None before, and where the game could not be loaded. `price` is what a question cost in it, where the policy was told.
     """
 
     id: str
@@ -158,6 +158,7 @@ class Dialogue:
     stop_reason: StopReason | None = None
     failure: str | None = None
     seconds: float = 0.0
+    price: float | None = None
     tokens: dict[str, int] | None = None
     columns: dict[str, float | str] = field(default_factory=dict)
     instrument: int | None = None

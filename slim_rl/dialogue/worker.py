@@ -21,6 +21,7 @@ from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.factory import make_environment, make_partner, partner_name
 from slim_rl.dialogue.loop import CalledOff, Demonstrator, Player, Speaker, play_dialogue, play_selfplay
 from slim_rl.dialogue.partner import Partner
+from slim_rl.dialogue.payment import told_price
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.environment import BaseEnvironment
@@ -214,6 +215,7 @@ class RolloutWorker:
             "game_id": row.game_id,
             "seed": episode.seed,
             "called_off": called_off,
+            "price": told_price(self.config.train, row.game_id),
         }
         if not self.selfplay:
             chat = self.chat

@@ -80,6 +80,10 @@ class OpenAIPartner:
         """What stands for ``{name}`` in the partner's rules."""
         return {}
 
+    def heard(self, view: View, index: int) -> str:
+        """What the partner reads of utterance `index` of the history, one of the other seat's: by default what was said."""
+        return view.history[index].text
+
     def note(self, view: View, index: int) -> str:
         """What the game adds, for the partner's eyes alone, below utterance `index` of the history, one of the other seat's. It may
         depend on what was said up to there and on nothing later, so that a later request still begins with this one.
@@ -122,7 +126,8 @@ class OpenAIPartner:
         for index, utterance in enumerate(view.history):
             if utterance.seat != view.seat:
                 note = self.note(view, index)
-                say(messages, "user", f"{quoted(utterance.text)}\n{note}" if note else quoted(utterance.text))
+                words = quoted(self.heard(view, index))
+                say(messages, "user", f"{words}\n{note}" if note else words)
                 continue
             say(messages, "assistant", sanitized(utterance.text))
             if utterance.error is not None:

@@ -17,6 +17,7 @@ from slim_rl.config import Config, load_config, parse_config
 from slim_rl.environment import MATCHING
 from slim_rl.errors import ConfigError
 from slim_rl.incentives import FREE, Incentives, PlayerIncentive, as_dict, at_a_start, measure
+from slim_rl.incentives.priced import priced
 from slim_rl.statistics.estimate import Estimate
 from tests.paths import ROOT
 
@@ -56,12 +57,23 @@ def test_every_shipped_config_pays_for_asking_and_for_nothing_else(name: str) ->
     assert asked.pays
 
 
+def test_the_asking_recipe_pays_for_asking_and_for_choosing() -> None:
+    """On paper, at its own price, with as many questions as its turns leave room for."""
+    config = config_of("asking_local")
+    most, price = (config.game.max_turns - 2) // 2, config.train.question_price
+    found = {each.name: each for each in priced(config, 300, [price], most)}
+    rule = "one number of questions for all"
+    greedy, random = found[f"greedy, {rule}"], found[f"random, {rule}"]
+    assert most == 8 and random.net.low > found["never asks"].net.high + 0.04
+    assert greedy.choice is not None and greedy.choice.low > 0.03
+
+
 def test_configs_alike() -> None:
     names = [path.stem for path in (ROOT / "configs").glob("*.yaml")]
     files = {
         name for name in names if config_of(name).environment == MATCHING
     }  # another game's tests hold its own to it
-    assert files == {*SHIPPED, *(other for others in SHIPPED.values() for other in others)}
+    assert files == {*SHIPPED, *(other for others in SHIPPED.values() for other in others), "asking_local"}
     for name, others in SHIPPED.items():
         for other in others:
             assert played(config_of(other)) == played(config_of(name)), other

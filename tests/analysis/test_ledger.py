@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as draw
 
 from slim_rl.analysis import Summary, analyze
-from slim_rl.analysis.ledger import LOSSES, Ideals, entered, losses
+from slim_rl.analysis.ledger import LOSSES, Ideals, entered, losses, paid
 from slim_rl.analysis.load import load
 from slim_rl.frontier import Frontier
 from slim_rl.games.matching import MatchingEnv
@@ -172,3 +172,39 @@ def test_a_game_without_an_ideal_asker_has_none(tmp_path: Path, monkeypatch: pyt
     summary = analyze([tmp_path / "logs"], tmp_path / "plots")
     assert summary.results["ledger"] == []
     assert "The ledger of asking" not in summary.report.read_text(encoding="utf-8")
+
+
+# -- prices that are drawn for each game --------------------------------------------------------------------------------
+
+
+def test_with_a_price_a_game_each_games_ledger_is_of_its_own_price() -> None:
+    games = _games(3, 40)
+    ideal = frontier(games, [0] * len(games), 9)
+    asked, known = np.arange(40) % 4, ideal.at(2)
+    earned = known * 0.9
+    alike = losses(ideal, asked, known, earned, np.full(40, 0.01))
+    for name, part in losses(ideal, asked, known, earned, 0.01).items():
+        assert (alike[name] == part).all(), "one price for all is a price a game"
+    prices = np.where(np.arange(40) % 2, 0.05, 0.002)
+    found = losses(ideal, asked, known, earned, prices)
+    assert sum(found[name] for name in PARTS) == pytest.approx(found["lost"], abs=1e-12)
+    for price in (0.05, 0.002):
+        mine = prices == price
+        stops = ideal.stops(price)[mine]
+        assert (ideal.stops(prices)[mine] == stops).all()
+        net = ideal.net(ideal.stops(price), price)[mine] - (earned - price * asked)[mine]
+        assert found["lost"][mine] == pytest.approx(net)
+
+
+def test_where_the_log_says_the_price_of_a_game_the_ledger_takes_it(tmp_path: Path) -> None:
+    synthetic.write_runs(tmp_path / "logs", arms=("shy",), seeds=1, steps=2, n=3, eval_games=20)
+    log = load([tmp_path / "logs"])
+    played = log.frame[(log.frame["phase"] != "train") & ~log.frame["failed"]]
+    priced = played.assign(price=np.where(np.arange(len(played)) % 2, 0.03, np.nan))
+    assert set(paid(priced, {"shy": 0.01})) == {0.03, 0.01}
+    assert set(paid(played, {"shy": 0.01})) == {0.01} and set(paid(played, {})) == {0.0}
+    found = entered(log, priced, {"shy": 0.01}, Ideals())["lost"]
+    for price in (0.03, 0.01):
+        alone = entered(log, played, {"shy": price}, Ideals())["lost"]
+        mine = paid(priced, {"shy": 0.01}) == price
+        assert found[mine].to_numpy() == pytest.approx(alone[mine].to_numpy())

@@ -14,10 +14,12 @@ STEP = 3
 CONTROLS: dict[str, dict[str, Any]] = {
     "game": {},
     "priced": {"question_price": 0.05},
+    "drawn": {"question_price": [0.0, 0.02, 0.05, 0.1]},
     "agreed": {"reward": "agreed"},
     "shuffled": {"reward": "shuffled"},
     "shuffled_all": {"reward": "shuffled_all", "question_price": 0.05},
     "turn": {"credit": "turn"},
+    "turn_priced": {"credit": "turn", "question_price": 0.05},
     "turn_near": {"credit": "turn", "credit_lambda": 0.5, "reward": "shuffled", "scale_rewards": False},
 }
 

@@ -23,6 +23,16 @@ def test_the_dearer_a_question_the_fewer_are_asked_and_the_less_they_bring() -> 
         assert found[ideal].net.value == max(each.net.value for each in found.values())
 
 
+def test_what_choosing_earns_is_the_difference_to_a_random_asker_with_its_own_interval() -> None:
+    found = {each.name: each for each in priced(load_config(LOCAL), 200, [0.01], most=4)}
+    rule = "one number of questions for all"
+    greedy, random = found[f"greedy, {rule}"], found[f"random, {rule}"]
+    assert random.choice is None and greedy.choice is not None and greedy.questions <= 4
+    assert greedy.choice.value == pytest.approx(greedy.net.value - random.net.value)
+    paired, apart = (greedy.choice.high - greedy.choice.low), (greedy.net.high - greedy.net.low)
+    assert 0 < paired < 2 * apart
+
+
 def test_a_game_without_a_frontier_is_a_sentence() -> None:
     with pytest.raises(ConfigError, match="no frontier"):
         priced(load_config(str(ROOT / "examples" / "secret_number.yaml")), 5, [0.01])

@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from slim_rl.config import parse_config
-from slim_rl.dialogue.credit import Paid, by_token, check_credit, returns, shaped, turn_advantages
+from slim_rl.dialogue.credit import Paid, by_token, check_credit, returns, shaped, turn_advantages, turn_payments
 from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.errors import ConfigError
 
@@ -30,6 +30,18 @@ def test_from_each_turn_on_the_payments_add_up_to_the_reward_less_what_was_known
     alone = returns(shaped(reward, values), decay=0)
     assert alone == pytest.approx([after - before for before, after in zip(values, [*values[1:], reward], strict=True)])
     assert sum(alone) == pytest.approx(reward - values[0])
+
+
+def test_what_a_question_costs_is_taken_off_the_turn_that_asks_it() -> None:
+    """Two questions at 0.05, and a plan that earns 0.9: by itself each turn has its own price, and all together what was paid."""
+    config = parse_config({"environment": "tests.backends.paid_batch.Known"}, ["train.question_price=0.05"])
+    asking = [Turn(0, "policy", "?", {"kind": "message"}, questions=["pair"], seeking=True)] * 2
+    turns = [*asking, Turn(0, "policy", "[propose]", {"kind": "propose"}, questions=[])]
+    dialogue = Dialogue("d", "g", 0, 0, {}, {}, {}, turns=turns, reward=0.9)
+    (found,) = turn_payments([dialogue], [0.8], config)  # state values 0, 0.1 and 0.2
+    assert found.turns == pytest.approx([0.05, 0.05, 0.7])
+    shuffled = config.changed(train={"reward": "shuffled"})
+    assert turn_payments([dialogue], [0.8], shuffled)[0].turns == pytest.approx([0.1, 0.1, 0.6])
 
 
 @settings(max_examples=50, deadline=None)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from slim_rl.config import TrainConfig, parse_config
-from slim_rl.dialogue.payment import payment, payments, permutation, shuffled
+from slim_rl.dialogue.payment import payment, payments, pays_otherwise, permutation, price_of, shuffled, told_price
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
+from slim_rl.errors import ConfigError
 
 
 def played(reward: float | None, stop_reason: StopReason, questions: int = 0) -> Dialogue:
@@ -36,6 +39,23 @@ def test_each_question_of_the_policys_costs_its_price() -> None:
     assert payment(played(0.7, StopReason.AGREED, 3), train) == pytest.approx(0.55)
     assert payment(played(0.0, StopReason.MAX_TURNS, 2), train) == pytest.approx(-0.1)
     assert payment(played(None, StopReason.PARTNER_FAILED, 2), train) is None
+
+
+def test_a_price_may_be_drawn_for_each_game_and_is_paid_in_all_its_dialogues() -> None:
+    train = TrainConfig(question_price=(0.0, 0.01, 0.05))
+    games = [replace(played(0.7, StopReason.AGREED, 2), game_id=f"game {number}") for number in range(300)]
+    costs = [round((0.7 - (payment(game, train) or 0.0)) / 2, 6) for game in games]
+    assert all(60 < costs.count(price) < 140 for price in (0.0, 0.01, 0.05))
+    assert costs == [price_of(train, game.game_id) for game in reversed(games)][::-1], "whatever was drawn before"
+    assert pays_otherwise(train) and not pays_otherwise(TrainConfig(question_price=(0.0,)))
+    assert told_price(TrainConfig(question_price=0.05), "game 1") is None
+    assert told_price(TrainConfig(question_price=(0.05,)), "game 1") == 0.05
+
+
+def test_prices_below_zero_and_lists_without_any_are_refused() -> None:
+    for wrong in ("-0.1", "[]", "[0.1, -0.1]", "dear"):
+        with pytest.raises(ConfigError, match=r"train\.question_price"):
+            parse_config({}, [f"train.question_price={wrong}"])
 
 
 def test_zeros_may_be_shuffled_too() -> None:

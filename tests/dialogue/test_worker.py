@@ -83,3 +83,24 @@ def test_another_partner_than_the_runs_keeps_its_own_name() -> None:
     assert played(worker("rude"), partner=MutePartner()).partner["kind"] == "mute"
     alone = RolloutWorker(parse_config({"partner": {"kind": "forthcoming"}}), None, partner=ShyPartner())
     assert played(alone).partner["kind"] == "shy"
+
+
+def test_a_price_that_is_drawn_is_told_to_the_policy_alone_and_logged() -> None:
+    class Reader(MutePartner):
+        read: ClassVar[list[str]] = []
+
+        async def reply(self, view: View) -> Reply:
+            self.read.append(view.state)
+            return await super().reply(view)
+
+    def dialogue(price: str) -> Dialogue:
+        config = parse_config({"partner": {"kind": f"{__name__}.Rude"}}, [f"train.question_price={price}"])
+        return played(RolloutWorker(config, None), policy=Speaker(Reader()))
+
+    told = dialogue("[0.004]")
+    assert told.price == 0.004
+    assert told.prompt[-1]["content"].endswith("\nEach question costs 0.4% of the highest reward.")
+    assert Reader.read and all(state.endswith("0.4% of the highest reward.") for state in Reader.read)
+    assert Dialogue.from_dict(told.to_dict()).price == 0.004
+    silent = dialogue("0.004")
+    assert silent.price is None and "costs" not in silent.prompt[-1]["content"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -53,8 +53,15 @@ class ActionError:
     message: str
 
 
-def parse_action(text: str, roster: Roster, must_respond: bool = False) -> Action | ActionError:
-    """Reads one action. `must_respond`: a proposal is pending, so that only [accept] and [reject] are allowed."""
+def parse_action(
+    text: str, roster: Roster, must_respond: bool = False, plan: Callable[[], Assignment] | None = None
+) -> Action | ActionError:
+    """Reads one action.
+
+    Args:
+        must_respond: a proposal is pending, so that only [accept] and [reject] are allowed.
+        plan: gives the plan that `[propose]` alone means; None: it means none.
+    """
     allowed = "[accept] or [reject]" if must_respond else "[message] or [propose]"
     tags = list(_TAG.finditer(text))
     if not tags or text[: tags[0].start()].strip(_DECORATION):
@@ -73,8 +80,17 @@ def parse_action(text: str, roster: Roster, must_respond: bool = False) -> Actio
         return ActionError("The message is empty: write something after [message].")
     if kind != "propose":
         return Action(kind, body)
+    if plan is not None and is_bare_proposal(text):
+        worked_out = plan()
+        return Action(kind, format_proposal(worked_out, roster).partition("\n")[2], worked_out)
     assignment = parse_proposal(body, roster)
     return assignment if isinstance(assignment, ActionError) else Action(kind, body, assignment)
+
+
+def is_bare_proposal(text: str) -> bool:
+    """Whether a text is `[propose]` and no plan."""
+    tag = _TAG.match(text.lstrip(_DECORATION))
+    return tag is not None and tag[1].lower() == "propose" and not tag.string[tag.end() :].strip(_DECORATION)
 
 
 def parse_proposal(text: str, roster: Roster) -> Assignment | ActionError:

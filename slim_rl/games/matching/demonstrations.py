@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -19,7 +19,8 @@ from slim_rl.config import Config
 from slim_rl.dialogue.partner import Reply
 from slim_rl.environment import View
 from slim_rl.games.matching.actions import format_proposal
-from slim_rl.games.matching.generate import VALUES, roster_for
+from slim_rl.games.matching.beliefs import Heard, known_lines
+from slim_rl.games.matching.generate import VALUES, board_for
 from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
 from slim_rl.games.matching.optimum import Assignment, best_assignment
 from slim_rl.games.matching.prompt import table_lines
@@ -49,9 +50,13 @@ TELL = "I have {value} for {reviewer} on {paper}."
 class QuestioningPlayer:
     """Plays the policy's seat. The same view gives the same action.
 
+    Where the game works plans out (`MatchingView.solver`) it proposes without one.
+
     Args:
         messages: the chance of 0, 1, 2, ... messages before the first proposal.
         kinds: what a message is, with weights.
+        thinks: when it thinks its table with what it was told filled in: before a plan of its own, or before every turn, and then
+            with what it asked in vain.
 
     Examples:
         One question about a pair, then a proposal; or a proposal at once, just as often:
@@ -60,8 +65,13 @@ class QuestioningPlayer:
         {'kind': 'questioning', 'messages': [0.5, 0.5], 'kinds': {'pair': 1}}
     """
 
-    def __init__(self, messages: Sequence[float] = MESSAGES, kinds: Mapping[str, float] = KINDS) -> None:
-        self.messages, self.kinds = messages, kinds
+    def __init__(
+        self,
+        messages: Sequence[float] = MESSAGES,
+        kinds: Mapping[Any, float] = KINDS,
+        thinks: Literal["plan", "turn"] = "plan",
+    ) -> None:
+        self.messages, self.kinds, self.thinks = messages, kinds, thinks
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -69,8 +79,15 @@ class QuestioningPlayer:
 
     async def reply(self, view: View) -> Reply:
         action = self.act(view)
-        proposes = action.startswith("[propose]")
-        return Reply(action, thought="\n".join(table_lines(view.private.roster, known(view))) if proposes else None)
+        return Reply(action, thought="\n".join(self._thought(view, action)) or None)
+
+    def _thought(self, view: View, action: str) -> list[str]:
+        game: MatchingView = view.private
+        if self.thinks == "turn":
+            said = [(utterance.seat, utterance.text) for utterance in view.history if utterance.error is None]
+            return known_lines(Heard(view.seat, game.roster).read(said), game.table)
+        plans_itself = action.startswith("[propose]") and not game.solver
+        return table_lines(game.roster, known(view)) if plans_itself else []
 
     def act(self, view: View) -> str:
         """The next action, as text with its tag."""
@@ -82,6 +99,8 @@ class QuestioningPlayer:
         turn_rng = random.Random(f"{view.seed}/{len(view.history)}")
         if len(view.own) < planned and game.turns_left > 2:
             return f"[message] {self._message(game, view.own, turn_rng)}"
+        if game.solver:
+            return "[propose]"
         rejected = sum(text.startswith("[propose]") for text in view.own)
         return format_proposal(plans(view)[rejected % 6], game.roster)
 
@@ -104,30 +123,32 @@ class QuestioningPlayer:
 def curriculum(config: Config) -> Curriculum:
     """Demonstrations, and lessons in which much is seen, asked or told. The tokenizer knows every number that a score can be."""
     settings = config.warmstart
-    shares = settings.partners or PARTNERS
-    asking = QuestioningPlayer((0.0, *settings.messages[1:]), {"pair": 1.0})
+    shares, kinds, thinks = settings.partners or PARTNERS, settings.kinds or KINDS, settings.thinks
+    asking = QuestioningPlayer((0.0, *settings.messages[1:]), {"pair": 1.0}, thinks)
+    seen = QuestioningPlayer((1.0,), thinks=thinks)
+    told = QuestioningPlayer((0.0, 1.0), kinds, thinks)
     return Curriculum(
-        demonstrations=Lesson(QuestioningPlayer(settings.messages), shares),
+        demonstrations=Lesson(QuestioningPlayer(settings.messages, kinds, thinks), shares),
         lessons={
-            "seen": Lesson(
-                QuestioningPlayer((1.0,)), {"shy": 1.0}, 44_000, False, lambda number: _tables(config, number)
-            ),
+            "seen": Lesson(seen, {"shy": 1.0}, 44_000, False, lambda number: _tables(config, number)),
             "asked": Lesson(asking, {"shy": 1.0}, 26_000, opening=False),
-            "told": Lesson(QuestioningPlayer((0.0, 1.0)), {"forthcoming": 1.0}, 4_000, opening=False),
+            "told": Lesson(told, {"forthcoming": 1.0}, 4_000, opening=False),
         },
-        speaker=QuestioningPlayer(),
+        speaker=QuestioningPlayer(kinds=kinds, thinks=thinks),
         words=(f" {number}" for number in range(100) for _ in range(50)),
     )
 
 
 def _tables(config: Config, number: int) -> Iterator[tuple[str, GameState]]:
     """Random tables, however hard, of which the seat sees a share between 0.2 and 1, and the partner nothing."""
-    rng, n = np.random.default_rng(seed_of(config.seed, "tables")), config.game.n
+    rng = np.random.default_rng(seed_of(config.seed, "tables"))
     for _ in range(number):
+        board, roster = board_for(config.game, rng)
+        n = board.n
         own = rng.random((n, n)) < rng.uniform(0.2, 1.0)
         table = np.where(own, rng.integers(0, VALUES, (n, n)), UNSEEN_VALUE)
         best = int(best_assignment(table)[1])
-        state = GameState(_rows(table), _rows(own), _rows(np.zeros_like(own)), 1.0, 1.0, best, roster_for(config.game))
+        state = GameState(_rows(table), _rows(own), _rows(np.zeros_like(own)), 1.0, 1.0, best, roster)
         yield state.id, state
 
 

@@ -13,15 +13,15 @@ from typing import Any, ClassVar, Literal
 from slim_rl.environment import Board
 from slim_rl.errors import DataError
 from slim_rl.games.matching.actions import Action, ActionError, parse_action
+from slim_rl.games.matching.beliefs import Heard, Shown, expected_scores, known_lines
 from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
-from slim_rl.games.matching.optimum import Assignment
-from slim_rl.games.matching.prompt import RESPOND, has_scales, state_description
+from slim_rl.games.matching.optimum import Assignment, best_assignment
+from slim_rl.games.matching.prompt import KNOWN, RESPOND, has_scales, state_description
 from slim_rl.games.matching.prompt import rules as rules_text
 from slim_rl.games.matching.questions.annotate import annotate, state_values
 from slim_rl.games.matching.questions.asked import seeks_information
 from slim_rl.games.matching.questions.rules import KINDS
 from slim_rl.games.matching.questions.value import informative_questions
-from slim_rl.games.matching.reading.interpretation import filled_in
 from slim_rl.games.matching.settings import MatchingSettings
 from slim_rl.games.matching.view import MatchingView
 from slim_rl.measured import MeasuredEnvironment
@@ -46,6 +46,8 @@ class MatchingEnv(MeasuredEnvironment):
         max_errors: malformed actions in a row that end the game; their author is `info["seat"]`.
         max_proposals: plans that each player may propose; when the last of them is rejected the game ends, reward 0. None, which is
             DialOp's own rule: any number.
+        planner: "solver" makes `[propose]` alone the plan that is best by what its author sees and was told.
+        show_known: what a seat reads before its turn ends with a table of what it knows.
         rules: "none" leaves the rules out of a policy's opening messages.
         open_book: what a seat reads of its table holds the other's scores too. Its private view, by which scripted partners
             answer and judge, and the recorded deal, by which questions are measured, stay as they are: arms with and without it
@@ -56,7 +58,7 @@ class MatchingEnv(MeasuredEnvironment):
 
     seats = 2
     tags: ClassVar[tuple[str, ...]] = ("message", "propose", "accept", "reject")
-    undealt: ClassVar[tuple[str, ...]] = ("max_errors", "open_book", "said_price")
+    undealt: ClassVar[tuple[str, ...]] = ("max_errors", "open_book", "planner", "show_known", "said_price")
     question_kinds: ClassVar[Mapping[str, str]] = KINDS
     instrument = 2  # raised when the same dialogue would get other annotations; 1 stands for all logs that name none
     Settings = MatchingSettings
@@ -86,6 +88,8 @@ class MatchingEnv(MeasuredEnvironment):
         max_turns: int = 20,
         max_errors: int = 3,
         max_proposals: int | None = 1,
+        planner: Literal["player", "solver"] = "player",
+        show_known: bool = False,
         rules: Literal["full", "none"] = "full",
         open_book: bool = False,
         said_price: float = 0.0,
@@ -94,6 +98,8 @@ class MatchingEnv(MeasuredEnvironment):
         self.max_turns = max_turns
         self.max_errors = max_errors
         self.max_proposals = max_proposals
+        self.planner = planner
+        self.show_known = show_known
         self.rules = rules
         self.open_book = open_book
         self.said_price = said_price
@@ -108,7 +114,7 @@ class MatchingEnv(MeasuredEnvironment):
         self.pending: Assignment | None = None
         self.accepted: Assignment | None = None
         self.end: str | None = None
-        self._said: tuple[list[str], list[str]] = ([], [])  # each seat's valid actions
+        self._said: list[tuple[int, str]] = []  # valid messages and rejections, each with its seat
         self._proposed = [0, 0]  # plans of each seat
 
     @property
@@ -125,6 +131,7 @@ class MatchingEnv(MeasuredEnvironment):
             raise DataError("reset needs a game_state: a GameState or its dict.")
         self._game = state if isinstance(state, GameState) else GameState.from_dict(state)
         self._clear()
+        self._conversations = [Heard(seat, self._game.roster) for seat in (0, 1)]
         return self.get_state_description(0), {"seat": 0}
 
     def step(self, text: str) -> tuple[str, bool, dict[str, Any]]:
@@ -141,17 +148,26 @@ class MatchingEnv(MeasuredEnvironment):
             if self.errors >= self.max_errors:
                 self.end = "errors"
         else:
+            if action.kind in ("message", "reject"):
+                self._said.append((author, text))
             observation = self._take(action)
-            self._said[author].append(text)
             info["action"] = {"kind": action.kind, "text": action.text}
             if action.assignment is not None:
                 info["action"]["assignment"] = list(action.assignment)
         if self.end is not None:
             info["end"] = self.end
+        elif self.show_known:
+            observation = "\n".join((observation, KNOWN, *self._known_lines(self.turn)))
         return observation, self.end is not None, info
 
     def _read(self, text: str) -> Action | ActionError:
-        return parse_action(text, self.game.roster, must_respond=self.pending is not None)
+        plan = self._best_plan if self.planner == "solver" else None
+        return parse_action(text, self.game.roster, must_respond=self.pending is not None, plan=plan)
+
+    def _best_plan(self) -> Assignment:
+        """The best plan by what the seat to move sees and was told."""
+        told = self._heard(self.turn).told
+        return best_assignment(expected_scores(self._shown(self.turn), self.game.scale(self.turn), told))[0]
 
     def _take(self, action: Action) -> str:
         """Plays a valid action; returns how the other seat reads it."""
@@ -178,8 +194,14 @@ class MatchingEnv(MeasuredEnvironment):
         return self.game.score(self.accepted) / self.game.best_assignment_reward
 
     def get_prompt_prefix(self, seat: int = 0) -> str:
-        scales = has_scales(self.game)
-        return rules_text(self.game.roster, scales, self.max_turns, self.max_proposals, self.said_price)
+        return rules_text(
+            self.game.roster,
+            has_scales(self.game),
+            self.max_turns,
+            self.max_proposals,
+            price=self.said_price,
+            solver=self.planner == "solver",
+        )
 
     def get_state_description(self, seat: int = 0) -> str:
         return state_description(self.game, seat, self.open_book)
@@ -197,6 +219,7 @@ class MatchingEnv(MeasuredEnvironment):
             pending=self.pending if seat == self.turn else None,
             turns_left=self.max_turns - self.turns_taken,
             proposals_left=self._proposals_left(seat),
+            solver=self.planner == "solver",
         )
 
     def _proposals_left(self, seat: int) -> int | None:
@@ -226,11 +249,18 @@ class MatchingEnv(MeasuredEnvironment):
 
     def known(self, seat: int) -> Sequence[Sequence[float | None]]:
         """The scores that `seat` is shown, else those it was told if both play on one scale; None where it has none."""
+        shown = self._shown(seat)
+        return shown if has_scales(self.game) else self._heard(seat).fill(shown)
+
+    def _shown(self, seat: int) -> Shown:
         game = self.game
-        shown = game.pooled(game.scale(seat)) if self.open_book else game.displayed(seat)
-        if has_scales(game):
-            return shown
-        return filled_in(shown, self._said[1 - seat], game.roster)
+        return game.pooled(game.scale(seat)) if self.open_book else game.displayed(seat)
+
+    def _heard(self, seat: int) -> Heard:
+        return self._conversations[seat].read(self._said)
+
+    def _known_lines(self, seat: int) -> list[str]:
+        return known_lines(self._heard(seat), self._shown(seat), not has_scales(self.game))
 
     @classmethod
     def viewer_board(cls, game_state: Any, seat: int) -> dict[str, Any] | None:

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache, partial
 from typing import Any
 
@@ -45,8 +45,7 @@ def generate_games(
     Raises:
         ConfigError: no draw in MAX_DRAWS is hard enough.
     """
-    roster = roster_for(config)
-    make = partial(_generate, config, roster, seed)
+    make = partial(_generate_mixed, config, seed)
     if workers <= 1:
         yield from make(range(start, start + num))
         return
@@ -54,15 +53,25 @@ def generate_games(
     chunks = [range(at, min(at + size, start + num)) for at in range(start, start + num, size)]
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
         try:
-            for games in pool.map(partial(_generate_list, config, roster, seed), chunks):
+            for games in pool.map(partial(_generate_list, config, seed), chunks):
                 yield from games
         finally:
             pool.shutdown(cancel_futures=True)
 
 
-def roster_for(config: MatchingSettings) -> Roster:
-    """The config's own names, or DialOp's; the first n of them."""
-    return Roster((config.reviewers or REVIEWERS)[: config.n], (config.papers or PAPERS)[: config.n])
+def roster_for(config: MatchingSettings, rng: np.random.Generator | None = None) -> Roster:
+    """The config's own names, or DialOp's; the first n of them, or any n that `rng` draws."""
+    reviewers, papers = (names for names in (config.reviewers or REVIEWERS, config.papers or PAPERS))
+    if rng is not None:
+        reviewers, papers = (tuple(names[i] for i in rng.permutation(len(names))) for names in (reviewers, papers))
+    return Roster(reviewers[: config.n], papers[: config.n])
+
+
+def board_for(config: MatchingSettings, rng: np.random.Generator) -> tuple[MatchingSettings, Roster]:
+    """The settings of one game, its n drawn where the config names several, and its names."""
+    if config.sizes:
+        config = config.changed(n=int(rng.choice(config.sizes)), sizes=())
+    return config, roster_for(config, rng if config.names == "random" else None)
 
 
 @dataclass(slots=True)
@@ -96,11 +105,30 @@ class _Draws:
         return cls(*(np.concatenate([getattr(part, f.name) for part in parts], axis=-1) for f in fields(cls)))
 
 
-def _generate_list(config: MatchingSettings, roster: Roster, seed: int, indices: range) -> list[GameState]:
-    return list(_generate(config, roster, seed, indices))
+def _generate_list(config: MatchingSettings, seed: int, indices: range) -> list[GameState]:
+    return list(_generate_mixed(config, seed, indices))
 
 
-def _generate(config: MatchingSettings, roster: Roster, seed: int, indices: range) -> Iterator[GameState]:
+def _generate_mixed(config: MatchingSettings, seed: int, indices: range) -> Iterator[GameState]:
+    """Games of these numbers: those of one size side by side, each with its own names."""
+    if not config.sizes and config.names == "first":
+        yield from _generate(config, roster_for(config), seed, indices)
+        return
+    # The third of a game's streams; `_stream` has the first two.
+    boards = {
+        i: board_for(config, np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(i, 2)))) for i in indices
+    }
+    of_size = {board.n: board for board, _ in boards.values()}
+    made = {
+        n: _generate(board, roster_for(board), seed, [i for i in indices if boards[i][0].n == n])
+        for n, board in of_size.items()
+    }
+    for i in indices:
+        board, roster = boards[i]
+        yield replace(next(made[board.n]), roster=roster)
+
+
+def _generate(config: MatchingSettings, roster: Roster, seed: int, indices: Sequence[int]) -> Iterator[GameState]:
     waiting = iter(indices)
     streams: list[_Stream] = []
     made: dict[int, GameState] = {}

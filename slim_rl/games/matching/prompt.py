@@ -10,16 +10,25 @@ from collections.abc import Sequence
 from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
 from slim_rl.games.matching.roster import Roster
 
+KNOWN = "What you know:"  # before the table that follows each observation with `show_known`
 RESPOND = "Answer with [accept] or [reject]."  # follows a proposal where its addressee reads it
 
 
-def rules(roster: Roster, scales: bool, max_turns: int, max_proposals: int | None = None, price: float = 0.0) -> str:
+def rules(
+    roster: Roster,
+    scales: bool,
+    max_turns: int,
+    max_proposals: int | None = None,
+    price: float = 0.0,
+    solver: bool = False,
+) -> str:
     """The rules, the same for both seats.
 
     Args:
         scales: the players' tables are scaled differently.
         max_proposals: plans that each player may propose; None: any number.
         price: what a question is said to cost, as a share of the best score; 0: nothing is said.
+        solver: `[propose]` alone is a whole plan.
     """
     paper, reviewer = roster.short_papers[0], roster.reviewers[0]
     scaled = (
@@ -38,13 +47,16 @@ def rules(roster: Roster, scales: bool, max_turns: int, max_proposals: int | Non
         if price
         else ""
     )
+    plan = f"{paper}: {reviewer}\n(and so on, one line for every paper)"
+    if solver:
+        plan = "(no more than that: the plan is worked out for you, the best one by what you see and were told)"
     return (
         f"You and a partner assign {roster.n} papers to {roster.n} reviewers, one each, for the highest total score. "
         f"Each of you sees only some scores; ? is a score you do not see. True scores go from 0 to 99, and one that "
         f"neither of you sees counts {UNSEEN_VALUE}.{scaled}\n"
         "You take turns. Each turn is one action, begun with its tag:\n"
         f"[message] {reviewer} is strong on {paper}.\n"
-        f"[propose]\n{paper}: {reviewer}\n(and so on, one line for every paper)\n"
+        f"[propose]\n{plan}\n"
         "[accept]\n"
         "[reject]\n"
         f"A proposal must be answered with [accept] or [reject]. [accept] ends the game. {bound}"
@@ -58,13 +70,16 @@ def state_description(game: GameState, seat: int, open_book: bool = False) -> st
     return "\n".join(("Your scores:", *lines, "You speak first." if seat == 0 else "Your partner speaks first."))
 
 
-def table_lines(roster: Roster, values: Sequence[Sequence[float | None]]) -> list[str]:
-    """Scores as text, one line a reviewer; "?" for None."""
+def table_lines(roster: Roster, values: Sequence[Sequence[float | str | None]]) -> list[str]:
+    """Scores as text, one line a reviewer; "?" for None, words as they are."""
     return [
-        f"{reviewer}: "
-        + ", ".join(f"{p} {'?' if v is None else f'{v:g}'}" for p, v in zip(roster.short_papers, row, strict=True))
+        f"{reviewer}: " + ", ".join(f"{p} {_cell(v)}" for p, v in zip(roster.short_papers, row, strict=True))
         for reviewer, row in zip(roster.reviewers, values, strict=True)
     ]
+
+
+def _cell(value: float | str | None) -> str:
+    return value if isinstance(value, str) else "?" if value is None else f"{value:g}"
 
 
 def has_scales(game: GameState) -> bool:

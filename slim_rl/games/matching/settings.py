@@ -15,6 +15,11 @@ class MatchingSettings(Section):
 
     n: int = Field(8, ge=2)
     """reviewers and papers; above 8 give `reviewers` and `papers`"""
+    sizes: tuple[int, ...] = ()
+    """boards of mixed sizes: of each game n is drawn from these; none: every game's is `n`"""
+    names: Literal["first", "random"] = "first"
+    """which of the reviewers' and papers' names a game has; first: the first n; random: any n, drawn for each game, in
+    any order"""
     p_observed: float = Field(0.4, gt=0, le=1)
     """chance that a player sees a cell, independently of the others"""
     p_observed_2: float | None = Field(None, gt=0, le=1)
@@ -34,6 +39,12 @@ class MatchingSettings(Section):
     """names of your own; null: the first n of DialOp's"""
     papers: tuple[str, ...] | None = None
     """titles of your own; the short title is what stands before the colon; null: DialOp's"""
+    planner: Literal["player", "solver"] = "player"
+    """who works a plan out; solver: `[propose]` alone is the plan that is best by what the player sees and was told,
+    so that all that is left to it is what to ask, and when to stop; a plan that it writes out is played as it stands"""
+    show_known: bool = False
+    """before each of its turns a player reads its table again, with what it was told filled in and "-" where it asked
+    and was told no score"""
     rules: Literal["full", "none"] = "full"
     """full: the policy is told the rules; none: for a model that was taught them by demonstrations"""
     open_book: bool = False
@@ -44,12 +55,20 @@ class MatchingSettings(Section):
 
     @model_validator(mode="after")
     def _names_enough(self) -> MatchingSettings:
+        if any(size < 2 for size in self.sizes):
+            raise ValueError(f"game.sizes is {list(self.sizes)}: every board has 2 reviewers or more")
+        where, most = ("game.sizes", self.largest) if self.sizes else ("game.n", self.n)
         for field, default in (("reviewers", REVIEWERS), ("papers", PAPERS)):
             names = getattr(self, field)
-            if names is None and self.n > len(default):
+            if names is None and most > len(default):
                 raise ValueError(
-                    f"game.n is {self.n} but DialOp's roster has {len(default)} names: list your own in game.{field}"
+                    f"{where} is {most} but DialOp's roster has {len(default)} names: list your own in game.{field}"
                 )
-            if names is not None and len(names) < self.n:
-                raise ValueError(f"game.{field} has {len(names)} names for n = {self.n}: list at least that many")
+            if names is not None and len(names) < most:
+                raise ValueError(f"game.{field} has {len(names)} names for n = {most}: list at least that many")
         return self
+
+    @property
+    def largest(self) -> int:
+        """The most reviewers that a game has."""
+        return max(self.sizes, default=self.n)

@@ -21,6 +21,7 @@ class MatchingView:
         pending: the proposal this seat must answer now, or None.
         turns_left: valid actions left to both seats together.
         proposals_left: plans the seat may still propose; None for any number.
+        solver: whether `[propose]` alone is a whole plan.
     """
 
     seat: int
@@ -30,6 +31,7 @@ class MatchingView:
     pending: Assignment | None
     turns_left: int
     proposals_left: int | None = None
+    solver: bool = False
 
     def __getitem__(self, pair: Pair) -> int | None:
         """The score of a cell as it is shown."""

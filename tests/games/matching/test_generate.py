@@ -163,3 +163,33 @@ def test_an_impossible_config_is_refused_in_a_sentence(workers: int) -> None:
 def test_names_lacking() -> None:
     with pytest.raises(ValueError, match=r"game\.reviewers"):
         MatchingSettings(n=9)
+
+
+MIXED = MatchingSettings(n=3, hardness=0, scales=False, sizes=(3, 4, 5), names="random")
+
+
+def test_boards_of_mixed_sizes_have_names_drawn_at_random_and_do_not_depend_on_the_batch() -> None:
+    games = list(generate_games(60, MIXED, seed=1))
+    sizes = [game.n for game in games]
+    assert all(10 <= sizes.count(size) <= 30 for size in (3, 4, 5))
+    assert all(len(set(game.roster.reviewers)) == game.n == len(game.roster.papers) for game in games)
+    assert len({game.roster.reviewers[0] for game in games}) == len({game.roster.papers[0] for game in games}) == 8
+    assert len({game.roster for game in games}) > 50
+    assert list(generate_games(20, MIXED, seed=1, start=40)) == games[40:]
+    assert list(generate_games(60, MIXED, seed=1, workers=2)) == games
+
+
+def test_names_and_sizes_move_no_scores() -> None:
+    plain = MIXED.changed(sizes=(), names="first")
+    renamed = list(generate_games(5, MIXED.changed(sizes=()), seed=2))
+    assert [game.table for game in renamed] == [game.table for game in generate_games(5, plain, seed=2)]
+    of_four = [game for game in generate_games(30, MIXED, seed=2) if game.n == 4]
+    all_four = list(generate_games(30, plain.changed(n=4), seed=2))
+    assert of_four and all(any(game.table == other.table for other in all_four) for game in of_four)
+
+
+def test_sizes_without_enough_names_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"game\.sizes is 9 but DialOp's roster has 8 names"):
+        MatchingSettings(sizes=(3, 9))
+    with pytest.raises(ValueError, match="every board has 2 reviewers or more"):
+        MatchingSettings(sizes=(1, 3))

@@ -13,7 +13,7 @@ from importlib.resources.abc import Traversable
 from typing import Any
 
 from slim_rl.environment import View
-from slim_rl.games.matching.actions import ActionError, parse_action
+from slim_rl.games.matching.actions import ActionError, is_bare_proposal, parse_action
 from slim_rl.games.matching.partners.judging import judge
 from slim_rl.games.matching.partners.scripted import BETTER
 from slim_rl.games.matching.prompt import RESPOND
@@ -44,10 +44,16 @@ class MatchingChatPartner(OpenAIPartner):
             "note_plan_worth": self.config.note_plan_worth,
         }
 
+    def heard(self, view: View, index: int) -> str:
+        """A plan that the game worked out is read as if it had been written out."""
+        utterance = view.history[index]
+        worked_out = is_bare_proposal(utterance.text) and utterance.observation
+        return utterance.observation.partition(f"\n{RESPOND}")[0] if worked_out else utterance.text
+
     def note(self, view: View, index: int) -> str:
         """What is written under a proposal; nothing under anything else."""
         game: MatchingView = view.private
-        action = parse_action(view.history[index].text, game.roster)
+        action = parse_action(self.heard(view, index), game.roster)
         if isinstance(action, ActionError) or action.assignment is None:
             return ""
         if not self.config.note_plan_worth:

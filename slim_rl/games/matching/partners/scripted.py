@@ -43,6 +43,25 @@ PROPOSE = "Propose a full plan and I will judge it."
 BETTER = "I think we can do better."
 TOLD = "{names}: {value}."
 NOT_TOLD = "I have no score for {names}."
+# How it may be said in other words, of which a partner is given the first few (`wordings`); those of `unmet` are none of them.
+MORE_TOLD = (
+    "My score for {names} is {value}.",
+    "I see {value} for {names}.",
+    "{names} has {value}.",
+    "It is {value} for {names}.",
+    "{names} scores {value} here.",
+    "{names} gets {value}.",
+    "The score of {names} is {value}.",
+)
+MORE_NOT_TOLD = (
+    "I don't have a score for {names}.",
+    "There is no score for {names} in my table.",
+    "I have nothing for {names}.",
+    "{names} is missing here.",
+    "I cannot see {names}.",
+    "{names} is unknown to me.",
+    "No score of {names} is listed here.",
+)
 TABLE = "All my scores:"
 EMPTY_TABLE = "I have no scores."
 SENTENCES_UP_TO = 4  # the largest n whose table is told in the sentences of single answers
@@ -56,12 +75,21 @@ class ScriptedPartner(ABC):
         accept_fraction: accept a plan worth this share of the partner's own best plan; 0 accepts every full plan.
         max_pairs: the most pairs that one message may ask about.
         doubts: a rejection names the assignments that the partner doubts. That is information which was not asked for.
+        wordings: in how many ways it says a score, and that it has none, 1 to 8; which it takes for a pair is drawn from the
+            dialogue's seed.
     """
 
     kind: ClassVar[str]
     accept_fraction: float = 0.75
     max_pairs: int = 2
     doubts: bool = False
+    wordings: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.wordings <= 1 + len(MORE_TOLD):
+            raise ConfigError(
+                f"partner.args.wordings is {self.wordings}, but a scripted partner has 1 to {1 + len(MORE_TOLD)} wordings."
+            )
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -110,15 +138,16 @@ class ShyPartner(ScriptedPartner):
         answers: the chance that it answers for a pair at all. It is drawn once a dialogue and pair, from the dialogue's seed, so
             that asking again does not help; what is answered at one chance is answered at every higher one too. Of a pair that it
             keeps to itself it says so, without a word on whether it has a score: it never lies.
-        told, not_told: its sentences for a score, and for one that it does not have.
+        told, not_told: its sentences for a score, and for one that it does not have, of which it uses the first `wordings`.
     """
 
     kind = "shy"
-    told: ClassVar[Sequence[str]] = (TOLD,)
-    not_told: ClassVar[Sequence[str]] = (NOT_TOLD,)
+    told: ClassVar[Sequence[str]] = (TOLD, *MORE_TOLD)
+    not_told: ClassVar[Sequence[str]] = (NOT_TOLD, *MORE_NOT_TOLD)
     answers: float = 1.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_chance("answers", self.answers)
 
     def answer(self, message: Interpretation, view: View, game: MatchingView) -> str:
@@ -135,7 +164,7 @@ class ShyPartner(ScriptedPartner):
     def score(self, pair: Pair, view: View, game: MatchingView) -> str:
         """What it says of a pair that it answers for, in words drawn from the dialogue's seed."""
         value = self.value(pair, view, game)
-        sentences = self.not_told if value is None else self.told
+        sentences = (self.not_told if value is None else self.told)[: self.wordings]
         number = int(drawn(view, "words", pair) * len(sentences)) if len(sentences) > 1 else 0
         return sentences[number].format(names=game.roster.pair(pair), value=value)
 

@@ -46,9 +46,11 @@ class ErringPartner(ShyPartner):
         return others[int(drawn(view, "error", pair) * len(others))]
 
 
+@dataclass
 class RephrasedPartner(ShyPartner):
     """See the module's docstring. Which words it takes for a pair is drawn from the dialogue's seed."""
 
     kind = "rephrased"
     told = TOLD
     not_told = NOT_TOLD
+    wordings: int = len(TOLD)

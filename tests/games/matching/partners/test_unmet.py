@@ -9,8 +9,9 @@ import pytest
 
 from slim_rl.config import parse_config
 from slim_rl.dialogue.factory import make_partner
+from slim_rl.errors import ConfigError
 from slim_rl.games.matching.env import MatchingEnv
-from slim_rl.games.matching.partners.scripted import ScriptedPartner
+from slim_rl.games.matching.partners.scripted import ScriptedPartner, ShyPartner
 from slim_rl.games.matching.partners.unmet import NOT_TOLD, TOLD, ErringPartner, RephrasedPartner
 from slim_rl.games.matching.questions.answers import answers, told
 from slim_rl.games.matching.reading.interpretation import interpret
@@ -43,7 +44,7 @@ def test_it_errs_in_a_tenth_of_its_answers_and_sticks_to_it(state: GameState) ->
     assert all(dict(interpret(reply, state.roster).told)[r, p] == shown[r][p] for (r, p), reply in truth.items())
 
 
-@pytest.mark.parametrize("sentence", TOLD)
+@pytest.mark.parametrize("sentence", [*TOLD, *ShyPartner.told])
 def test_what_is_told_in_other_words_is_read(sentence: str) -> None:
     roster = LARGE.roster
     for pair, value in itertools.product(itertools.product(range(8), range(8)), (0, 7, 62, 640)):
@@ -52,7 +53,7 @@ def test_what_is_told_in_other_words_is_read(sentence: str) -> None:
         assert told([pair], text, roster) == [pair] and interpret(text, roster).asked == ()
 
 
-@pytest.mark.parametrize("sentence", NOT_TOLD)
+@pytest.mark.parametrize("sentence", [*NOT_TOLD, *ShyPartner.not_told])
 def test_what_is_missing_in_other_words_is_read(sentence: str) -> None:
     for pair in itertools.product(range(8), range(8)):
         text = f"[message] {sentence.format(names=names(LARGE, pair))}"
@@ -88,3 +89,29 @@ def test_two_pairs_in_one_question_are_read_apart() -> None:
 def test_the_config_names_them(kind: str) -> None:
     partner = make_partner(parse_config({"partner": {"kind": kind}}))
     assert partner is not None and partner.identity["kind"] == kind
+
+
+def test_a_partner_may_have_several_wordings_none_of_which_is_the_unmet_ones() -> None:
+    def sentences(wordings: int) -> set[str]:
+        partner = ShyPartner(wordings=wordings)
+        said = {pair: reply for seed in range(60) for pair, reply in replies(partner, SMALL, seed).items()}
+        found = [replies(partner, SMALL, seed) for seed in range(60)]
+        assert said and found[0] == replies(partner, SMALL, 0), "the same dialogue hears the same words again"
+        value = SMALL.displayed(1)
+        return {
+            reply.replace(names(SMALL, (r, p)), "{names}")
+            .replace(f"{value[r][p]}", "{value}")
+            .removeprefix("[message] ")
+            for some in found
+            for (r, p), reply in some.items()
+        }
+
+    assert sentences(1) == {ShyPartner.told[0]}
+    assert sentences(3) == set(ShyPartner.told[:3])
+    assert sentences(8) == set(ShyPartner.told) and len(set(ShyPartner.told)) == 8
+    assert set(TOLD).isdisjoint(ShyPartner.told) and set(NOT_TOLD).isdisjoint(ShyPartner.not_told)
+
+
+def test_more_wordings_than_there_are_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"partner\.args\.wordings is 9, but a scripted partner has 1 to 8"):
+        make_partner(parse_config({"partner": {"kind": "shy", "args": {"wordings": 9}}}))
