@@ -55,7 +55,7 @@ def test_every_command_and_option_that_is_printed_is_one(page: str, line: str) -
     assert {word for word in words if word.startswith("--")} <= known | {"--help"}
     for word in words:
         if word.startswith(("configs/", "examples/", "data/warmstart", "analysis/")):
-            assert (ROOT / word).exists()
+            assert any(ROOT.glob(word))
 
 
 def test_a_newcomer_is_told_how_to_have_the_command_before_it_is_used() -> None:
