@@ -24,6 +24,7 @@ from slim_rl.analysis.ledger import Ideals
 from slim_rl.config import PARTNERS, Config, load_config
 from slim_rl.dialogue.dealing import deal
 from slim_rl.dialogue.factory import make_partner
+from slim_rl.dialogue.payment import price_sentence
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.environment import environment_class
 from slim_rl.errors import ConfigError, did_you_mean
@@ -52,10 +53,19 @@ class Suite:
 
     @property
     def price(self) -> float:
-        price = self.dealt.train.question_price
-        if isinstance(price, tuple):
-            raise ConfigError(f"The suite {self.name} has a list as train.question_price; give it one number.")
-        return price
+        """Of a question. A list of one is told to the policy, as a list is everywhere."""
+        prices = self.dealt.train.question_price
+        if not isinstance(prices, tuple):
+            return prices
+        if len(prices) > 1:
+            raise ConfigError(
+                f"The suite {self.name} has {len(prices)} prices in train.question_price: give it one, as [{prices[0]:g}]."
+            )
+        return prices[0]
+
+    @property
+    def _told(self) -> bool:
+        return isinstance(self.dealt.train.question_price, tuple)
 
     @cached_property
     def rows(self) -> list[GameRow]:
@@ -72,7 +82,7 @@ class Suite:
             "instrument": measured(environment_class(self.dealt.environment)).instrument,
             "game": self.dealt.game_settings,
             "partner": partner.identity if partner else None,
-            "price": self.price,
+            "price": [self.price, *([price_sentence(self.price)] if self._told else [])],
             "seed": self.dealt.seed,
             "deals": [[row.name, _digest([row.game_state, row.prompt])] for row in self.rows],
         }

@@ -28,6 +28,7 @@ from slim_rl.dialogue.agents import (
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.deadline import Deadline
 from slim_rl.dialogue.partner import Partner
+from slim_rl.dialogue.payment import price_sentence
 from slim_rl.dialogue.policy import Policy
 from slim_rl.dialogue.record import Dialogue, DialogueOver, StopReason, Turn
 from slim_rl.environment import BaseEnvironment, Utterance, View, as_dict
@@ -159,7 +160,7 @@ class _Game:
         prompt = self.env.prompt(seat)
         if self.price is None:
             return prompt
-        told = f"\nEach question costs {100 * self.price:g}% of the highest reward."
+        told = f"\n{price_sentence(self.price)}"
         rules, state = self._dealt[seat]
         self._dealt[seat] = rules, state + told
         *before, last = prompt

@@ -53,6 +53,11 @@ def told_price(train: TrainConfig, game_id: str) -> float | None:
     return price_of(train, game_id) if isinstance(train.question_price, tuple) else None
 
 
+def price_sentence(price: float) -> str:
+    """What the policy is told of it, with what it is dealt."""
+    return f"Each question costs {100 * price:g}% of the highest reward."
+
+
 def pays_otherwise(train: TrainConfig) -> bool:
     """Whether a dialogue is paid something else than its game's reward, or another's of its group."""
     return train.reward == "agreed" or bool(np.any(train.question_price))

@@ -20,6 +20,7 @@ from slim_rl.analysis.suites import CANARY, load_suites
 from slim_rl.cli import main
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.log import read_log
+from slim_rl.dialogue.payment import told_price
 from slim_rl.games.matching import MatchingEnv
 from slim_rl.policies import load_tokenizer
 from tests.fakes.sglang_server import SGLangServer
@@ -32,7 +33,7 @@ SUITE = {
     "game": {"n": 3, "p_observed": 0.2, "p_observed_2": 0.9, "hardness": 0, "scales": False, "max_turns": 20},
     "data": {"num_eval": 6, "seed": 7},
     "partner": {"kind": "shy", "accept_fraction": 0, "args": {"max_pairs": 1}},
-    "arms": {"free": {}, "priced": {"train.question_price": 0.02, "game.said_price": 0.02}},
+    "arms": {"free": {}, "priced": {"train.question_price": [0.02]}},
 }
 
 
@@ -150,8 +151,7 @@ def test_the_suites_that_come_with_it_hold_the_canary_and_say_the_price() -> Non
     assert all(CANARY in path.read_text(encoding="utf-8") for path in (ROOT / "configs" / "bench").glob("*.yaml"))
     for name, suite in found.items():
         assert suite.price == (0.02 if name.endswith("priced") else 0.0)
-        told = suite.rows[0].prompt[0]["content"]
-        assert ("takes 0.02 of the best total score off" in told) == bool(suite.price)
+        assert told_price(suite.config.train, suite.rows[0].game_id) == (suite.price or None)
 
 
 @pytest.mark.parametrize(

@@ -52,13 +52,12 @@ class MatchingEnv(MeasuredEnvironment):
         open_book: what a seat reads of its table holds the other's scores too. Its private view, by which scripted partners
             answer and judge, and the recorded deal, by which questions are measured, stay as they are: arms with and without it
             differ in what the policy reads, and are counted alike.
-        said_price: of a question, as the rules tell it; what is paid does not depend on it.
         game_state: what `reset()` deals when it is given none.
     """
 
     seats = 2
     tags: ClassVar[tuple[str, ...]] = ("message", "propose", "accept", "reject")
-    undealt: ClassVar[tuple[str, ...]] = ("max_errors", "open_book", "planner", "show_known", "said_price")
+    undealt: ClassVar[tuple[str, ...]] = ("max_errors", "open_book", "planner", "show_known")
     question_kinds: ClassVar[Mapping[str, str]] = KINDS
     instrument = 2  # raised when the same dialogue would get other annotations; 1 stands for all logs that name none
     Settings = MatchingSettings
@@ -92,7 +91,6 @@ class MatchingEnv(MeasuredEnvironment):
         show_known: bool = False,
         rules: Literal["full", "none"] = "full",
         open_book: bool = False,
-        said_price: float = 0.0,
         game_state: GameState | Mapping[str, Any] | None = None,
     ) -> None:
         self.max_turns = max_turns
@@ -102,7 +100,6 @@ class MatchingEnv(MeasuredEnvironment):
         self.show_known = show_known
         self.rules = rules
         self.open_book = open_book
-        self.said_price = said_price
         self._given = game_state
         self._game: GameState | None = None
         self._clear()
@@ -199,7 +196,6 @@ class MatchingEnv(MeasuredEnvironment):
             has_scales(self.game),
             self.max_turns,
             self.max_proposals,
-            price=self.said_price,
             solver=self.planner == "solver",
         )
 

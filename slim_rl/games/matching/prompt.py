@@ -19,7 +19,6 @@ def rules(
     scales: bool,
     max_turns: int,
     max_proposals: int | None = None,
-    price: float = 0.0,
     solver: bool = False,
 ) -> str:
     """The rules, the same for both seats.
@@ -27,7 +26,6 @@ def rules(
     Args:
         scales: the players' tables are scaled differently.
         max_proposals: plans that each player may propose; None: any number.
-        price: what a question is said to cost, as a share of the best score; 0: nothing is said.
         solver: `[propose]` alone is a whole plan.
     """
     paper, reviewer = roster.short_papers[0], roster.reviewers[0]
@@ -42,11 +40,6 @@ def rules(
         plans = "one plan" if max_proposals == 1 else f"{max_proposals} plans"
         last = "it" if max_proposals == 1 else "the last of them"
         bound = f"Each of you may propose {plans}; if {last} is rejected, the game ends and scores 0. "
-    costs = (
-        f" Each message that asks for a score takes {price:.3g} of the best total score off the result."
-        if price
-        else ""
-    )
     plan = f"{paper}: {reviewer}\n(and so on, one line for every paper)"
     if solver:
         plan = "(no more than that: the plan is worked out for you, the best one by what you see and were told)"
@@ -60,7 +53,7 @@ def rules(
         "[accept]\n"
         "[reject]\n"
         f"A proposal must be answered with [accept] or [reject]. [accept] ends the game. {bound}"
-        f"No agreement within {max_turns} turns scores 0.{costs}"
+        f"No agreement within {max_turns} turns scores 0."
     )
 
 

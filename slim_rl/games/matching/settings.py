@@ -50,8 +50,6 @@ class MatchingSettings(Section):
     open_book: bool = False
     """the tables that players read hold the other's scores too, so that there is nothing to ask (control); scripted
     partners, and what is measured of questions, follow the deal as it is without this"""
-    said_price: float = Field(0.0, ge=0)
-    """what the rules say that a question costs, as a share of the best score; it is paid by train.question_price"""
 
     @model_validator(mode="after")
     def _names_enough(self) -> MatchingSettings:

@@ -220,19 +220,14 @@ def test_an_open_book_changes_what_is_read_and_not_what_a_partner_knows(game: Ga
         assert closed.get_private_view(seat) == opened.get_private_view(seat)
 
 
-def test_a_price_is_said_in_the_rules_and_changes_neither_games_nor_rewards(game: GameState, tmp_path: Path) -> None:
-    plain, priced = MatchingEnv(), MatchingEnv(said_price=0.02)
-    for env in (plain, priced):
-        env.reset(game)
-    said = " Each message that asks for a score takes 0.02 of the best total score off the result."
-    assert priced.get_prompt_prefix() == plain.get_prompt_prefix() + said
+def test_a_price_changes_no_game(tmp_path: Path) -> None:
     files = [
         f"data.train={tmp_path}/train.jsonl",
         f"data.eval={tmp_path}/eval.jsonl",
         "data.num_train=3",
         "data.num_eval=3",
     ]
-    deals = [load_rows(parse_config({}, [*files, f"game.said_price={price}"]), "eval") for price in (0, 0.02)]
+    deals = [load_rows(parse_config({}, [*files, f"train.question_price={price}"]), "eval") for price in (0, [0.02])]
     assert [row.game_state for row in deals[0]] == [row.game_state for row in deals[1]]
 
 
