@@ -11,7 +11,7 @@ import pytest
 from examples.treasure import Treasure
 from slim_rl import incentives
 from slim_rl.analysis import analyze
-from slim_rl.commands.evaluate import intervention
+from slim_rl.commands.cells import intervention
 from slim_rl.config import Config, parse_config
 from slim_rl.dialogue.log import DialogueLog, annotate, read_log
 from slim_rl.dialogue.loop import Speaker

@@ -16,8 +16,8 @@ from slim_rl import provenance
 from slim_rl.analysis import bench_file
 from slim_rl.analysis.suites import MAY_CHANGE, Suite, load_suites
 from slim_rl.backends.cost import LATER, NOW, estimate_cost
-from slim_rl.commands.evaluate import CHAT, SCRIPTED, Cell, cell_config, notes, play_cells, scripted_player
-from slim_rl.commands.options import SuitesFolder, check_folder
+from slim_rl.commands.cells import CHAT, SCRIPTED, Cell, cell_config, notes, play_cells, scripted_player
+from slim_rl.commands.options import Concurrency, Engine, EngineFlags, ServerAddress, SuitesFolder, check_folder
 from slim_rl.commands.screen import printable
 from slim_rl.config import Config
 from slim_rl.dialogue.record import Dialogue
@@ -44,18 +44,10 @@ def command(
     output: Annotated[Path, typer.Option("--output", "--output-dir", help="folder for results and logs")] = Path(
         "bench"
     ),
-    engine: Annotated[
-        str, typer.Option(help="what samples a checkpoint: transformers (in this process), sglang or vllm (a server)")
-    ] = "transformers",
-    server: Annotated[
-        str | None, typer.Option(metavar="URL", help="URL of a running server; without it one is started")
-    ] = None,
-    engine_args: Annotated[
-        str, typer.Option("--engine-args", help="further flags for the server that is started, such as '--tp 2'")
-    ] = "",
-    concurrency: Annotated[
-        int | None, typer.Option(min=1, help="dialogues played at once (1000 before a server, else all)")
-    ] = None,
+    engine: Engine = "transformers",
+    server: ServerAddress = None,
+    engine_args: EngineFlags = "",
+    concurrency: Concurrency = None,
     overrides: Annotated[
         list[str] | None,
         typer.Option("--set", "-s", metavar="KEY=VALUE", help=f"a key of {', '.join(MAY_CHANGE)} (repeatable)"),

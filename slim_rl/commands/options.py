@@ -38,6 +38,18 @@ Games = Annotated[
         help="your own game that the logs come from, such as examples.treasure.Treasure: its code is imported (repeatable)",
     ),
 ]
+Engine = Annotated[
+    str, typer.Option(help="what samples a checkpoint: transformers (in this process), sglang or vllm (a server)")
+]
+ServerAddress = Annotated[
+    str | None, typer.Option(metavar="URL", help="URL of a running server; without it one is started")
+]
+EngineFlags = Annotated[
+    str, typer.Option("--engine-args", help="further flags for the server that is started, such as '--tp 2'")
+]
+Concurrency = Annotated[
+    int | None, typer.Option(min=1, help="dialogues played at once (1000 before a server, else all)")
+]
 SuitesFolder = Annotated[
     Path | None,
     typer.Option(

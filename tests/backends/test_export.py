@@ -20,7 +20,8 @@ from transformers import AutoModelForCausalLM
 from slim_rl.backends.card import base_model
 from slim_rl.backends.export import export
 from slim_rl.backends.trl import run as local
-from slim_rl.commands.evaluate import Cell, evaluate
+from slim_rl.commands.cells import Cell
+from slim_rl.commands.evaluate import evaluate
 from slim_rl.commands.export import check_name
 from slim_rl.config import Config, parse_config
 from slim_rl.errors import ConfigError, DataError, SlimError, SlimWarning

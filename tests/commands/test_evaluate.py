@@ -16,7 +16,8 @@ import pytest
 from slim_rl.analysis.references import reference_lines
 from slim_rl.analysis.terminal_tables import before_after_table, cells_table, ledger_table
 from slim_rl.analysis.verdict import frame
-from slim_rl.commands.evaluate import Cell, evaluate, intervention
+from slim_rl.commands.cells import Cell, intervention
+from slim_rl.commands.evaluate import evaluate
 from slim_rl.config import parse_config
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.dealing import load_rows

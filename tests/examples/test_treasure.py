@@ -14,7 +14,8 @@ import pytest
 from examples.treasure import Belief, Treasure, cell_dug, lines_named
 from slim_rl import incentives
 from slim_rl.commands.arms import plan
-from slim_rl.commands.evaluate import Cell, evaluate
+from slim_rl.commands.cells import Cell
+from slim_rl.commands.evaluate import evaluate
 from slim_rl.config import Config, Limits
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.dealing import load_rows

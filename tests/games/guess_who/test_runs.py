@@ -64,7 +64,8 @@ def test_the_shipped_config_pays_for_asking_and_for_nothing_else() -> None:
 def test_it_is_taught_trained_evaluated_and_reported(tmp_path: Path) -> None:
     pytest.importorskip("trl")
     from slim_rl.backends.trl.run import train
-    from slim_rl.commands.evaluate import Cell, evaluate
+    from slim_rl.commands.cells import Cell
+    from slim_rl.commands.evaluate import evaluate
     from slim_rl.warmstart.train import warmstart
 
     config = local(
