@@ -17,6 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from slim_rl.analysis.alt_texts import in_words, others_in_words, shares_in_words
 from slim_rl.analysis.figure_style import (
     INK,
     KIND_COLOURS,
@@ -28,7 +29,7 @@ from slim_rl.analysis.figure_style import (
     panels,
     short_words,
 )
-from slim_rl.formats import plain, sentence, words
+from slim_rl.formats import sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,40 +69,6 @@ def training(results: dict[str, Any]) -> Figure | None:
     curve(reward, results, "reward")
     _references(reward, results)
     return figure
-
-
-def in_words(*names: str) -> Callable[..., str]:
-    """Says of these measures from what to what each arm goes."""
-
-    def say(results: Mapping[str, Any]) -> str:
-        parts = []
-        for name in names:
-            ends = [
-                f"{words(arm)} from {plain(known[0], share)} to {plain(known[-1], share)}"
-                for arm, curves in results["curves"].items()
-                if (found := curves.get("measures", {}).get(name))
-                and (known := [v for v in found["mean"] if np.isfinite(v)])
-                for share in [results["measures"][name]["share"]]
-            ]
-            parts += [f"{results['measures'][name]['title']}: {', '.join(ends)}"] if ends else []
-        return f"Line chart over training. {sentence('; '.join(parts))}."
-
-    return say
-
-
-def _shares_in_words(key: str) -> Callable[..., str]:
-    """Says what the shares of a stacked figure are of."""
-
-    def say(results: Mapping[str, Any]) -> str:
-        names = dict.fromkeys(name for part in results[key].values() for name in part.get("shares", {}))
-        return f"Stacked shares over training, a panel an arm: {', '.join(map(words, names))}."
-
-    return say
-
-
-def _others_in_words(results: Mapping[str, Any]) -> str:
-    others = [about["title"] for name, about in results["measures"].items() if name not in ("questions", "reward")]
-    return f"Small line charts over training, a measure each: {', '.join(others)}."
 
 
 def measures(results: dict[str, Any]) -> Figure | None:
@@ -312,12 +279,12 @@ PLOTS = {
     "question_kinds": Plot(
         kinds,
         "Kinds among the policy's questions. A message of two kinds counts for both.",
-        says=_shares_in_words("kinds"),
+        says=shares_in_words("kinds"),
     ),
     "stop_reasons": Plot(
         stop_reasons,
         "Why dialogues ended. Greys are failures, which have no reward.",
-        says=_shares_in_words("stop_reasons"),
+        says=shares_in_words("stop_reasons"),
     ),
-    "measures": Plot(measures, "The other measures over training; bands and lines as above.", says=_others_in_words),
+    "measures": Plot(measures, "The other measures over training; bands and lines as above.", says=others_in_words),
 }

@@ -11,8 +11,7 @@ from __future__ import annotations
 import math
 import shlex
 import time
-import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -24,9 +23,10 @@ from tqdm import tqdm
 
 from slim_rl import jsonl, provenance
 from slim_rl.analysis import partner_faults
-from slim_rl.dialogue.log import annotate, log_files
-from slim_rl.dialogue.measures import OF_KIND, measures
-from slim_rl.dialogue.record import FORMAT, Dialogue
+from slim_rl.analysis.rows import row_of
+from slim_rl.dialogue.log import log_files
+from slim_rl.dialogue.measures import OF_KIND
+from slim_rl.dialogue.record import FORMAT
 from slim_rl.environment import game_of
 from slim_rl.errors import DataError
 from slim_rl.formats import count, words
@@ -173,7 +173,7 @@ class Reader:
                 for offset, data in _lines(place):
                     bar.update(before + offset - bar.n)
                     try:
-                        row = _row(data, place.file.path)
+                        row = row_of(data, place.file.path)
                     except (
                         AttributeError,
                         KeyError,
@@ -202,13 +202,6 @@ def load(log_dirs: Sequence[str | Path]) -> Log:
 def order_arms(arms: Iterable[str]) -> list[str]:
     """The treatment first, then by name."""
     return sorted(map(str, arms), key=lambda arm: (arm != TREATMENT, arm))
-
-
-def annotated(data: dict[str, Any]) -> Dialogue:
-    """A line's dialogue, annotated as its game annotates now."""
-    dialogue = Dialogue.from_dict(data)
-    annotate(dialogue, again=False)
-    return dialogue
 
 
 def read_dialogue(log: Log, row: Any) -> dict[str, Any]:
@@ -243,47 +236,6 @@ def _lines(place: _Open) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def _is_dialogue(data: Any) -> bool:
     return isinstance(data, dict) and {"turns", "game_id"} <= data.keys() and data.get("format", FORMAT) <= FORMAT
-
-
-def _row(data: dict[str, Any], path: Path) -> dict[str, Any]:
-    dialogue = annotated(data)
-    step = data.get("step")
-    row = {
-        "arm": dialogue.arm or str(dialogue.partner.get("kind", "")) or "unnamed",
-        "run": dialogue.run or path.parent.name,
-        "phase": dialogue.phase,
-        "step": float("nan") if step is None else float(step),
-        "id": dialogue.id,
-        "game_id": dialogue.game_id,
-        "cluster": f"{dialogue.game_id}:{zlib.crc32(orjson.dumps(data.get('game_state'))):08x}",
-        "environment": dialogue.environment,
-        "seat": dialogue.seat,
-        "seed": dialogue.seed,
-        "group": dialogue.group,
-        "policy": _identity(dialogue.policy),
-        "mode": str(dialogue.policy.get("intervention") or "free"),
-        "partner": _identity(dialogue.partner),
-        "failed": dialogue.failed,
-        "cost_usd": _cost(dialogue),
-        **measures(dialogue),
-        **partner_faults.columns_of(dialogue),
-    }
-    own = {name: value for name, value in dialogue.columns.items() if isinstance(value, bool | int | float | str)}
-    if dialogue.price is not None:
-        row["price"] = dialogue.price
-    return own | row
-
-
-def _cost(dialogue: Dialogue) -> float:
-    """US dollars for the partner's calls; NaN where it is behind no endpoint."""
-    usages = [turn.usage for turn in dialogue.turns if turn.usage is not None]
-    return sum(usage.get("cost_usd") or 0.0 for usage in usages) if usages else math.nan
-
-
-def _identity(identity: Mapping[str, Any]) -> str:
-    """A short name: the kind and, if given, the model."""
-    named = [str(identity[key]) for key in ("kind", "name", "model", "checkpoint") if identity.get(key)]
-    return " ".join(dict.fromkeys(named)) or "unnamed"
 
 
 def _kinds(environments: Iterable[str], columns: Iterable[str]) -> dict[str, str]:

@@ -19,7 +19,8 @@ import numpy as np
 import orjson
 import pandas as pd
 
-from slim_rl.analysis.load import Log, annotated, read_dialogue
+from slim_rl.analysis.load import Log, read_dialogue
+from slim_rl.analysis.rows import annotated
 from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.environment import game_of
 from slim_rl.errors import DataError

@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.rule import Rule
 from rich.text import Text
 
-from slim_rl.analysis.load import annotated, load, read_dialogue
+from slim_rl.analysis.load import load, read_dialogue
+from slim_rl.analysis.rows import annotated
 from slim_rl.commands.options import Games, LogDirs, Logs, all_logs, name_games
 from slim_rl.commands.screen import printable, turn_texts
 from slim_rl.dialogue.record import Dialogue

@@ -15,7 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from slim_rl.analysis.live import LiveRun
-from slim_rl.analysis.load import annotated, read_dialogue
+from slim_rl.analysis.load import read_dialogue
+from slim_rl.analysis.rows import annotated
 from slim_rl.analysis.viewer import newest
 from slim_rl.commands.screen import printable, turn_texts
 from slim_rl.dialogue.record import Dialogue

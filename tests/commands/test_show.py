@@ -75,5 +75,5 @@ def test_a_dialogue_is_shown_whole_and_literally(log: Path, make_dialogue: Any) 
 def test_the_command_prints_and_counts(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command([log], None, num=1, where="", sort="", descending=False)
     out = capsys.readouterr().out
-    assert "d2" in out and "d1" not in out and "refused: Write" in out and "1 of 3 dialogues" in out
+    assert "· d2 " in out and "· d1 " not in out and "refused: Write" in out and "1 of 3 dialogues" in out
     assert code_of(here()) in " ".join(out.split()), "what wrote the log"
