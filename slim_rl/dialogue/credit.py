@@ -4,8 +4,9 @@ expected of the best action by what the policy knows (`Turn.state_value`).
     a turn is paid the reward that follows it and F = (state value after) - (state value before), where that after the last turn is 0
 
 so that all payments of a dialogue from turn t on add up to its reward less the state value before t: the best policy stays the
-same. What a question costs is taken off the turn that asks it. A trainer of its own accord gives every token of a dialogue one advantage; here a turn's tokens have their turn's own, computed
-from the same dialogues and the same `payment`. Nothing here runs with `train.credit: dialogue`.
+same. What a question costs is taken off the turn that asks it. A trainer of its own accord gives every token of a dialogue one
+advantage; here a turn's tokens have their turn's own, computed from the same dialogues and the same `payment`. Nothing here runs with
+`train.credit: dialogue`.
 """
 
 from __future__ import annotations
