@@ -52,14 +52,17 @@ def here() -> Entry:
     }
 
 
-def record(folder: Path) -> None:
+def record(folder: Path, anew: bool = False) -> None:
     """Adds this process to the folder's provenance, unless the same command, code and machine is in it. Never raises for a disk that
     refuses it: what is written there next says so, or can do without.
+
+    Args:
+        anew: what is in the folder is made again, whole: earlier processes have no part in it.
     """
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
         with _alone(folder):
-            entries = read(folder)
+            entries = [] if anew else read(folder)
             if not any(_what(entry) == _what(here()) for entry in entries):
                 write_atomically(folder / FILE, json.dumps([*entries, here()], indent=1))
 

@@ -47,6 +47,15 @@ def test_each_command_has_its_entry_and_one_that_goes_on_adds_none(
     ]
 
 
+def test_what_is_made_again_whole_has_no_entry_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for words in (["slim-rl", "results", "a.yaml"], ["slim-rl", "results", "b.yaml"]):
+        monkeypatch.setattr(sys, "argv", words)
+        provenance.here.cache_clear()
+        provenance.record(tmp_path, anew=True)
+    provenance.here.cache_clear()
+    assert [entry["command"] for entry in provenance.read(tmp_path)] == ["slim-rl results b.yaml"]
+
+
 def test_processes_that_begin_at_once_lose_nothing(tmp_path: Path) -> None:
     code = "import sys; from pathlib import Path; from slim_rl import provenance; provenance.record(Path(sys.argv[1]))"
     begun = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path), str(i)]) for i in range(4)]

@@ -71,7 +71,7 @@ def write(
     numbers = pd.DataFrame([{k: v for k, v in row.items() if k != "by_run"} for row in compared])
     files.write_atomically(output_dir / "contrasts.csv", numbers.to_csv(index=False))
     plays.write(output_dir)
-    provenance.record(output_dir)
+    provenance.record(output_dir, anew=True)
     found = {"verdict": said, "origin": page.origin, "contrasts": compared, "arms": rows}
     write_numbers(output_dir / "results.json", found)
     files.write_atomically(output_dir / "README.md", page.markdown())
