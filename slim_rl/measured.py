@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+from pydantic import BaseModel
+
 from slim_rl.environment import BaseEnvironment
 from slim_rl.frontier import Frontier
 
@@ -79,10 +81,12 @@ class MeasuredEnvironment(BaseEnvironment):
     Class attributes:
         question_kinds: its kinds of question, and what a reader is told of each, such as {"pair": "about a pair"}. They are counted
             even where there are none; others that `annotate` finds are counted too.
+        PlayerSettings: a pydantic model of the config's `warmstart.player`, which `curriculum` finds there; None: it has no keys.
         instrument: the version of `annotate`. A log that was annotated by another one is annotated anew when it is read.
     """
 
     question_kinds: ClassVar[Mapping[str, str]] = {}
+    PlayerSettings: ClassVar[type[BaseModel] | None] = None
     instrument: ClassVar[int] = 1
 
     @classmethod

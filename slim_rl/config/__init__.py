@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from pydantic import Field, SerializeAsAny, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import BaseModel, Field, SerializeAsAny, ValidationError, ValidationInfo, field_validator, model_validator
 
 from slim_rl import bundled
 from slim_rl.config.clusters import WITHOUT_GROUPS, SlimeConfig, VerlConfig
@@ -31,6 +31,7 @@ from slim_rl.config.sentences import sentence_of
 from slim_rl.environment import MATCHING, environment_class, load_object
 from slim_rl.errors import ConfigError, did_you_mean
 from slim_rl.files import write_atomically
+from slim_rl.measured import measured
 
 __all__ = [
     "LEAST_CONCURRENCY",
@@ -94,7 +95,7 @@ class Config(Section):
     policy: PolicyConfig = PolicyConfig()
     train: TrainConfig = TrainConfig()
     log: LogConfig = LogConfig()
-    warmstart: WarmstartConfig = WarmstartConfig()
+    warmstart: WarmstartConfig = Field(WarmstartConfig(), validate_default=True)
     arms: dict[str, dict[str, Any]] = _ARMS
     """arms of an experiment: name and the keys it changes"""
     slime: SlimeConfig = SlimeConfig()
@@ -123,10 +124,22 @@ class Config(Section):
             except TypeError as error:
                 raise ValueError(f"does not suit {path}: {error}") from error
             return dict(value)
-        try:
-            return model.model_validate(value)
-        except ValidationError as error:
-            raise ConfigError(sentence_of(error, model, "game")) from error
+        return _checked(model, value, "game")
+
+    @field_validator("warmstart")
+    @classmethod
+    def _has_the_games_player(cls, value: WarmstartConfig, info: ValidationInfo) -> WarmstartConfig:
+        path = info.data.get("environment")
+        if path is None:  # wrong already
+            return value
+        model, given = measured(environment_class(path)).PlayerSettings, value.player or {}
+        if model is None:
+            if given:
+                raise ConfigError(
+                    f"warmstart.player is {given}, but {path} says of no player how it plays: leave it out."
+                )
+            return value
+        return value.changed(player=_checked(model, given, "warmstart.player"))
 
     @model_validator(mode="after")
     def _has_the_partner(self) -> Config:
@@ -202,6 +215,14 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
         ('mute', 2)
     """
     return parse_config(read_yaml(bundled.config_file(path), _HOW_TO_NAME_IT), overrides, source=str(path))
+
+
+def _checked(model: type[BaseModel], value: Any, section: str) -> BaseModel:
+    """The section of that name, as the game's own model has it. Raises ConfigError, as `load_config` does."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise ConfigError(sentence_of(error, model, section)) from error
 
 
 def load_section(path: str | Path, section: type[S]) -> S:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeFloat, model_validator
+from pydantic import Field, NonNegativeFloat, SerializeAsAny, model_validator
 
 from slim_rl.config.endpoint import ChatPolicyConfig, OpenAIConfig
 from slim_rl.config.section import Section
@@ -223,12 +223,8 @@ class WarmstartConfig(Section):
     """demonstrations"""
     messages: list[float] = Field([0.88, 0.015, 0.015, 0.015, 0.015, 0.015, 0.015, 0.015, 0.015], min_length=2)
     """in them: the share with 0, 1, 2, ... messages before the player proposes or guesses"""
-    kinds: dict[str, float] | None = Field(None, min_length=1)
-    """what such a message is, in the matching game: pair, a question about a pair that is not seen; open, about more;
-    tell, it tells a score; null: as the game says"""
-    thinks: Literal["plan", "turn"] = "plan"
-    """when a demonstration thinks its table, with what was told filled in, in the matching game: before a plan that it
-    works out itself, or before every turn, a question too"""
+    player: SerializeAsAny[Any] = None
+    """how the game's own player plays the demonstrations"""
     lessons: dict[str, int] | None = None
     """further games, by the names of the game's own lessons, which teach how to play and not whether to ask; null: as
     many of each as the game says. The matching game's are seen: proposed on at once, with much of the table seen;

@@ -25,8 +25,11 @@ def sentence_of(error: ValidationError, model: type[BaseModel], section: str = "
         else:
             message = item["msg"].removeprefix("Value error, ")
             choices = re.findall("'([^']+)'", message) if item["type"] == "literal_error" else ()
-            message += f" (got {item['input']!r}){did_you_mean(str(item['input']), choices)}" if item["loc"] else ""
-            parts.append(f"{where}: {message}" if item["loc"] else message)
+            # What validators say of a whole section names its keys; that it is no mapping says nothing of where.
+            if item["loc"] or (section and item["type"] == "model_type"):
+                got = f"(got {item['input']!r}){did_you_mean(str(item['input']), choices)}"
+                message = f"{where}: {message} {got}"
+            parts.append(message)
     sentence = "; ".join(parts)
     return sentence if sentence.endswith("?") else f"{sentence}."
 

@@ -3,9 +3,8 @@
     slim-rl warmstart configs/matching_local.yaml
 
 What is played is the game's own (`MeasuredEnvironment.curriculum`). Only the scripted player's own words are learned (labels elsewhere are
--100), its thoughts included: in the matching game it thinks before it proposes, its table with what it was told filled in, which a model
-this small can plan from; or before every turn (`warmstart.thinks`). Of a lesson without `opening` all is learned but for the first token of the game, which decides whether to ask at
-all: it teaches how to ask, when to stop and how to use answers, while how often it asks is taught by the demonstrations alone.
+-100), its thoughts included. Of a lesson without `opening` all is learned but for the first token of the game, which decides whether to
+ask at all: it teaches how to ask, when to stop and how to use answers, while how often it asks is taught by the demonstrations alone.
 
 The demonstration games are dealt from a separate seed and are in neither split of the run's data.
 """

@@ -25,13 +25,13 @@ from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
 from slim_rl.games.matching.optimum import Assignment, best_assignment
 from slim_rl.games.matching.prompt import table_lines
 from slim_rl.games.matching.reading.interpretation import filled_in
+from slim_rl.games.matching.settings import KINDS
 from slim_rl.games.matching.view import MatchingView
 from slim_rl.measured import Curriculum, Lesson
 from slim_rl.seeds import seed_of
 
-# Chance of 0, 1, 2, ... messages before the first proposal, and what a message is.
+# Chance of 0, 1, 2, ... messages before the first proposal.
 MESSAGES = (0.40, 0.27, 0.17, 0.09, 0.05, 0.02)
-KINDS = {"pair": 0.70, "open": 0.15, "tell": 0.15}
 
 ASK_PAIR = (
     "What is {reviewer} on {paper}?",
@@ -123,7 +123,7 @@ class QuestioningPlayer:
 def curriculum(config: Config) -> Curriculum:
     """Demonstrations, and lessons in which much is seen, asked or told. The tokenizer knows every number that a score can be."""
     settings = config.warmstart
-    shares, kinds, thinks = settings.partners or PARTNERS, settings.kinds or KINDS, settings.thinks
+    shares, kinds, thinks = settings.partners or PARTNERS, settings.player.kinds, settings.player.thinks
     asking = QuestioningPlayer((0.0, *settings.messages[1:]), {"pair": 1.0}, thinks)
     seen = QuestioningPlayer((1.0,), thinks=thinks)
     told = QuestioningPlayer((0.0, 1.0), kinds, thinks)

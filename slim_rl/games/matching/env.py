@@ -22,7 +22,7 @@ from slim_rl.games.matching.questions.annotate import annotate, state_values
 from slim_rl.games.matching.questions.asked import seeks_information
 from slim_rl.games.matching.questions.rules import KINDS
 from slim_rl.games.matching.questions.value import informative_questions
-from slim_rl.games.matching.settings import MatchingSettings
+from slim_rl.games.matching.settings import MatchingSettings, PlayerSettings
 from slim_rl.games.matching.view import MatchingView
 from slim_rl.measured import MeasuredEnvironment
 
@@ -61,6 +61,7 @@ class MatchingEnv(MeasuredEnvironment):
     question_kinds: ClassVar[Mapping[str, str]] = KINDS
     instrument = 2  # raised when the same dialogue would get other annotations; 1 stands for all logs that name none
     Settings = MatchingSettings
+    PlayerSettings = PlayerSettings
     partners: ClassVar[Mapping[str, str]] = {
         "shy": "slim_rl.games.matching.partners.scripted.ShyPartner",
         "forthcoming": "slim_rl.games.matching.partners.scripted.ForthcomingPartner",

@@ -1,13 +1,16 @@
-"""The matching game's settings: the `game` section of a config."""
+"""The matching game's settings: the `game` section of a config, and `warmstart.player`."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, NonNegativeFloat, model_validator
 
 from slim_rl.config import Section
 from slim_rl.games.matching.roster import PAPERS, REVIEWERS
+
+KINDS: Mapping[Literal["pair", "open", "tell"], float] = {"pair": 0.70, "open": 0.15, "tell": 0.15}
 
 
 class MatchingSettings(Section):
@@ -70,3 +73,13 @@ class MatchingSettings(Section):
     def largest(self) -> int:
         """The most reviewers that a game has."""
         return max(self.sizes, default=self.n)
+
+
+class PlayerSettings(Section):
+    """How the matching game's player plays the demonstrations."""
+
+    kinds: dict[Literal["pair", "open", "tell"], NonNegativeFloat] = Field(dict(KINDS), min_length=1)
+    """what a message is; pair: a question about a pair that is not seen; open: about more; tell: it tells a score"""
+    thinks: Literal["plan", "turn"] = "plan"
+    """when it thinks its table, with what was told filled in: before a plan that it works out itself, or before every
+    turn, a question too"""

@@ -15,7 +15,7 @@ from slim_rl.dialogue.loop import Speaker, play_dialogue
 from slim_rl.dialogue.record import StopReason
 from slim_rl.environment import Utterance, View
 from slim_rl.errors import ConfigError
-from slim_rl.games.matching.demonstrations import QuestioningPlayer, known, plans
+from slim_rl.games.matching.demonstrations import QuestioningPlayer, curriculum, known, plans
 from slim_rl.games.matching.env import MatchingEnv, MatchingView
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.partners.scripted import ShyPartner
@@ -97,6 +97,34 @@ def test_demonstrations_teach_its_own_words_alone() -> None:
         assert [token != -100 for token in masked] == [
             bool(mask) and index != turns[0].span[0] for index, mask in enumerate(dialogue.loss_mask)
         ]
+
+
+def test_its_player_plays_as_the_config_says() -> None:
+    config = parse_config({"warmstart": {"player": {"kinds": {"open": 2.0}, "thinks": "turn"}}})
+    assert parse_config(config.model_dump(mode="json")).warmstart == config.warmstart
+    for given, kinds, thinks in ((config, {"open": 2.0}, "turn"), (Config(), {"pair", "open", "tell"}, "plan")):
+        taught = curriculum(given)
+        for player in (taught.demonstrations.player, taught.speaker):
+            assert player.kinds.keys() == set(kinds) and player.thinks == thinks
+
+
+@pytest.mark.parametrize(
+    ("player", "sentence"),
+    [
+        (
+            {"think": "turn"},
+            "'warmstart.player.think' is not a key slim_rl knows; did you mean 'warmstart.player.thinks'?",
+        ),
+        ({"thinks": "turns"}, "warmstart.player.thinks: .* did you mean turn"),
+        ({"kinds": {"pairs": 1.0}}, r"warmstart.player.kinds.pairs"),
+        ({"kinds": {"pair": -1.0}}, r"warmstart.player.kinds.pair: .* \(got -1.0\)"),
+        ({"kinds": {}}, "warmstart.player.kinds: "),
+        ([1], r"warmstart.player: Input should be a valid dictionary .* \(got \[1\]\)"),
+    ],
+)
+def test_what_its_player_cannot_do_is_one_sentence(player: Any, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        parse_config({"warmstart": {"player": player}})
 
 
 @pytest.mark.parametrize(
