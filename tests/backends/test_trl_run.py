@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import shutil
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
 
@@ -35,6 +31,7 @@ from slim_rl.files import write_atomically
 from slim_rl.policies.transformers import load_model, save_model
 from slim_rl.warmstart.train import warmstart
 from tests.backends.test_trl import make_config, weights
+from tests.fakes.disk import largest_file
 from tests.paths import ROOT
 
 
@@ -115,18 +112,6 @@ def test_a_model_is_not_saved_over_what_is_no_model(folder: Path, tmp_path: Path
         save_model(model, tokenizer, tmp_path / "empty")
     assert (tmp_path / "empty" / "model.safetensors").exists()
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
-
-
-@contextmanager
-def largest_file(size: int) -> Iterator[None]:
-    """Writing beyond `size` bytes fails, as on a full disk. Python ignores the signal, so that it is an error."""
-    assert signal.getsignal(signal.SIGXFSZ) == signal.SIG_IGN
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_a_full_disk_costs_the_checkpoint_being_written_and_no_earlier_one(folder: Path, whole: Result) -> None:

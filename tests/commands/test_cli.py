@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +25,7 @@ from slim_rl.errors import ConfigError
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.policies import check_model_name
 from slim_rl.policies.transformers import load_model
+from tests.fakes.disk import largest_file
 from tests.fakes.hub import Hub, unreachable
 from tests.paths import ROOT
 
@@ -36,24 +35,6 @@ COMMANDS = [
 ]  # fmt: skip
 LOCAL = "configs/matching_local.yaml"
 Done = subprocess.CompletedProcess[str]
-
-
-@pytest.fixture
-def slim_rl(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Done]:
-    """Runs a command in this process, which has its libraries loaded already: what it prints and its exit code."""
-    monkeypatch.chdir(ROOT)
-
-    def run(*arguments: str | Path) -> Done:
-        capfd.readouterr()
-        try:
-            cli.main([*map(str, arguments)])
-            code: Any = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        out, err = capfd.readouterr()
-        return subprocess.CompletedProcess(arguments, code, out, err)
-
-    return run
 
 
 def process(*arguments: str | Path, cwd: Path = ROOT, **options: Any) -> Done:
@@ -210,11 +191,6 @@ def test_a_number_of_games_that_is_none_is_refused(slim_rl, number) -> None:
     assert result.returncode == 2 and "Traceback" not in result.stderr and "--num-games" in result.stderr
 
 
-def full_disk() -> None:
-    """In the child: no file may grow beyond a kilobyte."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))
-
-
 def test_a_full_disk_is_one_sentence_that_names_the_file(slim_rl, tmp_path) -> None:
     games = tmp_path / "games.jsonl"
     assert slim_rl("generate", "--num-games", "9", "--n", "3", "--output", games).returncode == 0
@@ -225,7 +201,8 @@ def test_a_full_disk_is_one_sentence_that_names_the_file(slim_rl, tmp_path) -> N
         (("generate", "--num-games", "9", "--n", "3", "--output", games), games),
         (("analyze", log.parent, "--output", tmp_path / "plots"), tmp_path / "plots"),
     ):
-        result = process(*arguments, preexec_fn=full_disk)
+        with largest_file(1024):
+            result = slim_rl(*arguments)
         assert result.returncode == 1 and "Traceback" not in result.stderr, result.stderr
         assert str(named) in result.stderr and "choose another" in result.stderr
     assert len(games.read_text().splitlines()) == 9, "what was there is still there"

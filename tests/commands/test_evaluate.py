@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import resource
 import subprocess
 import sys
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import pytest
@@ -30,6 +28,7 @@ from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.instance import GameState
 from slim_rl.policies.interventions import INSTEAD, TRIES, NeverAsk
 from tests.dialogue.players import Script
+from tests.fakes.disk import largest_file
 from tests.paths import ROOT
 
 PLAN = "[propose]\nBLEU: Ava Li\nElectra: Daniel Nguyen\nGloVe: Sofia Patel"
@@ -173,22 +172,14 @@ def test_a_folder_is_evaluated_into_by_one_process_at_a_time(config, tmp_path) -
         evaluate(config, cells, output, 2)
 
 
-def full_after(size: int) -> None:
-    """No file of this process grows beyond `size`: a full disk."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
-
-
 @pytest.mark.parametrize("size", [0, 5_000])
-def test_a_full_disk_is_one_sentence(tmp_path, size: int) -> None:
+def test_a_full_disk_is_one_sentence(slim_rl, monkeypatch, tmp_path, size: int) -> None:
     few = ("data.num_train=4", "data.num_eval=8", "train.games_per_step=4")
     changes = [word for change in few for word in ("--set", change)]
-    run = partial(
-        subprocess.run, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, text=True, capture_output=True
-    )
-    slim_rl, config = [sys.executable, "-m", "slim_rl.cli"], str(ROOT / "configs" / "matching_local.yaml")
-    run([*slim_rl, "generate", "--config", config, *changes], check=True)
-    model = ["--checkpoint", str(ROOT / "data" / "warmstart"), "--games", "8"]
-    done = run([*slim_rl, "evaluate", config, *model, *changes], check=False, preexec_fn=lambda: full_after(size))
+    monkeypatch.chdir(tmp_path)
+    slim_rl("generate", "--config", "matching_local", *changes)
+    with largest_file(size):
+        done = slim_rl("evaluate", "matching_local", "--checkpoint", "data/warmstart", "--games", "8", *changes)
     said = [line for line in done.stderr.splitlines() if not line.startswith("held-out games")]
     assert done.returncode == 1 and len(said) == 1, done.stderr
     assert said[0].startswith("slim-rl: Cannot ") and "make room" in said[0]
