@@ -1,8 +1,8 @@
-"""One OpenAI-compatible endpoint as every dialogue of the process shares it: asks until it is answered, or fails with the reason.
+"""Calls to one OpenAI-compatible endpoint, as all dialogues of the process make them: each until it is answered, or fails with the reason.
 
     a request that fails is made again, with jittered exponential backoff, or after what Retry-After asks for
     all calls wait together for an endpoint that is down, and one warning reports it (`breaker`)
-    for every answer or fault of an endpoint the caller gets a `Completion` or a `PartnerFailure`
+    for every fault of an endpoint the caller gets an answer or a `PartnerFailure`
     nothing of this, the request itself included, counts against the dialogue's deadline
 
 Two parts of the openai client are not used. Its typed method takes 2.7 times the processor time of its bare POST, 0.26 of a core instead
@@ -28,11 +28,10 @@ from slim_rl.config import LEAST_CONCURRENCY, OpenAIConfig
 from slim_rl.dialogue.deadline import not_counted
 from slim_rl.dialogue.partner import PartnerFailure, Usage
 from slim_rl.dialogue.record import StopReason
-from slim_rl.errors import ConfigError, DataError
+from slim_rl.errors import DataError
 from slim_rl.event_loops import PerLoop
-from slim_rl.partners.answers import count_tokens, cut, guess_input, most_tokens, read_answer
+from slim_rl.partners.answers import count_tokens, guess_input, most_tokens, read_answer
 from slim_rl.partners.breaker import Breaker
-from slim_rl.partners.cassette import Cassette, request_key
 from slim_rl.partners.client import OPENAI_URL, make_client, read_key, split_url
 from slim_rl.partners.dialect import Dialect
 from slim_rl.partners.faults import Fault, fault_of
@@ -47,21 +46,6 @@ BUDGET_LOOK_SECONDS = 0.02  # between looks at whether a call fits the budget be
 
 
 @dataclass(frozen=True, slots=True)
-class Completion:
-    """An answered request.
-
-    Attributes:
-        text: the first choice's content; "" if it has none.
-        finish_reason: as the API says: stop, length, content_filter, ...
-        usage: what it took, failed tries included; all zero when it came from a cassette.
-    """
-
-    text: str
-    finish_reason: str
-    usage: Usage
-
-
-@dataclass(frozen=True, slots=True)
 class _Here:
     """What belongs to one event loop."""
 
@@ -72,18 +56,18 @@ class _Here:
     purse: asyncio.Lock  # one call at a time looks at the budget
 
 
-class Endpoint:
-    """See the module's docstring. Raises ConfigError when built with settings that cannot work (no key, no price, no cassette)."""
+class Calls:
+    """See the module's docstring. Raises ConfigError when built with settings that cannot work (no key, no price).
 
-    def __init__(self, config: OpenAIConfig) -> None:
+    Args:
+        made: whether any call will be made, which takes a key.
+    """
+
+    def __init__(self, config: OpenAIConfig, made: bool = True) -> None:
         check_budget(config)
         self.config = config
         self.url, self._userinfo = split_url(config.base_url or OPENAI_URL)
-        self.cassette = Cassette(config.cassette, config.cassette_mode) if config.cassette else None
-        self.replays = config.cassette_mode == "replay"
-        if self.replays and self.cassette is None:
-            raise ConfigError("partner.openai.cassette_mode is replay, but partner.openai.cassette names no file.")
-        self._key = "" if self.replays else read_key(config, self.url)
+        self._key = read_key(config, self.url) if made else ""
         self.secrets = Secrets(self._key, self._userinfo)
         self.price = price_of(config.model, config.prices)
         self.spend = Spend(config.budget_usd, config.budget_reserve)
@@ -102,70 +86,26 @@ class Endpoint:
 
     @property
     def stopped(self) -> str | None:
-        """Why no new game should be started: the endpoint is down for good, the budget is spent, or the cassette's disk is full.
-        None: it may.
-        """
-        trouble = self.cassette.trouble if self.cassette is not None else None
-        return self.breaker.stopped or trouble or self.spend.refusal(opening=True)
+        """Why no new game should be started: the endpoint is down for good, or the budget is spent. None: it may."""
+        return self.breaker.stopped or self.spend.refusal(opening=True)
 
-    @property
-    def identity(self) -> dict[str, Any]:
-        """Endpoint, model, and the effective request parameters; those of the config that the model refuses are named."""
-        asked = self.parameters() | {"seed": "dialogue" if self.config.send_seed else None}
-        request = {"seed": None} | self.dialect.fit(asked)
-        refused = {"refused": sorted(self.dialect.refused)} if self.dialect.refused else {}
-        return {"base_url": self.url, "model": self.config.model, "request": request, **refused}
-
-    def body(self, messages: list[dict[str, str]], seed: int) -> dict[str, Any]:
-        """The request as the config asks for it, which is its form in the cassette."""
-        asked = {**self.parameters(), "messages": messages}
-        if self.config.send_seed:
-            asked["seed"] = seed
-        return asked
-
-    def parameters(self) -> dict[str, Any]:
-        """The config's request parameters, without the messages and the seed."""
-        names = ("temperature", "top_p", "max_tokens", "reasoning_effort")
-        chosen = {name: getattr(self.config, name) for name in names if getattr(self.config, name) is not None}
-        return {"model": self.config.model, **chosen, **self.config.extra}
-
-    async def ask(self, messages: list[dict[str, str]], seed: int, opening: bool = False) -> Completion:
-        """The model's answer to `messages`.
+    async def answer(self, body: dict[str, Any], opening: bool) -> tuple[dict[str, Any], Usage]:
+        """Asks until there is an answer. Returns it (`answers.read_answer`) and what it took, failed tries included.
 
         Args:
-            seed: sent with the request, and part of its address in the cassette.
             opening: the first call of a game, which the budget's reserve is not for.
 
         Raises:
             PartnerFailure: no answer after all retries; the message says why.
         """
-        config, body = self.config, self.body(messages, seed)
-        if self.cassette is None:
-            answer, usage = await self._answer(body, opening)
-            return Completion(answer["text"], answer["finish_reason"], usage)
-        key = request_key(body, seed)
-        try:
-            self.cassette.flush()
-            kept = self.cassette.get(key)
-            if kept is None and self.replays:
-                raise PartnerFailure(
-                    f"The cassette {config.cassette} has no answer to request {key}; record it with cassette_mode=auto."
-                )
-            if kept is None:
-                answer, usage = await self._answer(body, opening)
-                kept = self.cassette.keep(key, body, seed, answer)
-            else:
-                usage = Usage(model=kept.get("model"))
-                self.dialect.recall(kept.get("refused", ()))
-        except DataError as error:
-            self._say_once(str(error))
-            raise PartnerFailure(str(error)) from None
-        return Completion(**cut(kept["text"], kept.get("finish_reason") or "stop", config), usage=usage)
-
-    async def _answer(self, body: dict[str, Any], opening: bool) -> tuple[dict[str, Any], Usage]:
-        """Asks until there is an answer. Returns it and what it took."""
         with not_counted():
             return await self._ask_until_answered(body, opening)
+
+    def say_once(self, sentence: str, what: str = "") -> None:
+        """Warns, and of the same sentence, or the same `what`, never again."""
+        if (what or sentence) not in self._said:
+            self._said.add(what or sentence)
+            log.warning(sentence)
 
     async def _ask_until_answered(self, body: dict[str, Any], opening: bool) -> tuple[dict[str, Any], Usage]:
         config = self.config
@@ -233,7 +173,7 @@ class Endpoint:
                     self._check(opening)
                     await asyncio.sleep(BUDGET_LOOK_SECONDS)
             except DataError as error:
-                self._say_once(str(error), "budget")
+                self.say_once(str(error), "budget")
                 raise PartnerFailure(str(error), StopReason.BUDGET) from None
 
     def _check(self, opening: bool) -> None:
@@ -242,7 +182,7 @@ class Endpoint:
             raise PartnerFailure(self.breaker.stopped, StopReason.OUTAGE)
         refusal = self.spend.refusal(opening)
         if refusal:
-            self._say_once(refusal, "budget")
+            self.say_once(refusal, "budget")
             raise PartnerFailure(refusal, StopReason.BUDGET)
 
     async def _request(self, client: Any, body: dict[str, Any], seconds: float) -> dict[str, Any] | Fault:
@@ -287,7 +227,7 @@ class Endpoint:
             tokens, calls, model = outcome, 1, outcome["model"]
         counts = (tokens["input_tokens"], tokens["cached_tokens"], tokens["output_tokens"])
         if tokens["estimated"] and not isinstance(outcome, Fault):
-            self._say_once(
+            self.say_once(
                 f"{self.url} reports no token counts, or impossible ones: tokens and cost are estimated.",
                 "estimated",
             )
@@ -296,11 +236,6 @@ class Endpoint:
         self.spend.add(usage)
         limit.correct(counts[0] + counts[2] - guess_input(body) - REPLY_TOKENS)
         return usage
-
-    def _say_once(self, sentence: str, what: str = "") -> None:
-        if (what or sentence) not in self._said:
-            self._said.add(what or sentence)
-            log.warning(sentence)
 
     def _made(self) -> _Here:
         config = self.config

@@ -50,7 +50,7 @@ def make_client(url: str, key: str, userinfo: str, config: OpenAIConfig) -> Any:
     return AsyncOpenAI(
         api_key=key or "none",
         base_url=url,
-        max_retries=0,  # see the docstring of `endpoint`
+        max_retries=0,  # see the docstring of `calls`
         timeout=config.request_seconds,
         default_headers=headers,
         # Half the CPU a request of the default client, and no slower pool with hundreds.

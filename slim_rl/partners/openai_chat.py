@@ -106,11 +106,11 @@ class OpenAIPartner:
     @property
     def usage(self) -> Usage:
         """The sum over all calls of this process to the endpoint so far."""
-        return self.endpoint.spend.total
+        return self.endpoint.calls.spend.total
 
     def keep_spend(self, folder: Path) -> None:
         """Keeps what is spent in the run's `folder`, and counts what is kept there against the budget."""
-        self.endpoint.spend.keep(folder)
+        self.endpoint.calls.spend.keep(folder)
 
     @property
     def stopped(self) -> str | None:

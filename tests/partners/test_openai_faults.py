@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import email.utils
 import logging
-import resource
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from slim_rl.errors import ConfigError
 from slim_rl.games.matching.partners.chat import MatchingChatPartner
 from slim_rl.partners.faults import LONGEST_PAUSE, retry_after
 from slim_rl.partners.openai_chat import OpenAIPartner
+from tests.fakes.disk import largest_file
 from tests.fakes.openai_server import HALF, OpenAIServer, Step
 from tests.partners.openai_setup import QUESTION, partner_config, partner_of, recorded, view_after
 from tests.partners.test_openai_endpoint import ANSWER, VIEW, ask_many, script, until
@@ -65,7 +64,7 @@ async def test_a_request_that_always_fails_stops_no_other_game(server: OpenAISer
     assert replies(alone) == 3
     with pytest.raises(PartnerFailure, match="in 9 tries; the last one: HTTP 500"):
         await partner.reply(view_after(QUESTION, seed=3))
-    assert partner.stopped is None and not partner.endpoint.breaker.is_open
+    assert partner.stopped is None and not partner.endpoint.calls.breaker.is_open
 
 
 async def test_after_an_outage_a_request_that_always_fails_does_not_keep_it_open(server: OpenAIServer) -> None:
@@ -74,7 +73,7 @@ async def test_after_an_outage_a_request_that_always_fails_does_not_keep_it_open
     server.meets = lambda body: POISON if body["seed"] == 0 else None
     server.down = True
     asked = asyncio.create_task(ask_many(partner, 5))
-    await until(lambda: partner.endpoint.breaker.is_open)
+    await until(lambda: partner.endpoint.calls.breaker.is_open)
     server.down = False
     outcomes = await asyncio.wait_for(asked, 5)
     assert replies(outcomes) == 4 and isinstance(outcomes[0], PartnerFailure)
@@ -86,7 +85,7 @@ async def test_an_error_of_our_own_is_not_the_endpoints(server: OpenAIServer) ->
     for seed in range(3):
         with pytest.raises(PartnerFailure, match=r"could not be made: an error in this program itself: TypeError"):
             await partner.reply(view_after(QUESTION, seed=seed))
-    assert partner.stopped is None and not partner.endpoint.breaker.is_open and not server.times
+    assert partner.stopped is None and not partner.endpoint.calls.breaker.is_open and not server.times
 
 
 # --- the account's
@@ -100,7 +99,7 @@ async def test_an_account_refused_in_mid_run_costs_no_game(
     await partner.reply(VIEW)
     server.refusal = refusal
     asked = asyncio.create_task(ask_many(partner, 50))
-    await until(lambda: partner.endpoint.breaker.is_open)
+    await until(lambda: partner.endpoint.calls.breaker.is_open)
     sent = len(server.times)
     await asyncio.sleep(0.4)
     assert not asked.done()
@@ -131,11 +130,11 @@ async def test_a_pause_that_ended_early_does_not_lengthen_the_next_outage(server
     server.script.extend([Step(seconds=0.3), Step("status", status=429, retry_after=3600)])  # type: ignore[attr-defined]
     await until(lambda: len(server.requests) == 1)
     paused = asyncio.create_task(partner.reply(view_after(QUESTION, seed=1)))
-    await until(lambda: partner.endpoint.breaker.is_open)
+    await until(lambda: partner.endpoint.calls.breaker.is_open)
     assert replies(await slow) == 1 and (await paused).text == ANSWER, "an answer in the meantime ends the pause"
     server.down = True
     asked = asyncio.create_task(ask_many(partner, 20))
-    await until(lambda: partner.endpoint.breaker.is_open)
+    await until(lambda: partner.endpoint.calls.breaker.is_open)
     await asyncio.sleep(0.3)
     server.down = False
     begun = time.monotonic()
@@ -306,7 +305,7 @@ async def test_a_full_disk_is_said_and_loses_no_answer(
 ) -> None:
     path = tmp_path / "a.sqlite"
     partner = partner_of(server, cassette=path)
-    with no_room():
+    with largest_file(0):
         for seed in (0, 0, 1):
             with pytest.raises(
                 PartnerFailure,
@@ -320,14 +319,3 @@ async def test_a_full_disk_is_said_and_loses_no_answer(
     assert len(server.requests) == 1 and partner.stopped is None, "the answer that was paid for is there"
     await partner.reply(view_after(QUESTION, seed=1))
     assert len(recorded(path)) == 2
-
-
-@contextmanager
-def no_room() -> Iterator[None]:
-    """This process can write to no file."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -102,7 +102,7 @@ def test_handlers_that_came_later_are_watched_too_and_the_record_factory_is_left
 async def _down(partner: OpenAIPartner) -> None:
     """The partner is asked, in vain."""
     async with OpenAIServer(refusal=Step("status", status=401)) as server:
-        partner.endpoint.url = server.url
+        partner.endpoint.calls.url = server.url
         with pytest.raises(PartnerFailure):
             await partner.reply(view_after(QUESTION))
 
