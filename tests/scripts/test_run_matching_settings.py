@@ -28,6 +28,7 @@ __all__ = ["cluster", "model", "small"]  # fixtures
 NUMBERS = [
     "NUM_GPUS", "NUM_NODES", "NUM_ROLLOUT", "SAVE_INTERVAL", "EVAL_INTERVAL", "TP", "ROLLOUT_GPUS", "ENGINE_GPUS", "COLOCATE",
 ]  # fmt: skip
+COMMAND = "PPID[$(touch executed)0]"  # bash's arithmetic would run it
 
 
 def one_sentence(done: subprocess.CompletedProcess[str]) -> str:
@@ -38,16 +39,28 @@ def one_sentence(done: subprocess.CompletedProcess[str]) -> str:
 
 
 # ------------------------------------------------------------------------------------------------------------ settings
+def flag(name: str) -> str:
+    return f"--{name.lower().replace('_', '-')}"
+
+
 @pytest.mark.parametrize("name", NUMBERS)
-def test_no_setting_is_ever_executed(cluster: Cluster, model: Path, name: str) -> None:
-    value = "PPID[$(touch executed)0]"
-    done = launch(cluster, "--dry-run", MODEL=model, **{name: value})
-    assert f"{name} is {value!r}" in one_sentence(done)
-    assert not (cluster.folder / "executed").exists()
-    flag = f"--{name.lower().replace('_', '-')}"
+def test_a_setting_is_taken_as_it_is_and_refused(cluster: Cluster, model: Path, name: str) -> None:
+    assert f"{name} is {COMMAND!r}" in one_sentence(dry_run(cluster, MODEL=model, **{name: COMMAND}))
     if name != "COLOCATE":
-        assert f"{name} is {value!r}" in one_sentence(launch(cluster, "--dry-run", flag, value, MODEL=model))
+        assert f"{name} is {COMMAND!r}" in one_sentence(dry_run(cluster, flag(name), COMMAND, MODEL=model))
     assert not (cluster.folder / "executed").exists()
+
+
+def test_no_setting_is_ever_executed(cluster: Cluster, model: Path) -> None:
+    """By the script, which hands all of them on."""
+    variables = dict.fromkeys(NUMBERS, COMMAND)
+    flags = [word for name in NUMBERS if name != "COLOCATE" for word in (flag(name), COMMAND)]
+    for done in (
+        launch(cluster, "--dry-run", MODEL=model, **variables),
+        launch(cluster, "--dry-run", *flags, MODEL=model),
+    ):
+        assert f" is {COMMAND!r}" in one_sentence(done)
+        assert not (cluster.folder / "executed").exists()
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "two", "1.5", "1e3", "0x10", "²", " 4", "99999999999"])
