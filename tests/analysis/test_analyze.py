@@ -168,8 +168,9 @@ def test_the_command_says_what_is_wrong_in_one_line(refused: Any, tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_tables_and_figures_for_a_paper(log_dir: Path, analysed: Summary, tmp_path: Path) -> None:
-    summary = analyze([log_dir], tmp_path, max_dialogues=0, paper=True)
+def test_tables_and_figures_for_a_paper(analysed: Summary, tmp_path: Path) -> None:
+    synthetic.write_runs(tmp_path / "logs", arms=("mute", "shy"), seeds=1, steps=4, n=3, eval_games=8)
+    summary = analyze([tmp_path / "logs"], tmp_path, max_dialogues=0, paper=True)
     for name in summary.figures:
         assert (tmp_path / f"{name}.pdf").read_bytes().startswith(b"%PDF")
     assert not list(analysed.report.parent.glob("*.pdf")) + list(analysed.report.parent.glob("table-*"))
