@@ -7,8 +7,11 @@ from pathlib import Path
 import orjson
 import pytest
 import synthetic
+from made_experiment import manifest_path
 
 from slim_rl.analysis import Summary, analyze
+
+__all__ = ["manifest_path"]  # a fixture
 
 
 @pytest.fixture(scope="session")

@@ -1,105 +1,24 @@
-"""An experiment's page, on made-up runs whose behaviour is known."""
+"""What an experiment shows: its contrasts, on made-up runs whose behaviour is known."""
 
 from __future__ import annotations
 
-import shutil
-import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 import pandas as pd
 import pytest
 import synthetic
 import yaml
+from made_experiment import CONTRASTS, GAMES, SEEDS
 
-from slim_rl.analysis import analyze
 from slim_rl.analysis import experiment as ex
 from slim_rl.analysis import plays as pl
 from slim_rl.analysis.contrasts import Contrast, Contrasts, Manifest, Outcome, load_manifest
-from slim_rl.analysis.experiment_page import write
 from slim_rl.config import load_section
 from slim_rl.errors import ConfigError, DataError
 from tests.paths import ROOT
-
-SEEDS, GAMES, STEPS = 4, 30, 20
-CONTRASTS: list[dict[str, Any]] = [
-    {"name": "asks more", "measure": "questions", "a": "shy", "b": "mute", "direction": "more", "role": "primary"},
-    {
-        "name": "less, it was thought",
-        "measure": "questions",
-        "a": "shy",
-        "b": "mute",
-        "direction": "less",
-        "role": "primary",
-    },
-    {
-        "name": "rises",
-        "measure": "questions",
-        "a": {"arm": "shy", "when": "change"},
-        "direction": "more",
-        "role": "primary",
-    },
-    {"name": "never run", "measure": "reward", "a": "shy", "b": "yoked", "direction": "more", "role": "primary"},
-    {
-        "name": "dose",
-        "measure": "questions",
-        "doses": [[0, "mute"], [0.5, "shuffled_reward"], [1, "shy"]],
-        "direction": "more",
-    },
-    {"name": "sooner", "measure": "questions", "a": "shy", "b": "mute", "reaches": 2, "direction": "less"},
-    {
-        "name": "forced pays",
-        "measure": "reward",
-        "a": {"arm": "shy", "condition": "forced_4"},
-        "b": {"arm": "shy", "condition": "forced_4", "when": "before"},
-        "direction": "same",
-        "margin": 0.1,
-    },
-]
-
-
-def evaluation(path: Path, model: str, board_seed: int = 1) -> None:
-    """A log of `slim-rl evaluate`: 4 questions a game with this model."""
-    boards = [synthetic.make_board(np.random.default_rng([board_seed, i]), 3) for i in range(GAMES)]
-    rng = np.random.default_rng(zlib.crc32(model.encode()))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as file:
-        for i, board in enumerate(boards):
-            fields = {"id": f"e{i}", "game_id": f"g{i}", "run": path.stem, "step": 0, "phase": "eval"}
-            dialogue = synthetic.make_dialogue(rng, board, 4, "shy", **fields)
-            dialogue.arm, dialogue.policy = path.stem, {"model": model}
-            file.write(orjson.dumps(dialogue.to_dict(tokens=False)) + b"\n")
-
-
-@pytest.fixture(scope="module")
-def manifest_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("experiment")
-    arms = ("shy", "mute", "shuffled_reward")
-    settings = {"steps": STEPS, "games_per_step": 4, "group": 2, "n": 3}
-    synthetic.write_runs(folder / "arms", arms=arms, seeds=SEEDS, eval_games=GAMES, **settings)
-    for model in ("tiny", *(f"runs/shy-{seed}/model" for seed in range(SEEDS))):
-        evaluation(folder / "forced" / f"{Path(model).parent.name or model}_forced4.jsonl", model)
-    (folder / "text.md").write_text("## What it shows\n\nNothing; it is *made up*. <script>no</script>\n")
-    (folder / "contrasts.yaml").write_text(yaml.safe_dump({"contrasts": CONTRASTS}))
-    manifest = {
-        "title": "Made-up runs",
-        "contrasts": str(folder / "contrasts.yaml"),
-        "commit": "abc1234",
-        "machine": "no machine",
-        "text": str(folder / "text.md"),
-        "prices": {"mute": 0.1},
-        "measures": ["questions", "reward", "net_reward", "best_known", "malformed_share"],
-        "sources": {
-            "held_out": {"logs": [str(folder / "arms")], "command": "slim-rl arms here"},
-            "forced_4": {"logs": [str(folder / "forced" / "*_forced4.jsonl")], "command": "slim-rl evaluate here"},
-            "transfer": {"logs": [str(folder / "not_yet")], "command": "slim-rl evaluate later"},
-        },
-    }
-    (folder / "experiment.yaml").write_text(yaml.safe_dump(manifest))
-    return folder / "experiment.yaml"
 
 
 @pytest.fixture(scope="module")
@@ -110,13 +29,6 @@ def plays(manifest_path: Path) -> pl.Plays:
 @pytest.fixture(scope="module")
 def compared(manifest_path: Path, plays: pl.Plays) -> dict[str, dict[str, Any]]:
     return {row["name"]: row for row in ex.compare(plays, *load_manifest(manifest_path))}
-
-
-@pytest.fixture(scope="module")
-def written(manifest_path: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
-    """The page's folder, and what was said."""
-    folder = tmp_path_factory.mktemp("page")
-    return folder, write(manifest_path, folder, "slim-rl results here")
 
 
 def test_all_that_was_written_down_is_shown_and_nothing_else(compared: dict[str, dict[str, Any]]) -> None:
@@ -193,95 +105,6 @@ def test_the_first_step_that_reaches_a_level() -> None:
     )
     got = pl.Plays(pd.DataFrame(), steps.astype({"step": float})).first_steps("a", "questions", 1.0, window=2)
     assert got["step"].to_dict() == {"x": 2.0, "y": 4.0}
-
-
-def test_page_readme_and_tables_say_the_same(written: tuple[Path, list[str]]) -> None:
-    folder, said = written
-    page, readme = ((folder / name).read_text(encoding="utf-8") for name in ("results.html", "README.md"))
-    assert said[0].startswith("It learned to ask")
-    assert "by each of 4 seeds" in said[2] and "one more seed is expected" in said[2]
-    for text in (page, readme):
-        for part in (
-            *said[:2],
-            "abc1234",
-            "no machine",
-            "slim-rl arms here",
-            "asks more",
-            "never run",
-            "seeds 0, 1, 2, 3",
-        ):
-            assert part in text, part
-    assert "<em>made up</em>" in page and "<script" not in page
-    for name in ("primary", "arms", "questions", "doses", "forced", "baseline"):
-        assert (folder / f"{name}.png").stat().st_size > 1000 and f"({name}.png)" in readme
-    runs = pd.read_csv(folder / "runs.csv")
-    shy = runs[(runs["arm"] == "shy") & (runs["condition"] == "held_out") & (runs["when"] == "after")]
-    numbers = orjson.loads((folder / "results.json").read_bytes())
-    row = next(
-        r for r in numbers["arms"] if (r["arm"], r["measure"], r["condition"]) == ("shy", "questions", "held_out")
-    )
-    assert len(shy) == SEEDS and shy["questions"].mean() == pytest.approx(row["after"])
-    assert shy["seed"].tolist() == list(range(SEEDS))
-
-
-def test_what_made_the_logs_is_read_where_the_manifest_does_not_say_it(manifest_path: Path, tmp_path: Path) -> None:
-    arms = Path(yaml.safe_load(manifest_path.read_text())["sources"]["held_out"]["logs"][0])
-    manifest = {
-        "title": "one",
-        "sources": {"held_out": {"logs": [str(tmp_path / "arms")], "command": "slim-rl arms here"}},
-    }
-    (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(manifest))
-    shutil.copytree(arms, tmp_path / "arms")
-    folders = sorted(path for path in (tmp_path / "arms").iterdir() if path.is_dir())
-    made = [
-        {"commit": "abc", "clean": True, "machine": {"cores": 2, "processor": "an Abacus"}},
-        {"commit": "def", "clean": True},
-    ]
-    for folder, entry in zip(folders, made, strict=False):
-        (folder / "provenance.json").write_bytes(orjson.dumps([entry]))
-    write(tmp_path / "experiment.yaml", tmp_path / "page", "slim-rl results here")
-    readme = (tmp_path / "page" / "README.md").read_text(encoding="utf-8")
-    assert "commit abc; 2 cores of an Abacus, no GPU and commit def" in readme
-    assert "written by several versions of the code: commit abc; commit def." in readme
-    assert (tmp_path / "page" / "provenance.json").exists()
-
-
-def test_a_page_is_made_again_from_its_values_alone(
-    manifest_path: Path, written: tuple[Path, list[str]], tmp_path: Path
-) -> None:
-    first, said = written
-    manifest = yaml.safe_load(manifest_path.read_text())
-    for source in manifest["sources"].values():
-        source["logs"] = [str(tmp_path / "nowhere")]
-    (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(manifest))
-    assert write(tmp_path / "experiment.yaml", tmp_path / "again", "slim-rl results here", first) == said
-    assert (tmp_path / "again" / "README.md").read_bytes() == (first / "README.md").read_bytes()
-    for name in ("runs.csv", "contrasts.csv"):
-        pd.testing.assert_frame_equal(*(pd.read_csv(made / name) for made in (tmp_path / "again", first)))
-    games = pd.read_parquet(first / "held_out.parquet")
-    shy = games[(games["arm"] == "shy") & (games["condition"] == "held_out") & (games["when"] == "after")]
-    assert (
-        shy["run"].nunique() == SEEDS
-        and len(shy) > 0.9 * SEEDS * GAMES
-        and {"reward", "questions", "lost_by_choice"} <= set(shy)
-    )
-    assert "The ledger of asking" in (tmp_path / "again" / "results.html").read_text(encoding="utf-8")
-    with pytest.raises(DataError, match="does not hold the values"):
-        write(tmp_path / "experiment.yaml", tmp_path / "again", "slim-rl results here", tmp_path)
-
-
-def test_one_run_is_an_experiment_without_contrasts(manifest_path: Path, tmp_path: Path) -> None:
-    manifest = yaml.safe_load(manifest_path.read_text())
-    logs = str(Path(manifest["sources"]["held_out"]["logs"][0]) / "shy-0")
-    del manifest["contrasts"], manifest["text"]
-    manifest["sources"] = {"held_out": {"logs": [logs], "command": "slim-rl train here"}}
-    (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(manifest))
-    said = write(tmp_path / "experiment.yaml", tmp_path / "page", "slim-rl results here")
-    report = analyze([logs], tmp_path / "report", max_dialogues=0)
-    assert said == report.results["verdict"][0]["sentences"], "the report on its logs says the same"
-    readme = (tmp_path / "page" / "README.md").read_text(encoding="utf-8")
-    assert said[0] in readme and "ontrasts" not in readme and "| games |" in readme, "its intervals are over games"
-    assert not (tmp_path / "page" / "primary.png").exists() and (tmp_path / "page" / "reward.png").exists()
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def test_configs_alike() -> None:
 
 @pytest.fixture(scope="module")
 def by_dialop() -> Incentives:
-    return measure(parse_config(DIALOP), 40, (1, 4))
+    return measure(parse_config(DIALOP), 70, (1, 4))
 
 
 def test_dialops_own_rules_pay_for_trying_plans(by_dialop: Incentives) -> None:
@@ -116,7 +116,7 @@ def test_cheats_are_compared_with_honest_players(by_dialop: Incentives) -> None:
     cheats = [line for line in by_dialop.lines if line.against]
     names = {line.name for line in by_dialop.lines}
     assert len(cheats) >= 9 and all(line.against in names for line in cheats)
-    assert all(line.told is not None and line.games == 40 for line in by_dialop.lines)
+    assert all(line.told is not None and line.games == 70 for line in by_dialop.lines)
     asker = next(line for line in by_dialop.lines if line.name == "4 random questions")
     assert asker.told is not None and 0.5 < asker.told <= 4
 

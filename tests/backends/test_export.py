@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -24,8 +23,7 @@ from slim_rl.commands.cells import Cell
 from slim_rl.commands.evaluate import evaluate
 from slim_rl.commands.export import check_name
 from slim_rl.config import Config, parse_config
-from slim_rl.errors import ConfigError, DataError, SlimError, SlimWarning
-from slim_rl.policies.transformers import load_model
+from slim_rl.errors import ConfigError, DataError, SlimWarning
 from tests.backends.test_trl import make_config
 from tests.fakes.hub import Hub
 from tests.paths import ROOT
@@ -53,7 +51,6 @@ def front(path: Path) -> dict[str, Any]:
     return data
 
 
-# ------------------------------------------------------------------------------------------------------------- TRL
 def test_a_damaged_checkpoint_is_passed_over_and_said(trained: Config, tmp_path: Path) -> None:
     shutil.copytree(trained.run_dir, tmp_path / "run")
     (tmp_path / "run" / "checkpoints" / "checkpoint-2" / "model.safetensors").write_bytes(b"torn")
@@ -149,70 +146,15 @@ def test_adapters_are_merged(folder: Path, tmp_path: Path) -> None:
     assert all(torch.allclose(merged[name], model[name], atol=1e-5) for name in merged)
 
 
-# ------------------------------------------------------------------------------------------------------------ verl
-def verl_run(folder: Path, run: Path, world: int = 1) -> Config:
-    """A run of verl's as its trainer leaves it: the actor's FSDP shards, and the config and tokenizer beside them."""
-    config = make_config(folder, run.name, "train.backend=verl", f"output_dir={run.parent}")
-    model, tokenizer = load_model(config.policy)
-    for step in (1, 2):
-        actor = run / "checkpoints" / f"global_step_{step}" / "actor"
-        actor.mkdir(parents=True)
-        state = {name: value + step / 100 for name, value in model.state_dict().items()}
-        torch.save(state, actor / f"model_world_size_{world}_rank_0.pt")
-        (actor / "fsdp_config.json").write_text(json.dumps({"FSDP_version": 2, "world_size": world}))
-        model.config.save_pretrained(actor / "huggingface")
-        tokenizer.save_pretrained(actor / "huggingface")
-    (run / "checkpoints" / "latest_checkpointed_iteration.txt").write_text("1")
-    config.write(run / "config.yaml")
-    return config
-
-
-def test_verls_shards_are_merged_by_verls_own_merger(folder: Path, tmp_path: Path) -> None:
-    pytest.importorskip("verl")
-    config = verl_run(folder, tmp_path / "run")
-    with pytest.raises(DataError, match="it has 1"):  # step 2 was being written
-        export(tmp_path / "run", tmp_path / "out", 2)
-    assert export(tmp_path / "run", tmp_path / "out").backend == "verl"
-    start = load_model(config.policy)[0].state_dict()
-    for name, value in weights(tmp_path / "out").items():
-        assert torch.allclose(value.float(), start[name] + 0.01, atol=0.02), name  # the merger writes bfloat16
-    assert front(tmp_path / "out")["tags"][-1] == "verl"
-
-
-def test_a_missing_shard_is_named(folder: Path, tmp_path: Path) -> None:
-    pytest.importorskip("verl")
-    verl_run(folder, tmp_path / "run", world=2)
-    with pytest.raises(DataError, match="rank_1"):
-        export(tmp_path / "run", tmp_path / "out")
-
-
-# ----------------------------------------------------------------------------------------------------------- slime
-_TOOL = """import argparse, os, shutil, sys
-import megatron_stands_here
-parser = argparse.ArgumentParser()
-for flag in ("--input-dir", "--output-dir", "--origin-hf-dir"):
-    parser.add_argument(flag, required=True)
-parser.add_argument("-f", "--force", action="store_true")
-args = parser.parse_args()
-assert args.force and os.path.isdir(args.output_dir)
-if os.path.exists(os.path.join(args.input_dir, "bad")):
-    sys.exit("KeyError: 'embedding'")
-for name in os.listdir(args.origin_hf_dir):
-    shutil.copy(os.path.join(args.origin_hf_dir, name), args.output_dir)
-"""
-
-
-@pytest.fixture
-def slime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """slime's checkout with a conversion tool that takes its flags and converts nothing, and Megatron's."""
-    (tmp_path / "slime" / "tools").mkdir(parents=True)
-    (tmp_path / "slime" / "train.py").touch()
-    (tmp_path / "slime" / "tools" / "convert_torch_dist_to_hf.py").write_text(_TOOL)
-    (tmp_path / "Megatron-LM").mkdir()
-    (tmp_path / "Megatron-LM" / "megatron_stands_here.py").touch()
-    monkeypatch.setenv("SLIME_DIR", str(tmp_path / "slime"))
-    monkeypatch.delenv("MEGATRON_DIR", raising=False)
-    return tmp_path / "slime"
+def test_the_licence_is_the_bases_where_its_card_tells(tmp_path: Path) -> None:
+    snapshot = tmp_path / "models--Qwen--Qwen3-0.6B" / "snapshots" / "c1899"
+    snapshot.mkdir(parents=True)
+    (snapshot / "README.md").write_text("---\nlicense: apache-2.0\nlicense_link: https://x/LICENSE\n---\nText")
+    name, found = base_model(str(snapshot))
+    assert name == "Qwen/Qwen3-0.6B" == found["base_model"]
+    assert (found["license"], found["license_link"]) == ("apache-2.0", "https://x/LICENSE")
+    assert base_model("Qwen/Qwen3-4B") == ("Qwen/Qwen3-4B", {"base_model": "Qwen/Qwen3-4B"})
+    assert base_model(str(tmp_path)) == (tmp_path.name, {})
 
 
 def slime_run(folder: Path, run: Path) -> Config:
@@ -223,51 +165,6 @@ def slime_run(folder: Path, run: Path) -> Config:
     (run / "latest_checkpointed_iteration.txt").write_text("1\n")
     config.write(run / "config.yaml", mis={"other_plugin": 1})
     return config
-
-
-def test_slimes_checkpoint_goes_through_slimes_own_tool(folder: Path, slime: Path, tmp_path: Path) -> None:
-    slime_run(folder, tmp_path / "run")
-    done = export(tmp_path / "run", tmp_path / "out")
-    assert done.backend == "slime" and done.checkpoint.name == "iter_0000001"  # 2 was being written
-    assert same(weights(tmp_path / "out"), weights(folder / "model"))
-    card = (tmp_path / "out" / "README.md").read_text()
-    assert "GRPO (slime)" in card and "2 of 4" in card
-
-
-def test_what_slimes_tool_says_when_it_fails_is_shown(
-    folder: Path, slime: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    slime_run(folder, tmp_path / "run")
-    (tmp_path / "run" / "iter_0000001" / "bad").touch()
-    with pytest.raises(SlimError, match="exit code 1"):
-        export(tmp_path / "run", tmp_path / "out")
-    assert "KeyError: 'embedding'" in capsys.readouterr().err and not (tmp_path / "out").exists()
-    (tmp_path / "run" / "iter_0000000" / "common.pt").unlink()
-    with pytest.raises(DataError, match="torch_dist"):
-        export(tmp_path / "run", tmp_path / "out", 0)
-    monkeypatch.setenv("SLIME_DIR", str(tmp_path / "nowhere"))
-    with pytest.raises(ConfigError, match="SLIME_DIR"):
-        export(tmp_path / "run", tmp_path / "out")
-
-
-def test_a_folder_that_slime_wrote_by_save_hf_is_taken_as_it_is(folder: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    slime_run(folder, run)
-    shutil.copytree(folder / "model", run / "hf" / "5")
-    done = export(run, tmp_path / "out")
-    assert done.checkpoint == run / "hf" / "5" and same(weights(tmp_path / "out"), weights(folder / "model"))
-
-
-# ------------------------------------------------------------------------------------------------------- card, hub
-def test_the_licence_is_the_bases_where_its_card_tells(tmp_path: Path) -> None:
-    snapshot = tmp_path / "models--Qwen--Qwen3-0.6B" / "snapshots" / "c1899"
-    snapshot.mkdir(parents=True)
-    (snapshot / "README.md").write_text("---\nlicense: apache-2.0\nlicense_link: https://x/LICENSE\n---\nText")
-    name, found = base_model(str(snapshot))
-    assert name == "Qwen/Qwen3-0.6B" == found["base_model"]
-    assert (found["license"], found["license_link"]) == ("apache-2.0", "https://x/LICENSE")
-    assert base_model("Qwen/Qwen3-4B") == ("Qwen/Qwen3-4B", {"base_model": "Qwen/Qwen3-4B"})
-    assert base_model(str(tmp_path)) == (tmp_path.name, {})
 
 
 def at(hub: Hub, folder: Path, token: str, *command: str) -> subprocess.CompletedProcess[str]:

@@ -1,40 +1,33 @@
-"""`slim-rl bench` and `slim-rl leaderboard`: the same deals for everybody, and no figure that is believed unseen."""
+"""`slim-rl bench`: the same deals for everybody."""
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pandas as pd
 import pytest
 import yaml
 
-from slim_rl.analysis.bench_file import read
 from slim_rl.analysis.suites import CANARY, load_suites
-from slim_rl.cli import main
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.payment import told_price
 from slim_rl.games.matching import MatchingEnv
 from slim_rl.policies import load_tokenizer
+from tests.commands.bench_setup import PLAN, SUITE, bench, content, refused, run, suites, written
 from tests.fakes.sglang_server import SGLangServer
 from tests.paths import ROOT
 
+__all__ = ["bench", "suites"]  # fixtures
+
+
 MODEL = ROOT / "data" / "warmstart"
-PLAN = "[propose]\nBLEU: Ava Li\nElectra: Daniel Nguyen\nGloVe: Sofia Patel"
-SUITE = {
-    "name": "tiny",
-    "game": {"n": 3, "p_observed": 0.2, "p_observed_2": 0.9, "hardness": 0, "scales": False, "max_turns": 20},
-    "data": {"num_eval": 6, "seed": 7},
-    "partner": {"kind": "shy", "accept_fraction": 0, "args": {"max_pairs": 1}},
-    "arms": {"free": {}, "priced": {"train.question_price": [0.02]}},
-}
 
 
 class NewWords(MatchingEnv):
@@ -42,66 +35,6 @@ class NewWords(MatchingEnv):
 
     def get_prompt_prefix(self, seat: int = 0) -> str:
         return super().get_prompt_prefix(seat) + " Good luck."
-
-
-class NewInstrument(MatchingEnv):
-    """The game once its annotator has changed."""
-
-    instrument: ClassVar[int] = MatchingEnv.instrument + 1
-
-
-def run(*words: object) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main([str(word) for word in words])
-    assert not ended.value.code
-
-
-def refused(capsys: Any, *words: object) -> str:
-    """The one sentence that a command ends with."""
-    with pytest.raises(SystemExit) as ended:
-        main([str(word) for word in words])
-    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("slim-rl: ")]
-    assert ended.value.code == 1 and len(said) == 1
-    return str(said[0])
-
-
-def written(folder: Path, **changes: Any) -> Path:
-    folder.mkdir(exist_ok=True)
-    (folder / "tiny.yaml").write_text(yaml.safe_dump({"slim_rl": SUITE | changes}))
-    return folder
-
-
-@pytest.fixture
-def suites(tmp_path: Path) -> Path:
-    """A folder of one file, with two suites of six games."""
-    return written(tmp_path / "suites")
-
-
-@pytest.fixture
-def bench(suites: Path, tmp_path: Path) -> Callable[..., Path]:
-    """Plays a model, and gives its file."""
-
-    def play(model: str, *words: object) -> Path:
-        run("bench", model, "--suites", suites, "--output", tmp_path / "bench", *words)
-        return max((tmp_path / "bench").glob("*.json.gz"), key=lambda path: path.stat().st_mtime_ns)
-
-    return play
-
-
-def content(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
-    return found
-
-
-def rewritten(path: Path, change: Callable[[dict[str, Any]], Any]) -> Path:
-    """The file as someone has changed it."""
-    data = content(path)
-    change(data)
-    path.write_bytes(gzip.compress(json.dumps(data).encode()))
-    return path
-
-
-# -- suites ------------------------------------------------------------------------------------------------------------
 
 
 def versions(folder: Path, *overrides: str) -> list[str]:
@@ -121,7 +54,7 @@ def test_deals_and_versions_are_the_same_whenever_they_are_made(suites: Path) ->
 @pytest.mark.parametrize(
     "changes",
     [
-        {"environment": f"{__name__}.NewInstrument"},
+        {"environment": "tests.commands.bench_setup.NewInstrument"},
         {"environment": f"{__name__}.NewWords"},
         {"data": {"num_eval": 6, "seed": 8}},
         {"data": {"num_eval": 5, "seed": 7}},
@@ -178,9 +111,6 @@ def test_a_game_without_scripted_policies_says_so(tmp_path: Path, suites: Path, 
     assert "MODEL solo is not openai:MODEL, and Treasure has no scripted policies" in refused(
         capsys, "bench", "solo", "--suites", suites
     )
-
-
-# -- bench -------------------------------------------------------------------------------------------------------------
 
 
 def test_a_scripted_policy_leaves_one_file_with_all_that_was_said(bench: Any, capsys: Any) -> None:
@@ -284,147 +214,3 @@ def test_a_chat_models_cost_is_said_before_and_its_cassette_shows_what_it_said(
         assert [(d["turns"], d["reward"]) for d in suite["dialogues"]] == [
             (d["turns"], d["reward"]) for d in said[name]["dialogues"]
         ]
-
-
-# -- leaderboard -------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def board(suites: Path, tmp_path: Path) -> list[object]:
-    """The words that make a page of these suites' results."""
-    return ["leaderboard", "--suites", suites, "--output", tmp_path / "board"]
-
-
-def test_a_page_a_table_and_a_file_of_numbers_have_every_model(
-    bench: Any, board: list[object], tmp_path: Path, capsys: Any
-) -> None:
-    files = [bench(name) for name in ("random", "solo", "ideal")]
-    run(*board, *files)
-    assert "tiny free, at 0 a question: ideal earns most" in capsys.readouterr().out
-    page, text = ((tmp_path / "board" / name).read_text() for name in ("leaderboard.html", "README.md"))
-    for name in ("random", "solo", "ideal"):
-        assert f">{name}<" in page and f"| {name} |" in text
-    assert "Figures" not in page and "refused turns a game" in text and "cost, $" in text and "by when" in text
-    assert CANARY in page
-    numbers = pd.read_csv(tmp_path / "board" / "leaderboard.csv").set_index(["model", "suite", "measure"])["value"]
-    for name, path in zip(("random", "solo", "ideal"), files, strict=True):
-        for suite, recorded in content(path)["suites"].items():
-            assert numbers[name, suite, "net_reward"] == pytest.approx(recorded["scores"]["net_reward"]["value"])
-            parts = [numbers[name, suite, f"lost_by_{part}"] for part in ("number", "stopping", "choice", "use")]
-            assert sum(parts) == pytest.approx(numbers[name, suite, "lost"])
-    assert numbers["random", "tiny_free", "net_reward"] < numbers["ideal", "tiny_free", "net_reward"]
-
-
-def _first(data: dict[str, Any]) -> dict[str, Any]:
-    """The first dialogue in which something was asked."""
-    suite = data["suites"]["tiny_free"]["dialogues"]
-    found: dict[str, Any] = next(dialogue for dialogue in suite if len(dialogue["turns"]) > 4)
-    return found
-
-
-def _set(part: Callable[[dict[str, Any]], Any], key: Any, value: Any) -> Callable[[dict[str, Any]], None]:
-    return lambda data: part(data).__setitem__(key, value)
-
-
-def _another_game(data: dict[str, Any]) -> None:
-    _first(data)["game"] = "0123456789abcdef/0"
-
-
-def _twice(data: dict[str, Any]) -> None:
-    dialogues = data["suites"]["tiny_free"]["dialogues"]
-    dialogues[0] = dialogues[1]
-
-
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        (_set(_first, "reward", 1.5), "its reward is 1.5, and would be"),
-        (_set(_first, "stop_reason", "finished"), "it ended as finished, and would end as agreed"),
-        (_set(_first, "stop_reason", "turn_tokens"), "it ended as turn_tokens, and would end as agreed"),
-        (_set(lambda d: _first(d)["turns"][1], "text", "[message] 99."), "turn 2 is '[message] 99.' of the partner, and would"),
-        (_set(lambda d: _first(d)["turns"][0], "text", "[message] Hello."), "turn 2 is "),
-        (_set(lambda d: _first(d)["turns"][-2], "text", PLAN), "its reward is"),
-        (lambda d: _first(d)["turns"].pop(), "it has"),
-        (lambda d: _first(d)["turns"].pop(0), "does not follow from the rules"),
-        (lambda d: _first(d)["turns"].append({"role": "policy", "text": "[accept]"}), "it has"),
-        (_another_game, "its deals are not those of tiny_free: 1 game, such as 0123456789abcdef/0"),
-        (_twice, "its deals are not those of tiny_free"),
-        (lambda d: d["suites"]["tiny_free"]["dialogues"].pop(), "has no whole dialogue of 1 of the 6 games of tiny_free"),
-        (_set(lambda d: d["suites"]["tiny_free"], "version", "000000000000"), "its tiny_free is of version 000000000000, and today's"),
-        (_set(lambda d: d, "canary", "another"), "does not hold the benchmark's canary"),
-        (_set(lambda d: d, "format", 99), "of format 99"),
-        (_set(lambda d: d["suites"], "huge", {}), "has the suite huge, which is not one of tiny_free, tiny_priced"),
-        (_set(_first, "stop_reason", "won"), "lacks a part of a result"),
-        (lambda d: d.pop("suites"), "lacks a part of a result"),
-        (_set(lambda d: _first(d)["turns"][0], "text", 5), "lacks a part of a result"),
-    ],
-)  # fmt: skip
-def test_a_file_that_was_changed_is_refused(
-    bench: Any, board: list[object], tmp_path: Path, capsys: Any, change: Any, sentence: str
-) -> None:
-    path = rewritten(bench("ideal", "--suite", "tiny_free"), change)
-    said = refused(capsys, *board, path)
-    assert sentence in said and "ideal.json.gz" in said
-    assert not (tmp_path / "board").exists()
-
-
-def test_a_file_of_a_former_instrument_is_refused(bench: Any, board: list[object], suites: Path, capsys: Any) -> None:
-    path = bench("ideal", "--suite", "tiny_free")
-    written(suites, environment=f"{__name__}.NewInstrument")
-    assert "of version" in refused(capsys, *board, path)
-
-
-def test_what_is_no_result_is_one_sentence(bench: Any, board: list[object], tmp_path: Path, capsys: Any) -> None:
-    (tmp_path / "a.json.gz").write_bytes(gzip.compress(b"{}")[:-4])
-    (tmp_path / "b.json.gz").write_bytes(gzip.compress(b"[]"))
-    assert "is not JSON, compressed or plain" in refused(capsys, *board, tmp_path / "a.json.gz")
-    assert "is not a result" in refused(capsys, *board, tmp_path / "b.json.gz")
-    assert "cannot be read" in refused(capsys, *board, tmp_path / "c.json.gz")
-    path = bench("solo", "--suite", "tiny_free")
-    assert "Two results are called solo" in refused(capsys, *board, path, path)
-
-
-def test_plain_json_is_read_too(bench: Any, board: list[object], tmp_path: Path) -> None:
-    path = bench("solo", "--suite", "tiny_free")
-    plain = tmp_path / "solo.json"
-    plain.write_bytes(gzip.decompress(path.read_bytes()))
-    run(*board, plain)
-
-
-def test_names_in_a_file_are_words_and_never_markup(bench: Any, board: list[object], tmp_path: Path) -> None:
-    run(*board, rewritten(bench("solo", "--suite", "tiny_free"), _set(lambda d: d, "model", "<b>me</b>")))
-    page = (tmp_path / "board" / "leaderboard.html").read_text()
-    assert "<b>me" not in page and "&lt;b&gt;me" in page
-
-
-def test_people_are_a_line_where_their_games_are(
-    bench: Any, board: list[object], tmp_path: Path, dialop_human: Path
-) -> None:
-    run(*board, bench("solo", "--suite", "tiny_free"), "--human", dialop_human / "optimization.jsonl")
-    assert re.search(
-        r"\| people, in DialOp's recorded 8×8 games \| 0\.921 \(.*\) \| 134 \|",
-        (tmp_path / "board" / "README.md").read_text(),
-    )
-
-
-# -- the rows that come with slim_rl -----------------------------------------------------------------------------------
-
-ROWS = ROOT / "analysis" / "bench"
-
-
-def test_the_rows_that_come_with_it_are_of_todays_suites_and_on_the_page() -> None:
-    suites = {suite.name: suite for suite in load_suites()}
-    page = pd.read_csv(ROWS / "leaderboard.csv").set_index(["model", "suite", "measure"])["value"]
-    files = {path.name.removesuffix(".json.gz"): content(path) for path in sorted(ROWS.glob("*.json.gz"))}
-    assert {"random", "solo", "greedy4", "ideal", "warmstart"} <= files.keys()
-    for name, data in files.items():
-        assert data["canary"] == CANARY and data["model"] == name
-        for suite, recorded in data["suites"].items():
-            assert recorded["version"] == suites[suite].version, "another version: make leaderboard"
-            assert page[name, suite, "net_reward"] == pytest.approx(recorded["scores"]["net_reward"]["value"])
-    assert sum(path.stat().st_size for path in ROWS.iterdir()) < 2 * 2**20
-
-
-def test_a_row_that_comes_with_it_follows_from_the_rules() -> None:
-    found = read(ROWS / "warmstart.json.gz", load_suites(names=["matching_3x3"]))
-    assert [scored.suite.name for scored in found.scores] == ["matching_3x3_free", "matching_3x3_priced"]

@@ -1,0 +1,112 @@
+"""The page, the README and the tables of an experiment, on made-up runs."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import orjson
+import pandas as pd
+import pytest
+import yaml
+from made_experiment import GAMES, SEEDS
+
+from slim_rl.analysis import analyze
+from slim_rl.analysis.experiment_page import write
+from slim_rl.errors import DataError
+
+
+@pytest.fixture(scope="module")
+def written(manifest_path: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """The page's folder, and what was said."""
+    folder = tmp_path_factory.mktemp("page")
+    return folder, write(manifest_path, folder, "slim-rl results here")
+
+
+def test_page_readme_and_tables_say_the_same(written: tuple[Path, list[str]]) -> None:
+    folder, said = written
+    page, readme = ((folder / name).read_text(encoding="utf-8") for name in ("results.html", "README.md"))
+    assert said[0].startswith("It learned to ask")
+    assert "by each of 4 seeds" in said[2] and "one more seed is expected" in said[2]
+    for text in (page, readme):
+        for part in (
+            *said[:2],
+            "abc1234",
+            "no machine",
+            "slim-rl arms here",
+            "asks more",
+            "never run",
+            "seeds 0, 1, 2, 3",
+        ):
+            assert part in text, part
+    assert "<em>made up</em>" in page and "<script" not in page
+    for name in ("primary", "arms", "questions", "doses", "forced", "baseline"):
+        assert (folder / f"{name}.png").stat().st_size > 1000 and f"({name}.png)" in readme
+    runs = pd.read_csv(folder / "runs.csv")
+    shy = runs[(runs["arm"] == "shy") & (runs["condition"] == "held_out") & (runs["when"] == "after")]
+    numbers = orjson.loads((folder / "results.json").read_bytes())
+    row = next(
+        r for r in numbers["arms"] if (r["arm"], r["measure"], r["condition"]) == ("shy", "questions", "held_out")
+    )
+    assert len(shy) == SEEDS and shy["questions"].mean() == pytest.approx(row["after"])
+    assert shy["seed"].tolist() == list(range(SEEDS))
+
+
+def test_what_made_the_logs_is_read_where_the_manifest_does_not_say_it(manifest_path: Path, tmp_path: Path) -> None:
+    arms = Path(yaml.safe_load(manifest_path.read_text())["sources"]["held_out"]["logs"][0])
+    manifest = {
+        "title": "one",
+        "sources": {"held_out": {"logs": [str(tmp_path / "arms")], "command": "slim-rl arms here"}},
+    }
+    (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(manifest))
+    shutil.copytree(arms, tmp_path / "arms")
+    folders = sorted(path for path in (tmp_path / "arms").iterdir() if path.is_dir())
+    made = [
+        {"commit": "abc", "clean": True, "machine": {"cores": 2, "processor": "an Abacus"}},
+        {"commit": "def", "clean": True},
+    ]
+    for folder, entry in zip(folders, made, strict=False):
+        (folder / "provenance.json").write_bytes(orjson.dumps([entry]))
+    write(tmp_path / "experiment.yaml", tmp_path / "page", "slim-rl results here")
+    readme = (tmp_path / "page" / "README.md").read_text(encoding="utf-8")
+    assert "commit abc; 2 cores of an Abacus, no GPU and commit def" in readme
+    assert "written by several versions of the code: commit abc; commit def." in readme
+    assert (tmp_path / "page" / "provenance.json").exists()
+
+
+def test_a_page_is_made_again_from_its_values_alone(
+    manifest_path: Path, written: tuple[Path, list[str]], tmp_path: Path
+) -> None:
+    first, said = written
+    manifest = yaml.safe_load(manifest_path.read_text())
+    for source in manifest["sources"].values():
+        source["logs"] = [str(tmp_path / "nowhere")]
+    (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(manifest))
+    assert write(tmp_path / "experiment.yaml", tmp_path / "again", "slim-rl results here", first) == said
+    assert (tmp_path / "again" / "README.md").read_bytes() == (first / "README.md").read_bytes()
+    for name in ("runs.csv", "contrasts.csv"):
+        pd.testing.assert_frame_equal(*(pd.read_csv(made / name) for made in (tmp_path / "again", first)))
+    games = pd.read_parquet(first / "held_out.parquet")
+    shy = games[(games["arm"] == "shy") & (games["condition"] == "held_out") & (games["when"] == "after")]
+    assert (
+        shy["run"].nunique() == SEEDS
+        and len(shy) > 0.9 * SEEDS * GAMES
+        and {"reward", "questions", "lost_by_choice"} <= set(shy)
+    )
+    assert "The ledger of asking" in (tmp_path / "again" / "results.html").read_text(encoding="utf-8")
+    with pytest.raises(DataError, match="does not hold the values"):
+        write(tmp_path / "experiment.yaml", tmp_path / "again", "slim-rl results here", tmp_path)
+
+
+def test_one_run_is_an_experiment_without_contrasts(manifest_path: Path, tmp_path: Path) -> None:
+    manifest = yaml.safe_load(manifest_path.read_text())
+    logs = str(Path(manifest["sources"]["held_out"]["logs"][0]) / "shy-0")
+    del manifest["contrasts"], manifest["text"]
+    manifest["sources"] = {"held_out": {"logs": [logs], "command": "slim-rl train here"}}
+    (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(manifest))
+    said = write(tmp_path / "experiment.yaml", tmp_path / "page", "slim-rl results here")
+    report = analyze([logs], tmp_path / "report", max_dialogues=0)
+    assert said == report.results["verdict"][0]["sentences"], "the report on its logs says the same"
+    readme = (tmp_path / "page" / "README.md").read_text(encoding="utf-8")
+    assert said[0] in readme and "ontrasts" not in readme and "| games |" in readme, "its intervals are over games"
+    assert not (tmp_path / "page" / "primary.png").exists() and (tmp_path / "page" / "reward.png").exists()

@@ -1,0 +1,134 @@
+"""What TRL's loss and gradient are made of: the policy's own tokens, whatever shares a micro-batch, and the KL to the start."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("trl")
+import torch
+
+from slim_rl.backends.trl.micro_batches import by_length, mark_idle, trim
+from tests.backends.test_trl import batch, make_config, make_rollouts
+
+
+def test_gradient_at_partner_tokens_is_exactly_zero_and_would_not_be_without_the_mask(folder) -> None:
+    trainer, _ = make_rollouts(make_config(folder, "gradient"), folder)
+    inputs = batch(trainer)
+    inputs["advantages"] = torch.linspace(-1, 1, len(inputs["advantages"]))
+    partner = (inputs["completion_mask"] * (1 - inputs["tool_mask"])).bool()
+    assert partner.any() and inputs["tool_mask"].any()
+
+    def gradient(inputs: dict[str, Any]) -> torch.Tensor:
+        kept: list[torch.Tensor] = []
+        compute = trainer._get_per_token_logps_and_entropies
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            logps, *rest = compute(*args, **kwargs)
+            logps.retain_grad()
+            kept.append(logps)
+            return (logps, *rest)
+
+        trainer._get_per_token_logps_and_entropies = watched
+        try:
+            trainer._compute_loss(trainer.model, inputs).backward()
+        finally:
+            trainer._get_per_token_logps_and_entropies = compute
+        assert kept[0].grad is not None
+        return kept[0].grad
+
+    masked = gradient(inputs)
+    assert torch.all(masked[partner] == 0.0)
+    assert torch.all(masked[inputs["tool_mask"].bool() & inputs["completion_mask"].bool()] != 0.0)
+    unmasked = gradient({key: value for key, value in inputs.items() if key != "tool_mask"})
+    assert torch.any(unmasked[partner] != 0.0)
+
+
+def test_dialogues_of_like_length_share_a_micro_batch_and_the_gradient_stays(folder) -> None:
+    trainer, _ = make_rollouts(make_config(folder, "by_length"), folder)
+    inputs = batch(trainer)
+    inputs["advantages"] = torch.linspace(-1, 1, len(inputs["advantages"]))
+    halves = [
+        {name: value if value.dim() == 0 else value[half] for name, value in inputs.items()}
+        for half in (slice(0, 4), slice(4, 8))
+    ]
+
+    def gradient(batches: Any) -> list[torch.Tensor]:
+        trainer.model.zero_grad()
+        for one in batches:
+            trainer._compute_loss(trainer.model, one).backward()
+        return [p.grad.clone() for p in trainer.model.parameters() if p.grad is not None]
+
+    ordered = by_length(halves)
+    for expected, found in zip(gradient(halves), gradient(ordered), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+    lengths = [(one["prompt_mask"].sum(1) + one["completion_mask"].sum(1)).tolist() for one in ordered]
+    assert lengths[0] + lengths[1] == sorted(lengths[0] + lengths[1])
+    assert trim(ordered[0])["completion_ids"].shape[1] <= inputs["completion_ids"].shape[1]
+
+
+def test_dialogues_without_an_advantage_are_not_computed_and_the_gradient_stays(folder) -> None:
+    trainer, _ = make_rollouts(make_config(folder, "idle"), folder)
+    inputs = batch(trainer)
+    inputs["advantages"] = torch.tensor([0.0, 0.5] * (len(inputs["advantages"]) // 2))
+    halves = [
+        {name: value if value.dim() == 0 else value[half] for name, value in inputs.items()}
+        for half in (slice(0, 4), slice(4, 8))
+    ]
+    computed: list[int] = []
+    trainer.model.register_forward_pre_hook(
+        lambda module, args, kwargs: computed.append(len(kwargs["input_ids"])), with_kwargs=True
+    )
+
+    def gradient(batches: Any) -> list[torch.Tensor]:
+        trainer.model.zero_grad()
+        for place, one in enumerate(batches):
+            trainer.accelerator.gradient_state._set_sync_gradients(place == len(batches) - 1)
+            trainer._compute_loss(trainer.model, one).backward()
+        return [p.grad.clone() for p in trainer.model.parameters() if p.grad is not None]
+
+    expected = gradient(halves)
+    assert len(computed) == 2, "each half has dialogues with an advantage"
+    ordered = by_length(halves)
+    mark_idle(ordered)
+    for found, wanted in zip(gradient(ordered), expected, strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-6)
+    assert len(computed) == 3
+    nothing = [{**half, "advantages": half["advantages"] * 0} for half in halves]
+    mark_idle(nothing)
+    gradient(nothing)
+    assert len(computed) == 4, "a step's last micro-batch is computed in any case: that is where processes add up"
+
+
+def test_the_kl_has_its_own_gradient_and_not_that_of_its_estimate(folder) -> None:
+    """log(policy / start) for each token's log-probability, as slime and verl have it (see `slim_rl.keys`)."""
+    trainer, _ = make_rollouts(make_config(folder, "kl", "train.kl_coef=0.1", "train.loss=sequence"), folder)
+    inputs = batch(trainer)
+    ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
+    mask = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1)
+    trained = inputs["completion_mask"] * inputs["tool_mask"]
+    said, _, _ = super(type(trainer), trainer)._get_per_token_logps_and_entropies(
+        trainer.model, ids, mask, inputs["completion_ids"].shape[1], len(ids)
+    )
+    inputs["advantages"] = torch.zeros_like(inputs["advantages"])
+    inputs["ref_per_token_logps"] = start = said.detach() + torch.linspace(-1, 1, said.shape[1])
+    weights = list(trainer.model.parameters())
+    found = torch.autograd.grad(trainer._compute_loss(trainer.model, inputs), weights)
+    mean = (((said.detach() - start) * said * trained).sum(1) / trained.sum(1)).mean()
+    expected = torch.autograd.grad(0.1 * mean / trainer.current_gradient_accumulation_steps, weights)
+    assert max(each.abs().max() for each in expected) > 1e-4
+    assert all(torch.allclose(one, other, atol=1e-6) for one, other in zip(found, expected, strict=True))
+
+
+def test_the_reference_of_the_kl_is_what_trl_computes(folder) -> None:
+    trainer, _ = make_rollouts(make_config(folder, "reference", "train.kl_coef=0.1"), folder)
+    inputs = batch(trainer)
+    ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
+    mask = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1)
+    compute = super(type(trainer), trainer)._get_per_token_logps_and_entropies
+    with torch.no_grad():
+        whole, _, _ = compute(trainer.model, ids, mask, inputs["completion_ids"].shape[1], len(ids))
+    said = inputs["completion_mask"].bool()
+    assert said.sum() > 100
+    assert torch.allclose(inputs["ref_per_token_logps"][said], whole[said], atol=1e-4)

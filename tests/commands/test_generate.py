@@ -1,0 +1,80 @@
+"""`slim-rl generate`: files of games, whole or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from slim_rl.config import parse_config
+from slim_rl.dialogue.factory import make_partner
+from slim_rl.dialogue.loop import Speaker
+from slim_rl.dialogue.rows import GameRow
+from slim_rl.dialogue.worker import RolloutWorker
+from slim_rl.games.matching.generate import generate_games
+from tests.commands.shell import process
+from tests.fakes.disk import largest_file
+from tests.paths import ROOT
+
+
+def test_a_full_disk_is_one_sentence_that_names_the_file(slim_rl, tmp_path) -> None:
+    games = tmp_path / "games.jsonl"
+    assert slim_rl("generate", "--num-games", "9", "--n", "3", "--output", games).returncode == 0
+    log = tmp_path / "logs" / "log.jsonl"
+    log.parent.mkdir()
+    log.write_text(json.dumps(synthetic_line()) + "\n")
+    for arguments, named in (
+        (("generate", "--num-games", "9", "--n", "3", "--output", games), games),
+        (("analyze", log.parent, "--output", tmp_path / "plots"), tmp_path / "plots"),
+    ):
+        with largest_file(1024):
+            result = slim_rl(*arguments)
+        assert result.returncode == 1 and "Traceback" not in result.stderr, result.stderr
+        assert str(named) in result.stderr and "choose another" in result.stderr
+    assert len(games.read_text().splitlines()) == 9, "what was there is still there"
+
+
+def synthetic_line() -> dict[str, Any]:
+    """A short dialogue as it is logged."""
+    config = parse_config({"game": {"n": 3}, "partner": {"kind": "mute"}})
+    game = next(iter(generate_games(1, config.game, seed=1)))
+    worker = RolloutWorker(config, None, Speaker(make_partner(config)))
+    (dialogue,) = asyncio.run(worker.play(worker.episode(GameRow(game.id, 0, game.to_dict(), []), "x")))
+    return dialogue.to_dict()
+
+
+def test_generate_writes_games(slim_rl, tmp_path) -> None:
+    output = tmp_path / "games.jsonl"
+    result = slim_rl("generate", "--num-games", "3", "--n", "3", "--output", str(output))
+    assert result.returncode == 0, result.stderr
+    assert len(output.read_text().splitlines()) == 3
+    script = ROOT / "scripts" / "generate_data.py"
+    again = tmp_path / "again.jsonl"
+    assert "wrote" not in result.stdout and result.stdout.strip() == str(output)
+    subprocess.run([sys.executable, script, "--num_games", "3", "--n", "3", "--output", str(again)], check=True)
+    assert again.read_bytes() == output.read_bytes()
+
+
+def test_generate_makes_the_files_of_a_config_anew_when_told_to(slim_rl, tmp_path) -> None:
+    config = tmp_path / "config.yaml"
+    data = {"train": f"{tmp_path}/t.jsonl", "eval": f"{tmp_path}/e.jsonl", "num_train": 3, "num_eval": 2}
+    config.write_text(json.dumps({"game": {"n": 3}, "data": data}))
+    assert slim_rl("generate", config).stdout.split() == [data["train"], data["eval"]]
+    refused = slim_rl("generate", config, "--set", "game.n=2")
+    assert refused.returncode == 1 and "slim-rl generate CONFIG --overwrite" in refused.stderr
+    assert slim_rl("generate", config, "--set", "game.n=2", "--overwrite").returncode == 0
+    more = process(
+        "generate", "--config", config, "-s", "game.n=2", "-s", "data.num_train=4", "-s", "train.games_per_step=2"
+    )
+    assert more.returncode == 0
+    assert more.stderr.startswith("slim-rl: ") and "has 3 of the 4 games" in more.stderr
+
+
+def test_games_are_dealt_by_one_process_at_least(slim_rl, tmp_path: Path) -> None:
+    refused = slim_rl("generate", "--num-games", "1", "--output", tmp_path / "games.jsonl", "--workers", "0")
+    assert refused.returncode != 0
+    assert "--workers" in refused.stderr and "Traceback" not in refused.stderr
+    assert not (tmp_path / "games.jsonl").exists()

@@ -1,0 +1,77 @@
+"""Ctrl-C ends a command with a sentence on how to go on, and the next start goes on from there."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.paths import ROOT
+
+
+def interrupted(folder: Path, ready: Path, *words: str) -> tuple[int, list[str]]:
+    """The exit code and last words of a command that Ctrl-C is pressed in once `ready` holds something."""
+    with (folder / "out").open("w") as out:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "slim_rl.cli", *words],
+            cwd=folder, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=out, stderr=out, start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        )  # fmt: skip
+        deadline = time.monotonic() + 180
+        while not (ready.exists() and ready.stat().st_size) and child.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        os.killpg(child.pid, signal.SIGINT)
+        child.wait(60)
+    return child.returncode, (folder / "out").read_text().replace("\r", "\n").splitlines()
+
+
+SHORT = [
+    *("--set", "train.games_per_step=2", "--set", "train.group_size=2", "--set", "train.micro_batch=4", "--set", "train.processes=1"),
+    *("--set", "train.save_every=1", "--set", "train.eval_games=2", "--set", "data.num_train=20", "--set", "data.num_eval=300"),
+]  # fmt: skip
+
+
+def test_an_interrupted_run_says_how_to_go_on_and_the_next_start_from_where(slim_rl, monkeypatch, tmp_path) -> None:
+    pytest.importorskip("trl")
+    words = ["train", "matching_local", *SHORT, "--set", "train.steps=900"]
+    mark = tmp_path / "runs" / "matching_local" / "checkpoints" / "checkpoint-2" / "trainer_state.json"
+    code, said = interrupted(tmp_path, mark, *words)
+    assert code == 130 and not any("Traceback" in line for line in said)
+    assert any(line.endswith("slim-rl: interrupted; the same command goes on from the last checkpoint, or starts again where "
+                             "there is none yet.") for line in said)  # fmt: skip
+    number = max(int(whole.parent.name.rpartition("-")[2]) for whole in mark.parents[1].glob("*/COMPLETE"))
+    monkeypatch.chdir(tmp_path)
+    again = slim_rl(*words[:-1], f"train.steps={number + 1}")
+    assert again.returncode == 0, again.stderr
+    (said_then,) = (line for line in again.stderr.splitlines() if "goes on from step" in line)
+    assert f"goes on from step {number} of {number + 1}: " in said_then
+    assert f"checkpoint-{number} is its last checkpoint (--fresh starts over)" in said_then
+    steps = [json.loads(line)["step"] for line in (mark.parents[2] / "metrics.jsonl").read_text().splitlines()]
+    assert steps == list(range(1, number + 2))
+
+
+def test_an_interrupted_evaluation_says_how_to_go_on(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    words = [
+        "evaluate",
+        "matching_local",
+        *SHORT,
+        "--checkpoint",
+        "data/warmstart",
+        "--games",
+        "300",
+        "--num-trials",
+        "50",
+        "--concurrency",  # so that the first dialogue is soon over
+        "8",
+    ]
+    code, said = interrupted(tmp_path, tmp_path / "logs" / "evaluation" / "warmstart_shy_free.jsonl", *words)
+    assert code == 130
+    assert any(line.endswith("interrupted; what was played is in logs/evaluation, and the same command plays the rest.")
+               for line in said)  # fmt: skip
