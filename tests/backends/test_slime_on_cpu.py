@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -59,7 +61,7 @@ def test_a_machine_without_a_gpu_lacks_nothing_where_that_is_meant(monkeypatch: 
     ("change", "settings", "told"),
     [
         ("policy.top_p=0.9", {}, "add --set policy.top_p=1"),
-        ("policy.top_p=1", {"async": "1"}, "leave ASYNC and NUM_NODES out"),
+        ("policy.top_p=1", {"num_nodes": 2}, "leave NUM_NODES out"),
         ("policy.top_p=1", {}, "`make run-slime` makes an environment that has it"),
     ],
 )
@@ -202,6 +204,75 @@ def test_megatron_has_slimes_patch_and_nothing_else(tmp_path: Path) -> None:
     assert changed == patched
     with pytest.raises(SlimError, match="set MEGATRON_DIR"):
         sources.find({"SLIME_DIR": str(tmp_path)})
+
+
+_SLIME = {"train.py": "", "docker/patch/latest/megatron.patch": """\
+--- a/megatron/core/layer.py
++++ b/megatron/core/layer.py
+@@ -1 +1 @@
+-width = 1
++width = 2
+"""}  # fmt: skip
+_MEGATRON = {"megatron/core/layer.py": "width = 1\n", "tools/none.py": ""}
+
+
+def published(folder: Path, files: dict[str, str]) -> str:
+    """A repository that others can clone, as URL@COMMIT: of these files, which a later commit has changed."""
+    work, bare = folder / "work", folder / "published.git"
+    commits = []
+
+    def git(*words: str) -> str:
+        author = ["-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main"]
+        done = subprocess.run(["git", "-C", work, *author, *words], capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    work.mkdir(parents=True)
+    git("init", "--quiet")
+    for texts in (files, dict.fromkeys(files, "later\n")):
+        for name, text in texts.items():
+            (work / name).parent.mkdir(parents=True, exist_ok=True)
+            (work / name).write_text(text, encoding="utf-8")
+        git("add", ".")
+        git("commit", "--quiet", "--message", "all of it")
+        commits.append(git("rev-parse", "HEAD"))
+    git("clone", "--quiet", "--bare", ".", str(bare))
+    shutil.rmtree(work)
+    return f"file://{bare}@{commits[0]}"
+
+
+def found_from(home: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Where the sources are, told in a folder that has nothing beside it but the package."""
+    program = "from slim_rl.backends.slime.cpu import sources; print(sources.here(), *sources.find(), sources.here())"
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(home), **variables}
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, cwd=home, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "slim_rl").symlink_to(ROOT / "slim_rl")
+    return tmp_path / "home"
+
+
+def test_sources_that_are_nowhere_are_cloned_at_their_commits(home: Path, tmp_path: Path) -> None:
+    remotes = {"SLIME_GIT": published(tmp_path / "slime", _SLIME), "MEGATRON_GIT": published(tmp_path / "meg", _MEGATRON)}
+    for cloned in (True, False):
+        done = found_from(home, **remotes)
+        assert done.returncode == 0, done.stderr
+        before, slime, megatron, after = done.stdout.split()
+        assert (before, after) == (str(not cloned), "True")
+        assert done.stderr.count("slim-rl: cloning file://") == (2 if cloned else 0), "once"
+        assert Path(slime).is_relative_to(home) and Path(slime, "train.py").read_text() == ""
+        assert Path(megatron, "megatron/core/layer.py").read_text() == "width = 2\n", "with slime's patch"
+
+
+def test_sources_that_cannot_be_cloned_are_asked_for_and_leave_nothing(home: Path, tmp_path: Path) -> None:
+    done = found_from(home, SLIME_GIT=f"file://{tmp_path}/none.git@0123abc")
+    assert done.returncode != 0
+    assert "'git clone --quiet …' failed" in done.stderr
+    assert "give slime's and Megatron's sources by SLIME_DIR and MEGATRON_DIR." in done.stderr
+    assert not any((home / "build" / "upstream").iterdir())
 
 
 def test_a_servers_port_leaves_room_above_it() -> None:

@@ -13,6 +13,7 @@ games are played by the stack itself, before the first step and after the last.
 from __future__ import annotations
 
 import importlib.util
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -49,7 +50,7 @@ _SGLANG = {
 
 def settled(settings: Settings) -> Settings:
     """The settings of a machine without a GPU: the sources where they are found, and Ray told of a GPU for training and one for playing."""
-    slime, megatron = sources.find({"SLIME_DIR": settings.slime_dir, "MEGATRON_DIR": settings.megatron_dir})
+    slime, megatron = sources.find(os.environ | {"SLIME_DIR": settings.slime_dir, "MEGATRON_DIR": settings.megatron_dir})
     here = {"num_gpus": 2, "colocate": "0", "slime_dir": str(slime), "megatron_dir": str(megatron)}
     return settings.model_copy(update=here)
 
@@ -61,10 +62,8 @@ def adapted(settings: Settings, config: Config, own: Sequence[str]) -> tuple[Set
             f"policy.top_p is {config.policy.top_p:g}: SGLang's router, as the package index has it, drops what slime needs to train on a "
             "part of the distribution; add --set policy.top_p=1."
         )
-    if settings.asynchronous != "0" or settings.num_nodes > 1:
-        raise ConfigError(
-            "Without a GPU slime runs on one machine, and plays and trains in turn: leave ASYNC and NUM_NODES out."
-        )
+    if settings.num_nodes > 1:
+        raise ConfigError("Without a GPU slime runs on one machine: leave NUM_NODES out.")
     if missing := [name for name in _NEEDED if importlib.util.find_spec(name) is None]:
         raise ConfigError(
             f"{', '.join(missing)} is not installed here: `make run-slime` makes an environment that has it."

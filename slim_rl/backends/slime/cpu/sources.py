@@ -3,6 +3,7 @@
     SLIME_DIR, MEGATRON_DIR   checkouts; Megatron's has slime's patch, as in slime's container
     ../shared/upstream        archives beside the project: unpacked once, into build/upstream
     otherwise                 cloned by git, once, into build/upstream
+    SLIME_GIT, MEGATRON_GIT   a mirror to clone, or another commit: URL@COMMIT
 
 Nothing of them is changed, but that Megatron gets the patch which slime's own Dockerfile applies. A folder appears whole or not at all.
 """
@@ -26,22 +27,25 @@ from slim_rl.errors import SlimError
 _HOME = bundled.ROOT if (bundled.ROOT / "pyproject.toml").is_file() else Path.cwd()
 _ARCHIVES = _HOME.parent / "shared" / "upstream"
 _UNPACKED = _HOME / "build" / "upstream"
-_COMMITS = {"slime": "624b824a8", "megatron": "1dcf0dafa884ad52ffb243625717a3471643e087"}
-_CLONED = {"slime": "https://github.com/THUDM/slime", "megatron": "https://github.com/NVIDIA/Megatron-LM"}
+_PINNED = {
+    "slime": "https://github.com/THUDM/slime@624b824a8",
+    "megatron": "https://github.com/NVIDIA/Megatron-LM@1dcf0dafa884ad52ffb243625717a3471643e087",
+}
 _PATCH = "docker/patch/latest/megatron.patch"
 
 
 def find(environment: Mapping[str, str] = os.environ) -> tuple[Path, Path]:
     """slime, and a Megatron that has its patch. Raises SlimError if they are not here and cannot be cloned."""
     named = environment.get("SLIME_DIR"), environment.get("MEGATRON_DIR")
-    slime = Path(named[0]) if named[0] else _main("slime")
-    return slime.absolute(), Path(named[1]).absolute() if named[1] else _patched(slime)
+    slime = Path(named[0]) if named[0] else _main("slime", environment)
+    return slime.absolute(), Path(named[1]).absolute() if named[1] else _patched(slime, environment)
 
 
 def here(environment: Mapping[str, str] = os.environ) -> bool:
     """Whether they can be had without a network."""
     return all(
-        environment.get(f"{name.upper()}_DIR") or any(_archives(name)) or _clone(name).is_dir() for name in _COMMITS
+        environment.get(f"{name.upper()}_DIR") or any(_archives(name)) or _clone(name, environment).is_dir()
+        for name in _PINNED
     )
 
 
@@ -63,27 +67,39 @@ def _archives(name: str) -> list[Path]:
     return sorted(_ARCHIVES.glob(f"{name}-*.tar.gz"))
 
 
-def _clone(name: str) -> Path:
-    return _UNPACKED / f"{name}-{_COMMITS[name][:7]}-cloned"
+def _remote(name: str, environment: Mapping[str, str]) -> tuple[str, str]:
+    """Where they are cloned from, and the commit."""
+    url, _, commit = (environment.get(f"{name.upper()}_GIT") or _PINNED[name]).rpartition("@")
+    return url, commit
 
 
-def _main(name: str) -> Path:
+def _at(name: str, environment: Mapping[str, str]) -> str:
+    """The sources at the commit that counts, in a folder's name."""
+    return f"{name}-{_remote(name, environment)[1][:7]}"
+
+
+def _clone(name: str, environment: Mapping[str, str]) -> Path:
+    return _UNPACKED / f"{_at(name, environment)}-cloned"
+
+
+def _main(name: str, environment: Mapping[str, str]) -> Path:
     """The sources at the commit that counts: the archive of it, or a clone."""
     for folder in unpacked(name):
-        if folder.parent.name == f"{name}-{_COMMITS[name][:7]}":
+        if folder.parent.name == _at(name, environment):
             return folder
 
     def clone(fresh: Path) -> None:
-        say(f"cloning {_CLONED[name]}")
-        _run("git", "clone", "--quiet", "--filter=blob:none", "--no-checkout", _CLONED[name], str(fresh))
-        _run("git", "-C", str(fresh), "checkout", "--quiet", _COMMITS[name])
+        url, commit = _remote(name, environment)
+        say(f"cloning {url}")
+        _run("git", "clone", "--quiet", "--filter=blob:none", "--no-checkout", url, str(fresh))
+        _run("git", "-C", str(fresh), "checkout", "--quiet", commit)
 
-    return _once(_clone(name), clone)
+    return _once(_clone(name, environment), clone)
 
 
-def _patched(slime: Path) -> Path:
+def _patched(slime: Path, environment: Mapping[str, str]) -> Path:
     """A copy of Megatron with the patch of this slime."""
-    megatron, changes = _main("megatron"), (slime / _PATCH).absolute()
+    megatron, changes = _main("megatron", environment), (slime / _PATCH).absolute()
     if not changes.is_file():
         raise SlimError(f"{slime} has no {_PATCH}: set MEGATRON_DIR to a Megatron-LM that has slime's patch.")
 
@@ -93,7 +109,7 @@ def _patched(slime: Path) -> Path:
         _run("git", "apply", str(changes), cwd=fresh, env=alone)
 
     number = zlib.crc32(changes.read_bytes())  # other versions of slime have other patches
-    return _once(_UNPACKED / f"megatron-{_COMMITS['megatron'][:7]}-patched-{number:08x}", patch)
+    return _once(_UNPACKED / f"{_at('megatron', environment)}-patched-{number:08x}", patch)
 
 
 def _once(folder: Path, make: Callable[[Path], None]) -> Path:
