@@ -17,8 +17,12 @@ _LAST_LINES = 15
 
 
 @contextlib.contextmanager
-def running(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
-    """A child process. It is told to end, and waited for, when the block is left while it still runs; what it has started ends too."""
+def running(
+    command: Sequence[str], stop_seconds: float = _STOP_SECONDS, **options: Any
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A child process. It is told to end when the block is left while it still runs, and killed after `stop_seconds`; what it has
+    started ends too.
+    """
     # in its own process group: a Ctrl-C reaches only us, and we end our children in their order
     process = subprocess.Popen(command, process_group=0, **options)
     try:
@@ -28,7 +32,7 @@ def running(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen
             with handled_by(signal.SIG_IGN):  # a second Ctrl-C does not stop the stopping
                 process.terminate()
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(_STOP_SECONDS)
+                    process.wait(stop_seconds)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # one that was killed, or was just starting them, has left them
         process.wait()

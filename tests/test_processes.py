@@ -32,3 +32,10 @@ def test_a_childs_own_children_do_not_outlive_the_block(killed: bool) -> None:
     while there(grandchild) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert process.poll() is not None and not there(grandchild)
+
+
+def test_a_child_that_does_not_end_is_killed() -> None:
+    began = time.monotonic()
+    with running(["sh", "-c", "trap '' TERM; echo; sleep 600"], 0.2, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline()
+    assert process.poll() is not None and time.monotonic() - began < 10

@@ -19,7 +19,7 @@ from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.loop import Player
 from slim_rl.errors import ConfigError, SlimWarning
 from slim_rl.policies import load_tokenizer
-from slim_rl.policies.servers import Server, connect, started
+from slim_rl.policies.servers import Server, connect, starting
 
 ENGINES = ("transformers", "sglang", "vllm")
 SERVED_AT_ONCE = 1000  # dialogues played at once before a server, where nothing else is asked for
@@ -101,7 +101,7 @@ def ready_policy(config: Config, engine: EngineChoice, log: Path) -> Iterator[Re
             server = connect(engine.server)
             _compare(server, settings.model)
         else:
-            server = stack.enter_context(started(engine.name, settings.model, log, engine.arguments))
+            server = stack.enter_context(starting(engine.name, settings.model, log, engine.arguments)).wait()
         made = SGLangPolicy if engine.name == SGLangPolicy.engine else VLLMPolicy
         policy = made(
             server.url,

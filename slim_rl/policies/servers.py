@@ -23,6 +23,7 @@ from slim_rl.errors import ConfigError, SlimError
 from slim_rl.processes import last_lines, running
 
 _PORTS = range(20_000, 30_000)
+_STOP_SECONDS = 5  # nothing in it is to be saved; and one that is told to end between two weights never does
 _MODULES = {"sglang": "sglang.launch_server", "vllm": "vllm.entrypoints.openai.api_server"}
 
 
@@ -54,15 +55,37 @@ def connect(url: str) -> Server:
         raise SlimError(f"No server answers at {url} ({error}): start one, or leave --server out.") from error
 
 
+@dataclass(frozen=True, slots=True)
+class Starting:
+    """A server that is on its way up, at `url`."""
+
+    url: str
+    engine: str
+    log: Path
+    process: subprocess.Popen[bytes]
+
+    def wait(self, seconds: float = 1800.0) -> Server:
+        """The server, once it answers. Raises SlimError if it ends, or does not come up in time."""
+        deadline = time.monotonic() + seconds
+        while self.process.poll() is None and time.monotonic() < deadline:
+            try:
+                _get(f"{self.url}/health")
+                return _described(self.url)
+            except (httpx.HTTPError, ValueError):  # not yet
+                time.sleep(0.2)
+        code = self.process.returncode
+        what = f"did not answer in {seconds:g} s" if code is None else f"ended with exit code {code}"
+        raise SlimError(f"The {self.engine} server {what}; the end of {self.log}:\n{last_lines(self.log)}")
+
+
 @contextmanager
-def started(
+def starting(
     engine: str,
     model: str,
     log: Path,
     arguments: Sequence[str] = (),
-    seconds: float = 1800.0,
     environment: Mapping[str, str] | None = None,
-) -> Iterator[Server]:
+) -> Iterator[Starting]:
     """A server of `model` on a free port of this machine, for the length of the block.
 
     Args:
@@ -70,12 +93,10 @@ def started(
         model: a folder or hub name.
         log: what the server prints.
         arguments: further words of its command line, such as ``--tp 2``.
-        seconds: how long it may take to load the model.
         environment: its variables; None: this process's.
 
     Raises:
         ConfigError: the engine is not installed.
-        SlimError: the server ended, or did not come up in time.
     """
     if importlib.util.find_spec(engine) is None:
         raise ConfigError(
@@ -87,9 +108,9 @@ def started(
     command = [sys.executable, "-m", _MODULES[engine], *_words(engine, model, url), *arguments]
     with (
         log.open("wb") as output,
-        running(command, stdout=output, stderr=subprocess.STDOUT, env=environment) as process,
+        running(command, _STOP_SECONDS, stdout=output, stderr=subprocess.STDOUT, env=environment) as process,
     ):
-        yield _wait(process, url, engine, log, seconds)
+        yield Starting(url, engine, log, process)
 
 
 def _words(engine: str, model: str, url: str) -> list[str]:
@@ -99,20 +120,6 @@ def _words(engine: str, model: str, url: str) -> list[str]:
     # logprobs of the distribution that is sampled from, and no sampling settings of the checkpoint's own
     own = ["--logprobs-mode", "processed_logprobs", "--generation-config", "vllm"]
     return ["--model", model, *place, *own]
-
-
-def _wait(process: subprocess.Popen[bytes], url: str, engine: str, log: Path, seconds: float) -> Server:
-    deadline = time.monotonic() + seconds
-    while process.poll() is None and time.monotonic() < deadline:
-        try:
-            _get(f"{url}/health")
-            return _described(url)
-        except (httpx.HTTPError, ValueError):  # not yet
-            time.sleep(0.2)
-    what = (
-        f"did not answer in {seconds:g} s" if process.poll() is None else f"ended with exit code {process.returncode}"
-    )
-    raise SlimError(f"The {engine} server {what}; the end of {log}:\n{last_lines(log)}")
 
 
 def _described(url: str) -> Server:

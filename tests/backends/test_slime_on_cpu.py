@@ -139,21 +139,33 @@ def train(args):
 }
 
 
+def stopped(folder: Path, monkeypatch: pytest.MonkeyPatch, kills: bool = False, **others: str) -> str:
+    """What a run says at its end that is made of the stand-ins, with `others` in the place of some."""
+    for name, text in (_STAND_INS | others).items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.setenv("PYTHONPATH", f"{folder}:{ROOT}")
+    monkeypatch.setenv("ENGINE", str(folder / "pid"))
+    monkeypatch.setenv("KILLS", "1" if kills else "")
+    config = load_config(ROOT / "configs" / "matching_local.yaml", [f"log.dir={folder}/logs"])
+    job: Any = SimpleNamespace(config=config, folder=folder, entry="train.py")
+    with pytest.raises(SlimError) as said:
+        launch._run(job, SimpleNamespace(slime=folder, megatron=folder), [], -1)  # type: ignore[arg-type]
+    return str(said.value)
+
+
 @pytest.mark.parametrize("killed", [True, False])
 def test_a_run_that_stops_says_if_sglang_is_gone(killed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, text in _STAND_INS.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
-    monkeypatch.setenv("ENGINE", str(tmp_path / "pid"))
-    monkeypatch.setenv("KILLS", "1" if killed else "")
-    config = load_config(ROOT / "configs" / "matching_local.yaml", [f"log.dir={tmp_path}/logs"])
-    job: Any = SimpleNamespace(config=config, folder=tmp_path, entry="train.py")
-    with pytest.raises(SlimError) as stopped:
-        launch._run(job, SimpleNamespace(slime=tmp_path, megatron=tmp_path), [], -1)  # type: ignore[arg-type]
     gone = f"SGLang is gone: see {tmp_path}/sglang.log. " if killed else ""
-    assert str(stopped.value) == f"{gone}Training stops: 32 of 32 dialogues failed."
+    assert stopped(tmp_path, monkeypatch, killed) == f"{gone}Training stops: 32 of 32 dialogues failed."
+
+
+def test_nothing_is_trained_before_sglang_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    late = {"sglang/launch_server.py": "import time\ntime.sleep(3)\nraise SystemExit('no such model')"}
+    said = stopped(tmp_path, monkeypatch, **late)
+    assert said.startswith("The sglang server ended with exit code 1") and said.endswith("no such model")
+    assert "Training stops" not in (tmp_path / "slime.log").read_text(encoding="utf-8")
 
 
 def test_packages_that_are_not_there_can_be_imported_and_not_called() -> None:
@@ -256,7 +268,8 @@ def home(tmp_path: Path) -> Path:
 
 
 def test_sources_that_are_nowhere_are_cloned_at_their_commits(home: Path, tmp_path: Path) -> None:
-    remotes = {"SLIME_GIT": published(tmp_path / "slime", _SLIME), "MEGATRON_GIT": published(tmp_path / "meg", _MEGATRON)}
+    texts = {"slime": _SLIME, "megatron": _MEGATRON}
+    remotes = {f"{name.upper()}_GIT": published(tmp_path / name, files) for name, files in texts.items()}
     for cloned in (True, False):
         done = found_from(home, **remotes)
         assert done.returncode == 0, done.stderr

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,23 +17,7 @@ from slim_rl.dialogue.log import read_log
 from slim_rl.errors import ConfigError, RunStopped
 from slim_rl.partners.ledger import spent_usd
 from tests.backends.test_trl import make_config
-from tests.fakes.openai_server import OpenAIServer, Step
-
-
-@contextmanager
-def serving(**settings: Any) -> Iterator[OpenAIServer]:
-    """The server in its own thread: a run has an event loop a step."""
-    server, loop = OpenAIServer(**settings), asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    asyncio.run_coroutine_threadsafe(server.start(), loop).result()
-    try:
-        yield server
-    finally:
-        asyncio.run_coroutine_threadsafe(server._runner.cleanup(), loop).result()
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
+from tests.fakes.openai_server import OpenAIServer, Step, serving
 
 
 def config_of(folder: Path, name: str, server: OpenAIServer, *others: str, **openai: Any) -> Config:

@@ -20,9 +20,11 @@ import json
 import math
 import random
 import re
+import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -377,6 +379,22 @@ class OpenAIServer:
                 cached = total
             self._seen.add(hash(prefix))
         return total, cached // 128 * 128 if cached >= 1024 else 0
+
+
+@contextmanager
+def serving(**settings: Any) -> Iterator[OpenAIServer]:
+    """The server in its own thread: for a run that has event loops, or processes, of its own."""
+    server, loop = OpenAIServer(**settings), asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    asyncio.run_coroutine_threadsafe(server.start(), loop).result()
+    try:
+        yield server
+    finally:
+        asyncio.run_coroutine_threadsafe(server._runner.cleanup(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
 
 
 def _error(status: int, message: str, code: str | None = None, param: str | None = None) -> web.Response:

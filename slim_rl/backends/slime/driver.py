@@ -23,7 +23,7 @@ import difflib
 import importlib.util
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -217,8 +217,13 @@ def _divergence(error: Exception) -> str | None:
     return "The gradient is not a finite number." if any(words in str(error) for words in _NOT_FINITE) else None
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    """Entry point. Returns 1 if a flag is unknown or repeated, or the run was stopped."""
+def main(words: Sequence[str] | None = None, ready: Callable[[], None] = lambda: None) -> int:
+    """Entry point. Returns 1 if a flag is unknown or repeated, or the run was stopped.
+
+    Args:
+        words: of the command line; None: this process's.
+        ready: waits, once slime is imported, for what it needs to train.
+    """
     script, *flags = sys.argv[1:] if words is None else words
     if script == "--check":
         found = complaints(flags, known_flags(flags))
@@ -227,7 +232,9 @@ def main(words: Sequence[str] | None = None) -> int:
         return 1 if found else 0
     # as if Python had been given the script
     sys.argv, sys.path[0] = [script, *flags], str(Path(script).parent)
-    return TrainingScript(Path(script)).run()
+    training = TrainingScript(Path(script))
+    ready()
+    return training.run()
 
 
 if __name__ == "__main__":

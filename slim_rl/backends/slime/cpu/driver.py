@@ -1,6 +1,6 @@
 """What runs where slime's driver runs (`slim_rl.backends.slime.driver`), on a machine without a GPU: Ray first, in this process, then it.
 
-    python -m slim_rl.backends.slime.cpu.driver SLIME_DIR/train.py [slime's flags]
+    python -m slim_rl.backends.slime.cpu.driver SLIME_DIR/train.py [slime's flags, the address of an SGLang among them]
 
 Ray is told of as many GPUs as the run's layout has; what it hands out under these names are shares of the CPU. Its processes end with this
 one. It has no dashboard: nobody submits a job, and the dashboard's agent gives up where cores are busy.
@@ -8,16 +8,22 @@ one. It has no dashboard: nobody submits a job, and the dashboard's agent gives 
 
 from __future__ import annotations
 
+import functools
 import sys
+import time
 
 import ray
 
 from slim_rl.backends.slime import driver
+from slim_rl.backends.slime.cpu.flags import ENGINE
+from slim_rl.errors import SlimError
+from slim_rl.policies.servers import connect
 
 GPUS = 2  # one for training, one for playing, as slime lays a run out that shares none
 _CPUS = (
     4  # Ray's count of shares, and not of cores: one for the rollout manager, one for its lock, the rest for the GPUs
 )
+_LOOK_SECONDS = 0.2
 _STORE = 200 << 20  # bytes for what actors hand each other: a step's dialogues
 
 
@@ -33,9 +39,20 @@ def main() -> int:
         _system_config={"worker_niceness": 0},  # Ray's 15 starves on a machine that is busy otherwise
     )
     try:
-        return driver.main(sys.argv[1:])
+        engine = sys.argv[sys.argv.index(ENGINE) + 1]
+        return driver.main(sys.argv[1:], ready=functools.partial(_wait, f"http://{engine}"))
     finally:
         ray.shutdown()
+
+
+def _wait(url: str) -> None:
+    """Until SGLang answers. The launch watches it, and ends this process too if it does not come up."""
+    while True:
+        try:
+            connect(url)
+            return
+        except SlimError:
+            time.sleep(_LOOK_SECONDS)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ _VARIABLES = {
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
     "TOKENIZERS_PARALLELISM": "false",
+    "PYTHONDONTWRITEBYTECODE": "",  # they all import the same thousands of modules: one compiles them, for all runs
 }
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from slim_rl.backends.slime.layout import Flags
 from slim_rl.errors import ConfigError
-from slim_rl.policies.servers import Server
 
+ENGINE = "--rollout-external-engine-addrs"
 _CPU = __package__
 _FLOAT32 = "--custom-megatron-init-path"
 _FUSED = (
@@ -44,13 +44,13 @@ def megatron(flags: Flags) -> Mapping[str, Any]:
     return {**MEGATRON, **({} if precision(flags) == "float32" else {_FLOAT32: None})}
 
 
-def engine(server: Server, folder: Path) -> dict[str, Any]:
-    """For an SGLang server that runs already, before which slime puts its router: new weights reach it by the disk, by way of the run's
+def engine(url: str, context: int | None, folder: Path) -> dict[str, Any]:
+    """For an SGLang server of our own, before which slime puts its router: new weights reach it by the disk, by way of the run's
     folder, where NCCL would send them to a GPU.
     """
     return {
-        "--rollout-external-engine-addrs": server.url.removeprefix("http://"),
-        "--sglang-context-length": server.context,
+        ENGINE: url.removeprefix("http://"),
+        "--sglang-context-length": context,
         "--update-weight-transport": "disk",
         "--update-weight-disk-dir": folder / "weights",
         "--save-hf": f"{folder}/hf/{{rollout_id}}",

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from slim_rl.backends import Result, say
-from slim_rl.backends.checkpoints import last_whole
+from slim_rl.backends.checkpoints import last_whole, read_model_config
 from slim_rl.backends.slime.arguments import Job, words
 from slim_rl.backends.slime.cluster import Checkouts
 from slim_rl.backends.slime.cpu import flags, sources
@@ -30,7 +30,7 @@ from slim_rl.backends.slime.layout import parse_flags
 from slim_rl.backends.slime.settings import Settings
 from slim_rl.config import Config
 from slim_rl.errors import ConfigError, SlimError
-from slim_rl.policies.servers import Server, connect, started
+from slim_rl.policies.servers import connect, starting
 from slim_rl.processes import last_lines, running
 
 DRIVER = f"{__package__}.driver"
@@ -50,7 +50,8 @@ _SGLANG = {
 
 def settled(settings: Settings) -> Settings:
     """The settings of a machine without a GPU: the sources where they are found, and Ray told of a GPU for training and one for playing."""
-    slime, megatron = sources.find(os.environ | {"SLIME_DIR": settings.slime_dir, "MEGATRON_DIR": settings.megatron_dir})
+    named = {"SLIME_DIR": settings.slime_dir, "MEGATRON_DIR": settings.megatron_dir}
+    slime, megatron = sources.find(os.environ | named)
     here = {"num_gpus": 2, "colocate": "0", "slime_dir": str(slime), "megatron_dir": str(megatron)}
     return settings.model_copy(update=here)
 
@@ -94,13 +95,13 @@ def _run(job: Job, checkouts: Checkouts, line: Sequence[str], done: int) -> None
     say(
         f"{config.name}: {config.train.steps} steps of {config.train.dialogues} dialogues; everything is in {job.folder}"
     )
-    say("starting SGLang")
-    engine = words({**_SGLANG, "--dtype": flags.precision(parse_flags(line))})
-    with started("sglang", config.policy.model, job.folder / "sglang.log", engine, environment=variables) as server:
-        say(
-            f"starting Ray, Megatron and slime, whose own words are in {log}; the first games are played in a minute or two"
-        )
-        own = words(flags.engine(server, job.folder))
+    say(
+        f"starting SGLang, Ray, Megatron and slime, whose own words are in {log}; the first games are played in a minute or two"
+    )
+    context = read_model_config(Path(config.policy.model)).get("max_position_embeddings")
+    arguments = words({**_SGLANG, "--dtype": flags.precision(parse_flags(line))})
+    with starting("sglang", config.policy.model, job.folder / "sglang.log", arguments, variables) as engine:
+        own = words(flags.engine(engine.url, context, job.folder))
         command = [sys.executable, "-m", DRIVER, f"{checkouts.slime}/{job.entry}", *line, *own]
         played = config.train.dialogues * (2 if config.selfplay else 1)
         began = log.stat().st_size if log.exists() else 0
@@ -109,15 +110,17 @@ def _run(job: Job, checkouts: Checkouts, line: Sequence[str], done: int) -> None
             told(config.log.dir / "train.jsonl", played, done),
             running(command, stdout=output, stderr=subprocess.STDOUT, env=variables) as process,
         ):
+            engine.wait()  # both start at once: they import for half a minute each
             code = process.wait()
         if code:
             said = _why(log, began) or f"slime ended with exit code {code}, for a reason above; its words are in {log}."
-            raise SlimError(said if _answers(server) else f"SGLang is gone: see {job.folder / 'sglang.log'}. {said}")
+            gone = "" if _answers(engine.url) else f"SGLang is gone: see {engine.log}. "
+            raise SlimError(f"{gone}{said}")
 
 
-def _answers(server: Server) -> bool:
+def _answers(url: str) -> bool:
     try:
-        connect(server.url)
+        connect(url)
     except SlimError:
         return False
     return True
