@@ -46,10 +46,14 @@ test-verl: $(VENV)/dev
 test-slime: $(VENV)/dev $(SLIME)/installed
 	$(BIN)/python -m pytest tests/slime_cpu
 
-## the games in verifiers, OpenEnv and Gymnasium; in an environment of their own, since verifiers wants another openai than verl
+## the games in verifiers, OpenEnv and Gymnasium, and exported dialogues; in environments of their own, since verifiers wants another openai
+## than verl, OpenEnv another mcp than verifiers, and inspect-ai another dateutil than the newest
 ADAPTERS := .venv-adapters
-test-adapters: $(ADAPTERS)/installed
-	$(ADAPTERS)/bin/python -m pytest tests/adapters
+OPENENV := .venv-openenv
+IN_OPENENV := tests/adapters/test_openenv.py tests/adapters/test_exchange.py
+test-adapters: $(ADAPTERS)/installed $(OPENENV)/installed
+	$(ADAPTERS)/bin/python -m pytest tests/adapters $(addprefix --ignore=,$(IN_OPENENV))
+	$(OPENENV)/bin/python -m pytest $(IN_OPENENV)
 
 ## a newcomer's first hour in a few minutes, from a built wheel in an empty folder
 first-hour:
@@ -146,7 +150,7 @@ warmstart-selfplay: $(VENV)/local
 	$(BIN)/slim-rl warmstart configs/matching_selfplay_local.yaml --overwrite --workers 2 --output data/warmstart_selfplay
 
 clean:
-	rm -rf $(VENV) $(ADAPTERS) dist logs/matching_local runs plots build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(ADAPTERS) $(OPENENV) dist logs/matching_local runs plots build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(VENV)/torch: constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -172,12 +176,14 @@ $(SLIME)/installed: constraints-slime.txt pyproject.toml
 	@touch $@
 
 TESTED := .[local,verl,dev]
-ADAPTED := .[local,verifiers,openenv,gymnasium,atif,dev]
-$(ADAPTERS)/installed: constraints-adapters.txt pyproject.toml
-	test -x $(ADAPTERS)/bin/python || $(PYTHON) -m venv $(ADAPTERS)
-	$(ADAPTERS)/bin/python -m pip install --quiet --upgrade $(call constraints,constraints-adapters.txt) pip
-	$(ADAPTERS)/bin/pip install --quiet $(call constraints,constraints-adapters.txt) "$(TORCH)"
-	$(ADAPTERS)/bin/pip install --quiet $(call constraints,constraints-adapters.txt) -e "$(ADAPTED)"
+ADAPTED := .[local,verifiers,gymnasium,dev]
+ADAPTED_OPENENV := .[local,openenv,inspect,atif,dev]
+$(OPENENV)/installed: ADAPTED = $(ADAPTED_OPENENV)
+.venv-%/installed: constraints-%.txt pyproject.toml
+	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --upgrade $(call constraints,$<) pip
+	$(@D)/bin/pip install --quiet $(call constraints,$<) "$(TORCH)"
+	$(@D)/bin/pip install --quiet $(call constraints,$<) -e "$(ADAPTED)"
 	@touch $@
 
 ## constraints.txt with the hashes of the files that your index gives this machine: requirements.hashed
@@ -187,7 +193,7 @@ hashes:
 
 ## the newest versions within the ranges of pyproject.toml into the constraints files
 lock:
-	for each in "constraints.txt $(TESTED)" "constraints-adapters.txt $(ADAPTED)"; do \
+	for each in "constraints.txt $(TESTED)" "constraints-adapters.txt $(ADAPTED)" "constraints-openenv.txt $(ADAPTED_OPENENV)"; do \
 	  set -- $$each && rm -rf build/lock && $(PYTHON) -m venv build/lock && \
 	  build/lock/bin/python -m pip install --quiet --upgrade pip && \
 	  build/lock/bin/pip install --quiet "$(TORCH)" && build/lock/bin/pip install --quiet -e "$$2" && \

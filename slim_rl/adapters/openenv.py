@@ -35,7 +35,7 @@ class GameAction(Action):
 
 
 class GameObservation(OpenEnvObservation):
-    """What the policy is told. `reward` is None until the game is over, and stays None if it failed."""
+    """What the policy is told. `reward` is 0 until the game is over, and None if it failed."""
 
     text: str = Field(description="first the prompt, then what the other seat or the game says")
     messages: list[dict[str, str]] = Field([], description="the same as chat messages")
@@ -82,11 +82,13 @@ class GameServer(Environment[GameAction, GameObservation, State]):
         wait(self.session.leave())
 
     def _observation(self, seen: Observation) -> GameObservation:
-        shown = GameObservation(text=seen.text, messages=list(seen.messages), error=seen.error, done=seen.done)
+        shown = GameObservation(
+            text=seen.text, messages=list(seen.messages), error=seen.error, done=seen.done, reward=seen.reward
+        )
         dialogue = self.session.dialogue
         if seen.done and dialogue is not None:
-            shown.reward, shown.failure = seen.reward, dialogue.failure
-            shown.stop_reason, shown.metrics = str(dialogue.stop_reason), metrics(dialogue)
+            shown.failure, shown.metrics = dialogue.failure, metrics(dialogue)
+            shown.stop_reason = str(dialogue.stop_reason)
         return shown
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import json
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import httpx
@@ -23,7 +27,7 @@ from tests.adapters.played import ASK, OTHER, PROPOSE, SMALL, WRONG, by_worker, 
 from tests.dialogue.players import Says
 from tests.paths import ROOT
 
-pytest.importorskip("openenv.core", reason="openenv-core is not installed: pip install slim-rl[openenv]")
+pytest.importorskip("openenv.core", reason="openenv is not installed: pip install slim-rl[openenv]")
 
 Serve = Callable[[Games], str]
 
@@ -68,7 +72,7 @@ def test_a_game_over_the_websocket_is_the_workers(words: list[str], seat: int, s
     games = Games(SMALL | {"data": {"seat": seat}}, log=tmp_path / "log.jsonl", scope="openenv")
     with GameClient(serve(games)).sync() as game:
         opening = seen = game.reset(seed=3)
-        assert seen.reward is None and not seen.done
+        assert seen.reward == 0.0 and not seen.done
         for word in words:
             seen = game.step(GameAction(text=word))
             if seen.done:
@@ -146,11 +150,75 @@ def test_plain_http_resets_but_keeps_no_game(serve: Serve) -> None:
     assert seen["done"] and seen["reward"] is None and "reset" in seen["observation"]["text"]
 
 
+PACKAGE = ROOT / "environments/slim_rl_openenv"
+
+
 def test_the_environments_folder_is_what_openenv_asks_for() -> None:
     from openenv.cli._validation import validate_multi_mode_deployment
 
-    _, issues = validate_multi_mode_deployment(ROOT / "environments/slim_rl_openenv")
+    _, issues = validate_multi_mode_deployment(PACKAGE)
     assert [issue for issue in issues if "uv.lock" not in issue] == []  # a lock would name one machine's index
+
+
+def test_openenv_validate_passes_on_the_folder() -> None:
+    from openenv.validation import Level, run_validation
+
+    assert run_validation(PACKAGE, max_level=Level.STATIC).verdict == "pass"
+    command = [str(Path(sys.executable).with_name("openenv")), "validate", str(PACKAGE), "--json"]
+    whole = subprocess.run(command, capture_output=True, text=True)
+    assert whole.returncode == 0, whole.stdout
+    assert {result["status"] for result in json.loads(whole.stdout)["results"]} == {"pass", "skip"}
+
+
+@pytest.fixture
+def oracle() -> ModuleType:
+    """The script that openenv.yaml names as its oracle."""
+    spec = importlib.util.spec_from_file_location("oracle", PACKAGE / "validation/oracle.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_references_and_cheats_earn_what_the_folder_promises(oracle: ModuleType, serve: Serve) -> None:
+    from slim_rl.adapters.openenv import GameClient
+
+    games = Games(PACKAGE / "server/game.yaml")
+    players = oracle.players(games)
+    canaries = {canary["name"]: canary for canary in json.loads(oracle.CANARIES.read_text())}
+    found = {}
+    with GameClient(serve(games)).sync() as client:
+        for name, player in players.items():
+            said = [oracle.words(games, seed, player) for seed in range(2)]
+            found[name] = [oracle.earned(client, seed, each) for seed, each in enumerate(said)]
+            if canary := canaries.pop(name, None):
+                assert [action["text"] for action in canary["actions"]] == said[0]
+                assert canary["reward"] == found[name][0]
+    assert not canaries and len(found) == 13
+    assert list(oracle.broken(found)) == []
+    assert "oracle_tolerance" in next(oracle.broken({"ideal": [1.0, 0.9]}))
+    assert "orders earned 0.950" in next(oracle.broken({"ideal": [1.0], "orders": [1.0, 0.9]}))
+
+
+def test_openenvs_runtime_checks_pass_on_the_oracles_game(oracle: ModuleType, serve: Serve) -> None:
+    """What `openenv validate` measures once it has built a container, here on a server beside it."""
+    from openenv.validation import Subject, load_policy
+    from openenv.validation.parsers.openenv_yaml import OpenEnvYamlParser
+    from openenv.validation.runner import default_grader_registry
+    from openenv.validation.runtime.collector import collect_runtime_evidence
+    from openenv.validation.runtime.contracts import RuntimePlan
+
+    games = Games(PACKAGE / "server/game.yaml")
+    actions = [{"text": text} for text in oracle.words(games, 0, oracle.players(games)["ideal"])]
+    plan = RuntimePlan(plan_schema_version="1", reset={"episode_id": "one", "seed": 0}, actions=actions)
+    evidence = collect_runtime_evidence(serve(games), plan, episode_timeout_s=60)
+    assert evidence.failure_reason is None and json.loads(evidence.exchanges[-2].response_json)["data"]["done"]
+    manifest = OpenEnvYamlParser().parse(PACKAGE)
+    subject = Subject(PACKAGE, manifest, None, None, PACKAGE / "outputs", runtime_evidence=evidence)
+    registry = default_grader_registry(load_policy("v2"))
+    for name in ("reward_well_formed", "observation_schema", "state_contract"):
+        result = registry.get(f"runtime.{name}").run(subject)
+        assert result.status == "pass", result
 
 
 def test_for_trl_the_tool_says_and_the_environment_rewards(serve: Serve, tmp_path: Path) -> None:

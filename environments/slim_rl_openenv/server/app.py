@@ -1,6 +1,6 @@
 """The server that openenv.yaml names. Environment variables say which games it offers:
 
-SLIM_RL_CONFIG   a config's path; without it the default matching game
+SLIM_RL_CONFIG   a config's path; without it game.yaml beside this file
 SLIM_RL_PARTNER  who sits opposite, in place of the config's partner.kind
 SLIM_RL_SPLIT    train (without it) or eval games
 SLIM_RL_LOG      a file that each finished dialogue is appended to; then run one process only
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from pathlib import Path
 
 import uvicorn
 
@@ -17,8 +18,9 @@ from slim_rl.adapters.openenv import make_app
 from slim_rl.adapters.session import Games
 
 _given = os.environ.get
+_config = _given("SLIM_RL_CONFIG") or Path(__file__).with_name("game.yaml")
 app = make_app(
-    Games(_given("SLIM_RL_CONFIG"), partner=_given("SLIM_RL_PARTNER"), log=_given("SLIM_RL_LOG"), scope="openenv"),
+    Games(_config, partner=_given("SLIM_RL_PARTNER"), log=_given("SLIM_RL_LOG"), scope="openenv"),
     "eval" if _given("SLIM_RL_SPLIT") == "eval" else "train",
 )
 
