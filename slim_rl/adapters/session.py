@@ -14,7 +14,6 @@ import weakref
 from collections import Counter
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -229,9 +228,15 @@ def wait(coroutine: Coroutine[Any, Any, T]) -> T:
     return asyncio.run_coroutine_threadsafe(coroutine, _loop(os.getpid())).result()
 
 
-@cache
+_LOOPS: dict[int, asyncio.AbstractEventLoop] = {}
+
+
 def _loop(process: int) -> asyncio.AbstractEventLoop:
     """An event loop in its own thread. A forked process loses its parent's threads and gets a new one."""
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name="slim_rl adapters", daemon=True).start()
-    return loop
+    if process not in _LOOPS:
+        loop = asyncio.new_event_loop()
+        if _LOOPS.setdefault(process, loop) is loop:  # else another thread came first
+            threading.Thread(target=loop.run_forever, name="slim_rl adapters", daemon=True).start()
+        else:
+            loop.close()
+    return _LOOPS[process]

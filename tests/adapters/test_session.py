@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import threading
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -182,3 +184,24 @@ def test_waits_on_one_loop_and_leaves_no_game_behind(caplog: pytest.LogCaptureFi
 
 def test_limits_are_the_configs() -> None:
     assert Games(SMALL | {"limits": {"seconds": 3.0}}).config.limits == Limits(seconds=3.0)
+
+
+async def _here() -> asyncio.AbstractEventLoop:
+    return asyncio.get_running_loop()
+
+
+def _loops(threads: int) -> int:
+    """On how many event loops so many threads' first calls run."""
+    together = threading.Barrier(threads)
+
+    def begin(_: int) -> asyncio.AbstractEventLoop:
+        together.wait()
+        return wait(_here())
+
+    with ThreadPoolExecutor(threads) as pool:
+        return len(set(pool.map(begin, range(threads))))
+
+
+def test_threads_that_begin_together_share_one_event_loop() -> None:
+    with ProcessPoolExecutor(1) as fresh:  # a process that has no loop yet
+        assert fresh.submit(_loops, 16).result() == 1
