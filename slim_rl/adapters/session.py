@@ -62,9 +62,10 @@ class Games:
         overrides: changes such as ``game.n=3``.
         log: a file that each finished dialogue is appended to; one process writes it.
         scope: goes before the dialogues' ids, and into their seeds.
+        selfplay: whether a config may ask for self-play, which a `Session` cannot play.
 
     Raises:
-        SlimError: the config is wrong, its partner cannot be made, or it asks for self-play.
+        SlimError: the config is wrong, its partner cannot be made, or it asks for self-play where that may not be.
 
     Examples:
         >>> games = Games({"game": {"n": 3}, "data": {"num_train": 100}}, partner="shy", overrides=["limits.turn_tokens=64"])
@@ -80,13 +81,14 @@ class Games:
         overrides: Sequence[str] = (),
         log: str | Path | None = None,
         scope: str = "adapter",
+        selfplay: bool = False,
     ) -> None:
         overrides = [*overrides, *([f"partner.kind={partner}"] if partner else [])]
         if isinstance(config, str | Path):
             self.config = load_config(config, overrides)
         else:
             self.config = parse_config(config.model_dump() if isinstance(config, Config) else config, overrides)
-        if self.config.selfplay:
+        if self.config.selfplay and not selfplay:
             raise ConfigError("partner.kind is self, but an adapter has one policy: set partner.kind to a partner.")
         self.worker = RolloutWorker(self.config, None)
         self.log = DialogueLog(log) if log is not None else None
@@ -106,6 +108,11 @@ class Games:
         """The number of the next dialogue of a row."""
         self._played[row.name] += 1
         return self._played[row.name] - 1
+
+    def keep(self, dialogue: Dialogue) -> None:
+        """Logs a finished dialogue, if there is a log. An aborted one is not logged."""
+        if self.log is not None and dialogue.stop_reason is not StopReason.ABORTED:
+            self.log.append(dialogue)
 
 
 class Session:
@@ -167,8 +174,7 @@ class Session:
         self._abandoned.detach()
         self._last = Observation((), "The game broke.", done=True, reward=None)
         (self.dialogue,) = task.result()
-        if self.games.log is not None and self.dialogue.stop_reason is not StopReason.ABORTED:
-            self.games.log.append(self.dialogue)
+        self.games.keep(self.dialogue)
         turns = self.dialogue.turns
         last = turns[-1].text if turns and turns[-1].role == "partner" else ""
         error = turns[-1].error if turns and turns[-1].role == "policy" else None

@@ -102,8 +102,8 @@ async def play_dialogue(
 
 async def play_selfplay(
     env: BaseEnvironment,
-    policy: Policy,
-    chat: Chat,
+    policy: Player,
+    chat: Chat | None,
     limits: Limits,
     *,
     game_state: Any,
@@ -122,7 +122,7 @@ async def play_selfplay(
 
     game = _Game(env, limits, game_state, seed, price)
     for seat in (0, 1):
-        game.agents[seat] = PolicyAgent(chat, limits, game.opening(seat), policy=policy, key=f"{id}/{seat}")
+        game.agents[seat] = _policy_agent(policy, chat, limits, game.opening(seat), f"{id}/{seat}")
     first, second = await game.play(played, None, called_off)
     return first, second
 

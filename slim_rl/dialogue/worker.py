@@ -217,12 +217,10 @@ class RolloutWorker:
             "called_off": called_off,
             "price": told_price(self.config.train, row.game_id),
         }
+        chat = self.chat
         if not self.selfplay:
-            chat = self.chat
             return [await play_dialogue(env, policy, partner, chat, limits, seat=row.seat, resume=resume, **dealt)]
-        if self.chat is None or isinstance(policy, Demonstrator | Speaker):
-            raise ValueError("self-play needs a policy with tokens")
-        return list(await play_selfplay(env, policy, self.chat, limits, **dealt))
+        return list(await play_selfplay(env, policy, chat, limits, **dealt))
 
     def _broken(self, episode: Episode, policy: Player, error: Exception) -> list[Dialogue]:
         identity = policy.player.identity if isinstance(policy, Demonstrator | Speaker) else policy.identity

@@ -100,6 +100,40 @@ async def test_the_partner_may_be_a_chat_model() -> None:
     assert not any("shy" in request["messages"][0]["content"] for request in server.requests)
 
 
+async def test_the_partner_may_be_a_second_agent_that_is_not_trained() -> None:
+    async with reciting([ASK, PROPOSE]) as server, OpenAIServer(model="shy") as partner:
+        at = {"base_url": partner.url, "api_key_var": "NO_KEY"}
+        episodes = await run(server, opposite={"model": "shy", "client": at})
+    for episode in episodes:
+        player, opposite = (next(t for t in episode.traces if t.agent.name == name) for name in ("player", "opposite"))
+        assert episode.ok and player.info["stop_reason"] == "agreed"
+        assert player.agent.trainable and player.reward > 0 and player.metrics["questions"] == 1
+        assert not opposite.agent.trainable and opposite.rewards == {}
+    assert all("shy" in request["messages"][0]["content"] for request in partner.requests)
+    assert not any("shy" in request["messages"][0]["content"] for request in server.requests)
+
+
+async def test_selfplay_is_two_trained_agents(tmp_path: Path) -> None:
+    def answer(body: dict[str, Any]) -> str:
+        if "[propose]\n" in body["messages"][-1]["content"]:
+            return "[accept]"
+        return PROPOSE if any(message["role"] == "assistant" for message in body["messages"]) else ASK
+
+    log = tmp_path / "log.jsonl"
+    async with OpenAIServer(answer=answer, model=MODEL) as server:
+        (episode,) = await run(server, num_games=1, partner="self", log=log)
+    player, opposite = sorted(episode.traces, key=lambda trace: trace.agent.name, reverse=True)
+    seats = list(read_log(log))
+    assert episode.ok and [dialogue.seat for dialogue in seats] == [0, 1]
+    for trace, dialogue in zip((player, opposite), seats, strict=True):
+        assert trace.agent.trainable and trace.info["dialogue"] == dialogue.id
+        assert trace.reward == dialogue.reward > 0 and trace.info["stop_reason"] == "agreed"
+        said = [turn.text for turn in dialogue.turns if turn.role == "policy"]
+        assert [message.content for message in trace.assistant_messages] == said
+        assert [message.content for message in trace.messages[:2]] == [m["content"] for m in dialogue.prompt]
+    assert seats[0].prompt != seats[1].prompt
+
+
 async def test_a_game_of_ones_own() -> None:
     async with reciting(["1", "2", "3", "4", "5"]) as server:
         (episode,) = await run(server, num_games=1, config=ROOT / "examples/secret_number.yaml", overrides=[])
