@@ -102,7 +102,7 @@ async def test_the_partner_may_be_a_chat_model() -> None:
 
 async def test_the_partner_may_be_a_second_agent_that_is_not_trained() -> None:
     async with reciting([ASK, PROPOSE]) as server, OpenAIServer(model="shy") as partner:
-        at = {"base_url": partner.url, "api_key_var": "NO_KEY"}
+        at = {"type": "eval", "base_url": partner.url, "api_key_var": "NO_KEY"}
         episodes = await run(server, opposite={"model": "shy", "client": at})
     for episode in episodes:
         player, opposite = (next(t for t in episode.traces if t.agent.name == name) for name in ("player", "opposite"))
