@@ -79,8 +79,7 @@ def test_the_next_turn_begins_where_renderers_say(case: tuple[Any, ...]) -> None
     prompt = chat.prompt_ids(OPENING)
     if case[0] not in ANOTHER_SYSTEM:
         assert prompt == renderer.render_ids(OPENING, add_generation_prompt=True)
-    begins_thought = chat.render(OPENING).rstrip().endswith("<think>")
-    said = chat.said_ids("[message] What is Ava Li?", "Ava." if begins_thought else None)
+    said = chat.said_ids("[message] What is Ava Li?", "Ava." if chat.thinking else None)
     turns = [said, chat.said_ids("[accept]", "Hm.")]
     if case[0] != "glm4moe":  # whose turns end where the next begins: renderers adds <|endoftext|> to one that was cut
         turns.append(said[:-1])
