@@ -78,7 +78,8 @@ def eval_log(dialogues: Sequence[Dialogue], created: datetime) -> dict[str, Any]
 
 
 def _sample(dialogue: Dialogue) -> dict[str, Any]:
-    said = [_for_inspect(message) for message in messages(dialogue)]
+    opening = len(dialogue.prompt)
+    said = [_for_inspect(message, later=number >= opening) for number, message in enumerate(messages(dialogue))]
     answers = [message for message in said if message["role"] == "assistant"]
     ending: dict[str, Any] = {}
     if dialogue.reward is not None:
@@ -100,8 +101,11 @@ def _sample(dialogue: Dialogue) -> dict[str, Any]:
     }
 
 
-def _for_inspect(message: dict[str, str]) -> dict[str, Any]:
+def _for_inspect(message: dict[str, str], later: bool = False) -> dict[str, Any]:
+    """A message for `inspect view`, which shows all system messages at the top: a `later` one, a refusal, is said as a user's."""
     plain = {"role": message["role"], "content": message["content"]}
+    if later and message["role"] == "system":
+        return {"role": "user", "content": f"Refused: {message['content']}"}
     if not message.get("thought"):
         return plain
     parts = [{"type": "reasoning", "reasoning": message["thought"]}, {"type": "text", "text": message["content"]}]

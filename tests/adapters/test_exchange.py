@@ -40,8 +40,9 @@ def test_inspect_reads_an_evaluation_log(log: Path, tmp_path: Path) -> None:
         "assistant",
         "user",
         "assistant",
-        "system",
+        "user",  # inspect view shows all system messages at the top
     ]
+    assert read.samples[0].messages[-1].content == "Refused: Write [message] first."
     assert played.messages[2].content[0].reasoning == "I do not know BLEU."
     assert read.results.scores[0].metrics["mean"].value == 0.5
     assert read.results.total_samples == 2 and read.results.completed_samples == 1
