@@ -228,7 +228,8 @@ class WarmstartConfig(Section):
     lessons: dict[str, int] | None = None
     """further games, by the names of the game's own lessons, which teach how to play and not whether to ask; null: as
     many of each as the game says. The matching game's are seen: proposed on at once, with much of the table seen;
-    asked: after questions, as many as where a demonstration asks; told: after being told the partner's whole table"""
+    asked: after questions, as many as where a demonstration asks; told: after being told the partner's whole table;
+    gaps: as many, where little is not seen, so that what is left to ask is learned (none unless asked for)"""
     partners: dict[str, float] | None = Field(None, min_length=1)
     """share of each scripted partner in the demonstrations; null: as the game says"""
     epochs: float = Field(1, gt=0)

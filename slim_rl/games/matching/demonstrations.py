@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slim_rl.config import Config
 from slim_rl.dialogue.partner import Reply
@@ -25,6 +26,7 @@ from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
 from slim_rl.games.matching.optimum import Assignment, best_assignment
 from slim_rl.games.matching.prompt import table_lines
 from slim_rl.games.matching.reading.interpretation import filled_in
+from slim_rl.games.matching.roster import Roster
 from slim_rl.games.matching.settings import KINDS
 from slim_rl.games.matching.view import MatchingView
 from slim_rl.measured import Curriculum, Lesson
@@ -97,14 +99,15 @@ class QuestioningPlayer:
         rng = random.Random(view.seed)
         planned = rng.choices(range(len(self.messages)), self.messages)[0]
         turn_rng = random.Random(f"{view.seed}/{len(view.history)}")
-        if len(view.own) < planned and game.turns_left > 2:
-            return f"[message] {self._message(game, view.own, turn_rng)}"
+        if len(view.own) < planned and game.turns_left > 2 and (message := self._message(game, view.own, turn_rng)):
+            return f"[message] {message}"
         if game.solver:
             return "[propose]"
         rejected = sum(text.startswith("[propose]") for text in view.own)
         return format_proposal(plans(view)[rejected % 6], game.roster)
 
-    def _message(self, game: MatchingView, own: Sequence[str], rng: random.Random) -> str:
+    def _message(self, game: MatchingView, own: Sequence[str], rng: random.Random) -> str | None:
+        """What it says; None if it would ask about a pair and knows or has asked about every one."""
         kind = rng.choices(list(self.kinds), list(self.kinds.values()))[0]
         forms: Sequence[str] = ASK_OPEN
         pair = rng.choice(game.pairs)
@@ -114,14 +117,18 @@ class QuestioningPlayer:
             named = {
                 pair for pair in game.unseen for text in own if all(name in text for name in game.roster.names(pair))
             }
-            unseen = [pair for pair in game.unseen if pair not in named]
-            forms, pair = ASK_PAIR, rng.choice(unseen or game.pairs)
+            left = [pair for pair in game.unseen if pair not in named]
+            if not left:
+                return None
+            forms, pair = ASK_PAIR, rng.choice(left)
         reviewer, paper = game.roster.names(pair)
         return rng.choice(forms).format(value=game[pair], reviewer=reviewer, paper=paper)
 
 
 def curriculum(config: Config) -> Curriculum:
-    """Demonstrations, and lessons in which much is seen, asked or told. The tokenizer knows every number that a score can be."""
+    """Demonstrations, and lessons in which much is seen, asked or told, or little is left to ask. The tokenizer knows every number
+    that a score can be.
+    """
     settings = config.warmstart
     shares, kinds, thinks = settings.partners or PARTNERS, settings.player.kinds, settings.player.thinks
     asking = QuestioningPlayer((0.0, *settings.messages[1:]), {"pair": 1.0}, thinks)
@@ -133,6 +140,7 @@ def curriculum(config: Config) -> Curriculum:
             "seen": Lesson(seen, {"shy": 1.0}, 44_000, False, lambda number: _tables(config, number)),
             "asked": Lesson(asking, {"shy": 1.0}, 26_000, opening=False),
             "told": Lesson(told, {"forthcoming": 1.0}, 4_000, opening=False),
+            "gaps": Lesson(asking, {"shy": 1.0}, 0, opening=False, deals=lambda number: _gaps(config, number)),
         },
         speaker=QuestioningPlayer(kinds=kinds, thinks=thinks),
         words=(f" {number}" for number in range(100) for _ in range(50)),
@@ -147,9 +155,30 @@ def _tables(config: Config, number: int) -> Iterator[tuple[str, GameState]]:
         n = board.n
         own = rng.random((n, n)) < rng.uniform(0.2, 1.0)
         table = np.where(own, rng.integers(0, VALUES, (n, n)), UNSEEN_VALUE)
-        best = int(best_assignment(table)[1])
-        state = GameState(_rows(table), _rows(own), _rows(np.zeros_like(own)), 1.0, 1.0, best, roster)
-        yield state.id, state
+        yield _dealt(table, own, np.zeros_like(own), roster)
+
+
+def _gaps(config: Config, number: int) -> Iterator[tuple[str, GameState]]:
+    """Random tables, however hard, of which the seat lacks one cell to a half of them, few more often, and the partner has those.
+
+    Where nearly nothing is seen a question drawn among all pairs is nearly as likely as one drawn among those that are not seen, so that
+    a model is hardly taught the difference.
+    """
+    rng = np.random.default_rng(seed_of(config.seed, "gaps"))
+    for _ in range(number):
+        board, roster = board_for(config.game, rng)
+        n = board.n
+        unseen = rng.permutation(n * n) < int(np.exp(rng.uniform(0, np.log(n * n / 2))))
+        own = ~unseen.reshape(n, n)
+        yield _dealt(rng.integers(0, VALUES, (n, n)), own, ~own, roster)
+
+
+def _dealt(
+    table: NDArray[np.int_], own: NDArray[np.bool_], partners: NDArray[np.bool_], roster: Roster
+) -> tuple[str, GameState]:
+    best = int(best_assignment(table)[1])
+    state = GameState(_rows(table), _rows(own), _rows(partners), 1.0, 1.0, best, roster)
+    return state.id, state
 
 
 def _rows(array: np.ndarray) -> tuple[tuple[Any, ...], ...]:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from slim_rl.config import Config, Limits, PartnerConfig, parse_config
+from slim_rl.dialogue.log import annotate
 from slim_rl.dialogue.loop import Speaker, play_dialogue
 from slim_rl.dialogue.record import StopReason
 from slim_rl.environment import Utterance, View
@@ -125,6 +126,31 @@ def test_its_player_plays_as_the_config_says() -> None:
 def test_what_its_player_cannot_do_is_one_sentence(player: Any, sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         parse_config({"warmstart": {"player": player}})
+
+
+def test_the_lesson_of_gaps_asks_about_each_pair_that_is_left_once() -> None:
+    pytest.importorskip("torch")
+    from slim_rl.dialogue.chat import Chat
+    from slim_rl.warmstart.tokenizer import train_tokenizer
+    from slim_rl.warmstart.train import _demonstrations
+
+    settings = {"game": {"n": 3, "scales": False}, "partner": {"accept_fraction": 0}}
+    config = parse_config({**settings, "warmstart": {"messages": [0.1, 0.3, 0.3, 0.3]}})
+    lesson = curriculum(config).lessons["gaps"]
+    assert lesson.deals is not None
+    dealt = list(lesson.deals(60))
+    chat = Chat(train_tokenizer(["[message] What is Ava Li on BLEU?"] * 3, 400))
+    fewer = 0
+    for (_, game), dialogue in zip(dealt, _demonstrations(config, dealt, chat, lesson), strict=True):
+        left = {(r, p) for r in range(3) for p in range(3) if not game.mask(dialogue.seat)[r][p]}
+        annotate(dialogue)
+        questions = [turn for turn in dialogue.turns if turn.role == "policy" and turn.questions]
+        asked = [pair for turn in questions for pair in turn.pairs]
+        assert len(asked) == len(set(asked)) == len(questions) and set(asked) <= left
+        assert dialogue.stop_reason is StopReason.AGREED
+        assert 1 <= len(left) <= 4 and len(asked) >= 1
+        fewer += len(asked) == len(left) < 3
+    assert fewer > 5, "with nothing left to ask it proposes"
 
 
 @pytest.mark.parametrize(
