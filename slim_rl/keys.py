@@ -154,7 +154,7 @@ KEYS: tuple[Key, ...] = (
     _key("train.question_price", note="by the same function in every backend"),
     _key(
         "train.credit",
-        {"--custom-advantage-function-path": lambda credit: _TURNS if credit == "turn" else None},
+        {"--custom-advantage-function-path": lambda credit: _TURNS if credit != "dialogue" else None},
         note="verl: algorithm.adv_estimator turn_credit",
     ),
     _key("train.credit_lambda", note="in every backend"),

@@ -106,6 +106,13 @@ class MeasuredEnvironment(BaseEnvironment):
         return [0.0 for turn in dialogue.turns if turn.role == "policy"]
 
     @classmethod
+    def expected_gains(cls, dialogue: Any) -> list[float]:
+        """What each of the policy's turns of an annotated `Dialogue` was expected to add to the state value when it was taken, whatever
+        it then did. For `train.credit: expected`, which needs it.
+        """
+        return [0.0 for turn in dialogue.turns if turn.role == "policy"]
+
+    @classmethod
     def partner_faults(cls, dialogue: Any) -> Mapping[str, tuple[int, int]]:
         """What the policy's partner did wrongly in a finished `Dialogue`, whether or not it was made to: a phrase such as "stated a
         false value" -> (how often it did, how often it could have).

@@ -153,11 +153,12 @@ class TrainConfig(Section):
     question_price: NonNegativeFloat | Annotated[tuple[NonNegativeFloat, ...], Field(min_length=1)] = 0.0
     """taken off what is paid for each turn that seeks information; `reward` stays what it was without; a list: of each
     game one of these, drawn, and told to the policy with what it is dealt"""
-    credit: Literal["dialogue", "turn"] = "dialogue"
-    """whose advantage a token has: its dialogue's, or its turn's own, by potential-based shaping with the state
-    value, the reward expected by what the policy knew (the game's `state_values`)"""
+    credit: Literal["dialogue", "turn", "expected"] = "dialogue"
+    """whose advantage a token has; dialogue: its dialogue's; turn: its turn's own, by potential-based shaping with the
+    state value, the reward expected by what the policy knew (the game's `state_values`); expected: so too, but a
+    question is paid what it was expected to add to that, whatever it was answered (the game's `expected_gains`)"""
     credit_lambda: float = Field(1.0, ge=0, le=1)
-    """with credit turn: how much of what a later turn earns goes to an earlier one; 1: all, and shaping is a
+    """with credit turn or expected: how much of what a later turn earns goes to an earlier one; 1: all, and shaping is a
     baseline that moves no expectation; 0: a question earns only what its answer was worth"""
     loss: Literal["sequence", "token", "constant"] | None = None
     """what the sum over tokens is divided by; sequence: each dialogue's own length; token: all dialogues' tokens;

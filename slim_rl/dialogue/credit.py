@@ -1,10 +1,11 @@
-"""Credit by the turn (`train.credit: turn`): potential-based shaping (Ng, Harada and Russell 1999) by the state value, the reward
+"""Credit by the turn (`train.credit: turn`, `expected`): potential-based shaping (Ng, Harada and Russell 1999) by the state value, the reward
 expected of the best action by what the policy knows (`Turn.state_value`).
 
     a turn is paid the reward that follows it and F = (state value after) - (state value before), where that after the last turn is 0
 
 so that all payments of a dialogue from turn t on add up to its reward less the state value before t: the best policy stays the
-same. What a question costs is taken off the turn that asks it. A trainer of its own accord gives every token of a dialogue one
+same. With `expected` every turn but the last has, in place of F, what F was expected to be when the turn was taken: the same on
+average, without the luck of the answer. What a question costs is taken off the turn that asks it. A trainer of its own accord gives every token of a dialogue one
 advantage; here a turn's tokens have their turn's own, computed from the same dialogues and the same `payment`. Nothing here runs with
 `train.credit: dialogue`.
 """
@@ -39,15 +40,20 @@ class Paid:
 def check_credit(config: Config) -> None:
     """Raises ConfigError if credit goes to turns in a game that does not say what knowledge is worth."""
     game = environment_class(config.environment)
-    if config.train.credit == "turn" and _state_values(game) is _state_values(None):
-        raise ConfigError(
-            f"train.credit is turn, but {game.__name__} does not say what knowledge is worth: give it a classmethod "
-            "state_values(dialogue), or set train.credit to dialogue."
-        )
+    wanted = {"turn": ["state_values"], "expected": ["state_values", "expected_gains"]}.get(config.train.credit, [])
+    for name in wanted:
+        if _of(game, name) is _of(None, name):
+            raise ConfigError(
+                f"train.credit is {config.train.credit}, but {game.__name__} does not say what {_LACKS[name]}: give it a classmethod "
+                f"{name}(dialogue), or set train.credit to dialogue."
+            )
 
 
-def _state_values(game: type[BaseEnvironment] | None) -> Any:
-    found = measured(game).state_values
+_LACKS = {"state_values": "knowledge is worth", "expected_gains": "a turn is expected to add to it"}
+
+
+def _of(game: type[BaseEnvironment] | None, name: str) -> Any:
+    found = getattr(measured(game), name)
     return getattr(found, "__func__", found)  # a game may name a plain function
 
 
@@ -57,7 +63,14 @@ def turn_payments(dialogues: Sequence[Dialogue], rewards: Sequence[float | None]
     return [
         Paid(
             dialogue.group,
-            [] if reward is None else shaped(reward, game.state_values(dialogue), _costs(dialogue, config.train)),
+            []
+            if reward is None
+            else shaped(
+                reward,
+                game.state_values(dialogue),
+                _costs(dialogue, config.train),
+                game.expected_gains(dialogue) if config.train.credit == "expected" else None,
+            ),
         )
         for dialogue, reward in zip(dialogues, rewards, strict=True)
     ]
@@ -70,9 +83,18 @@ def _costs(dialogue: Dialogue, train: TrainConfig) -> list[float]:
     return [price if turn.questions and turn.seeking else 0.0 for turn in own]
 
 
-def shaped(reward: float, values: Sequence[float], costs: Sequence[float] = ()) -> list[float]:
-    """What each turn is paid, for the state values before each. `costs`: what each cost, which the reward is less already."""
+def shaped(
+    reward: float, values: Sequence[float], costs: Sequence[float] = (), expected: Sequence[float] | None = None
+) -> list[float]:
+    """What each turn is paid, for the state values before each.
+
+    Args:
+        costs: what each cost, which the reward is less already.
+        expected: what each was expected to change the state value by; None: by what it did.
+    """
     paid = [after - before for before, after in zip(values, [*values[1:], reward], strict=False)]
+    if expected is not None:
+        paid = [*expected[:-1], *paid[-1:]]
     for turn, cost in enumerate(costs):
         paid[turn] -= cost
         paid[-1] += cost

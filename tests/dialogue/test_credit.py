@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,12 @@ from slim_rl.config import parse_config
 from slim_rl.dialogue.credit import Paid, by_token, check_credit, returns, shaped, turn_advantages, turn_payments
 from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.errors import ConfigError
+from slim_rl.games.matching.generate import generate_games
+from slim_rl.games.matching.instance import GameState
+from slim_rl.games.matching.optimum import best_assignment
+from slim_rl.games.matching.questions.annotate import annotate, state_values
+from slim_rl.games.matching.questions.value import Knowledge
+from slim_rl.games.matching.roster import Pair
 
 _SHARE = st.floats(0, 1)
 _VALUES = st.lists(_SHARE, min_size=1, max_size=6)
@@ -76,7 +83,56 @@ def test_a_dialogue_in_which_the_policy_had_no_turn_has_no_say() -> None:
     assert found == [[], [0.5], [-0.5]]
 
 
-def test_a_game_that_does_not_say_what_knowledge_is_worth_is_refused() -> None:
-    check_credit(parse_config({}, ["train.credit=turn"]))
-    with pytest.raises(ConfigError, match=r"train\.credit"):
-        check_credit(parse_config({"environment": "examples.secret_number.SecretNumber"}, ["train.credit=turn"]))
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10_000), st.floats(0, 0.05))
+def test_a_question_is_paid_what_it_was_expected_to_add_and_not_what_its_answer_added(seed: int, price: float) -> None:
+    """Two runs of one game that ask the same and hear other scores: their questions are paid the same up to the first answer, and a plan
+    what it earned above its promise. Asked about again a pair promises nothing.
+    """
+    overrides = ["train.credit=expected", f"train.question_price={price}"]
+    config = parse_config({"game": {"n": 3, "scales": False, "p_observed_2": 1.0, "hardness": 0}}, overrides)
+    (game,) = generate_games(1, config.game, seed)
+    pairs = [(r, p) for r in range(3) for p in range(3) if not game.mask(0)[r][p]]
+    assume(pairs)
+    dialogue = answered(game, [pairs[0], pairs[0]])
+    (turns,) = (found.turns for found in turn_payments([dialogue], [dialogue.reward - 2 * price], config))
+    promised = Knowledge(game, 0).promise[pairs[0]]
+    assert turns[:2] == pytest.approx([promised - price, -price])
+    assert turns[2] == pytest.approx(dialogue.reward - state_values(dialogue)[2])
+
+
+def test_on_average_a_question_is_paid_as_where_the_answer_counts() -> None:
+    """Over what a pair's score may be, 0 to 100, in points: shares are of the best, which the score may move."""
+    config = parse_config({"game": {"n": 3, "scales": False, "hardness": 0}}, ["train.credit=turn"])
+    (game,) = generate_games(1, config.game.changed(p_observed_2=1.0), 3)
+    pair = next((r, p) for r in range(3) for p in range(3) if not game.mask(0)[r][p])
+    found = []
+    for score in range(101):
+        table = [
+            [score if (r, p) == pair else value for p, value in enumerate(row)] for r, row in enumerate(game.table)
+        ]
+        best = int(best_assignment(table)[1])
+        dialogue = answered(replace(game, table=tuple(map(tuple, table)), best_assignment_reward=best), [pair])
+        found.append(best * turn_payments([dialogue], [dialogue.reward], config)[0].turns[0])
+    promised = game.best_assignment_reward * Knowledge(game, 0).promise[pair]
+    assert sum(found) / len(found) == pytest.approx(promised, abs=0.1)
+
+
+def answered(game: GameState, pairs: list[Pair]) -> Dialogue:
+    """The policy asks about each pair, is told its score, and proposes."""
+    turns = []
+    for pair in pairs:
+        name = game.roster.pair(pair)
+        turns.append(Turn(0, "policy", f"[message] What is {name}?", {"kind": "message"}))
+        turns.append(Turn(1, "partner", f"[message] {name}: {game.table[pair[0]][pair[1]]}.", {"kind": "message"}))
+    turns.append(Turn(0, "policy", "[propose]", {"kind": "propose"}))
+    dialogue = Dialogue("d", "g", 0, 0, game.to_dict(), {}, {}, turns=turns, reward=0.9)
+    annotate(dialogue)
+    return dialogue
+
+
+@pytest.mark.parametrize("credit", ["turn", "expected"])
+def test_a_game_that_does_not_say_what_knowledge_is_worth_is_refused(credit: str) -> None:
+    check_credit(parse_config({}, [f"train.credit={credit}"]))
+    with pytest.raises(ConfigError, match=rf"train\.credit is {credit}"):
+        check_credit(parse_config({"environment": "examples.secret_number.SecretNumber"}, [f"train.credit={credit}"]))

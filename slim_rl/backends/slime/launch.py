@@ -199,9 +199,9 @@ def plan(
         SlimError: slime cannot train what the config asks for, or the GPUs cannot be divided so.
     """
     check(config)
-    if config.train.credit == "turn" and "--use-opd" in parse_flags(own):
+    if config.train.credit != "dialogue" and "--use-opd" in parse_flags(own):
         raise ConfigError(
-            "train.credit is turn, whose numbers take the place in slime that --use-opd needs for its teacher's: leave one out."
+            f"train.credit is {config.train.credit}, whose numbers take the place in slime that --use-opd needs for its teacher's: leave one out."
         )
     name = settings.model or config.policy.model
     if settings.num_nodes > 1 and not Path(name).expanduser().is_dir():

@@ -58,7 +58,7 @@ def token_rewards(
     order = sorted(range(len(dialogues)), key=lambda row: dialogues[row].id)
     ordered = [dialogues[row] for row in order]
     paid = payments(ordered, config, step)
-    turns = turn_payments(ordered, paid, config) if config.train.credit == "turn" else None
+    turns = turn_payments(ordered, paid, config) if config.train.credit != "dialogue" else None
     out = [[0.0] * length for length in lengths]
     for place, row in enumerate(order):
         if turns is None:

@@ -102,6 +102,25 @@ def state_values(dialogue: Dialogue) -> list[float]:
     return out
 
 
+def expected_gains(dialogue: Dialogue) -> list[float]:
+    """The promise of what each of the policy's turns of an annotated dialogue asks about (`Knowledge.promise`), of several pairs the
+    highest; 0 for a turn that asks about no pair, or none that it has not asked about before.
+
+    Raises:
+        DataError: the game is not the matching game.
+    """
+    knowledge, before = Knowledge(GameState.from_dict(dialogue.game_state), dialogue.seat), set[Pair]()
+    out = []
+    for turn in dialogue.turns:
+        if turn.role == "policy":
+            new = set(turn.pairs or ()) - before if turn.seeking else set()
+            out.append(max((float(knowledge.promise[pair]) for pair in new), default=0.0))
+            before |= new
+        else:
+            knowledge.update(turn.told or ())
+    return out
+
+
 def _clear(turn: Turn) -> None:
     turn.questions, turn.pairs, turn.learnable, turn.informative = [], [], [], []
     turn.told, turn.uncounted, turn.doubted = [], [], []
