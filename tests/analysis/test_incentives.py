@@ -39,6 +39,11 @@ def config_of(name: str) -> Config:
     return load_config(ROOT / "configs" / f"{name}.yaml")
 
 
+def room(config: Config) -> int:
+    """The questions that a game's turns leave room for, beside a plan and its acceptance."""
+    return (int(config.game.max_turns) - 2) // 2
+
+
 def played(config: Config) -> tuple[Any, ...]:
     """All that incentives depend on."""
     game, partner = config.game.model_dump(exclude={"rules", "max_errors"}), config.partner
@@ -47,11 +52,13 @@ def played(config: Config) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_every_shipped_config_pays_for_asking_and_for_nothing_else(name: str) -> None:
-    """The first and the second question pay for sure, each further one up to the eighth adds more than its standard error, and no player
-    who asks nothing earns more than one honest solo plan."""
-    asked = measure(config_of(name), GAMES[name], tuple(range(1, 9)), everyone=False)
+    """The first and the second question pay for sure, each further one up to the eighth, or the last that there is room for, adds
+    more than its standard error, and no player who asks nothing earns more than one honest solo plan."""
+    config = config_of(name)
+    most = min(8, room(config))
+    asked = measure(config, GAMES[name], tuple(range(1, most + 1)), everyone=False)
     gains = [line.gain for line in asked.curve[1:]]
-    assert len(gains) == 8
+    assert len(gains) == most
     assert all(gain is not None and gain.value > (gain.high - gain.low) / 4 for gain in gains), gains
     assert all(gain is not None and gain.low > 0 for gain in gains[:2]), gains[:2]
     assert asked.without.reward.value <= asked.lines[0].reward.value + FREE
@@ -61,12 +68,12 @@ def test_every_shipped_config_pays_for_asking_and_for_nothing_else(name: str) ->
 def test_the_asking_recipe_pays_for_asking_and_for_choosing() -> None:
     """On paper, at its own price, with as many questions as its turns leave room for."""
     config = config_of("asking_local")
-    most, price = (config.game.max_turns - 2) // 2, config.train.question_price
+    most, price = room(config), config.train.question_price
     found = {each.name: each for each in priced(config, 300, [price], most)}
     rule = "one number of questions for all"
     greedy, random = found[f"greedy, {rule}"], found[f"random, {rule}"]
-    assert most == 8 and random.net.low > found["never asks"].net.high + 0.04
-    assert greedy.choice is not None and greedy.choice.low > 0.03
+    assert most == 6 and random.net.low > found["never asks"].net.high + 0.04
+    assert greedy.choice is not None and greedy.choice.low > 0.02
 
 
 def test_configs_alike() -> None:
