@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
+from numpy.typing import ArrayLike
 from pydantic import BaseModel
 
 from slim_rl.environment import BaseEnvironment
@@ -178,6 +180,12 @@ class MeasuredEnvironment(BaseEnvironment):
             number: of questions, for those that ask so many, whose names end in it: "forced:4".
         """
         return {}
+
+
+def rank(value: float, others: ArrayLike) -> float | None:
+    """Where a value stands among others: 0 below all of them, 1 above, ties half. None without others."""
+    more = value - np.asarray(others, dtype=float)
+    return float(np.where(abs(more) < 1e-12, 0.5, more > 0).mean()) if more.size else None
 
 
 def measured(game: type[BaseEnvironment] | None) -> type[MeasuredEnvironment]:

@@ -30,6 +30,7 @@ from slim_rl.commands.options import (
 from slim_rl.commands.screen import printable
 from slim_rl.config import Config, load_config
 from slim_rl.dialogue.dealing import load_rows
+from slim_rl.dialogue.measures import shown_in
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.errors import ConfigError
 from slim_rl.files import write_atomically
@@ -176,14 +177,16 @@ def _print_results(
 def _write_numbers(
     config: Config, played: Mapping[str, Sequence[Dialogue]], output: Path, lines: Mapping[str, Any]
 ) -> None:
-    """A row a cell and measure, the ledger's included; in cells.json with what they come from."""
+    """A row a cell and measure, those of reports and of the ledger included; in cells.json with what they come from."""
     import orjson
     import pandas as pd
 
     from slim_rl.analysis.cells import ledger_of_cells, measured_cells
 
     price = config.train.question_price
-    rows = [number.as_row() for number in (*measured_cells(played), *ledger_of_cells(played, price))]
+    others = measured_cells(played, [measure for measure in shown_in("report") if "table" not in measure.shown])
+    found = (*measured_cells(played), *(number for number in others if number.mean.n), *ledger_of_cells(played, price))
+    rows = [number.as_row() for number in found]
     numbers = {
         "environment": config.environment,
         "game": config.game_settings,

@@ -112,9 +112,19 @@ def _asked(played: Played) -> list[set[tuple[Any, ...]]]:
     return [set(turn.pairs or ()) for turn in played.asking]
 
 
-def _regret(played: Played) -> float:
-    regrets = [turn.regret for turn in played.asking if turn.regret is not None]
-    return _share(sum(regrets), len(regrets))
+def _over_questions(name: Literal["regret", "promise_rank"]) -> Callable[[Played], float]:
+    """The mean of an annotation over the questions that have it."""
+
+    def mean(played: Played) -> float:
+        found = [value for turn in played.asking if (value := getattr(turn, name)) is not None]
+        return _share(sum(found), len(found))
+
+    return mean
+
+
+def _redundant(played: Played) -> float:
+    seeking = [turn for turn in played.asking if turn.seeking and turn.redundant is not None]
+    return _share(sum(len(turn.redundant or ()) for turn in seeking), sum(len(turn.pairs or ()) for turn in seeking))
 
 
 def _malformed(played: Played) -> list[bool]:
@@ -152,7 +162,15 @@ _TABLE = (
             lambda d: _share(sum(t.seeking is True and t.answered is True for t in d.asking), d["questions"]),
             "%", "up", ("tracker", "report"), bounded=True),
     # Over questions about pairs
-    Measure("regret", "regret: what the best question promised beyond the one asked", _regret, "of the best score", "down"),
+    Measure("regret", "regret: what the best question promised beyond the one asked", _over_questions("regret"),
+            "of the best score", "down"),
+    # Over questions about one pair, neither known nor asked about before; of a question put at random 0.5
+    Measure("promise_rank", "rank of the pair asked about, among those that could be, by what each promised",
+            _over_questions("promise_rank"), better="up", bounded=True, short="promise rank"),
+    Measure("redundant", "pairs asked that were known or asked before", _redundant, "%", "down", bounded=True),
+    # Before its first turn
+    Measure("unknown", "pairs unknown at the start of a game",
+            lambda d: next((float(t.unknown) for t in d.own if t.unknown is not None), NAN), "pairs"),
     Measure("questions_per_message", "information-seeking questions a message",
             lambda d: _share(d["questions"], d["messages"]), "questions"),
     Measure("questions_per_100_words", "information-seeking questions per 100 words",

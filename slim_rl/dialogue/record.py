@@ -96,7 +96,11 @@ class Turn:
         told: those whose value it states.
         doubted: those that it names in rejecting a plan, which tells something of them too.
         answered: whether the other seat's next turn answered what was asked; None if no information was asked for.
+        redundant: those of `pairs` that it seeks although its author knew them or had sought them before.
         question_value, gain, regret: of the question, as shares of the best score; None if it asks for no information.
+        promise_rank: where what it asks about stands among all that could have been asked about instead, not known and not sought
+            before, by what each was expected to bring: 0 below all of them, 1 above, ties half. None but for a question about one such.
+        unknown: before a policy's turn, how many pairs of the board it does not know; None in a game without such a board.
         state_value: before a policy's turn, the score expected of the best action by what it then knows, as a share of the best.
         best_known: on the policy's last turn, what the best plan by all it then knew scores, as a share of the best; else None.
     """
@@ -118,12 +122,15 @@ class Turn:
     uncounted: list[tuple[Any, ...]] | None = None
     malformed: bool | None = None
     proposes: bool | None = None
+    redundant: list[tuple[Any, ...]] | None = None
     told: list[tuple[Any, ...]] | None = None
     doubted: list[tuple[Any, ...]] | None = None
     answered: bool | None = None
     question_value: float | None = None
     gain: float | None = None
     regret: float | None = None
+    promise_rank: float | None = None
+    unknown: int | None = None
     state_value: float | None = None
     best_known: float | None = None
 
@@ -203,7 +210,7 @@ _TURN_FIELDS = tuple(f.name for f in fields(Turn))
 # The fields of a turn that its game's annotator fills in: those after what was said and how
 ANNOTATIONS = frozenset(_TURN_FIELDS[_TURN_FIELDS.index("questions") :])
 _READ = {name: name for name in _TURN_FIELDS} | {"value": "question_value"}  # a line's key -> the field
-_PAIRS = ("pairs", "learnable", "informative", "uncounted", "told", "doubted")
+_PAIRS = ("pairs", "learnable", "informative", "uncounted", "redundant", "told", "doubted")
 
 
 def _turn(data: dict[str, Any]) -> Turn:

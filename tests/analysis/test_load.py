@@ -152,6 +152,18 @@ def test_what_a_line_lacks_is_annotated_when_it_is_read(tmp_path: Path, dialogue
     assert one.drop(columns=["offset"]).equals(other.drop(columns=["offset"]))
 
 
+def test_which_pairs_were_asked_about_is_told_of_older_logs_of_the_same_instrument(
+    tmp_path: Path, dialogues: list[dict[str, Any]]
+) -> None:
+    new = ("promise_rank", "redundant", "unknown")
+    turns = [[{k: v for k, v in turn.items() if k not in new} for turn in line["turns"]] for line in dialogues]
+    write(tmp_path / "new" / "a.jsonl", dialogues)
+    write(tmp_path / "old" / "a.jsonl", [{**d, "turns": each} for d, each in zip(dialogues, turns, strict=True)])
+    one, other = (load([tmp_path / name]).frame for name in ("new", "old"))
+    assert one.loc[one["questions"] > 0, list(new)].notna().any().all()
+    assert one[list(new)].equals(other[list(new)])
+
+
 def test_a_value_under_its_former_name_counts_where_the_game_is_not_at_hand(
     tmp_path: Path, dialogues: list[dict[str, Any]]
 ) -> None:

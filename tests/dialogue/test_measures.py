@@ -71,6 +71,26 @@ def test_measures_count_by_hand(make_dialogue: MakeDialogue) -> None:
     assert row["questions_per_100_words"] == pytest.approx(300 / float(row["words"]))
 
 
+def test_which_pairs_were_asked_about(make_dialogue: MakeDialogue) -> None:
+    dialogue = make_dialogue(
+        *ASKS[:2],
+        "[message] What is Ava on GloVe?",  # of the four others one promises as much, three more
+        "[message] I have no score for Ava Li on GloVe.",
+        *ASKS[4:],
+    )
+    annotate(dialogue)
+    first, _, second, reply, again, *_ = dialogue.turns
+    assert (first.promise_rank, second.promise_rank) == (0.5, 0.125), "at first all six promise the same"
+    assert again.promise_rank is reply.promise_rank is None
+    assert (first.redundant, second.redundant, again.redundant) == ([], [], [(0, 1)])
+    assert [turn.unknown for turn in dialogue.turns[::2]] == [6, 5, 4, 4] and reply.unknown is None
+    row = measures(dialogue)
+    assert (row["promise_rank"], row["redundant"], row["unknown"]) == (0.3125, 1 / 3, 6)
+    silent = make_dialogue("[propose]\nBLEU: Ava", "[accept]")
+    annotate(silent)
+    assert math.isnan(float(measures(silent)["promise_rank"])) and math.isnan(float(measures(silent)["redundant"]))
+
+
 def test_a_log_line_measures_as_its_dialogue(make_dialogue: MakeDialogue) -> None:
     dialogue = make_dialogue(*ASKS)
     annotate(dialogue)

@@ -14,6 +14,7 @@ from slim_rl.errors import DataError
 from slim_rl.games.guess_who.board import GameBoard, Question
 from slim_rl.games.guess_who.reading import answer_of, mentioned, read
 from slim_rl.games.guess_who.worth import Suspects
+from slim_rl.measured import rank
 
 KINDS: Mapping[str, str] = {
     "trait": "about one trait",
@@ -69,7 +70,8 @@ def _spoken(dialogue: Dialogue) -> Iterator[tuple[Turn, Turn | None]]:
 def _clear(turn: Turn) -> None:
     for name in ANNOTATIONS:
         setattr(turn, name, None)
-    turn.questions, turn.pairs, turn.learnable, turn.informative, turn.told = [], [], [], [], []
+    turn.questions, turn.pairs, turn.learnable, turn.informative, turn.redundant = [], [], [], [], []
+    turn.told = []
     turn.seeking = False
 
 
@@ -86,6 +88,10 @@ def _fill(turn: Turn, suspects: Suspects, asked: set[Question]) -> Question | No
     turn.questions, turn.pairs = ["repeat" if question in asked else question[0]], [question]
     turn.regret = suspects.best_promise - suspects.promise(question)
     turn.learnable = [question] if question not in asked and suspects.splits(question) else []
+    turn.redundant = [] if turn.learnable else [question]
+    if turn.learnable:
+        others = [other for other in suspects.board.questions if suspects.splits(other) and other not in asked]
+        turn.promise_rank = rank(suspects.bits(question), [suspects.bits(o) for o in others if o != question])
     return question
 
 

@@ -56,6 +56,7 @@ def annotate(dialogue: Dialogue) -> None:
         turn.proposes = _proposes(turn)
         if turn.role == "policy" and turn.seat in knows:
             turn.state_value = round(knows[turn.seat].expected, 6)
+            turn.unknown = knows[turn.seat].unknown
         if turn.action is None or turn.error is not None:
             continue
         kind = turn.action.get("kind", "message")
@@ -123,10 +124,10 @@ def expected_gains(dialogue: Dialogue) -> list[float]:
 
 def _clear(turn: Turn) -> None:
     turn.questions, turn.pairs, turn.learnable, turn.informative = [], [], [], []
-    turn.told, turn.uncounted, turn.doubted = [], [], []
+    turn.told, turn.uncounted, turn.doubted, turn.redundant = [], [], [], []
     turn.seeking = False
     turn.malformed = turn.answered = turn.question_value = turn.gain = turn.regret = None
-    turn.state_value = turn.best_known = None
+    turn.promise_rank = turn.unknown = turn.state_value = turn.best_known = None
 
 
 def _proposes(turn: Turn) -> bool:
@@ -178,6 +179,8 @@ def _credit(question: Turn, worth: Worth) -> None:
     question.question_value = round(worth.value, 6)
     question.gain = round(worth.gain, 6)
     question.regret = round(worth.regret, 6) if worth.regret is not None else None
+    question.promise_rank = round(worth.rank, 6) if worth.rank is not None else None
+    question.redundant = list(worth.redundant)
 
 
 def _state(data: Mapping[str, Any]) -> GameState | None:

@@ -41,6 +41,7 @@ from slim_rl.frontier import Frontier
 from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
 from slim_rl.games.matching.optimum import best_assignment, score_of_best, total
 from slim_rl.games.matching.roster import Pair
+from slim_rl.measured import rank as standing
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -51,11 +52,19 @@ _TOP = 2.0 * UNSEEN_VALUE  # of the uniform prior, so that its mean is what an u
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """One question's worth, in shares of the best score. `regret` is None for a question that names no pair."""
+    """One question's worth, in shares of the best score. `regret` is None for a question that names no pair.
+
+    Attributes:
+        rank: of the promise of the pair asked about, among those that were unknown and not asked about before; None unless it asks
+            about one of them.
+        redundant: the pairs that were known, or had been asked about before.
+    """
 
     value: float
     gain: float
     regret: float | None
+    rank: float | None
+    redundant: tuple[Pair, ...]
 
 
 class Knowledge:
@@ -71,6 +80,7 @@ class Knowledge:
         self._best = float(state.best_assignment_reward)
         self._chance = float(self._theirs.mean())
         self._refused: Bools = np.zeros_like(self._theirs)
+        self._asked: Bools = np.zeros_like(self._theirs)
         self.known: Bools = np.array(state.mask(seat), dtype=bool)
         self._solve()
 
@@ -94,6 +104,11 @@ class Knowledge:
             promised = self._chance * promises(self._values[None], np.array([self._plan]))[0]
             self._promise = np.where(self.known | self._refused, 0.0, promised) / self._best
         return self._promise
+
+    @property
+    def unknown(self) -> int:
+        """How many cells the asker does not know."""
+        return int((~self.known).sum())
 
     def best_known(self) -> float:
         """The true score of the best plan given what the asker knows (the mean of those that tie), as a share of the best."""
@@ -122,13 +137,18 @@ class Knowledge:
         self, pairs: Sequence[Pair], told: Iterable[Pair], missing: Iterable[Pair] = (), refused: Iterable[Pair] = ()
     ) -> Worth:
         """The worth of a question about `pairs` that was answered, denied or refused so; the asker has heard it then."""
-        regret = None
+        regret = rank = None
         if pairs:
             regret = max(0.0, float(self.promise.max() - max(self.promise[pair] for pair in pairs)))
+        redundant = tuple(pair for pair in pairs if self.known[pair] or self._asked[pair])
+        for pair in pairs:
+            self._asked[pair] = True
+        if len(pairs) == 1 and not redundant:
+            rank = standing(float(self.promise[pairs[0]]), self.promise[~self.known & ~self._asked])
         value, gain = self.update(told, missing)
         for pair in refused:
             self._refused[pair], self._promise = True, None
-        return Worth(value, gain, regret)
+        return Worth(value, gain, regret, rank, redundant)
 
 
 def promises(values: Floats, plans: NDArray[np.intp]) -> Floats:

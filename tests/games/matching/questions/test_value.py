@@ -85,6 +85,37 @@ def test_regret_is_against_the_best_promise(game: GameState) -> None:
     assert asker.ask([], [(0, 1)]).regret is None
 
 
+def test_a_question_is_ranked_by_promise_among_those_that_could_be_asked(game: GameState) -> None:
+    def asker() -> Knowledge:
+        one = Knowledge(game, 0)
+        one.ask([(0, 1)], [(0, 1)])
+        return one
+
+    unknown = [(r, p) for r in range(3) for p in range(3) if r != p and (r, p) != (0, 1)]
+    ranks = {cell: asker().ask([cell], []).rank for cell in unknown}
+    promise = asker().promise
+    for cell in unknown:
+        others = [promise[other] for other in unknown if other != cell]
+        ties = sum(abs(each - promise[cell]) < 1e-9 for each in others)
+        assert ranks[cell] == (sum(each < promise[cell] - 1e-9 for each in others) + ties / 2) / 4
+    assert sum(rank or 0 for rank in ranks.values()) / 5 == pytest.approx(0.5) and len(set(ranks.values())) > 1
+
+
+def test_what_was_known_or_asked_before_is_redundant_and_has_no_rank(game: GameState) -> None:
+    asker = Knowledge(game, 0)
+    assert asker.unknown == 6
+    assert asker.ask([(0, 1)], [(0, 1)]).redundant == () and asker.unknown == 5
+    for seen_told_or_in_vain in ((0, 0), (0, 1), (0, 2), (0, 2)):
+        again = asker.ask([seen_told_or_in_vain], [])
+    assert again.redundant == ((0, 2),) and again.rank is None
+    assert asker.ask([(0, 0)], []).redundant == ((0, 0),) and asker.ask([(0, 0)], []).rank is None
+    several = asker.ask([(0, 1), (1, 2)], [])
+    assert several.redundant == ((0, 1),) and several.rank is None, "a question about several pairs has none"
+    for last in ((1, 0), (2, 0)):
+        assert asker.ask([last], []).rank is not None
+    assert asker.ask([(2, 1)], []).rank is None, "there was no other to ask about"
+
+
 def test_what_neither_player_sees_counts_50_and_is_asked_once(game: GameState) -> None:
     asker = Knowledge(game, 0)
     assert asker.promise[0, 2] > 0
