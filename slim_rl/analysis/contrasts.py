@@ -10,10 +10,11 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from slim_rl.analysis.ledger import LOSSES
+from slim_rl.analysis.ledger import LOSSES, OVER_RANDOM
 from slim_rl.config import Section, load_section
 from slim_rl.dialogue.measures import MEASURES, RENAMED, Measure, shown_in
 from slim_rl.errors import ConfigError
+from slim_rl.frontier import MOST
 
 HELD_OUT = "held_out"  # the condition of what runs themselves play: their own partner, free
 NET = "net_reward"  # reward less the arm's price a question
@@ -21,11 +22,13 @@ Comparable = Annotated[str, BeforeValidator(lambda name: RENAMED.get(name, name)
 
 
 def comparable() -> dict[str, Measure]:
-    """What a contrast can be of, by name. The net reward (`experiment`) and the ledger of asking (`ledger`) do not follow from a dialogue
-    alone.
+    """What a contrast can be of, by name. The net reward (`experiment`), the ledger of asking and what is earned above random questions
+    (`ledger`) do not follow from a dialogue alone.
     """
     net = replace(MEASURES["reward"], name=NET, title="net reward", signed=True, bounded=False)
-    return {measure.name: measure for measure in shown_in("report")} | {NET: net} | LOSSES
+    return (
+        {measure.name: measure for measure in shown_in("report")} | {NET: net, OVER_RANDOM.name: OVER_RANDOM} | LOSSES
+    )
 
 
 class Outcome(Section):
@@ -34,27 +37,33 @@ class Outcome(Section):
     arm: str
     when: Literal["before", "after", "change"] = "after"
     condition: str = HELD_OUT
+    times: float = Field(1.0, gt=0, description="its values are multiplied by this: 0.25 for a quarter of them")
 
     def __str__(self) -> str:
         parts: list[str] = [self.when] if self.when != "after" else []
         parts += [self.condition.replace("_", " ")] if self.condition != HELD_OUT else []
-        return self.arm.replace("_", " ") + (f" ({', '.join(parts)})" if parts else "")
+        times = f"{self.times:g} × " if self.times != 1 else ""
+        return times + self.arm.replace("_", " ") + (f" ({', '.join(parts)})" if parts else "")
 
 
 ArmOrOutcome = Annotated[Outcome, BeforeValidator(lambda value: {"arm": value} if isinstance(value, str) else value)]
 
 
 class Contrast(Section):
-    """One contrast: `a` less `b`, `a` against zero, or the slope over `doses`."""
+    """One contrast: `a` less `b`, a change against zero, or the slope over `doses`."""
 
     name: str
     measure: Comparable = Field(description="a measure of slim_rl.dialogue.measures, or net_reward")
     a: ArmOrOutcome | None = None
-    b: ArmOrOutcome | None = None
+    b: float | ArmOrOutcome | None = Field(None, description="an outcome, or a number such as 0.6")
     doses: list[tuple[float, ArmOrOutcome]] = Field(
         [], description="(dose, outcome); the slope over them, per 1 of dose"
     )
     reaches: float | None = Field(None, description="compare the first training step at which `measure` reaches this")
+    correlated_with: Comparable | None = Field(
+        None,
+        description="compare the correlation of `measure` with this one over the games of each run, 0 where either is constant",
+    )
     direction: Literal["more", "less", "same", "any"] = Field(description="what the hypothesis predicts of a less b")
     margin: float | None = Field(None, gt=0, description="with direction same: what would be too small to matter")
     role: Literal["primary", "secondary"] = Field("secondary", description="primary: one of the family under Holm")
@@ -67,15 +76,18 @@ class Contrast(Section):
             raise ValueError(f"'{self.name}' needs three doses or more that differ")
         if (self.direction == "same") != (self.margin is not None):
             raise ValueError(f"'{self.name}': direction same and margin go together")
-        if self.measure not in comparable():
-            raise ValueError(f"'{self.name}': there is no measure {self.measure}; choose {', '.join(comparable())}")
+        if wrong := {self.measure, self.correlated_with} - {None, *comparable()}:
+            raise ValueError(f"'{self.name}': there is no measure {wrong.pop()}; choose {', '.join(comparable())}")
+        if self.correlated_with is not None and self.reaches is not None:
+            raise ValueError(f"'{self.name}': reaches and correlated_with do not go together")
         if self.a is not None and self.b is None and self.a.when != "change":
             raise ValueError(f"'{self.name}' compares with zero: give b, or when: change")
         return self
 
     @property
     def outcomes(self) -> list[Outcome]:
-        return [outcome for outcome in (self.a, self.b, *(outcome for _, outcome in self.doses)) if outcome is not None]
+        sides = (self.a, self.b, *(outcome for _, outcome in self.doses))
+        return [side for side in sides if isinstance(side, Outcome)]
 
 
 class Contrasts(Section):
@@ -119,6 +131,9 @@ class Manifest(Section):
         description="the columns of its tables; by default what measures say of themselves",
     )
     prices: dict[str, float] = Field({}, description="arm: what a question cost it; net_reward is reward less that")
+    most_questions: int = Field(
+        MOST, ge=0, description="that its games allow: the ideal and the random asker ask no more"
+    )
     text: Path | None = Field(
         None, description="Markdown by hand: what it shows, what it cannot, choices made after looking"
     )

@@ -17,7 +17,7 @@ import pandas as pd
 from slim_rl import provenance
 from slim_rl import statistics as st
 from slim_rl.analysis.contrasts import HELD_OUT, NET, Contrast, Contrasts, Manifest, Outcome, comparable
-from slim_rl.analysis.ledger import Ideals, entered, paid
+from slim_rl.analysis.ledger import Ideals, entered, over_random, paid
 from slim_rl.analysis.load import TRAIN, load
 from slim_rl.analysis.plays import KEYS, Plays, by_game, ends, plain
 from slim_rl.dialogue.log import log_files
@@ -33,7 +33,7 @@ def read(manifest: Manifest) -> Plays:
     """Reads all logs of the manifest, a folder at a time. Raises DataError if those of its training runs hold no dialogue."""
     held_out, training, counts, warnings, made, failed = [], [], {}, [], [], 0
     runs: dict[str, tuple[str, str]] = {}  # run -> its arm, and the model it started from
-    ideals = Ideals()
+    ideals = Ideals(manifest.most_questions)
     order = sorted(manifest.sources, key=lambda name: name != HELD_OUT)
     for condition in order:
         counts[condition] = 0
@@ -46,6 +46,7 @@ def read(manifest: Manifest) -> Plays:
             counts[condition] += len(frame)
             train = frame[frame["phase"] == TRAIN]
             played = entered(log, frame[frame["phase"] != TRAIN], manifest.prices, ideals)
+            played = played.assign(over_random=over_random(log, played, manifest.prices, ideals))
             if condition == HELD_OUT:
                 names = [name for name in comparable() if name in train]
                 training.append(train.groupby(["arm", "run", "step"])[names].mean().reset_index())
@@ -128,8 +129,9 @@ def compare(plays: Plays, manifest: Manifest, contrasts: Contrasts) -> list[dict
 
 def _compare(plays: Plays, manifest: Manifest, spec: Contrast) -> dict[str, Any]:
     arms, weights = _arms(plays, manifest, spec)
-    bounded = comparable()[spec.measure].bounded and not spec.doses and spec.reaches is None
-    reach = 2.0 if spec.b is not None and spec.b.when == "change" else 1.0
+    bounded = comparable()[spec.measure].bounded and spec.correlated_with is None
+    bounded = bounded and not spec.doses and spec.reaches is None and all(side.times <= 1 for side in spec.outcomes)
+    reach = 2.0 if isinstance(spec.b, Outcome) and spec.b.when == "change" else 1.0
     result = st.contrast(arms, weights, limit=reach if bounded else np.inf)
     means = st.run_means(arms)
     tested = st.permute(means, weights)
@@ -141,9 +143,9 @@ def _compare(plays: Plays, manifest: Manifest, spec: Contrast) -> dict[str, Any]
         never = sum(int((table["step"] > plays.training["step"].max()).sum()) for table in arms)
         note = f"{never} of {sum(map(len, arms))} runs never reach it" if never else ""
     return {
-        **spec.model_dump(include={"name", "measure", "direction", "margin", "role", "reaches"}),
+        **spec.model_dump(include={"name", "measure", "correlated_with", "direction", "margin", "role", "reaches"}),
         "a": str(spec.a) if spec.a else f"slope over {len(spec.doses)} doses",
-        "b": str(spec.b) if spec.b else "zero",
+        "b": f"{spec.b:g}" if isinstance(spec.b, float) else str(spec.b or "zero"),
         "value": result.value,
         "low": result.low,
         "high": result.high,
@@ -164,7 +166,9 @@ def _arms(plays: Plays, manifest: Manifest, spec: Contrast) -> tuple[list[pd.Dat
     def table(outcome: Outcome) -> pd.DataFrame:
         if spec.reaches is not None:
             return plays.first_steps(outcome.arm, spec.measure, spec.reaches, manifest.window)
-        return plays.table(outcome, spec.measure)
+        if spec.correlated_with is not None:
+            return outcome.times * plays.correlations(outcome, spec.measure, spec.correlated_with)
+        return outcome.times * plays.table(outcome, spec.measure)
 
     if spec.doses:
         doses = np.array([dose for dose, _ in spec.doses])
@@ -172,8 +176,8 @@ def _arms(plays: Plays, manifest: Manifest, spec: Contrast) -> tuple[list[pd.Dat
         return [table(outcome) for _, outcome in spec.doses], (centred / (centred**2).sum()).tolist()
     assert spec.a is not None
     a = table(spec.a)
-    if spec.b is None:
-        return [a], [1.0]
+    if not isinstance(spec.b, Outcome):
+        return [a - (spec.b or 0.0)], [1.0]
     b = table(spec.b)
     if spec.a.arm != spec.b.arm or spec.reaches is not None:
         return [a, b], [1.0, -1.0]

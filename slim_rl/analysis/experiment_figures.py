@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from slim_rl.analysis.contrasts import HELD_OUT, Contrasts
+from slim_rl.analysis.contrasts import HELD_OUT, Contrasts, Outcome
 from slim_rl.analysis.figure_style import INK, SOFT, colours, legend, panels, short_words
 from slim_rl.analysis.figures import Plot, curve
 from slim_rl.analysis.plays import Plays
@@ -31,7 +31,10 @@ def _chief() -> list[str]:
 def _primary(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
     """The arms that primary contrasts set side by side, over training."""
     sides = [
-        side for spec in contrasts.contrasts if spec.role == "primary" and spec.b is not None for side in spec.outcomes
+        side
+        for spec in contrasts.contrasts
+        if spec.role == "primary" and isinstance(spec.b, Outcome)
+        for side in spec.outcomes
     ]
     arms = {side.arm for side in sides} & set(plays.training["arm"])
     if len(arms) < 2:

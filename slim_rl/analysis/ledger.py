@@ -18,7 +18,7 @@ what is known there are numbers, too many to go through.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -33,7 +33,8 @@ from slim_rl.environment import game_of
 from slim_rl.frontier import MOST, Floats, Frontier
 from slim_rl.measured import measured
 
-IDEAL = "greedy"  # the ideal asker among a game's frontiers
+IDEAL, RANDOM = "greedy", "random"  # the ideal asker, and one who asks anything, among a game's frontiers
+DRAWS = 8  # of what a random asker asks, that are averaged
 _LOST = replace(MEASURES["reward"], better="down", role="secondary", bounded=False, signed=True)
 LOSSES: dict[str, Measure] = {
     name: replace(_LOST, name=name, title=title, short=short)
@@ -45,6 +46,15 @@ LOSSES: dict[str, Measure] = {
         ("lost_by_use", "lost by its plan", "by its plan"),
     )
 }
+OVER_RANDOM = replace(
+    MEASURES["reward"],
+    name="over_random",
+    title="net reward above that of the best fixed number of random questions",
+    short="above random questions",
+    role="secondary",
+    bounded=False,
+    signed=True,
+)
 CAPTION = (
     "The ledger of asking: what was earned less than an ideal asker earns, and where it was lost. The last four columns sum to the first; "
     "shares of the best score, net of the price a question."
@@ -77,23 +87,38 @@ def losses(
 
 
 class Ideals:
-    """The ideal asker in every game met so far: each is solved once, however many dialogues are of it."""
+    """The ideal asker in every game met so far: each is solved once, however many dialogues are of it. And the random one.
 
-    def __init__(self) -> None:
+    Args:
+        most: questions that the game allows.
+    """
+
+    def __init__(self, most: int = MOST) -> None:
+        self.most = most
         self._rows: dict[Hashable, tuple[Floats, Floats]] = {}
 
-    def of(self, environment: str, games: Sequence[tuple[str, int]], state: Callable[[int], Any]) -> Frontier | None:
-        """Of these games, each a name and the policy's seat; `state(i)` is the i-th. None if the game has no ideal asker."""
-        keys = [(environment, *game) for game in games]
+    def of(
+        self, environment: str, games: Sequence[tuple[str, int]], state: Callable[[int], Any], asker: str = IDEAL
+    ) -> Frontier | None:
+        """Of these games, each a name and the policy's seat; `state(i)` is the i-th. None if the game has no such asker."""
+        keys = [(asker, environment, *game) for game in games]
         new = {key: i for i, key in enumerate(keys) if key not in self._rows}
         if new:
-            states = [(state(i), key[2]) for key, i in new.items()]
-            found = measured(game_of(environment)).frontier(states, MOST).get(IDEAL)
-            if found is None or len(found.rewards) != len(states):
+            found = self._solved(environment, [(state(i), key[-1]) for key, i in new.items()], asker)
+            if found is None:
                 return None
             self._rows |= zip(new, zip(found.rewards, found.hoped, strict=True), strict=True)
         rewards, hoped = zip(*(self._rows[key] for key in keys), strict=True)
         return Frontier(np.stack(rewards), np.stack(hoped))
+
+    def _solved(self, environment: str, states: Sequence[tuple[Any, int]], asker: str) -> Frontier | None:
+        """By what it asks on average, where that is drawn."""
+        draws = range(1 if asker == IDEAL else DRAWS)
+        found = [measured(game_of(environment)).frontier(states, self.most, seed).get(asker) for seed in draws]
+        known = [curve for curve in found if curve is not None and len(curve.rewards) == len(states)]
+        if len(known) < len(draws):
+            return None
+        return Frontier(*(np.mean([getattr(each, name) for each in known], axis=0) for name in ("rewards", "hoped")))
 
 
 def paid(rows: pd.DataFrame, prices: Mapping[str, float]) -> pd.Series[float]:
@@ -105,14 +130,41 @@ def paid(rows: pd.DataFrame, prices: Mapping[str, float]) -> pd.Series[float]:
 def entered(log: Log, rows: pd.DataFrame, prices: Mapping[str, float], ideals: Ideals) -> pd.DataFrame:
     """Dialogues of `log.frame` that did not fail, with their ledger: NaN where their game has no ideal asker. `prices`: see `paid`."""
     out = rows.assign(**dict.fromkeys(LOSSES, np.nan))
+    for part, ideal in played_by(log, rows, ideals):
+        ledger = losses(ideal, part["questions"], part["best_known"], part["reward"], paid(part, prices))
+        out.loc[part.index, list(ledger)] = np.column_stack(list(ledger.values()))
+    return out
+
+
+def over_random(log: Log, rows: pd.DataFrame, prices: Mapping[str, float], ideals: Ideals) -> pd.Series[float]:
+    """What dialogues of `log.frame` that did not fail earned net of the price, less what random questions, as many in each game as is best
+    at that price, would have earned in the same games. NaN where the game has no random asker. `prices`: see `paid`.
+    """
+    out = pd.Series(np.nan, rows.index)
+    for part, random in played_by(log, rows, ideals, RANDOM):
+        price = paid(part, prices).to_numpy(float)
+        for each in np.unique(price):
+            mine = price == each
+            alike = Frontier(random.rewards[mine], random.hoped[mine])
+            net = part["reward"][mine] - each * part["questions"][mine]
+            out[part.index[mine]] = net - alike.net(alike.best_number(each), each)
+    return out
+
+
+def played_by(
+    log: Log, rows: pd.DataFrame, ideals: Ideals, asker: str = IDEAL
+) -> Iterator[tuple[pd.DataFrame, Frontier]]:
+    """The dialogues of each policy, checkpoint and partner, and what an asker reaches in their games; but for games without such an asker."""
     for (environment, *_), part in rows.groupby(["environment", *_TOGETHER], observed=True, dropna=False):
         places = list(part[["file", "offset"]].itertuples())
         games = list(zip(part["cluster"].astype(str), part["seat"], strict=True))
-        ideal = ideals.of(str(environment), games, lambda i, places=places: read_dialogue(log, places[i])["game_state"])  # type: ignore[misc]
-        if ideal is not None:
-            ledger = losses(ideal, part["questions"], part["best_known"], part["reward"], paid(part, prices))
-            out.loc[part.index, list(ledger)] = np.column_stack(list(ledger.values()))
-    return out
+
+        def state(i: int, places: Sequence[Any] = places) -> Any:
+            return read_dialogue(log, places[i])["game_state"]
+
+        found = ideals.of(str(environment), games, state, asker)
+        if found is not None:
+            yield part, found
 
 
 def of_dialogues(

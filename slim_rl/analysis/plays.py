@@ -79,6 +79,18 @@ class Plays:
         ]
         return rows.pivot(index="run", columns="game", values=measure) if measure in rows else EMPTY
 
+    def correlations(self, outcome: Outcome, measure: str, other: str) -> pd.DataFrame:
+        """One column: how two measures correlate over the games of each run; 0 where either is the same in all of them."""
+        if outcome.when == "change":
+            sides = (outcome.model_copy(update={"when": when}) for when in ("before", "after"))
+            return _moved(*(self.correlations(side, measure, other) for side in sides))
+        one, two = self.table(outcome, measure), self.table(outcome, other)
+        if one.empty or two.empty:
+            return EMPTY
+        with np.errstate(invalid="ignore", divide="ignore"):
+            found = one.corrwith(two, axis=1).fillna(0.0)
+        return found.where((one.notna() & two.notna()).any(axis=1)).to_frame("correlation")
+
     def first_steps(self, arm: str, measure: str, level: float, window: int) -> pd.DataFrame:
         """One column: the first training step of each run at which the mean of `window` steps reaches `level`; one more than the
         last step where it never does."""

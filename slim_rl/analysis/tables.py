@@ -189,14 +189,18 @@ def _columns(family: bool) -> list[Column]:
         prose("name", "contrast"),
         Column(
             "measure",
-            lambda row: words(row["measure"]) + (f", step it reaches {row['reaches']}" if row["reaches"] else ""),
+            lambda row: (
+                words(row["measure"])
+                + (f", step it reaches {row['reaches']}" if row["reaches"] else "")
+                + (f", correlation with {words(row['correlated_with'])}" if row["correlated_with"] else "")
+            ),
             prose=True,
         ),
         Column("compared", lambda row: f"{row['a']} − {row['b']}" if row["b"] != "zero" else row["a"], prose=True),
         Column(
             "predicted", lambda row: row["direction"] + (f" (±{row['margin']})" if row["margin"] else ""), prose=True
         ),
-        Column("difference", lambda row: with_interval(row, comparable()[row["measure"]].share, signed=True)),
+        Column("difference", _difference),
         prose("over", "interval over"),
         Column("seeds", lambda row: " + ".join(map(str, row["runs"]))),
         p_of("p_crossed", "its p"),
@@ -209,6 +213,10 @@ def _columns(family: bool) -> list[Column]:
             prose=True,
         ),
     ]
+
+
+def _difference(row: Row) -> TableCell:
+    return with_interval(row, comparable()[row["measure"]].share and not row["correlated_with"], signed=True)
 
 
 def _least(p: float) -> str:

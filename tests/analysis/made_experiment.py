@@ -46,6 +46,16 @@ CONTRASTS: list[dict[str, Any]] = [
         "direction": "same",
         "margin": 0.1,
     },
+    {
+        "name": "by what it knows",
+        "measure": "questions",
+        "correlated_with": "unknown",
+        "a": "shy",
+        "b": 0.3,
+        "direction": "more",
+    },
+    {"name": "above random", "measure": "over_random", "a": "shy", "b": 0, "direction": "any"},
+    {"name": "a quarter", "measure": "questions", "a": "mute", "b": {"arm": "shy", "times": 0.25}, "direction": "more"},
 ]
 
 

@@ -61,6 +61,33 @@ def test_contrasts_are_those_of_the_made_up_arms(compared: dict[str, dict[str, A
     assert compared["sooner"]["over"] == "seeds" and more["over"] == "seeds and games"
 
 
+def test_a_correlation_over_the_games_of_each_run_is_compared_with_a_number(
+    plays: pl.Plays, compared: dict[str, dict[str, Any]]
+) -> None:
+    rows = plays.held_out
+    shy = rows[(rows["condition"] == "held_out") & (rows["arm"] == "shy") & (rows["when"] == "after")]
+    each = [np.corrcoef(run["questions"], run["unknown"])[0, 1] for _, run in shy.groupby("run")]
+    row = compared["by what it knows"]
+    assert row["by_run"] == [pytest.approx([value - 0.3 for value in each])] and row["b"] == "0.3"
+    assert row["over"] == "seeds" and row["low"] < row["value"] < row["high"]
+    always = plays.held_out.assign(questions=2.0)
+    (column,) = replace(plays, held_out=always).correlations(Outcome(arm="shy"), "questions", "unknown").to_numpy().T
+    assert list(column) == [0.0] * SEEDS, "who always asks as much does not ask by what is unknown"
+    nothing = replace(plays, held_out=rows.assign(unknown=np.nan)).correlations(
+        Outcome(arm="shy"), "questions", "unknown"
+    )
+    assert nothing.isna().all().all(), "nor is it known where unknown pairs were not counted"
+    moved = plays.correlations(Outcome(arm="shy", when="change"), "questions", "unknown")["correlation"]
+    before = plays.correlations(Outcome(arm="shy", when="before"), "questions", "unknown")["correlation"]
+    assert (moved + before).tolist() == pytest.approx(each)
+
+
+def test_an_outcome_may_be_compared_with_a_part_of_another(compared: dict[str, dict[str, Any]]) -> None:
+    mute, shy = (np.mean(side) for side in compared["asks more"]["by_run"][::-1])
+    assert compared["a quarter"]["value"] == pytest.approx(mute - 0.25 * shy)
+    assert compared["a quarter"]["b"] == "0.25 × shy"
+
+
 def test_what_is_the_opposite_is_called_so(manifest_path: Path, plays: pl.Plays) -> None:
     manifest, contrasts = load_manifest(manifest_path)
     alone = contrasts.model_copy(update={"contrasts": [contrasts.contrasts[1]]})
@@ -112,6 +139,8 @@ def test_the_first_step_that_reaches_a_level() -> None:
     [
         ({"measure": "cleverness"}, "no measure cleverness"),
         ({"b": None}, "compares with zero"),
+        ({"correlated_with": "cleverness"}, "no measure cleverness"),
+        ({"correlated_with": "unknown", "reaches": 1}, "do not go together"),
         ({"direction": "same"}, "margin"),
         ({"a": {"arm": "shy", "condition": "moon"}}, "moon"),
         ({"doses": [[0, "shy"]]}, "either"),

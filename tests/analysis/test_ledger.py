@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as draw
 
 from slim_rl.analysis import Summary, analyze
-from slim_rl.analysis.ledger import LOSSES, Ideals, entered, losses, paid
-from slim_rl.analysis.load import load
+from slim_rl.analysis.ledger import LOSSES, Ideals, entered, losses, over_random, paid
+from slim_rl.analysis.load import load, read_dialogue
 from slim_rl.frontier import Frontier
 from slim_rl.games.matching import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
@@ -172,6 +172,26 @@ def test_a_game_without_an_ideal_asker_has_none(tmp_path: Path, monkeypatch: pyt
     summary = analyze([tmp_path / "logs"], tmp_path / "plots")
     assert summary.results["ledger"] == []
     assert "The ledger of asking" not in summary.report.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("most", [2, 9])
+def test_reward_is_set_against_the_best_fixed_number_of_random_questions_on_the_same_games(
+    log_dir: Path, most: int
+) -> None:
+    log = load([log_dir])
+    played = log.frame[(log.frame["phase"] != "train") & ~log.frame["failed"]]
+    shy = played[(played["arm"] == "shy") & (played["run"] == "shy-0") & (played["step"] == 0)]
+    games = [(GameState.from_dict(read_dialogue(log, row)["game_state"]), int(row.seat)) for row in shy.itertuples()]
+    draws = [frontier(*map(list, zip(*games, strict=True)), most, "random", seed).rewards for seed in range(8)]
+    nets = np.mean(draws, axis=0) - 0.02 * np.arange(most + 1)
+    found = over_random(log, shy, {"shy": 0.02}, Ideals(most))
+    best = nets[:, nets.mean(axis=0).argmax()]
+    assert found.to_numpy() == pytest.approx((shy["reward"] - 0.02 * shy["questions"]).to_numpy() - best)
+    halves = np.where(np.arange(len(shy)) % 2, 0.0, 0.3)
+    split = over_random(log, shy.assign(price=halves), {}, Ideals(most))
+    dear = halves == 0.3
+    never = (shy["reward"] - 0.3 * shy["questions"]).to_numpy()[dear] - np.mean(draws, axis=0)[dear, 0]
+    assert split.to_numpy()[dear] == pytest.approx(never), "each price has its own best number, here none"
 
 
 # -- prices that are drawn for each game --------------------------------------------------------------------------------
