@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -107,12 +107,34 @@ NONE = Contrasts.model_construct(contrasts=[])  # of an experiment that has none
 
 
 class Source(Section):
-    """Logs, and where they come from. What is empty is the manifest's."""
+    """Logs, and where they come from. What is empty is the manifest's. With `each: [1, 2]` it stands for one source a value, of which
+    {each} in its name, logs and command is one: forced_{each}.
+    """
 
     logs: list[str] = Field(min_length=1, description="files, folders or patterns such as logs/forced/*_forced2.jsonl")
     command: str = Field(description="that wrote them")
     commit: str = ""
     machine: str = ""
+
+
+def _one_by_one(sources: Any) -> Any:
+    """The sources of a manifest as it is written, one a value of their `each`."""
+    if not isinstance(sources, dict):
+        return sources
+    found: dict[Any, Any] = {}
+    for name, source in sources.items():
+        each = source.get("each") if isinstance(source, dict) else None
+        if not isinstance(each, list):
+            found[name] = source
+            continue
+        for value in map(str, each):
+            logs, command = source.get("logs", []), str(source.get("command", ""))
+            found[str(name).replace("{each}", value)] = {
+                **{key: told for key, told in source.items() if key != "each"},
+                "logs": [str(log).replace("{each}", value) for log in logs],
+                "command": command.replace("{each}", value),
+            }
+    return found
 
 
 class Manifest(Section):
@@ -122,7 +144,7 @@ class Manifest(Section):
     contrasts: Path | None = Field(
         None, description="the file of contrasts; without it the page tells what each arm did"
     )
-    sources: dict[str, Source] = Field(min_length=1)
+    sources: Annotated[dict[str, Source], BeforeValidator(_one_by_one)] = Field(min_length=1)
     commit: str = Field("", description="of the runs; what is left out is read from their provenance.json")
     machine: str = ""
     treatment: str = "shy"

@@ -17,7 +17,7 @@ import pandas as pd
 from slim_rl import provenance
 from slim_rl import statistics as st
 from slim_rl.analysis.contrasts import HELD_OUT, NET, Contrast, Contrasts, Manifest, Outcome, comparable
-from slim_rl.analysis.ledger import Ideals, entered, over_random, paid
+from slim_rl.analysis.ledger import Ideals, askers, entered, over_random, paid
 from slim_rl.analysis.load import TRAIN, load
 from slim_rl.analysis.plays import KEYS, Plays, by_game, ends, plain
 from slim_rl.dialogue.log import log_files
@@ -33,7 +33,7 @@ def read(manifest: Manifest) -> Plays:
     """Reads all logs of the manifest, a folder at a time. Raises DataError if those of its training runs hold no dialogue."""
     held_out, training, counts, warnings, made, failed = [], [], {}, [], [], 0
     runs: dict[str, tuple[str, str]] = {}  # run -> its arm, and the model it started from
-    ideals = Ideals(manifest.most_questions)
+    ideals, on_paper = Ideals(manifest.most_questions), pd.DataFrame()
     order = sorted(manifest.sources, key=lambda name: name != HELD_OUT)
     for condition in order:
         counts[condition] = 0
@@ -48,6 +48,9 @@ def read(manifest: Manifest) -> Plays:
             played = entered(log, frame[frame["phase"] != TRAIN], manifest.prices, ideals)
             played = played.assign(over_random=over_random(log, played, manifest.prices, ideals))
             if condition == HELD_OUT:
+                if on_paper.empty:
+                    treated = played[played["arm"] == manifest.treatment]
+                    on_paper = askers(log, treated, manifest.prices, ideals)
                 names = [name for name in comparable() if name in train]
                 training.append(train.groupby(["arm", "run", "step"])[names].mean().reset_index())
                 started = played.sort_values("step").groupby("run").first()
@@ -63,7 +66,8 @@ def read(manifest: Manifest) -> Plays:
     found = pd.concat(held_out, ignore_index=True).groupby(KEYS).mean().reset_index()
     warnings += _mixed(provenance.distinct(made))
     training_means = pd.concat(training, ignore_index=True)
-    return Plays(found, training_means, counts, list(dict.fromkeys(warnings)), provenance.distinct(made))
+    told = list(dict.fromkeys(warnings)), provenance.distinct(made)
+    return Plays(found, training_means, counts, *told, on_paper, manifest.treatment)
 
 
 def _mixed(made: Sequence[provenance.Entry]) -> list[str]:

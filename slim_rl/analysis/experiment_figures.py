@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from slim_rl.analysis import baseline, baseline_figure
 from slim_rl.analysis.contrasts import HELD_OUT, Contrasts, Outcome
 from slim_rl.analysis.figure_style import INK, SOFT, colours, legend, panels, short_words
 from slim_rl.analysis.figures import Plot, curve
@@ -154,35 +155,39 @@ def _forced(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
 
 def _baseline(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
     """What the start earns where questions are put for it, beside what its trained runs earn with those they ask themselves."""
-    arm, frame = plays.arms[0], plays.held_out[plays.held_out["arm"] == plays.arms[0]]
-    before, after = (
-        frame[frame["when"] == "before"],
-        frame[(frame["when"] == "after") & (frame["condition"] == HELD_OUT)],
-    )
-    forced = before[before["condition"].str.fullmatch(r"forced_\d+")]
-    if forced.empty or after.empty:
+    points, arm = baseline.of_plays(plays), plays.arms[0]
+    if not points["put"] or arm not in points["trained"]:
         return None
-    figure = Figure(figsize=(6.0, 3.8))
+    return baseline_figure.alone(points, {arm: colours(plays.arms)[arm]})
+
+
+_ASKERS = {"greedy": ("the best questions", "-"), "random": ("random questions", "--")}
+
+
+def _frontier(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
+    """Net reward by the number of questions: askers on paper, the start with questions put for it, and what was trained."""
+    askers, points = plays.askers, baseline.of_plays(plays)
+    if askers.empty or not points["trained"]:
+        return None
+    palette = {arm: colours(plays.arms)[arm] for arm in plays.arms if arm in points["trained"]}
+    price = float(askers["price"].iloc[0])
+    (ideal,) = askers[askers["asker"] == "ideal"].to_dict(orient="records") or [None]
+    most = 1 + np.ceil(max(baseline_figure.reach(points, palette), ideal["questions"] if ideal else 0.0))
+    figure = Figure(figsize=(7.2, 4.4))
     ax = figure.subplots()
-    chief = ["informative_pairs", "reward"]
-    put = forced.groupby("condition")[chief].mean().sort_values("informative_pairs")
-    start = before[before["condition"] == HELD_OUT][chief].mean()
-    ends = after.groupby("run")[chief].mean()
-    ax.plot(
-        put["informative_pairs"],
-        put["reward"],
-        "o--",
-        color=SOFT,
-        markersize=4,
-        label="the start, questions put for it",
-    )
-    ax.plot(*start, "o", color=INK, markerfacecolor="white", label="the start")
-    ax.plot(
-        ends["informative_pairs"], ends["reward"], "o", color=colours(plays.arms)[arm], label="trained: one dot a seed"
-    )
-    ax.set_xlabel("informative pairs a game")
-    ax.set_ylabel("reward")
-    ax.legend(loc="lower right")
+    for name, (label, style) in _ASKERS.items():
+        curve = askers[(askers["asker"] == name) & (askers["questions"] <= most)]
+        ax.plot(curve["questions"], curve["net_reward"], style, color=INK, linewidth=1.4, label=label)
+        ax.fill_between(curve["questions"], curve["low"], curve["high"], color=INK, alpha=0.08, linewidth=0)
+    if ideal:
+        ax.plot(ideal["questions"], ideal["net_reward"], "*", color=INK, markersize=11, label="ideal: and stopping")
+    never = askers[(askers["asker"] == "random") & (askers["questions"] == 0)]["net_reward"]
+    for value in never:
+        ax.axhline(value, color=SOFT, linewidth=0.9, linestyle=(0, (1, 2)), label="never asking", zorder=1)
+    baseline_figure.draw(ax, points, palette, "questions", price)
+    ax.set_xlabel("questions a game")
+    ax.set_ylabel(f"reward less {price:.3g} a question" if price else "reward")
+    ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1))
     return figure
 
 
@@ -237,10 +242,12 @@ def plots() -> dict[str, Plot]:
             "Reward on held-out games after so many questions asked for the policy, before training (dashed) and after. Bars: 95% "
             "intervals over seeds and games (over games, of one start).",
         ),
-        "baseline": Plot(
-            _baseline,
-            "The decoding baseline: held-out reward of the untrained start after 1, 2, ... questions that were put for it, each about a pair "
-            "that it does not know and its partner does, and of the trained policies with the questions that they ask themselves.",
+        "baseline": Plot(_baseline, baseline_figure.CAPTION),
+        "frontier": Plot(
+            _frontier,
+            "Held-out reward net of the price a question, by the number of questions: of askers on paper, who ask the best or random questions, as "
+            "many in every game (bands: 95% intervals over games), of the best ones that stop by themselves, of the start with questions put "
+            "for it and by itself, and of what was trained, a dot a run.",
         ),
         "transfer": Plot(
             _transfer,

@@ -7,6 +7,7 @@ What it shows and cannot show is written by hand (`Manifest.text`) and stands on
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ def write(
     provenance.here()  # now, before the page itself changes a tree it is committed to
     manifest, contrasts = load_manifest(manifest_path)
     text = _by_hand(manifest.text)
-    plays = Plays.read(values) if values else ex.read(manifest)
+    plays = replace(Plays.read(values), treatment=manifest.treatment) if values else ex.read(manifest)
     measures = [name for name in manifest.measures if name in plays.held_out]
     rows = by_arm(plays, list(dict.fromkeys((*measures, "questions", "reward"))), HELD_OUT)
     compared = ex.compare(plays, manifest, contrasts)

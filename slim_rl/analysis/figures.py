@@ -17,6 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from slim_rl.analysis import baseline_figure
 from slim_rl.analysis.alt_texts import in_words, others_in_words, shares_in_words
 from slim_rl.analysis.figure_style import (
     INK,
@@ -286,5 +287,6 @@ PLOTS = {
         "Why dialogues ended. Greys are failures, which have no reward.",
         says=shares_in_words("stop_reasons"),
     ),
+    "baseline": Plot(baseline_figure.of_report, baseline_figure.CAPTION, wide=False),
     "measures": Plot(measures, "The other measures over training; bands and lines as above.", says=others_in_words),
 }

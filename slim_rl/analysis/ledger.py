@@ -32,6 +32,7 @@ from slim_rl.dialogue.record import Dialogue
 from slim_rl.environment import game_of
 from slim_rl.frontier import MOST, Floats, Frontier
 from slim_rl.measured import measured
+from slim_rl.statistics import clustered_mean
 
 IDEAL, RANDOM = "greedy", "random"  # the ideal asker, and one who asks anything, among a game's frontiers
 DRAWS = 8  # of what a random asker asks, that are averaged
@@ -155,16 +156,40 @@ def played_by(
     log: Log, rows: pd.DataFrame, ideals: Ideals, asker: str = IDEAL
 ) -> Iterator[tuple[pd.DataFrame, Frontier]]:
     """The dialogues of each policy, checkpoint and partner, and what an asker reaches in their games; but for games without such an asker."""
-    for (environment, *_), part in rows.groupby(["environment", *_TOGETHER], observed=True, dropna=False):
-        places = list(part[["file", "offset"]].itertuples())
-        games = list(zip(part["cluster"].astype(str), part["seat"], strict=True))
-
-        def state(i: int, places: Sequence[Any] = places) -> Any:
-            return read_dialogue(log, places[i])["game_state"]
-
-        found = ideals.of(str(environment), games, state, asker)
-        if found is not None:
+    for _, part in rows.groupby(["environment", *_TOGETHER], observed=True, dropna=False):
+        if (found := _reached(log, part, ideals, asker)) is not None:
             yield part, found
+
+
+def askers(log: Log, rows: pd.DataFrame, prices: Mapping[str, float], ideals: Ideals) -> pd.DataFrame:
+    """What askers on paper earn in the games of these dialogues of one environment, net of the price, with intervals over games; empty for a game without
+    any. A row an asker ("random", "greedy") and number of questions, the same in every game, and one of "ideal", which stops
+    by itself: asker, questions, net_reward, low, high, price (its mean), games.
+    """
+    once = rows.drop_duplicates(["cluster", "seat"])
+    price = paid(once, prices).to_numpy(float)
+    found = []
+
+    def enter(name: str, curve: Frontier, questions: ArrayLike) -> None:
+        net = clustered_mean(curve.net(questions, price), once["cluster"].astype(str))
+        numbers = {"net_reward": net.value, "low": net.low, "high": net.high, "price": price.mean(), "games": len(once)}
+        found.append({"asker": name, "questions": float(np.mean(questions)), **numbers})
+
+    for name in (RANDOM, IDEAL):
+        if len(once) and (curve := _reached(log, once, ideals, name)) is not None:
+            for number in range(curve.rewards.shape[1]):
+                enter(name, curve, number)
+            if name == IDEAL:
+                enter("ideal", curve, curve.stops(price))
+    return pd.DataFrame(found)
+
+
+def _reached(log: Log, rows: pd.DataFrame, ideals: Ideals, asker: str) -> Frontier | None:
+    """What an asker reaches in the games of these dialogues of one environment."""
+    places = list(rows[["file", "offset"]].itertuples())
+    games = list(zip(rows["cluster"].astype(str), rows["seat"], strict=True))
+    environment = str(rows["environment"].iloc[0])
+    return ideals.of(environment, games, lambda i: read_dialogue(log, places[i])["game_state"], asker)
 
 
 def of_dialogues(

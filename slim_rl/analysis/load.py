@@ -199,9 +199,9 @@ def load(log_dirs: Sequence[str | Path]) -> Log:
     return reader.log()
 
 
-def order_arms(arms: Iterable[str]) -> list[str]:
+def order_arms(arms: Iterable[str], treatment: str = TREATMENT) -> list[str]:
     """The treatment first, then by name."""
-    return sorted(map(str, arms), key=lambda arm: (arm != TREATMENT, arm))
+    return sorted(map(str, arms), key=lambda arm: (arm != treatment, arm))
 
 
 def read_dialogue(log: Log, row: Any) -> dict[str, Any]:

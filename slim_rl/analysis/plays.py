@@ -17,7 +17,7 @@ import pandas as pd
 from slim_rl import files
 from slim_rl import statistics as st
 from slim_rl.analysis.contrasts import Outcome, comparable
-from slim_rl.analysis.load import TRAIN, order_arms
+from slim_rl.analysis.load import TRAIN, TREATMENT, order_arms
 from slim_rl.analysis.verdict import sentences
 from slim_rl.errors import DataError
 
@@ -37,6 +37,8 @@ class Plays:
         counts: condition -> dialogues.
         provenance: what wrote the logs.
         warnings: what was left out, and why.
+        askers: what askers on paper earn in the treatment's games (`ledger.askers`); empty where that was not worked out.
+        treatment: the arm that comes first.
     """
 
     held_out: pd.DataFrame
@@ -44,20 +46,25 @@ class Plays:
     counts: dict[str, int] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     provenance: list[dict[str, Any]] = field(default_factory=list)
+    askers: pd.DataFrame = field(default_factory=pd.DataFrame)
+    treatment: str = TREATMENT
 
     def write(self, folder: Path) -> None:
-        """Writes all of it to the folder, as held_out.parquet and training.parquet, for `read`."""
+        """Writes all of it to the folder, as held_out.parquet, training.parquet and askers.parquet, for `read`."""
         told = self.held_out.copy()
         told.attrs = {name: getattr(self, name) for name in _TOLD}
-        for name, frame in (("held_out", told), ("training", self.training)):
-            files.write_atomically(folder / f"{name}.parquet", frame.to_parquet(index=False, compression="zstd"))
+        for name, frame in (("held_out", told), ("training", self.training), ("askers", self.askers)):
+            if len(frame.columns):
+                files.write_atomically(folder / f"{name}.parquet", frame.to_parquet(index=False, compression="zstd"))
 
     @classmethod
     def read(cls, folder: Path) -> Plays:
         """What `write` wrote. Raises DataError if it cannot be read."""
         try:
             held_out, training = (pd.read_parquet(folder / f"{name}.parquet") for name in ("held_out", "training"))
-            return cls(held_out, training, **{name: held_out.attrs[name] for name in _TOLD})
+            askers = folder / "askers.parquet"  # of which older folders have none
+            told = {name: held_out.attrs[name] for name in _TOLD}
+            return cls(held_out, training, **told, askers=pd.read_parquet(askers) if askers.exists() else EMPTY)
         except (OSError, ValueError, KeyError) as error:
             raise DataError(
                 f"{folder} does not hold the values of an experiment ({error}); name a folder that slim-rl results wrote."
@@ -65,7 +72,7 @@ class Plays:
 
     @property
     def arms(self) -> list[str]:
-        return order_arms(set(self.training["arm"]) or set(self.held_out["arm"]))
+        return order_arms(set(self.training["arm"]) or set(self.held_out["arm"]), self.treatment)
 
     def table(self, outcome: Outcome, measure: str) -> pd.DataFrame:
         """Runs by games; empty without data. A change is after less before, game by game."""
@@ -143,7 +150,7 @@ def by_arm(plays: Plays, measures: Sequence[str], first: str = "") -> list[dict[
     """
     after = plays.held_out[plays.held_out["when"] == "after"]
     seen = dict.fromkeys(zip(after["condition"], after["arm"], strict=True))
-    arms = order_arms({arm for _, arm in seen})
+    arms = order_arms({arm for _, arm in seen}, plays.treatment)
     return [
         {"condition": condition, "arm": arm, "measure": measure, **change(plays, arm, measure, condition)}
         for condition, arm in sorted(seen, key=lambda pair: (pair[0] != first, arms.index(pair[1]), pair[0]))

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from slim_rl import statistics as st
+from slim_rl.analysis import baseline
 from slim_rl.analysis.compared import cells_of, compare
 from slim_rl.analysis.ledger import LOSSES
 from slim_rl.analysis.load import TRAIN
@@ -56,6 +57,7 @@ def summarise(frame: pd.DataFrame, seed: int = 0, kinds: Mapping[str, str] | Non
         },
         "held_out": held_out,
         "ledger": by_arm(plays, [name for name in LOSSES if name in frame and frame[name].notna().any()]),
+        "baseline": baseline.of_frame(frame),
         "checkpoints": checkpoints(frame, names),
         "verdict": list(verdicts(held_out)),
         "partner_faults": list(partner_faults(frame, TRAIN)),

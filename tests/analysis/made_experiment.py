@@ -92,7 +92,11 @@ def manifest_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "measures": ["questions", "reward", "net_reward", "best_known", "malformed_share"],
         "sources": {
             "held_out": {"logs": [str(folder / "arms")], "command": "slim-rl arms here"},
-            "forced_4": {"logs": [str(folder / "forced" / "*_forced4.jsonl")], "command": "slim-rl evaluate here"},
+            "forced_{each}": {
+                "each": [4],
+                "logs": [str(folder / "forced" / "*_forced{each}.jsonl")],
+                "command": "slim-rl evaluate here --mode forced:{each}",
+            },
             "transfer": {"logs": [str(folder / "not_yet")], "command": "slim-rl evaluate later"},
         },
     }

@@ -165,11 +165,17 @@ def test_an_experiment_needs_its_training_runs(manifest_path: Path) -> None:
         ex.read(nothing)
 
 
-def test_the_projects_own_manifest_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("folder", "treatment"), [("", "shy"), ("asking", "terminal")])
+def test_the_projects_own_manifests_can_be_read(folder: str, treatment: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    manifest, contrasts = load_manifest(ROOT / "analysis" / "experiment.yaml")
+    manifest, contrasts = load_manifest(ROOT / "analysis" / folder / "experiment.yaml")
     primary = [contrast for contrast in contrasts.contrasts if contrast.role == "primary"]
-    assert manifest.treatment == "shy" and 1 < len(primary) < 12
+    assert manifest.treatment == treatment and 1 < len(primary) < 12
+    arms = yaml.safe_load((ROOT / "analysis" / folder / "arms.yaml").read_text())
+    compared = {outcome.arm for contrast in contrasts.contrasts for outcome in contrast.outcomes}
+    assert {treatment, *manifest.prices, *compared} <= set(arms)
+    assert {"forced_2", "forced_4", "forced_6"} <= set(manifest.sources)
+    assert manifest.sources["forced_4"].logs[0].endswith("*_forced4.jsonl")
 
 
 @pytest.mark.parametrize(

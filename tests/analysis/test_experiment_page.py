@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import orjson
 import pandas as pd
 import pytest
@@ -12,6 +15,9 @@ import yaml
 from made_experiment import GAMES, SEEDS
 
 from slim_rl.analysis import analyze
+from slim_rl.analysis import plays as pl
+from slim_rl.analysis.contrasts import Contrasts
+from slim_rl.analysis.experiment_figures import plots
 from slim_rl.analysis.experiment_page import write
 from slim_rl.errors import DataError
 
@@ -34,13 +40,14 @@ def test_page_readme_and_tables_say_the_same(written: tuple[Path, list[str]]) ->
             "abc1234",
             "no machine",
             "slim-rl arms here",
+            "--mode forced:4",
             "asks more",
             "never run",
             "seeds 0, 1, 2, 3",
         ):
             assert part in text, part
     assert "<em>made up</em>" in page and "<script" not in page
-    for name in ("primary", "arms", "questions", "doses", "forced", "baseline"):
+    for name in ("primary", "arms", "questions", "doses", "forced", "baseline", "frontier"):
         assert (folder / f"{name}.png").stat().st_size > 1000 and f"({name}.png)" in readme
     runs = pd.read_csv(folder / "runs.csv")
     shy = runs[(runs["arm"] == "shy") & (runs["condition"] == "held_out") & (runs["when"] == "after")]
@@ -94,6 +101,10 @@ def test_a_page_is_made_again_from_its_values_alone(
         and {"reward", "questions", "lost_by_choice"} <= set(shy)
     )
     assert "The ledger of asking" in (tmp_path / "again" / "results.html").read_text(encoding="utf-8")
+    assert (tmp_path / "again" / "frontier.png").read_bytes() == (first / "frontier.png").read_bytes()
+    (first / "askers.parquet").rename(tmp_path / "askers.parquet")
+    assert pl.Plays.read(first).askers.empty, "a folder that an older version wrote"
+    (tmp_path / "askers.parquet").rename(first / "askers.parquet")
     with pytest.raises(DataError, match="does not hold the values"):
         write(tmp_path / "experiment.yaml", tmp_path / "again", "slim-rl results here", tmp_path)
 
@@ -110,3 +121,47 @@ def test_one_run_is_an_experiment_without_contrasts(manifest_path: Path, tmp_pat
     readme = (tmp_path / "page" / "README.md").read_text(encoding="utf-8")
     assert said[0] in readme and "ontrasts" not in readme and "| games |" in readme, "its intervals are over games"
     assert not (tmp_path / "page" / "primary.png").exists() and (tmp_path / "page" / "reward.png").exists()
+
+
+def lines(ax: Any) -> dict[str, np.ndarray]:
+    """What is drawn: label -> (points, 2)."""
+    return {str(line.get_label()): np.column_stack([line.get_xdata(), line.get_ydata()]) for line in ax.lines}
+
+
+def test_the_frontier_sets_what_was_trained_against_askers_on_paper_and_the_decoding_baseline() -> None:
+    price, curves = 0.1, {"random": [0.5, 0.6, 0.65, 0.66], "greedy": [0.5, 0.7, 0.75, 0.76]}
+    askers = [
+        {"asker": name, "questions": float(k), "net_reward": reward - price * k, "low": 0.0, "high": 1.0}
+        for name, rewards in curves.items()
+        for k, reward in enumerate(rewards)
+    ]
+    askers.append({"asker": "ideal", "questions": 1.2, "net_reward": 0.61, "low": 0.0, "high": 1.0})
+
+    def row(arm: str, run: str, when: str, questions: float, reward: float, condition: str = "held_out") -> dict:
+        played = {"condition": condition, "arm": arm, "run": run, "when": when, "game": "g"}
+        return {**played, "questions": questions, "informative_pairs": questions, "reward": reward}
+
+    rows = [
+        row("turn", "turn-s0", "after", 2, 0.9),
+        row("asks", "asks-s1", "after", 1, 0.8),
+        row("asks", "asks-s2", "after", 2, 0.85),
+        row("asks", "", "before", 0.5, 0.55),
+        row("turn", "", "before", 3, 0.64, "forced_2"),
+        *(row("asks", "", "before", k, 0.5 + 0.05 * k, f"forced_{k}") for k in (2, 1)),
+    ]
+    plays = pl.Plays(pd.DataFrame(rows), askers=pd.DataFrame(askers).assign(price=price, games=1), treatment="asks")
+    assert plays.arms == ["asks", "turn"], "the treatment first, whatever it is called"
+    none = Contrasts.model_construct(contrasts=[])
+    drawn = lines(plots()["frontier"].draw(plays, none, []).axes[0])
+    assert drawn["random questions"][:, 1] == pytest.approx([0.5, 0.5, 0.45, 0.36])
+    assert drawn["the best questions"][1].tolist() == pytest.approx([1, 0.6])
+    assert drawn["ideal: and stopping"].tolist() == [[1.2, 0.61]]
+    assert set(drawn["never asking"][:, 1]) == {0.5}
+    assert drawn["the start, questions put for it"].tolist() == pytest.approx(np.array([[1, 0.45], [2, 0.4]]))
+    assert drawn["the start"].tolist() == pytest.approx(np.array([[0.5, 0.5]]))
+    assert sorted(drawn["asks"].tolist()) == pytest.approx(np.array([[1, 0.7], [2, 0.65]]))
+    assert drawn["turn"].tolist() == pytest.approx(np.array([[2, 0.7]]))
+    assert plots()["frontier"].draw(replace(plays, askers=pd.DataFrame()), none, []) is None
+    alone = lines(plots()["baseline"].draw(plays, none, []).axes[0])
+    assert alone["the start, questions put for it"].tolist() == pytest.approx(np.array([[1, 0.55], [2, 0.6]]))
+    assert len(alone["trained: one dot a run"]) == 2, "of the treatment"

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as draw
 
 from slim_rl.analysis import Summary, analyze
-from slim_rl.analysis.ledger import LOSSES, Ideals, entered, losses, over_random, paid
+from slim_rl.analysis.ledger import LOSSES, Ideals, askers, entered, losses, over_random, paid
 from slim_rl.analysis.load import load, read_dialogue
 from slim_rl.frontier import Frontier
 from slim_rl.games.matching import MatchingEnv
@@ -192,6 +192,23 @@ def test_reward_is_set_against_the_best_fixed_number_of_random_questions_on_the_
     dear = halves == 0.3
     never = (shy["reward"] - 0.3 * shy["questions"]).to_numpy()[dear] - np.mean(draws, axis=0)[dear, 0]
     assert split.to_numpy()[dear] == pytest.approx(never), "each price has its own best number, here none"
+
+
+def test_askers_on_paper_are_entered_in_one_table(log_dir: Path) -> None:
+    log = load([log_dir])
+    played = log.frame[(log.frame["phase"] != "train") & ~log.frame["failed"] & (log.frame["arm"] == "shy")]
+    ideals = Ideals(3)
+    table = askers(log, played, {"shy": 0.02}, ideals).set_index(["asker", "questions"])
+    assert len(table) == 4 + 4 + 1 and set(table["games"]) == {played["cluster"].nunique()} == {8}
+    nets = table["net_reward"]
+    assert nets["random", 0] == pytest.approx(nets["greedy", 0])
+    assert nets["ideal"].item() >= max(nets["greedy"]) - 0.01 and nets["ideal"].index.item() <= 3
+    once = played.drop_duplicates("cluster")
+    states = [GameState.from_dict(read_dialogue(log, row)["game_state"]) for row in once.itertuples()]
+    alone = frontier(states, list(once["seat"]), 3).net(3, 0.02)
+    assert nets["greedy", 3] == pytest.approx(alone.mean())
+    assert (table["low"] < nets).all() and (nets < table["high"]).all()
+    assert askers(log, played.iloc[:0], {}, ideals).empty
 
 
 # -- prices that are drawn for each game --------------------------------------------------------------------------------

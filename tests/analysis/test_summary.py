@@ -9,9 +9,11 @@ import pandas as pd
 import pytest
 import synthetic
 
+from slim_rl.analysis import baseline_figure
 from slim_rl.analysis.load import load, order_arms
 from slim_rl.analysis.report_tables import Tables
 from slim_rl.analysis.summary import BINS, summarise
+from slim_rl.dialogue.log import DialogueLog
 from slim_rl.games.matching.env import MatchingEnv
 
 
@@ -23,6 +25,33 @@ def frame(log_dir: Path) -> pd.DataFrame:
 @pytest.fixture(scope="module")
 def results(frame: pd.DataFrame) -> dict:
     return summarise(frame, kinds=MatchingEnv.question_kinds)
+
+
+def test_a_report_has_the_decoding_baseline_where_questions_were_put_for_a_start(log_dir: Path, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    boards = [synthetic.make_board(rng, 3) for _ in range(6)]
+    put = [("tiny", 1), ("tiny", 3), ("another", 3)]
+    for model, number in put:
+        with DialogueLog(tmp_path / f"{model}_forced{number}.jsonl") as log:
+            for i, board in enumerate(boards):
+                names = {"id": f"e{i}", "game_id": f"g{i}", "run": f"{model}_forced{number}", "phase": "eval"}
+                dialogue = synthetic.make_dialogue(rng, board, number, "shy", **names)
+                dialogue.policy = {"model": model, "intervention": f"forced:{number}"}
+                log.append(dialogue)
+    frame = load([log_dir, tmp_path]).frame
+    summary = summarise(frame, kinds=MatchingEnv.question_kinds)
+    found = summary["baseline"]
+    cells = frame[(frame["mode"] != "free") & (frame["policy"] == "tiny")].groupby("run", observed=True)
+    assert [point["questions"] for point in found["put"]] == sorted(cells["questions"].mean())
+    assert {point["reward"] for point in found["put"]} == set(cells["reward"].mean())
+    last = frame[(frame["phase"] == "eval") & (frame["step"] == 24) & (frame["arm"] == "shy") & ~frame["failed"]]
+    rewards = last.groupby("run", observed=True)["reward"].mean()
+    assert [point["reward"] for point in found["trained"]["shy"]] == pytest.approx(list(rewards))
+    assert found["start"]["questions"] < found["trained"]["shy"][0]["questions"]
+    drawn = baseline_figure.of_report(summary)
+    assert drawn is not None and drawn.axes[0].get_legend() is not None
+    without = summarise(load([log_dir]).frame, kinds=MatchingEnv.question_kinds)
+    assert without["baseline"]["put"] == [] and baseline_figure.of_report(without) is None
 
 
 def test_curves_hold_every_dialogue_once(results: dict, frame: pd.DataFrame) -> None:
@@ -91,6 +120,7 @@ def test_one_run_of_one_step_has_numbers_without_intervals() -> None:
             "step": 0.0,
             "cluster": "g",
             "policy": "p",
+            "mode": "free",
             "partner": "q",
             "failed": False,
         }

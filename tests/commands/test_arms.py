@@ -21,6 +21,7 @@ from tests.paths import ROOT
 
 CONFIG = ROOT / "configs" / "matching_local.yaml"
 ARMS = ROOT / "analysis" / "arms.yaml"
+ASKING, ASKING_ARMS = ROOT / "configs" / "asking_local.yaml", ROOT / "analysis" / "asking" / "arms.yaml"
 
 
 def test_every_arm_comes_with_every_seed_and_differs_in_its_own_keys_only() -> None:
@@ -102,16 +103,28 @@ def test_the_experiments_arms_play_the_same_games_and_differ_in_what_they_say() 
     assert len({config.model_dump_json(exclude={"name", "arm"}) for config in configs.values()}) == len(runs)
 
 
-def test_every_arms_partner_can_be_made(tmp_path: Path, make_dialogue: Any) -> None:
+def test_the_arms_on_what_is_asked_about_are_planned() -> None:
+    runs = {run.arm: run for run in plan(ASKING, [], [3], ["log.dir=logs/asking"], ASKING_ARMS)}
+    assert list(runs) == ["terminal", "turn", "mute", "open_book", "yoked", "price_list"]
+    assert runs["yoked"].needs == ("asking_local-terminal-s3",)
+    configs = {arm: load_config(ASKING, run.overrides) for arm, run in runs.items()}
+    base = load_config(ASKING)
+    assert configs["terminal"].changed(name="", arm="", seed=0, log=base.log) == base.changed(name="", arm="", seed=0)
+    assert configs["turn"].train.credit == "turn" and len(configs["price_list"].train.question_price) == 5
+    assert {config.train.question_price for arm, config in configs.items() if arm != "price_list"} == {0.004}
+
+
+@pytest.mark.parametrize(("config", "arms"), [(CONFIG, ARMS), (ASKING, ASKING_ARMS)])
+def test_every_arms_partner_can_be_made(config: Path, arms: Path, tmp_path: Path, make_dialogue: Any) -> None:
     told = "[message] Ava Li on Electra: 90."
     with DialogueLog(tmp_path / "shy" / "train.jsonl") as log:
         log.append(make_dialogue("[message] What is Ava Li on Electra?", told))
-    for run in plan(CONFIG, [], [3], [], ARMS):
-        config = load_config(CONFIG, run.overrides)
+    for run in plan(config, [], [3], [], arms):
+        settings = load_config(config, run.overrides)
         if run.needs:
-            config = load_config(CONFIG, [*run.overrides, f"partner.replay={tmp_path / 'shy'}"])
-        partner = make_partner(config)
-        assert partner is not None and partner.identity["kind"] == config.partner.kind, run.arm
+            settings = load_config(config, [*run.overrides, f"partner.replay={tmp_path / 'shy'}"])
+        partner = make_partner(settings)
+        assert partner is not None and partner.identity["kind"] == settings.partner.kind, run.arm
 
 
 def test_a_run_names_the_log_of_another_with_its_seed_and_waits_for_it(tmp_path: Path) -> None:
