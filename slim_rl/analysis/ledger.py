@@ -173,7 +173,7 @@ def askers(log: Log, rows: pd.DataFrame, prices: Mapping[str, float], ideals: Id
     def enter(name: str, curve: Frontier, questions: ArrayLike) -> None:
         net = clustered_mean(curve.net(questions, price), once["cluster"].astype(str))
         numbers = {"net_reward": net.value, "low": net.low, "high": net.high, "price": price.mean(), "games": len(once)}
-        found.append({"asker": name, "questions": float(np.mean(questions)), **numbers})
+        found.append({"asker": name, "questions": float(np.asarray(questions, float).mean()), **numbers})
 
     for name in (RANDOM, IDEAL):
         if len(once) and (curve := _reached(log, once, ideals, name)) is not None:
