@@ -21,15 +21,20 @@ CONTROLS: dict[str, dict[str, Any]] = {
     "turn": {"credit": "turn"},
     "turn_priced": {"credit": "turn", "question_price": 0.05},
     "turn_near": {"credit": "turn", "credit_lambda": 0.5, "reward": "shuffled", "scale_rewards": False},
+    "expected": {"credit": "expected", "credit_lambda": 0.5, "question_price": 0.05},
 }
 
 
 class Known(MatchingEnv):
-    """A game in which what is known is worth a tenth more with each of the policy's turns."""
+    """A game in which what is known is worth a tenth more with each of the policy's turns, of which less was expected."""
 
     @classmethod
     def state_values(cls, dialogue: Any) -> list[float]:
         return [0.1 * number for number in range(sum(turn.role == "policy" for turn in dialogue.turns))]
+
+    @classmethod
+    def expected_gains(cls, dialogue: Any) -> list[float]:
+        return [0.1 - value / 5 for value in cls.state_values(dialogue)]
 
 
 def run(control: str) -> dict[str, Any]:
