@@ -190,8 +190,8 @@ def test_verl_compares_what_is_paid(control: str) -> None:
         rows = [row | {"rm_scores": torch.tensor(tokens)} for row, tokens in zip(rows, told, strict=True)]
     expected = paid(config)
     total = [row["rm_scores"].sum().item() for row in rows]
-    if config.train.credit != "expected":  # else the luck of answers is left out of it
-        assert total == pytest.approx([expected[row] for row in order], abs=1e-6)  # the worth before the first turn is 0
+    if config.train.credit != "expected":  # which leaves the luck of answers out; the worth before the first turn is 0
+        assert total == pytest.approx([expected[row] for row in order], abs=1e-6)
     padded = {
         name: torch.nn.utils.rnn.pad_sequence([row[name] for row in rows], batch_first=True)
         for name in ("rm_scores", "response_mask")
