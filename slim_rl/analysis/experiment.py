@@ -42,8 +42,11 @@ def read(manifest: Manifest) -> Plays:
             warnings += [text for text in log.warnings if not text.startswith("Without a reward")]
             made += log.provenance
             failed += int(log.frame["failed"].sum())
-            frame = _with_net(plain(log.frame), manifest.prices)
+            frame = plain(log.frame)
             counts[condition] += len(frame)
+            if condition != HELD_OUT:  # whose arms' prices hold for them too
+                frame = _of_runs(frame[frame["phase"] != TRAIN], runs)
+            frame = _with_net(frame, manifest.prices)
             train = frame[frame["phase"] == TRAIN]
             played = entered(log, frame[frame["phase"] != TRAIN], manifest.prices, ideals)
             played = played.assign(over_random=over_random(log, played, manifest.prices, ideals))
@@ -55,7 +58,7 @@ def read(manifest: Manifest) -> Plays:
                 training.append(train.groupby(["arm", "run", "step"])[names].mean().reset_index())
                 started = played.sort_values("step").groupby("run").first()
                 runs |= {str(run): (row["arm"], row["policy"]) for run, row in started.iterrows()}
-            played = ends(played) if condition == HELD_OUT else _of_runs(played, runs)
+                played = ends(played)
             held_out.append(by_game(played.assign(condition=condition)))
         if not counts[condition]:
             warnings.append(f"No logs yet of {condition.replace('_', ' ')}.")
@@ -103,7 +106,7 @@ def _of_runs(played: pd.DataFrame, runs: dict[str, tuple[str, str]]) -> pd.DataF
             parts.append(rows.assign(arm=runs[run][0], run=run, when="after"))
         for arm in dict.fromkeys(arm for arm, start in runs.values() if start == policy):
             parts.append(rows.assign(arm=arm, run="", when="before"))
-    return pd.concat(parts) if parts else played.iloc[:0].assign(when="")
+    return pd.concat(parts, ignore_index=True) if parts else played.iloc[:0].assign(when="")
 
 
 def seed_of_run(run: str) -> str:

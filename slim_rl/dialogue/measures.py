@@ -167,7 +167,8 @@ _TABLE = (
     # Over questions about one pair, neither known nor asked about before; of a question put at random 0.5
     Measure("promise_rank", "rank of the pair asked about, among those that could be, by what each promised",
             _over_questions("promise_rank"), better="up", bounded=True, short="promise rank"),
-    Measure("redundant", "pairs asked that were known or asked before", _redundant, "%", "down", bounded=True),
+    Measure("redundant", "pairs asked that were known or asked before", _redundant, "%", "down", bounded=True,
+            short="redundant pairs"),
     # Before its first turn
     Measure("unknown", "pairs unknown at the start of a game",
             lambda d: next((float(t.unknown) for t in d.own if t.unknown is not None), NAN), "pairs"),

@@ -124,6 +124,10 @@ def test_a_price_is_taken_off_the_arms_own_reward(plays: pl.Plays) -> None:
     mute, shy = rows[rows["arm"] == "mute"], rows[rows["arm"] == "shy"]
     assert (mute["net_reward"] - mute["reward"] + 0.1 * mute["questions"]).abs().max() < 1e-9
     assert (shy["net_reward"] == shy["reward"]).all()
+    put = plays.held_out[plays.held_out["condition"] == "forced_4"].set_index(["arm", "when", "run", "game"])
+    assert (put.loc["mute", "net_reward"] - put.loc["mute", "reward"] + 0.4).abs().max() < 1e-9, "of its start's, too"
+    assert (put.loc["shy", "net_reward"] == put.loc["shy", "reward"]).all()
+    assert put.loc["mute", "over_random"].mean() < put.loc["shy", "over_random"].mean() - 0.2
 
 
 def test_the_first_step_that_reaches_a_level() -> None:

@@ -84,9 +84,9 @@ def test_the_lines_that_are_commented_out_can_be_used(empty: Path) -> None:
     head, _, sources = text.partition("sources:")
     opened = head.replace("# text:", "text:").replace("# preregistered:", "preregistered:")
     opened = opened.replace("# measures:", "measures:").replace("# prices:", "prices:")
-    opened += "sources:" + sources.replace("  # forced_4:", "  forced_4:").replace("  #   ", "    ")
+    opened += "sources:" + sources.replace("  # forced_{each}:", "  forced_{each}:").replace("  #   ", "    ")
     Path("experiment.yaml").write_text(opened)
     Path("contrasts.yaml").write_bytes((ROOT / "examples" / "experiment" / "contrasts.yaml").read_bytes())
     manifest, contrasts = load_manifest(Path("experiment.yaml"))
-    assert manifest.sources.keys() == {"held_out", "forced_4"} and manifest.prices == {"shy": 0.02}
+    assert manifest.sources.keys() == {"held_out", "forced_2", "forced_4"} and manifest.prices == {"shy": 0.02}
     assert not manifest.preregistered and len(contrasts.contrasts) == 5
