@@ -110,12 +110,13 @@ def analyze(
 
 def _with_ledger(log: Log, price: float) -> pd.DataFrame:
     """The log's frame, with the ledger of asking of its held-out dialogues."""
-    from slim_rl.analysis.ledger import LOSSES, Ideals, entered
+    from slim_rl.analysis.askers import Askers
+    from slim_rl.analysis.ledger import LOSSES, entered
     from slim_rl.analysis.load import TRAIN
 
     played = log.frame[(log.frame["phase"] != TRAIN) & ~log.frame["failed"]]
     prices = dict.fromkeys(log.frame["arm"].cat.categories, price)
-    return log.frame.join(entered(log, played, prices, Ideals())[list(LOSSES)])
+    return log.frame.join(entered(log, played, prices, Askers())[list(LOSSES)])
 
 
 def _check_output(folder: Path, logs: Sequence[str]) -> None:

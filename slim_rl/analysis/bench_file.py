@@ -70,7 +70,7 @@ def scores(dialogues: Sequence[Dialogue], suite: Suite) -> dict[str, Estimate]:
     """Means with their intervals over games: the net reward, the ledger of asking, and `MEASURED`."""
     cells = {"": dialogues}
     found = [
-        *ledger_of_cells(cells, suite.price, suite.ideals),
+        *ledger_of_cells(cells, suite.price, suite.askers),
         *measured_cells(cells, [MEASURES[name] for name in MEASURED]),
     ]
     return {number.measure.name: number.mean for number in found}

@@ -6,21 +6,20 @@ Every interval is over games.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
-from slim_rl.analysis.ledger import LOSSES, Ideals, of_dialogues
+from slim_rl.analysis.askers import Askers
+from slim_rl.analysis.ledger import LOSSES, of_dialogues
+from slim_rl.analysis.net_reward import NET_REWARD
 from slim_rl.analysis.verdict import frame
 from slim_rl.dialogue.measures import MEASURES, Measure, shown_in
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.statistics import Estimate, clustered_mean
 
 Cells = Mapping[str, Sequence[Dialogue]]
-NET = replace(
-    MEASURES["reward"], name="net_reward", title="reward less what its questions cost", bounded=False, signed=True
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,20 +57,20 @@ def measured_cells(cells: Cells, measures: Sequence[Measure] | None = None) -> I
 
 
 def ledger_of_cells(
-    cells: Cells, price: float | tuple[float, ...], ideals: Ideals | None = None
+    cells: Cells, price: float | tuple[float, ...], askers: Askers | None = None
 ) -> Iterator[CellNumber]:
     """Each cell's reward net of the price and, where the game has an ideal asker, its ledger of asking, cell by cell. `price`: of a question,
-    where a dialogue does not say its own. `ideals`: the games that were solved already.
+    where a dialogue does not say its own. `askers`: the games that were solved already.
     """
     usual = 0.0 if isinstance(price, tuple) else price
-    ideals = Ideals() if ideals is None else ideals
+    askers = Askers() if askers is None else askers
     for name, dialogues in cells.items():
         played = [dialogue for dialogue in dialogues if not dialogue.failed]
         data = frame(played)
         prices = [usual if dialogue.price is None else dialogue.price for dialogue in played]
         net = data["reward"].astype(float) - prices * data["questions"].astype(float)
-        yield CellNumber(name, NET, NET.title, _mean(net, data["game_id"], NET))
-        for loss, values in of_dialogues(played, data, usual, ideals).items():
+        yield CellNumber(name, NET_REWARD, NET_REWARD.title, _mean(net, data["game_id"], NET_REWARD))
+        for loss, values in of_dialogues(played, data, usual, askers).items():
             yield CellNumber(name, LOSSES[loss], LOSSES[loss].heading, clustered_mean(values, data["game_id"]))
 
 

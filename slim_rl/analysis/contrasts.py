@@ -4,31 +4,29 @@ the family that p values are corrected in is the one that was written down: a co
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from slim_rl.analysis.ledger import LOSSES, OVER_RANDOM
+from slim_rl.analysis.askers import OVER_RANDOM
+from slim_rl.analysis.ledger import LOSSES
+from slim_rl.analysis.net_reward import NET_REWARD
 from slim_rl.config import Section, load_section
-from slim_rl.dialogue.measures import MEASURES, RENAMED, Measure, shown_in
+from slim_rl.dialogue.measures import RENAMED, Measure, shown_in
 from slim_rl.errors import ConfigError
 from slim_rl.frontier import MOST
 
 HELD_OUT = "held_out"  # the condition of what runs themselves play: their own partner, free
-NET = "net_reward"  # reward less the arm's price a question
 Comparable = Annotated[str, BeforeValidator(lambda name: RENAMED.get(name, name))]
 
 
 def comparable() -> dict[str, Measure]:
-    """What a contrast can be of, by name. The net reward (`experiment`), the ledger of asking and what is earned above random questions
-    (`ledger`) do not follow from a dialogue alone.
+    """What a contrast can be of, by name. The net reward (`net_reward`), what is earned above random questions
+    (`askers`) and the ledger of asking (`ledger`) do not follow from a dialogue alone.
     """
-    net = replace(MEASURES["reward"], name=NET, title="net reward", signed=True, bounded=False)
-    return (
-        {measure.name: measure for measure in shown_in("report")} | {NET: net, OVER_RANDOM.name: OVER_RANDOM} | LOSSES
-    )
+    followed = (*shown_in("report"), NET_REWARD, OVER_RANDOM)
+    return {measure.name: measure for measure in followed} | LOSSES
 
 
 class Outcome(Section):

@@ -16,9 +16,11 @@ import pandas as pd
 
 from slim_rl import provenance
 from slim_rl import statistics as st
-from slim_rl.analysis.contrasts import HELD_OUT, NET, Contrast, Contrasts, Manifest, Outcome, comparable
-from slim_rl.analysis.ledger import Ideals, askers, entered, over_random, paid
+from slim_rl.analysis.askers import Askers, on_paper, over_random
+from slim_rl.analysis.contrasts import HELD_OUT, Contrast, Contrasts, Manifest, Outcome, comparable
+from slim_rl.analysis.ledger import entered
 from slim_rl.analysis.load import TRAIN, load
+from slim_rl.analysis.net_reward import with_net_reward
 from slim_rl.analysis.plays import KEYS, Plays, by_game, ends, plain
 from slim_rl.dialogue.log import log_files
 from slim_rl.dialogue.measures import shown_in
@@ -33,7 +35,7 @@ def read(manifest: Manifest) -> Plays:
     """Reads all logs of the manifest, a folder at a time. Raises DataError if those of its training runs hold no dialogue."""
     held_out, training, counts, warnings, made, failed = [], [], {}, [], [], 0
     runs: dict[str, tuple[str, str]] = {}  # run -> its arm, and the model it started from
-    ideals, on_paper = Ideals(manifest.most_questions), pd.DataFrame()
+    askers, earned = Askers(manifest.most_questions), pd.DataFrame()
     order = sorted(manifest.sources, key=lambda name: name != HELD_OUT)
     for condition in order:
         counts[condition] = 0
@@ -46,14 +48,14 @@ def read(manifest: Manifest) -> Plays:
             counts[condition] += len(frame)
             if condition != HELD_OUT:  # whose arms' prices hold for them too
                 frame = _of_runs(frame[frame["phase"] != TRAIN], runs)
-            frame = _with_net(frame, manifest.prices)
+            frame = with_net_reward(frame, manifest.prices)
             train = frame[frame["phase"] == TRAIN]
-            played = entered(log, frame[frame["phase"] != TRAIN], manifest.prices, ideals)
-            played = played.assign(over_random=over_random(log, played, manifest.prices, ideals))
+            played = entered(log, frame[frame["phase"] != TRAIN], manifest.prices, askers)
+            played = played.assign(over_random=over_random(log, played, manifest.prices, askers))
             if condition == HELD_OUT:
-                if on_paper.empty:
+                if earned.empty:
                     treated = played[played["arm"] == manifest.treatment]
-                    on_paper = askers(log, treated, manifest.prices, ideals)
+                    earned = on_paper(log, treated, manifest.prices, askers)
                 names = [name for name in comparable() if name in train]
                 training.append(train.groupby(["arm", "run", "step"])[names].mean().reset_index())
                 started = played.sort_values("step").groupby("run").first()
@@ -70,7 +72,7 @@ def read(manifest: Manifest) -> Plays:
     warnings += _mixed(provenance.distinct(made))
     training_means = pd.concat(training, ignore_index=True)
     told = list(dict.fromkeys(warnings)), provenance.distinct(made)
-    return Plays(found, training_means, counts, *told, on_paper, manifest.treatment)
+    return Plays(found, training_means, counts, *told, earned, manifest.treatment)
 
 
 def _mixed(made: Sequence[provenance.Entry]) -> list[str]:
@@ -90,10 +92,6 @@ def _places(patterns: Sequence[str]) -> list[Path]:
             logs = log_files(path) if path.is_file() or any(path.rglob("*.jsonl")) else []
             found.update(dict.fromkeys(log.parent if path.is_dir() else log for log in logs))
     return list(found)
-
-
-def _with_net(frame: pd.DataFrame, prices: dict[str, float]) -> pd.DataFrame:
-    return frame.assign(**{NET: frame["reward"] - paid(frame, prices) * frame["questions"]})
 
 
 def _of_runs(played: pd.DataFrame, runs: dict[str, tuple[str, str]]) -> pd.DataFrame:

@@ -37,7 +37,7 @@ class Plays:
         counts: condition -> dialogues.
         provenance: what wrote the logs.
         warnings: what was left out, and why.
-        askers: what askers on paper earn in the treatment's games (`ledger.askers`); empty where that was not worked out.
+        askers: what askers on paper earn in the treatment's games (`askers.on_paper`); empty where that was not worked out.
         treatment: the arm that comes first.
     """
 

@@ -20,7 +20,7 @@ from typing import Any
 import orjson
 
 from slim_rl import bundled
-from slim_rl.analysis.ledger import Ideals
+from slim_rl.analysis.askers import Askers
 from slim_rl.config import PARTNERS, Config, load_config
 from slim_rl.dialogue.dealing import deal
 from slim_rl.dialogue.factory import make_partner
@@ -43,13 +43,13 @@ class Suite:
         name: of its file, and of its arm.
         dealt: its config, as it stands in the file.
         config: the same with what was set for the policy.
-        ideals: the ideal asker in those of its games that were solved.
+        askers: the ideal asker in those of its games that were solved.
     """
 
     name: str
     dealt: Config
     config: Config
-    ideals: Ideals = field(default_factory=Ideals)
+    askers: Askers = field(default_factory=Askers)
 
     @property
     def price(self) -> float:

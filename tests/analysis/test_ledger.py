@@ -12,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as draw
 
 from slim_rl.analysis import Summary, analyze
-from slim_rl.analysis.ledger import LOSSES, Ideals, askers, entered, losses, over_random, paid
+from slim_rl.analysis.askers import Askers, on_paper, over_random
+from slim_rl.analysis.ledger import LOSSES, entered, losses
 from slim_rl.analysis.load import load, read_dialogue
+from slim_rl.analysis.net_reward import paid
 from slim_rl.frontier import Frontier
 from slim_rl.games.matching import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
@@ -151,7 +153,7 @@ def test_who_pays_nothing_asks_everything_and_who_pays_too_much_nothing() -> Non
 def test_a_log_has_its_ledger(log_dir: Path, analysed: Summary, tmp_path: Path) -> None:
     log = load([log_dir])
     played = log.frame[(log.frame["phase"] != "train") & ~log.frame["failed"]]
-    rows = entered(log, played, {"shy": 0.02, "mute": 0.02}, Ideals())
+    rows = entered(log, played, {"shy": 0.02, "mute": 0.02}, Askers())
     assert rows[PARTS].sum(axis=1).to_numpy() == pytest.approx(rows["lost"].to_numpy(), abs=1e-12)
     assert rows["lost_by_use"].to_numpy() == pytest.approx((rows["best_known"] - rows["reward"]).to_numpy())
     priced = analyze([log_dir], tmp_path, max_dialogues=0, price=0.02)
@@ -184,11 +186,11 @@ def test_reward_is_set_against_the_best_fixed_number_of_random_questions_on_the_
     games = [(GameState.from_dict(read_dialogue(log, row)["game_state"]), int(row.seat)) for row in shy.itertuples()]
     draws = [frontier(*map(list, zip(*games, strict=True)), most, "random", seed).rewards for seed in range(8)]
     nets = np.mean(draws, axis=0) - 0.02 * np.arange(most + 1)
-    found = over_random(log, shy, {"shy": 0.02}, Ideals(most))
+    found = over_random(log, shy, {"shy": 0.02}, Askers(most))
     best = nets[:, nets.mean(axis=0).argmax()]
     assert found.to_numpy() == pytest.approx((shy["reward"] - 0.02 * shy["questions"]).to_numpy() - best)
     halves = np.where(np.arange(len(shy)) % 2, 0.0, 0.3)
-    split = over_random(log, shy.assign(price=halves), {}, Ideals(most))
+    split = over_random(log, shy.assign(price=halves), {}, Askers(most))
     dear = halves == 0.3
     never = (shy["reward"] - 0.3 * shy["questions"]).to_numpy()[dear] - np.mean(draws, axis=0)[dear, 0]
     assert split.to_numpy()[dear] == pytest.approx(never), "each price has its own best number, here none"
@@ -197,8 +199,8 @@ def test_reward_is_set_against_the_best_fixed_number_of_random_questions_on_the_
 def test_askers_on_paper_are_entered_in_one_table(log_dir: Path) -> None:
     log = load([log_dir])
     played = log.frame[(log.frame["phase"] != "train") & ~log.frame["failed"] & (log.frame["arm"] == "shy")]
-    ideals = Ideals(3)
-    table = askers(log, played, {"shy": 0.02}, ideals).set_index(["asker", "questions"])
+    met = Askers(3)
+    table = on_paper(log, played, {"shy": 0.02}, met).set_index(["asker", "questions"])
     assert len(table) == 4 + 4 + 1 and set(table["games"]) == {played["cluster"].nunique()} == {8}
     nets = table["net_reward"]
     assert nets["random", 0] == pytest.approx(nets["greedy", 0])
@@ -208,7 +210,7 @@ def test_askers_on_paper_are_entered_in_one_table(log_dir: Path) -> None:
     assert nets["greedy", 3] == pytest.approx(alone.net(3, 0.02).mean())
     assert nets["ideal"].item() == pytest.approx(alone.net(alone.stops(0.02), 0.02).mean())
     assert (table["low"] < nets).all() and (nets < table["high"]).all()
-    assert askers(log, played.iloc[:0], {}, ideals).empty
+    assert on_paper(log, played.iloc[:0], {}, met).empty
 
 
 # -- prices that are drawn for each game --------------------------------------------------------------------------------
@@ -240,8 +242,8 @@ def test_where_the_log_says_the_price_of_a_game_the_ledger_takes_it(tmp_path: Pa
     priced = played.assign(price=np.where(np.arange(len(played)) % 2, 0.03, np.nan))
     assert set(paid(priced, {"shy": 0.01})) == {0.03, 0.01}
     assert set(paid(played, {"shy": 0.01})) == {0.01} and set(paid(played, {})) == {0.0}
-    found = entered(log, priced, {"shy": 0.01}, Ideals())["lost"]
+    found = entered(log, priced, {"shy": 0.01}, Askers())["lost"]
     for price in (0.03, 0.01):
-        alone = entered(log, played, {"shy": price}, Ideals())["lost"]
+        alone = entered(log, played, {"shy": price}, Askers())["lost"]
         mine = paid(priced, {"shy": 0.01}) == price
         assert found[mine].to_numpy() == pytest.approx(alone[mine].to_numpy())

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from slim_rl.analysis import ledger
+from slim_rl.analysis.askers import Askers
 from slim_rl.games.guess_who import GuessWhoEnv
 from slim_rl.games.guess_who.board import GameBoard, Question
 from slim_rl.games.guess_who.reading import asks, read
@@ -90,7 +91,7 @@ def test_an_asker_hopes_for_what_it_then_gains_and_stops_at_its_price() -> None:
 
 
 def test_the_ledger_of_asking_reads_it_as_it_stands() -> None:
-    ideal = ledger.Ideals().of(GAME, [("a", 0), ("b", 0)], lambda i: STATE)
+    ideal = Askers().of(GAME, [("a", 0), ("b", 0)], lambda i: STATE)
     assert ideal is not None
     lost = ledger.losses(ideal, [0, 2], [0.25, 1.0], [0.0, 1.0], 0.02)
     assert lost["lost"] == pytest.approx([0.96, 0.0]) and lost["lost_by_use"] == pytest.approx([0.25, 0.0])
