@@ -212,10 +212,9 @@ def frontier(results: dict[str, Any]) -> Figure | None:
     ax = figure.subplots()
     for i, (name, curve) in enumerate(curves.items()):
         k, label = np.arange(len(curve["mean"])), {"greedy": "ideal asker", "random": "random asker"}.get(name, name)
-        ax.plot(k, curve["mean"], ("-", "--", ":", "-.")[i % 4], color=INK, linewidth=1.4)
+        style = ("-", "--", ":", "-.")[i % 4]
+        ax.plot(k, curve["mean"], style, color=INK, linewidth=1.4, label=short_words(label))
         ax.fill_between(k, curve["low"], curve["high"], color=INK, alpha=0.08, linewidth=0)
-        place = (0, 4 if i % 2 == 0 else -11)
-        ax.annotate(short_words(label), (k[-1], curve["mean"][-1]), place, textcoords="offset points", ha="right")
     _points(ax, results, "reward_by_pairs")
     ax.set_title("Reward by informative pairs, and the frontier")
     ax.set_xlabel("informative pairs told in the dialogue")
@@ -223,7 +222,8 @@ def frontier(results: dict[str, Any]) -> Figure | None:
 
 
 def _points(ax: Axes, results: dict[str, Any], key: str) -> None:
-    """Dots of the arms, and their legend beside the panel."""
+    """Dots of the arms, and beside the panel a legend of them and of the lines that are drawn already."""
+    lines = [line for line in ax.lines if not str(line.get_label()).startswith("_")]
     drawn = {arm: [p for p in results[key][arm] if p["n"] >= 10 and p["clusters"] >= 2] for arm in results["arms"]}
     most = max((p["n"] for points in drawn.values() for p in points), default=1)
     shown = [arm for arm in results["arms"] if drawn[arm]]
@@ -242,7 +242,7 @@ def _points(ax: Axes, results: dict[str, Any], key: str) -> None:
     ax.set_ylabel("mean reward")
     ax.grid(False, axis="x")
     handles = [ax.scatter([], [], s=36, color=palette[arm], label=short_words(arm)) for arm in shown]
-    ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.01, 1), labelcolor="linecolor")
+    ax.legend(handles=[*handles, *lines], loc="upper left", bbox_to_anchor=(1.01, 1), labelcolor="linecolor")
 
 
 def _references(ax: Axes, results: dict[str, Any]) -> None:
