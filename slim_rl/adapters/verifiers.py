@@ -23,14 +23,14 @@ from verifiers.v1.dialects.chat import message_to_wire
 from verifiers.v1.errors import MODEL_TRANSPORT_ERROR_EXIT_CODE
 
 from slim_rl.adapters.session import Games, metrics
-from slim_rl.config import PARTNERS
 from slim_rl.dialogue.agents import opening
 from slim_rl.dialogue.chat import split_thought
+from slim_rl.dialogue.factory import partner_class
 from slim_rl.dialogue.loop import Speaker
 from slim_rl.dialogue.partner import Partner, PartnerFailure, Reply, Usage
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow
-from slim_rl.environment import View, environment_class, load_object
+from slim_rl.environment import View
 from slim_rl.partners.endpoint import Completion, Endpoint
 from slim_rl.partners.openai_chat import OpenAIPartner
 
@@ -147,8 +147,7 @@ class VerifiersEnv(vf.Env[VerifiersEnvConfig]):
     def _partner(self, talk: _Conversation) -> Partner:
         """The game's chat partner, who asks an agent of verifiers' in place of an endpoint."""
         config = self.taskset.games.config
-        kinds = {**PARTNERS, **environment_class(config.environment).partners}
-        made: type[OpenAIPartner] = load_object(kinds["openai"], "partner.kind", "")
+        made: type[OpenAIPartner] = partner_class(config, "openai")
         return made(config.partner, cast(Endpoint, _AgentEndpoint(talk, self.config.opposite.model)))
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, Field, SerializeAsAny, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import Field, SerializeAsAny, ValidationError, ValidationInfo, field_validator, model_validator
 
 from slim_rl import bundled
 from slim_rl.config.clusters import WITHOUT_GROUPS, SlimeConfig, VerlConfig
@@ -27,7 +27,7 @@ from slim_rl.config.sections import (
     TrainConfig,
     WarmstartConfig,
 )
-from slim_rl.config.sentences import sentence_of
+from slim_rl.config.sentences import checked, sentence_of
 from slim_rl.environment import MATCHING, environment_class, load_object
 from slim_rl.errors import ConfigError, did_you_mean
 from slim_rl.files import write_atomically
@@ -124,7 +124,7 @@ class Config(Section):
             except TypeError as error:
                 raise ValueError(f"does not suit {path}: {error}") from error
             return dict(value)
-        return _checked(model, value, "game")
+        return checked(model, value, "game")
 
     @field_validator("warmstart")
     @classmethod
@@ -139,7 +139,7 @@ class Config(Section):
                     f"warmstart.player is {given}, but {path} says of no player how it plays: leave it out."
                 )
             return value
-        return value.changed(player=_checked(model, given, "warmstart.player"))
+        return value.changed(player=checked(model, given, "warmstart.player"))
 
     @model_validator(mode="after")
     def _has_the_partner(self) -> Config:
@@ -215,14 +215,6 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
         ('mute', 2)
     """
     return parse_config(read_yaml(bundled.config_file(path), _HOW_TO_NAME_IT), overrides, source=str(path))
-
-
-def _checked(model: type[BaseModel], value: Any, section: str) -> BaseModel:
-    """The section of that name, as the game's own model has it. Raises ConfigError, as `load_config` does."""
-    try:
-        return model.model_validate(value)
-    except ValidationError as error:
-        raise ConfigError(sentence_of(error, model, section)) from error
 
 
 def load_section(path: str | Path, section: type[S]) -> S:

@@ -193,6 +193,11 @@ class TrainConfig(Section):
         return self.games_per_step * self.group_size
 
     @property
+    def by_turn(self) -> bool:
+        """Whether a dialogue's turns have each their own advantage (`dialogue.credit`)."""
+        return self.credit != "dialogue"
+
+    @property
     def slopes(self) -> tuple[int, int]:
         """Steps over which the rate rises and falls: `warmup_steps` and `lr_decay_steps`, each by its share where they fill more than
         the run, and never all of it rising: nothing would be learned.

@@ -5,10 +5,19 @@ from __future__ import annotations
 import re
 import typing
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from slim_rl.errors import did_you_mean, nearest
+from slim_rl.errors import ConfigError, did_you_mean, nearest
+
+
+def checked(model: type[BaseModel], value: Any, section: str) -> BaseModel:
+    """The section of that name, as the game's own model has it. Raises ConfigError."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise ConfigError(sentence_of(error, model, section)) from error
 
 
 def sentence_of(error: ValidationError, model: type[BaseModel], section: str = "") -> str:

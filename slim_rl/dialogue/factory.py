@@ -46,7 +46,7 @@ def make_partner(config: Config) -> Partner | None:
     game, kind = environment_class(config.environment), config.partner.kind
     if kind == SELF or game.seats == 1:
         return None
-    made = load_object({**PARTNERS, **game.partners}.get(kind, kind), "partner.kind", "examples.treasure.HonestPartner")
+    made = partner_class(config, kind)
     if hasattr(made, "from_config"):
         settings = config.partner.changed(openai={"concurrency": config.partner_concurrency})
         return made.from_config(settings, partial(make_environment, config))  # type: ignore[no-any-return]
@@ -57,15 +57,25 @@ def make_partner(config: Config) -> Partner | None:
         raise ConfigError(f"partner.args do not suit the partner {kind}: {error}.") from error
 
 
+def partner_class(config: Config, kind: str) -> Any:
+    """The class of the partner of that name, or dotted path, in the config's game. Raises ConfigError if there is none."""
+    return load_object(_named(config).get(kind, kind), "partner.kind", "examples.treasure.HonestPartner")
+
+
+def _named(config: Config) -> dict[str, str]:
+    """The partners that have a name -> their dotted paths."""
+    return {**PARTNERS, **environment_class(config.environment).partners}
+
+
 def partner_name(config: Config, partner: Partner) -> str:
     """The `kind` that dialogues with the config's partner record: the name it goes by, as a subclass may say its parent's. One that
     goes by a dotted path says itself what it is, where that is not the name of another partner.
     """
-    named, kind = {**PARTNERS, **environment_class(config.environment).partners}, config.partner.kind
+    named, kind = _named(config), config.partner.kind
     says = partner.identity.get("kind")
     if kind in named or not says:
         return kind
-    anothers = says in named and load_object(named[says], "partner.kind", "") is not type(partner)
+    anothers = says in named and partner_class(config, says) is not type(partner)
     return kind if anothers else str(says)
 
 
