@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from slim_rl.backends.slime.settings import Settings
-from slim_rl.dialogue.measures import batch_metrics
 from slim_rl.dialogue.record import Dialogue, StopReason
+from slim_rl.dialogue.tracked import batch_metrics
 from tests.fakes.cluster import known_flags
 from tests.paths import ROOT
 

@@ -23,10 +23,10 @@ from slim_rl.dialogue.chat import split_thought
 from slim_rl.dialogue.dealing import deal
 from slim_rl.dialogue.log import DialogueLog, annotate
 from slim_rl.dialogue.loop import Speaker
-from slim_rl.dialogue.measures import batch_metrics
 from slim_rl.dialogue.partner import PartnerFailure, Reply
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow, Split
+from slim_rl.dialogue.tracked import batch_metrics
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.environment import View
 from slim_rl.errors import ConfigError

@@ -12,12 +12,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from statistics import fmean
 from typing import Any, Literal
-
-import numpy as np
 
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.environment import game_of
@@ -26,7 +23,6 @@ from slim_rl.measured import measured
 Place = Literal[
     "step", "step end", "tracker", "table", "card", "first screen", "report", "experiment", "experiment table"
 ]
-TRACKED = "dialogue/"  # begins the name of each of `batch_metrics` in a tracker, whoever trains
 OF_KIND = "questions/"  # begins the name of the count of one kind of question
 NAN = math.nan
 
@@ -246,60 +242,9 @@ def measures(dialogue: Dialogue | Mapping[str, Any]) -> dict[str, float | str]:
     return {
         **{name: played[name] for name in MEASURES},
         **{OF_KIND + kind: count for kind, count in kinds.items()},
-        "stop_reason": _reason(dialogue),
+        "stop_reason": reason_of(dialogue),
     }
 
 
-def tracked(environment: str) -> list[str]:
-    """The names of what a tracker is given of each dialogue of a game."""
-    kinds = measured(game_of(environment)).question_kinds
-    return [*(measure.name for measure in shown_in("tracker")), *(OF_KIND + kind for kind in kinds)]
-
-
-def batch_metrics(dialogues: Sequence[Dialogue]) -> dict[str, float]:
-    """One training step's annotated dialogues as flat metrics for a tracker, under the names of `measures`.
-
-    Means over the dialogues that did not fail, each share of nothing left out: the measures shown in a tracker, and those of each kind
-    of question; turns_p50, turns_p95. Over all: failed (share), stop/<reason> (shares), failure/<reason> (counts),
-    partner_seconds_p50, partner_seconds_p95 (a partner's turn). Only where the partner is behind an endpoint: cost_usd (total),
-    partner_retries (requests made again, a call), partner_cached (share of its input tokens that the provider had cached).
-    """
-    if not dialogues:
-        return {}
-    rows = [measures(dialogue) for dialogue in dialogues if not dialogue.failed]
-    kinds = [name for row in rows for name in row if name.startswith(OF_KIND)]
-    out: dict[str, float] = {}
-    for name in dict.fromkeys((*(measure.name for measure in shown_in("tracker")), *kinds)):
-        _mean(out, name, [float(row.get(name, 0)) for row in rows])
-    _spread(out, "turns", [float(row["turns"]) for row in rows])
-    reasons = Counter(_reason(dialogue) for dialogue in dialogues)
-    failures = Counter(_reason(dialogue) for dialogue in dialogues if dialogue.failed)
-    out["failed"] = failures.total() / len(dialogues)
-    out |= {f"stop/{reason}": count / len(dialogues) for reason, count in sorted(reasons.items())}
-    out |= {f"failure/{reason}": float(count) for reason, count in sorted(failures.items())}
-    partner = [turn for d in dialogues for turn in d.turns if turn.role == "partner"]
-    _spread(out, "partner_seconds", [turn.seconds for turn in partner])
-    usages = [turn.usage for turn in partner if turn.usage is not None]
-    if usages:
-        names = ("cost_usd", "calls", "retries", "input_tokens", "cached_tokens")
-        total = {name: float(sum(usage.get(name) or 0 for usage in usages)) for name in names}
-        out["cost_usd"] = total["cost_usd"]
-        if total["calls"] and total["input_tokens"]:
-            out["partner_retries"] = total["retries"] / total["calls"]
-            out["partner_cached"] = total["cached_tokens"] / total["input_tokens"]
-    return out
-
-
-def _reason(dialogue: Dialogue) -> str:
+def reason_of(dialogue: Dialogue) -> str:
     return dialogue.stop_reason.value if dialogue.stop_reason is not None else "unknown"
-
-
-def _mean(out: dict[str, float], name: str, values: Sequence[float]) -> None:
-    known = [value for value in values if not math.isnan(value)]
-    if known:
-        out[name] = fmean(known)
-
-
-def _spread(out: dict[str, float], name: str, values: Sequence[float]) -> None:
-    if values:
-        out[f"{name}_p50"], out[f"{name}_p95"] = (float(q) for q in np.percentile(values, (50, 95)))

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from slim_rl.config import Config, parse_config
-from slim_rl.dialogue.measures import tracked
 from slim_rl.dialogue.record import Dialogue
+from slim_rl.dialogue.tracked import tracked
 from tests.backends.paid_batch import CONTROLS, STEP, dialogues, paid, run, samples, token_advantages
 from tests.fakes.upstream import NO_MEGATRON, NO_SLIME, megatrons, slimes
 from tests.paths import ROOT

@@ -25,7 +25,7 @@ from slim_rl.backends.trl import run as local
 from slim_rl.backends.trl.callbacks import last_whole_checkpoint
 from slim_rl.config import Config
 from slim_rl.dialogue.log import read_log
-from slim_rl.dialogue.measures import batch_metrics
+from slim_rl.dialogue.tracked import batch_metrics
 from slim_rl.errors import ConfigError, DataError, SlimError, SlimWarning
 from slim_rl.files import write_atomically
 from slim_rl.policies.transformers import load_model, save_model

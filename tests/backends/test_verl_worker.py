@@ -21,9 +21,9 @@ import slim_rl.backends.verl.plugin
 import slim_rl.backends.verl.stop  # noqa: F401  (as verl's trainer imports both)
 from slim_rl.config import Config
 from slim_rl.dialogue.credit import by_token, turn_advantages, turn_payments
-from slim_rl.dialogue.measures import batch_metrics
 from slim_rl.dialogue.payment import payment, payments
 from slim_rl.dialogue.record import Dialogue
+from slim_rl.dialogue.tracked import batch_metrics
 from tests.backends.verl_setup import Server, checkpoint, make_run
 from tests.paths import ROOT
 

@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from slim_rl.dialogue.measures import batch_metrics, measures
+from slim_rl.dialogue.measures import measures
 from slim_rl.dialogue.record import Dialogue, StopReason
+from slim_rl.dialogue.tracked import batch_metrics
 from slim_rl.games.matching.questions import annotate
 from tests.dialogue.made import MakeDialogue
 

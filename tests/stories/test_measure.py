@@ -24,8 +24,9 @@ from slim_rl.analysis.terminal_tables import before_after_table, cells_table
 from slim_rl.analysis.viewer import collect
 from slim_rl.backends.card import model_card
 from slim_rl.dialogue.log import DialogueLog, annotate, read_log
-from slim_rl.dialogue.measures import MEASURES, Measure, batch_metrics
+from slim_rl.dialogue.measures import MEASURES, Measure
 from slim_rl.dialogue.record import Dialogue
+from slim_rl.dialogue.tracked import batch_metrics
 from tests.stories.backends import BACKENDS, Story
 from tests.stories.games import GAME, played, speak
 

@@ -22,7 +22,7 @@ from slim_rl.analysis import analyze
 from slim_rl.analysis.load import load
 from slim_rl.analysis.viewer import collect
 from slim_rl.dialogue.log import DialogueLog, annotate, read_log
-from slim_rl.dialogue.measures import batch_metrics, tracked
+from slim_rl.dialogue.tracked import batch_metrics, tracked
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.environment import MATCHING
 

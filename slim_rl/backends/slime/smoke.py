@@ -29,7 +29,7 @@ from slim_rl.backends.export import read_results, read_run
 from slim_rl.backends.gpus import find_gpus
 from slim_rl.backends.slime.cluster import PACKAGES
 from slim_rl.dialogue.log import read_log
-from slim_rl.dialogue.measures import batch_metrics
+from slim_rl.dialogue.tracked import batch_metrics
 from slim_rl.errors import SlimError
 from slim_rl.processes import last_lines, running, signals_end_the_run, with_packages
 

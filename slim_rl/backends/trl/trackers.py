@@ -10,7 +10,7 @@ from typing import Any
 
 from transformers.integrations import integration_utils
 
-from slim_rl.dialogue.measures import TRACKED
+from slim_rl.dialogue.tracked import TRACKED
 
 _prefixed = integration_utils.rewrite_logs
 

@@ -134,7 +134,7 @@ def build_overrides(config: Config, extra: Sequence[str] = ()) -> Overrides:
 
 def _estimator(config: Config) -> dict[str, Any]:
     """The estimator of advantages, where turns or seats have their own advantages: verl's GRPO would give both that of one."""
-    if config.train.credit != "dialogue":
+    if config.train.by_turn:
         return {"adv_estimator": TURN_CREDIT, "lam": config.train.credit_lambda}
     seats_differ = config.selfplay and takes_the_step(config)
     return {"adv_estimator": PLAYED} if seats_differ and config.verl.adv_estimator == "grpo" else {}
@@ -144,7 +144,7 @@ def check(config: Config) -> None:
     """Raises ConfigError if verl cannot do what the config asks for."""
     check_credit(config)
     train = config.train
-    if train.credit != "dialogue" and config.verl.adv_estimator != "grpo":
+    if train.by_turn and config.verl.adv_estimator != "grpo":
         raise ConfigError(
             f"train.credit is {train.credit}, which compares turns within a group; with verl.adv_estimator {config.verl.adv_estimator} set it to dialogue."
         )

@@ -22,9 +22,9 @@ from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
 from slim_rl.config import Config, load_config
 from slim_rl.dialogue.credit import turn_payments
-from slim_rl.dialogue.measures import TRACKED, batch_metrics
 from slim_rl.dialogue.payment import payments, takes_the_step
 from slim_rl.dialogue.record import Dialogue
+from slim_rl.dialogue.tracked import TRACKED, batch_metrics
 
 _config = functools.cache(load_config)
 
@@ -58,7 +58,7 @@ def token_rewards(
     order = sorted(range(len(dialogues)), key=lambda row: dialogues[row].id)
     ordered = [dialogues[row] for row in order]
     paid = payments(ordered, config, step)
-    turns = turn_payments(ordered, paid, config) if config.train.credit != "dialogue" else None
+    turns = turn_payments(ordered, paid, config) if config.train.by_turn else None
     out = [[0.0] * length for length in lengths]
     for place, row in enumerate(order):
         if turns is None:
