@@ -1,13 +1,14 @@
-"""Credit by the turn (`train.credit: turn`, `expected`): potential-based shaping (Ng, Harada and Russell 1999) by the state value, the reward
-expected of the best action by what the policy knows (`Turn.state_value`).
+"""Credit by the turn (`train.credit: turn`, `expected`): potential-based shaping (Ng, Harada and Russell 1999) by the state value, the
+reward expected of the best action by what the policy knows (`Turn.state_value`).
 
     a turn is paid the reward that follows it and F = (state value after) - (state value before), where that after the last turn is 0
 
 so that all payments of a dialogue from turn t on add up to its reward less the state value before t: the best policy stays the
 same. With `expected` every turn but the last has, in place of F, what F was expected to be when the turn was taken: the same on
-average, without the luck of the answer. What a question costs is taken off the turn that asks it. A trainer of its own accord gives every token of a dialogue one
-advantage; here a turn's tokens have their turn's own, computed from the same dialogues and the same `payment`. Nothing here runs with
-`train.credit: dialogue`.
+average, without the luck of the answer. What a question costs is taken off the turn that asks it.
+
+A trainer of its own accord gives every token of a dialogue one advantage; here a turn's tokens have their turn's own, computed from the
+same dialogues and the same `payment`. Nothing here runs with `train.credit: dialogue`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,10 @@ from slim_rl.environment import BaseEnvironment, environment_class
 from slim_rl.errors import ConfigError
 from slim_rl.measured import measured
 
+_NEEDED = {  # of a game -> by which credit, and what it says
+    "state_values": (("turn", "expected"), "knowledge is worth"),
+    "expected_gains": (("expected",), "a turn is expected to add to what knowledge is worth"),
+}
 _EPSILON = 1e-4  # added to a deviation before dividing by it, as TRL does
 
 
@@ -38,18 +43,14 @@ class Paid:
 
 
 def check_credit(config: Config) -> None:
-    """Raises ConfigError if credit goes to turns in a game that does not say what knowledge is worth."""
-    game = environment_class(config.environment)
-    wanted = {"turn": ["state_values"], "expected": ["state_values", "expected_gains"]}.get(config.train.credit, [])
-    for name in wanted:
-        if _of(game, name) is _of(None, name):
+    """Raises ConfigError if credit goes to turns in a game that does not say what they are worth."""
+    game, credit = environment_class(config.environment), config.train.credit
+    for name, (credits, what) in _NEEDED.items():
+        if credit in credits and _of(game, name) is _of(None, name):
             raise ConfigError(
-                f"train.credit is {config.train.credit}, but {game.__name__} does not say what {_LACKS[name]}: give it a classmethod "
-                f"{name}(dialogue), or set train.credit to dialogue."
+                f"train.credit is {credit}, but {game.__name__} does not say what {what}: give it a classmethod {name}(dialogue), or set "
+                "train.credit to dialogue."
             )
-
-
-_LACKS = {"state_values": "knowledge is worth", "expected_gains": "a turn is expected to add to it"}
 
 
 def _of(game: type[BaseEnvironment] | None, name: str) -> Any:
@@ -59,19 +60,14 @@ def _of(game: type[BaseEnvironment] | None, name: str) -> Any:
 
 def turn_payments(dialogues: Sequence[Dialogue], rewards: Sequence[float | None], config: Config) -> list[Paid]:
     """What the turns of annotated dialogues are paid, where the dialogues are paid `rewards` (see `payment`)."""
-    game = measured(environment_class(config.environment))
+    game, train = measured(environment_class(config.environment)), config.train
+
+    def turns(dialogue: Dialogue, reward: float) -> list[float]:
+        expected = game.expected_gains(dialogue) if train.credit == "expected" else None
+        return shaped(reward, game.state_values(dialogue), _costs(dialogue, train), expected)
+
     return [
-        Paid(
-            dialogue.group,
-            []
-            if reward is None
-            else shaped(
-                reward,
-                game.state_values(dialogue),
-                _costs(dialogue, config.train),
-                game.expected_gains(dialogue) if config.train.credit == "expected" else None,
-            ),
-        )
+        Paid(dialogue.group, [] if reward is None else turns(dialogue, reward))
         for dialogue, reward in zip(dialogues, rewards, strict=True)
     ]
 

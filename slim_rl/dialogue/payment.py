@@ -73,7 +73,7 @@ def takes_the_step(config: Config) -> bool:
     what with it is compared: not only where rewards are shuffled, but also where turns or the seats of a game differ in theirs.
     """
     train = config.train
-    return shuffles(train) or train.credit != "dialogue" or (config.selfplay and pays_otherwise(train))
+    return shuffles(train) or train.by_turn or (config.selfplay and pays_otherwise(train))
 
 
 def shuffled(

@@ -73,7 +73,7 @@ def check(control: str, folder: Path) -> None:
     batch["rollout_log_probs"] = [torch.as_tensor(row) for row in batch["rollout_log_probs"]]
     batch["loss_masks"] = [torch.as_tensor(row) for row in batch["loss_masks"]]
     loss.compute_advantages_and_returns(args, batch)
-    expected = token_advantages(config) if config.train.credit != "dialogue" else None
+    expected = token_advantages(config) if config.train.by_turn else None
     for place, row in enumerate(batch["partition"]):
         mask, found = batch["loss_masks"][place], batch["advantages"][place]
         assert len(mask) == len(found)

@@ -121,7 +121,7 @@ def by_hand(model: Any, reference: Any, dialogues: list[Dialogue], config: Confi
     for dialogue, reward in zip(dialogues, paid, strict=True):
         dialogue.reward = reward
     batch = make_batch(groups_of(dialogues), config)
-    if config.train.credit != "dialogue":
+    if config.train.by_turn:
         rows = [pair for pair in zip(dialogues, token_advantages(config), strict=True) if not pair[0].failed]
         turns = torch.zeros(batch.ids.shape)
         for row, (dialogue, tokens) in zip(turns, rows, strict=True):

@@ -199,7 +199,7 @@ def plan(
         SlimError: slime cannot train what the config asks for, or the GPUs cannot be divided so.
     """
     check(config)
-    if config.train.credit != "dialogue" and "--use-opd" in parse_flags(own):
+    if config.train.by_turn and "--use-opd" in parse_flags(own):
         raise ConfigError(
             f"train.credit is {config.train.credit}, whose numbers take the place in slime that --use-opd needs for its teacher's: leave one out."
         )

@@ -48,7 +48,7 @@ def normalize_rewards(args: Namespace, samples: Sequence[Sample]) -> tuple[list[
     config, dialogues = config_of(args), [dialogue_of(sample) for sample in samples]
     step = next((dialogue.step for dialogue in dialogues if dialogue.step is not None), 0)
     paid = payments(dialogues, config, step)
-    if config.train.credit != "dialogue":
+    if config.train.by_turn:
         give_turns_credit(args, config, samples, dialogues, paid)
     if config.selfplay:
         for sample in samples:

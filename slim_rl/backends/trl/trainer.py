@@ -170,7 +170,7 @@ def make_trainer(config: Config, model: Any, tokenizer: Any, rollouts: Rollouts,
         peft_config=peft_config,
         rollout_func=rollouts,
     )
-    trainer.credit = rollouts.credit if train.credit != "dialogue" else None
+    trainer.credit = rollouts.credit if train.by_turn else None
     rollouts.policy.model = trainer.model
     trainer.remove_callback(PrinterCallback)  # it prints the whole dictionary; ours prints a line
     trainer.add_callback(StepLine(run_dir, rollouts.policy))

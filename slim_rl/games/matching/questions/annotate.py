@@ -10,7 +10,7 @@ When the same dialogue would get other annotations, `MatchingEnv.instrument` is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,20 +87,13 @@ def annotate(dialogue: Dialogue) -> None:
 
 
 def state_values(dialogue: Dialogue) -> list[float]:
-    """The state value before each of the policy's turns of an annotated dialogue: the best expected score by what it knew, its own cells
-    and those that it was told, as a share of the best. Not rounded, as `Turn.state_value` is.
+    """The state value before each of the policy's turns of an annotated dialogue: the best expected score by what it knew, as a share of
+    the best. Not rounded, as `Turn.state_value` is.
 
     Raises:
         DataError: the game is not the matching game.
     """
-    knowledge = Knowledge(GameState.from_dict(dialogue.game_state), dialogue.seat)
-    out = []
-    for turn in dialogue.turns:
-        if turn.role == "policy":
-            out.append(knowledge.expected)
-        else:
-            knowledge.update(turn.told or ())
-    return out
+    return [knowledge.expected for _, knowledge in _before_turns(dialogue)]
 
 
 def expected_gains(dialogue: Dialogue) -> list[float]:
@@ -110,16 +103,22 @@ def expected_gains(dialogue: Dialogue) -> list[float]:
     Raises:
         DataError: the game is not the matching game.
     """
-    knowledge, before = Knowledge(GameState.from_dict(dialogue.game_state), dialogue.seat), set[Pair]()
-    out = []
+    before, out = set[Pair](), []
+    for turn, knowledge in _before_turns(dialogue):
+        new = set(turn.pairs or ()) - before if turn.seeking else set()
+        out.append(max((float(knowledge.promise[pair]) for pair in new), default=0.0))
+        before |= new
+    return out
+
+
+def _before_turns(dialogue: Dialogue) -> Iterator[tuple[Turn, Knowledge]]:
+    """Each of the policy's turns of an annotated dialogue, and what it knew then: its own cells and those that it was told."""
+    knowledge = Knowledge(GameState.from_dict(dialogue.game_state), dialogue.seat)
     for turn in dialogue.turns:
         if turn.role == "policy":
-            new = set(turn.pairs or ()) - before if turn.seeking else set()
-            out.append(max((float(knowledge.promise[pair]) for pair in new), default=0.0))
-            before |= new
+            yield turn, knowledge
         else:
             knowledge.update(turn.told or ())
-    return out
 
 
 def _clear(turn: Turn) -> None:
