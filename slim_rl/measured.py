@@ -115,6 +115,13 @@ class MeasuredEnvironment(BaseEnvironment):
         return [0.0 for turn in dialogue.turns if turn.role == "policy"]
 
     @classmethod
+    def usual_gains(cls, dialogue: Any) -> list[float]:
+        """What a question drawn at random, among those that would tell something, was expected to add to the state value before each of
+        the policy's turns of an annotated `Dialogue`. `train.credit: expected` compares with it; 0: with nothing.
+        """
+        return [0.0 for turn in dialogue.turns if turn.role == "policy"]
+
+    @classmethod
     def partner_faults(cls, dialogue: Any) -> Mapping[str, tuple[int, int]]:
         """What the policy's partner did wrongly in a finished `Dialogue`, whether or not it was made to: a phrase such as "stated a
         false value" -> (how often it did, how often it could have).

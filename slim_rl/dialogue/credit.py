@@ -5,7 +5,8 @@ reward expected of the best action by what the policy knows (`Turn.state_value`)
 
 so that all payments of a dialogue from turn t on add up to its reward less the state value before t: the best policy stays the
 same. With `expected` every turn but the last has, in place of F, what F was expected to be when the turn was taken: the same on
-average, without the luck of the answer. What a question costs is taken off the turn that asks it.
+average, without the luck of the answer; and it earns what it adds to a question drawn at random (`usual_gains`), a baseline that moves
+no expectation either. What a question costs is taken off the turn that asks it.
 
 A trainer of its own accord gives every token of a dialogue one advantage; here a turn's tokens have their turn's own, computed from the
 same dialogues and the same `payment`. Nothing here runs with `train.credit: dialogue`.
@@ -63,8 +64,11 @@ def turn_payments(dialogues: Sequence[Dialogue], rewards: Sequence[float | None]
     game, train = measured(environment_class(config.environment)), config.train
 
     def turns(dialogue: Dialogue, reward: float) -> list[float]:
-        expected = game.expected_gains(dialogue) if train.credit == "expected" else None
-        return shaped(reward, game.state_values(dialogue), _costs(dialogue, train), expected)
+        values, costs = game.state_values(dialogue), _costs(dialogue, train)
+        if train.credit != "expected":
+            return shaped(reward, values, costs)
+        paid = shaped(reward, values, costs, game.expected_gains(dialogue))
+        return compared(paid, game.usual_gains(dialogue), train.credit_lambda)
 
     return [
         Paid(dialogue.group, [] if reward is None else turns(dialogue, reward))
@@ -95,6 +99,12 @@ def shaped(
         paid[turn] -= cost
         paid[-1] += cost
     return paid
+
+
+def compared(paid: Sequence[float], usual: Sequence[float], decay: float) -> list[float]:
+    """Payments by which each turn earns less by `usual`: `returns` of them are those of `paid` less `usual`, at that `decay`."""
+    following = [*usual[1:], 0.0]
+    return [mine - now + decay * then for mine, now, then in zip(paid, usual, following, strict=True)]
 
 
 def returns(turns: Sequence[float], decay: float = 1.0) -> list[float]:

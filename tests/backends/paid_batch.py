@@ -36,6 +36,10 @@ class Known(MatchingEnv):
     def expected_gains(cls, dialogue: Any) -> list[float]:
         return [0.1 - value / 5 for value in cls.state_values(dialogue)]
 
+    @classmethod
+    def usual_gains(cls, dialogue: Any) -> list[float]:
+        return [0.05 - value / 10 for value in cls.state_values(dialogue)]
+
 
 def run(control: str) -> dict[str, Any]:
     """A run's config, as a file has it."""

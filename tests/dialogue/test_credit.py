@@ -10,7 +10,16 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from slim_rl.config import parse_config
-from slim_rl.dialogue.credit import Paid, by_token, check_credit, returns, shaped, turn_advantages, turn_payments
+from slim_rl.dialogue.credit import (
+    Paid,
+    by_token,
+    check_credit,
+    compared,
+    returns,
+    shaped,
+    turn_advantages,
+    turn_payments,
+)
 from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.errors import ConfigError
 from slim_rl.games.matching.generate import generate_games
@@ -86,19 +95,32 @@ def test_a_dialogue_in_which_the_policy_had_no_turn_has_no_say() -> None:
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10_000), st.floats(0, 0.05))
 def test_a_question_is_paid_what_it_was_expected_to_add_and_not_what_its_answer_added(seed: int, price: float) -> None:
-    """Two runs of one game that ask the same and hear other scores: their questions are paid the same up to the first answer, and a plan
-    what it earned above its promise. Asked about again a pair promises nothing.
+    """By what a question drawn at random promises: asked about again a pair promises nothing, and a plan what it earned above its
+    promise.
     """
-    overrides = ["train.credit=expected", f"train.question_price={price}"]
+    overrides = ["train.credit=expected", "train.credit_lambda=0", f"train.question_price={price}"]
     config = parse_config({"game": {"n": 3, "scales": False, "p_observed_2": 1.0, "hardness": 0}}, overrides)
     (game,) = generate_games(1, config.game, seed)
     pairs = [(r, p) for r in range(3) for p in range(3) if not game.mask(0)[r][p]]
     assume(pairs)
     dialogue = answered(game, [pairs[0], pairs[0]])
     (turns,) = (found.turns for found in turn_payments([dialogue], [dialogue.reward - 2 * price], config))
-    promised = Knowledge(game, 0).promise[pairs[0]]
-    assert turns[:2] == pytest.approx([promised - price, -price])
-    assert turns[2] == pytest.approx(dialogue.reward - state_values(dialogue)[2])
+    knows = Knowledge(game, 0)
+    promised, usual = knows.promise[pairs[0]], knows.promise.sum() / len(pairs)
+    knows.update([pairs[0]])
+    left = knows.promise.sum() / max(1, len(pairs) - 1)
+    assert turns[:2] == pytest.approx([promised - price - usual, -price - left])
+    assert turns[2] == pytest.approx(dialogue.reward - state_values(dialogue)[2] - left)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(_SHARE, _SHARE), min_size=1, max_size=6), _SHARE)
+def test_compared_with_what_is_usual_each_turn_earns_less_by_that(
+    rows: list[tuple[float, float]], decay: float
+) -> None:
+    turns, usual = map(list, zip(*rows, strict=True))
+    less = [earned - each for earned, each in zip(returns(turns, decay), usual, strict=True)]
+    assert returns(compared(turns, usual, decay), decay) == pytest.approx(less)
 
 
 def test_on_average_a_question_is_paid_as_where_the_answer_counts() -> None:

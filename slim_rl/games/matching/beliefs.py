@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slim_rl.games.matching.instance import UNSEEN_VALUE
-from slim_rl.games.matching.prompt import table_lines
+from slim_rl.games.matching.optimum import Assignment
+from slim_rl.games.matching.prompt import Shown, table_lines
 from slim_rl.games.matching.questions.answers import stated
 from slim_rl.games.matching.questions.asked import asked
 from slim_rl.games.matching.roster import Pair, Roster
 
-Shown = Sequence[Sequence[float | None]]
 IN_VAIN = "-"  # in a table of what a player knows: it asked, and was told no score
 
 
@@ -61,11 +61,12 @@ class Heard:
         ]
 
 
-def known_lines(heard: Heard, shown: Shown, one_scale: bool = True) -> list[str]:
+def known_lines(heard: Heard, shown: Shown, one_scale: bool = True, plan: Assignment | None = None) -> list[str]:
     """What a seat knows as text, one line a reviewer: a score, "?" where it has none, or `IN_VAIN`.
 
     Args:
         one_scale: whether both seats' scores are on one; else what was told stays out, for it would stand among its own as if it were.
+        plan: whose pairs are marked.
     """
     known = heard.fill(shown) if one_scale else shown
     in_vain = heard.asked - heard.told.keys()
@@ -75,6 +76,7 @@ def known_lines(heard: Heard, shown: Shown, one_scale: bool = True) -> list[str]
             [IN_VAIN if value is None and (r, p) in in_vain else value for p, value in enumerate(row)]
             for r, row in enumerate(known)
         ],
+        plan,
     )
 
 

@@ -7,18 +7,19 @@ stepping through its record. A malformed action leaves the turn with its author;
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any, ClassVar, Literal
 
 from slim_rl.environment import Board
 from slim_rl.errors import DataError
 from slim_rl.games.matching.actions import Action, ActionError, parse_action
-from slim_rl.games.matching.beliefs import Heard, Shown, expected_scores, known_lines
+from slim_rl.games.matching.beliefs import Heard, expected_scores, known_lines
 from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
 from slim_rl.games.matching.optimum import Assignment, best_assignment
-from slim_rl.games.matching.prompt import KNOWN, RESPOND, has_scales, state_description
+from slim_rl.games.matching.prompt import KNOWN, RESPOND, Shown, has_scales, state_description
 from slim_rl.games.matching.prompt import rules as rules_text
-from slim_rl.games.matching.questions.annotate import annotate, expected_gains, state_values
+from slim_rl.games.matching.questions.annotate import annotate, expected_gains, state_values, usual_gains
 from slim_rl.games.matching.questions.asked import seeks_information
 from slim_rl.games.matching.questions.rules import KINDS
 from slim_rl.games.matching.questions.value import informative_questions
@@ -48,6 +49,7 @@ class MatchingEnv(MeasuredEnvironment):
             DialOp's own rule: any number.
         planner: "solver" makes `[propose]` alone the plan that is best by what its author sees and was told.
         show_known: what a seat reads before its turn ends with a table of what it knows.
+        show_plan: the tables that a seat reads mark the best plan by what it sees and was told.
         rules: "none" leaves the rules out of a policy's opening messages.
         open_book: what a seat reads of its table holds the other's scores too. Its private view, by which scripted partners
             answer and judge, and the recorded deal, by which questions are measured, stay as they are: arms with and without it
@@ -57,7 +59,7 @@ class MatchingEnv(MeasuredEnvironment):
 
     seats = 2
     tags: ClassVar[tuple[str, ...]] = ("message", "propose", "accept", "reject")
-    undealt: ClassVar[tuple[str, ...]] = ("max_errors", "open_book", "planner", "show_known")
+    undealt: ClassVar[tuple[str, ...]] = ("max_errors", "open_book", "planner", "show_known", "show_plan")
     question_kinds: ClassVar[Mapping[str, str]] = KINDS
     instrument = 2  # raised when the same dialogue would get other annotations; 1 stands for all logs that name none
     Settings = MatchingSettings
@@ -74,6 +76,7 @@ class MatchingEnv(MeasuredEnvironment):
     annotate = staticmethod(annotate)
     state_values = staticmethod(state_values)
     expected_gains = staticmethod(expected_gains)
+    usual_gains = staticmethod(usual_gains)
     asks = staticmethod(seeks_information)
     questions_worth_asking = staticmethod(informative_questions)
     partner_faults = _later("audit", "faults")
@@ -91,6 +94,7 @@ class MatchingEnv(MeasuredEnvironment):
         max_proposals: int | None = 1,
         planner: Literal["player", "solver"] = "player",
         show_known: bool = False,
+        show_plan: bool = False,
         rules: Literal["full", "none"] = "full",
         open_book: bool = False,
         game_state: GameState | Mapping[str, Any] | None = None,
@@ -100,6 +104,7 @@ class MatchingEnv(MeasuredEnvironment):
         self.max_proposals = max_proposals
         self.planner = planner
         self.show_known = show_known
+        self.show_plan = show_plan
         self.rules = rules
         self.open_book = open_book
         self._given = game_state
@@ -160,13 +165,12 @@ class MatchingEnv(MeasuredEnvironment):
         return observation, self.end is not None, info
 
     def _read(self, text: str) -> Action | ActionError:
-        plan = self._best_plan if self.planner == "solver" else None
+        plan = partial(self._best_plan, self.turn) if self.planner == "solver" else None
         return parse_action(text, self.game.roster, must_respond=self.pending is not None, plan=plan)
 
-    def _best_plan(self) -> Assignment:
-        """The best plan by what the seat to move sees and was told."""
-        told = self._heard(self.turn).told
-        return best_assignment(expected_scores(self._shown(self.turn), self.game.scale(self.turn), told))[0]
+    def _best_plan(self, seat: int) -> Assignment:
+        """The best plan by what the seat sees and was told."""
+        return best_assignment(expected_scores(self._shown(seat), self.game.scale(seat), self._heard(seat).told))[0]
 
     def _take(self, action: Action) -> str:
         """Plays a valid action; returns how the other seat reads it."""
@@ -199,10 +203,11 @@ class MatchingEnv(MeasuredEnvironment):
             self.max_turns,
             self.max_proposals,
             solver=self.planner == "solver",
+            marked=self.show_plan,
         )
 
     def get_state_description(self, seat: int = 0) -> str:
-        return state_description(self.game, seat, self.open_book)
+        return state_description(self.game.roster, seat, self._shown(seat), self._plan_shown(seat))
 
     def prompt(self, seat: int = 0) -> list[dict[str, str]]:
         messages = super().prompt(seat)
@@ -258,7 +263,10 @@ class MatchingEnv(MeasuredEnvironment):
         return self._conversations[seat].read(self._said)
 
     def _known_lines(self, seat: int) -> list[str]:
-        return known_lines(self._heard(seat), self._shown(seat), not has_scales(self.game))
+        return known_lines(self._heard(seat), self._shown(seat), not has_scales(self.game), self._plan_shown(seat))
+
+    def _plan_shown(self, seat: int) -> Assignment | None:
+        return self._best_plan(seat) if self.show_plan else None
 
     @classmethod
     def viewer_board(cls, game_state: Any, seat: int) -> dict[str, Any] | None:

@@ -8,9 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
+from slim_rl.games.matching.optimum import Assignment
 from slim_rl.games.matching.roster import Roster
 
+Shown = Sequence[Sequence[float | None]]  # a table as a player is shown it; None where it is not
+
 KNOWN = "What you know:"  # before the table that follows each observation with `show_known`
+PLANNED = "*"  # with `show_plan`, behind the pairs of the best plan so far
 RESPOND = "Answer with [accept] or [reject]."  # follows a proposal where its addressee reads it
 
 
@@ -20,6 +24,7 @@ def rules(
     max_turns: int,
     max_proposals: int | None = None,
     solver: bool = False,
+    marked: bool = False,
 ) -> str:
     """The rules, the same for both seats.
 
@@ -27,6 +32,7 @@ def rules(
         scales: the players' tables are scaled differently.
         max_proposals: plans that each player may propose; None: any number.
         solver: `[propose]` alone is a whole plan.
+        marked: the tables mark a plan.
     """
     paper, reviewer = roster.short_papers[0], roster.reviewers[0]
     scaled = (
@@ -35,6 +41,7 @@ def rules(
         if scales
         else ""
     )
+    stars = f" {PLANNED} marks the pairs of the best plan by what you know so far." if marked else ""
     bound = ""
     if max_proposals is not None:
         plans = "one plan" if max_proposals == 1 else f"{max_proposals} plans"
@@ -46,7 +53,7 @@ def rules(
     return (
         f"You and a partner assign {roster.n} papers to {roster.n} reviewers, one each, for the highest total score. "
         f"Each of you sees only some scores; ? is a score you do not see. True scores go from 0 to 99, and one that "
-        f"neither of you sees counts {UNSEEN_VALUE}.{scaled}\n"
+        f"neither of you sees counts {UNSEEN_VALUE}.{scaled}{stars}\n"
         "You take turns. Each turn is one action, begun with its tag:\n"
         f"[message] {reviewer} is strong on {paper}.\n"
         f"[propose]\n{plan}\n"
@@ -57,17 +64,24 @@ def rules(
     )
 
 
-def state_description(game: GameState, seat: int, open_book: bool = False) -> str:
-    """What `seat` was dealt: one line a reviewer, with the papers' displayed scores. `open_book`: the other's too."""
-    lines = table_lines(game.roster, game.pooled(game.scale(seat)) if open_book else game.displayed(seat))
+def state_description(roster: Roster, seat: int, shown: Shown, plan: Assignment | None = None) -> str:
+    """What `seat` was dealt: one line a reviewer, with the papers' scores that it is shown; with the pairs of `plan` marked."""
+    lines = table_lines(roster, shown, plan)
     return "\n".join(("Your scores:", *lines, "You speak first." if seat == 0 else "Your partner speaks first."))
 
 
-def table_lines(roster: Roster, values: Sequence[Sequence[float | str | None]]) -> list[str]:
-    """Scores as text, one line a reviewer; "?" for None, words as they are."""
+def table_lines(
+    roster: Roster, values: Sequence[Sequence[float | str | None]], plan: Assignment | None = None
+) -> list[str]:
+    """Scores as text, one line a reviewer; "?" for None, words as they are, and `PLANNED` behind the pairs of `plan`."""
+    marked = frozenset(enumerate(plan or ()))
     return [
-        f"{reviewer}: " + ", ".join(f"{p} {_cell(v)}" for p, v in zip(roster.short_papers, row, strict=True))
-        for reviewer, row in zip(roster.reviewers, values, strict=True)
+        f"{reviewer}: "
+        + ", ".join(
+            f"{paper} {_cell(value)}{PLANNED if (r, p) in marked else ''}"
+            for p, (paper, value) in enumerate(zip(roster.short_papers, row, strict=True))
+        )
+        for r, (reviewer, row) in enumerate(zip(roster.reviewers, values, strict=True))
     ]
 
 

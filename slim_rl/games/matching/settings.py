@@ -48,6 +48,8 @@ class MatchingSettings(Section):
     show_known: bool = False
     """before each of its turns a player reads its table again, with what it was told filled in and "-" where it asked
     and was told no score"""
+    show_plan: bool = False
+    """the tables that a player reads mark the best plan by what it sees and was told, "*" behind each pair of it"""
     rules: Literal["full", "none"] = "full"
     """full: the policy is told the rules; none: for a model that was taught them by demonstrations"""
     open_book: bool = False

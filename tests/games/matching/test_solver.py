@@ -31,6 +31,35 @@ def dealt(state: GameState, **settings: object) -> MatchingEnv:
     return env
 
 
+def marked(text: str, state: GameState) -> set[tuple[int, int]]:
+    """The pairs that a table in `text` marks."""
+    rows = {line.partition(":")[0]: line.partition(":")[2].split(",") for line in text.splitlines() if "," in line}
+    return {
+        (r, p)
+        for r, name in enumerate(state.roster.reviewers)
+        for p, cell in enumerate(rows[name])
+        if cell.endswith("*")
+    }
+
+
+def test_the_best_plan_so_far_is_marked_in_the_tables_that_a_player_reads(game: GameState) -> None:
+    """By what each sees and was told, brute force over all plans, and what a proposal alone would be."""
+    state = replace(game, scale1=1.0, scale2=1.0)
+    values = [[90, 10, 20], [30, 90, 40], [50, 50, 50]]
+    env = dealt(state, show_plan=True, show_known=True)
+    assert "* marks" in env.get_prompt_prefix(0)
+    assert marked(env.get_state_description(0), state) == {(0, 0), (1, 1), (2, 2)}
+    env.step("[message] What are Sofia Patel on BLEU and Sofia Patel on GloVe?")
+    observation = env.step("[message] Sofia Patel on BLEU: 99. Sofia Patel on GloVe: 1.")[0]
+    known = [*values[:2], [99, 50, 1]]
+    best = max(itertools.permutations(range(3)), key=lambda plan: sum(known[r][plan[r]] for r in range(3)))
+    assert marked(observation, state) == set(enumerate(best)) != {(0, 0), (1, 1), (2, 2)}
+    env.step("[propose]")
+    assert env.pending == best
+    plain = dealt(state)
+    assert not marked(plain.get_state_description(0), state) and "* marks" not in plain.get_prompt_prefix(0)
+
+
 def played(state: GameState, seed: int, env: MatchingEnv) -> Dialogue:
     player = Speaker(QuestioningPlayer((0.0, 0.3, 0.3, 0.4), {"pair": 1.0}))
     dialogue = asyncio.run(

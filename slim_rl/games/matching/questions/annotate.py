@@ -12,7 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
+
+import numpy as np
 
 from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.errors import DataError
@@ -93,7 +96,7 @@ def state_values(dialogue: Dialogue) -> list[float]:
     Raises:
         DataError: the game is not the matching game.
     """
-    return [knowledge.expected for _, knowledge in _before_turns(dialogue)]
+    return [knowledge.expected for _, knowledge, _ in _before_turns(dialogue)]
 
 
 def expected_gains(dialogue: Dialogue) -> list[float]:
@@ -103,20 +106,37 @@ def expected_gains(dialogue: Dialogue) -> list[float]:
     Raises:
         DataError: the game is not the matching game.
     """
-    before, out = set[Pair](), []
-    for turn, knowledge in _before_turns(dialogue):
-        new = set(turn.pairs or ()) - before if turn.seeking else set()
-        out.append(max((float(knowledge.promise[pair]) for pair in new), default=0.0))
-        before |= new
+    return [
+        max((float(knowledge.promise[pair]) for pair in new), default=0.0)
+        for _, knowledge, new in _before_turns(dialogue)
+    ]
+
+
+def usual_gains(dialogue: Dialogue) -> list[float]:
+    """The mean promise of the pairs that the policy neither knew nor had asked about, before each of its turns of an annotated
+    dialogue; 0 where there are none.
+
+    Raises:
+        DataError: the game is not the matching game.
+    """
+    asked, out = set[Pair](), []
+    for _, knowledge, new in _before_turns(dialogue):
+        left = [pair for pair in map(tuple, np.argwhere(~knowledge.known).tolist()) if pair not in asked]
+        out.append(fmean(float(knowledge.promise[pair]) for pair in left) if left else 0.0)
+        asked |= new
     return out
 
 
-def _before_turns(dialogue: Dialogue) -> Iterator[tuple[Turn, Knowledge]]:
-    """Each of the policy's turns of an annotated dialogue, and what it knew then: its own cells and those that it was told."""
-    knowledge = Knowledge(GameState.from_dict(dialogue.game_state), dialogue.seat)
+def _before_turns(dialogue: Dialogue) -> Iterator[tuple[Turn, Knowledge, set[Pair]]]:
+    """Each of the policy's turns of an annotated dialogue, what it knew then (its own cells and those that it was told), and which
+    pairs it asks about for the first time.
+    """
+    knowledge, before = Knowledge(GameState.from_dict(dialogue.game_state), dialogue.seat), set[Pair]()
     for turn in dialogue.turns:
         if turn.role == "policy":
-            yield turn, knowledge
+            new = set(turn.pairs or ()) - before if turn.seeking else set[Pair]()
+            yield turn, knowledge, new
+            before |= new
         else:
             knowledge.update(turn.told or ())
 
