@@ -115,6 +115,13 @@ class MeasuredEnvironment(BaseEnvironment):
         return [0.0 for turn in dialogue.turns if turn.role == "policy"]
 
     @classmethod
+    def luck(cls, dialogue: Any) -> float:
+        """How much more an annotated `Dialogue` earned than was expected of its outcome by what the policy knew at its last turn.
+        `train.credit: expected` takes it off.
+        """
+        return 0.0
+
+    @classmethod
     def usual_gains(cls, dialogue: Any) -> list[float]:
         """What a question drawn at random, among those that would tell something, was expected to add to the state value before each of
         the policy's turns of an annotated `Dialogue`. `train.credit: expected` compares with it; 0: with nothing.

@@ -4,9 +4,10 @@ reward expected of the best action by what the policy knows (`Turn.state_value`)
     a turn is paid the reward that follows it and F = (state value after) - (state value before), where that after the last turn is 0
 
 so that all payments of a dialogue from turn t on add up to its reward less the state value before t: the best policy stays the
-same. With `expected` every turn but the last has, in place of F, what F was expected to be when the turn was taken: the same on
-average, without the luck of the answer; and it earns what it adds to a question drawn at random (`usual_gains`), a baseline that moves
-no expectation either. What a question costs is taken off the turn that asks it.
+same. What a question costs is taken off the turn that asks it. With `expected` a turn is paid what that was expected to be when it was
+taken, which is the same on average: every turn but the last without the luck of the answer, and the last without that of the outcome
+(`luck`), which is many times what a question is worth. What it earns is compared with a question drawn at random (`usual_gains`), a
+baseline that moves no expectation either.
 
 A trainer of its own accord gives every token of a dialogue one advantage; here a turn's tokens have their turn's own, computed from the
 same dialogues and the same `payment`. Nothing here runs with `train.credit: dialogue`.
@@ -67,7 +68,8 @@ def turn_payments(dialogues: Sequence[Dialogue], rewards: Sequence[float | None]
         values, costs = game.state_values(dialogue), _costs(dialogue, train)
         if train.credit != "expected":
             return shaped(reward, values, costs)
-        paid = shaped(reward, values, costs, game.expected_gains(dialogue))
+        luck = game.luck(dialogue) if train.reward == "game" else 0.0
+        paid = shaped(reward - luck, values, costs, game.expected_gains(dialogue))
         return compared(paid, game.usual_gains(dialogue), train.credit_lambda)
 
     return [

@@ -20,12 +20,12 @@ from slim_rl.dialogue.credit import (
     turn_advantages,
     turn_payments,
 )
-from slim_rl.dialogue.record import Dialogue, Turn
+from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.errors import ConfigError
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.optimum import best_assignment
-from slim_rl.games.matching.questions.annotate import annotate, state_values
+from slim_rl.games.matching.questions.annotate import annotate, state_values, usual_gains
 from slim_rl.games.matching.questions.value import Knowledge
 from slim_rl.games.matching.roster import Pair
 
@@ -95,8 +95,8 @@ def test_a_dialogue_in_which_the_policy_had_no_turn_has_no_say() -> None:
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10_000), st.floats(0, 0.05))
 def test_a_question_is_paid_what_it_was_expected_to_add_and_not_what_its_answer_added(seed: int, price: float) -> None:
-    """By what a question drawn at random promises: asked about again a pair promises nothing, and a plan what it earned above its
-    promise.
+    """Compared with what a question drawn at random promises. Asked about again a pair promises nothing; a plan that is not agreed on is paid
+    what it earned above its promise.
     """
     overrides = ["train.credit=expected", "train.credit_lambda=0", f"train.question_price={price}"]
     config = parse_config({"game": {"n": 3, "scales": False, "p_observed_2": 1.0, "hardness": 0}}, overrides)
@@ -111,6 +111,30 @@ def test_a_question_is_paid_what_it_was_expected_to_add_and_not_what_its_answer_
     left = knows.promise.sum() / max(1, len(pairs) - 1)
     assert turns[:2] == pytest.approx([promised - price - usual, -price - left])
     assert turns[2] == pytest.approx(dialogue.reward - state_values(dialogue)[2] - left)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10_000), st.permutations(range(3)))
+def test_a_plan_is_paid_what_it_was_expected_to_earn_and_not_how_it_turned_out(seed: int, plan: list[int]) -> None:
+    """The best plan by what was known nothing, another one what it was expected to earn less; a plan that was not agreed on what it got."""
+    overrides = ["train.credit=expected", "train.credit_lambda=0"]
+    config = parse_config({"game": {"n": 3, "scales": False, "p_observed_2": 1.0, "hardness": 0}}, overrides)
+    (game,) = generate_games(1, config.game, seed)
+    values = [[game.table[r][p] if game.mask(0)[r][p] else 50 for p in range(3)] for r in range(3)]
+    best, most = best_assignment(values)
+    dialogue = answered(game, [])
+    usual = usual_gains(dialogue)[0]
+    for proposed, less in (best, 0.0), (plan, most - sum(values[r][plan[r]] for r in range(3))):
+        dialogue.turns[-1].action = {"kind": "propose", "assignment": list(proposed)}
+        dialogue.stop_reason, dialogue.reward = (
+            StopReason.AGREED,
+            game.score(tuple(proposed)) / game.best_assignment_reward,
+        )
+        (found,) = turn_payments([dialogue], [dialogue.reward], config)
+        assert found.turns == pytest.approx([-less / game.best_assignment_reward - usual])
+    dialogue.stop_reason, dialogue.reward = StopReason.MAX_TURNS, 0.0
+    (found,) = turn_payments([dialogue], [0.0], config)
+    assert found.turns == pytest.approx([-most / game.best_assignment_reward - usual])
 
 
 @settings(max_examples=50, deadline=None)

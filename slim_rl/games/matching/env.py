@@ -19,7 +19,7 @@ from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
 from slim_rl.games.matching.optimum import Assignment, best_assignment
 from slim_rl.games.matching.prompt import KNOWN, RESPOND, Shown, has_scales, state_description
 from slim_rl.games.matching.prompt import rules as rules_text
-from slim_rl.games.matching.questions.annotate import annotate, expected_gains, state_values, usual_gains
+from slim_rl.games.matching.questions.annotate import annotate, expected_gains, luck, state_values, usual_gains
 from slim_rl.games.matching.questions.asked import seeks_information
 from slim_rl.games.matching.questions.rules import KINDS
 from slim_rl.games.matching.questions.value import informative_questions
@@ -77,6 +77,7 @@ class MatchingEnv(MeasuredEnvironment):
     state_values = staticmethod(state_values)
     expected_gains = staticmethod(expected_gains)
     usual_gains = staticmethod(usual_gains)
+    luck = staticmethod(luck)
     asks = staticmethod(seeks_information)
     questions_worth_asking = staticmethod(informative_questions)
     partner_faults = _later("audit", "faults")

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from slim_rl.dialogue.record import Dialogue, Turn
+from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.errors import DataError
 from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.questions.answers import answers, denies_score, refused, told
@@ -110,6 +110,20 @@ def expected_gains(dialogue: Dialogue) -> list[float]:
         max((float(knowledge.promise[pair]) for pair in new), default=0.0)
         for _, knowledge, new in _before_turns(dialogue)
     ]
+
+
+def luck(dialogue: Dialogue) -> float:
+    """How much more than expected the plan that was agreed on earned, by what the policy knew at its last turn of an annotated dialogue; 0
+    without agreement.
+
+    Raises:
+        DataError: the game is not the matching game.
+    """
+    plans = [turn.action["assignment"] for turn in dialogue.turns if turn.action and turn.action.get("assignment")]
+    if dialogue.stop_reason != StopReason.AGREED or not plans or dialogue.reward is None:
+        return 0.0
+    *_, (_, knowledge, _) = _before_turns(dialogue)
+    return dialogue.reward - knowledge.expects(plans[-1])
 
 
 def usual_gains(dialogue: Dialogue) -> list[float]:

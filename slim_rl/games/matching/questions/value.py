@@ -95,6 +95,10 @@ class Knowledge:
         """V: the best expected score by what the asker knows, as a share of the best score."""
         return self._expected / self._best
 
+    def expects(self, plan: Sequence[int]) -> float:
+        """What a plan is expected to score by what the asker knows, as a share of the best score; plan[reviewer] = paper."""
+        return total(self._values, plan) / self._best
+
     @property
     def promise(self) -> Floats:
         """The promise of asking about each cell, (n, n), as a share of the best score; 0 for a cell that the asker knows, or was
