@@ -25,7 +25,7 @@ from slim_rl.errors import ConfigError
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.optimum import best_assignment
-from slim_rl.games.matching.questions.annotate import annotate, state_values, usual_gains
+from slim_rl.games.matching.questions.annotate import annotate, expected_gains, state_values, usual_gains
 from slim_rl.games.matching.questions.value import Knowledge
 from slim_rl.games.matching.roster import Pair
 
@@ -111,6 +111,21 @@ def test_a_question_is_paid_what_it_was_expected_to_add_and_not_what_its_answer_
     left = knows.promise.sum() / max(1, len(pairs) - 1)
     assert turns[:2] == pytest.approx([promised - price - usual, -price - left])
     assert turns[2] == pytest.approx(dialogue.reward - state_values(dialogue)[2] - left)
+
+
+def test_a_question_without_an_answer_is_paid_nothing() -> None:
+    """However many pairs it names, whose best would promise more: a shy partner would rather be asked about one."""
+    config = parse_config({"game": {"n": 3, "scales": False, "p_observed_2": 1.0, "hardness": 0}})
+    (game,) = generate_games(1, config.game, 0)
+    pairs = [(r, p) for r in range(3) for p in range(3) if not game.mask(0)[r][p]]
+    dialogue = answered(game, pairs[:1])
+    (promised, _) = expected_gains(dialogue)
+    assert promised == Knowledge(game, 0).promise[pairs[0]] > 0
+    names = " and ".join(game.roster.pair(pair) for pair in pairs[:3])
+    dialogue.turns[0].text, dialogue.turns[1].text = f"[message] What are {names}?", "[message] Ask me about one pair."
+    annotate(dialogue)
+    assert len(dialogue.turns[0].pairs or []) == 3
+    assert expected_gains(dialogue) == [0.0, 0.0]
 
 
 @settings(max_examples=20, deadline=None)

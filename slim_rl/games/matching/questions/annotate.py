@@ -101,14 +101,15 @@ def state_values(dialogue: Dialogue) -> list[float]:
 
 def expected_gains(dialogue: Dialogue) -> list[float]:
     """The promise of what each of the policy's turns of an annotated dialogue asks about (`Knowledge.promise`), of several pairs the
-    highest; 0 for a turn that asks about no pair, or none that it has not asked about before.
+    highest; 0 for a turn that asks about no pair, or none that it has not asked about before, or has no answer. A score that the other
+    seat has not is an answer; without that condition a policy learns to name many pairs at once, which a shy partner does not answer.
 
     Raises:
         DataError: the game is not the matching game.
     """
     return [
-        max((float(knowledge.promise[pair]) for pair in new), default=0.0)
-        for _, knowledge, new in _before_turns(dialogue)
+        max((float(knowledge.promise[pair]) for pair in new), default=0.0) if turn.answered else 0.0
+        for turn, knowledge, new in _before_turns(dialogue)
     ]
 
 
