@@ -72,7 +72,7 @@ def test_the_asking_recipe_pays_for_asking_and_for_choosing() -> None:
     found = {each.name: each for each in priced(config, 300, [price], most)}
     rule = "one number of questions for all"
     greedy, random = found[f"greedy, {rule}"], found[f"random, {rule}"]
-    assert most == 6 and random.net.low > found["never asks"].net.high + 0.04
+    assert most == 4 and random.net.low > found["never asks"].net.high + 0.01
     assert greedy.choice is not None and greedy.choice.low > 0.02
 
 

@@ -105,13 +105,13 @@ def test_the_experiments_arms_play_the_same_games_and_differ_in_what_they_say() 
 
 def test_the_arms_on_what_is_asked_about_are_planned() -> None:
     runs = {run.arm: run for run in plan(ASKING, [], [3], ["log.dir=logs/asking"], ASKING_ARMS)}
-    assert list(runs) == ["terminal", "turn", "mute", "open_book", "yoked", "price_list"]
+    assert list(runs) == ["expected", "terminal", "mute", "open_book", "yoked"]
     assert runs["yoked"].needs == ("asking_local-terminal-s3",)
     configs = {arm: load_config(ASKING, run.overrides) for arm, run in runs.items()}
     base = load_config(ASKING)
-    assert configs["terminal"].changed(name="", arm="", seed=0, log=base.log) == base.changed(name="", arm="", seed=0)
-    assert configs["turn"].train.credit == "turn" and len(configs["price_list"].train.question_price) == 5
-    assert {config.train.question_price for arm, config in configs.items() if arm != "price_list"} == {0.004}
+    assert configs["expected"].changed(name="", arm="", seed=0, log=base.log) == base.changed(name="", arm="", seed=0)
+    assert {arm for arm, config in configs.items() if config.train.credit == "dialogue"} == {*configs} - {"expected"}
+    assert {config.train.question_price for config in configs.values()} == {0.004}
 
 
 @pytest.mark.parametrize(("config", "arms"), [(CONFIG, ARMS), (ASKING, ASKING_ARMS)])
