@@ -48,8 +48,8 @@ class MatchingEnv(MeasuredEnvironment):
         max_proposals: plans that each player may propose; when the last of them is rejected the game ends, reward 0. None, which is
             DialOp's own rule: any number.
         planner: "solver" makes `[propose]` alone the plan that is best by what its author sees and was told.
-        show_known: what a seat reads before its turn ends with a table of what it knows.
-        show_plan: the tables that a seat reads mark the best plan by what it sees and was told.
+        show_known: what a seat reads before its turn ends with a table of what it knows; "plan": all tables that it reads mark the
+            best plan by that.
         rules: "none" leaves the rules out of a policy's opening messages.
         open_book: what a seat reads of its table holds the other's scores too. Its private view, by which scripted partners
             answer and judge, and the recorded deal, by which questions are measured, stay as they are: arms with and without it
@@ -59,7 +59,7 @@ class MatchingEnv(MeasuredEnvironment):
 
     seats = 2
     tags: ClassVar[tuple[str, ...]] = ("message", "propose", "accept", "reject")
-    undealt: ClassVar[tuple[str, ...]] = ("max_errors", "open_book", "planner", "show_known", "show_plan")
+    undealt: ClassVar[tuple[str, ...]] = ("max_errors", "open_book", "planner", "show_known")
     question_kinds: ClassVar[Mapping[str, str]] = KINDS
     instrument = 2  # raised when the same dialogue would get other annotations; 1 stands for all logs that name none
     Settings = MatchingSettings
@@ -94,8 +94,7 @@ class MatchingEnv(MeasuredEnvironment):
         max_errors: int = 3,
         max_proposals: int | None = 1,
         planner: Literal["player", "solver"] = "player",
-        show_known: bool = False,
-        show_plan: bool = False,
+        show_known: bool | Literal["plan"] = False,
         rules: Literal["full", "none"] = "full",
         open_book: bool = False,
         game_state: GameState | Mapping[str, Any] | None = None,
@@ -105,7 +104,6 @@ class MatchingEnv(MeasuredEnvironment):
         self.max_proposals = max_proposals
         self.planner = planner
         self.show_known = show_known
-        self.show_plan = show_plan
         self.rules = rules
         self.open_book = open_book
         self._given = game_state
@@ -204,7 +202,7 @@ class MatchingEnv(MeasuredEnvironment):
             self.max_turns,
             self.max_proposals,
             solver=self.planner == "solver",
-            marked=self.show_plan,
+            marked=self._marks_plan,
         )
 
     def get_state_description(self, seat: int = 0) -> str:
@@ -266,8 +264,12 @@ class MatchingEnv(MeasuredEnvironment):
     def _known_lines(self, seat: int) -> list[str]:
         return known_lines(self._heard(seat), self._shown(seat), not has_scales(self.game), self._plan_shown(seat))
 
+    @property
+    def _marks_plan(self) -> bool:
+        return self.show_known == "plan"
+
     def _plan_shown(self, seat: int) -> Assignment | None:
-        return self._best_plan(seat) if self.show_plan else None
+        return self._best_plan(seat) if self._marks_plan else None
 
     @classmethod
     def viewer_board(cls, game_state: Any, seat: int) -> dict[str, Any] | None:

@@ -14,7 +14,7 @@ from slim_rl.games.matching.roster import Roster
 Shown = Sequence[Sequence[float | None]]  # a table as a player is shown it; None where it is not
 
 KNOWN = "What you know:"  # before the table that follows each observation with `show_known`
-PLANNED = "*"  # with `show_plan`, behind the pairs of the best plan so far
+PLANNED = "*"  # with `show_known: plan`, behind the pairs of the best plan so far
 RESPOND = "Answer with [accept] or [reject]."  # follows a proposal where its addressee reads it
 
 

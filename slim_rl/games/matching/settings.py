@@ -45,11 +45,9 @@ class MatchingSettings(Section):
     planner: Literal["player", "solver"] = "player"
     """who works a plan out; solver: `[propose]` alone is the plan that is best by what the player sees and was told,
     so that all that is left to it is what to ask, and when to stop; a plan that it writes out is played as it stands"""
-    show_known: bool = False
+    show_known: bool | Literal["plan"] = False
     """before each of its turns a player reads its table again, with what it was told filled in and "-" where it asked
-    and was told no score"""
-    show_plan: bool = False
-    """the tables that a player reads mark the best plan by what it sees and was told, "*" behind each pair of it"""
+    and was told no score; plan: "*" marks the best plan by that in all tables that it reads"""
     rules: Literal["full", "none"] = "full"
     """full: the policy is told the rules; none: for a model that was taught them by demonstrations"""
     open_book: bool = False

@@ -46,7 +46,7 @@ def test_the_best_plan_so_far_is_marked_in_the_tables_that_a_player_reads(game: 
     """By what each sees and was told, brute force over all plans, and what a proposal alone would be."""
     state = replace(game, scale1=1.0, scale2=1.0)
     values = [[90, 10, 20], [30, 90, 40], [50, 50, 50]]
-    env = dealt(state, show_plan=True, show_known=True)
+    env = dealt(state, show_known="plan")
     assert "* marks" in env.get_prompt_prefix(0)
     assert marked(env.get_state_description(0), state) == {(0, 0), (1, 1), (2, 2)}
     env.step("[message] What are Sofia Patel on BLEU and Sofia Patel on GloVe?")
