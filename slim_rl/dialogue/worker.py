@@ -181,9 +181,14 @@ class RolloutWorker:
             done: called with each dialogue as it ends, in the order they end.
         """
         gate = asyncio.Semaphore(max_live or len(episodes) or 1)
+        caller = asyncio.current_task()
+        assert caller is not None
 
         async def play(episode: Episode) -> list[Dialogue]:
             async with gate:
+                # scripted players never wait: the loop would play all games before it ends the caller
+                if caller.cancelling():
+                    raise asyncio.CancelledError
                 dialogues = await self.play(episode, policy=policy(episode) if policy else None)
             for dialogue in dialogues:
                 if done:
