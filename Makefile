@@ -149,9 +149,9 @@ warmstart: $(VENV)/local
 warmstart-selfplay: $(VENV)/local
 	$(BIN)/slim-rl warmstart configs/matching_selfplay_local.yaml --overwrite --workers 2 --output data/warmstart_selfplay
 
-## what configs/asking_local.yaml starts from: half an hour on one core
+## what configs/asking_local.yaml starts from: 21 minutes on one core, in one process, since two would make another model
 asking-start: $(VENV)/local
-	$(BIN)/slim-rl warmstart configs/asking_local.yaml --overwrite --output data/asking_start
+	$(BIN)/slim-rl warmstart configs/asking_local.yaml --overwrite --set train.processes=1 --output data/asking_start
 
 clean:
 	rm -rf $(VENV) $(ADAPTERS) $(OPENENV) dist logs/matching_local runs plots build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

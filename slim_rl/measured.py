@@ -77,6 +77,19 @@ class Curriculum:
     words: Iterable[str] = field(default=())
 
 
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """What a turn was expected to add to the state value when it was taken.
+
+    Attributes:
+        expected: by what it did; None: it is paid by what it did add.
+        usual: by a question drawn at random among those that would tell something then.
+    """
+
+    expected: float | None
+    usual: float = 0.0
+
+
 class MeasuredEnvironment(BaseEnvironment):
     """A game whose questions can be measured.
 
@@ -108,25 +121,11 @@ class MeasuredEnvironment(BaseEnvironment):
         return [0.0 for turn in dialogue.turns if turn.role == "policy"]
 
     @classmethod
-    def expected_gains(cls, dialogue: Any) -> list[float]:
-        """What each of the policy's turns of an annotated `Dialogue` was expected to add to the state value when it was taken, whatever
-        it then did. For `train.credit: expected`, which needs it.
+    def expected_gains(cls, dialogue: Any) -> list[Gain]:
+        """What each of the policy's turns of an annotated `Dialogue` was expected to add to the state value when it was taken. For
+        `train.credit: expected`, which needs it.
         """
-        return [0.0 for turn in dialogue.turns if turn.role == "policy"]
-
-    @classmethod
-    def luck(cls, dialogue: Any) -> float:
-        """How much more an annotated `Dialogue` earned than was expected of its outcome by what the policy knew at its last turn.
-        `train.credit: expected` takes it off.
-        """
-        return 0.0
-
-    @classmethod
-    def usual_gains(cls, dialogue: Any) -> list[float]:
-        """What a question drawn at random, among those that would tell something, was expected to add to the state value before each of
-        the policy's turns of an annotated `Dialogue`. `train.credit: expected` compares with it; 0: with nothing.
-        """
-        return [0.0 for turn in dialogue.turns if turn.role == "policy"]
+        return [Gain(0.0) for turn in dialogue.turns if turn.role == "policy"]
 
     @classmethod
     def partner_faults(cls, dialogue: Any) -> Mapping[str, tuple[int, int]]:

@@ -156,8 +156,8 @@ class TrainConfig(Section):
     credit: Literal["dialogue", "turn", "expected"] = "dialogue"
     """whose advantage a token has; dialogue: its dialogue's; turn: its turn's own, by potential-based shaping with the
     state value, the reward expected by what the policy knew (the game's `state_values`); expected: so too, but a
-    question is paid what it was expected to add to that, whatever it was answered (the game's `expected_gains`), and
-    compared with one drawn at random (`usual_gains`)"""
+    question is paid what it was expected to add to that, whatever it was answered, and compared with one drawn at random
+    (the game's `expected_gains`)"""
     credit_lambda: float = Field(1.0, ge=0, le=1)
     """with credit turn or expected: how much of what a later turn earns goes to an earlier one; 1: all, and shaping is a
     baseline that moves no expectation; 0: a question earns only what its answer was worth"""

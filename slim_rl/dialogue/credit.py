@@ -5,9 +5,8 @@ reward expected of the best action by what the policy knows (`Turn.state_value`)
 
 so that all payments of a dialogue from turn t on add up to its reward less the state value before t: the best policy stays the
 same. What a question costs is taken off the turn that asks it. With `expected` a turn is paid what that was expected to be when it was
-taken, which is the same on average: every turn but the last without the luck of the answer, and the last without that of the outcome
-(`luck`), which is many times what a question is worth. What it earns is compared with a question drawn at random (`usual_gains`), a
-baseline that moves no expectation either.
+taken (`Gain`), which is the same on average: a question without the luck of its answer, and a plan without that of its outcome, which is
+many times what a question is worth. What it earns is compared with a question drawn at random, a baseline that moves no expectation either.
 
 A trainer of its own accord gives every token of a dialogue one advantage; here a turn's tokens have their turn's own, computed from the
 same dialogues and the same `payment`. Nothing here runs with `train.credit: dialogue`.
@@ -17,7 +16,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import sqrt
 from statistics import fmean
 from typing import Any
@@ -27,7 +27,7 @@ from slim_rl.dialogue.payment import price_of, shuffles
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.environment import BaseEnvironment, environment_class
 from slim_rl.errors import ConfigError
-from slim_rl.measured import measured
+from slim_rl.measured import Gain, measured
 
 _NEEDED = {  # of a game -> by which credit, and what it says
     "state_values": (("turn", "expected"), "knowledge is worth"),
@@ -65,12 +65,14 @@ def turn_payments(dialogues: Sequence[Dialogue], rewards: Sequence[float | None]
     game, train = measured(environment_class(config.environment)), config.train
 
     def turns(dialogue: Dialogue, reward: float) -> list[float]:
-        values, costs = game.state_values(dialogue), _costs(dialogue, train)
+        costs = _costs(dialogue, train)
+        paid = shaped(reward, game.state_values(dialogue), costs)
         if train.credit != "expected":
-            return shaped(reward, values, costs)
-        luck = game.luck(dialogue) if train.reward == "game" else 0.0
-        paid = shaped(reward - luck, values, costs, game.expected_gains(dialogue))
-        return compared(paid, game.usual_gains(dialogue), train.credit_lambda)
+            return paid
+        gains = game.expected_gains(dialogue)
+        if train.reward != "game":  # the outcome is not what the dialogue is paid for
+            gains = [*gains[:-1], *(replace(last, expected=None) for last in gains[-1:])]
+        return without_luck(paid, costs, gains, train.credit_lambda)
 
     return [
         Paid(dialogue.group, [] if reward is None else turns(dialogue, reward))
@@ -85,28 +87,27 @@ def _costs(dialogue: Dialogue, train: TrainConfig) -> list[float]:
     return [price if turn.questions and turn.seeking else 0.0 for turn in own]
 
 
-def shaped(
-    reward: float, values: Sequence[float], costs: Sequence[float] = (), expected: Sequence[float] | None = None
-) -> list[float]:
+def shaped(reward: float, values: Sequence[float], costs: Sequence[float] = ()) -> list[float]:
     """What each turn is paid, for the state values before each.
 
     Args:
         costs: what each cost, which the reward is less already.
-        expected: what each was expected to change the state value by; None: by what it did.
     """
     paid = [after - before for before, after in zip(values, [*values[1:], reward], strict=False)]
-    if expected is not None:
-        paid = [*expected[:-1], *paid[-1:]]
     for turn, cost in enumerate(costs):
         paid[turn] -= cost
         paid[-1] += cost
     return paid
 
 
-def compared(paid: Sequence[float], usual: Sequence[float], decay: float) -> list[float]:
-    """Payments by which each turn earns less by `usual`: `returns` of them are those of `paid` less `usual`, at that `decay`."""
-    following = [*usual[1:], 0.0]
-    return [mine - now + decay * then for mine, now, then in zip(paid, usual, following, strict=True)]
+def without_luck(paid: Sequence[float], costs: Sequence[float], gains: Sequence[Gain], decay: float) -> list[float]:
+    """`shaped` payments, but of what was expected; and by which each turn earns less by what is usual: `returns` at that `decay`."""
+    kept = [
+        mine if gain.expected is None else gain.expected - cost
+        for mine, cost, gain in zip(paid, costs, gains, strict=True)
+    ]
+    usual = [*(gain.usual for gain in gains), 0.0]
+    return [mine - now + decay * then for mine, (now, then) in zip(kept, pairwise(usual), strict=True)]
 
 
 def returns(turns: Sequence[float], decay: float = 1.0) -> list[float]:

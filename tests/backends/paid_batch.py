@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from slim_rl.config import Config
@@ -9,6 +10,7 @@ from slim_rl.dialogue.credit import by_token, turn_advantages, turn_payments
 from slim_rl.dialogue.payment import payments
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.games.matching import MatchingEnv
+from slim_rl.measured import Gain
 
 STEP = 3
 CONTROLS: dict[str, dict[str, Any]] = {
@@ -33,12 +35,9 @@ class Known(MatchingEnv):
         return [0.1 * number for number in range(sum(turn.role == "policy" for turn in dialogue.turns))]
 
     @classmethod
-    def expected_gains(cls, dialogue: Any) -> list[float]:
-        return [0.1 - value / 5 for value in cls.state_values(dialogue)]
-
-    @classmethod
-    def usual_gains(cls, dialogue: Any) -> list[float]:
-        return [0.05 - value / 10 for value in cls.state_values(dialogue)]
+    def expected_gains(cls, dialogue: Any) -> list[Gain]:
+        gains = [Gain(0.1 - value / 5, 0.05 - value / 10) for value in cls.state_values(dialogue)]
+        return [*gains[:-1], *(replace(last, expected=None) for last in gains[-1:])]
 
 
 def run(control: str) -> dict[str, Any]:

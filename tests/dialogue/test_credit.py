@@ -14,20 +14,22 @@ from slim_rl.dialogue.credit import (
     Paid,
     by_token,
     check_credit,
-    compared,
     returns,
     shaped,
     turn_advantages,
     turn_payments,
+    without_luck,
 )
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.errors import ConfigError
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.optimum import best_assignment
-from slim_rl.games.matching.questions.annotate import annotate, expected_gains, state_values, usual_gains
+from slim_rl.games.matching.questions.annotate import annotate
+from slim_rl.games.matching.questions.gains import expected_gains, state_values
 from slim_rl.games.matching.questions.value import Knowledge
 from slim_rl.games.matching.roster import Pair
+from slim_rl.measured import Gain
 
 _SHARE = st.floats(0, 1)
 _VALUES = st.lists(_SHARE, min_size=1, max_size=6)
@@ -119,13 +121,13 @@ def test_a_question_without_an_answer_is_paid_nothing() -> None:
     (game,) = generate_games(1, config.game, 0)
     pairs = [(r, p) for r in range(3) for p in range(3) if not game.mask(0)[r][p]]
     dialogue = answered(game, pairs[:1])
-    (promised, _) = expected_gains(dialogue)
-    assert promised == Knowledge(game, 0).promise[pairs[0]] > 0
+    (question, _) = expected_gains(dialogue)
+    assert question.expected == Knowledge(game, 0).promise[pairs[0]] > 0
     names = " and ".join(game.roster.pair(pair) for pair in pairs[:3])
     dialogue.turns[0].text, dialogue.turns[1].text = f"[message] What are {names}?", "[message] Ask me about one pair."
     annotate(dialogue)
     assert len(dialogue.turns[0].pairs or []) == 3
-    assert expected_gains(dialogue) == [0.0, 0.0]
+    assert [gain.expected for gain in expected_gains(dialogue)] == [0.0, None]
 
 
 @settings(max_examples=20, deadline=None)
@@ -138,7 +140,7 @@ def test_a_plan_is_paid_what_it_was_expected_to_earn_and_not_how_it_turned_out(s
     values = [[game.table[r][p] if game.mask(0)[r][p] else 50 for p in range(3)] for r in range(3)]
     best, most = best_assignment(values)
     dialogue = answered(game, [])
-    usual = usual_gains(dialogue)[0]
+    usual = expected_gains(dialogue)[0].usual
     for proposed, less in (best, 0.0), (plan, most - sum(values[r][plan[r]] for r in range(3))):
         dialogue.turns[-1].action = {"kind": "propose", "assignment": list(proposed)}
         dialogue.stop_reason, dialogue.reward = (
@@ -159,7 +161,8 @@ def test_compared_with_what_is_usual_each_turn_earns_less_by_that(
 ) -> None:
     turns, usual = map(list, zip(*rows, strict=True))
     less = [earned - each for earned, each in zip(returns(turns, decay), usual, strict=True)]
-    assert returns(compared(turns, usual, decay), decay) == pytest.approx(less)
+    gains = [Gain(None, each) for each in usual]
+    assert returns(without_luck(turns, [0.0] * len(turns), gains, decay), decay) == pytest.approx(less)
 
 
 def test_on_average_a_question_is_paid_as_where_the_answer_counts() -> None:

@@ -15,12 +15,13 @@ from slim_rl.environment import Board
 from slim_rl.errors import DataError
 from slim_rl.games.matching.actions import Action, ActionError, parse_action
 from slim_rl.games.matching.beliefs import Heard, expected_scores, known_lines
-from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
+from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.optimum import Assignment, best_assignment
 from slim_rl.games.matching.prompt import KNOWN, RESPOND, Shown, has_scales, state_description
 from slim_rl.games.matching.prompt import rules as rules_text
-from slim_rl.games.matching.questions.annotate import annotate, expected_gains, luck, state_values, usual_gains
+from slim_rl.games.matching.questions.annotate import annotate
 from slim_rl.games.matching.questions.asked import seeks_information
+from slim_rl.games.matching.questions.gains import expected_gains, state_values
 from slim_rl.games.matching.questions.rules import KINDS
 from slim_rl.games.matching.questions.value import informative_questions
 from slim_rl.games.matching.settings import MatchingSettings, PlayerSettings
@@ -76,8 +77,6 @@ class MatchingEnv(MeasuredEnvironment):
     annotate = staticmethod(annotate)
     state_values = staticmethod(state_values)
     expected_gains = staticmethod(expected_gains)
-    usual_gains = staticmethod(usual_gains)
-    luck = staticmethod(luck)
     asks = staticmethod(seeks_information)
     questions_worth_asking = staticmethod(informative_questions)
     partner_faults = _later("audit", "faults")
@@ -87,6 +86,7 @@ class MatchingEnv(MeasuredEnvironment):
     scripted_players = _later("players", "scripted_players")
     curriculum = _later("demonstrations", "curriculum")
     baselines = _later("baselines", "baselines")
+    viewer_board = _later("viewer", "viewer_board")
 
     def __init__(
         self,
@@ -270,33 +270,3 @@ class MatchingEnv(MeasuredEnvironment):
 
     def _plan_shown(self, seat: int) -> Assignment | None:
         return self._best_plan(seat) if self._marks_plan else None
-
-    @classmethod
-    def viewer_board(cls, game_state: Any, seat: int) -> dict[str, Any] | None:
-        """The board of a game state as on disk, nothing hidden; None if it is another game's.
-
-        Keys:
-            rows, columns: [short name, full name] of each; row, column: what one is called.
-            truth: the scores that count, truth[row][column].
-            shown: what `seat` and what the other seat are shown, None where unseen; scales: by which factors.
-            best, score: a best plan, best[row] = column, and its score.
-            note: what else a reader needs to know.
-        """
-        try:
-            game = GameState.from_dict(game_state)
-        except DataError:
-            return None
-        seats = (seat, 1 - seat)
-        roster = game.roster
-        return {
-            "rows": [list(names) for names in zip(roster.first_names, roster.reviewers, strict=True)],
-            "columns": [list(names) for names in zip(roster.short_papers, roster.papers, strict=True)],
-            "row": "reviewer",
-            "column": "paper",
-            "truth": game.table,
-            "shown": [game.displayed(each) for each in seats],
-            "scales": [game.scale(each) for each in seats],
-            "best": game.best(),
-            "score": game.best_assignment_reward,
-            "note": f"a cell that neither player sees counts as {UNSEEN_VALUE}",
-        }

@@ -10,14 +10,11 @@ When the same dialogue would get other annotations, `MatchingEnv.instrument` is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import fmean
 from typing import Any
 
-import numpy as np
-
-from slim_rl.dialogue.record import Dialogue, StopReason, Turn
+from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.errors import DataError
 from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.questions.answers import answers, denies_score, refused, told
@@ -87,73 +84,6 @@ def annotate(dialogue: Dialogue) -> None:
     for seat, turn in {turn.seat: turn for turn in dialogue.turns if turn.role == "policy"}.items():
         if seat in knows:
             turn.best_known = round(knows[seat].best_known(), 6)
-
-
-def state_values(dialogue: Dialogue) -> list[float]:
-    """The state value before each of the policy's turns of an annotated dialogue: the best expected score by what it knew, as a share of
-    the best. Not rounded, as `Turn.state_value` is.
-
-    Raises:
-        DataError: the game is not the matching game.
-    """
-    return [knowledge.expected for _, knowledge, _ in _before_turns(dialogue)]
-
-
-def expected_gains(dialogue: Dialogue) -> list[float]:
-    """The promise of what each of the policy's turns of an annotated dialogue asks about (`Knowledge.promise`), of several pairs the
-    highest; 0 for a turn that asks about no pair, or none that it has not asked about before, or has no answer. A score that the other
-    seat has not is an answer; without that condition a policy learns to name many pairs at once, which a shy partner does not answer.
-
-    Raises:
-        DataError: the game is not the matching game.
-    """
-    return [
-        max((float(knowledge.promise[pair]) for pair in new), default=0.0) if turn.answered else 0.0
-        for turn, knowledge, new in _before_turns(dialogue)
-    ]
-
-
-def luck(dialogue: Dialogue) -> float:
-    """How much more than expected the plan that was agreed on earned, by what the policy knew at its last turn of an annotated dialogue; 0
-    without agreement.
-
-    Raises:
-        DataError: the game is not the matching game.
-    """
-    plans = [turn.action["assignment"] for turn in dialogue.turns if turn.action and turn.action.get("assignment")]
-    if dialogue.stop_reason != StopReason.AGREED or not plans or dialogue.reward is None:
-        return 0.0
-    *_, (_, knowledge, _) = _before_turns(dialogue)
-    return dialogue.reward - knowledge.expects(plans[-1])
-
-
-def usual_gains(dialogue: Dialogue) -> list[float]:
-    """The mean promise of the pairs that the policy neither knew nor had asked about, before each of its turns of an annotated
-    dialogue; 0 where there are none.
-
-    Raises:
-        DataError: the game is not the matching game.
-    """
-    asked, out = set[Pair](), []
-    for _, knowledge, new in _before_turns(dialogue):
-        left = [pair for pair in map(tuple, np.argwhere(~knowledge.known).tolist()) if pair not in asked]
-        out.append(fmean(float(knowledge.promise[pair]) for pair in left) if left else 0.0)
-        asked |= new
-    return out
-
-
-def _before_turns(dialogue: Dialogue) -> Iterator[tuple[Turn, Knowledge, set[Pair]]]:
-    """Each of the policy's turns of an annotated dialogue, what it knew then (its own cells and those that it was told), and which
-    pairs it asks about for the first time.
-    """
-    knowledge, before = Knowledge(GameState.from_dict(dialogue.game_state), dialogue.seat), set[Pair]()
-    for turn in dialogue.turns:
-        if turn.role == "policy":
-            new = set(turn.pairs or ()) - before if turn.seeking else set[Pair]()
-            yield turn, knowledge, new
-            before |= new
-        else:
-            knowledge.update(turn.told or ())
 
 
 def _clear(turn: Turn) -> None:

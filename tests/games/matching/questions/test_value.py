@@ -14,7 +14,8 @@ from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.optimum import score_of_best
-from slim_rl.games.matching.questions.annotate import annotate, state_values
+from slim_rl.games.matching.questions.annotate import annotate
+from slim_rl.games.matching.questions.gains import state_values
 from slim_rl.games.matching.questions.value import Knowledge, frontier, promises
 from slim_rl.games.matching.settings import MatchingSettings
 
