@@ -113,10 +113,12 @@ def test_a_partner_that_is_down_for_a_while_costs_no_game(run: Run, resumed: str
 
 
 def test_the_engine_plays_with_the_weights_that_are_trained(run: Run, resumed: str) -> None:
-    # of the second step some may have ended, in groups that were called off, by the weights before: how many is a matter of time
-    first, _, of_resumed = run.measured()["train/train_rollout_logprob_abs_diff"]
+    """Of the second step those that had ended, in groups that were called off, have the weights before: how many is a matter of time."""
+    first, second, of_resumed = run.measured()["train/train_rollout_logprob_abs_diff"]
     print(f"logprobs of trainer and engine: {first:.1e}, and {of_resumed:.1e} in a run that went on")
     assert max(first, of_resumed) < 1e-5
+    played_by = {version for sample in run.samples()[1] for version in versions(sample)}
+    assert second > max(first, of_resumed) if len(played_by) > 1 else second < 1e-5
 
 
 def test_a_turn_finds_all_that_was_said_before_in_the_engines_cache(run: Run, resumed: str) -> None:
