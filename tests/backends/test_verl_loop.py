@@ -1,10 +1,8 @@
-"""The agent loops in verl's real worker, with a server of its protocol: masks, baselines, failures, and what the gradient sees."""
+"""The agent loops in verl's real worker, with a server of its protocol: masks, advantages, and what the gradient sees."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,110 +12,17 @@ import pytest
 
 pytest.importorskip("verl")
 import torch
-from verl.experimental.agent_loop.agent_loop import AgentLoopOutput, AgentLoopWorker
 from verl.protocol import DataProto
 from verl.trainer.ppo.core_algos import get_policy_loss_fn, kl_penalty
 from verl.trainer.ppo.ray_trainer import compute_advantage
 from verl.trainer.ppo.v1.utils import compute_advantage_for_multi_trajectories
 from verl.utils.config import omega_conf_to_dataclass
-from verl.utils.dataset.rl_dataset import RLHFDataset, collate_fn
+from verl.utils.dataset.rl_dataset import RLHFDataset
 
-from slim_rl.backends.verl.plugin import grpo_played
-from slim_rl.config import Config
-from slim_rl.dialogue.log import read_log
-from tests.backends.verl_setup import Server, checkpoint, make_run
+from tests.backends.verl_loop_setup import PLANS, advantages_of, batch_of, logs, model, play, rows, runs, speak
+from tests.backends.verl_setup import Server, checkpoint
 
-PLANS = [
-    "[propose]\nBLEU: Ava Li\nElectra: Daniel Nguyen\nGloVe: Sofia Patel",
-    "[propose]\nBLEU: Daniel Nguyen\nElectra: Ava Li\nGloVe: Sofia Patel",
-]
-
-
-def speak(text: str) -> str:
-    """Asks, then proposes until something is accepted; accepts what the other seat proposes."""
-    turn = text.count("<|im_start|>assistant")
-    if text.rstrip().endswith("or [reject].<|im_end|>\n<|im_start|>assistant"):
-        return "[accept]"
-    return "[message] What is Ava Li on BLEU?" if turn == 1 else PLANS[turn % 2]
-
-
-class Worker(AgentLoopWorker):
-    """verl's worker up to where its newer trainer would put the outputs into the TransferQueue."""
-
-    async def _agent_loop_postprocess(self, output: Any, validate: bool, **row: Any) -> list[AgentLoopOutput]:
-        return output if isinstance(output, list) else [output]
-
-    async def play(self, rows: list[dict[str, Any]], n: int) -> dict[str, list[AgentLoopOutput]]:
-        """n sessions of each row, side by side, as `AgentLoopWorkerTQ._run_prompt` has them; by "{uid}_{session}"."""
-        name = self.rollout_config.agent.default_agent_loop
-        params = {"temperature": 1.0, "top_p": 1.0, "top_k": -1, "repetition_penalty": 1.0, "logprobs": True}
-        trajectory = {"step": 5, "sample_index": 0, "rollout_n": 0, "validate": False}
-        keys = [(row, session) for row in rows for session in range(n)]
-        outputs = await asyncio.gather(
-            *(
-                self._run_agent_loop(params, trajectory, agent_name=name, session_id=i, global_steps=5, **row)
-                for row, i in keys
-            )
-        )
-        return {f"{row['uid']}_{i}": output for (row, i), output in zip(keys, outputs, strict=True)}  # type: ignore[misc]
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory, tokenizer: Any) -> Path:
-    return checkpoint(tmp_path_factory.mktemp("model"), tokenizer)
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Callable[..., tuple[Config, Any]]:
-    """Runs by their settings, each written once."""
-    made: dict[str, tuple[Config, Any]] = {}
-
-    def run(settings: dict[str, Any] | None = None, *extra: str) -> tuple[Config, Any]:
-        key = json.dumps([settings, extra])
-        if key not in made:
-            made[key] = make_run(tmp_path_factory.mktemp("run"), model, settings or {}, *extra)
-        return made[key]
-
-    return run
-
-
-@pytest.fixture(scope="module")
-def rows(runs: Callable[..., tuple[Config, Any]], tokenizer: Any) -> list[dict[str, Any]]:
-    """Two games, read by verl's own dataset."""
-    _, verl = runs()
-    dataset = RLHFDataset(verl.data.train_files, tokenizer, verl.data)
-    assert len(dataset) == 4
-    return [dataset[index] | {"uid": f"game{index}"} for index in range(2)]
-
-
-@pytest.fixture
-def logs(runs: Callable[..., tuple[Config, Any]]) -> Iterator[Callable[[Config], list[Any]]]:
-    def read(config: Config) -> list[Any]:
-        folder = Path(config.output_dir) / config.name / config.log.dir
-        return [dialogue for path in folder.glob("*.jsonl") for dialogue in read_log(path)]
-
-    yield read
-
-
-def play(verl: Any, server: Server, rows: list[dict[str, Any]], n: int = 4) -> dict[str, list[AgentLoopOutput]]:
-    return asyncio.run(Worker(verl, server).play(rows, n))  # type: ignore[arg-type]
-
-
-def batch_of(outputs: dict[str, list[AgentLoopOutput]]) -> tuple[DataProto, list[str]]:
-    """The outputs as verl's newer trainer pads them, and their keys in its TransferQueue."""
-    keys, rows = [], []
-    for session, several in outputs.items():
-        for index, output in enumerate(several):
-            keys.append(f"{session}_{index}")
-            rows.append(output.as_dict())
-    fields = {"responses": 0, "response_mask": 0, "rm_scores": 0.0, "rollout_log_probs": 0.0}
-    padded = {
-        name: torch.nn.utils.rnn.pad_sequence([row[name] for row in rows], batch_first=True, padding_value=fill)
-        for name, fill in fields.items()
-    }
-    padded["token_level_rewards"] = padded["rm_scores"].clone()
-    uids = np.array([key.rsplit("_", 2)[0] for key in keys], dtype=object)
-    return DataProto.from_dict(tensors=padded, non_tensors={"uid": uids}), keys
+__all__ = ["logs", "model", "rows", "runs"]  # fixtures
 
 
 def test_the_mask_is_one_on_the_policys_tokens_alone(runs: Any, rows: Any, tokenizer: Any, logs: Any) -> None:
@@ -214,86 +119,6 @@ def test_self_play_gives_each_seat_its_view_and_the_same_advantage(runs: Any, ro
         expected = advantages_of(compute_advantage(alone, "grpo", config=verl.algorithm))
         assert torch.equal(seen[[i for i, key in enumerate(keys) if key.endswith(f"_{seat}")]], expected)
     assert len(set(seen.tolist())) > 1
-
-
-def advantages_of(data: DataProto) -> torch.Tensor:
-    """Each row's advantage: the one value its trainable tokens have."""
-    return torch.stack(
-        [row[mask == 1][0] for row, mask in zip(data.batch["advantages"], data.batch["response_mask"], strict=True)]
-    )
-
-
-def failing(sessions: set[int]) -> Callable[[str], str | Exception]:
-    """The engine gives up on the n-th dialogues that open."""
-    opened = iter(range(10**6))
-
-    def one(text: str) -> str | Exception:
-        if text.count("<|im_start|>assistant") == 1 and next(opened) in sessions:
-            return RuntimeError("the engine is gone")
-        return speak(text)
-
-    return one
-
-
-def test_a_failed_dialogue_leaves_no_trace_in_its_group(runs: Any, rows: Any, tokenizer: Any, logs: Any) -> None:
-    config, verl = runs({"seed": 1})
-    outputs = play(verl, Server(tokenizer, failing({1})), rows[:1])
-    assert [len(several) for several in outputs.values()] == [1, 0, 1, 1]
-    failed = [dialogue for dialogue in logs(config) if dialogue.failed]
-    assert len(failed) == 1
-    assert "the engine is gone" in failed[0].failure
-
-
-def test_a_lone_survivor_has_nothing_to_be_compared_with(runs: Any, rows: Any, tokenizer: Any) -> None:
-    _, verl = runs()
-    outputs = play(verl, Server(tokenizer, failing({0, 1, 3})), rows[:1])
-    assert not any(outputs.values())
-    # verl's own GRPO would have given it its bare reward for an advantage
-    kept = play(runs({}, "algorithm.adv_estimator=gae")[1], Server(tokenizer, failing({0, 1, 3})), rows[:1])
-    assert sum(map(len, kept.values())) == 1  # a critic needs no siblings
-    data, keys = batch_of(kept)
-    data = compute_advantage_for_multi_trajectories(data, keys, "grpo", config=verl.algorithm)
-    assert advantages_of(data).item() == pytest.approx(data.batch["rm_scores"].sum().item(), abs=1e-4)
-
-
-def test_under_the_older_trainer_a_failed_dialogue_shifts_no_baseline(runs: Any, rows: Any, tokenizer: Any) -> None:
-    _, verl = runs({}, "trainer.use_v1=false")
-    dicts = [{key: value for key, value in row.items() if key != "uid"} for row in rows]
-    data = DataProto.from_single_dict(collate_fn(dicts))
-    data.non_tensor_batch["uid"] = np.array(["a", "b"], dtype=object)
-    data = data.repeat(4, interleave=True)
-    data.non_tensor_batch["priority"] = np.arange(8)
-
-    def batch(server: Server) -> Any:
-        worker = AgentLoopWorker(verl, server)  # type: ignore[arg-type]
-        out = asyncio.run(worker.generate_sequences(data))
-        out.batch["token_level_rewards"] = out.batch["rm_scores"]
-        out.non_tensor_batch["uid"] = data.non_tensor_batch["uid"]
-        return out
-
-    out = batch(Server(tokenizer, failing({0, 5, 6, 7})))
-    assert out.batch["response_mask"].sum(-1).eq(0).tolist() == [True, *[False] * 4, True, True, True]
-    rewards = out.batch["token_level_rewards"]
-    spread = rewards + torch.arange(8)[:, None] * 0.1 * (rewards != 0)  # rewards that differ within a group
-    out.batch["token_level_rewards"] = spread
-    out = compute_advantage(out, "grpo_played", config=verl.algorithm)
-    advantages = out.batch["advantages"].abs().sum(-1)
-    assert advantages[[0, 4, 5, 6, 7]].eq(0).all()  # failed, or alone
-    played = out.select_idxs([1, 2, 3])
-    expected = compute_advantage(played, "grpo", config=verl.algorithm).batch["advantages"]
-    assert torch.equal(out.batch["advantages"][1:4], expected)
-
-
-def test_grpo_played_is_verls_grpo_where_nothing_failed() -> None:
-    from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage
-
-    rewards = torch.rand(6, 5) * torch.tensor([0.0, 0, 0, 0, 1])
-    mask = torch.ones(6, 5)
-    index = np.array(["a", "a", "a", "b", "b", "b"], dtype=object)
-    for scale in (True, False):
-        ours, _ = grpo_played(rewards, mask, index, config={"norm_adv_by_std_in_grpo": scale})
-        theirs, _ = compute_grpo_outcome_advantage(rewards.clone(), mask, index, norm_adv_by_std_in_grpo=scale)
-        assert torch.equal(ours, theirs)
 
 
 def test_a_long_dialogue_stays_within_verls_batch(runs: Any, rows: Any, tokenizer: Any) -> None:

@@ -21,7 +21,7 @@ from slim_rl.config import load_config
 from slim_rl.errors import ConfigError
 from tests.fakes.cluster import Cluster, write_model
 from tests.paths import ROOT
-from tests.scripts.test_run_matching import SMALL, cluster, command_of, dry_run, flags_of, launch, model, small
+from tests.scripts.matching_setup import SMALL, cluster, command_of, dry_run, flags_of, launch, model, small
 
 __all__ = ["cluster", "model", "small"]  # fixtures
 
