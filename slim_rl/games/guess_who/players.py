@@ -30,12 +30,14 @@ class Player:
     Attributes:
         name: its name in the table.
         says: its messages, in order, on a board of these names.
+        listens: whether it guesses one of the characters that are left; else of all.
         picks: whom it guesses, of the characters that are left; None: anybody.
         form: how it writes down its guess of `{name}`, with `{other}` another one.
     """
 
     name: str
     says: Callable[[Names], Sequence[str]] = lambda names: ()
+    listens: bool = True
     picks: Callable[[GuessWhoView], str] | None = None
     form: str = "[guess] {name}"
 
@@ -48,7 +50,7 @@ class Player:
         if (message := self.message(view, len(view.own))) is not None:
             return Reply(f"[message] {message}")
         rng = random.Random(f"{view.seed}/guess")
-        name = self.picks(game) if self.picks else rng.choice(game.left)
+        name = self.picks(game) if self.picks else rng.choice(game.left if self.listens else tuple(game.characters))
         other = rng.choice([each for each in game.characters if each != name])
         refused = bool(view.history) and view.history[-1].error is not None
         return Reply(("[guess] {name}" if refused else self.form).format(name=name, other=other))
@@ -110,9 +112,12 @@ def _middling(game: GuessWhoView) -> str:
 
 
 def baselines(game: GuessWhoSettings, price: float = 0.0, number: int = 3) -> dict[str, Any]:
-    """Scripted policies by name: a guess without a question, after so many random or best questions, and after those that pay."""
+    """Scripted policies by name: a guess of anybody, one without a question, after so many random or best questions, and after those
+    that pay.
+    """
     return {
-        "random": Player("a guess"),
+        "random": Player("a guess of anybody", listens=False),
+        "solo": Player("a guess"),  # of those who are left after what evaluation makes it ask
         f"forced:{number}": Asker(number),
         f"greedy:{number}": Asker(number, best=True),
         "ideal": Ideal(price),

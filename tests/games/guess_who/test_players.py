@@ -63,7 +63,8 @@ def test_what_a_price_makes_of_it(tmp_path: Path) -> None:
 def test_the_ideal_asker_stops_when_it_knows_or_when_it_costs_too_much(tmp_path: Path) -> None:
     config = local(tmp_path)
     policies = baselines(config.game, 0.02, 2)
-    assert list(policies) == ["random", "forced:2", "greedy:2", "ideal"]
+    assert list(policies) == ["random", "solo", "forced:2", "greedy:2", "ideal"]
+    assert mean(played(config, policies["random"])) < 0.3 and mean(played(config, policies["solo"])) < 0.3
     games = played(config, policies["ideal"])
     assert mean(games) == 1.0 and {sum(t.seeking is True for t in game.turns) for game in games} <= {3, 4}
     assert all(not game.turns[0].questions for game in played(config, baselines(config.game, 0.9)["ideal"]))
