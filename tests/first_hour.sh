@@ -89,11 +89,41 @@ if with local; then
     sees '10 held-out games'
     has logs/evaluation/table.txt logs/evaluation/warmstart_shy_free.jsonl logs/evaluation/matching_local_mute_free.jsonl
     run slim-rl audit logs/evaluation
+    run slim-rl watch runs/matching_local --terminal
+    sees 'questions'
+    run slim-rl dialogues logs/evaluation --output traces
+    has traces/*
+    run slim-rl export runs/matching_local --results logs/evaluation --output exported
+    has exported/README.md exported/model.safetensors
+
+    step "an experiment, from an empty folder to its page"
+    run slim-rl init experiment paper
+    has paper/experiment.yaml paper/contrasts.yaml paper/arms.yaml paper/PREREGISTRATION.md
+    cd paper
+    few=(--set train.games_per_step=2 --set train.group_size=4 --set train.eval_games=10 --set data.num_train=40 --set data.num_eval=10)
+    run slim-rl arms matching_local --arms arms.yaml --arm shy --arm mute --seeds 0 --set train.steps=1 --set train.processes=1 "${few[@]}"
+    sees 'shy: It '
+    run slim-rl compare runs/matching_local-shy-s0 runs/matching_local-mute-s0
+    sees 'questions'
+    run slim-rl results experiment.yaml --output results
+    has results/results.html results/README.md
+    cd ..
+
+    step "a start of your own"
+    run slim-rl warmstart matching_local --set warmstart.games=24 --set 'warmstart.lessons={}' --set warmstart.tokenizer_games=24 --output start
+    has start/model.safetensors start/tokenizer.json
 else
     step "train without the extra"
     refused slim-rl train matching_local --set train.steps=2
     sees "needs torch.*pip install 'slim-rl\[local\]'"
 fi
+
+step "the benchmark"
+run slim-rl bench solo --suite guess_who
+sees 'guess who free'
+has bench/solo.json.gz
+run slim-rl leaderboard bench/*.json.gz --output board
+has board/leaderboard.html board/README.md
 
 step "play"
 printf '%s\n' 'What is Ava Li on BLEU?' '[propose]' 'BLEU: Ava Li' 'Electra: Daniel Nguyen' 'GloVe: Sofia Patel' '' >typed
@@ -127,8 +157,6 @@ run slim-rl play treasure --set partner.kind=examples.lying_partner.LyingPartner
 [[ $(grep -o 'partner> .*' "$seen") != "$honest" ]] || fail "the lying partner says what the honest one says"
 run slim-rl init .
 has configs/matching_local.yaml examples/lying_partner.py scripts/run_matching.sh
-run slim-rl init experiment paper
-has paper/experiment.yaml paper/contrasts.yaml paper/arms.yaml paper/PREREGISTRATION.md
 {
     echo 'from examples.treasure import HonestPartner'
     echo 'from slim_rl.dialogue.partner import Reply'
@@ -139,6 +167,11 @@ run slim-rl play examples/treasure.yaml --set partner.kind=silent.Silent <typed
 sees 'partner> I shall not say'
 run python scripts/generate_data.py --num_games 3 --output data/three.jsonl
 has data/three.jsonl
+cat >recorded.jsonl <<'JSON'
+{"table": [[9, 1, 1], [1, 9, 1], [1, 1, 9]], "mask1": [[1, 1, 1], [1, 1, 1], [1, 1, 1]], "mask2": [[1, 1, 1], [1, 1, 1], [1, 1, 1]], "scale1": 1.0, "scale2": 2.0, "best_assignment_reward": 27, "action_log": [{"type": "message", "player": 0, "message": {"data": "Ava on BLEU?"}}, {"type": "message", "player": 1, "message": {"data": "Nine."}}, {"type": "proposal", "player": 0, "proposal": "BLEU: Ava Li<br/>Electra: Daniel Nguyen<br/>GloVe: Sofia Patel", "proposal_ids": [[0, 0], [1, 1], [2, 2]]}, {"type": "proposal_response", "player": 1, "response": {"accept": true}}]}
+JSON
+run slim-rl convert recorded.jsonl --output data/recorded.jsonl
+has data/recorded.jsonl
 if with local; then
     run python -m examples.train examples/treasure.yaml --set train.steps=1 --set train.eval_games=8
     has runs/treasure/model/model.safetensors
