@@ -15,7 +15,7 @@ export HF_HUB_OFFLINE ?= 1
 export TRL_EXPERIMENTAL_SILENCE ?= 1
 export NO_MKDOCS_2_WARNING ?= 1
 
-.PHONY: run run-slime test test-others test-verl test-adapters test-slime first-hour lock hashes check docs format bench results confirmation trainers leaderboard warmstart warmstart-selfplay asking-start clean
+.PHONY: run run-slime test test-others test-verl test-adapters test-slime first-hour lock hashes check docs format bench results confirmation trainers leaderboard warmstart warmstart-selfplay asking-start asking clean
 
 ## train a tiny Qwen on a CPU against the shy partner, then draw how its questions and rewards developed
 run: $(VENV)/local
@@ -149,9 +149,20 @@ warmstart: $(VENV)/local
 warmstart-selfplay: $(VENV)/local
 	$(BIN)/slim-rl warmstart configs/matching_selfplay_local.yaml --overwrite --workers 2 --output data/warmstart_selfplay
 
-## what configs/asking_local.yaml starts from: 21 minutes on one core, in one process, since two would make another model
+## what configs/asking_local.yaml starts from, in half an hour on one core: first the game, then a habit, of asking about its best plan in
+## one game of five. In one process, since two would make another model
+KNOWS_TO_ASK := build/asking_start
+ASKING_START := $(BIN)/slim-rl warmstart configs/asking_local.yaml --overwrite --set train.processes=1
 asking-start: $(VENV)/local
-	$(BIN)/slim-rl warmstart configs/asking_local.yaml --overwrite --set train.processes=1 --output data/asking_start
+	$(ASKING_START) --output $(KNOWS_TO_ASK)
+	$(ASKING_START) --output data/asking_start --set warmstart.start=$(KNOWS_TO_ASK) --set warmstart.games=12000 --set warmstart.lessons={} \
+	    --set warmstart.learning_rate=1e-3 --set warmstart.player.about_plan=0.2
+
+## the experiment on what is asked about (analysis/asking), some four hours of two cores: a run that is complete is not run again
+ASKING_SEEDS ?= 141,142,143,144,145,146,147,148
+asking: $(VENV)/local
+	$(BIN)/slim-rl arms configs/asking_local.yaml --arms analysis/asking/arms.yaml --seeds $(ASKING_SEEDS) --jobs 2 --set train.processes=1 \
+	    --set log.dir=logs/asking --set output_dir=runs/asking $(foreach arm,$(ARMS),--arm $(arm))
 
 clean:
 	rm -rf $(VENV) $(ADAPTERS) $(OPENENV) dist logs/matching_local runs plots build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

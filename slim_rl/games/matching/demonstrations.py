@@ -20,13 +20,13 @@ from slim_rl.config import Config
 from slim_rl.dialogue.partner import Reply
 from slim_rl.environment import View
 from slim_rl.games.matching.actions import format_proposal
-from slim_rl.games.matching.beliefs import Heard, known_lines
+from slim_rl.games.matching.beliefs import Heard, expected_scores, known_lines
 from slim_rl.games.matching.generate import VALUES, board_for
 from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
 from slim_rl.games.matching.optimum import Assignment, best_assignment
 from slim_rl.games.matching.prompt import table_lines
 from slim_rl.games.matching.reading.interpretation import filled_in
-from slim_rl.games.matching.roster import Roster
+from slim_rl.games.matching.roster import Pair, Roster
 from slim_rl.games.matching.settings import KINDS
 from slim_rl.games.matching.view import MatchingView
 from slim_rl.measured import Curriculum, Lesson
@@ -59,6 +59,7 @@ class QuestioningPlayer:
         kinds: what a message is, with weights.
         thinks: when it thinks its table with what it was told filled in: before a plan of its own, or before every turn, and then
             with what it asked in vain.
+        about_plan: the share of its games in which it asks about pairs of its best plan so far.
 
     Examples:
         One question about a pair, then a proposal; or a proposal at once, just as often:
@@ -72,8 +73,9 @@ class QuestioningPlayer:
         messages: Sequence[float] = MESSAGES,
         kinds: Mapping[Any, float] = KINDS,
         thinks: Literal["plan", "turn"] = "plan",
+        about_plan: float = 0.0,
     ) -> None:
-        self.messages, self.kinds, self.thinks = messages, kinds, thinks
+        self.messages, self.kinds, self.thinks, self.about_plan = messages, kinds, thinks, about_plan
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -86,8 +88,7 @@ class QuestioningPlayer:
     def _thought(self, view: View, action: str) -> list[str]:
         game: MatchingView = view.private
         if self.thinks == "turn":
-            said = [(utterance.seat, utterance.text) for utterance in view.history if utterance.error is None]
-            return known_lines(Heard(view.seat, game.roster).read(said), game.table)
+            return known_lines(heard(view), game.table)
         plans_itself = action.startswith("[propose]") and not game.solver
         return table_lines(game.roster, known(view)) if plans_itself else []
 
@@ -98,16 +99,22 @@ class QuestioningPlayer:
             return "[accept]"
         rng = random.Random(view.seed)
         planned = rng.choices(range(len(self.messages)), self.messages)[0]
+        aims = rng.random() < self.about_plan
         turn_rng = random.Random(f"{view.seed}/{len(view.history)}")
-        if len(view.own) < planned and game.turns_left > 2 and (message := self._message(game, view.own, turn_rng)):
+        if len(view.own) < planned and game.turns_left > 2 and (message := self._message(view, aims, turn_rng)):
             return f"[message] {message}"
         if game.solver:
             return "[propose]"
         rejected = sum(text.startswith("[propose]") for text in view.own)
         return format_proposal(plans(view)[rejected % 6], game.roster)
 
-    def _message(self, game: MatchingView, own: Sequence[str], rng: random.Random) -> str | None:
-        """What it says; None if it would ask about a pair and knows or has asked about every one."""
+    def _message(self, view: View, aims: bool, rng: random.Random) -> str | None:
+        """What it says; None if it would ask about a pair and knows or has asked about every one.
+
+        Args:
+            aims: whether it asks about pairs of its best plan so far, as long as one of them is left.
+        """
+        game: MatchingView = view.private
         kind = rng.choices(list(self.kinds), list(self.kinds.values()))[0]
         forms: Sequence[str] = ASK_OPEN
         pair = rng.choice(game.pairs)
@@ -115,12 +122,16 @@ class QuestioningPlayer:
             forms, pair = (TELL,), rng.choice(game.seen)
         elif kind != "open":
             named = {
-                pair for pair in game.unseen for text in own if all(name in text for name in game.roster.names(pair))
+                pair
+                for pair in game.unseen
+                for text in view.own
+                if all(name in text for name in game.roster.names(pair))
             }
             left = [pair for pair in game.unseen if pair not in named]
             if not left:
                 return None
-            forms, pair = ASK_PAIR, rng.choice(left)
+            aim = set(enumerate(best_plan(view))) if aims else set[Pair]()
+            forms, pair = ASK_PAIR, rng.choice([pair for pair in left if pair in aim] or left)
         reviewer, paper = game.roster.names(pair)
         return rng.choice(forms).format(value=game[pair], reviewer=reviewer, paper=paper)
 
@@ -135,7 +146,7 @@ def curriculum(config: Config) -> Curriculum:
     seen = QuestioningPlayer((1.0,), thinks=thinks)
     told = QuestioningPlayer((0.0, 1.0), kinds, thinks)
     return Curriculum(
-        demonstrations=Lesson(QuestioningPlayer(settings.messages, kinds, thinks), shares),
+        demonstrations=Lesson(QuestioningPlayer(settings.messages, kinds, thinks, settings.player.about_plan), shares),
         lessons={
             "seen": Lesson(seen, {"shy": 1.0}, 44_000, False, lambda number: _tables(config, number)),
             "asked": Lesson(asking, {"shy": 1.0}, 26_000, opening=False),
@@ -189,6 +200,18 @@ def known(view: View) -> list[list[float | None]]:
     """Each cell's value as far as this seat has it, shape (n, n): seen, or told, or None."""
     game: MatchingView = view.private
     return filled_in(game.table, view.received, game.roster)
+
+
+def heard(view: View) -> Heard:
+    """What came of the conversation for this seat."""
+    said = [(utterance.seat, utterance.text) for utterance in view.history if utterance.error is None]
+    return Heard(view.seat, view.private.roster).read(said)
+
+
+def best_plan(view: View) -> Assignment:
+    """The plan that is best by what the seat sees and was told: the one that a game marks, if it marks one (`show_known: plan`)."""
+    game: MatchingView = view.private
+    return best_assignment(expected_scores(game.table, game.scale, heard(view).told))[0]
 
 
 def plans(view: View) -> list[Assignment]:

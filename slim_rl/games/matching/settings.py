@@ -80,6 +80,8 @@ class PlayerSettings(Section):
 
     kinds: dict[Literal["pair", "open", "tell"], NonNegativeFloat] = Field(dict(KINDS), min_length=1)
     """what a message is; pair: a question about a pair that is not seen; open: about more; tell: it tells a score"""
+    about_plan: float = Field(0.0, ge=0, le=1)
+    """the share of its games in which its questions about a pair are about those of its best plan so far"""
     thinks: Literal["plan", "turn"] = "plan"
     """when it thinks its table, with what was told filled in: before a plan that it works out itself, or before every
     turn, a question too"""

@@ -183,6 +183,34 @@ def test_the_table_is_what_the_policy_reads() -> None:
     assert len(seen) == 3 and all("What you know:" in observation for observation in seen[1:])
 
 
+def test_a_player_asks_about_the_best_plan_where_it_is_told_to() -> None:
+    """About a pair that the table in front of it marks and has no score of, as long as there is one that it has not asked about."""
+    of_it = 0
+
+    class Reader(QuestioningPlayer):
+        async def reply(self, view):  # type: ignore[no-untyped-def]
+            nonlocal of_it
+            reply = await super().reply(view)
+            shown, own = view.observation or view.state_description, view.private.roster
+            left = {pair for pair in marked(shown, own_state) if view.private[pair] is None} - set(asked)
+            if reply.text.startswith("[message]"):
+                (pair,) = (pair for pair in view.private.pairs if all(name in reply.text for name in own.names(pair)))
+                of_it += pair in left
+                assert pair in left or not left
+                asked.append(pair)
+            return reply
+
+    for seed, own_state in enumerate(generate_games(20, GAME, seed=4)):
+        asked: list[tuple[int, int]] = []
+        env = MatchingEnv(planner="solver", show_known="plan")
+        player = Speaker(Reader((0.0, 0.0, 0.0, 0.0, 1.0), {"pair": 1.0}, about_plan=1.0))
+        asyncio.run(
+            play_dialogue(env, player, ShyPartner(0.0), None, Limits(), game_state=own_state, id="d", seed=seed)
+        )
+        assert len(asked) == 4
+    assert of_it >= 60
+
+
 def test_a_chat_model_as_partner_reads_the_plan_and_what_it_is_worth_to_it(game: GameState) -> None:
     env = dealt(game, show_known=True)
     observation, _, _ = env.step("[propose]")
