@@ -124,11 +124,12 @@ trainers: $(VENV)/local $(SLIME)/installed
 	done
 	$(BIN)/slim-rl results analysis/trainers/experiment.yaml --output-dir analysis/results/trainers
 
-## the rows of docs/benchmark.md and their page, some minutes; HUMAN=optimization.jsonl adds a line of people
+## the rows of docs/benchmark.md and their page, some minutes after `make run`; HUMAN=optimization.jsonl adds a line of people
+TINY := --suite matching_3x3 --set game.rules=none --set policy.top_p=0.98 --set limits.turn_tokens=64 --set limits.dialogue_tokens=1024
 leaderboard: $(VENV)/local
 	for each in random solo greedy:4 ideal; do $(BIN)/slim-rl bench $$each --output build/bench || exit 1; done
-	$(BIN)/slim-rl bench data/warmstart --output build/bench --suite matching_3x3 --set game.rules=none --set policy.top_p=0.98 \
-	    --set limits.turn_tokens=64 --set limits.dialogue_tokens=1024
+	$(BIN)/slim-rl bench data/warmstart --output build/bench $(TINY)
+	$(BIN)/slim-rl bench runs/matching_local/model --output build/bench --name matching_local_trained $(TINY)
 	mkdir -p analysis/bench && cp build/bench/*.json.gz analysis/bench
 	$(BIN)/slim-rl leaderboard analysis/bench/*.json.gz --output analysis/bench $(if $(HUMAN),--human $(HUMAN))
 

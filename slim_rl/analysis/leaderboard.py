@@ -137,7 +137,7 @@ def _people(people: Path | None, results: Sequence[Result]) -> list[Table]:
     return [
         Table(
             caption,
-            [prose("about", ""), Column("reward", with_interval), number("n", "games")],
+            [prose("about", "whose games"), Column("reward", with_interval), number("n", "games")],
             [{**line, **line["reward"]}],
         )
     ]

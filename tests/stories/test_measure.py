@@ -116,8 +116,8 @@ def test_the_report_has_them(log_dir: Path, analysed: Summary) -> None:
 
 def test_a_change_is_coloured_by_what_is_better(analysed: Summary) -> None:
     page = analysed.report.read_text()
-    assert re.search(r'card loss"><h3>Exclamation marks', page), "there are more of them, and less is better"
-    assert re.search(r'card gain"><h3>Reward', page)
+    assert re.search(r'card loss"><h2>Exclamation marks', page), "there are more of them, and less is better"
+    assert re.search(r'card gain"><h2>Reward', page)
     table = Tables(analysed.results).measures()
     (better,) = (column for column in table.columns if column.head == "better")
     told = {row["measure"]: better.show(row) for row in table.others}

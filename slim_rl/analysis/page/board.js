@@ -33,7 +33,7 @@ function table(board, title, scale, cell, asked, truth = false) {
         title: `${row} on ${column}: ${board.truth[r][c]}`,
         mouseenter: () => light([[r, c]]), mouseleave: () => light([]),
       }, value === null ? "" : String(value));
-      if (!blank) td.style.background = `rgba(var(--heat), ${(0.04 + 0.5 * board.truth[r][c] / 100).toFixed(3)})`;
+      if (!blank) td.style.background = `rgba(var(--heat), ${(0.04 + 0.45 * board.truth[r][c] / 100).toFixed(3)})`;
       if (truth && (seen[0] || seen[1])) {
         td.append(h("span", { class: "eyes" }, seen[0] && h("i", { class: "policy" }), seen[1] && h("i", { class: "partner" })));
       }
