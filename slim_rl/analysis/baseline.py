@@ -15,7 +15,7 @@ import pandas as pd
 
 from slim_rl.analysis.contrasts import HELD_OUT
 from slim_rl.analysis.load import TRAIN
-from slim_rl.analysis.plays import Plays, ends, plain
+from slim_rl.analysis.plays import Plays, ends, plain, runs_trained
 
 Points = dict[str, Any]
 _NUMBERS = ["questions", "informative_pairs", "reward"]
@@ -35,8 +35,8 @@ def of_frame(frame: pd.DataFrame) -> Points:
     makes it.
     """
     played = plain(frame[frame["phase"] != TRAIN])
-    runs = played[played["run"].isin(set(frame.loc[frame["phase"] == TRAIN, "run"].astype(str)))]
-    sides = ends(runs)
+    runs = played[played["run"].isin(trained := runs_trained(frame))]
+    sides = ends(runs, trained=trained)
     before = sides[sides["when"] == "before"]
     put = played[
         (played["mode"] != "free") & played["policy"].isin(set(before["policy"])) & ~played.index.isin(runs.index)

@@ -111,7 +111,9 @@ def _ended(log: str | Path) -> pd.DataFrame:
     rows = of_frame(load([log]).frame).held_out
     rows = rows[rows["when"] == "after"]
     if rows.empty:
-        raise DataError(f"{log} holds no held-out games, only training: evaluate its model with slim-rl evaluate.")
+        raise DataError(
+            f"{log} holds no held-out games that were played after training: evaluate its model with slim-rl evaluate."
+        )
     for what, key in (("arms", "arm"), ("partners", "condition")):
         if len(several := sorted(set(rows[key]))) > 1:
             raise DataError(f"{log} holds the {what} {', '.join(several)}: name a folder or file of one of them.")

@@ -21,7 +21,7 @@ from slim_rl.analysis.contrasts import HELD_OUT, Contrast, Contrasts, Manifest, 
 from slim_rl.analysis.ledger import entered
 from slim_rl.analysis.load import TRAIN, load
 from slim_rl.analysis.net_reward import with_net_reward
-from slim_rl.analysis.plays import KEYS, Plays, by_game, ends, plain
+from slim_rl.analysis.plays import KEYS, Plays, by_game, ends, plain, runs_trained
 from slim_rl.dialogue.log import log_files
 from slim_rl.dialogue.measures import shown_in
 from slim_rl.errors import DataError
@@ -60,7 +60,7 @@ def read(manifest: Manifest) -> Plays:
                 training.append(train.groupby(["arm", "run", "step"])[names].mean().reset_index())
                 started = played.sort_values("step").groupby("run").first()
                 runs |= {str(run): (row["arm"], row["policy"]) for run, row in started.iterrows()}
-                played = ends(played)
+                played = ends(played, trained=runs_trained(frame))
             held_out.append(by_game(played.assign(condition=condition)))
         if not counts[condition]:
             warnings.append(f"No logs yet of {condition.replace('_', ' ')}.")
@@ -71,6 +71,9 @@ def read(manifest: Manifest) -> Plays:
     found = pd.concat(held_out, ignore_index=True).groupby(KEYS).mean().reset_index()
     warnings += _mixed(provenance.distinct(made))
     training_means = pd.concat(training, ignore_index=True)
+    played_after = set(found.loc[(found["condition"] == HELD_OUT) & (found["when"] == "after"), "run"])
+    if unplayed := sorted(set(training_means["run"]) - played_after):
+        warnings.append(f"Not played after training yet, so in the curves alone: {', '.join(unplayed)}.")
     told = list(dict.fromkeys(warnings)), provenance.distinct(made)
     return Plays(found, training_means, counts, *told, earned, manifest.treatment)
 

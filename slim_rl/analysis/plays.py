@@ -6,7 +6,7 @@ partner, or a source of an experiment. Dialogues that failed are in none of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -118,7 +118,8 @@ def _moved(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
 def of_frame(frame: pd.DataFrame) -> Plays:
     """The held-out games of a frame as `load` makes it; a condition is a partner."""
     played = plain(frame[frame["phase"] != TRAIN])
-    played = ends(played.assign(condition=played["partner"].astype(str)), ["condition", "arm", "run"])
+    played = played.assign(condition=played["partner"].astype(str))
+    played = ends(played, ["condition", "arm", "run"], runs_trained(frame))
     return Plays(by_game(played))
 
 
@@ -127,17 +128,25 @@ def plain(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[~frame["failed"]].astype(dict.fromkeys(("arm", "run", "policy", "cluster"), str))
 
 
+def runs_trained(frame: pd.DataFrame) -> set[str]:
+    """The names of the runs of which a frame has training dialogues."""
+    return set(frame.loc[frame["phase"] == TRAIN, "run"].astype(str))
+
+
 def by_game(played: pd.DataFrame) -> pd.DataFrame:
     """`Plays.held_out` of dialogues that have a condition and a when."""
     names = [name for name in comparable() if name in played]
     return played.assign(game=played["cluster"]).groupby(KEYS)[names].mean().reset_index()
 
 
-def ends(played: pd.DataFrame, runs: Sequence[str] = ("run",)) -> pd.DataFrame:
-    """The first and the last checkpoint of each run, as before and after. What has one checkpoint is after."""
+def ends(played: pd.DataFrame, runs: Sequence[str] = ("run",), trained: Collection[str] = ()) -> pd.DataFrame:
+    """The first and the last checkpoint of each run, as before and after. What has one checkpoint is after, but for a run of `trained`
+    that has not played since before its first step.
+    """
     played = played.assign(step=played["step"].fillna(-1.0))  # a log of `evaluate` has no step
     first, last = (played.groupby(list(runs))["step"].transform(end) for end in ("min", "max"))
-    played = played.assign(when=np.where(played["step"] == last, "after", "before"))
+    begun = played["run"].isin(trained) & (last == 0)
+    played = played.assign(when=np.where((played["step"] == last) & ~begun, "after", "before"))
     return played[(played["step"] == last) | (played["step"] == first)]
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 import pandas as pd
 import pytest
 import synthetic
@@ -117,6 +119,27 @@ def test_an_arm_that_was_played_only_after_training_has_no_before(plays: pl.Play
     row = pl.change(alone, "mute", "reward", "held_out")
     assert row["after"] == pl.change(plays, "mute", "reward", "held_out")["after"]
     assert np.isnan(row["before"]) and np.isnan(row["value"]) and np.isnan(row["low"]) and row["by_run"] == []
+
+
+def test_a_run_that_has_not_played_since_it_began_is_not_counted_as_trained(
+    manifest_path: Path, tmp_path: Path, plays: pl.Plays
+) -> None:
+    """What it played before its first step is its before, its training is in the curves, and the page says that the rest is missing."""
+    manifest = yaml.safe_load(manifest_path.read_text())
+    (whole,) = manifest["sources"]["held_out"]["logs"]
+    interrupted = shutil.copytree(whole, tmp_path / "arms")
+    for path in interrupted.rglob("*.jsonl"):
+        lines = [orjson.loads(line) for line in path.read_bytes().splitlines()]
+        left = [line for line in lines if line["run"] != "shy-1" or line["step"] < 10]
+        path.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in left))
+    manifest["sources"]["held_out"] = {"logs": [str(interrupted)], "command": "slim-rl arms here"}
+    (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(manifest))
+    found = ex.read(load_manifest(tmp_path / "experiment.yaml")[0])
+    shy = Outcome(arm="shy", condition="held_out")
+    assert sorted(found.table(shy, "questions").index) == ["shy-0", "shy-2", "shy-3"]
+    assert "shy-1" in found.table(shy.model_copy(update={"when": "before"}), "questions").index
+    assert "Not played after training yet, so in the curves alone: shy-1." in found.warnings
+    assert not any("Not played after training" in warning for warning in plays.warnings)
 
 
 def test_a_price_is_taken_off_the_arms_own_reward(plays: pl.Plays) -> None:

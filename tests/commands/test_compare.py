@@ -67,7 +67,7 @@ def test_runs_of_one_arm_are_compared_over_seeds_too(tmp_path: Path, capsys: pyt
     ("start", "change", "words"),
     [
         (50, {}, "share no held-out game, so nothing can be paired"),
-        (0, {"phase": "train"}, "holds no held-out games, only training"),
+        (0, {"phase": "train"}, "holds no held-out games that were played after training"),
     ],
 )
 def test_what_cannot_be_paired_is_one_sentence(
