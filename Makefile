@@ -113,6 +113,21 @@ confirmation: $(VENV)/local
 	    --set data.num_eval=2000 $(foreach k,1 2 3 4 5 6 7 8 9,--mode forced:$(k)) --output logs/confirmation_forced
 	$(BIN)/slim-rl results analysis/confirmation/experiment.yaml --output-dir analysis/results/confirmation
 
+## the experiment on what is asked about (analysis/asking), as preregistered: resumable, some five hours on two cores
+CHOICE := configs/asking_local.yaml --arms analysis/asking/arms.yaml --seeds 141,142,143,144,145,146,147,148 --jobs 2 --set train.processes=1 \
+    --set log.dir=logs/asking --set output_dir=runs/asking
+CHOSE := $(foreach seed,141 142 143 144 145 146 147 148,--checkpoint runs/asking/asking_local-expected-s$(seed)/model)
+PROBED := $(BIN)/slim-rl evaluate configs/asking_local.yaml --games 400
+asking: $(VENV)/local
+	$(BIN)/slim-rl arms $(CHOICE) --arm expected --arm terminal
+	$(BIN)/slim-rl arms $(CHOICE) --arm yoked
+	$(BIN)/slim-rl arms $(CHOICE) --arm mute --arm open_book
+	$(PROBED) --checkpoint data/asking_start $(foreach k,0 1 2 3 4,--mode forced:$(k)) --output logs/asking_forced
+	$(PROBED) $(CHOSE) --partner mute --partner forthcoming --output logs/asking_probes
+	$(PROBED) $(CHOSE) --partner erring --set partner.args.errs=1 --output logs/asking_probes
+	$(PROBED) $(CHOSE) --set game.open_book=true --output logs/asking_open_book
+	$(BIN)/slim-rl results analysis/asking/experiment.yaml --output-dir analysis/results/asking
+
 ## slime beside TRL on a CPU, three seeds each: resumable, an hour on two cores
 TRAINERS := configs/matching_local.yaml --set policy.top_p=1 --set train.steps=50 --set train.save_every=10
 trainers: $(VENV)/local $(SLIME)/installed
@@ -158,12 +173,6 @@ asking-start: $(VENV)/local
 	$(ASKING_START) --output $(KNOWS_TO_ASK)
 	$(ASKING_START) --output data/asking_start --set warmstart.start=$(KNOWS_TO_ASK) --set warmstart.games=12000 --set warmstart.lessons={} \
 	    --set warmstart.learning_rate=1e-3 --set warmstart.player.about_plan=0.2
-
-## the experiment on what is asked about (analysis/asking), some four hours of two cores: a run that is complete is not run again
-ASKING_SEEDS ?= 141,142,143,144,145,146,147,148
-asking: $(VENV)/local
-	$(BIN)/slim-rl arms configs/asking_local.yaml --arms analysis/asking/arms.yaml --seeds $(ASKING_SEEDS) --jobs 2 --set train.processes=1 \
-	    --set log.dir=logs/asking --set output_dir=runs/asking $(foreach arm,$(ARMS),--arm $(arm))
 
 clean:
 	rm -rf $(VENV) $(ADAPTERS) $(OPENENV) dist logs/matching_local runs plots build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
