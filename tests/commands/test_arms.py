@@ -105,7 +105,7 @@ def test_the_experiments_arms_play_the_same_games_and_differ_in_what_they_say() 
 
 def test_the_arms_on_what_is_asked_about_are_planned() -> None:
     runs = {run.arm: run for run in plan(ASKING, [], [3], ["log.dir=logs/asking"], ASKING_ARMS)}
-    assert list(runs) == ["expected", "terminal", "mute", "open_book", "yoked"]
+    assert list(runs) == ["expected", "terminal", "yoked", "mute", "open_book"]
     assert runs["yoked"].needs == ("asking_local-terminal-s3",)
     configs = {arm: load_config(ASKING, run.overrides) for arm, run in runs.items()}
     base = load_config(ASKING)
