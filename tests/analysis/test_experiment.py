@@ -207,7 +207,11 @@ def test_the_projects_own_manifests_can_be_read(folder: str, treatment: str, mon
 
 @pytest.mark.parametrize(
     ("manifest", "results"),
-    [("experiment.yaml", "results"), ("confirmation/experiment.yaml", "results/confirmation")],
+    [
+        ("experiment.yaml", "results"),
+        ("confirmation/experiment.yaml", "results/confirmation"),
+        ("asking/experiment.yaml", "results/asking"),
+    ],
 )
 def test_the_committed_contrasts_follow_from_the_committed_values(
     manifest: str, results: str, monkeypatch: pytest.MonkeyPatch
