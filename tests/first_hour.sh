@@ -103,7 +103,7 @@ if with local; then
     few=(--set train.games_per_step=2 --set train.group_size=4 --set train.eval_games=10 --set data.num_train=40 --set data.num_eval=10)
     run slim-rl arms matching_local --arms arms.yaml --arm shy --arm mute --seeds 0 --set train.steps=1 --set train.processes=1 "${few[@]}"
     sees 'shy: It '
-    run slim-rl compare runs/matching_local-shy-s0 runs/matching_local-mute-s0
+    run slim-rl compare logs/matching_local-shy-s0 logs/matching_local-mute-s0
     sees 'questions'
     run slim-rl results experiment.yaml --output results
     has results/results.html results/README.md

@@ -18,9 +18,11 @@ from slim_rl.analysis.page import Page
 from slim_rl.analysis.references import reference_lines
 from slim_rl.analysis.suites import CANARY
 from slim_rl.analysis.tables import Column, Row, Table, TableCell, number, prose, with_interval
+from slim_rl.environment import game_of
 from slim_rl.errors import DataError
 from slim_rl.files import write_atomically
 from slim_rl.formats import DASH, count, plain, words
+from slim_rl.measured import measured
 
 TITLE = "How well do models ask?"
 METHOD = (
@@ -131,8 +133,9 @@ def _people(people: Path | None, results: Sequence[Result]) -> list[Table]:
     """What people reached, of whose games these are not."""
     if people is None or not results:
         return []
-    environment = results[0].scores[0].suite.config.environment
-    line = reference_lines([], people, environment)["human"]
+    played = list(dict.fromkeys(one.suite.config.environment for each in results for one in each.scores))
+    recorded = (each for each in played if measured(game_of(each)).people(people, []))
+    line = reference_lines([], people, next(recorded, played[0]))["human"]
     caption = "For comparison, and not of these deals: the reward of people on their own ones, by their own rules, with its 95% interval over games."
     return [
         Table(

@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+import yaml
 
 from slim_rl.analysis.bench_file import read
 from slim_rl.analysis.suites import CANARY, load_suites
@@ -128,9 +129,13 @@ def test_names_in_a_file_are_words_and_never_markup(bench: Any, board: list[obje
 
 
 def test_people_are_a_line_where_their_games_are(
-    bench: Any, board: list[object], tmp_path: Path, dialop_human: Path
+    bench: Any, board: list[object], suites: Path, tmp_path: Path, dialop_human: Path
 ) -> None:
-    run(*board, bench("solo", "--suite", "tiny_free"), "--human", dialop_human / "optimization.jsonl")
+    """Also beside a game, here the first by name, that has no games of people."""
+    other = {"name": "another", "environment": "slim_rl.games.guess_who.GuessWhoEnv", "game": {"size": 4}}
+    other |= {"data": {"num_eval": 4, "seed": 7}, "partner": {"kind": "shy"}, "arms": {"free": {}}}
+    (suites / "another.yaml").write_text(yaml.safe_dump({"slim_rl": other}))
+    run(*board, bench("solo"), "--human", dialop_human / "optimization.jsonl")
     assert re.search(
         r"\| people, in DialOp's recorded 8×8 games \| 0\.921 \(.*\) \| 134 \|",
         (tmp_path / "board" / "README.md").read_text(),
