@@ -35,7 +35,8 @@ def of_frame(frame: pd.DataFrame) -> Points:
     makes it.
     """
     played = plain(frame[frame["phase"] != TRAIN])
-    runs = played[played["run"].isin(trained := runs_trained(frame))]
+    trained = runs_trained(frame)
+    runs = played[played["run"].isin(trained)]
     sides = ends(runs, trained=trained)
     before = sides[sides["when"] == "before"]
     put = played[
