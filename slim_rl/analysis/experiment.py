@@ -62,10 +62,10 @@ def read(manifest: Manifest) -> Plays:
                 runs |= {str(run): (row["arm"], row["policy"]) for run, row in started.iterrows()}
                 played = ends(played, trained=runs_trained(frame))
             held_out.append(by_game(played.assign(condition=condition)))
-        if not counts[condition]:
-            warnings.append(f"No logs yet of {condition.replace('_', ' ')}.")
     if not counts.get(HELD_OUT):
         raise DataError(f"The manifest needs a source {HELD_OUT} with the logs of the training runs; none was found.")
+    if missing := [condition.replace("_", " ") for condition in order if not counts[condition]]:
+        warnings.append(f"No logs yet of {', '.join(missing)}.")
     if failed:
         warnings.append(f"Without a reward, so left out: {count(failed, 'failed dialogue')}.")
     found = pd.concat(held_out, ignore_index=True).groupby(KEYS).mean().reset_index()
