@@ -21,7 +21,7 @@ from slim_rl.analysis.contrasts import HELD_OUT, Contrast, Contrasts, Manifest, 
 from slim_rl.analysis.ledger import entered
 from slim_rl.analysis.load import TRAIN, load
 from slim_rl.analysis.net_reward import with_net_reward
-from slim_rl.analysis.plays import KEYS, Plays, by_game, ends, plain, runs_trained
+from slim_rl.analysis.plays import COUNTS, KEYS, Plays, by_game, ends, plain, runs_trained
 from slim_rl.dialogue.log import log_files
 from slim_rl.dialogue.measures import shown_in
 from slim_rl.errors import DataError
@@ -33,21 +33,18 @@ LEVEL = 0.05  # a contrast is shown if its (Holm) p is below
 
 def read(manifest: Manifest) -> Plays:
     """Reads all logs of the manifest, a folder at a time. Raises DataError if those of its training runs hold no dialogue."""
-    held_out, training, counts, warnings, made, failed = [], [], {}, [], [], 0
+    held_out, training, counted, warnings, made = [], [], [], [], []
     runs: dict[str, tuple[str, str]] = {}  # run -> its arm, and the model it started from
     askers, earned = Askers(manifest.most_questions), pd.DataFrame()
-    order = sorted(manifest.sources, key=lambda name: name != HELD_OUT)
-    for condition in order:
-        counts[condition] = 0
+    for condition in sorted(manifest.sources, key=lambda name: name != HELD_OUT):
         for place in _places(manifest.sources[condition].logs):
             log = load([place])
             warnings += [text for text in log.warnings if not text.startswith("Without a reward")]
             made += log.provenance
-            failed += int(log.frame["failed"].sum())
             frame = plain(log.frame)
-            counts[condition] += len(frame)
             if condition != HELD_OUT:  # whose arms' prices hold for them too
                 frame = _of_runs(frame[frame["phase"] != TRAIN], runs)
+            counted.append(_counts(log.frame, frame, condition))
             frame = with_net_reward(frame, manifest.prices)
             train = frame[frame["phase"] == TRAIN]
             played = entered(log, frame[frame["phase"] != TRAIN], manifest.prices, askers)
@@ -62,20 +59,41 @@ def read(manifest: Manifest) -> Plays:
                 runs |= {str(run): (row["arm"], row["policy"]) for run, row in started.iterrows()}
                 played = ends(played, trained=runs_trained(frame))
             held_out.append(by_game(played.assign(condition=condition)))
-    if not counts.get(HELD_OUT):
+    if not training:
         raise DataError(f"The manifest needs a source {HELD_OUT} with the logs of the training runs; none was found.")
-    if missing := [condition.replace("_", " ") for condition in order if not counts[condition]]:
+    counts = pd.concat(counted).groupby(COUNTS[:2]).sum().reset_index()
+    return Plays(
+        pd.concat(held_out, ignore_index=True).groupby(KEYS).mean().reset_index(),
+        pd.concat(training, ignore_index=True),
+        counts,
+        list(dict.fromkeys(warnings)),
+        provenance.distinct(made),
+        earned,
+        manifest.treatment,
+    )
+
+
+def _counts(all_of_it: pd.DataFrame, frame: pd.DataFrame, condition: str) -> pd.DataFrame:
+    """`Plays.counts` of one folder's dialogues, all of them and those that are made use of."""
+    used = frame.drop_duplicates(["file", "offset"]).groupby("run").size().rename("dialogues")
+    own = all_of_it["run"].astype(str) if condition == HELD_OUT else pd.Series("", all_of_it.index, name="run")
+    failed = all_of_it["failed"].groupby(own).sum().rename("failed")
+    counts = pd.concat([used, failed], axis=1).fillna(0).astype(int).rename_axis("run").reset_index()
+    return counts.assign(condition=condition)[COUNTS]
+
+
+def left_out(plays: Plays, manifest: Manifest) -> list[str]:
+    """What is missing or mixed in what the page is made from, in sentences."""
+    played = set(plays.held_out["condition"])
+    warnings = list(plays.warnings)
+    if missing := [name.replace("_", " ") for name in manifest.sources if name not in played]:
         warnings.append(f"No logs yet of {', '.join(missing)}.")
-    if failed:
+    if failed := int(plays.counts["failed"].sum()):
         warnings.append(f"Without a reward, so left out: {count(failed, 'failed dialogue')}.")
-    found = pd.concat(held_out, ignore_index=True).groupby(KEYS).mean().reset_index()
-    warnings += _mixed(provenance.distinct(made))
-    training_means = pd.concat(training, ignore_index=True)
-    played_after = set(found.loc[(found["condition"] == HELD_OUT) & (found["when"] == "after"), "run"])
-    if unplayed := sorted(set(training_means["run"]) - played_after):
+    warnings += _mixed(plays.provenance)
+    if unplayed := sorted(plays.runs - plays.ended):
         warnings.append(f"Not played after training yet, so in the curves alone: {', '.join(unplayed)}.")
-    told = list(dict.fromkeys(warnings)), provenance.distinct(made)
-    return Plays(found, training_means, counts, *told, earned, manifest.treatment)
+    return list(dict.fromkeys(warnings))
 
 
 def _mixed(made: Sequence[provenance.Entry]) -> list[str]:

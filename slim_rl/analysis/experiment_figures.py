@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from slim_rl.analysis import baseline, baseline_figure
-from slim_rl.analysis.contrasts import HELD_OUT, Contrasts, Outcome
+from slim_rl.analysis.contrasts import HELD_OUT, Contrasts, Outcome, comparable
 from slim_rl.analysis.figure_style import INK, SOFT, colours, legend, panels, short_words
 from slim_rl.analysis.figures import Plot, curve
 from slim_rl.analysis.plays import Plays
@@ -29,6 +29,12 @@ def _chief() -> list[str]:
     return [measure.name for measure in shown_in("experiment")]
 
 
+def _compared(contrasts: Contrasts, among: Collection[str]) -> list[str]:
+    """What the primary contrasts measure, of what there is, and the questions; else the measures that have their own figures."""
+    primary = [spec.measure for spec in contrasts.contrasts if spec.role == "primary"]
+    return [name for name in dict.fromkeys([*primary, "questions"] if primary else _chief()) if name in among]
+
+
 def _primary(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
     """The arms that primary contrasts set side by side, over training."""
     sides = [
@@ -40,10 +46,11 @@ def _primary(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
     arms = {side.arm for side in sides} & set(plays.training["arm"])
     if len(arms) < 2:
         return None
-    figure, axes = panels(len(_chief()), 3, 4.0, 3.7, sharey=False)
-    for ax, measure in zip(axes, _chief(), strict=True):
+    measures = _compared(contrasts, plays.training)
+    figure, axes = panels(len(measures), 2 if len(measures) == 4 else 3, 4.4, 3.5, sharey=False)
+    for ax, measure in zip(axes, measures, strict=True):
         curve(ax, _curves(plays, arms, measure), measure)
-        ax.set_title(sentence(MEASURES[measure].heading))
+        ax.set_title(sentence(comparable()[measure].heading))
     return figure
 
 
@@ -74,11 +81,11 @@ def _curves(plays: Plays, arms: set[str], measure: str) -> dict[str, Any]:
         table = table.rolling(max(1, len(table) // 20), min_periods=1).mean()
         runs = {run: table[run].tolist() for run in table}
         curves[arm] = {"steps": table.index.tolist(), "measures": {measure: {"mean": table.mean(axis=1), "runs": runs}}}
-    return {"arms": plays.arms, "curves": curves, "measures": {measure: MEASURES[measure].about}}
+    return {"arms": plays.arms, "curves": curves, "measures": {measure: comparable()[measure].about}}
 
 
 def _title(measure: str, width: int = 26) -> str:
-    return textwrap.fill(sentence(MEASURES[measure].title), width)
+    return textwrap.fill(sentence(comparable()[measure].heading), width)
 
 
 def _arms(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
@@ -87,8 +94,8 @@ def _arms(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
     arms = [arm for arm in plays.arms if arm in set(after["arm"])]
     if not arms:
         return None
-    measures = [name for name in _chief() if name in after]
-    figure = Figure(figsize=(9.6, 0.32 * len(arms) + 0.9))
+    measures = _compared(contrasts, after)
+    figure = Figure(figsize=(max(9.6, 2.6 * len(measures)), 0.32 * len(arms) + 0.9))
     axes = figure.subplots(1, len(measures), sharey=True, squeeze=False)[0]
     for ax, measure in zip(axes, measures, strict=True):
         seeds = after.groupby(["arm", "run"])[measure].mean()

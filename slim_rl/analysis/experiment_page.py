@@ -19,6 +19,7 @@ from slim_rl.analysis import tables
 from slim_rl.analysis.contrasts import HELD_OUT, Manifest, load_manifest
 from slim_rl.analysis.experiment_figures import plots
 from slim_rl.analysis.figure_style import colours
+from slim_rl.analysis.kept import kept
 from slim_rl.analysis.ledger import CAPTION, LOSSES
 from slim_rl.analysis.page import Page, write_figures, write_numbers
 from slim_rl.analysis.plays import Plays, by_arm, verdicts
@@ -33,12 +34,18 @@ METHOD = (
 
 
 def write(
-    manifest_path: Path, output_dir: Path, command: str, values: Path | None = None, paper: bool = False
+    manifest_path: Path,
+    output_dir: Path,
+    command: str,
+    values: Path | None = None,
+    keep: bool = False,
+    paper: bool = False,
 ) -> list[str]:
     """Writes the page of an experiment to `output_dir`; returns its verdict in sentences.
 
     Args:
         values: a folder that this wrote before: its values are taken in place of the logs.
+        keep: what `output_dir` has from before of runs whose logs are not here stays.
         paper: write each table as CSV, LaTeX and Markdown too, and each figure as PDF.
 
     Raises:
@@ -47,7 +54,10 @@ def write(
     provenance.here()  # now, before the page itself changes a tree it is committed to
     manifest, contrasts = load_manifest(manifest_path)
     text = _by_hand(manifest.text)
-    plays = replace(Plays.read(values), treatment=manifest.treatment) if values else ex.read(manifest)
+    plays = Plays.read(values) if values else ex.read(manifest)
+    if keep:
+        plays = kept(plays, Plays.read(output_dir))
+    plays = replace(plays, treatment=manifest.treatment)
     measures = [name for name in manifest.measures if name in plays.held_out]
     rows = by_arm(plays, list(dict.fromkeys((*measures, "questions", "reward"))), HELD_OUT)
     compared = ex.compare(plays, manifest, contrasts)
@@ -65,7 +75,7 @@ def write(
         },
         origin=_origin(plays, manifest, command),
         method=METHOD,
-        warnings=plays.warnings,
+        warnings=ex.left_out(plays, manifest),
         text=text,
     )
     files.write_atomically(output_dir / "runs.csv", ex.by_seed(plays, measures).to_csv(index=False))
@@ -110,10 +120,11 @@ def _conditions(
     plays: Plays, manifest: Manifest, rows: Sequence[dict[str, Any]], measures: Sequence[str]
 ) -> list[tables.Table]:
     made = []
+    dialogues = plays.counts.groupby("condition")["dialogues"].sum()
     for condition in dict.fromkeys(row["condition"] for row in rows):
         caption = (
             f"{words(condition).capitalize()}: before → after training, and the change with its 95% interval; "
-            f"{plays.counts[condition]:,} dialogues. {'; '.join(manifest.source(condition))}."
+            f"{dialogues[condition]:,} dialogues. {'; '.join(manifest.source(condition))}."
         )
         own = [row for row in rows if row["condition"] == condition]
         made.append(tables.held_out(own, measures, caption, colours(plays.arms)))

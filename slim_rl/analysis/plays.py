@@ -16,14 +16,14 @@ import pandas as pd
 
 from slim_rl import files
 from slim_rl import statistics as st
-from slim_rl.analysis.contrasts import Outcome, comparable
+from slim_rl.analysis.contrasts import HELD_OUT, Outcome, comparable
 from slim_rl.analysis.load import TRAIN, TREATMENT, order_arms
 from slim_rl.analysis.verdict import sentences
 from slim_rl.errors import DataError
 
 KEYS = ["condition", "arm", "run", "when", "game"]
 EMPTY = pd.DataFrame()
-_TOLD = ("counts", "warnings", "provenance")  # beside the two frames
+COUNTS = ["condition", "run", "dialogues", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +34,16 @@ class Plays:
         held_out: one row a condition, arm, run, when (before, after) and game, and the measures; run is "" for a start that was
             evaluated for all runs of the arm.
         training: one row an arm, run and step: means of the measures.
-        counts: condition -> dialogues.
+        counts: one row a condition and run: dialogues, and failed, how many more failed.
         provenance: what wrote the logs.
-        warnings: what was left out, and why.
+        warnings: what could not be read of the logs, and why.
         askers: what askers on paper earn in the treatment's games (`askers.on_paper`); empty where that was not worked out.
         treatment: the arm that comes first.
     """
 
     held_out: pd.DataFrame
     training: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=["arm", "run", "step"]))
-    counts: dict[str, int] = field(default_factory=dict)
+    counts: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=COUNTS))
     warnings: list[str] = field(default_factory=list)
     provenance: list[dict[str, Any]] = field(default_factory=list)
     askers: pd.DataFrame = field(default_factory=pd.DataFrame)
@@ -52,7 +52,11 @@ class Plays:
     def write(self, folder: Path) -> None:
         """Writes all of it to the folder, as held_out.parquet, training.parquet and askers.parquet, for `read`."""
         told = self.held_out.copy()
-        told.attrs = {name: getattr(self, name) for name in _TOLD}
+        told.attrs = {
+            "warnings": self.warnings,
+            "provenance": self.provenance,
+            "counts": self.counts.to_dict("records"),
+        }
         for name, frame in (("held_out", told), ("training", self.training), ("askers", self.askers)):
             if len(frame.columns):
                 files.write_atomically(folder / f"{name}.parquet", frame.to_parquet(index=False, compression="zstd"))
@@ -63,12 +67,32 @@ class Plays:
         try:
             held_out, training = (pd.read_parquet(folder / f"{name}.parquet") for name in ("held_out", "training"))
             askers = folder / "askers.parquet"  # of which older folders have none
-            told = {name: held_out.attrs[name] for name in _TOLD}
-            return cls(held_out, training, **told, askers=pd.read_parquet(askers) if askers.exists() else EMPTY)
+            told = {name: held_out.attrs[name] for name in ("warnings", "provenance")}
+            counts = held_out.attrs["counts"]
+            if isinstance(counts, dict):  # an older folder: condition -> dialogues
+                counts = [dict(zip(COUNTS, (condition, "", n, 0), strict=True)) for condition, n in counts.items() if n]
+            return cls(
+                held_out,
+                training,
+                pd.DataFrame(counts, columns=COUNTS),
+                askers=pd.read_parquet(askers) if askers.exists() else EMPTY,
+                **told,
+            )
         except (OSError, ValueError, KeyError) as error:
             raise DataError(
                 f"{folder} does not hold the values of an experiment ({error}); name a folder that slim-rl results wrote."
             ) from error
+
+    @property
+    def ended(self) -> set[str]:
+        """The runs that have played after training."""
+        own = self.held_out[(self.held_out["condition"] == HELD_OUT) & (self.held_out["when"] == "after")]
+        return set(own["run"])
+
+    @property
+    def runs(self) -> set[str]:
+        """All runs, those that are still training too."""
+        return set(self.training["run"]) | set(self.held_out["run"]) - {""}
 
     @property
     def arms(self) -> list[str]:

@@ -20,6 +20,9 @@ def command(
     values: Annotated[
         Path | None, typer.Option(help="a folder this wrote before: make the page from its values, without logs")
     ] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="keep what the output folder has from before of runs whose logs are not here")
+    ] = False,
     paper: Paper = False,
     game: Games = None,
 ) -> None:
@@ -27,6 +30,6 @@ def command(
     from slim_rl.analysis.experiment_page import write
 
     name_games(game)
-    for said in write(manifest, check_folder(output), context.obj, values, paper):
+    for said in write(manifest, check_folder(output), context.obj, values, keep, paper):
         typer.echo(printable(said))
     typer.echo(f"{output / 'results.html'}, {output / 'README.md'}")

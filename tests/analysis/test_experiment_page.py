@@ -19,6 +19,7 @@ from slim_rl.analysis import plays as pl
 from slim_rl.analysis.contrasts import Contrasts
 from slim_rl.analysis.experiment_figures import plots
 from slim_rl.analysis.experiment_page import write
+from slim_rl.analysis.kept import kept
 from slim_rl.errors import DataError
 
 
@@ -107,6 +108,50 @@ def test_a_page_is_made_again_from_its_values_alone(
     (tmp_path / "askers.parquet").rename(first / "askers.parquet")
     with pytest.raises(DataError, match="does not hold the values"):
         write(tmp_path / "experiment.yaml", tmp_path / "again", "slim-rl results here", tmp_path)
+
+
+def test_runs_whose_logs_are_gone_stay_on_the_page(
+    manifest_path: Path, written: tuple[Path, list[str]], tmp_path: Path
+) -> None:
+    first, said = written
+    manifest = yaml.safe_load(manifest_path.read_text())
+    arms = Path(manifest["sources"]["held_out"]["logs"][0])
+    shutil.copytree(arms, tmp_path / "arms", ignore=shutil.ignore_patterns("shy-0"))
+    manifest["sources"]["held_out"]["logs"] = [str(tmp_path / "arms")]
+    (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(manifest))
+    with pytest.raises(DataError, match="does not hold the values"):
+        write(tmp_path / "experiment.yaml", tmp_path / "empty", "slim-rl results here", keep=True)
+    assert write(tmp_path / "experiment.yaml", tmp_path / "without", "slim-rl results here") != said
+
+    shutil.copytree(first, tmp_path / "page")
+    assert write(tmp_path / "experiment.yaml", tmp_path / "page", "slim-rl results here", keep=True) == said
+    assert (tmp_path / "page" / "README.md").read_bytes() == (first / "README.md").read_bytes()
+    names = ["condition", "arm", "run", "seed", "when"]
+    runs = [
+        pd.read_csv(folder / "runs.csv").sort_values(names, ignore_index=True) for folder in (tmp_path / "page", first)
+    ]
+    pd.testing.assert_frame_equal(*runs)
+
+
+def test_all_of_a_run_comes_from_one_place() -> None:
+    def plays(value: float, runs: dict[str, str]) -> pl.Plays:
+        rows = [("held_out", "a", run, when, 0, value) for run, when in runs.items()]
+        rows += [("probe", "a", run, "after", 0, value) for run in [*runs, ""]]
+        training = [("a", run, 0, value) for run in runs]
+        return pl.Plays(
+            pd.DataFrame(rows, columns=[*pl.KEYS, "questions"]),
+            pd.DataFrame(training, columns=["arm", "run", "step", "questions"]),
+            pd.DataFrame([("held_out", run, 1, 0) for run in runs], columns=pl.COUNTS),
+        )
+
+    before = plays(1.0, {"ended": "after", "both": "after", "neither": "before", "alone": "before"})
+    found = kept(plays(2.0, {"ended": "before", "both": "after", "neither": "before"}), before)
+    for frame in (found.held_out, found.training):
+        sources = frame.groupby("run")["questions"].agg(["min", "max"])
+        assert (sources["min"] == sources["max"]).all(), "all of a run comes from one place"
+        assert sources["min"].drop("", errors="ignore").to_dict() == {"alone": 1, "both": 2, "ended": 1, "neither": 2}
+    assert found.held_out.loc[found.held_out["run"] == "", "questions"].tolist() == [2.0], "the start is there once"
+    assert sorted(found.counts["run"]) == ["alone", "both", "ended", "neither"]
 
 
 def test_one_run_is_an_experiment_without_contrasts(manifest_path: Path, tmp_path: Path) -> None:
