@@ -128,7 +128,7 @@ asking: $(VENV)/local
 	$(PROBED) $(CHOSE) --set game.open_book=true --output logs/asking_open_book
 	$(BIN)/slim-rl results analysis/asking/experiment.yaml --output-dir analysis/results/asking
 
-## slime beside TRL on a CPU, three seeds each: resumable, an hour on two cores
+## slime beside TRL on a CPU, three seeds each: resumable, an hour and a half on two cores
 TRAINERS := configs/matching_local.yaml --set policy.top_p=1 --set train.steps=50 --set train.save_every=10
 trainers: $(VENV)/local $(SLIME)/installed
 	for seed in 0 1 2; do \
@@ -148,7 +148,7 @@ leaderboard: $(VENV)/local
 	mkdir -p analysis/bench && cp build/bench/*.json.gz analysis/bench
 	$(BIN)/slim-rl leaderboard analysis/bench/*.json.gz --output analysis/bench $(if $(HUMAN),--human $(HUMAN))
 
-## what local runs start from, made from nothing in 25 to 30 minutes on two idle cores: a model that knows how to play and to ask, and is
+## what local runs start from, made from nothing in 20 to 30 minutes on two idle cores: a model that knows how to play and to ask, and is
 ## then taught a habit, of asking in one game of ten, or in hardly any
 KNOWS := build/warmstart
 WARMSTART := $(BIN)/slim-rl warmstart configs/matching_local.yaml --overwrite --workers 2

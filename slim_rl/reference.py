@@ -18,7 +18,7 @@ import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from slim_rl.config import ROOT_KEY, ChatPolicyConfig, Config
+from slim_rl.config import ROOT_KEY, ChatPolicyConfig, Config, parse_config
 from slim_rl.files import write_atomically
 from slim_rl.keys import KEYS, Key, Names
 
@@ -68,6 +68,7 @@ LEFT_OUT = {
     *(f"train.{name}" for name in ("micro_batch", "gradient_checkpointing", "keep_checkpoints")),
     *(f"train.{name}" for name in ("eval_games", "eval_before", "threads", "processes")),
 }
+OTHER_GAMES = ("slim_rl.games.guess_who.GuessWhoEnv",)  # whose keys stand at the page's end
 _COLUMN, _WIDTH = 33, 130  # where a comment begins and ends
 
 _INTRODUCTION = """\
@@ -93,18 +94,26 @@ _HEAD = f"""\
 
 
 def page() -> str:
-    """The page of all keys: every section of the default config, walked as deep as it goes, beside the table's names."""
+    """The page of all keys: every section of the default config, walked as deep as it goes, beside the table's names; then other games'."""
     parts = [_INTRODUCTION]
     for section, model, rows in _sections(Config(), ""):
-        parts.append(f"## {f'`{section}`' if section else 'The run'}\n\n{_about(model)}\n")
-        parts.append("| key | default | meaning | slime | TRL | verl |\n|---|---|---|---|---|---|")
-        for name, info, value in rows:
-            key = _key(section, name)
-            meaning = "; ".join(filter(None, [_described(info), key.note]))
-            cells = [f"`{name}`", _shown(value), meaning, *(_codes(names) for names in (key.slime, key.trl, key.verl))]
-            parts.append("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |")
-        parts.append("")
+        parts += _table(f"`{section}`" if section else "The run", section, model, rows)
+    for path in OTHER_GAMES:
+        game = parse_config({"environment": path}).game
+        for section, model, rows in _sections(game, "game"):
+            parts += _table(f"`{section}` where `environment` is `{path}`", section, model, rows)
     return "\n".join(parts).rstrip() + "\n"
+
+
+def _table(heading: str, section: str, model: BaseModel, rows: list[_Row]) -> list[str]:
+    lines = [f"## {heading}\n\n{_about(model)}\n"]
+    lines.append("| key | default | meaning | slime | TRL | verl |\n|---|---|---|---|---|---|")
+    for name, info, value in rows:
+        key = _key(section, name)
+        meaning = "; ".join(filter(None, [_described(info), key.note]))
+        cells = [f"`{name}`", _shown(value), meaning, *(_codes(names) for names in (key.slime, key.trl, key.verl))]
+        lines.append("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |")
+    return [*lines, ""]
 
 
 def recipe() -> str:

@@ -53,11 +53,14 @@ class Observation:
     reward: float | None = 0.0
 
 
+DEFAULT = "matching_offline"
+
+
 class Games:
     """The games of a config and whoever sits opposite the policy, shared by the sessions of one process.
 
     Args:
-        config: a config, the path of its file, its keys as a mapping, or None for the default matching game.
+        config: a config, the path of its file, its keys as a mapping, or None for `matching_offline`.
         partner: in place of the config's `partner.kind`.
         overrides: changes such as ``game.n=3``.
         log: a file that each finished dialogue is appended to; one process writes it.
@@ -84,6 +87,8 @@ class Games:
         selfplay: bool = False,
     ) -> None:
         overrides = [*overrides, *([f"partner.kind={partner}"] if partner else [])]
+        if config is None:
+            config = DEFAULT
         if isinstance(config, str | Path):
             self.config = load_config(config, overrides)
         else:

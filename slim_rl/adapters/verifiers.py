@@ -49,7 +49,7 @@ class GameTasksetConfig(vf.TasksetConfig):
     """Which games, and against whom (see `slim_rl.adapters.session.Games`)."""
 
     config: Path | None = None
-    """A config of slim_rl; None: the default matching game."""
+    """A config of slim_rl; None: `matching_offline`, the 8×8 game."""
     partner: str | None = None
     """Who sits opposite, in place of the config's `partner.kind`; `self`: self-play."""
     num_games: int = 100
