@@ -192,7 +192,12 @@ async def test_vf_eval_runs_it(tmp_path: Path) -> None:
     async with reciting([ASK, PROPOSE]) as server:
         command = [str(Path(sys.executable).with_name("vf-eval")), "slim-rl-matching", "-n", "2", "-r", "2"]
         command += ["--model", MODEL, "--client.base-url", server.url, "--client.api-key-var", "NO_KEY"]
-        command += ["--env.taskset.overrides", json.dumps(GAME), "--env.taskset.num-games", "2"]
+        command += [
+            "--env.taskset.overrides",
+            json.dumps([*GAME, "partner.accept_fraction=0"]),
+            "--env.taskset.num-games",
+            "2",
+        ]
         command += ["--no-push", "--no-rich", "--output-dir", str(tmp_path), "--run.name", "eval"]
         path = os.pathsep.join([str(ROOT), str(PACKAGE)])
         process = await asyncio.create_subprocess_exec(
