@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from itertools import takewhile
 from typing import NamedTuple
 
 
@@ -30,7 +31,10 @@ def count_gpus() -> int:
     """GPUs of this machine: as many as CUDA_VISIBLE_DEVICES names, or else as nvidia-smi lists."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
-        return sum(1 for gpu in visible.split(",") if gpu.strip())
+        named = (gpu.strip() for gpu in visible.split(","))
+        return sum(
+            1 for gpu in takewhile(lambda gpu: not gpu.startswith("-"), named) if gpu
+        )  # -1 hides it and all after it
     return sum(line.startswith("GPU") for line in nvidia_smi("-L").splitlines())
 
 

@@ -139,6 +139,12 @@ def test_without_slime_a_dry_run_prints_what_can_be_known(cluster: Cluster, mode
 
 
 # --------------------------------------------------------------------------------------------------------------- sizes
+def test_training_takes_whole_nodes_or_a_part_of_one(cluster: Cluster, tmp_path: Path) -> None:
+    model = write_model(tmp_path, "Qwen3-4B")
+    told = one_sentence(dry_run(cluster, MODEL=model, NUM_NODES=2, NUM_GPUS=8, ASYNC=1, ROLLOUT_GPUS=4))
+    assert "leaves 12 of 16 GPUs" in told and "Choose another ROLLOUT_GPUS" in told
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [

@@ -222,7 +222,7 @@ def _apart(settings: Settings, node: int) -> tuple[int, int, int]:
     left = total - rollout
     nodes = max(left // node, 1)
     gpus = max(left, 0) // nodes
-    if gpus < 1 or rollout < 1 or nodes * gpus != left:
+    if gpus < 1 or rollout < 1 or gpus > node or nodes * gpus != left:
         raise ConfigError(
             f"ROLLOUT_GPUS={rollout} leaves {left} of {total} GPUs for training; both sides need some, and training whole "
             f"nodes of {node} or a part of one. Choose another ROLLOUT_GPUS."

@@ -1,0 +1,15 @@
+"""How many GPUs this machine lends to a process."""
+
+from __future__ import annotations
+
+import pytest
+
+from slim_rl.backends.gpus import count_gpus
+
+
+@pytest.mark.parametrize(
+    ("visible", "number"), [("", 0), ("-1", 0), ("0", 1), ("0,1, 3", 3), ("0,-1,1", 1), ("GPU-8932f937,GPU-5a1c", 2)]
+)
+def test_as_many_as_cuda_would_see(visible: str, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert count_gpus() == number
