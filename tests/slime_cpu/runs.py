@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from zipfile import is_zipfile
 
 import psutil
 import torch
@@ -76,9 +77,10 @@ class Run:
         return sorted({line["game_id"] for line in self.logged() if line["step"] == step})
 
     def samples(self) -> dict[int, list[dict[str, Any]]]:
-        """Step -> slime's samples, as they are trained on."""
+        """Step -> slime's samples, as they are trained on; without those of a file that is being written."""
         files = (self.folder / "played").glob("*.pt")
-        return {int(file.stem): torch.load(file, weights_only=False)["samples"] for file in files}
+        whole = (file for file in files if is_zipfile(file))  # torch writes a zip file, whose end is its directory
+        return {int(file.stem): torch.load(file, weights_only=False)["samples"] for file in whole}
 
     def measured(self) -> dict[str, list[float]]:
         """What slime has measured, by step, over all starts."""
