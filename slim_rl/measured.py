@@ -20,6 +20,8 @@ from pydantic import BaseModel
 from slim_rl.environment import BaseEnvironment
 from slim_rl.frontier import Frontier
 
+NO_FAULT = "(no fault)"  # how a check of the partner ends that tells only how far the others could see
+
 
 @dataclass(frozen=True, slots=True)
 class ScriptedPlayer:
@@ -130,7 +132,7 @@ class MeasuredEnvironment(BaseEnvironment):
     @classmethod
     def partner_faults(cls, dialogue: Any) -> Mapping[str, tuple[int, int]]:
         """What the policy's partner did wrongly in a finished `Dialogue`, whether or not it was made to: a phrase such as "stated a
-        false value" -> (how often it did, how often it could have).
+        false value" -> (how often it did, how often it could have). What ends in `NO_FAULT` is shown by the audit, and is none.
         """
         return {}
 

@@ -16,7 +16,7 @@ import pandas as pd
 from slim_rl import statistics as st
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.environment import game_of
-from slim_rl.measured import measured
+from slim_rl.measured import NO_FAULT, measured
 
 _FAULTS, _CASES = "faults: ", "cases: "  # columns' names begin so
 
@@ -27,7 +27,10 @@ def columns_of(dialogue: Dialogue) -> dict[str, int]:
         found = measured(game_of(dialogue.environment)).partner_faults(dialogue)
     except Exception:  # a dialogue counts, even one that its game's audit cannot read
         return {}
-    return {f"{kind}{name}": n for name, pair in found.items() for kind, n in zip((_FAULTS, _CASES), pair, strict=True)}
+    faults = {name: pair for name, pair in found.items() if not name.endswith(NO_FAULT)}
+    return {
+        f"{kind}{name}": n for name, pair in faults.items() for kind, n in zip((_FAULTS, _CASES), pair, strict=True)
+    }
 
 
 def is_column(name: str) -> bool:

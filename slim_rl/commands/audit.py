@@ -5,14 +5,18 @@ from __future__ import annotations
 import typer
 from tqdm import tqdm
 
-from slim_rl.commands.options import LogDirs, Logs, all_logs
+from slim_rl.analysis.audit import audits
+from slim_rl.commands.options import Games, LogDirs, Logs, all_logs, name_games
 from slim_rl.commands.screen import printable
 from slim_rl.dialogue.log import read_log
-from slim_rl.games.matching.audit import audit_dialogues
+from slim_rl.formats import count
 
 
-def command(logs: Logs = None, log_dir: LogDirs = None) -> None:
-    """Check a partner against the true tables: false values, leaks, refusals, unfair acceptances."""
+def command(logs: Logs = None, log_dir: LogDirs = None, game: Games = None) -> None:
+    """Check a partner against the truth: false values, leaks, refusals, unfair acceptances."""
+    name_games(game)
     dialogues = (dialogue for log in all_logs(logs, log_dir) for dialogue in read_log(log))
-    report = audit_dialogues(tqdm(dialogues, desc="reading", unit=" dialogues", disable=None))
-    typer.echo(printable(report.table()))
+    found, skipped = audits(tqdm(dialogues, desc="reading", unit=" dialogues", disable=None))
+    typer.echo(printable("\n\n".join("\n".join(audit.lines()) for audit in found)))
+    if skipped:
+        typer.echo(f"Left out: {count(skipped, 'dialogue')} of games that check no partner.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from pathlib import Path
+from collections import defaultdict
 from typing import Any
 
 import pytest
@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 
 from slim_rl.config import Limits, parse_config
 from slim_rl.dialogue.factory import make_partner
-from slim_rl.dialogue.log import DialogueLog, read_log
 from slim_rl.dialogue.loop import Speaker, play_dialogue
 from slim_rl.dialogue.partner import Partner, Reply
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.environment import View
 from slim_rl.games.matching.actions import format_proposal
-from slim_rl.games.matching.audit import PartnerAudit, Rate, audit_dialogue, audit_dialogues, stated
+from slim_rl.games.matching.audit import CHECKS, audit, stated
 from slim_rl.games.matching.env import MatchingEnv, MatchingView
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.instance import GameState
@@ -81,34 +80,35 @@ def games() -> list[GameState]:
     return [*small, *large]
 
 
-def audited(kind: Any, games: list[GameState]) -> PartnerAudit:
+def audited(kind: Any, games: list[GameState]) -> tuple[dict[str, int], dict[str, int]]:
+    """Faults and cases of a partner, over all games."""
     partner = make_partner(parse_config({"partner": {"kind": kind}}))
-    return audit_dialogues(play(partner, game, seed, seat=seed % 2) for seed, game in enumerate(games)).overall
+    faults: dict[str, int] = defaultdict(int)
+    cases: dict[str, int] = defaultdict(int)
+    for seed, game in enumerate(games):
+        for name, found in audit(play(partner, game, seed, seat=seed % 2)).items():
+            faults[name] += found[0]
+            cases[name] += found[1]
+    return faults, cases
 
 
 def test_the_shy_partner_scores_zero_on_all(games: list[GameState]) -> None:
-    audit = audited("shy", games)
-    assert {name: rate.faults for name, rate in audit.rates.items()} == dict.fromkeys(audit.rates, 0)
-    assert all(audit.rates[name].cases >= 15 for name in audit.rates), {n: r.cases for n, r in audit.rates.items()}
+    faults, cases = audited("shy", games)
+    assert faults == dict.fromkeys(CHECKS, 0)
+    assert all(cases[name] >= 15 for name in CHECKS), cases
 
 
 def test_the_forthcoming_partner_leaks_and_is_honest(games: list[GameState]) -> None:
-    rates = audited("forthcoming", games).rates
-    assert rates["leak"].faults > 50 and rates["not_vague"].faults > 0
-    assert rates["false_value"].cases > 200
-    assert (
-        rates["false_value"].faults
-        == rates["bad_accept"].faults
-        == rates["malformed"].faults
-        == rates["unread"].faults
-        == 0
-    )
+    faults, cases = audited("forthcoming", games)
+    assert faults["leak"] > 50 and faults["not_vague"] > 0
+    assert cases["false_value"] > 200
+    assert not any(faults[name] for name in ("false_value", "bad_accept", "malformed", "unread"))
 
 
 def test_the_mute_partner_refuses_everything(games: list[GameState]) -> None:
-    rates = audited("mute", games).rates
-    assert rates["refusal"].rate == 1.0 and rates["refusal"].cases > 30
-    assert {name for name in rates if name != "unread" and rates[name].faults} == {"refusal"}
+    faults, cases = audited("mute", games)
+    assert faults["refusal"] == cases["refusal"] > 30
+    assert {name for name in faults if name != "unread" and faults[name]} == {"refusal"}
 
 
 # --- faults put in by hand. Seat 1, the partner, sees Ava 60 and Daniel 30 on BLEU, and nothing of Electra; seat 0 sees the rest.
@@ -145,9 +145,7 @@ def dialogue(*said: str, malformed: int = 0, **fields: Any) -> Dialogue:
 
 
 def faults(*said: str, **fields: Any) -> dict[str, int]:
-    audit = audit_dialogue(dialogue(*said, **fields))
-    assert audit is not None
-    return {name: rate.faults for name, rate in audit.rates.items() if rate.faults}
+    return {name: found for name, (found, _) in audit(dialogue(*said, **fields)).items() if found}
 
 
 @pytest.mark.parametrize(
@@ -202,11 +200,9 @@ def test_the_threshold_is_the_partners_own() -> None:
 
 
 def test_replies_that_the_partner_took_back_itself_count() -> None:
-    audit = audit_dialogue(dialogue(ASK, "[message] 60.", malformed=2))
-    assert audit is not None and audit.rates["malformed"] == Rate(2, 3)
+    assert audit(dialogue(ASK, "[message] 60.", malformed=2))["malformed"] == (2, 3)
     given_up = dialogue(ASK, stop_reason=StopReason.PARTNER_ERRORS, partner={"malformed_retries": 2})
-    audit = audit_dialogue(given_up)
-    assert audit is not None and audit.rates["malformed"] == Rate(3, 3)
+    assert audit(given_up)["malformed"] == (3, 3)
 
 
 def test_numbers_in_names_are_no_statements() -> None:
@@ -215,33 +211,10 @@ def test_numbers_in_names_are_no_statements() -> None:
     assert claims == [((0, 0), 55.0)] and numbers == [55.0]
 
 
-def test_wilson_intervals() -> None:
-    assert Rate(1, 10).interval == pytest.approx((0.01788, 0.40415), abs=1e-4)
-    assert Rate(0, 20).interval == pytest.approx((0.0, 0.16113), abs=1e-4)
-    assert Rate().interval is None and Rate().rate is None
-
-
-def test_a_log_is_audited_by_partner(tmp_path: Path) -> None:
-    with DialogueLog(tmp_path / "log.jsonl") as log:
-        for number, (words, partner) in enumerate([("60.", "a"), ("61.", "b"), ("62.", "b")]):
-            one = dialogue(ASK, f"[message] {words}", partner={"model": partner})
-            one.id = f"d{number}"
-            log.append(one)
-        other = Dialogue("e", "g", 0, 0, {"secret": 3}, {}, {"kind": "shy"})
-        log.append(other)
-    report = audit_dialogues(read_log(tmp_path))
-    assert [(audit.name, audit.dialogues) for audit in report.partners] == [("openai a", 1), ("openai b", 2)]
-    assert [audit.rates["false_value"] for audit in report.partners] == [Rate(0, 1), Rate(2, 2)]
-    assert report.overall.rates["false_value"] == Rate(2, 3) and report.skipped == 1
-    text = report.table()
-    assert "66.67%" in text and "2 of 3" in text and "all partners, 3 dialogues" in text
-    assert max(map(len, text.splitlines())) <= 80
-
-
 @given(
     st.lists(
         st.text(max_size=60) | st.sampled_from([ASK, OPEN, GOOD, "[accept]", "[message] 60 Ava BLEU 7"]), max_size=6
     )
 )
 def test_no_words_whatever_raise(said: list[str]) -> None:
-    assert audit_dialogue(dialogue(*said)) is not None
+    assert audit(dialogue(*said))
