@@ -24,8 +24,6 @@ from tests.paths import ROOT
 # What slime's scripts import, without a GPU. A remote call runs at once; what it raises comes out of ray.get, as with Ray.
 STAND_INS = {
     "ray": """
-from slim_rl.errors import RunStopped, SlimError
-
 class RayTaskError(RuntimeError):
     pass
 
@@ -33,9 +31,9 @@ class Done:
     def __init__(self, call):
         try:
             self.value, self.error = call(), None
-        except SlimError as error:
+        except Exception as error:
             made = type("RayTaskError(It)", (RayTaskError, type(error)), {"cause": error})
-            self.error = made("remote traceback")
+            self.error = made(f"remote traceback\\n{type(error).__name__}: {error}")
 
 def get(done):
     if isinstance(done, list):
@@ -58,6 +56,8 @@ class Remote:
     def remote(self, *args, **kwargs):
         return Done(lambda: self.call(*args, **kwargs))
 
+trained = None  # the step that was trained last
+
 class Manager:
     def __init__(self, args):
         self.args = args
@@ -67,7 +67,9 @@ class Manager:
                 raise RunStopped("Training stops: the budget is spent.")
             if f"{name} {number}" == self.args.diverges:
                 raise Diverged("Its weights are unusable.")
-            if name in ("save", "offload", "dispose"):
+            if name == self.args.silent and trained == 4:
+                raise TimeoutError("flushing the cache")
+            if name in ("generate", "save", "offload", "dispose"):
                 say(f"manager.{name}", *([] if number is None else [number]))
         return Remote(call)
 
@@ -75,8 +77,9 @@ class Group:
     def __init__(self, name, args):
         self.name, self.args, self.trained = name, args, None
     def async_train(self, number, data, external_data=None):
+        global trained
         say(f"{self.name}.train", number)
-        self.trained = number
+        self.trained = trained = number
         if json.loads(sys.argv[1]).get("nan") == number:
             raise RuntimeError("Unexpected result nan (message='found NaN in local grad norm for bucket #0 in backward pass')")
         return []
@@ -99,9 +102,12 @@ def create_training_models(args, pgs, manager):
 """,
     "slime.utils.arguments": """
 import json, sys
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 
 def parse_args():
+    parser = ArgumentParser()
+    parser.add_argument("--global-batch-size")
+    parser.parse_known_args()  # which takes no notice of what it does not know
     return Namespace(**json.loads(sys.argv[1]))
 """,
     "slime.utils.misc": """
@@ -127,6 +133,8 @@ def train(args):
     actor, critic = create_training_models(args, None, manager)
     for step in range(args.start_rollout_id, args.num_rollout):
         data = ray.get(manager.generate.remote(step))
+        if args.offload_rollout:
+            ray.get(manager.offload.remote())
         if critic:
             critic.async_train(step, data)
         if not critic or step >= args.num_critic_only_steps:
@@ -134,13 +142,18 @@ def train(args):
         if should_run_periodic_action(step, args.save_interval, None, args.num_rollout):
             actor.save_model(step)
             ray.get(manager.save.remote(step))
+        if args.offload_rollout:
+            ray.get(manager.onload_weights.remote())
         actor.update_weights()
+        if args.offload_rollout:
+            ray.get(manager.onload_kv.remote())
         if should_run_periodic_action(step, args.eval_interval):
             ray.get(manager.eval.remote(step))
     ray.get(manager.dispose.remote())
     finish_tracking(args)
 """
 SCRIPTS = [checkout / name for checkout in slimes() for name in ("train.py", "train_async.py")] or [None]
+TAKING_TURNS = [script for script in SCRIPTS if script is None or script.name == "train.py"]
 ARGUMENTS = {
     "start_rollout_id": 0,
     "num_rollout": 8,
@@ -154,10 +167,11 @@ ARGUMENTS = {
     "check_weight_update_equal": False,
     "stop": "",
     "diverges": "",
+    "silent": "",
 }
 
 
-def drive(folder: Path, script: Path | None, **arguments: Any) -> tuple[int, list[str], str]:
+def drive(folder: Path, script: Path | None, *flags: str, **arguments: Any) -> tuple[int, list[str], str]:
     """Exit code, events and stderr of a run."""
     for name, text in STAND_INS.items():
         path = folder / f"{name.replace('.', '/')}.py"
@@ -171,7 +185,7 @@ def drive(folder: Path, script: Path | None, **arguments: Any) -> tuple[int, lis
     else:
         shutil.copy(script, folder / "train.py")
     done = subprocess.run(
-        [sys.executable, "-m", "slim_rl.backends.slime.driver", str(folder / "train.py"), json.dumps(ARGUMENTS | arguments)],
+        [sys.executable, "-m", "slim_rl.backends.slime.driver", str(folder / "train.py"), json.dumps(ARGUMENTS | arguments), *flags],
         cwd=folder, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     events = [line.removeprefix("event ") for line in done.stdout.splitlines() if line.startswith("event ")]
@@ -205,9 +219,12 @@ def test_a_run_that_is_not_stopped_is_slimes_own(tmp_path: Path, script: Path | 
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=str)
-def test_where_the_games_go_on_is_saved_before_the_model(tmp_path: Path, script: Path | None) -> None:
-    """A run that ends between the two goes on from the model's number: with the games after it, not with the first ones again."""
+def test_where_the_games_go_on_is_saved_before_the_next_are_drawn(tmp_path: Path, script: Path | None) -> None:
+    """And before the model: a run that ends between the two goes on from the model's number, with the games after it."""
     _, events, _ = drive(tmp_path, script)
+    assert [event for event in events if event.startswith("manager.")][:-1] == [
+        f"manager.{call} {step}" for step in range(8) for call in ("generate", "save")
+    ]
     for step in (2, 5, 7):
         model = next(event for event in events if event.startswith(f"actor.save {step}"))
         assert events.index(f"manager.save {step}") < events.index(model)
@@ -240,17 +257,30 @@ def test_engines_that_are_gone_end_the_run_and_lose_no_step(tmp_path: Path, scri
 @pytest.mark.parametrize("script", SCRIPTS, ids=str)
 def test_nothing_is_saved_before_anything_is_trained(tmp_path: Path, script: Path | None) -> None:
     code, events, _ = drive(tmp_path, script, stop="generate 0")
-    assert code == 1 and events == ["manager.dispose", "finish"]
+    assert code == 1 and events[-2:] == ["manager.dispose", "finish"]
+    assert not [event for event in events if event.startswith("actor.")]
 
 
-@pytest.mark.parametrize(
-    "script", [script for script in SCRIPTS if script is None or script.name == "train.py"], ids=str
-)
+@pytest.mark.parametrize("script", TAKING_TURNS, ids=str)
+@pytest.mark.parametrize("call", ["offload", "onload_weights", "onload_kv"])
+def test_engines_that_do_not_answer_end_the_run_and_lose_no_step(
+    tmp_path: Path, script: Path | None, call: str
+) -> None:
+    """Where training and playing take turns on the same GPUs: the calls that make room for the one or the other."""
+    code, events, said = drive(tmp_path, script, silent=call, offload_rollout=True)
+    assert code == 1 and "Traceback" not in said
+    assert "Training stops: the engines do not answer (TimeoutError: flushing the cache)." in said
+    assert "the 5 steps trained so far are saved" in said
+    assert [event for event in events if event.startswith("actor.save")][-1] == "actor.save 4 sync"
+    assert events[-2:] == ["manager.dispose", "finish"]
+
+
+@pytest.mark.parametrize("script", TAKING_TURNS, ids=str)
 def test_the_engines_make_room_and_a_critic_is_saved_too(tmp_path: Path, script: Path | None) -> None:
     _, events, _ = drive(tmp_path, script, stop="generate 2", offload_rollout=True)
     assert events.index("manager.offload") < events.index("actor.save 1 sync")
     _, events, _ = drive(tmp_path, script, stop="generate 2", use_critic=True, num_critic_only_steps=9)
-    assert [event for event in events if ".save" in event] == ["manager.save 1", "critic.save 1 sync"]
+    assert [event for event in events if event.startswith(("actor.save", "critic.save"))] == ["critic.save 1 sync"]
 
 
 @pytest.mark.parametrize("slime", slimes() or [None], ids=str)
@@ -265,9 +295,24 @@ def test_the_first_rollouts_of_a_run_that_goes_on_are_the_policys(slime: Path | 
     assert done.stdout.split() == said, "the engine has the weights that were saved"
 
 
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--global-bath-size", "8"], "slime has no flag --global-bath-size and would ignore it; did you mean --global-batch-size?"),
+        (["--global-batch-size", "8", "--global-batch-size=16"], "--global-batch-size is given 2 times; slime takes the last"),
+    ],
+)  # fmt: skip
+def test_a_flag_that_slime_would_ignore_ends_the_run_before_anything_starts(
+    tmp_path: Path, flags: list[str], words: str
+) -> None:
+    code, events, said = drive(tmp_path, SCRIPTS[0], *flags)
+    assert code == 1 and words in said and not events
+    assert drive(tmp_path, SCRIPTS[0], "--global-batch-size", "8")[0] == 0
+
+
 def test_another_error_is_slimes_business(tmp_path: Path) -> None:
     code, events, said = drive(tmp_path, None, stop="", save_interval="often")
-    assert code == 1 and "TypeError" in said and not [event for event in events if "save" in event]
+    assert code == 1 and "TypeError" in said and "actor.save" not in " ".join(events)
 
 
 def test_what_ray_makes_of_a_stop_is_a_stop() -> None:

@@ -5,13 +5,13 @@
 
     a flag that slime would ignore is an error: it parses a command line several times over, each parser ignoring what it does not know
     no step that was paid for is lost when the run is stopped
-    a checkpoint is whole only with the place in the games where the next step begins
+    a checkpoint is whole only with the place in the games where the next step begins, whatever is played meanwhile
     the first rollouts are played by the policy, and not by the reference of its KL term
     a policy that has diverged ends the run, and nothing is saved after it
 
 slime saves every ``--save-interval`` steps, and whatever a rollout raises ends the run there and then. When the partner's budget
 is spent, or its endpoint or the engines stay down, the log functions raise `RunStopped` (see `metrics`) before the step in hand is trained
-on; and so does this where the engines are gone once it is. Then this saves the step trained last, by the same calls as the script, and ends
+on; and so does this where the engines do not answer. Then this saves the step trained last, by the same calls as the script, and ends
 with exit code 1. The script itself is slime's, unchanged: what it gets from `create_training_models` and `create_rollout_manager` is only
 watched.
 """
@@ -23,9 +23,11 @@ import difflib
 import importlib.util
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from slim_rl.backends import say
@@ -35,13 +37,9 @@ from slim_rl.errors import Diverged, RunStopped
 _NOT_FINITE = ("found NaN in local grad norm", "found Inf in local grad norm")
 
 
-def known_flags(words: Sequence[str]) -> set[str]:
-    """Every flag of every parser that slime runs over the command line `words`.
-
-    Raises:
-        ImportError: slime, Megatron or SGLang is not installed.
-        SystemExit: a parser refused a value, as it will when training starts.
-    """
+@contextmanager
+def flags_noted() -> Iterator[set[str]]:
+    """Every flag of every parser that runs over the command line meanwhile."""
     known: set[str] = set()
     parse = argparse.ArgumentParser.parse_known_args
 
@@ -50,15 +48,28 @@ def known_flags(words: Sequence[str]) -> set[str]:
             known.update(self._option_string_actions)
         return parse(self, args, namespace)
 
-    argv, sys.argv = sys.argv, ["train.py", *words]
     argparse.ArgumentParser.parse_known_args = remembering  # type: ignore[method-assign]
     try:
-        from slime.utils.arguments import parse_args
+        yield known
+    finally:
+        argparse.ArgumentParser.parse_known_args = parse  # type: ignore[method-assign]
 
-        parse_args()
+
+def known_flags(words: Sequence[str]) -> set[str]:
+    """Every flag of every parser that slime runs over the command line `words`.
+
+    Raises:
+        ImportError: slime, Megatron or SGLang is not installed.
+        SystemExit: a parser refused a value, as it will when training starts.
+    """
+    argv, sys.argv = sys.argv, ["train.py", *words]
+    try:
+        with flags_noted() as known:
+            from slime.utils.arguments import parse_args
+
+            parse_args()
     finally:
         sys.argv = argv
-        argparse.ArgumentParser.parse_known_args = parse  # type: ignore[method-assign]
     return known
 
 
@@ -76,6 +87,14 @@ def complaints(words: Sequence[str], known: set[str]) -> list[str]:
     return found
 
 
+def _refused(words: Sequence[str], known: set[str]) -> bool:
+    """Whether there is something to complain of, which it says."""
+    found = complaints(words, known)
+    for sentence in found:
+        say(sentence)
+    return bool(found)
+
+
 # slime's arguments that load a second set of weights into the model: a reference, a teacher, the actor of an earlier step
 _SECOND_WEIGHTS = ("use_kl_loss", "kl_coef", "use_opd", "keep_old_actor")
 
@@ -86,19 +105,24 @@ class TrainingScript:
     Attributes:
         trained: the step trained last; None before there is one.
         saved: the step saved last.
+        places: of a rollout, the call that saves where in the games the next one begins.
     """
 
     def __init__(self, script: Path) -> None:
         self.module = _load(script)
         self.trained: int | None = None
         self.saved: int | None = None
+        self.places: dict[int, Any] = {}
         self._groups: list[Any] = []
         self._manager: Any = None
         self._watch()
 
     def run(self) -> int:
-        """Trains to the end. Returns the exit code: 1 if the run was stopped."""
-        args = self.module.parse_args()
+        """Trains to the end. Returns the exit code: 1 if the run was stopped, or a flag is unknown or repeated."""
+        with flags_noted() as known:
+            args = self.module.parse_args()
+        if _refused(sys.argv[1:], known):  # a launcher without a GPU could not ask slime's parsers
+            return 1
         try:
             self.module.train(args)
         except RunStopped as stop:  # out of one of Ray's actors: its error is an instance of the cause's class too
@@ -121,18 +145,22 @@ class TrainingScript:
         module = self.module
         create_models, create_manager = module.create_training_models, module.create_rollout_manager
 
-        def create_training_models(*args: Any, **kwargs: Any) -> Any:
-            models = create_models(*args, **kwargs)
+        def create_training_models(args: Any, pgs: Any, manager: Any, *others: Any, **kwargs: Any) -> Any:
+            models = create_models(args, pgs, self._manager, *others, **kwargs)  # which goes to other processes
             self._switch_to_the_actor(models[0])
             for group in models:
                 if group is not None:
                     self._note(group)
             return models
 
-        def create_rollout_manager(*args: Any, **kwargs: Any) -> Any:
-            created = create_manager(*args, **kwargs)
-            self._manager = created[0]
-            return created
+        def create_rollout_manager(args: Any, *others: Any, **kwargs: Any) -> Any:
+            self._manager, *rest = create_manager(args, *others, **kwargs)
+            watched: dict[str, Callable[..., Any]] = {
+                name: partial(self._ask_the_engines, name) for name in _OF_ENGINES
+            }
+            if args.rollout_global_dataset:
+                watched |= {"generate": self._generate, "save": self.places.pop}
+            return _Watched(self._manager, watched), *rest
 
         module.create_training_models = create_training_models  # type: ignore[attr-defined]
         module.create_rollout_manager = create_rollout_manager  # type: ignore[attr-defined]
@@ -158,28 +186,49 @@ class TrainingScript:
         def save_model(rollout_id: int, *args: Any, **kwargs: Any) -> Any:
             # Before the model: a checkpoint counts once Megatron has numbered it, and slime writes this after it. A run that ended in
             # between would go on with the first games over again.
-            if group.args.rollout_global_dataset:
-                self.module.ray.get(self._manager.save.remote(rollout_id))
+            if rollout_id in self.places:
+                self.module.ray.get(self.places[rollout_id])
             result = save(rollout_id, *args, **kwargs)
             self.saved = rollout_id
             return result
 
         def update_weights(*args: Any, **kwargs: Any) -> Any:
-            try:
+            with self._or_stop("the engines took no new weights"):
                 return update(*args, **kwargs)
-            except Exception as error:
-                if self.trained is None:  # the start's own
-                    raise
-                raise RunStopped(f"Training stops: the engines took no new weights ({_last_line(error)}).") from error
 
         group.async_train, group.save_model, group.update_weights = async_train, save_model, update_weights
+
+    def _generate(self, rollout_id: int) -> Any:
+        """A rollout, and right behind it its place in the games: before the next one, which slime may ask for while this one is trained on,
+        has drawn its own.
+        """
+        played = self._manager.generate.remote(rollout_id)
+        self.places[rollout_id] = self._manager.save.remote(rollout_id)
+        return played
+
+    def _ask_the_engines(self, call: str, *args: Any, **kwargs: Any) -> Any:
+        done = getattr(self._manager, call).remote(*args, **kwargs)
+        with self._or_stop("the engines do not answer"):
+            self.module.ray.get(done)
+        return done
+
+    @contextmanager
+    def _or_stop(self, why: str) -> Iterator[None]:
+        """What is raised here stops the run, once there is a step to save."""
+        try:
+            yield
+        except Exception as error:
+            if self.trained is None or isinstance(error, RunStopped):
+                raise
+            raise RunStopped(f"Training stops: {why} ({_last_line(error)}).") from error
 
     def _save(self, args: Any) -> None:
         if self.trained is None:
             return
         if self.trained != self.saved:
             if args.offload_rollout:  # the engines may hold the GPUs, which saving needs
-                self.module.ray.get(self._manager.offload.remote())
+                with suppress(Exception):  # those that are gone hold nothing
+                    self.module.ray.get(self._manager.offload.remote())
             for group in self._groups:
                 group.save_model(self.trained, force_sync=True)
         steps = self.trained + 1
@@ -188,6 +237,20 @@ class TrainingScript:
     def _end(self, args: Any) -> None:
         self.module.ray.get(self._manager.dispose.remote())
         self.module.finish_tracking(args)
+
+
+_OF_ENGINES = ("offload", "onload_weights", "onload_kv")  # calls of the manager that the engines must answer
+
+
+class _Watched:
+    """slime's rollout manager, a Ray actor, as its script is given it: calls of these names go another way."""
+
+    def __init__(self, manager: Any, calls: Mapping[str, Callable[..., Any]]) -> None:
+        self._manager = manager
+        self._calls = {name: SimpleNamespace(remote=call) for name, call in calls.items()}
+
+    def __getattr__(self, name: str) -> Any:
+        return self._calls[name] if name in self._calls else getattr(self._manager, name)
 
 
 def _load(script: Path) -> ModuleType:
@@ -226,10 +289,7 @@ def main(words: Sequence[str] | None = None, ready: Callable[[], None] = lambda:
     """
     script, *flags = sys.argv[1:] if words is None else words
     if script == "--check":
-        found = complaints(flags, known_flags(flags))
-        for sentence in found:
-            say(sentence)
-        return 1 if found else 0
+        return int(_refused(flags, known_flags(flags)))
     # as if Python had been given the script
     sys.argv, sys.path[0] = [script, *flags], str(Path(script).parent)
     training = TrainingScript(Path(script))
