@@ -72,16 +72,16 @@ def export(
     if step is not None and step not in found:
         raise DataError(f"{run} has no checkpoint {step}; it has {', '.join(map(str, sorted(found)))}.")
     number = max(found) if step is None else step
-    before, after = own_results(config, run, number)
+    trained = number + (backend == "slime")  # which numbers its rollouts from 0
+    before, after = own_results(config, run, trained)
     evaluated = read_results(results)
     start = {name: dialogues for name, dialogues in evaluated.items() if _of_start(config, dialogues)}
-    trained = {name: dialogues for name, dialogues in evaluated.items() if name not in start}
+    later = {name: dialogues for name, dialogues in evaluated.items() if name not in start}
     with disk_errors("model", output), replacing_folder(output) as scratch:
         module.write(run, config, found[number], scratch)
         _check_model(scratch, found[number])
         made = provenance.read(log_folder_of(run, config))
-        step = number + (backend == "slime")  # which numbers its rollouts from 0
-        card = model_card(config, step=step, results=after | trained, before=before | start, made=made)
+        card = model_card(config, step=trained, results=after | later, before=before | start, made=made)
         (scratch / "README.md").write_text(card, encoding="utf-8")
     return Exported(backend, found[number])
 
@@ -121,15 +121,15 @@ def _of_start(config: Config, dialogues: Sequence[Dialogue]) -> bool:
     return all(named(d.policy.get("model")) == named(config.policy.model) and not d.step for d in dialogues)
 
 
-def own_results(config: Config, run: Path, number: int) -> tuple[dict[str, list[Dialogue]], dict[str, list[Dialogue]]]:
-    """The run's own held-out dialogues: before training, and at this checkpoint."""
+def own_results(config: Config, run: Path, steps: int) -> tuple[dict[str, list[Dialogue]], dict[str, list[Dialogue]]]:
+    """The run's own held-out dialogues: before training, and after so many steps."""
     log = log_folder_of(run, config) / ("eval.jsonl" if config.train.backend == "slime" else "")
     by_step: dict[int, dict[str, Dialogue]] = {}
     if log.is_file() or any(log.rglob("*.jsonl")):
         for dialogue in read_log(log):
             if dialogue.phase == "eval" and dialogue.run == config.name and dialogue.step is not None:
                 by_step.setdefault(dialogue.step, {})[dialogue.id] = dialogue  # played again, the last one counts
-    before, after = by_step.get(0), by_step.get(number) if number else None
+    before, after = by_step.get(0), by_step.get(steps)
     return (
         {"before training": [*before.values()]} if before else {},
         {"after training": [*after.values()]} if after else {},

@@ -3,13 +3,15 @@
     *unlogged.lines, beside the log    one JSON line a dialogue, without tokens, in the order in which they ended
 
 What a step has logged is taken out again. What stays was in no step: dialogues of a rollout that was interrupted (a run that resumes
-plays them again), and of groups that were dropped. The analysis does not read the file; `slim_rl.dialogue.log.read_log` does.
+plays them again, by the same ids), and of groups that were dropped. The analysis does not read the file; `slim_rl.dialogue.log.read_log`
+does.
 """
 
 from __future__ import annotations
 
 import functools
 import threading
+import uuid
 from collections.abc import Collection
 from pathlib import Path
 
@@ -26,18 +28,23 @@ class Unlogged(jsonl.Appender):
 
     def __init__(self, path: Path) -> None:
         self._lock = threading.Lock()
+        self._lines: dict[
+            str, str
+        ] = {}  # a dialogue's id -> the key of its last line; a game that is played again has an earlier one
         super().__init__(path, "file of unlogged dialogues")
 
     def append(self, dialogue: Dialogue) -> None:
         """Writes the dialogue's line, annotated or not. Raises DataError if the disk would not take it."""
         with self._lock:
-            super().append(dialogue.to_dict(tokens=False))
+            self._lines[dialogue.id] = uuid.uuid4().hex
+            super().append({**dialogue.to_dict(tokens=False), "line": self._lines[dialogue.id]})
 
     def logged(self, ids: Collection[str]) -> None:
-        """Takes out the dialogues of these ids: their step's log has them."""
+        """Takes out what was last appended of these ids: their step's log has it. What another try at them came to stays."""
         with self._lock:
             self.close()
-            jsonl.keep_lines(self.path, lambda line: line["id"] not in ids)
+            lines = {self._lines.pop(name) for name in ids if name in self._lines}
+            jsonl.keep_lines(self.path, lambda line: line.get("line") not in lines)
             super().__init__(self.path, self.what)
 
 

@@ -12,6 +12,7 @@ pytest.importorskip("trl")
 import torch
 
 from slim_rl.backends.export import export
+from slim_rl.backends.slime.export import checkpoints
 from slim_rl.config import Config
 from slim_rl.errors import ConfigError, DataError, SlimError
 from slim_rl.policies.transformers import load_model
@@ -114,3 +115,16 @@ def test_a_folder_that_slime_wrote_by_save_hf_is_taken_as_it_is(folder: Path, tm
     shutil.copytree(folder / "model", run / "hf" / "5")
     done = export(run, tmp_path / "out")
     assert done.checkpoint == run / "hf" / "5" and same(weights(tmp_path / "out"), weights(folder / "model"))
+
+
+def test_a_folder_that_slime_has_not_finished_is_no_checkpoint(folder: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    slime_run(folder, run)
+    for number, index in ((5, True), (6, False)):
+        half = run / "hf" / f"{number}"
+        half.mkdir(parents=True)
+        for name in ("config.json", "model-00001-of-00002.safetensors"):
+            (half / name).touch()
+        if index:
+            (half / "model.safetensors.index.json").touch()
+    assert {5, 6} & checkpoints(run).keys() == {5}

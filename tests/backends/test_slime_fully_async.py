@@ -14,7 +14,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from slim_rl.dialogue.log import read_log
-from slim_rl.errors import DataError
+from slim_rl.dialogue.record import Dialogue, StopReason
+from slim_rl.errors import DataError, RunStopped
 from tests.backends.slime_setup import (
     Sample,
     SingletonMeta,
@@ -30,6 +31,7 @@ from slime.utils.async_utils import run as on_slimes_loop  # isort: skip
 from slim_rl.backends.slime import fully_async  # isort: skip
 from slim_rl.backends.slime import metrics  # isort: skip
 from slim_rl.backends.slime.fully_async import STALENESS, Flow  # isort: skip
+from slim_rl.backends.slime.hook import RECORD  # isort: skip
 from slim_rl.backends.slime.rewards import rollout_failures  # isort: skip
 from slim_rl.rollout import generate_fully_async, log_rollout  # isort: skip
 
@@ -126,6 +128,12 @@ async def count(args: Namespace, sample: Any, sampling_params: Any, evaluation: 
     live["now"] -= 1
     sample.reward, sample.status, sample.response = 0.5, Sample.Status.COMPLETED, "x"
     return sample
+
+
+async def dawdle(args: Namespace, sample: Any, sampling_params: Any, evaluation: bool = False) -> Any:
+    """All games but those of the first step take long."""
+    await asyncio.sleep(0 if sample.group_index < args.rollout_batch_size else 60)
+    return await count(args, sample, sampling_params)
 
 
 class Source:
@@ -234,6 +242,23 @@ def test_a_group_without_enough_played_games_is_replaced(tokenizer, tokenizer_di
             assert len(output.samples) == 2
             rollout_failures.clear()
     assert source.given == 5 * 2 + counts["rollout/dynamic_filter/drop_too_few_played"] > 10
+
+
+def test_a_run_that_is_stopped_plays_nothing_more(tokenizer_dir, tmp_path) -> None:
+    args = arguments(tokenizer_dir, 9, tmp_path, custom_generate_function_path=f"{__name__}.dawdle")
+    generate_fully_async(args, 0, Source(4))
+    assert fully_async._flow is not None
+    tasks = [group.task for group in fully_async._flow[2].under_way]
+    assert tasks and not any(task.done() for task in tasks)
+    outage = Dialogue("d", "g", 0, 0, {}, {}, {}, stop_reason=StopReason.OUTAGE, failure="No answer.")
+    with pytest.raises(RunStopped, match="No answer"):
+        log_rollout(0, args, [Sample(metadata={RECORD: outage.to_dict(tokens=False)})], {}, 1.0)
+    on_slimes_loop(ended(tasks))
+    assert all(task.cancelled() for task in tasks)
+
+
+async def ended(tasks: list[Any]) -> None:
+    await asyncio.wait(tasks, timeout=5)
 
 
 def test_an_evaluation_is_played_beside_the_games_under_way(tokenizer, tokenizer_dir, tmp_path) -> None:

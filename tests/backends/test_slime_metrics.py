@@ -98,6 +98,22 @@ def test_an_evaluations_average_is_of_the_games_played(tokenizer, tokenizer_dir,
     assert [line.phase for line in read_log(tmp_path / "logs" / "eval.jsonl")] == ["eval"] * 4
 
 
+def test_an_evaluation_has_the_number_of_steps_trained_before_it(
+    tokenizer, tokenizer_dir, tmp_path, monkeypatch
+) -> None:
+    """slime calls the one before training and the one after the first step by one number."""
+    monkeypatch.setattr(metrics, "_begun", False)
+    args, samples = play_some(tokenizer, tokenizer_dir, tmp_path, evaluation=True)
+    for train in (None, 0, 1):
+        if train is not None:
+            log_rollout(train, args, samples, {}, 1.0)
+        results = {"rewards": [sample.reward for sample in samples], "samples": samples}
+        log_eval_rollout(train or 0, args, {"held_out": results}, None)
+    lines = list(read_log(tmp_path / "logs" / "eval.jsonl"))
+    assert [line.step for line in lines] == [0] * 4 + [1] * 4 + [2] * 4
+    assert len({line.id for line in lines}) == 12
+
+
 def test_a_rollout_of_failures_stops_the_run_once_it_is_logged(tokenizer_dir, tmp_path) -> None:
     args = make_args(tokenizer_dir, 9, tmp_path, {"slime": {"engine_patience": 0.05}})
     samples = run(args, play(args, make_group(2)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from pathlib import Path
 from statistics import mean, stdev
@@ -13,8 +14,8 @@ from hypothesis import strategies as st
 
 from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.record import Dialogue, StopReason
-from slim_rl.errors import SlimError
-from tests.backends.slime_setup import Sample, make_args
+from slim_rl.errors import RunStopped, SlimError
+from tests.backends.slime_setup import Sample, make_args, state
 
 from slim_rl.backends.slime.rewards import rollout_failures  # isort: skip
 from slim_rl.rollout import keep_usable_groups, normalize_rewards  # isort: skip
@@ -39,9 +40,9 @@ def dialogue(reason: StopReason, seat: int = 0) -> Dialogue:
 
 
 @pytest.fixture
-def args(tmp_path: Path) -> Any:
+def args(tokenizer_dir: Path, tmp_path: Path) -> Any:
     rollout_failures.clear()
-    return make_args(tmp_path, 0, tmp_path)
+    return make_args(tokenizer_dir, 0, tmp_path)
 
 
 rewards = st.lists(st.one_of(st.none(), st.floats(0, 1)), min_size=1, max_size=8)
@@ -136,6 +137,15 @@ def test_the_filter_stops_a_rollout_that_would_never_fill(args) -> None:
     with pytest.raises(SlimError, match=r"5 of 8 dialogues failed \(62%\): 5 × partner_failed: why"):
         keep_usable_groups(args, [sample(None)] * 4)
     rollout_failures.clear()
+
+
+async def test_a_rollout_that_is_stopped_calls_off_what_is_still_played(args: Any) -> None:
+    playing = asyncio.create_task(asyncio.sleep(60))
+    state(args).pendings.add(playing)
+    with pytest.raises(RunStopped):
+        keep_usable_groups(args, [sample(None)] * 8)
+    await asyncio.wait([playing])
+    assert playing.cancelled()
 
 
 def test_the_filter_judges_no_run_by_less_than_a_rollout(args) -> None:

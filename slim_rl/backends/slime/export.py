@@ -22,8 +22,14 @@ TOOL = "tools/convert_torch_dist_to_hf.py"
 
 def checkpoints(run: Path) -> dict[int, Path]:
     """Whole checkpoints by rollout: Megatron's, and those in Hugging Face's format."""
-    models = {number: path for number, path in numbered(run / "hf", "").items() if (path / "config.json").exists()}
+    models = {number: path for number, path in numbered(run / "hf", "").items() if _has_weights(path)}
     return whole_ones(run, "iter_") | models
+
+
+def _has_weights(folder: Path) -> bool:
+    """slime writes a model's config first, then its files one by one, and the index last; a model in one file may have none."""
+    last = ("model.safetensors.index.json", "model.safetensors")
+    return (folder / "config.json").exists() and any((folder / name).exists() for name in last)
 
 
 def write(run: Path, config: Config, checkpoint: Path, folder: Path) -> None:

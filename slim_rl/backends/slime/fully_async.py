@@ -147,6 +147,13 @@ async def _rollout(args: Namespace, rollout_id: int, data_source: Any) -> Rollou
     return RolloutFnTrainOutput(samples=[group for group, _ in given], metrics=dropped.collect())
 
 
+def call_off() -> None:
+    """Ends the games in flight, so that a run that is stopped pays for nothing more while it is saved. For slime's other threads."""
+    if _flow is not None:
+        _, loop, flow = _flow
+        loop.call_soon_threadsafe(flow.cancel)
+
+
 def _flow_of(args: Namespace, rollout_id: int, data_source: Any) -> Flow:
     state, settings = GenerateState(args), config_of(args).slime
 

@@ -87,6 +87,8 @@ async def generate(
         )
         if not policy.outdated:
             break
+        for dialogue in dialogues:  # what is left of it: the partner's replies were paid for
+            process.keep(dialogue)
         old = None
     try:
         await process.annotate(dialogues)

@@ -15,7 +15,7 @@ from typing import Any
 from slime.utils.types import Sample
 
 from slim_rl.backends.slime.compat import compute_rollout_step, log_metrics
-from slim_rl.backends.slime.fully_async import STALENESS
+from slim_rl.backends.slime.fully_async import STALENESS, call_off
 from slim_rl.backends.slime.hook import RECORD
 from slim_rl.backends.slime.rewards import failed, flat, rollout_failures
 from slim_rl.backends.slime.setup import config_of
@@ -39,7 +39,8 @@ def log_rollout(
         RunStopped: the partner takes no more calls, or more than `train.stop_failures` of the rollout's dialogues failed. `driver` then
             saves what was trained before.
     """
-    config, samples = config_of(args), list(flat(samples))
+    global _begun
+    config, samples, _begun = config_of(args), list(flat(samples)), True
     for sample in samples:
         (sample.metadata or {}).get(RECORD, {})["step"] = rollout_id  # which slime tells nothing else in this process
     if getattr(args, "load_debug_rollout_data", None):
@@ -53,23 +54,29 @@ def log_rollout(
         _track(args, metrics, rollout_id, "rollout/step")
         ended.check(config)
         ended.warn(config)
+    except RunStopped:
+        call_off()
+        raise
     finally:
         rollout_failures.clear()
     return False
 
 
 def log_eval_rollout(rollout_id: int, args: Namespace, data: Mapping[str, dict[str, Any]], extra_metrics: Any) -> bool:
-    """slime's ``--custom-eval-rollout-log-function-path``: logs the dialogues, and metrics under ``eval/<dataset>/dialogue/``,
-    where slime has its own.
+    """slime's ``--custom-eval-rollout-log-function-path``: logs the dialogues, with the number of steps trained before them, and
+    metrics under ``eval/<dataset>/dialogue/``, where slime has its own.
 
     Raises RunStopped if the partner takes no more calls. In `data`, which slime averages next, the reward of a failed game becomes the mean of those played: it moves no average.
     """
     config = config_of(args)
     metrics: dict[str, float] = {}
     stopped: str | None = None
+    steps = (
+        rollout_id + 1 if _begun or rollout_id else 0
+    )  # slime gives the one before training and that after the first step one id
     for name, results in data.items():
         samples, rewards = results.get("samples") or [], results["rewards"]
-        dialogues = _log(config, "eval", rollout_id, f"{rollout_id}/{name}", samples)
+        dialogues = _log(config, "eval", steps, f"{steps}/{name}", samples)
         ended = Failures(dialogues)
         ended.warn(config)
         measured = _measure(dialogues, ended)
@@ -83,6 +90,7 @@ def log_eval_rollout(rollout_id: int, args: Namespace, data: Mapping[str, dict[s
             ]
     _track(args, metrics, rollout_id, "eval/step")
     if stopped:
+        call_off()
         raise RunStopped(f"Training stops: {stopped}")
     return False
 
@@ -132,6 +140,7 @@ def _log(config: Config, phase: str, step: int, prefix: str, samples: Iterable[S
 
 
 _writers: dict[Path, DialogueLog] = {}
+_begun = False  # whether a training step has been played in this process
 
 
 def _writer(config: Config, phase: str, step: int) -> DialogueLog:

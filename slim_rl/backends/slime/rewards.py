@@ -14,6 +14,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from slime.rollout.filter_hub.base_types import DynamicFilterOutput
+from slime.rollout.sglang_rollout import GenerateState
 from slime.utils.types import Sample
 
 from slim_rl.backends.slime.credit import give_turns_credit
@@ -22,6 +23,7 @@ from slim_rl.backends.slime.setup import config_of
 from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.payment import payment, payments
 from slim_rl.dialogue.record import Dialogue
+from slim_rl.errors import RunStopped
 
 _GROUPED = ("grpo", "gspo", "cispo", "reinforce_plus_plus_baseline")  # estimators that slime compares within a group
 _SCALED = ("grpo", "gspo", "cispo")
@@ -87,13 +89,20 @@ def keep_usable_groups(args: Namespace, samples: Sequence[Any], **_: Any) -> Dyn
 
     Raises:
         RunStopped: of the groups so far, a whole rollout's worth, more than `train.stop_failures` failed. Without this, an
-            over-sampling slime could draw games without end while the partner is down.
+            over-sampling slime could draw games without end while the partner is down. Those still played are called off.
     """
     config, group = config_of(args), [dialogue_of(sample) for sample in flat(samples)]
     for dialogue in group:
         rollout_failures.add(dialogue)
     if rollout_failures.count >= args.rollout_batch_size * args.n_samples_per_prompt:
-        rollout_failures.check(config)
+        try:
+            rollout_failures.check(config)
+        except RunStopped:
+            for playing in GenerateState(
+                args
+            ).pendings:  # they would go on paying, and the engines would not make room for a save
+                playing.cancel()
+            raise
     rewards = [paid for dialogue in group if (paid := payment(dialogue, config.train)) is not None]
     if len(rewards) < config.slime.min_survivors * len(group):
         return DynamicFilterOutput(keep=False, reason="too_few_played", keep_when_insufficient=True)

@@ -84,7 +84,7 @@ def train(job: Job, checkouts: Checkouts, line: Sequence[str]) -> Result:
     if done is None or done + 1 < job.config.train.steps:
         _run(job, checkouts, line, -1 if done is None else done)
     export(job.folder, job.folder / "model", overwrite=True)
-    before, after = own_results(job.config, job.folder, job.config.train.steps - 1)
+    before, after = own_results(job.config, job.folder, job.config.train.steps)
     return Result(job.folder, job.config.log.dir, before.get("before training", []), after.get("after training", []))
 
 
