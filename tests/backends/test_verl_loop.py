@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import os
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +22,8 @@ from verl.trainer.ppo.v1.utils import compute_advantage_for_multi_trajectories
 from verl.utils.config import omega_conf_to_dataclass
 from verl.utils.dataset.rl_dataset import RLHFDataset
 
+from slim_rl.backends.verl.agent_loop import process_of
+from slim_rl.dialogue.log import read_log
 from tests.backends.verl_loop_setup import PLANS, advantages_of, batch_of, logs, model, play, rows, runs, speak
 from tests.backends.verl_setup import Server, checkpoint
 
@@ -53,6 +58,23 @@ def test_the_mask_is_one_on_the_policys_tokens_alone(runs: Any, rows: Any, token
         assert output.extra_fields["dialogue"]["stop_reason"] == "agreed"
         assert (output.extra_fields["min_global_steps"], output.extra_fields["max_global_steps"]) == (3, 3)
     assert {dialogue.step for dialogue in logs(config)} == {5}
+
+
+def test_of_a_dialogue_played_again_by_a_restarted_run_the_later_line_counts(
+    runs: Any, rows: Any, tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, verl = runs({"seed": 7})
+    # in a new container the numbers of processes begin anew
+    starts = [(0, 900, lambda text: PLANS[0]), (60, 17, speak)]
+    for seconds, pid, player in starts:
+        monkeypatch.setattr(time, "gmtime", functools.partial(time.gmtime, 1_790_000_000 + seconds))
+        monkeypatch.setattr(os, "getpid", lambda pid=pid: pid)
+        process_of.cache_clear()
+        play(verl, Server(tokenizer, player), rows[:1], n=1)
+        monkeypatch.undo()
+    process_of.cache_clear()
+    (dialogue,) = read_log(config.run_dir / config.log.dir)
+    assert dialogue.turns[0].text == "[message] What is Ava Li on BLEU?"
 
 
 def test_the_gradient_at_the_partners_tokens_is_exactly_zero(runs: Any, rows: Any, tokenizer: Any) -> None:

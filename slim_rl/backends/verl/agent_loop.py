@@ -14,6 +14,7 @@ import logging
 import math
 import os
 import socket
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,10 +59,12 @@ class Process:
 @functools.cache
 def process_of(path: str, tokenizer: Any) -> Process:
     """What the dialogues of a run's config.yaml share in this process. Its log is its own file: one process, one writer."""
+    # Logs are read in the order of their names, and of a dialogue that a restarted run plays again the later line counts.
+    started = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     config = load_config(path)
     chat = Chat(tokenizer, config.policy.thinking)
     folder = Path(path).parent
-    log = folder / config.log.dir / f"verl-{socket.gethostname()}-{os.getpid()}.jsonl"
+    log = folder / config.log.dir / f"verl-{started}-{socket.gethostname()}-{os.getpid()}.jsonl"
     worker = RolloutWorker(config, chat)
     worker.keep_spend(folder)
     return Process(config, chat, worker, DialogueLog(log, tokens=config.log.tokens), folder)
