@@ -229,9 +229,9 @@ def check_gpus(config: Config) -> Iterator[Check]:
     yield verdict("GPUs", found, fail=fewer if len(gpus) < wanted else "", warn=busy)
 
 
-def check_disk(config: Config) -> Iterator[Check]:
-    """Room for the checkpoints where the run will be written."""
-    place = config.output_dir.absolute()
+def check_disk(config: Config, save_dir: str = "") -> Iterator[Check]:
+    """Room for the checkpoints where the run will be written: in `save_dir`, or in the config's folder of runs."""
+    place = Path(save_dir or config.output_dir).expanduser().absolute()
     folder = next(path for path in (place, *place.parents) if path.exists())
     parameters = count_parameters(read_model_config(locate_model(config.policy.model, download=False)))
     one = 14 * parameters  # bytes: bf16 weights, and Adam's two moments and master weights in float32

@@ -68,6 +68,16 @@ def test_a_run_whose_checkpoints_outgrow_the_disk_is_warned_of(tmp_path: Path, c
     assert check.status == "warn" and "save_every" in check.fix
 
 
+def test_the_disk_is_that_of_the_folder_slime_saves_in(
+    tmp_path: Path, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.setenv("SAVE_DIR", str(elsewhere / "run"))
+    assert f"free in {elsewhere};" in doctor(tmp_path, config, backend="slime")["disk"].found
+    assert f"free in {tmp_path};" in doctor(tmp_path, config)["disk"].found, "a setting of slime's launch alone"
+
+
 def test_a_tracker_without_its_key_fails(
     tmp_path: Path, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

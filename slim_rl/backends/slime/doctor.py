@@ -6,7 +6,7 @@ import importlib
 import os
 from collections.abc import Iterator
 
-from slim_rl.backends.checks import GIB, Check, Examination, check_cost, installed_version, verdict
+from slim_rl.backends.checks import GIB, Check, Examination, check_cost, check_disk, installed_version, verdict
 from slim_rl.backends.gpus import find_gpus
 from slim_rl.backends.slime.cluster import check_save_dir, find_checkouts
 from slim_rl.backends.slime.cpu import sources
@@ -51,6 +51,7 @@ def check_cpu(config: Config) -> Iterator[Check]:
 
 EXAMINATIONS: dict[str, Examination] = {
     "partner's cost": lambda config: check_cost(config, read_settings((), os.environ)[0].eval_interval),
+    "disk": lambda config: check_disk(config, read_settings((), os.environ)[0].save_dir),
     "hooks": check_hooks,
     "model": check_launch,
     "without a GPU": check_cpu,
