@@ -9,9 +9,14 @@ from typing import Any
 import pytest
 
 pytest.importorskip("verl")
+import torch
+import transfer_queue
 from omegaconf import OmegaConf
+from torchdata.stateful_dataloader import StatefulDataLoader
 from verl.trainer.ppo.checkpoint_callback import build_checkpoint_callback
+from verl.trainer.ppo.utils import create_rl_sampler
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+from verl.utils.dataset.rl_dataset import collate_fn
 
 from slim_rl.backends.verl.launch import build_overrides
 from slim_rl.backends.verl.names import STOP_MARK
@@ -19,18 +24,34 @@ from slim_rl.backends.verl.stop import SaveBeforeStop, after_the_update, before_
 from slim_rl.config import parse_config
 from slim_rl.errors import Diverged, RunStopped
 
+GAMES = 6
+
 
 class Loop(PPOTrainer):  # type: ignore[misc]
-    """verl's step (`_step_once`), with stand-ins for what needs GPUs. The mark appears while step `stop` is played."""
+    """verl's step (`_step_once`), games and checkpoints, with stand-ins for what needs GPUs. The mark appears while step `stop` is played."""
 
     def __init__(self, folder: Path, stop: int, all_fail: bool = False) -> None:
         self.config = OmegaConf.create(
             {
                 "slim_rl": {"config": str(folder / "config.yaml")},
-                "trainer": {"default_local_dir": str(folder / "checkpoints"), "critic_warmup": 0},
-                "actor_rollout_ref": {"rollout": {"temperature": 1.0}},
+                "data": {"shuffle": True, "seed": 1},
+                "trainer": {
+                    "default_local_dir": str(folder / "checkpoints"),
+                    "default_hdfs_dir": None,
+                    "critic_warmup": 0,
+                },
+                "actor_rollout_ref": {"rollout": {"temperature": 1.0}, "actor": {}},
             }
         )
+        self.trainer_mode = "sync"
+        games = [{"raw_prompt": [], "game": torch.tensor(game)} for game in range(GAMES)]
+        self.train_dataloader = StatefulDataLoader(
+            games, batch_size=1, sampler=create_rl_sampler(self.config.data, games), collate_fn=collate_fn
+        )
+        self.train_dataloader_it = None
+        self.actor_rollout_wg = SimpleNamespace(save_checkpoint=lambda *_, **__: None)
+        self.checkpoint_callback = SaveBeforeStop(self.config)
+        self.games: list[int] = []
         self.folder, self.stop, self.all_fail = folder, stop, all_fail
         self.use_reference_policy = self.use_critic = False
         self.reward_loop_manager = SimpleNamespace(reward_loop_worker_handles=[])
@@ -48,7 +69,11 @@ class Loop(PPOTrainer):  # type: ignore[misc]
 
     def run(self, steps: int) -> None:
         for self.global_steps in range(1, steps + 1):
+            self.prepare_step()
             self._step_once({}, {}, 1)
+
+    def _add_batch_to_generate(self) -> None:
+        self.games += self._fetch_one_gen_batch()["game"].tolist()
 
     def _compute_old_log_prob(self, batch: Any, metrics: Any) -> Any:
         return batch
@@ -64,6 +89,7 @@ class Loop(PPOTrainer):  # type: ignore[misc]
 
     def _save_checkpoint(self) -> None:
         self.saved.append(self.global_steps)
+        super()._save_checkpoint()
 
     # verl's own needs its storage; the look before it is what `stop` gives verl's
     _balance_batch = before_training(lambda self, batch, metrics: batch)
@@ -82,6 +108,41 @@ def test_a_stopped_run_saves_what_it_has_trained(tmp_path: Path, all_fail: bool)
     with pytest.raises(RunStopped, match=r"Training stops: the budget is spent\. The 3 steps before it are saved\."):
         trainer.run(9)
     assert (trainer.trained, trainer.saved) == ([1, 2, 3], [3])
+
+
+def going_on(folder: Path, step: int) -> Loop:
+    """A trainer that has loaded the checkpoint of a step."""
+    (folder / STOP_MARK).unlink()  # as the launch does
+    trainer = Loop(folder, stop=0)
+    state = torch.load(folder / "checkpoints" / f"global_step_{step}" / "data.pt", weights_only=False)
+    trainer.train_dataloader.load_state_dict(state)
+    return trainer
+
+
+@pytest.mark.parametrize("stop", [4, GAMES + 1])
+def test_a_run_that_goes_on_plays_the_games_of_the_stopped_step(tmp_path: Path, stop: int) -> None:
+    whole, stopped = Loop(tmp_path, stop=0), Loop(tmp_path, stop)
+    whole.run(2 * GAMES)
+    with pytest.raises(RunStopped):
+        stopped.run(2 * GAMES)
+    assert stopped.games == whole.games[:stop]
+    resumed = going_on(tmp_path, stop - 1)
+    resumed.run(GAMES - 1)
+    assert resumed.games == whole.games[stop - 1 :][: GAMES - 1]
+
+
+def test_games_that_verl_keeps_in_its_checkpoint_are_not_drawn_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer_queue, "save_checkpoint", lambda *_, **__: None)
+    whole, stopped = Loop(tmp_path, stop=0), Loop(tmp_path, stop=4)
+    whole.run(GAMES)
+    stopped.trainer_mode = "colocate_async"
+    with pytest.raises(RunStopped):
+        stopped.run(GAMES)
+    resumed = going_on(tmp_path, 3)
+    resumed.run(1)
+    assert resumed.games == [whole.games[4]]
 
 
 def test_what_verl_has_saved_is_not_saved_again(tmp_path: Path) -> None:

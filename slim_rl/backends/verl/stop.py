@@ -1,6 +1,7 @@
 """Ends a run of verl's whose partner takes no more calls (its budget is spent, its endpoint stays down), once it has saved.
 
     a step that the stop met is not trained on; a checkpoint of the steps before it is there when the run ends
+    a run that goes on from it plays that step's games first: none is left out
     a step whose loss or gradient is not finite ends the run, and nothing is saved after it (verl itself goes on with the next)
 
 The agent loops, in separate processes, leave a mark in the run's folder. The trainer looks for it when a step's dialogues are
@@ -39,8 +40,21 @@ def look(trainer: Any) -> None:
     said = f"Training stops: {mark.read_text(encoding='utf-8')}"
     if trained > 0 and not (folder / f"global_step_{trained}").exists():
         trainer.global_steps = trained
+        if trainer.trainer_mode == "sync":  # the others save the games they have drawn, and play them when they go on
+            trainer.train_dataloader.state_dict = lambda: trainer.before_the_draw
         trainer._save_checkpoint()
     raise RunStopped(said + (f" The {trained} steps before it are saved." if trained > 0 else ""))
+
+
+def before_the_draw(prepare: Any) -> Any:
+    """verl's `prepare_step`, which draws a step's games. Where its dataloader stands before is remembered for `look`."""
+
+    @functools.wraps(prepare)
+    def remembered(self: Any) -> Any:
+        self.before_the_draw = self.train_dataloader.state_dict()
+        return prepare(self)
+
+    return remembered
 
 
 def before_training(balance: Any) -> Any:
@@ -89,6 +103,7 @@ def after_the_update(update: Any) -> Any:
     return looked
 
 
+PPOTrainer.prepare_step = before_the_draw(PPOTrainer.prepare_step)
 PPOTrainer._balance_batch = before_training(PPOTrainer._balance_batch)
 PPOTrainer._update_actor = after_the_update(PPOTrainer._update_actor)
 PPOTrainer._step_once = after_an_error(PPOTrainer._step_once)
