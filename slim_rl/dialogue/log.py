@@ -79,7 +79,7 @@ def read_log(path: str | Path) -> Iterator[Dialogue]:
     """The dialogues of a log file, or of every *.jsonl in a folder and below, in order; of repeated ones the last. Each is annotated
     as its game annotates now.
 
-    Dialogues are one if run, arm, phase, step and id are. A torn last line is left out, with a warning.
+    Dialogues are one if run, arm, phase, step and id are, and the attempt of `unlogged` ones. A torn last line is left out, with a warning.
 
     Raises:
         DataError: there is no such path, a folder has no *.jsonl, or a line (named by file and number) is not a dialogue's.
@@ -119,7 +119,7 @@ def log_files(*paths: str | Path) -> list[Path]:
 
 
 def _key(data: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(data.get(name) for name in ("run", "arm", "phase", "step", "id"))
+    return tuple(data.get(name) for name in ("run", "arm", "phase", "step", "id", "attempt"))
 
 
 def _lines(file: Path, torn: Literal["warn", "skip"] = "warn") -> Iterator[tuple[int, dict[str, Any]]]:

@@ -3,8 +3,8 @@
     *unlogged.lines, beside the log    one JSON line a dialogue, without tokens, in the order in which they ended
 
 What a step has logged is taken out again. What stays was in no step: dialogues of a rollout that was interrupted (a run that resumes
-plays them again, by the same ids), and of groups that were dropped. The analysis does not read the file; `slim_rl.dialogue.log.read_log`
-does.
+plays them again), those begun anew, and those of groups that were dropped. Dialogues that are played again have the ids of before: so
+each line names its attempt, which the lines of a dialogue that went on after it was called off share. The analysis does not read the file; `slim_rl.dialogue.log.read_log` does.
 """
 
 from __future__ import annotations
@@ -28,23 +28,29 @@ class Unlogged(jsonl.Appender):
 
     def __init__(self, path: Path) -> None:
         self._lock = threading.Lock()
-        self._lines: dict[
-            str, str
-        ] = {}  # a dialogue's id -> the key of its last line; a game that is played again has an earlier one
+        self._attempts: dict[str, str] = {}  # a dialogue's id -> its last attempt in this process
         super().__init__(path, "file of unlogged dialogues")
 
-    def append(self, dialogue: Dialogue) -> None:
-        """Writes the dialogue's line, annotated or not. Raises DataError if the disk would not take it."""
+    def append(self, dialogue: Dialogue, goes_on: bool = False) -> None:
+        """Writes the dialogue's line, annotated or not.
+
+        Args:
+            goes_on: it began with the turns of its attempt before.
+
+        Raises:
+            DataError: the disk would not take it.
+        """
         with self._lock:
-            self._lines[dialogue.id] = uuid.uuid4().hex
-            super().append({**dialogue.to_dict(tokens=False), "line": self._lines[dialogue.id]})
+            if not goes_on or dialogue.id not in self._attempts:
+                self._attempts[dialogue.id] = uuid.uuid4().hex
+            super().append(dialogue.to_dict(tokens=False) | {"attempt": self._attempts[dialogue.id]})
 
     def logged(self, ids: Collection[str]) -> None:
-        """Takes out what was last appended of these ids: their step's log has it. What another try at them came to stays."""
+        """Takes out the last attempts at the dialogues of these ids: their step's log has them."""
         with self._lock:
+            attempts = {self._attempts.pop(id) for id in ids if id in self._attempts}
             self.close()
-            lines = {self._lines.pop(name) for name in ids if name in self._lines}
-            jsonl.keep_lines(self.path, lambda line: line.get("line") not in lines)
+            jsonl.keep_lines(self.path, lambda line: line.get("attempt") not in attempts)
             super().__init__(self.path, self.what)
 
 

@@ -8,10 +8,13 @@ from typing import Any
 import httpx
 import pytest
 
+from slim_rl.dialogue.log import read_log
 from tests.backends import slime_setup
 from tests.backends.slime_play import Status, play_and_abort, play_and_cancel, play_group, record, remote, server
 from tests.backends.slime_setup import Sample, check_invariant, make_args, make_group, run, sampling_params, serve
 from tests.fakes.openai_server import OpenAIServer, Step
+
+from slim_rl.rollout import log_rollout  # isort: skip  (after slime is made importable)
 
 __all__ = ["server"]  # a fixture
 
@@ -84,6 +87,20 @@ def test_an_aborted_game_goes_on_or_begins_anew(tokenizer, tokenizer_dir, tmp_pa
         if goes_on:
             assert sample.tokens[: len(tokens)] == tokens
             assert [turn.text for turn in record(sample).turns[: len(turns)]] == [turn.text for turn in turns]
+
+
+@pytest.mark.parametrize("call_off", [play_and_abort, play_and_cancel])
+@pytest.mark.parametrize("resume", ["replay", "restart"])
+def test_an_attempt_that_came_to_nothing_stays_on_disk(tokenizer, tokenizer_dir, tmp_path, resume, call_off) -> None:
+    with serve(tokenizer, hold=[3]) as server:
+        args = make_args(tokenizer_dir, server.port, tmp_path, {"slime": {"resume": resume}}, partial_rollout=True)
+        [sample] = run(args, call_off(args, server, make_group(1), after_requests=3))
+        begun = [turn.text for turn in record(sample).turns]
+        [sample] = run(args, play_group(args, [sample]))
+    assert sample.status == Status.COMPLETED
+    log_rollout(0, args, [sample], {}, 1.0)
+    left = [[turn.text for turn in dialogue.turns] for dialogue in read_log(tmp_path / "logs" / "unlogged.lines")]
+    assert left == ([] if resume == "replay" else [begun]), "what was said before is in the log where the game went on"
 
 
 @pytest.mark.parametrize("new_weights", ["restart", "mask", "keep"])
@@ -163,3 +180,6 @@ def test_weights_that_change_in_mid_game(tokenizer, tokenizer_dir, tmp_path, new
     expected = {"restart": {"1"}, "mask": {"1"}, "keep": {"0", "1"}}
     assert trained == expected[new_weights]
     assert set(sample.weight_versions) == ({"1"} if new_weights == "restart" else {"0", "1"})
+    log_rollout(0, args, [sample], {}, 1.0)
+    thrown_away = list(read_log(tmp_path / "logs" / "unlogged.lines"))
+    assert [len(dialogue.turns) for dialogue in thrown_away] == ([4] if new_weights == "restart" else [])

@@ -176,8 +176,8 @@ def test_what_ended_is_on_disk_before_its_step_is_logged(folder, monkeypatch) ->
             rollouts(prompts, trainer)
     ended = list(read_log(rollouts.unlogged.path))
     assert len(ended) == len(prompts) and not list(read_log(rollouts.log.path))
-    rollouts(prompts, trainer)  # the same step again: what the first try came to is in no step
-    assert [dialogue.id for dialogue in read_log(rollouts.unlogged.path)] == [dialogue.id for dialogue in ended]
+    rollouts(prompts, trainer)  # the same step again
+    assert list(read_log(rollouts.unlogged.path)) == ended, "they were paid for, and are in no step"
     assert {dialogue.id for dialogue in read_log(rollouts.log.path)} == {dialogue.id for dialogue in ended}
 
 

@@ -76,7 +76,7 @@ async def generate(
         if new_weights == "restart" and restart == RESTARTS:
             new_weights = "mask"
         policy = SlimePolicy(args, process, sampling_params, samples, new_weights)
-        finish = functools.partial(_finish_all, args, process, samples)
+        finish = functools.partial(_finish_all, args, process, samples, old is not None)
         dialogues = await process.worker.play(
             episode,
             policy=policy,
@@ -87,8 +87,8 @@ async def generate(
         )
         if not policy.outdated:
             break
-        for dialogue in dialogues:  # what is left of it: the partner's replies were paid for
-            process.keep(dialogue)
+        for thrown_away in dialogues:  # its partner was paid all the same
+            process.keep(thrown_away, old is not None)
         old = None
     try:
         await process.annotate(dialogues)
@@ -146,10 +146,14 @@ def _seats(sample: Sample, ids: list[str]) -> dict[str, Sample]:
 
 
 def _finish_all(
-    args: Namespace, process: RolloutContext, samples: Mapping[str, Sample], dialogues: Iterable[Dialogue]
+    args: Namespace,
+    process: RolloutContext,
+    samples: Mapping[str, Sample],
+    goes_on: bool,
+    dialogues: Iterable[Dialogue],
 ) -> None:
     for dialogue in dialogues:
-        process.keep(dialogue)
+        process.keep(dialogue, goes_on)
         _finish(args, process, samples[dialogue.id], dialogue)
 
 

@@ -46,10 +46,14 @@ class RolloutContext:
             if dialogue.stop_reason is not StopReason.ABORTED:
                 await asyncio.wrap_future(self.annotator.submit(dialogue))
 
-    def keep(self, dialogue: Dialogue) -> None:
-        """Writes a dialogue down until its step is logged (`unlogged`); one that slime aborted, too, if anything was said in it."""
+    def keep(self, dialogue: Dialogue, goes_on: bool) -> None:
+        """Writes a dialogue down until its step is logged (`unlogged`); one that slime aborted, too, if anything was said in it.
+
+        Args:
+            goes_on: it is one that slime aborted before.
+        """
         if dialogue.turns or dialogue.stop_reason is not StopReason.ABORTED:
-            unlogged_in(self.config.log.dir).append(dialogue)
+            unlogged_in(self.config.log.dir).append(dialogue, goes_on)
 
     async def post(self, url: str, body: dict[str, Any], headers: dict[str, str] | None) -> Any:
         """One request, tried once."""
