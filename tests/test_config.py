@@ -57,6 +57,16 @@ def test_a_wrong_override_is_named(override) -> None:
         parse_config({"seed": 1}, [override])
 
 
+def test_a_config_for_another_folder_has_absolute_paths(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    partner = {"replay": "logs", "openai": {"cassette": "/shared/a.sqlite", "prompt": "rules.md"}}
+    config = parse_config({"data": {"train": "games.jsonl", "eval": None}, "partner": partner}).from_anywhere()
+    assert (config.data.train, config.data.eval) == (tmp_path / "games.jsonl", None)
+    openai = config.partner.openai
+    assert (config.partner.replay, openai.prompt) == (tmp_path / "logs", tmp_path / "rules.md")
+    assert str(openai.cassette) == "/shared/a.sqlite"
+
+
 def test_a_missing_or_broken_file_is_named(tmp_path) -> None:
     with pytest.raises(ConfigError, match=r"nowhere\.yaml"):
         load_config(tmp_path / "nowhere.yaml")

@@ -189,6 +189,15 @@ class Config(Section):
         """The run's folder."""
         return self.output_dir / self.name
 
+    def from_anywhere(self) -> Config:
+        """The same config for processes with another working directory: the games' and the partner's files by absolute paths."""
+        data, partner, openai = self.data, self.partner, self.partner.openai
+        files = {"cassette": _absolute(openai.cassette), "prompt": _absolute(openai.prompt)}
+        return self.changed(
+            data={"train": _absolute(data.train), "eval": _absolute(data.eval)},
+            partner={"replay": _absolute(partner.replay), "openai": files},
+        )
+
     def write(self, path: Path, **others: Any) -> None:
         """Writes the whole configuration as a file that `load_config` reads back, whole or not at all.
 
@@ -198,6 +207,10 @@ class Config(Section):
         data = {**others, ROOT_KEY: self.model_dump(mode="json")}
         # In ASCII: PyYAML folds some Unicode line ends that it writes unescaped.
         write_atomically(path, yaml.safe_dump(data, sort_keys=False))
+
+
+def _absolute(path: Path | None) -> Path | None:
+    return path and path.absolute()
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:

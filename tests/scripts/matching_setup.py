@@ -56,10 +56,15 @@ def launch(cluster: Cluster, *words: object, **variables: object) -> subprocess.
 
 
 def dry_run(cluster: Cluster, *words: object, **variables: object) -> subprocess.CompletedProcess[str]:
-    """What `launch` gives with --dry-run, without its seconds of starting: the script's launcher, in this process."""
+    """What `launch_here` gives with --dry-run."""
+    return launch_here(cluster, *words, "--dry-run", **variables)
+
+
+def launch_here(cluster: Cluster, *words: object, **variables: object) -> subprocess.CompletedProcess[str]:
+    """What `launch` gives, without its seconds of starting: the script's launcher, in this process."""
     set_by_the_script = {"PYTHON": "python3", "CONFIG": str(ROOT / "configs" / "matching.yaml")}
     environment = cluster.environment | set_by_the_script | {key: str(value) for key, value in variables.items()}
-    command, out, err = [*map(str, words), "--dry-run"], io.StringIO(), io.StringIO()
+    command, out, err = [*map(str, words)], io.StringIO(), io.StringIO()
     with (
         patch.dict(os.environ, environment, clear=True),
         contextlib.chdir(cluster.folder),

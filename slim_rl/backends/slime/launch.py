@@ -5,9 +5,10 @@
 
     settings (what the machines are)  ─►  config (what is trained)  ─►  layout (which GPUs)  ─►  arguments (slime's words)  ─►  the job
 
-Everything that can be wrong is checked first, in that order. Then the run's config.yaml and missing games are written; the
-checkpoint is converted if slime cannot read it; slime's own parsers read the flags; a Ray cluster is joined or started,
-and the job is submitted. A dry run ends after the checks and prints the command; it needs neither slime nor a GPU.
+Everything that can be wrong is checked first, in that order, and the partner is made once, to see that it can be. Then the run's
+config.yaml and missing games are written; the checkpoint is converted if slime cannot read it; slime's own parsers read the flags; a
+Ray cluster is joined or started, and the job is submitted. A dry run prints the command after the checks and makes no partner; it needs
+neither slime nor a GPU nor a key.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from slim_rl.backends import GO_ON, Request, Result, say, say_what_it_pays
 from slim_rl.backends.checkpoints import hub_name, last_whole, locate_model, read_model_config
 from slim_rl.backends.cost import cost_report
 from slim_rl.backends.gpus import count_gpus, has_nvlink
+from slim_rl.backends.partner import try_partner
 from slim_rl.backends.slime.arguments import Job, command_line
 from slim_rl.backends.slime.cluster import (
     DRIVER,
@@ -122,6 +124,7 @@ def launch(words: Sequence[str], needs_model: bool = False) -> int | Result:
     if options.dry_run:
         print(_shown(job, checkouts, flags, cpu.DRIVER if on_cpu else DRIVER))
         return 0
+    try_partner(job.config)
     say_what_it_pays(job.config)
     job.config.write(job.folder / "config.yaml", **plugins)
     ensure_games(job.config)
@@ -231,9 +234,7 @@ def plan(
 
 def _own_config(config: Config, model: Path, folder: Path) -> Config:
     """The config the hook reads: relative paths made absolute, the log beside the checkpoints, the run named."""
-    data, held_out = config.data, config.data.eval
-    config = config.changed(
-        data={"train": data.train.absolute(), "eval": held_out and held_out.absolute()},
+    config = config.from_anywhere().changed(
         log={"dir": folder / config.log.dir},
         policy={"model": str(model)},
         train={"backend": "slime"},

@@ -24,6 +24,7 @@ from slim_rl.backends import RESPONSE_TOKENS, Request, say, say_what_it_pays
 from slim_rl.backends.checkpoints import last_whole
 from slim_rl.backends.cost import cost_report
 from slim_rl.backends.gpus import find_gpus
+from slim_rl.backends.partner import try_partner
 from slim_rl.backends.verl.compose import Overrides, compose
 from slim_rl.backends.verl.data import write_data
 from slim_rl.backends.verl.names import PLAYED, REFERENCE_VARIABLE, STOP_MARK, TURN_CREDIT
@@ -45,12 +46,15 @@ MODELS = {"POLICY_MODEL": "policy.model", "REF_MODEL": "verl.reference_model", "
 
 def start(request: Request) -> None:
     """Writes the run's files, starts `verl.trainer.main_ppo` and waits for its end. It resumes from its last checkpoint. A dry run
-    checks and prints the file's values and the command, and writes nothing.
+    checks and prints the file's values and the command, and writes nothing; it makes no partner, and needs neither its key nor a GPU.
 
     Raises:
-        SlimError: the config asks for what verl cannot do, verl refuses a key, or the training ended with an error.
+        SlimError: this machine lacks something, the config asks for what verl cannot do, verl refuses a key, the partner cannot be made,
+            or the training ended with an error.
     """
     request.no_fresh()
+    if not request.dry_run and (lacks := missing()):
+        raise ConfigError(lacks)
     ours, theirs = _split(request.extra)
     config = with_models(load_config(request.path, [*request.overrides, *ours]), os.environ)
     for key in MODELS.values():
@@ -76,6 +80,8 @@ def start(request: Request) -> None:
             print(f"#   {key}={_shown(value)}")
         print(shlex.join(command))
         return
+    config = config.from_anywhere()
+    try_partner(config)
     say_what_it_pays(config)
     config.write(folder / "config.yaml")
     (folder / STOP_MARK).unlink(missing_ok=True)

@@ -43,6 +43,7 @@ def make_trainer(config: Config, extra_overrides: Sequence[str] = ()) -> Any:
     if config.selfplay:
         raise ConfigError("Self-play needs verl's newer trainer: start it with slim-rl train --backend verl.")
     folder = run_dir(config)
+    config = config.from_anywhere()
     config.write(folder / "config.yaml")
     write_data(config, folder)
     estimator = [f"algorithm.adv_estimator={PLAYED}"] if config.verl.adv_estimator == "grpo" else []

@@ -1,0 +1,77 @@
+"""`slim-rl train --backend verl`, up to where verl's own program starts: what is looked at first, and what it is given."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+pytest.importorskip("verl")
+from slim_rl import backends
+from slim_rl.backends import Request
+from slim_rl.config import load_config
+from slim_rl.errors import SlimError
+
+NO_CASSETTE = {"kind": "openai", "openai": {"cassette": "none.sqlite", "cassette_mode": "replay"}}
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In an empty folder, without a GPU and a key, with a Ray cluster elsewhere, and a Python that does nothing."""
+    for name, value in {"CUDA_VISIBLE_DEVICES": "", "RAY_ADDRESS": "http://head:8265"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.chdir(tmp_path)
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho started >> started\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+
+
+def start(folder: Path, partner: dict[str, Any]) -> None:
+    """A start with nothing but the partner said, and a small file of games."""
+    path = folder / "small.yaml"
+    data = {"train": "games.jsonl", "num_train": 64}
+    path.write_text(
+        yaml.safe_dump({"slim_rl": {"name": "r", "train": {"backend": "verl"}, "data": data, "partner": partner}})
+    )
+    backends.start(Request(path, (), load_config(path)))
+
+
+@pytest.mark.usefixtures("elsewhere")
+@pytest.mark.parametrize(
+    ("partner", "says"),
+    [
+        (NO_CASSETTE, "The cassette {folder}/none.sqlite does not exist"),
+        ({"kind": "replay", "replay": "none"}, "There is no dialogue log {folder}/none"),
+        ({"kind": "openai", "openai": {"prompt": "none.md"}}, "prompt {folder}/none.md: No such file"),
+    ],
+)
+def test_a_partner_that_cannot_be_made_is_said_before_verl_starts(
+    tmp_path: Path, partner: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(SlimError) as said:
+        start(tmp_path, partner)
+    assert says.format(folder=tmp_path) in str(said.value)
+    assert not (tmp_path / "runs").exists() and not (tmp_path / "started").exists()
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_machine_without_a_gpu_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAY_ADDRESS")
+    with pytest.raises(SlimError, match="this machine has no GPU, and verl trains on GPUs only"):
+        start(tmp_path, {"kind": "shy"})
+    assert not (tmp_path / "runs").exists() and not (tmp_path / "started").exists()
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_verl_is_given_a_config_that_another_folder_can_read(tmp_path: Path) -> None:
+    start(tmp_path, {"kind": "openai", "replay": "logs", "openai": {"cassette": "answers.sqlite"}})
+    assert (tmp_path / "started").read_text() == "started\n"
+    config = load_config(tmp_path / "runs" / "r" / "config.yaml")
+    assert config.data.train == tmp_path / "games.jsonl"
+    assert (config.partner.replay, config.partner.openai.cassette) == (tmp_path / "logs", tmp_path / "answers.sqlite")
+    assert config.partner.openai.base_url is None, "the key is the cluster's own"
