@@ -32,7 +32,7 @@ _READ = (  # by a run, where these keys say
     *("policy.model", "data.train", "data.eval"),
     *("partner.replay", "partner.openai.prompt", "partner.openai.cassette"),
 )
-_LOGS = re.compile(r"(train(-\d+)?|eval-\d+)\.jsonl|train(-\d+)?-unlogged\.lines")  # by a run, in its log's folder
+_LOGS = re.compile(r"(train|eval-\d+)(-\d+)?\.jsonl|train(-\d+)?-unlogged\.lines")  # by a run, in its log's folder
 # How long a run trains, and the pace and patience of its partner's calls: none of it changes what a dialogue may hold.
 _OPENAI = (
     *("budget_usd", "budget_reserve", "concurrency", "requests_per_minute", "tokens_per_minute"),

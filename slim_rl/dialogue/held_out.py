@@ -34,7 +34,7 @@ def play_held_out(
     earlier: Iterable[Dialogue] | None = None,
     title: str = "held-out games",
 ) -> list[Dialogue]:
-    """Plays each row; returns all dialogues, those of an earlier try included. Each dialogue is logged as it ends, and one of an
+    """Plays each row; returns the rows' dialogues, those of an earlier try included. Each dialogue is logged as it ends, and one of an
     earlier try is not played again, unless it failed.
 
     Args:
@@ -58,7 +58,7 @@ def play_held_out(
             done[dialogue.id] = dialogue
             bar.update()
 
-        left = [episode for episode in episodes if worker.ids(episode)[0] not in done]
+        left = [episode for episode in episodes if any(name not in done for name in worker.ids(episode))]
         dialogues = sum(len(worker.ids(episode)) for episode in left)
         with tqdm(
             total=dialogues,
@@ -69,4 +69,4 @@ def play_held_out(
             asyncio.run(worker.play_all(left, policy=policy, max_live=max_live, done=keep))
     if worker.stopped:
         raise SlimError(f"{worker.stopped} What was played is in {log}; the same command plays the rest.")
-    return list(done.values())
+    return [done[name] for episode in episodes for name in worker.ids(episode) if name in done]

@@ -91,7 +91,7 @@ def read_log(path: str | Path) -> Iterator[Dialogue]:
             last[_key(data)] = (number, at)
     for number, file in enumerate(files):
         for at, data in _lines(file, torn="skip"):
-            if last[_key(data)] == (number, at):
+            if last.get(_key(data)) == (number, at):  # a log that is being written may have grown meanwhile
                 try:
                     dialogue = Dialogue.from_dict(data)
                 except (AttributeError, TypeError, ValueError) as error:

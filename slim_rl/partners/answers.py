@@ -43,6 +43,8 @@ def read_answer(content: str, body: Mapping[str, Any], config: OpenAIConfig, sec
         data = json.loads(content)
         choice = data["choices"][0]
         text = choice["message"].get("content")
+        if isinstance(text, list):  # of parts, of which some may be no text
+            text = "".join(part["text"] for part in text if part.get("type") == "text")
         reason, model, usage = choice.get("finish_reason"), data.get("model"), data.get("usage")
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         text, data = 0, None

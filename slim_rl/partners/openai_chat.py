@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from slim_rl.config import OpenAIConfig, PartnerConfig
+from slim_rl.dialogue.chat import split_thought
 from slim_rl.dialogue.partner import PartnerFailure, Reply, Usage
 from slim_rl.dialogue.record import StopReason
 from slim_rl.environment import View
@@ -147,11 +148,12 @@ class OpenAIPartner:
         for malformed in range(self.config.malformed_retries + 1):
             completion = await self.endpoint.ask(messages, view.seed % 2**31, opening and malformed == 0)
             usage += completion.usage
-            error = self._error(completion, view)
+            said, thought = split_thought(completion.text)  # which is not for the other player to hear
+            error = self._error(completion, said, view)
             if error is None:
-                return Reply(completion.text.strip(), replace(usage, malformed=malformed))
-            if completion.text.strip():
-                say(messages, "assistant", sanitized(completion.text))
+                return Reply(said, replace(usage, malformed=malformed), thought)
+            if said:
+                say(messages, "assistant", sanitized(said))
             say(messages, "user", _error_message(error))
         tries = self.config.malformed_retries + 1
         raise PartnerFailure(
@@ -159,13 +161,15 @@ class OpenAIPartner:
             StopReason.PARTNER_ERRORS,
         )
 
-    def _error(self, completion: Completion, view: View) -> str | None:
+    def _error(self, completion: Completion, said: str, view: View) -> str | None:
         """What is wrong with a reply, as a sentence for the model; None for a valid action of the right kind."""
         if completion.finish_reason == "length":
             return "Your reply was cut off because it was too long. Reply with one short action."
-        if not completion.text.strip():
+        if completion.finish_reason == "content_filter":
+            return "Your reply was cut off by a content filter. Reply with one short action."
+        if not said:
             return "Your reply was empty. Reply with one action."
-        return self.complaint(completion.text, view)
+        return self.complaint(said, view)
 
 
 def _error_message(error: str) -> str:

@@ -43,4 +43,4 @@ class VLLMPolicy(ServedPolicy):
             raise PolicyFailure(
                 "the server returns no token ids: use a vLLM that knows return_token_ids (0.10.2 or later)"
             )
-        return Sampled(list(ids), [float(logprob) for logprob in logprobs], finish)
+        return Sampled(list(ids), list(logprobs), finish)

@@ -127,3 +127,13 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(DataError, match="Cannot write"):
         DialogueLog(tmp_path / "file" / "log.jsonl")
+
+
+def test_a_log_that_grows_while_it_is_read_is_read_as_it_was(make_dialogue: MakeDialogue, tmp_path: Path) -> None:
+    with DialogueLog(tmp_path / "log.jsonl") as log:
+        for name in "ab":
+            log.append(make_dialogue(*SAID, id=name))
+        found = read_log(tmp_path)
+        first = next(found)
+        log.append(make_dialogue(*SAID, id="c"))
+        assert [first.id, *(dialogue.id for dialogue in found)] == ["a", "b"]

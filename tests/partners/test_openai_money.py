@@ -78,6 +78,12 @@ def test_an_answer_of_any_shape_is_read_or_refused(content: str) -> None:
         json.dumps(answer, ensure_ascii=False).encode()
 
 
+def test_an_answer_in_parts_is_its_text() -> None:
+    parts = [{"type": "text", "text": "[message] "}, {"type": "audio"}, {"type": "text", "text": "60."}]
+    content = json.dumps({"choices": [{"message": {"content": parts}, "finish_reason": "stop"}]})
+    assert read_answer(content, BODY, OpenAIConfig(), Secrets())["text"] == "[message] 60."
+
+
 @pytest.mark.parametrize("usage", [None, *ODD_USAGE], ids=str)
 async def test_a_budget_holds_without_a_believable_usage(server: OpenAIServer, usage: Any) -> None:
     server.meets = lambda body: Step(usage=usage)

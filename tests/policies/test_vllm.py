@@ -11,6 +11,8 @@ from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.loop import play_dialogue
 from slim_rl.dialogue.policy import PolicyFailure
 from slim_rl.dialogue.record import StopReason
+from slim_rl.errors import Diverged
+from slim_rl.policies.served import _turn
 from slim_rl.policies.vllm import VLLMPolicy
 from tests.dialogue.players import Countdown, Says
 from tests.fakes.sglang_server import Faults
@@ -59,3 +61,9 @@ async def test_what_cannot_work_fails_at_once(tokenizer: Any, settings: Any, mod
         with pytest.raises(PolicyFailure, match=message):
             await policy.sample([1, 2, 3], 8, "d")
         assert len(server.requests) == 1
+
+
+def test_probabilities_that_are_no_numbers_are_seen_as_such() -> None:
+    choice = {"token_ids": [1, 2], "finish_reason": "stop", "logprobs": {"token_logprobs": [None, None]}}
+    with pytest.raises(Diverged):
+        _turn({"choices": [choice]}, VLLMPolicy.read)

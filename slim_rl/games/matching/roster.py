@@ -212,10 +212,11 @@ def _index(roster: Roster) -> dict[tuple[str, ...], Meanings]:
 
 
 def _fold(word: str) -> str:
-    """Case and accents taken off."""
+    """Case and accents taken off; a word of nothing else stays as it is."""
     if word.isascii():
         return word.lower()
-    return "".join(c for c in unicodedata.normalize("NFKD", word) if not unicodedata.combining(c)).casefold()
+    plain = "".join(c for c in unicodedata.normalize("NFKD", word) if not unicodedata.combining(c))
+    return plain.casefold() or word
 
 
 def _words(name: str) -> tuple[str, ...]:

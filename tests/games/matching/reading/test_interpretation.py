@@ -326,3 +326,9 @@ def test_human_messages_are_heard(dialop_human) -> None:  # type: ignore[no-unty
                 asked += bool(interpret(action["message"]["data"], ROSTER).asked)
     assert messages > 1000
     assert 0.03 * messages < asked < 0.15 * messages  # people mostly state and suggest
+
+
+@pytest.mark.parametrize("text", ["\uff9e", "ﾊ\uff9e \uff9f 62", "[message] \uff9e?"])
+def test_a_word_of_marks_alone_is_a_word(text: str) -> None:
+    heard = interpret(text, ROSTER)
+    assert not heard.asked and not heard.told
