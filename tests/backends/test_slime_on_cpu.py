@@ -122,13 +122,21 @@ HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Handler).
 """,
     "ray.py": "init = shutdown = get = lambda *args, **kwargs: None",
     "train.py": """
-import os, ray, signal
+import argparse, os, ray, signal, sys
 from pathlib import Path
 from unittest.mock import MagicMock
 from slim_rl.errors import RunStopped
 
-create_training_models = parse_args = finish_tracking = lambda *args: None
+create_training_models = finish_tracking = lambda *args: None
 create_rollout_manager = lambda *args: (MagicMock(), None)
+
+def parse_args():
+    parser = argparse.ArgumentParser(conflict_handler="resolve")
+    for word in sys.argv[1:]:
+        if word.startswith("--"):
+            parser.add_argument(word, nargs="?")
+    parser.set_defaults(rollout_global_dataset=False)
+    return parser.parse_known_args()[0]
 
 def train(args):
     create_rollout_manager(args)

@@ -14,7 +14,7 @@ from tests.fakes.cluster import Cluster, write_model
 from tests.paths import ROOT
 
 # Prints what slime prints, saves as Megatron saves, and continues where the last checkpoint is.
-_TRAIN = """import os, sys, time
+_TRAIN = """import argparse, os, sys, time
 words = sys.argv[1:]
 value = lambda flag: words[words.index(flag) + 1]
 folder, steps = value("--save"), int(value("--num-rollout"))
@@ -22,7 +22,11 @@ tracker = os.path.join(folder, "latest_checkpointed_iteration.txt")
 start = int(open(tracker).read()) + 1 if os.path.exists(tracker) else 0
 create_training_models = create_rollout_manager = None
 def parse_args():
-    pass
+    parser = argparse.ArgumentParser(conflict_handler="resolve")
+    for word in words:
+        if word.startswith("--"):
+            parser.add_argument(word, nargs="?")
+    return parser.parse_known_args()[0]
 def train(args):
     for step in range(start, steps):
         print(f"(Actor pid=7) [2026-11-21 10:00:00] metrics.py:1 - perf {step}: "
