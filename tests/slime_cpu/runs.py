@@ -40,6 +40,7 @@ class Run:
     folder: Path
     partner: OpenAIServer
     mark: str = field(default_factory=lambda: f"slime-run-{uuid.uuid4().hex}")
+    _read: dict[tuple[int, float], list[dict[str, Any]]] = field(default_factory=dict)
 
     def command(self, *words: str) -> list[str]:
         return [str(PYTHON), "-m", "slim_rl", *words]
@@ -80,7 +81,14 @@ class Run:
         """Step -> slime's samples, as they are trained on; without those of a file that is being written."""
         files = (self.folder / "played").glob("*.pt")
         whole = (file for file in files if is_zipfile(file))  # torch writes a zip file, whose end is its directory
-        return {int(file.stem): torch.load(file, weights_only=False)["samples"] for file in whole}
+        return {int(file.stem): self._samples(file) for file in whole}
+
+    def _samples(self, file: Path) -> list[dict[str, Any]]:
+        """Read once: who waits for something in them asks all the time, on cores that the run needs."""
+        key = (int(file.stem), file.stat().st_mtime)
+        if key not in self._read:
+            self._read[key] = torch.load(file, weights_only=False)["samples"]
+        return self._read[key]
 
     def measured(self) -> dict[str, list[float]]:
         """What slime has measured, by step, over all starts."""
