@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import yaml
 from pydantic import Field, SerializeAsAny, ValidationError, ValidationInfo, field_validator, model_validator
@@ -17,6 +17,7 @@ from pydantic import Field, SerializeAsAny, ValidationError, ValidationInfo, fie
 from slim_rl import bundled
 from slim_rl.config.clusters import WITHOUT_GROUPS, SlimeConfig, VerlConfig
 from slim_rl.config.endpoint import LEAST_CONCURRENCY, MOST_CONCURRENCY, ChatPolicyConfig, OpenAIConfig, Price
+from slim_rl.config.reading import load_section, overridden, read_yaml
 from slim_rl.config.section import Section
 from slim_rl.config.sections import (
     DataConfig,
@@ -55,7 +56,6 @@ __all__ = [
     "read_yaml",
 ]
 
-S = TypeVar("S", bound=Section)
 ROOT_KEY = "slim_rl"
 PARTNERS = {  # kinds that any game knows; a game's own (`BaseEnvironment.partners`) go before them
     "openai": "slim_rl.partners.openai_chat.OpenAIPartner",
@@ -190,13 +190,8 @@ class Config(Section):
         return self.output_dir / self.name
 
     def from_anywhere(self) -> Config:
-        """The same config for processes with another working directory: the games' and the partner's files by absolute paths."""
-        data, partner, openai = self.data, self.partner, self.partner.openai
-        files = {"cassette": _absolute(openai.cassette), "prompt": _absolute(openai.prompt)}
-        return self.changed(
-            data={"train": _absolute(data.train), "eval": _absolute(data.eval)},
-            partner={"replay": _absolute(partner.replay), "openai": files},
-        )
+        """The same for processes with another working directory: the games' and the partner's files by absolute paths."""
+        return self.changed(data=self.data.absolute(), partner=self.partner.absolute())
 
     def write(self, path: Path, **others: Any) -> None:
         """Writes the whole configuration as a file that `load_config` reads back, whole or not at all.
@@ -207,10 +202,6 @@ class Config(Section):
         data = {**others, ROOT_KEY: self.model_dump(mode="json")}
         # In ASCII: PyYAML folds some Unicode line ends that it writes unescaped.
         write_atomically(path, yaml.safe_dump(data, sort_keys=False))
-
-
-def _absolute(path: Path | None) -> Path | None:
-    return path and path.absolute()
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
@@ -230,30 +221,6 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     return parse_config(read_yaml(bundled.config_file(path), _HOW_TO_NAME_IT), overrides, source=str(path))
 
 
-def load_section(path: str | Path, section: type[S]) -> S:
-    """Reads a YAML file that holds one `section`. Raises ConfigError, as `load_config` does."""
-    data = read_yaml(path)
-    try:
-        return section.model_validate({} if data is None else data)
-    except ValidationError as error:
-        raise ConfigError(f"{path}: {sentence_of(error, section)}") from error
-
-
-def read_yaml(path: str | Path, hint: str = "give the path of a YAML file") -> Any:
-    """What a YAML file holds. Raises ConfigError if it cannot be read; where there is no such file, `hint` says what to do."""
-    path = Path(path)
-    try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"Cannot read the config {path}: {error.strerror}; {hint}.") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not text in UTF-8; give the path of a YAML file.") from error
-    except (yaml.YAMLError, ValueError) as error:  # a ValueError: a number or date that YAML reads and Python does not
-        raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}.") from error
-    except RecursionError as error:
-        raise ConfigError(f"{path} is nested too deeply to be a config; give the path of another file.") from error
-
-
 def parse_config(data: Any, overrides: Sequence[str] = (), source: str = "the config") -> Config:
     """Validates a mapping, with or without its `slim_rl` key. Raises ConfigError, as `load_config` does.
 
@@ -268,10 +235,7 @@ def parse_config(data: Any, overrides: Sequence[str] = (), source: str = "the co
     if not isinstance(data, Mapping):
         raise ConfigError(f"{source} must be a mapping under the key '{ROOT_KEY}', but is {type(data).__name__}.")
     try:
-        tree = _copy(data)
-        for override in overrides:
-            _apply(tree, override)
-        config = Config.model_validate(tree)
+        config = Config.model_validate(overridden(data, [text.removeprefix(f"{ROOT_KEY}.") for text in overrides]))
         for key in others:
             if key in Config.model_fields:
                 raise ConfigError(
@@ -289,24 +253,3 @@ def parse_config(data: Any, overrides: Sequence[str] = (), source: str = "the co
         raise ConfigError(f"{source}: {sentence_of(error, Config)}") from error
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from error
-
-
-def _copy(data: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy; a RecursionError for YAML that holds itself, which `deepcopy` would take."""
-    return {key: _copy(value) if isinstance(value, Mapping) else value for key, value in data.items()}
-
-
-def _apply(tree: dict[str, Any], override: str) -> None:
-    key, equals, text = override.partition("=")
-    if not equals or not key:
-        raise ConfigError(f"The override '{override}' is not of the form key=value, for example partner.kind=mute.")
-    *parents, last = key.removeprefix(f"{ROOT_KEY}.").split(".")
-    for parent in parents:
-        child = tree.setdefault(parent, {})
-        if not isinstance(child, dict):
-            raise ConfigError(f"The override '{override}' goes through '{parent}', which is not a section.")
-        tree = child
-    try:
-        tree[last] = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError) as error:
-        raise ConfigError(f"The override '{override}' has a value that is not valid YAML.") from error

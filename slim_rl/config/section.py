@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict
@@ -20,3 +21,9 @@ class Section(BaseModel):
             old = getattr(self, name)
             new[name] = old.changed(**value) if isinstance(old, Section) and isinstance(value, Mapping) else value
         return self.model_copy(update=new)
+
+    def absolute(self) -> Self:
+        """A copy in which every path is absolute."""
+        return self.model_copy(
+            update={name: value.absolute() for name, value in self if isinstance(value, Section | Path)}
+        )

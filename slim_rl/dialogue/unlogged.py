@@ -4,7 +4,8 @@
 
 What a step has logged is taken out again. What stays was in no step: dialogues of a rollout that was interrupted (a run that resumes
 plays them again), those begun anew, and those of groups that were dropped. Dialogues that are played again have the ids of before: so
-each line names its attempt, which the lines of a dialogue that went on after it was called off share. The analysis does not read the file; `slim_rl.dialogue.log.read_log` does.
+each line names its attempt, which the lines of a dialogue that went on after it was called off share. The analysis does not read the
+file; `slim_rl.dialogue.log.read_log` does.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from slim_rl.backends.slime.driver import complaints
+from slim_rl.backends.slime.parsers import complaints
 from slim_rl.config import load_config
 from tests.fakes.cluster import MODELS, Cluster, known_flags, write_model
 from tests.scripts.matching_setup import (

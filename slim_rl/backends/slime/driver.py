@@ -18,11 +18,8 @@ watched.
 
 from __future__ import annotations
 
-import argparse
-import difflib
 import importlib.util
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -31,72 +28,16 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from slim_rl.backends import say
+from slim_rl.backends.slime.parsers import flags_noted, known_flags, refused
 from slim_rl.errors import Diverged, RunStopped
 
 # Megatron's words, before it takes a gradient into account (`check_for_nan_in_loss_and_grad`, which slime leaves on)
 _NOT_FINITE = ("found NaN in local grad norm", "found Inf in local grad norm")
 
 
-@contextmanager
-def flags_noted() -> Iterator[set[str]]:
-    """Every flag of every parser that runs over the command line meanwhile."""
-    known: set[str] = set()
-    parse = argparse.ArgumentParser.parse_known_args
-
-    def remembering(self: argparse.ArgumentParser, args: Any = None, namespace: Any = None) -> Any:
-        if args is None:  # a parser of the command line, not one that an import runs for itself
-            known.update(self._option_string_actions)
-        return parse(self, args, namespace)
-
-    argparse.ArgumentParser.parse_known_args = remembering  # type: ignore[method-assign]
-    try:
-        yield known
-    finally:
-        argparse.ArgumentParser.parse_known_args = parse  # type: ignore[method-assign]
-
-
-def known_flags(words: Sequence[str]) -> set[str]:
-    """Every flag of every parser that slime runs over the command line `words`.
-
-    Raises:
-        ImportError: slime, Megatron or SGLang is not installed.
-        SystemExit: a parser refused a value, as it will when training starts.
-    """
-    argv, sys.argv = sys.argv, ["train.py", *words]
-    try:
-        with flags_noted() as known:
-            from slime.utils.arguments import parse_args
-
-            parse_args()
-    finally:
-        sys.argv = argv
-    return known
-
-
-def complaints(words: Sequence[str], known: set[str]) -> list[str]:
-    """One sentence for each flag of `words` that is unknown, or given twice."""
-    flags = Counter(word.partition("=")[0] for word in words if word.startswith("--"))
-    found = []
-    for flag, times in flags.items():
-        if flag not in known:
-            near = difflib.get_close_matches(flag, known, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            found.append(f"slime has no flag {flag} and would ignore it{hint}")
-        elif times > 1 and flag != "--rollout-sample-hook-path":  # the one flag that is meant to be repeated
-            found.append(f"{flag} is given {times} times; slime takes the last")
-    return found
-
-
-def _refused(words: Sequence[str], known: set[str]) -> bool:
-    """Whether there is something to complain of, which it says."""
-    found = complaints(words, known)
-    for sentence in found:
-        say(sentence)
-    return bool(found)
-
-
 # slime's arguments that load a second set of weights into the model: a reference, a teacher, the actor of an earlier step
 _SECOND_WEIGHTS = ("use_kl_loss", "kl_coef", "use_opd", "keep_old_actor")
+_OF_ENGINES = ("offload", "onload_weights", "onload_kv")  # calls of its rollout manager that the engines must answer
 
 
 class TrainingScript:
@@ -121,7 +62,7 @@ class TrainingScript:
         """Trains to the end. Returns the exit code: 1 if the run was stopped, or a flag is unknown or repeated."""
         with flags_noted() as known:
             args = self.module.parse_args()
-        if _refused(sys.argv[1:], known):  # a launcher without a GPU could not ask slime's parsers
+        if refused(sys.argv[1:], known):  # a launcher without a GPU could not ask slime's parsers
             return 1
         try:
             self.module.train(args)
@@ -239,9 +180,6 @@ class TrainingScript:
         self.module.finish_tracking(args)
 
 
-_OF_ENGINES = ("offload", "onload_weights", "onload_kv")  # calls of the manager that the engines must answer
-
-
 class _Watched:
     """slime's rollout manager, a Ray actor, as its script is given it: calls of these names go another way."""
 
@@ -289,7 +227,7 @@ def main(words: Sequence[str] | None = None, ready: Callable[[], None] = lambda:
     """
     script, *flags = sys.argv[1:] if words is None else words
     if script == "--check":
-        return int(_refused(flags, known_flags(flags)))
+        return int(refused(flags, known_flags(flags)))
     # as if Python had been given the script
     sys.argv, sys.path[0] = [script, *flags], str(Path(script).parent)
     training = TrainingScript(Path(script))

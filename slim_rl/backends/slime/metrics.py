@@ -71,9 +71,8 @@ def log_eval_rollout(rollout_id: int, args: Namespace, data: Mapping[str, dict[s
     config = config_of(args)
     metrics: dict[str, float] = {}
     stopped: str | None = None
-    steps = (
-        rollout_id + 1 if _begun or rollout_id else 0
-    )  # slime gives the one before training and that after the first step one id
+    # slime gives the one before training, and the one after the first step, the same number
+    steps = rollout_id + 1 if _begun or rollout_id else 0
     for name, results in data.items():
         samples, rewards = results.get("samples") or [], results["rewards"]
         dialogues = _log(config, "eval", steps, f"{steps}/{name}", samples)

@@ -98,9 +98,8 @@ def keep_usable_groups(args: Namespace, samples: Sequence[Any], **_: Any) -> Dyn
         try:
             rollout_failures.check(config)
         except RunStopped:
-            for playing in GenerateState(
-                args
-            ).pendings:  # they would go on paying, and the engines would not make room for a save
+            # They would go on paying, and the engines would not make room for a save.
+            for playing in GenerateState(args).pendings:
                 playing.cancel()
             raise
     rewards = [paid for dialogue in group if (paid := payment(dialogue, config.train)) is not None]

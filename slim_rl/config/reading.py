@@ -1,0 +1,71 @@
+"""A config's YAML, and the changes that a command line makes to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import ValidationError
+
+from slim_rl.config.section import Section
+from slim_rl.config.sentences import sentence_of
+from slim_rl.errors import ConfigError
+
+S = TypeVar("S", bound=Section)
+
+
+def load_section(path: str | Path, section: type[S]) -> S:
+    """Reads a YAML file that holds one `section`. Raises ConfigError, as `load_config` does."""
+    data = read_yaml(path)
+    try:
+        return section.model_validate({} if data is None else data)
+    except ValidationError as error:
+        raise ConfigError(f"{path}: {sentence_of(error, section)}") from error
+
+
+def read_yaml(path: str | Path, hint: str = "give the path of a YAML file") -> Any:
+    """What a YAML file holds. Raises ConfigError if it cannot be read; where there is no such file, `hint` says what to do."""
+    path = Path(path)
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"Cannot read the config {path}: {error.strerror}; {hint}.") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not text in UTF-8; give the path of a YAML file.") from error
+    except (yaml.YAMLError, ValueError) as error:  # a ValueError: a number or date that YAML reads and Python does not
+        raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}.") from error
+    except RecursionError as error:
+        raise ConfigError(f"{path} is nested too deeply to be a config; give the path of another file.") from error
+
+
+def overridden(data: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """A copy with overrides such as ``partner.kind=mute``. Raises ConfigError for one that is none; RecursionError for data that holds
+    itself.
+    """
+    tree = _copy(data)
+    for override in overrides:
+        _apply(tree, override)
+    return tree
+
+
+def _copy(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy; a RecursionError for YAML that holds itself, which `deepcopy` would take."""
+    return {key: _copy(value) if isinstance(value, Mapping) else value for key, value in data.items()}
+
+
+def _apply(tree: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    if not equals or not key:
+        raise ConfigError(f"The override '{override}' is not of the form key=value, for example partner.kind=mute.")
+    *parents, last = key.split(".")
+    for parent in parents:
+        child = tree.setdefault(parent, {})
+        if not isinstance(child, dict):
+            raise ConfigError(f"The override '{override}' goes through '{parent}', which is not a section.")
+        tree = child
+    try:
+        tree[last] = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError) as error:
+        raise ConfigError(f"The override '{override}' has a value that is not valid YAML.") from error
