@@ -14,9 +14,11 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from slim_rl.analysis import baseline, baseline_figure
+from slim_rl.analysis.askers import OVER_RANDOM
 from slim_rl.analysis.contrasts import HELD_OUT, Contrasts, Outcome, comparable
 from slim_rl.analysis.figure_style import INK, SOFT, colours, legend, panels, short_words
 from slim_rl.analysis.figures import Plot, curve
+from slim_rl.analysis.net_reward import NET_REWARD
 from slim_rl.analysis.plays import Plays
 from slim_rl.dialogue.measures import MEASURES, shown_in
 from slim_rl.formats import sentence, words
@@ -172,11 +174,15 @@ _ASKERS = {"greedy": ("the best questions", "-"), "random": ("random questions",
 
 
 def _frontier(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
-    """Net reward by the number of questions: askers on paper, the start with questions put for it, and what was trained."""
+    """Net reward by the number of questions: askers on paper, the start with questions put for it, and what was trained: the arms that
+    contrasts on net reward compare, if there are any. Others may play another game than the askers do, such as one with an open book.
+    """
     askers, points = plays.askers, baseline.of_plays(plays)
     if askers.empty or not points["trained"]:
         return None
-    palette = {arm: colours(plays.arms)[arm] for arm in plays.arms if arm in points["trained"]}
+    net = [spec for spec in contrasts.contrasts if spec.measure in (NET_REWARD.name, OVER_RANDOM.name)]
+    shown = {side.arm for spec in net for side in spec.outcomes} or set(plays.arms)
+    palette = {arm: colours(plays.arms)[arm] for arm in plays.arms if arm in shown & points["trained"].keys()}
     price = float(askers["price"].iloc[0])
     (ideal,) = askers[askers["asker"] == "ideal"].to_dict(orient="records") or [None]
     most = 1 + np.ceil(max(baseline_figure.reach(points, palette), ideal["questions"] if ideal else 0.0))
@@ -254,7 +260,7 @@ def plots() -> dict[str, Plot]:
             _frontier,
             "Held-out reward net of the price a question, by the number of questions: of askers on paper, who ask the best or random questions, as "
             "many in every game (bands: 95% intervals over games), of the best ones that stop by themselves, of the start with questions put "
-            "for it and by itself, and of what was trained, a dot a run.",
+            "for it and by itself, and of what was trained and is compared by net reward, a dot a run.",
         ),
         "transfer": Plot(
             _transfer,

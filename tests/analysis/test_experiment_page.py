@@ -16,7 +16,7 @@ from made_experiment import GAMES, SEEDS
 
 from slim_rl.analysis import analyze
 from slim_rl.analysis import plays as pl
-from slim_rl.analysis.contrasts import Contrasts
+from slim_rl.analysis.contrasts import Contrast, Contrasts, Outcome
 from slim_rl.analysis.experiment_figures import plots
 from slim_rl.analysis.experiment_page import write
 from slim_rl.analysis.kept import kept
@@ -207,6 +207,11 @@ def test_the_frontier_sets_what_was_trained_against_askers_on_paper_and_the_deco
     assert sorted(drawn["asks"].tolist()) == pytest.approx(np.array([[1, 0.7], [2, 0.65]]))
     assert drawn["turn"].tolist() == pytest.approx(np.array([[2, 0.7]]))
     assert plots()["frontier"].draw(replace(plays, askers=pd.DataFrame()), none, []) is None
+    net = Contrast(name="earns", measure="net_reward", a=Outcome(arm="asks"), b=0.5, direction="more", role="primary")
+    compared = lines(plots()["frontier"].draw(plays, Contrasts.model_construct(contrasts=[net]), []).axes[0])
+    assert len(compared["trained: one dot a run"]) == 2, (
+        "an arm that no contrast on net reward has may play another game"
+    )
     alone = lines(plots()["baseline"].draw(plays, none, []).axes[0])
     assert alone["the start, questions put for it"].tolist() == pytest.approx(np.array([[1, 0.55], [2, 0.6]]))
     assert len(alone["trained: one dot a run"]) == 2, "of the treatment"
