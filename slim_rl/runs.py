@@ -10,6 +10,7 @@ The lock is the kernel's: it ends with the process that holds it, however that e
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import platform
 import re
@@ -41,8 +42,9 @@ _OPENAI = (
 )
 _MAY_CHANGE = {
     *("train.steps", "train.keep_checkpoints", "train.eval_games"),
-    *(f"partner.openai.{name}" for name in _OPENAI),
+    *(f"{seat}.openai.{name}" for seat in ("partner", "policy") for name in _OPENAI),
 }
+_PLAYS = ("environment", "seed", "game", "partner", "policy", "limits")  # what decides how a held-out game is played
 
 
 class RunFolder:
@@ -154,18 +156,57 @@ def check_same(path: Path, config: Config) -> None:
     began = configuration(path)
     if began is None:
         raise ConfigError(f"{path} is not a configuration that can be read; start over with --fresh.")
-    with suppress(ConfigError):  # of an older version: what it did not know yet has its default
-        began = parse_config(began).model_dump(mode="json")
-    differ = sorted(
-        key
-        for key in _differences(began, config.model_dump(mode="json")) - _MAY_CHANGE
-        if not key.startswith("partner.openai.prices")  # what the provider charges, which decides nothing that is said
-    )
-    if differ:
+    if differ := _changed(began, config):
         raise ConfigError(
             f"The run '{config.name}' in {path.parent} began with other values of {', '.join(differ)}; give this one "
             "another name (--set name=...) or start over with --fresh."
         )
+
+
+def claim_log(log: Path, config: Config, otherwise: str, priced: bool = False) -> None:
+    """Writes what a log of held-out games is played by beside it (`log`.yaml), a digest of the model's weights included.
+
+    Args:
+        otherwise: what to do where another has played there.
+        priced: whether the price a question decides what is played.
+
+    Raises:
+        ConfigError: what is in the log was played by another configuration, or by other weights of that name.
+    """
+    path = log.with_suffix(".yaml")
+    weights = _digest(Path(config.policy.model))
+    if log.exists() and (began := configuration(path)) is not None:
+        before = (read_yaml(path).get("weights") or {}).get("sha256")
+        plays = (*_PLAYS, "train.question_price") if priced else _PLAYS
+        differ = [key for key in _changed(began, config) if key.startswith(plays)]
+        if weights and before:
+            differ = [key for key in differ if key != "policy.model"] + ["the model's weights"] * (weights != before)
+        if differ:
+            raise ConfigError(
+                f"{log} was played with other values of {', '.join(differ)}; {otherwise}, or remove it to play its games anew."
+            )
+    with disk_errors("settings of a log", path):
+        config.write(path, weights={"sha256": weights})
+
+
+def _changed(began: dict[str, Any], config: Config) -> list[str]:
+    """The keys whose values are others than those of `began`, but for those that may change."""
+    with suppress(ConfigError):  # of an older version: what it did not know yet has its default
+        began = parse_config(began).model_dump(mode="json")
+    return sorted(
+        key
+        for key in _differences(began, config.model_dump(mode="json")) - _MAY_CHANGE
+        if ".openai.prices" not in key  # what the provider charges, which decides nothing that is said
+    )
+
+
+def _digest(folder: Path) -> str | None:
+    """Of a model folder's weights; None where there is no such folder, or it has none."""
+    digest, files = hashlib.sha256(), sorted([*folder.glob("*.safetensors"), *folder.glob("*.bin")])
+    for file in files:
+        with file.open("rb") as stream:
+            digest.update(hashlib.file_digest(stream, "sha256").digest())
+    return digest.hexdigest() if files else None
 
 
 def log_folder_of(folder: Path, config: Config) -> Path:

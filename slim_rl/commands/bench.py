@@ -75,7 +75,9 @@ def command(
         return
     with interruptible(f"what was played is in {folder}, and the same command plays the rest."):
         games = {cell: each.rows for cell, each in cells.items()}
-        by_cell = play_cells(configs, games, folder, choice, concurrency)
+        by_cell = play_cells(
+            configs, games, folder, choice, concurrency, elsewhere="give this one another name by --name"
+        )
     played = {each.name: (each, by_cell[cell.name]) for cell, each in cells.items()}
     path = output / f"{title}{bench_file.SUFFIX}"
     bench_file.write(path, title, played, provenance.read(folder))

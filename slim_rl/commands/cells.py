@@ -28,7 +28,7 @@ from slim_rl.measured import measured
 from slim_rl.policies.engines import EngineChoice, ReadyPolicy, ready_policy
 from slim_rl.policies.interventions import AskFirst, NeverAsk
 from slim_rl.policies.openai_chat import ChatPolicy
-from slim_rl.runs import one_at_a_time
+from slim_rl.runs import claim_log, one_at_a_time
 from slim_rl.seeds import seed_of
 
 CHAT, SCRIPTED = "openai:", "scripted:"  # before the name of a chat model, and of one of the game's scripted policies
@@ -99,8 +99,11 @@ def play_cells(
     engine: EngineChoice,
     concurrency: int | None = None,
     num_trials: int = 1,
+    elsewhere: str = "name another folder (--output ...)",
 ) -> dict[str, list[Dialogue]]:
-    """Plays each cell by its own config (`cell_config`) on its own games: see `evaluate`."""
+    """Plays each cell by its own config (`cell_config`) on its own games: see `evaluate`. `elsewhere`: what to do where another config has
+    played.
+    """
     cells = list(configs)
     results: dict[str, list[Dialogue]] = {}
     with one_at_a_time(output, "evaluation"):
@@ -109,7 +112,9 @@ def play_cells(
             first, *_ = own = [cell for cell in cells if _player(cell) == player]
             with _ready(configs[first], first, engine, output / f"{first.name}.server.log") as ready:
                 for cell in own:
-                    config = configs[cell]
+                    config, log = configs[cell], output / f"{cell.name}.jsonl"
+                    priced = bool(cell.scripted) or isinstance(config.train.question_price, tuple)
+                    claim_log(log, config, elsewhere, priced)
                     ready.reseed(seed_of(config.seed, SCOPE))
                     limits = config.limits.within(context_tokens=(ready.context,))
                     worker = RolloutWorker(config.changed(limits=limits), ready.chat, ready.policy)
@@ -117,7 +122,7 @@ def play_cells(
                     results[cell.name] = play_held_out(
                         worker,
                         games[cell],
-                        output / f"{cell.name}.jsonl",
+                        log,
                         step=None,
                         trials=num_trials,
                         policy=intervention(config, cell.mode, ready.policy, ready.chat),

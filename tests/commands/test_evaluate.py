@@ -27,6 +27,7 @@ from slim_rl.games.matching import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.instance import GameState
 from slim_rl.policies.interventions import INSTEAD, TRIES, NeverAsk
+from slim_rl.runs import claim_log
 from tests.dialogue.players import Script
 from tests.fakes.disk import largest_file
 from tests.paths import ROOT
@@ -170,6 +171,46 @@ def test_a_folder_is_evaluated_into_by_one_process_at_a_time(config, tmp_path) -
     assert not list(output.glob("*.jsonl"))
     with pytest.raises(ConfigError, match=r"policy\.model"):  # the folder is free, and the model is looked for
         evaluate(config, cells, output, 2)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seed": 1},
+        {"partner": {"args": {"wordings": 2}}},
+        {"limits": {"turn_tokens": 7}},
+        {"train": {"question_price": 0.1}},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_games_of_another_config_are_not_counted_as_its_own(config, tmp_path, change) -> None:
+    cells, output = [Cell("scripted:greedy:2", "shy")], tmp_path / "logs"
+    played = evaluate(config, cells, output, 4)
+    log = next(output.glob("*.jsonl"))
+    before = log.read_bytes()
+    with pytest.raises(
+        ConfigError, match=rf"{log.name} was played with other values of {next(iter(change))}.*--output"
+    ):
+        evaluate(config.changed(**change), cells, output, 4)
+    assert log.read_bytes() == before
+    harmless = config.changed(train={"steps": 3}, warmstart={"games": 7})
+    assert evaluate(harmless, cells, output, 4) == played, "how it trains changes nothing that was played"
+    log.unlink()
+    assert evaluate(config.changed(**change), cells, output, 4), "what is removed is played anew"
+
+
+def test_games_of_a_model_trained_since_are_not_counted_as_its_own(config, tmp_path) -> None:
+    log, folder = tmp_path / "cell.jsonl", tmp_path / "model"
+    folder.mkdir()
+    (folder / "model.safetensors").write_bytes(b"one")
+    config = config.changed(policy={"model": str(folder)})
+    claim_log(log, config, "go elsewhere")
+    log.write_text("{}\n")
+    claim_log(log, config, "go elsewhere")
+    claim_log(log, config.changed(policy={"model": str(folder.rename(tmp_path / "moved"))}), "go elsewhere")
+    (tmp_path / "moved" / "model.safetensors").write_bytes(b"two")
+    with pytest.raises(ConfigError, match="other values of the model's weights; go elsewhere"):
+        claim_log(log, config.changed(policy={"model": str(tmp_path / "moved")}), "go elsewhere")
 
 
 @pytest.mark.parametrize("size", [0, 5_000])
