@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from mmap import mmap
 from pathlib import Path
@@ -28,8 +29,8 @@ def encode(data: Any) -> bytes:
     """One line of JSON, without its newline: valid UTF-8 for any text."""
     try:
         return orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY)
-    except TypeError:  # half a surrogate pair, most likely; anything else fails again
-        return orjson.dumps(_without_half_surrogates(data), option=orjson.OPT_SERIALIZE_NUMPY)
+    except TypeError:  # half a surrogate pair, or a key that is a number; anything else fails again
+        return orjson.dumps(_without_half_surrogates(data), option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,18 +191,29 @@ class Appender:
 
 
 def cut_torn(path: Path) -> None:
-    """Takes a last line without its newline off the file."""
+    """Takes a last line that was cut off the file; one that is whole gets the newline that it lacks."""
     size = path.stat().st_size if path.exists() else 0
     if not size:
         return
     with path.open("r+b") as stream:
         with mmap(stream.fileno(), 0) as content:
             end = content.rfind(b"\n") + 1
-        if end < size:
+            last = content[end:]
+        if _is_whole(last):
+            stream.seek(size)
+            stream.write(b"\n")
+        elif last:
             warnings.warn(
                 f"{path}: its last line, torn while it was being written, is removed.", SlimWarning, stacklevel=4
             )
             stream.truncate(end)
+
+
+def _is_whole(line: bytes) -> bool:
+    """Whether it is an object that ends: what was cut from one never does."""
+    with suppress(orjson.JSONDecodeError):
+        return isinstance(orjson.loads(line), dict)
+    return False
 
 
 def whole_characters(text: str) -> str:

@@ -68,6 +68,20 @@ def test_a_torn_last_line_is_left_out_then_cut_off(make_dialogue: MakeDialogue, 
     assert [d.id for d in read_log(path)] == ["a", "c"]
 
 
+def test_a_whole_last_line_without_its_newline_is_kept(make_dialogue: MakeDialogue, tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    write(path, make_dialogue(*SAID))
+    whole = path.read_bytes()
+    path.write_bytes(whole.rstrip(b"\n"))
+    with DialogueLog(path) as log:
+        log.append(make_dialogue(*SAID))
+    assert path.read_bytes() == whole * 2
+
+
+def test_a_key_that_is_a_number_is_logged() -> None:
+    assert json.loads(encode({"plan": {1: "a", 2: ["\ud800"]}})) == {"plan": {"1": "a", "2": ["\ufffd"]}}
+
+
 def test_a_broken_line_is_named(make_dialogue: MakeDialogue, tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     write(path, make_dialogue(*SAID, id="a"))

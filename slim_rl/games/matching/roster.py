@@ -84,8 +84,8 @@ class Roster:
         for kind, names in (("reviewer", self.reviewers), ("paper", self.short_papers)):
             keys = [_words(name) for name in names]
             for name, key in zip(names, keys, strict=True):
-                if not key:
-                    raise ConfigError(f"The {kind} name {name!r} has no letters or digits; give it a name.")
+                if all(map(str.isnumeric, key)):  # a score would be read as it
+                    raise ConfigError(f"The {kind} name {name!r} has no letters; give it a name that has some.")
                 if keys.count(key) > 1:
                     raise ConfigError(f"Two {kind}s are called {name!r}; every name must differ before any colon.")
 
@@ -197,7 +197,10 @@ def _index(roster: Roster) -> dict[tuple[str, ...], Meanings]:
     index: dict[tuple[str, ...], set[tuple[Kind, int]]] = {}
     for i, name in enumerate(roster.reviewers):
         words = _words(name)
-        for key in (words, words[:1], words[-1:]):
+        parts = [
+            key for key in (words[:1], words[-1:]) if not key[0].isnumeric()
+        ]  # the 3 of "Reviewer 3" may be a score
+        for key in (words, *parts):
             index.setdefault(key, set()).add(("reviewer", i))
     for i, title in enumerate(roster.papers):
         words, short = _words(title), len(_words(roster.short_papers[i]))

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slim_rl.errors import ConfigError
+from slim_rl.games.matching.reading.interpretation import interpret
 from slim_rl.games.matching.roster import Roster
 
 ROSTER = Roster.default()
@@ -74,12 +75,26 @@ def test_short_papers_and_first_names() -> None:
         (("Ava", "ava"), ("X", "Y")),
         (("Ava", "Bo"), ("X: one", "x: two")),
         (("Ava", "!"), ("X", "Y")),
+        (("Ava", "Bo"), ("X", "7")),
         ((), ()),
     ],
 )
 def test_names_that_cannot_be_told_apart_are_refused(reviewers: tuple[str, ...], papers: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError):
         Roster(reviewers, papers)
+
+
+@pytest.mark.parametrize("score", range(5))
+def test_a_number_in_a_name_is_not_taken_for_a_score(score: int) -> None:
+    roster = Roster(*(tuple(f"{kind} {number}" for number in range(1, 4)) for kind in ("Reviewer", "Paper")))
+    for pair in ((0, 1), (2, 2)):
+        for said in (
+            f"{roster.pair(pair)}: {score}.",
+            f"{roster.pair(pair)} is {score}.",
+            f"{roster.pair(pair)} = {score}",
+        ):
+            assert interpret(said, roster).told == ((pair, score),), said
+        assert interpret(f"What is {roster.pair(pair)}?", roster).asked == (pair,)
 
 
 def test_default_has_eight_names() -> None:
