@@ -86,14 +86,19 @@ class RolloutWorker:
         """Why no new game should be started: the partner, or a policy by text, takes no more (its endpoint is down, its budget
         spent). None: start it.
         """
-        players = (self.partner, self.policy.player if isinstance(self.policy, Speaker) else None)
-        return next(filter(None, (getattr(player, "stopped", None) for player in players)), None)
+        return next(filter(None, (getattr(player, "stopped", None) for player in self._speakers)), None)
 
     def keep_spend(self, folder: Path) -> None:
-        """Has a partner that costs money keep what it spends in the run's folder, where its budget outlives restarts."""
-        keep = getattr(self.partner, "keep_spend", None)
-        if keep is not None:
-            keep(folder)
+        """Has whoever costs money keep what it spends in the run's folder, where its budget outlives restarts."""
+        for player in self._speakers:
+            keep = getattr(player, "keep_spend", None)
+            if keep is not None:
+                keep(folder)
+
+    @property
+    def _speakers(self) -> tuple[Any, ...]:
+        """Who may call an endpoint: the partner, and a policy by text."""
+        return self.partner, self.policy.player if isinstance(self.policy, Speaker) else None
 
     def environment(self) -> BaseEnvironment:
         """A fresh environment of the run's game."""

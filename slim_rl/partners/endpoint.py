@@ -8,10 +8,13 @@ How a call is made, again where it fails, is in `calls`.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakValueDictionary
 
 from slim_rl.config import OpenAIConfig
+from slim_rl.dialogue.deadline import not_counted
 from slim_rl.dialogue.partner import PartnerFailure, Usage
 from slim_rl.errors import ConfigError, DataError
 from slim_rl.partners.answers import cut
@@ -41,6 +44,8 @@ class Endpoint:
         self.config, self.replays = config, config.cassette_mode == "replay"
         self.calls = Calls(config, made=not self.replays)
         self.cassette = Cassette(config.cassette, config.cassette_mode) if config.cassette else None
+        # by loop and request, while somebody waits for its answer
+        self._asking: WeakValueDictionary[tuple[asyncio.AbstractEventLoop, str], asyncio.Lock] = WeakValueDictionary()
         if self.replays and self.cassette is None:
             raise ConfigError("partner.openai.cassette_mode is replay, but partner.openai.cassette names no file.")
 
@@ -84,21 +89,27 @@ class Endpoint:
         if self.cassette is None:
             answer, usage = await self.calls.answer(body, opening)
             return Completion(answer["text"], answer["finish_reason"], usage)
-        key = request_key(body, seed)
         try:
-            self.cassette.flush()
-            kept = self.cassette.get(key)
-            if kept is None and self.replays:
-                raise PartnerFailure(
-                    f"The cassette {config.cassette} has no answer to request {key}; record it with cassette_mode=auto."
-                )
-            if kept is None:
-                answer, usage = await self.calls.answer(body, opening)
-                kept = self.cassette.keep(key, body, seed, answer)
-            else:
-                usage = Usage(model=kept.get("model"))
-                self.calls.dialect.recall(kept.get("refused", ()))
+            with not_counted():  # another's wait for the endpoint is as little this dialogue's own
+                kept, usage = await self._recorded(self.cassette, body, seed, opening)
         except DataError as error:
             self.calls.say_once(str(error))
             raise PartnerFailure(str(error)) from None
         return Completion(**cut(kept["text"], kept.get("finish_reason") or "stop", config), usage=usage)
+
+    async def _recorded(
+        self, cassette: Cassette, body: dict[str, Any], seed: int, opening: bool
+    ) -> tuple[dict[str, Any], Usage]:
+        """The answer as the cassette has it, asked for where it has none. Equal requests at once are asked once: the first is waited for."""
+        key = request_key(body, seed)
+        async with self._asking.setdefault((asyncio.get_running_loop(), key), asyncio.Lock()):
+            cassette.flush()
+            if (kept := cassette.get(key)) is not None:
+                self.calls.dialect.recall(kept.get("refused", ()))
+                return kept, Usage(model=kept.get("model"))
+            if self.replays:
+                raise PartnerFailure(
+                    f"The cassette {cassette.path} has no answer to request {key}; record it with cassette_mode=auto."
+                )
+            answer, usage = await self.calls.answer(body, opening)
+            return cassette.keep(key, body, seed, answer), usage

@@ -13,6 +13,7 @@ endpoint (`partners.endpoint`), set under `policy.openai`.
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 from typing import Any
 
 from slim_rl.config import ChatPolicyConfig
@@ -52,6 +53,10 @@ class ChatPolicy:
         """One sentence on why no new game should be started (endpoint down for good, budget spent), or None."""
         stopped = self.endpoint.stopped
         return _own(stopped) if stopped else None
+
+    def keep_spend(self, folder: Path) -> None:
+        """Keeps what this model spends in `folder`/policy/MODEL from now on, apart from what a partner spends: each has its own budget."""
+        self.endpoint.calls.spend.keep(folder / "policy" / self.config.model.replace("/", "-"))
 
     def messages(self, view: View) -> Messages:
         """The request's messages."""

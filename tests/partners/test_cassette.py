@@ -77,9 +77,21 @@ async def test_the_same_asked_twice_at_once_has_one_answer(tmp_path: Path) -> No
         server.answer = lambda body: next(said)
         partner = partner_of(server, cassette=path)
         view = view_after(QUESTION)
-        first, second = await asyncio.gather(partner.reply(view), partner.reply(view))
-    assert len(server.requests) == 2 and first.text == second.text
+        replies = await asyncio.gather(*(partner.reply(view) for _ in range(4)))
+    assert len(server.requests) == 1 and {reply.text for reply in replies} == {"[message] one"}
+    assert sorted(reply.usage.calls for reply in replies) == [0, 0, 0, 1], "paid once"
     assert len(recorded(path)) == 1
+
+
+async def test_who_waits_for_the_same_request_asks_when_it_came_to_nothing(tmp_path: Path) -> None:
+    async with OpenAIServer(latency=0.05) as server:
+        partner = partner_of(server, cassette=tmp_path / "a.sqlite")
+        first, *others = (asyncio.create_task(partner.reply(view_after(QUESTION))) for _ in range(3))
+        while not server.requests:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        first.cancel()
+        replies = await asyncio.gather(*others)
+    assert first.cancelled() and all(isinstance(reply, Reply) for reply in replies) and len(server.requests) == 2
 
 
 async def test_failed_requests_are_not_recorded(tmp_path: Path) -> None:

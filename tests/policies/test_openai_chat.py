@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from examples.secret_number import SecretNumber
-from slim_rl.config import ChatPolicyConfig, Limits
+from slim_rl.config import ChatPolicyConfig, Limits, parse_config
 from slim_rl.dialogue.loop import Speaker, play_dialogue
 from slim_rl.dialogue.record import Dialogue, StopReason
+from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import ConfigError
 from slim_rl.games.matching.env import MatchingEnv
+from slim_rl.partners.ledger import spent_usd
 from slim_rl.policies.interventions import AskFirst, NeverAsk
 from slim_rl.policies.openai_chat import ChatPolicy
 from tests.dialogue.players import Countdown, Says
@@ -117,3 +119,26 @@ async def test_its_questions_are_put_for_it_or_forbidden() -> None:
     assert forbidden.turns[0].text == GOOD_PLAN
     assert forbidden.turns[0].usage is not None and forbidden.turns[0].usage["calls"] == 2
     assert len({request["seed"] for request in server.requests}) == 2
+
+
+async def test_its_budget_outlives_the_process_and_is_its_own(tmp_path: Path) -> None:
+    async def start(server: OpenAIServer, budget_usd: float = 0.05) -> ChatPolicy:
+        prices = {server.model: {"input": 0, "cached": 0, "output": 1000}}
+        policy = chat_policy(server, prices=prices, budget_usd=budget_usd, budget_reserve=0.0)
+        worker = RolloutWorker(parse_config({"partner": {"kind": "shy"}}), None, Speaker(policy))
+        worker.keep_spend(tmp_path)
+        await play(policy, Says(lambda view: "[message] Ava Li on BLEU: 60."))
+        return policy
+
+    async with OpenAIServer() as server:
+        server.answer = lambda body: QUESTION
+        first = await start(server)
+        assert first.stopped and "policy.openai.budget_usd" in first.stopped
+        asked = len(server.requests)
+        again = await start(server)
+        assert asked > 0 and len(server.requests) == asked, "what the first start spent is spent"
+        assert again.stopped == first.stopped
+        assert (await start(server, budget_usd=0.5)).endpoint.calls.spend.spent_before == pytest.approx(
+            first.endpoint.calls.spend.total.cost_usd, abs=1e-6
+        )
+    assert spent_usd(tmp_path) == 0.0, "a partner's budget is another"
