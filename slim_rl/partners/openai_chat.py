@@ -12,7 +12,6 @@ A game with something to add, or with its own form to check, has a subclass with
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import re
 from dataclasses import replace
@@ -68,7 +67,7 @@ class OpenAIPartner:
         """The partner of `config`. Those of one process that are configured alike share an endpoint: its limits, budget,
         breaker and cassette.
         """
-        return cls(config, _shared_endpoint(config.openai.model_dump_json()))
+        return cls(config, _shared_endpoint(config.openai))
 
     # --- what a game may say otherwise
 
@@ -201,6 +200,13 @@ def read_prompt(config: OpenAIConfig, default: Traversable | None) -> tuple[str,
     return (text[version.end() :] if version else text).strip(), version[1] if version else ""
 
 
-@functools.cache
-def _shared_endpoint(config: str) -> Endpoint:
-    return Endpoint(OpenAIConfig.model_validate_json(config))
+_SHARED: dict[str, Endpoint] = {}  # by their configuration
+
+
+def _shared_endpoint(config: OpenAIConfig) -> Endpoint:
+    """The endpoint of all partners that are configured alike. One that was given up goes with its run: the next run tries again."""
+    key = config.model_dump_json()
+    found = _SHARED.get(key)
+    if found is None or found.calls.breaker.stopped:
+        found = _SHARED[key] = Endpoint(config)
+    return found

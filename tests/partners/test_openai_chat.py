@@ -230,3 +230,17 @@ def test_partners_configured_alike_share_one_endpoint() -> None:
     assert MatchingChatPartner.from_config(config).endpoint is MatchingChatPartner.from_config(config).endpoint
     other = partner_config("http://localhost:2/v1")
     assert MatchingChatPartner.from_config(config).endpoint is not MatchingChatPartner.from_config(other).endpoint
+
+
+async def test_an_endpoint_that_was_given_up_is_tried_again_by_the_next_run() -> None:
+    async with OpenAIServer() as server:
+        config = partner_config(server.url)
+        first = MatchingChatPartner.from_config(config)
+        server.meets = lambda body: Step("status", status=401)
+        with pytest.raises(PartnerFailure):
+            await first.reply(view_after(QUESTION))
+        assert first.stopped
+        server.meets = lambda body: None  # the key is put right
+        again = MatchingChatPartner.from_config(config)
+        assert again.stopped is None and (await again.reply(view_after(QUESTION))).text
+        assert MatchingChatPartner.from_config(config).endpoint is again.endpoint
