@@ -18,6 +18,7 @@ import shutil
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -204,9 +205,16 @@ def _digest(folder: Path) -> str | None:
     """Of a model folder's weights; None where there is no such folder, or it has none."""
     digest, files = hashlib.sha256(), sorted([*folder.glob("*.safetensors"), *folder.glob("*.bin")])
     for file in files:
-        with file.open("rb") as stream:
-            digest.update(hashlib.file_digest(stream, "sha256").digest())
+        about = file.stat()
+        digest.update(_digest_of_file(file.resolve(), about.st_size, about.st_mtime_ns))
     return digest.hexdigest() if files else None
+
+
+@lru_cache(maxsize=256)
+def _digest_of_file(file: Path, size: int, changed: int) -> bytes:
+    """Read once while its size and time stay: every cell of an evaluation asks, and weights may be many gigabytes."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").digest()
 
 
 def log_folder_of(folder: Path, config: Config) -> Path:
