@@ -3,6 +3,7 @@
     a folder is a run's if it holds our marker, or a configuration of ours, or nothing that a run would write
     one process at a time works on a run: the marker is locked meanwhile (torchrun's processes are one run, and rank 0 locks)
     only what a run itself writes is ever removed, from a folder that is a run's, and once the new run is known to work
+    a log of held-out games has beside it what it was played by, and counts for nothing else (`claim_log`)
 
 The lock is the kernel's: it ends with the process that holds it, however that ends.
 """
@@ -10,15 +11,13 @@ The lock is the kernel's: it ends with the process that holds it, however that e
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 import platform
 import re
 import shutil
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -45,7 +44,6 @@ _MAY_CHANGE = {
     *("train.steps", "train.keep_checkpoints", "train.eval_games"),
     *(f"{seat}.openai.{name}" for seat in ("partner", "policy") for name in _OPENAI),
 }
-_PLAYS = ("environment", "seed", "game", "partner", "policy", "limits")  # what decides how a held-out game is played
 
 
 class RunFolder:
@@ -164,23 +162,22 @@ def check_same(path: Path, config: Config) -> None:
         )
 
 
-def claim_log(log: Path, config: Config, otherwise: str, priced: bool = False) -> None:
-    """Writes what a log of held-out games is played by beside it (`log`.yaml), a digest of the model's weights included.
+def claim_log(log: Path, config: Config, decides: Sequence[str], weights: str | None, otherwise: str) -> None:
+    """Writes what a log of held-out games is played by beside it (`log`.yaml).
 
     Args:
+        decides: the keys, or their first parts, that decide what is played.
+        weights: the digest of the model's; None where there are none to be read.
         otherwise: what to do where another has played there.
-        priced: whether the price a question decides what is played.
 
     Raises:
         ConfigError: what is in the log was played by another configuration, or by other weights of that name.
     """
     path = log.with_suffix(".yaml")
-    weights = _digest(Path(config.policy.model))
     if log.exists() and (began := configuration(path)) is not None:
         before = (read_yaml(path).get("weights") or {}).get("sha256")
-        plays = (*_PLAYS, "train.question_price") if priced else _PLAYS
-        differ = [key for key in _changed(began, config) if key.startswith(plays)]
-        if weights and before:
+        differ = [key for key in _changed(began, config) if key.startswith(tuple(decides))]
+        if weights and before:  # a folder may be moved
             differ = [key for key in differ if key != "policy.model"] + ["the model's weights"] * (weights != before)
         if differ:
             raise ConfigError(
@@ -199,22 +196,6 @@ def _changed(began: dict[str, Any], config: Config) -> list[str]:
         for key in _differences(began, config.model_dump(mode="json")) - _MAY_CHANGE
         if ".openai.prices" not in key  # what the provider charges, which decides nothing that is said
     )
-
-
-def _digest(folder: Path) -> str | None:
-    """Of a model folder's weights; None where there is no such folder, or it has none."""
-    digest, files = hashlib.sha256(), sorted([*folder.glob("*.safetensors"), *folder.glob("*.bin")])
-    for file in files:
-        about = file.stat()
-        digest.update(_digest_of_file(file.resolve(), about.st_size, about.st_mtime_ns))
-    return digest.hexdigest() if files else None
-
-
-@lru_cache(maxsize=256)
-def _digest_of_file(file: Path, size: int, changed: int) -> bytes:
-    """Read once while its size and time stay: every cell of an evaluation asks, and weights may be many gigabytes."""
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").digest()
 
 
 def log_folder_of(folder: Path, config: Config) -> Path:

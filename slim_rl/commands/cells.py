@@ -25,6 +25,7 @@ from slim_rl.dialogue.worker import Episode, RolloutWorker
 from slim_rl.environment import environment_class
 from slim_rl.errors import ConfigError, did_you_mean
 from slim_rl.measured import measured
+from slim_rl.policies import weights_digest
 from slim_rl.policies.engines import EngineChoice, ReadyPolicy, ready_policy
 from slim_rl.policies.interventions import AskFirst, NeverAsk
 from slim_rl.policies.openai_chat import ChatPolicy
@@ -113,8 +114,8 @@ def play_cells(
             with _ready(configs[first], first, engine, output / f"{first.name}.server.log") as ready:
                 for cell in own:
                     config, log = configs[cell], output / f"{cell.name}.jsonl"
-                    priced = bool(cell.scripted) or isinstance(config.train.question_price, tuple)
-                    claim_log(log, config, elsewhere, priced)
+                    weights = None if cell.scripted or cell.chat_model else weights_digest(Path(cell.policy))
+                    claim_log(log, config, _decides(config, cell), weights, elsewhere)
                     ready.reseed(seed_of(config.seed, SCOPE))
                     limits = config.limits.within(context_tokens=(ready.context,))
                     worker = RolloutWorker(config.changed(limits=limits), ready.chat, ready.policy)
@@ -129,6 +130,13 @@ def play_cells(
                         max_live=concurrency or engine.at_once,
                     )
     return {cell.name: results[cell.name] for cell in cells}
+
+
+def _decides(config: Config, cell: Cell) -> list[str]:
+    """The keys that decide how the cell's games are played. Of a price, those that a policy is told or plans by."""
+    policy = [] if cell.scripted else ["policy.openai"] if cell.chat_model else ["policy"]
+    priced = cell.scripted or isinstance(config.train.question_price, tuple)
+    return ["environment", "seed", "game", "partner", "limits", *policy, *(["train.question_price"] if priced else [])]
 
 
 def _player(cell: Cell) -> tuple[str, str]:

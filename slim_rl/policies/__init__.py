@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +70,22 @@ def is_model_folder(folder: Path) -> bool:
     except (OSError, ValueError, RecursionError):
         return False
     return isinstance(described, dict) and "model_type" in described
+
+
+def weights_digest(folder: Path) -> str | None:
+    """Of a model folder's weights; None where there is no such folder, or it has none."""
+    digest, files = hashlib.sha256(), sorted([*folder.glob("*.safetensors"), *folder.glob("*.bin")])
+    for file in files:
+        about = file.stat()
+        digest.update(_digest_of_file(file.resolve(), about.st_size, about.st_mtime_ns))
+    return digest.hexdigest() if files else None
+
+
+@lru_cache(maxsize=256)
+def _digest_of_file(file: Path, size: int, changed: int) -> bytes:
+    """Read once while its size and time stay: every cell of an evaluation asks, and weights may be many gigabytes."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").digest()
 
 
 def check_model_folder(folder: Path) -> None:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from slim_rl.errors import ConfigError, SlimError
 from slim_rl.games.matching import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.instance import GameState
+from slim_rl.policies import weights_digest
 from slim_rl.policies.interventions import INSTEAD, TRIES, NeverAsk
 from slim_rl.runs import claim_log
 from tests.dialogue.players import Script
@@ -193,24 +195,30 @@ def test_games_of_another_config_are_not_counted_as_its_own(config, tmp_path, ch
     ):
         evaluate(config.changed(**change), cells, output, 4)
     assert log.read_bytes() == before
-    harmless = config.changed(train={"steps": 3}, warmstart={"games": 7})
-    assert evaluate(harmless, cells, output, 4) == played, "how it trains changes nothing that was played"
+    harmless = config.changed(train={"steps": 3}, warmstart={"games": 7}, policy={"model": "another", "top_p": 0.5})
+    assert evaluate(harmless, cells, output, 4) == played, "neither how it trains nor a model that does not play"
     log.unlink()
     assert evaluate(config.changed(**change), cells, output, 4), "what is removed is played anew"
 
 
 def test_games_of_a_model_trained_since_are_not_counted_as_its_own(config, tmp_path) -> None:
     log, folder = tmp_path / "cell.jsonl", tmp_path / "model"
+
+    def claim(folder: Path) -> None:
+        claim_log(
+            log, config.changed(policy={"model": str(folder)}), ["policy"], weights_digest(folder), "go elsewhere"
+        )
+
     folder.mkdir()
     (folder / "model.safetensors").write_bytes(b"one")
-    config = config.changed(policy={"model": str(folder)})
-    claim_log(log, config, "go elsewhere")
+    claim(folder)
     log.write_text("{}\n")
-    claim_log(log, config, "go elsewhere")
-    claim_log(log, config.changed(policy={"model": str(folder.rename(tmp_path / "moved"))}), "go elsewhere")
-    (tmp_path / "moved" / "model.safetensors").write_bytes(b"two")
+    claim(folder)
+    moved = folder.rename(tmp_path / "moved")
+    claim(moved)
+    (moved / "model.safetensors").write_bytes(b"two")
     with pytest.raises(ConfigError, match="other values of the model's weights; go elsewhere"):
-        claim_log(log, config.changed(policy={"model": str(tmp_path / "moved")}), "go elsewhere")
+        claim(moved)
 
 
 @pytest.mark.parametrize("size", [0, 5_000])
