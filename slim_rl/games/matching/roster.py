@@ -197,9 +197,8 @@ def _index(roster: Roster) -> dict[tuple[str, ...], Meanings]:
     index: dict[tuple[str, ...], set[tuple[Kind, int]]] = {}
     for i, name in enumerate(roster.reviewers):
         words = _words(name)
-        parts = [
-            key for key in (words[:1], words[-1:]) if not key[0].isnumeric()
-        ]  # the 3 of "Reviewer 3" may be a score
+        # the 3 of "Reviewer 3" may be a score
+        parts = [key for key in (words[:1], words[-1:]) if not key[0].isnumeric()]
         for key in (words, *parts):
             index.setdefault(key, set()).add(("reviewer", i))
     for i, title in enumerate(roster.papers):
