@@ -75,6 +75,7 @@ async def test_a_thought_is_kept_apart_and_a_cut_turn_ends_the_game() -> None:
         dialogue = await play(chat_policy(server), Says("go"), Countdown(4), {})
     assert (dialogue.turns[0].text, dialogue.turns[0].thought) == ("go", "hm")
     assert dialogue.stop_reason is StopReason.TURN_TOKENS and dialogue.reward == 0.0
+    assert all(turn.usage and turn.usage["calls"] == 1 for turn in dialogue.turns[::2]), "what a cut turn cost is kept"
 
 
 async def test_an_endpoint_that_refuses_fails_the_dialogue_and_names_the_policys_keys() -> None:

@@ -23,10 +23,17 @@ _ASKS = re.compile(
 _NEGATES = re.compile(r"n't\b|\b(?:not|no|never|without|neither|nor|lacks?|lacking|dont|doesnt|isnt)\b", re.IGNORECASE)
 _OR_NOT = re.compile(r",? or (?:not|no)\b", re.IGNORECASE)
 _NAMES = {name: re.compile(rf"\b{name}\b", re.IGNORECASE) for name in CHARACTERS}
-_YES = r"yes|yeah|yep|yup|correct|right|true|indeed|so|it does|it is|it has"
-_NO = r"no(?! (?:idea|comment|clue))|nope|nah|not|false|wrong|it does(?: not|n't)|it is(?: not|n't)|it has(?: no|n't)"
+_NOT_A_NO = r"(?! (?:idea|comment|clue|doubt|problem|question|worries))"
+_YES = r"yes|yeah|yep|yup|correct(?! me)|right|true(?! or)|indeed|so it (?:is|does|has)|it does|it is|it has"
+_NO = rf"no{_NOT_A_NO}|nope|nah|not|false(?! or)|wrong|it does(?: not|n't)|it is(?: not|n't)|it has(?: no|n't)"
 _FIRST = re.compile(rf"\W*(?:(?:that|this)(?: is|'s) )?(?:(?P<no>{_NO})|(?P<yes>{_YES}))\b", re.IGNORECASE)
-_ANYWHERE = re.compile(r"\b(yes|no)\b(?! (?:idea|comment|clue))", re.IGNORECASE)
+_ANYWHERE = re.compile(rf"\b(yes|no)\b{_NOT_A_NO}", re.IGNORECASE)
+_HEDGES = re.compile(
+    r"\b(?:maybe|perhaps|possibly|might|unsure|depends|hard to say|difficult to say|no (?:idea|comment|clue)|"
+    r"not (?:sure|certain|exactly|really|quite|necessarily|that i)|(?:not|\w+n't|never) say (?:yes|no)|"
+    r"(?:do not|don't|cannot|can't|can not|could not|couldn't|won't|will not|would rather not) (?:know|say|tell|answer|share))\b",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +78,10 @@ def named_characters(text: str) -> list[str]:
 
 
 def answer_of(text: str) -> bool | None:
-    """Whether an answer says yes; None if it says neither. Never raises."""
-    body = untagged(text[:READ_UP_TO])[1]
+    """Whether an answer says yes; None if it says neither, or leaves it open. Never raises."""
+    body = untagged(text[:READ_UP_TO])[1].replace("\u2019", "'")
+    if _HEDGES.search(body):
+        return None
     if first := _FIRST.match(body):
         return first["yes"] is not None
     said = {word.lower() for word in _ANYWHERE.findall(body)}

@@ -124,7 +124,7 @@ def format_proposal(assignment: Sequence[int], roster: Roster) -> str:
 
 def _parse_line(line: str, roster: Roster) -> list[tuple[int, int]] | ActionError:
     """The (reviewer, paper) pairs of one line; none if it names nobody and does not look like a pair."""
-    line = _BRACKETED.sub(lambda match: match[0] if any(roster.hits(match[0])) else " ", line)
+    line = _without_asides(line, roster)
     hits = list(roster.hits(line))
     rest = _rest(line, hits)
     strange = [word for word in _WORD.findall(rest) if word.casefold() not in _FILLER]
@@ -133,13 +133,16 @@ def _parse_line(line: str, roster: Roster) -> list[tuple[int, int]] | ActionErro
         if strange and len(sides) == 2 and all(_WORD.search(side) for side in sides):
             return _unknown(line, roster)
         return []
+    named = []
     for hit in hits:
-        if len(hit.meanings) > 1:
-            names = " or ".join(roster.name(*meaning) for meaning in hit.meanings)
-            return ActionError(f"'{line[hit.start : hit.end]}' can mean {names}: write the whole name.")
+        written = line[hit.start : hit.end]
+        meanings = roster.wholly(written, hit.meanings)
+        if len(meanings) > 1:
+            names = " or ".join(roster.name(*meaning) for meaning in meanings)
+            return ActionError(f"'{written}' can mean {names}: write the whole name.")
+        named.append(meanings[0])
     if strange:
         return _unknown(line, roster, strange[0])
-    named = [hit.meanings[0] for hit in hits]
     pairs = []
     for first, second in zip(named[::2], named[1::2], strict=False):
         if first[0] == second[0]:
@@ -151,6 +154,16 @@ def _parse_line(line: str, roster: Roster) -> list[tuple[int, int]] | ActionErro
         kind = "reviewer" if named[-1][0] == "paper" else "paper"
         return ActionError(f"{roster.name(*named[-1])} has no {kind} in '{_short(line)}': write 'paper: reviewer'.")
     return pairs
+
+
+def _without_asides(line: str, roster: Roster) -> str:
+    """The line without the brackets in which nothing is named: "Ava Li (62)", but not the "(2002)" of a paper that is called so."""
+    named = list(roster.hits(line))
+
+    def kept(aside: re.Match[str]) -> str:
+        return aside[0] if any(hit.start < aside.end() and aside.start() < hit.end for hit in named) else " "
+
+    return _BRACKETED.sub(kept, line)
 
 
 def _rest(line: str, hits: Sequence[Mention]) -> str:

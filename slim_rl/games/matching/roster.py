@@ -45,7 +45,8 @@ PAPERS = (
 _ALSO_CALLED = {"bert": "roberta"}
 _NOT_NAMES = frozenset({"panel", "pastel", "petal", "globe", "sofa", "glued"})
 _MEMO = 100_000  # words
-_WORD = re.compile(r"[^\W_]+")
+_WORD = re.compile(r"[^\W_]+(?:[\u0300-\u036f]+[^\W_]*)*")  # an accent may follow its letter as a character of its own
+_ENDS_A_LINE = re.compile(r"[;\r\n\v\f\x85\u2028\u2029]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +82,20 @@ class Roster:
             raise ConfigError(
                 f"A roster needs as many reviewers as papers, but has {len(self.reviewers)} and {len(self.papers)}."
             )
-        for kind, names in (("reviewer", self.reviewers), ("paper", self.short_papers)):
-            keys = [_words(name) for name in names]
-            for name, key in zip(names, keys, strict=True):
+        known: dict[tuple[str, ...], Kind] = {}
+        for kind, names in _sides(self):
+            for name in names:
+                key = _words(name)
                 if all(map(str.isnumeric, key)):  # a score would be read as it
                     raise ConfigError(f"The {kind} name {name!r} has no letters; give it a name that has some.")
-                if keys.count(key) > 1:
-                    raise ConfigError(f"Two {kind}s are called {name!r}; every name must differ before any colon.")
+                if ends := _ENDS_A_LINE.search(name):
+                    raise ConfigError(
+                        f"The {kind} name {name!r} has a {ends[0]!r}, which ends a line of a plan; write it without."
+                    )
+                if other := known.get(key):
+                    both = f"Two {kind}s are" if other == kind else f"A {other} and a {kind} are both"
+                    raise ConfigError(f"{both} called {name!r}; every name must differ before any colon.")
+                known[key] = kind
 
     def __hash__(self) -> int:
         return self._hash
@@ -127,6 +135,10 @@ class Roster:
     def pair(self, pair: Pair) -> str:
         """ "Ava Li on BLEU"."""
         return " on ".join(self.names(pair))
+
+    def wholly(self, name: str, meanings: Meanings) -> Meanings:
+        """Of what a name may mean, the one whose whole name it is, full reviewer or short paper; all of it if it is none's."""
+        return tuple(one for one in meanings if _words(self.name(*one)) == _words(name)) or meanings
 
     def find(self, text: str, typos: bool = True) -> list[Mention]:
         """Every reviewer and paper named in free text, in order.
@@ -191,6 +203,11 @@ class _Names:
 @lru_cache(maxsize=64)
 def _names_of(roster: Roster) -> _Names:
     return _Names(roster)
+
+
+def _sides(roster: Roster) -> tuple[tuple[Kind, tuple[str, ...]], ...]:
+    """The names by which a plan names them."""
+    return ("reviewer", roster.reviewers), ("paper", roster.short_papers)
 
 
 def _index(roster: Roster) -> dict[tuple[str, ...], Meanings]:

@@ -59,7 +59,18 @@ def test_every_trait_and_character_is_read_by_its_own_name() -> None:
     assert all(read(f"Is it {name}?").question == ("character", name) for name in CHARACTERS)
 
 
-@pytest.mark.parametrize("text", [*YES, "[message] Yep, glasses.", "It does.", "that's true", "Well, I must say yes."])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *YES,
+        "[message] Yep, glasses.",
+        "It does.",
+        "that's true",
+        "Well, I must say yes.",
+        "No doubt about it: yes",
+        "No problem! Yes.",
+    ],
+)
 def test_a_yes(text: str) -> None:
     assert answer_of(text) is True
 
@@ -69,7 +80,24 @@ def test_a_no(text: str) -> None:
     assert answer_of(text) is False
 
 
-@pytest.mark.parametrize("text", [*VAGUE, *SILENT, *NOTED, "", "No idea.", "Perhaps yes, perhaps no."])
+LEFT_OPEN = [
+    "",
+    "No idea.",
+    "Perhaps yes, perhaps no.",
+    "Right, I don\u2019t know.",
+    "Not sure, maybe yes",
+    "Not exactly",
+    "Yes, but not really",
+    "I would not say yes.",
+    "I wouldn't say no.",
+    "So you say.",
+    "Correct me if I'm wrong",
+    "True or false? I can't tell.",
+    "It is hard to say.",
+]
+
+
+@pytest.mark.parametrize("text", [*VAGUE, *SILENT, *NOTED, *LEFT_OPEN])
 def test_neither(text: str) -> None:
     assert answer_of(text) is None
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import random
+import unicodedata
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from slim_rl.errors import ConfigError
 from slim_rl.games.matching.actions import Action, ActionError, format_proposal, parse_action
+from slim_rl.games.matching.reading.interpretation import interpret
 from slim_rl.games.matching.roster import Roster
 
 ROSTER = Roster.default()
@@ -80,6 +84,61 @@ def test_forms_of_one_proposal(body: str) -> None:
 )
 def test_refused_proposals_say_why(body: str, says: str) -> None:
     assert says in error("[propose]" + body)
+
+
+CALLED = ("Ada", "Béla", "Chloé", "Dmitri", "Élan", "Frida", "Gustav", "Hélène")
+FURTHER = (
+    "",
+    " (2002)",
+    " (draft, v2)",
+    " [v1]",
+    "-X",
+    " O'Neill",
+    " & Co",
+    " 3",
+    " 3.5",
+    " #1",
+    "/2",
+    " von Ç",
+    " Ada",
+)
+ACCENTS = st.sampled_from(["NFC", "NFD"])  # a letter and its accent as one character, or as two
+
+
+@given(
+    st.permutations(CALLED), st.lists(st.sampled_from(FURTHER), min_size=6), ACCENTS, ACCENTS, st.permutations(range(3))
+)
+def test_names_of_any_form_can_be_proposed_asked_about_and_told(
+    called: list[str], further: list[str], listed: Any, written: Any, plan: list[int]
+) -> None:
+    names = [unicodedata.normalize(listed, name + more) for name, more in zip(called, further, strict=False)]
+    try:
+        roster = Roster(tuple(names[:3]), tuple(names[3:6]))
+    except ConfigError:
+        assume(False)
+    proposal = parse_action(unicodedata.normalize(written, format_proposal(plan, roster)), roster)
+    assert isinstance(proposal, Action) and proposal.assignment == tuple(plan)
+    for pair in ((0, 1), (2, 0)):
+        if any(names_of.endswith(" Ada") for names_of in roster.names(pair)):
+            continue  # which may be somebody else's name: in free text such words name nobody
+        asked, told = (
+            unicodedata.normalize(written, text)
+            for text in (f"What is {roster.pair(pair)}?", f"{roster.pair(pair)}: 62.")
+        )
+        assert interpret(asked, roster).asked == (pair,)
+        assert interpret(told, roster).told == ((pair, 62),)
+
+
+def test_a_remark_in_brackets_is_no_part_of_a_plan() -> None:
+    roster = Roster(("Ava Li", "Bo"), ("BLEU (2002)", "GLUE"))
+    found = parse_action("[propose]\nBLEU (2002): Ava Li (best, 62)\nGLUE (hers): Bo", roster)
+    assert isinstance(found, Action) and found.assignment == (0, 1)
+
+
+def test_a_name_that_is_a_part_of_another_means_its_owner_in_a_plan() -> None:
+    roster = Roster(("Noah Reed", "Bo"), ("Reed", "GLUE"))
+    found = parse_action(format_proposal((0, 1), roster), roster)
+    assert isinstance(found, Action) and found.assignment == (0, 1)
 
 
 def test_ambiguous_names_are_asked_for_whole() -> None:

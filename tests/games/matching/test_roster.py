@@ -76,6 +76,9 @@ def test_short_papers_and_first_names() -> None:
         (("Ava", "Bo"), ("X: one", "x: two")),
         (("Ava", "!"), ("X", "Y")),
         (("Ava", "Bo"), ("X", "7")),
+        (("Ava", "Bo"), ("ava", "Y")),
+        (("Ava", "Bo"), ("X; Y", "Z")),
+        (("Ava", "B\no"), ("X", "Y")),
         ((), ()),
     ],
 )
