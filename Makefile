@@ -15,7 +15,7 @@ export HF_HUB_OFFLINE ?= 1
 export TRL_EXPERIMENTAL_SILENCE ?= 1
 export NO_MKDOCS_2_WARNING ?= 1
 
-.PHONY: run run-slime test test-others test-verl test-adapters test-slime first-hour lock hashes check docs format bench results confirmation trainers leaderboard warmstart warmstart-selfplay asking-start asking clean
+.PHONY: run run-slime test test-others test-verl test-adapters test-slime first-hour lock hashes check docs format bench results confirmation trainers leaderboard warmstart warmstart-selfplay asking-start asking discovery clean
 
 ## train a tiny Qwen on a CPU against the shy partner, then draw how its questions and rewards developed
 run: $(VENV)/local
@@ -127,6 +127,23 @@ asking: $(VENV)/local
 	$(PROBED) $(CHOSE) --partner erring --set partner.args.errs=1 --output logs/asking_probes
 	$(PROBED) $(CHOSE) --set game.open_book=true --output logs/asking_open_book
 	$(BIN)/slim-rl results analysis/asking/experiment.yaml --output-dir analysis/results/asking
+
+## the experiment on how rare asking may be at the start (analysis/discovery), as preregistered: resumable, an hour and a half on two cores
+SELDOM := $(BIN)/slim-rl warmstart configs/matching_local.yaml --overwrite --set train.processes=1 --set warmstart.start=data/warmstart \
+    --set warmstart.games=8000 --set warmstart.lessons={} --set warmstart.learning_rate=3e-4
+SELDOM_STARTS := $(addprefix build/discovery/,rare rarer rarest hardly)
+build/discovery/rare/config.json: MESSAGES := 0.89,0.01375,0.01375,0.01375,0.01375,0.01375,0.01375,0.01375,0.01375
+build/discovery/rarer/config.json: MESSAGES := 0.95,0.00625,0.00625,0.00625,0.00625,0.00625,0.00625,0.00625,0.00625
+build/discovery/rarest/config.json: MESSAGES := 0.98,0.0025,0.0025,0.0025,0.0025,0.0025,0.0025,0.0025,0.0025
+build/discovery/hardly/config.json: MESSAGES := 0.996,0.0005,0.0005,0.0005,0.0005,0.0005,0.0005,0.0005,0.0005
+build/discovery/%/config.json: | $(VENV)/local
+	$(SELDOM) --output $(@D) --set warmstart.messages=[$(MESSAGES)]
+discovery: $(VENV)/local $(addsuffix /config.json,$(SELDOM_STARTS))
+	$(BIN)/slim-rl evaluate configs/matching_local.yaml --checkpoint data/warmstart $(foreach each,$(SELDOM_STARTS),--checkpoint $(each)) \
+	    $(ALL_TOKENS) --games 2000 --set data.eval=data/local/eval_2000.jsonl --set data.num_eval=2000 --output logs/discovery_starts
+	$(BIN)/slim-rl arms configs/matching_local.yaml --arms analysis/discovery/arms.yaml --seeds 151,152,153,154 --jobs 2 $(ALL_TOKENS) \
+	    --set train.processes=1 --set train.eval_before=false --set output_dir=runs/discovery --set log.dir=logs/discovery
+	$(BIN)/slim-rl results analysis/discovery/experiment.yaml --output-dir analysis/results/discovery
 
 ## slime beside TRL on a CPU, three seeds each: resumable, an hour and a half on two cores
 TRAINERS := configs/matching_local.yaml --set policy.top_p=1 --set train.steps=50 --set train.save_every=10
