@@ -45,6 +45,7 @@ class GuessWhoEnv(MeasuredEnvironment):
     tags: ClassVar[tuple[str, ...]] = ("message", "guess")
     undealt: ClassVar[tuple[str, ...]] = ("max_errors", "tiles", "rules")
     question_kinds: ClassVar[Mapping[str, str]] = KINDS
+    instrument = 2  # 1 read answers that leave it open as yes or no
     Settings = GuessWhoSettings
     partners: ClassVar[Mapping[str, str]] = {
         "shy": "slim_rl.games.guess_who.partners.ShyPartner",
