@@ -58,6 +58,7 @@ class View:
         history: everything this seat has seen so far, oldest first.
         private: the game's own structured form of what the seat sees (for the matching game, a `MatchingView`).
         seed: drawn for this dialogue; whoever acts at random draws from it, so that a dialogue can be repeated exactly.
+        price: what a question costs this seat, as a share of the highest reward, if it is told.
     """
 
     seat: int
@@ -66,6 +67,7 @@ class View:
     history: tuple[Utterance, ...]
     private: Any
     seed: int
+    price: float | None = None
 
     @property
     def observation(self) -> str:

@@ -146,6 +146,7 @@ class _Game:
         self.env, self.limits, self.seed, self.price = env, limits, seed, price
         self.game_state = as_dict(game_state)
         self.agents: dict[int, Agent] = {}
+        self._priced: set[int] = set()  # seats that are told the price
         self.turns: list[Turn] = []
         self.stop_reason: StopReason | None = None
         self.failure: str | None = None
@@ -160,6 +161,7 @@ class _Game:
         prompt = self.env.prompt(seat)
         if self.price is None:
             return prompt
+        self._priced.add(seat)
         told = f"\n{price_sentence(self.price)}"
         rules, state = self._dealt[seat]
         self._dealt[seat] = rules, state + told
@@ -169,7 +171,8 @@ class _Game:
     def view(self, seat: int) -> View:
         rules, state = self._dealt[seat]
         private = self.env.get_private_view(seat) if self.agents[seat].reads_private_view else None
-        return View(seat, rules, state, tuple(self._history[seat]), private, self.seed)
+        price = self.price if seat in self._priced else None
+        return View(seat, rules, state, tuple(self._history[seat]), private, self.seed, price)
 
     async def play(
         self, played: Callable[[], list[Dialogue]], resume: Dialogue | None, called_off: CalledOff | None

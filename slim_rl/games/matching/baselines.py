@@ -7,17 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from slim_rl.environment import View
-from slim_rl.games.matching.generate import VALUES
-from slim_rl.games.matching.optimum import best_assignment
-from slim_rl.games.matching.players import Asker, Player, beliefs, best_question
-from slim_rl.games.matching.reading.interpretation import interpret
+from slim_rl.games.matching.players import Asker, Player, best_question, best_score
 from slim_rl.games.matching.settings import MatchingSettings
 from slim_rl.games.matching.view import MatchingView
-
-_DRAWS = 32  # of the scores that are not known, to say what the best plan may score
 
 
 class Ideal(Asker):
@@ -39,21 +32,9 @@ class Ideal(Asker):
             return None
         pair, points = best_question(view)
         hoped = self.chances[view.seat] * points
-        if hoped <= 0 or (self.price and hoped < self.price * _best_score(view)):
+        if hoped <= 0 or (self.price and hoped < self.price * best_score(view)):
             return None
         return f"What is {game.roster.pair(pair)}?"
-
-
-def _best_score(view: View) -> float:
-    """What the best plan by both tables is expected to score: its mean over tables whose unknown scores are drawn."""
-    game: MatchingView = view.private
-    asked = {pair for text in view.own for pair in interpret(text, game.roster).asked}
-    values = beliefs(view)
-    unknown = np.zeros(values.shape, dtype=bool)
-    for pair in game.unseen:
-        unknown[pair] = pair not in asked
-    draws = np.random.default_rng(view.seed).integers(0, VALUES, (_DRAWS, *values.shape))
-    return float(np.mean([best_assignment(np.where(unknown, draw, values))[1] for draw in draws]))
 
 
 def baselines(game: MatchingSettings, price: float = 0.0, number: int = 4) -> dict[str, Any]:

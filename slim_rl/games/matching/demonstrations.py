@@ -24,6 +24,7 @@ from slim_rl.games.matching.beliefs import Heard, expected_scores, known_lines
 from slim_rl.games.matching.generate import VALUES, board_for
 from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
 from slim_rl.games.matching.optimum import Assignment, best_assignment
+from slim_rl.games.matching.players import best_question, best_score
 from slim_rl.games.matching.prompt import table_lines
 from slim_rl.games.matching.reading.interpretation import filled_in
 from slim_rl.games.matching.roster import Pair, Roster
@@ -60,6 +61,7 @@ class QuestioningPlayer:
         thinks: when it thinks its table with what it was told filled in: before a plan of its own, or before every turn, and then
             with what it asked in vain.
         about_plan: the share of its games in which it asks about pairs of its best plan so far.
+        minds_price: the share of its games in which it asks only while the best question promises more than the price it is told.
 
     Examples:
         One question about a pair, then a proposal; or a proposal at once, just as often:
@@ -74,8 +76,10 @@ class QuestioningPlayer:
         kinds: Mapping[Any, float] = KINDS,
         thinks: Literal["plan", "turn"] = "plan",
         about_plan: float = 0.0,
+        minds_price: float = 0.0,
     ) -> None:
-        self.messages, self.kinds, self.thinks, self.about_plan = messages, kinds, thinks, about_plan
+        self.messages, self.kinds, self.thinks = messages, kinds, thinks
+        self.about_plan, self.minds_price = about_plan, minds_price
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -99,20 +103,21 @@ class QuestioningPlayer:
             return "[accept]"
         rng = random.Random(view.seed)
         planned = rng.choices(range(len(self.messages)), self.messages)[0]
-        aims = rng.random() < self.about_plan
+        aims, minds = rng.random() < self.about_plan, rng.random() < self.minds_price
         turn_rng = random.Random(f"{view.seed}/{len(view.history)}")
-        if len(view.own) < planned and game.turns_left > 2 and (message := self._message(view, aims, turn_rng)):
+        if len(view.own) < planned and game.turns_left > 2 and (message := self._message(view, aims, minds, turn_rng)):
             return f"[message] {message}"
         if game.solver:
             return "[propose]"
         rejected = sum(text.startswith("[propose]") for text in view.own)
         return format_proposal(plans(view)[rejected % 6], game.roster)
 
-    def _message(self, view: View, aims: bool, rng: random.Random) -> str | None:
-        """What it says; None if it would ask about a pair and knows or has asked about every one.
+    def _message(self, view: View, aims: bool, minds: bool, rng: random.Random) -> str | None:
+        """What it says; None if it would ask about a pair and knows or has asked about every one, or asking costs too much.
 
         Args:
             aims: whether it asks about pairs of its best plan so far, as long as one of them is left.
+            minds: whether it asks only what pays.
         """
         game: MatchingView = view.private
         kind = rng.choices(list(self.kinds), list(self.kinds.values()))[0]
@@ -128,7 +133,7 @@ class QuestioningPlayer:
                 if all(name in text for name in game.roster.names(pair))
             }
             left = [pair for pair in game.unseen if pair not in named]
-            if not left:
+            if not left or (minds and not _pays(view)):
                 return None
             aim = set(enumerate(best_plan(view))) if aims else set[Pair]()
             forms, pair = ASK_PAIR, rng.choice([pair for pair in left if pair in aim] or left)
@@ -136,17 +141,23 @@ class QuestioningPlayer:
         return rng.choice(forms).format(value=game[pair], reviewer=reviewer, paper=paper)
 
 
+def _pays(view: View) -> bool:
+    """Whether the best question promises more than it costs."""
+    return not view.price or best_question(view)[1] > view.price * best_score(view)
+
+
 def curriculum(config: Config) -> Curriculum:
     """Demonstrations, and lessons in which much is seen, asked or told, or little is left to ask. The tokenizer knows every number
     that a score can be.
     """
     settings = config.warmstart
+    habits = {"about_plan": settings.player.about_plan, "minds_price": settings.player.minds_price}
     shares, kinds, thinks = settings.partners or PARTNERS, settings.player.kinds, settings.player.thinks
     asking = QuestioningPlayer((0.0, *settings.messages[1:]), {"pair": 1.0}, thinks)
     seen = QuestioningPlayer((1.0,), thinks=thinks)
     told = QuestioningPlayer((0.0, 1.0), kinds, thinks)
     return Curriculum(
-        demonstrations=Lesson(QuestioningPlayer(settings.messages, kinds, thinks, settings.player.about_plan), shares),
+        demonstrations=Lesson(QuestioningPlayer(settings.messages, kinds, thinks, **habits), shares),
         lessons={
             "seen": Lesson(seen, {"shy": 1.0}, 44_000, False, lambda number: _tables(config, number)),
             "asked": Lesson(asking, {"shy": 1.0}, 26_000, opening=False),

@@ -20,6 +20,7 @@ from slim_rl.dialogue.partner import Reply
 from slim_rl.environment import View
 from slim_rl.games.matching.actions import format_proposal, listed
 from slim_rl.games.matching.beliefs import expected_scores
+from slim_rl.games.matching.generate import VALUES
 from slim_rl.games.matching.instance import UNSEEN_VALUE
 from slim_rl.games.matching.optimum import Assignment, best_assignment
 from slim_rl.games.matching.questions.value import promises
@@ -31,6 +32,7 @@ from slim_rl.games.matching.settings import MatchingSettings
 from slim_rl.games.matching.view import MatchingView
 from slim_rl.measured import ScriptedPlayer
 
+_DRAWS = 32  # of the scores that are not known, to say what the best plan may score
 DOUBTED = UNSEEN_VALUE / 2  # what a pair counts that the partner doubts: the mean of what is below the mean
 _TO_ASK = 4  # turns that are left where a message is said: for it, its reply, the plan and the answer to that
 
@@ -133,6 +135,18 @@ def best_question(view: View) -> tuple[Pair, float]:
     open_pairs = (pair for pair in _shuffled(tuple(game.unseen), view.seed) if pair not in asked)
     best = max(open_pairs, key=lambda pair: promised[pair])
     return best, float(promised[best])
+
+
+def best_score(view: View) -> float:
+    """What the best plan by both tables is expected to score: its mean over tables whose unknown scores are drawn."""
+    game: MatchingView = view.private
+    asked = {pair for text in view.own for pair in interpret(text, game.roster).asked}
+    values = beliefs(view)
+    unknown = np.zeros(values.shape, dtype=bool)
+    for pair in game.unseen:
+        unknown[pair] = pair not in asked
+    draws = np.random.default_rng(view.seed).integers(0, VALUES, (_DRAWS, *values.shape))
+    return float(np.mean([best_assignment(np.where(unknown, draw, values))[1] for draw in draws]))
 
 
 class Liar(Player):

@@ -82,6 +82,9 @@ class PlayerSettings(Section):
     """what a message is; pair: a question about a pair that is not seen; open: about more; tell: it tells a score"""
     about_plan: float = Field(0.0, ge=0, le=1)
     """the share of its games in which its questions about a pair are about those of its best plan so far"""
+    minds_price: float = Field(0.0, ge=0, le=1)
+    """the share of its games in which it asks only while the best question promises more than the price it is told
+    (`train.question_price` as a list)"""
     thinks: Literal["plan", "turn"] = "plan"
     """when it thinks its table, with what was told filled in: before a plan that it works out itself, or before every
     turn, a question too"""

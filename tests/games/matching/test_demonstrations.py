@@ -174,3 +174,32 @@ def test_a_cut_demonstration_is_refused(tmp_path: Path, limits: dict[str, Any], 
     with pytest.raises(ConfigError, match=named):
         warmstart(config, tmp_path / "model")
     assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize(("price", "asks"), [(None, True), (0.0, True), (1e-6, True), (0.5, False)])
+def test_one_who_minds_the_price_asks_only_what_promises_more(price: float | None, asks: bool) -> None:
+    view = MatchingView(0, Roster.default(3), ((None, 20, 70), (10, None, None), (50, 40, None)), 1.0, None, 12)
+    player = QuestioningPlayer((0.0, 0.0, 1.0), {"pair": 1.0}, minds_price=1.0)
+    assert player.act(View(0, "", "", (), view, 1, price)).startswith("[message]") == asks
+    assert QuestioningPlayer((0.0, 1.0), {"pair": 1.0}).act(View(0, "", "", (), view, 1, price)).startswith("[message]")
+
+
+def test_a_price_is_seen_by_the_seat_that_is_told_it() -> None:
+    seen: dict[int, set[float | None]] = {0: set(), 1: set()}
+
+    class Watched:
+        def __init__(self, player: Any) -> None:
+            self.player, self.identity = player, player.identity
+
+        async def reply(self, view: View) -> Any:
+            seen[view.seat].add(view.price)
+            return await self.player.reply(view)
+
+    state = next(generate_games(1, GAME, seed=4))
+    asyncio.run(
+        play_dialogue(
+            MatchingEnv(), Speaker(Watched(QuestioningPlayer((0.0, 1.0)))), Watched(ShyPartner(0.0)), None, Limits(),
+            game_state=state, id="d", price=0.02,
+        )
+    )  # fmt: skip
+    assert seen == {0: {0.02}, 1: {None}}
