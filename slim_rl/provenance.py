@@ -9,6 +9,7 @@ import fcntl
 import json
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -32,6 +33,7 @@ PACKAGES = (
 )
 _WIDEST = ("avx512f", "avx2", "avx", "asimd")  # instruction sets: sums are made in another order with each
 
+_MARKUP, _ESCAPED = re.compile(r"([\\[<`])"), r"\\\1"
 Entry = dict[str, Any]
 
 
@@ -88,6 +90,8 @@ def code_of(entry: Entry) -> str:
 def machine_of(entry: Entry) -> str:
     """'2 cores of an Intel Xeon, avx512f, no GPU'."""
     machine = entry.get("machine") or {}
+    if not isinstance(machine, dict):
+        return str(machine)
     gpus = machine.get("gpus") or ["no GPU"]
     parts = [f"{count(machine.get('cores', 0), 'core')} of {machine.get('processor', 'an unknown processor')}"]
     return ", ".join([*parts, *filter(None, [machine.get("instructions")]), *gpus])
@@ -98,7 +102,9 @@ def sentence(entry: Entry) -> str:
     packages = entry.get("packages") or {}
     chief = [f"{name} {packages[name]}" for name in ("torch", "sglang", "vllm") if name in packages]
     made = ", ".join([code_of(entry), *chief])
-    return f"`{entry.get('command', '')}` on {entry.get('date', 'an unknown day')}; {made}; {machine_of(entry)}."
+    command = str(entry.get("command", "")).replace("`", "'")
+    told = f"on {entry.get('date', 'an unknown day')}; {made}; {machine_of(entry)}."
+    return f"`{command}` {_MARKUP.sub(_ESCAPED, told)}"  # of another's log it may say anything
 
 
 def distinct(entries: Sequence[Entry]) -> list[Entry]:

@@ -107,3 +107,10 @@ def test_words(tmp_path: Path) -> None:
     )
     assert provenance.code_of({"slim_rl": "0.1.0", "commit": None}) == "slim_rl 0.1.0"
     assert provenance.sentence(json.loads("{}")).endswith("no GPU.")
+
+
+def test_what_another_says_of_a_log_is_no_markup() -> None:
+    said = provenance.sentence(
+        {"command": "x` [click](https://evil.example) `", "date": "[now](there)", "machine": "two cores <b>"}
+    )
+    assert said.count("`") == 2 and "\\[now]" in said and "\\<b>" in said

@@ -116,7 +116,8 @@ def _with_ledger(log: Log, price: float) -> pd.DataFrame:
 
     played = log.frame[(log.frame["phase"] != TRAIN) & ~log.frame["failed"]]
     prices = dict.fromkeys(log.frame["arm"].cat.categories, price)
-    return log.frame.join(entered(log, played, prices, Askers())[list(LOSSES)])
+    theirs = log.frame.drop(columns=list(LOSSES), errors="ignore")  # a game may call columns of its own so
+    return theirs.join(entered(log, played, prices, Askers())[list(LOSSES)])
 
 
 def _check_output(folder: Path, logs: Sequence[str]) -> None:

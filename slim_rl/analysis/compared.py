@@ -125,8 +125,9 @@ def _of_runs(first: pd.DataFrame, second: pd.DataFrame, games: Sequence[str], na
     bounded = MEASURES[name].bounded
     over = st.BOTH if min(len(a), len(b)) > 1 else st.GAMES
     difference = st.contrast([b, a], [1.0, -1.0], 1.0 if bounded else np.inf, over)
-    if len(a) == len(b) == 1:
-        difference = st.paired_comparison(a.iloc[0], b.iloc[0], seed, bounded=bounded).difference
+    if len(a) == len(b) == 1:  # game by game: of a measure that some games lack, in those that both have
+        paired = st.paired_comparison(a.iloc[0], b.iloc[0], seed, bounded=bounded)
+        return {"before": paired.before, "after": paired.after, **asdict(paired.difference)}
     return {"before": st.arm_mean(a).value, "after": st.arm_mean(b).value, **asdict(difference)}
 
 

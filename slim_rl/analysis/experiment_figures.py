@@ -215,7 +215,7 @@ def _transfer(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
         for row in rows:
             if row["measure"] != measure or row["arm"] not in arms or row["condition"] not in conditions:
                 continue
-            place = conditions.index(row["condition"]) + 0.7 * (arms.index(row["arm"]) / len(arms) - 0.35)
+            place = conditions.index(row["condition"]) + 0.7 * ((arms.index(row["arm"]) + 0.5) / len(arms) - 0.5)
             colour = colours(plays.arms)[row["arm"]]
             ax.plot([row["before"], row["after"]], [place, place], color=colour, linewidth=0.8)
             ax.plot(row["before"], place, "o", color=colour, markerfacecolor="white", markersize=5)
@@ -233,7 +233,7 @@ def plots() -> dict[str, Plot]:
     return {
         "primary": Plot(
             _primary,
-            "The arms that the primary contrasts compare, over training. Thin lines: single seeds; thick: their mean.",
+            "The arms that the primary contrasts compare, over training. Thin lines: single seeds; thick: their mean; both smoothed.",
         ),
         "arms": Plot(
             _arms,
@@ -243,7 +243,7 @@ def plots() -> dict[str, Plot]:
         **{
             name: Plot(
                 _training(name),
-                f"{sentence(MEASURES[name].title)} over training. Thin lines: single seeds; thick: their mean.",
+                f"{sentence(MEASURES[name].title)} over training. Thin lines: single seeds; thick: their mean; both smoothed.",
             )
             for name in _chief()
         },

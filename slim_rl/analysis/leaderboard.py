@@ -6,6 +6,7 @@ Its figures are those that `bench_file.read` worked out anew; nothing is taken o
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import isclose
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from slim_rl.analysis.tables import Column, Row, Table, TableCell, number, prose
 from slim_rl.environment import game_of
 from slim_rl.errors import DataError
 from slim_rl.files import write_atomically
-from slim_rl.formats import DASH, count, plain, words
+from slim_rl.formats import DASH, count, listed, plain, words
 from slim_rl.measured import measured
 
 TITLE = "How well do models ask?"
@@ -78,9 +79,10 @@ def _page(results: Sequence[Result], command: str, people: Path | None) -> Page:
 def _sentences(results: Sequence[Result], suites: Mapping[str, Sequence[tuple[Result, SuiteScores]]]) -> Iterator[str]:
     yield f"{count(len(results), 'model')} in {count(len(suites), 'suite')}."
     for name, found in sorted(suites.items()):
-        best, scored = max(found, key=lambda each: each[1].numbers["net_reward"].value)
-        net = plain(scored.numbers["net_reward"].value)
-        yield f"{words(name)}, at {scored.suite.price:g} a question: {best.model} earns most, {net} net of what it asks."
+        most = max(each.numbers["net_reward"].value for _, each in found)
+        best = [result.model for result, each in found if isclose(each.numbers["net_reward"].value, most)]
+        earns = f"{best[0]} earns" if len(best) == 1 else f"{listed(best)} earn"
+        yield f"{words(name)}, at {found[0][1].suite.price:g} a question: {earns} most, {plain(most)} net of what is asked."
 
 
 def _overview(results: Sequence[Result], suites: Sequence[str]) -> Table:

@@ -24,7 +24,7 @@ from tqdm import tqdm
 from slim_rl import jsonl, provenance
 from slim_rl.analysis import partner_faults
 from slim_rl.analysis.rows import row_of
-from slim_rl.dialogue.log import log_files
+from slim_rl.dialogue.log import is_readable, log_files
 from slim_rl.dialogue.measures import OF_KIND
 from slim_rl.dialogue.record import FORMAT
 from slim_rl.environment import game_of
@@ -71,7 +71,8 @@ class Log:
         files: what each file held.
         kinds: the games' kinds of question, each a column `questions/<kind>`, and what a reader is told of it.
         provenance: what wrote the files, as far as their folders tell.
-        repeated: dialogues logged more than once, of which the last counts (a run resumed before its last lines).
+        repeated: dialogues logged more than once in a folder, of which the last counts (a run resumed before its last lines).
+        shared: folders that hold dialogues of the same names as others: all of them count.
     """
 
     frame: pd.DataFrame
@@ -79,6 +80,7 @@ class Log:
     kinds: dict[str, str] = field(default_factory=dict)
     provenance: list[dict[str, Any]] = field(default_factory=list)
     repeated: int = 0
+    shared: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
 
@@ -147,8 +149,12 @@ class Reader:
             )
         self._parts = [pd.concat(self._parts, ignore_index=True)]
         frame = self._parts[0]
-        same = frame.duplicated(["arm", "run", "phase", "step", "id"], keep="last")
-        frame = frame[~same].drop(columns="id").reset_index(drop=True)
+        folder = frame["file"].map({number: str(file.path.parent) for number, file in enumerate(files)})
+        named = ["arm", "run", "phase", "step", "id"]
+        same = frame.assign(folder=folder).duplicated([*named, "folder"], keep="last")
+        frame, folder = frame[~same], folder[~same]
+        shared = sorted(set(folder[frame.duplicated(named, keep=False)]))
+        frame = frame.drop(columns="id").reset_index(drop=True)
         for name in frame.select_dtypes(exclude=["number", "bool"]):  # words, the same ones again and again
             frame[name] = frame[name].astype("category")
         frame["arm"] = frame["arm"].cat.reorder_categories(order_arms(frame["arm"].cat.categories))
@@ -159,7 +165,7 @@ class Reader:
         made = [
             entry for folder in dict.fromkeys(file.path.parent for file in files) for entry in provenance.read(folder)
         ]
-        log = Log(frame, files, kinds, provenance.distinct(made), int(same.sum()))
+        log = Log(frame, files, kinds, provenance.distinct(made), int(same.sum()), shared)
         log.warnings.extend(_warnings(log))
         return log
 
@@ -235,7 +241,7 @@ def _lines(place: _Open) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _is_dialogue(data: Any) -> bool:
-    return isinstance(data, dict) and {"turns", "game_id"} <= data.keys() and data.get("format", FORMAT) <= FORMAT
+    return isinstance(data, dict) and {"turns", "game_id"} <= data.keys() and is_readable(data.get("format", FORMAT))
 
 
 def _kinds(environments: Iterable[str], columns: Iterable[str]) -> dict[str, str]:
@@ -257,6 +263,11 @@ def _warnings(log: Log) -> Iterator[str]:
             yield f"Not counted: {count(file.foreign, 'line')} of {file.path} that are not dialogues (format {FORMAT})."
     if log.repeated:
         yield f"Logged more than once (by a run that was resumed), the last counts: {count(log.repeated, 'dialogue')}."
+    if log.shared:
+        yield (
+            f"Dialogues of the same run and name are in several folders, and all count: {_names(log.shared)}; leave out a folder that is a "
+            "copy of another."
+        )
     for environment in log.frame["environment"].cat.categories:
         if game_of(environment) is None:
             yield (

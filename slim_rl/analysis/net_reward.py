@@ -15,7 +15,7 @@ NET_REWARD = replace(MEASURES["reward"], name="net_reward", title="net reward", 
 def paid(rows: pd.DataFrame, prices: Mapping[str, float]) -> pd.Series[float]:
     """What a question cost in each dialogue: what its log says, else what `prices` says of its arm, else nothing."""
     named = rows["arm"].map(prices).astype(float).fillna(0.0)
-    return rows["price"].fillna(named) if "price" in rows else named
+    return rows["price"].fillna(named)
 
 
 def with_net_reward(rows: pd.DataFrame, prices: Mapping[str, float]) -> pd.DataFrame:

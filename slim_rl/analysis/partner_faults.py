@@ -56,7 +56,7 @@ def partner_faults(frame: pd.DataFrame, training: str) -> Iterator[dict[str, Any
                 "phase": phase,
                 "step": step,
                 "dialogues": len(rows),
-                "clean": len(clean),
+                "clean": int(clean["reward"].notna().sum()),
                 "reward": asdict(_reward(rows)),
                 "clean_reward": asdict(_reward(clean)),
                 "faults": {

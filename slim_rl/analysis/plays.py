@@ -124,11 +124,11 @@ class Plays:
 
     def first_steps(self, arm: str, measure: str, level: float, window: int) -> pd.DataFrame:
         """One column: the first training step of each run at which the mean of `window` steps reaches `level`; one more than the
-        last step where it never does."""
-        steps = {}
+        last step of all runs where it never does."""
+        steps, never = {}, float(self.training["step"].max() + 1)
         for run, rows in self.training[self.training["arm"] == arm].groupby("run"):
             smooth = rows.set_index("step")[measure].sort_index().rolling(window, min_periods=1).mean()
-            steps[run] = float((smooth >= level).idxmax() if (smooth >= level).any() else smooth.index.max() + 1)
+            steps[run] = float((smooth >= level).idxmax()) if (smooth >= level).any() else never
         return pd.DataFrame({"step": pd.Series(steps, dtype=float)})
 
 
@@ -203,8 +203,10 @@ def change(plays: Plays, arm: str, measure: str, condition: str) -> dict[str, An
         when: plays.table(Outcome(arm=arm, when=when, condition=condition), measure)  # type: ignore[arg-type]
         for when in ("before", "after")
     }
-    moved = _moved(**tables)
-    games, by_run = moved.mean().dropna(), moved.mean(axis=1).dropna()
+    moved = _moved(**tables).dropna(how="all")
+    games, by_run = moved.mean().dropna(), moved.mean(axis=1)
+    if len(by_run):  # a run that was played on one side alone is compared with none
+        tables = {when: table.loc[table.index.intersection(["", *moved.index])] for when, table in tables.items()}
     out: dict[str, Any] = {}
     sides = []
     for when, table in tables.items():
@@ -213,7 +215,7 @@ def change(plays: Plays, arm: str, measure: str, condition: str) -> dict[str, An
         out |= {when: mean.value, f"{when}_low": mean.low, f"{when}_high": mean.high, "over": mean.over}
         out |= {"runs": int(table.notna().any(axis=1).sum()), "games": mean.clusters}
     found = st.contrast([moved], [1.0], limit=1.0 if bounded else np.inf)
-    if len(by_run) < 2:
+    if len(by_run) == 1:
         before, after = (side.mean() for side in sides)
         found = st.paired_comparison(before, after, bounded=bounded).difference
     ahead = st.next_run(by_run.to_numpy(float))

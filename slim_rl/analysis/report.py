@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from slim_rl import provenance
@@ -71,6 +71,8 @@ def _answer(results: Mapping[str, Any], tables: Tables) -> dict[str, Any]:
         }
     if results["counts"]["train"]:
         said = "There are no held-out games before and after training: what changed over it is in the figure and the table below."
+        if not any(results["curves"].values()):
+            said = "No dialogue of training has a reward, so nothing can be said of it: the table of how dialogues ended says why."
         return {"sentences": [said], "tables": [tables.training(), *tables_after]}
     compared = results["compared"]
     pairs = [{**row, "measure": name} for name, row in compared[0]["measures"].items()] if len(compared) == 1 else []
@@ -149,8 +151,10 @@ def _sample(results: Mapping[str, Any], viewer: Mapping[str, Any]) -> str:
     shown, total = len(viewer["dialogues"]), results["counts"]["dialogues"]
     if shown == total:
         return f"All {total:,} dialogues."
-    logs = os.path.commonpath([file["path"] for file in results["files"]])
+    logs = " ".join(
+        shlex.quote(folder) for folder in sorted({str(Path(file["path"]).parent) for file in results["files"]})
+    )
     return (
         f"{shown:,} of {total:,} dialogues, spread over arms, runs, steps and stop reasons; figures and tables count all of them. "
-        f"The others are in the log, and shown in a terminal by slim-rl show {shlex.quote(logs)}."
+        f"The others are in the log, and shown in a terminal by slim-rl show {logs}."
     )

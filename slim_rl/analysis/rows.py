@@ -28,8 +28,8 @@ def row_of(data: dict[str, Any], path: Path) -> dict[str, Any]:
     dialogue = annotated(data)
     step = data.get("step")
     row = {
-        "arm": dialogue.arm or str(dialogue.partner.get("kind", "")) or "unnamed",
-        "run": dialogue.run or path.parent.name,
+        "arm": str(dialogue.arm or dialogue.partner.get("kind") or "unnamed"),
+        "run": str(dialogue.run or path.parent.name),
         "phase": dialogue.phase,
         "step": float("nan") if step is None else float(step),
         "id": dialogue.id,
@@ -42,14 +42,13 @@ def row_of(data: dict[str, Any], path: Path) -> dict[str, Any]:
         "policy": _identity(dialogue.policy),
         "mode": str(dialogue.policy.get("intervention") or "free"),
         "partner": _identity(dialogue.partner),
+        "price": float("nan") if dialogue.price is None else dialogue.price,
         "failed": dialogue.failed,
         "cost_usd": _cost(dialogue),
         **measures(dialogue),
         **partner_faults.columns_of(dialogue),
     }
     own = {name: value for name, value in dialogue.columns.items() if isinstance(value, bool | int | float | str)}
-    if dialogue.price is not None:
-        row["price"] = dialogue.price
     return own | row
 
 

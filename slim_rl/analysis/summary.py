@@ -46,7 +46,7 @@ def summarise(frame: pd.DataFrame, seed: int = 0, kinds: Mapping[str, str] | Non
         "counts": {
             "dialogues": len(frame),
             "played": len(played),
-            "train": int(((played["phase"] == TRAIN) & played["step"].notna()).sum()),
+            "train": int((frame["phase"] == TRAIN).sum()),
             "games": int(frame["cluster"].nunique()),
         },
         **training,

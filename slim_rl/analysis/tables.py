@@ -6,6 +6,7 @@ over what it is: in its caption, or in a column.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -73,10 +74,15 @@ def with_interval(part: Row, share: bool = False, signed: bool = False) -> Table
 
 def as_markdown(table: Table) -> str:
     def line(cells: Sequence[str]) -> str:
-        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+        return "| " + " | ".join(_without_markup(cell) for cell in cells) + " |"
 
     rule = ["---" if column.prose else "---:" for column in table.columns]
     return "\n".join(map(line, [[column.head for column in table.columns], rule, *_texts(table, table.rows)]))
+
+
+def _without_markup(cell: str) -> str:
+    """Text as a cell of a Markdown table, on one line, of which none is taken for a tag, a link or the cell's end."""
+    return re.sub(r"<(?=[A-Za-z/!])", "&lt;", " ".join(cell.split())).replace("|", "\\|").replace("[", "\\[")
 
 
 def as_csv(table: Table) -> str:

@@ -79,7 +79,7 @@ def read_log(path: str | Path) -> Iterator[Dialogue]:
     """The dialogues of a log file, or of every *.jsonl in a folder and below, in order; of repeated ones the last. Each is annotated
     as its game annotates now.
 
-    Dialogues are one if run, arm, phase, step and id are, and the attempt of `unlogged` ones. A torn last line is left out, with a warning.
+    Dialogues are one if folder, run, arm, phase, step and id are, and the attempt of `unlogged` ones. A torn last line is left out, with a warning.
 
     Raises:
         DataError: there is no such path, a folder has no *.jsonl, or a line (named by file and number) is not a dialogue's.
@@ -88,10 +88,10 @@ def read_log(path: str | Path) -> Iterator[Dialogue]:
     last: dict[tuple[Any, ...], tuple[int, int]] = {}
     for number, file in enumerate(files):
         for at, data in _lines(file):
-            last[_key(data)] = (number, at)
+            last[_key(file, data)] = (number, at)
     for number, file in enumerate(files):
         for at, data in _lines(file, torn="skip"):
-            if last.get(_key(data)) == (number, at):  # a log that is being written may have grown meanwhile
+            if last.get(_key(file, data)) == (number, at):  # a log that is being written may have grown meanwhile
                 try:
                     dialogue = Dialogue.from_dict(data)
                 except (AttributeError, TypeError, ValueError) as error:
@@ -118,8 +118,13 @@ def log_files(*paths: str | Path) -> list[Path]:
     return list(found.values())
 
 
-def _key(data: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(data.get(name) for name in ("run", "arm", "phase", "step", "id", "attempt"))
+def is_readable(version: Any) -> bool:
+    """Whether a line of this format is one that this program knows."""
+    return isinstance(version, int) and version <= FORMAT
+
+
+def _key(file: Path, data: dict[str, Any]) -> tuple[Any, ...]:
+    return file.parent, *(data.get(name) for name in ("run", "arm", "phase", "step", "id", "attempt"))
 
 
 def _lines(file: Path, torn: Literal["warn", "skip"] = "warn") -> Iterator[tuple[int, dict[str, Any]]]:
@@ -128,6 +133,8 @@ def _lines(file: Path, torn: Literal["warn", "skip"] = "warn") -> Iterator[tuple
             raise DataError(
                 f"{file}, line {number}: not a dialogue's line; keep other *.jsonl files out of the log folder."
             )
-        if data.get("format", FORMAT) > FORMAT:
-            raise DataError(f"{file}, line {number}: of format {data['format']}, newer than {FORMAT}; update slim_rl.")
+        if not is_readable(version := data.get("format", FORMAT)):
+            raise DataError(
+                f"{file}, line {number}: of format {version!r}, and not of {FORMAT} or older; update slim_rl."
+            )
         yield number, data

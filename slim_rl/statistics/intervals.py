@@ -61,7 +61,8 @@ def contrast(
     if variance <= 0:
         note = "all runs and games are equal"
         df = games - 1 if over == GAMES else np.inf
-        return Estimate(value, value, value, n, games, float(value == 0), note, over, 0.0, df)
+        p = 1.0 if value == 0 else np.nan if over == GAMES else permute(means, weights).p
+        return Estimate(value, value, value, n, games, p, note, over, 0.0, df)
     df = float(variance**2 / sum(part**2 / freedom for part, freedom in parts))
     se = float(np.sqrt(variance))
     half = float(_t(df)) * se

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import synthetic
 
 from slim_rl.analysis import analyze
-from slim_rl.analysis.compared import PlayedCell, cells_of, compare, sentence_of
+from slim_rl.analysis.compared import PlayedCell, _of_runs, cells_of, compare, sentence_of
 from slim_rl.analysis.load import load
 from slim_rl.analysis.terminal_tables import compared_sentences
 from slim_rl.dialogue.record import Dialogue
@@ -79,3 +80,10 @@ def test_the_report_and_the_terminal_say_the_same(tmp_path: Path) -> None:
 
 def test_training_is_not_an_evaluation(log_dir: Path) -> None:
     assert cells_of(load([log_dir]).frame) == []
+
+
+def test_first_second_and_difference_are_of_the_same_games() -> None:
+    a, b = (pd.DataFrame([values], columns=list("xyz")) for values in ([0.5, 1.0, np.nan], [0.5, 1.0, 0.0]))
+    sides = [side.melt(var_name="game", value_name="agreed").assign(run=run) for side, run in ((a, "a"), (b, "b"))]
+    found = _of_runs(sides[0], sides[1], ["x", "y", "z"], "agreed", 0)
+    assert (found["before"], found["after"], found["value"]) == pytest.approx((0.75, 0.75, 0.0))

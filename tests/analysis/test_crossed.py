@@ -144,3 +144,11 @@ def test_one_more_run_is_less_certain_than_the_mean() -> None:
         low, high = st.next_run(np.array(seen))
         hits.append(low <= new <= high)
     assert np.mean(hits) == pytest.approx(0.95, abs=0.015)
+
+
+def test_where_nothing_varies_only_a_permutation_says_how_sure_a_difference_is() -> None:
+    same = pd.DataFrame(np.ones((8, 5)))
+    change = st.contrast([same], [1.0])
+    assert (change.value, change.low, change.high) == (1.0, 1.0, 1.0) and change.p == pytest.approx(2 / 2**8)
+    assert st.contrast([same - same], [1.0]).p == 1.0
+    assert np.isnan(st.contrast([same], [1.0], over=st.GAMES).p)

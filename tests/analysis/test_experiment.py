@@ -234,3 +234,38 @@ def test_a_measure_under_its_former_name_is_the_same_measure() -> None:
     assert named.measure == "question_value"
     written_down = load_section(ROOT / "analysis" / "contrasts.yaml", Contrasts)
     assert "question_value" in {contrast.measure for contrast in written_down.contrasts}
+
+
+def test_a_change_is_of_the_runs_that_were_played_on_both_sides() -> None:
+    rows = [
+        {
+            "condition": "held_out",
+            "arm": "shy",
+            "run": run,
+            "when": when,
+            "game": f"g{game}",
+            "questions": value + 0.1 * game,
+        }
+        for run, when, value in (
+            ("s0", "before", 1.0),
+            ("s0", "after", 1.0),
+            ("s1", "after", 4.0),
+            ("s2", "after", 4.0),
+        )
+        for game in range(9)
+    ]
+    found = pl.change(pl.Plays(pd.DataFrame(rows)), "shy", "questions", "held_out")
+    assert (found["value"], found["before"], found["after"]) == pytest.approx((0.0, 1.4, 1.4)) and found["by_run"] == [
+        0.0
+    ]
+    apart = pd.DataFrame([row for row in rows if (row["run"], row["when"]) != ("s0", "after")])
+    found = pl.change(pl.Plays(apart), "shy", "questions", "held_out")
+    assert np.isnan(found["value"]) and found["by_run"] == [] and found["after"] == pytest.approx(4.4)
+
+
+def test_a_run_that_ends_early_and_never_reaches_a_level_is_not_among_the_first() -> None:
+    steps = [{"arm": "a", "run": "short", "step": step, "questions": 0.0} for step in range(10)]
+    steps += [{"arm": "b", "run": "long", "step": step, "questions": float(step > 20)} for step in range(28)]
+    plays = pl.Plays(pd.DataFrame(columns=pl.KEYS), pd.DataFrame(steps))
+    assert plays.first_steps("a", "questions", 1.0, 1)["step"].tolist() == [28.0]
+    assert plays.first_steps("b", "questions", 1.0, 1)["step"].tolist() == [21.0]

@@ -12,6 +12,7 @@ import orjson
 import pytest
 import synthetic
 
+from slim_rl.analysis import analyze
 from slim_rl.analysis.load import load, read_dialogue
 from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.measures import measures
@@ -217,3 +218,38 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path)
     with pytest.raises(DataError, match="There is no dialogue log"):
         load([tmp_path])
+
+
+def test_dialogues_of_one_name_in_two_folders_are_two_and_it_is_said(
+    tmp_path: Path, dialogues: list[dict[str, Any]]
+) -> None:
+    write(tmp_path / "probes" / "a.jsonl", [*dialogues, dialogues[0]])
+    write(tmp_path / "probes" / "open_book" / "a.jsonl", dialogues[:2])
+    log = load([tmp_path])
+    assert (len(log.frame), log.repeated) == (len(dialogues) + 2, 1)
+    (said,) = (text for text in log.warnings if "several folders" in text)
+    assert str(tmp_path / "probes" / "open_book") in said
+    assert len(list(read_log(tmp_path))) == len(dialogues) + 2
+
+
+@pytest.mark.parametrize("version", [None, "2", 99])
+def test_a_line_of_a_format_that_is_not_known_is_foreign(
+    tmp_path: Path, dialogues: list[dict[str, Any]], version: Any
+) -> None:
+    path = write(tmp_path / "a.jsonl", [{**dialogues[0], "format": version}, dialogues[1]])
+    assert load([tmp_path]).files[0].foreign == 1
+    with pytest.raises(DataError, match="of format"):
+        list(read_log(path))
+
+
+def test_a_game_may_call_its_own_columns_as_the_analysis_does(tmp_path: Path, dialogues: list[dict[str, Any]]) -> None:
+    eaten = [{**line, "phase": "eval", "columns": {"price": 0.5, "lost": 1}} for line in dialogues]
+    write(tmp_path / "a.jsonl", eaten)
+    assert load([tmp_path]).frame["price"].isna().all(), "what a question cost is the dialogue's own"
+    assert analyze([tmp_path], tmp_path / "out").report.exists()
+
+
+def test_training_of_which_all_failed_is_not_an_evaluation(tmp_path: Path, dialogues: list[dict[str, Any]]) -> None:
+    write(tmp_path / "a.jsonl", [{**line, "reward": None, "stop_reason": "partner_failed"} for line in dialogues])
+    page = analyze([tmp_path], tmp_path / "out").report.read_text()
+    assert "No dialogue of training has a reward" in page and "no training is in these logs" not in page

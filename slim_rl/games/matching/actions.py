@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from slim_rl.formats import listed
 from slim_rl.games.matching.optimum import Assignment
 from slim_rl.games.matching.roster import Mention, Roster
 
@@ -186,8 +187,3 @@ def _unknown(line: str, roster: Roster, word: str = "") -> ActionError:
 def _short(line: str) -> str:
     line = " ".join(line.split())
     return line if len(line) <= 60 else line[:57] + "..."
-
-
-def listed(names: Sequence[str]) -> str:
-    """Names as a sentence lists them."""
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from slim_rl.dialogue.partner import Reply
 from slim_rl.environment import View
-from slim_rl.games.matching.actions import format_proposal, listed
+from slim_rl.formats import listed
+from slim_rl.games.matching.actions import format_proposal
 from slim_rl.games.matching.beliefs import expected_scores
 from slim_rl.games.matching.generate import VALUES
 from slim_rl.games.matching.instance import UNSEEN_VALUE
