@@ -46,6 +46,7 @@ _ALSO_CALLED = {"bert": "roberta"}
 _NOT_NAMES = frozenset({"panel", "pastel", "petal", "globe", "sofa", "glued"})
 _MEMO = 100_000  # words
 _WORD = re.compile(r"[^\W_]+(?:[\u0300-\u036f]+[^\W_]*)*")  # an accent may follow its letter as a character of its own
+_GOES_ON = re.compile(r"\s*[:\u2013\u2014-]")  # between a short title and the rest of it
 _ENDS_A_LINE = re.compile(r"[;\r\n\v\f\x85\u2028\u2029]")
 
 
@@ -155,6 +156,9 @@ class Roster:
         at = 0
         while at < len(words):
             length, meanings = self._names.match(words, at, typos)
+            short = self._names.cut.get(tuple(words[at : at + length]))
+            if short and not _GOES_ON.match(text, matches[at + short - 1].end()):
+                length, meanings = short, self._names.index[tuple(words[at : at + short])]
             if meanings:
                 yield Mention(meanings, matches[at].start(), matches[at + length - 1].end())
             at += length
@@ -170,10 +174,16 @@ class _Names:
     Attributes:
         index: the meanings of each run of folded words.
         lengths: how many words the names that begin with a word have, the longest first.
+        cut: titles of which one word follows the short title, and how many words that has: "BLEU a" may be the beginning of "BLEU: a
+            Method", or the title and a word of the sentence.
     """
 
     def __init__(self, roster: Roster) -> None:
         self.index = _index(roster)
+        titles = (
+            (_words(title), len(_words(short))) for title, short in zip(roster.papers, roster.short_papers, strict=True)
+        )
+        self.cut = {words[: short + 1]: short for words, short in titles if short + 1 < len(words)}
         lengths: dict[str, set[int]] = {}
         for key in self.index:
             lengths.setdefault(key[0], set()).add(len(key))

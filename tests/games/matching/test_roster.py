@@ -109,3 +109,25 @@ def test_default_has_eight_names() -> None:
 def test_any_text_is_searched_without_error(text: str) -> None:
     for mention in ROSTER.find(text):
         assert 0 <= mention.start < mention.end <= len(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("Ava Li has a 62 on BLEU, a 40 on GLUE and a 12 on SWAG.", {(0, 0): 62, (0, 3): 40, (0, 7): 12}),
+        ("I have a 62 for Ava Li on BLEU. A 40 for Daniel Nguyen on GLUE.", {(0, 0): 62, (1, 3): 40}),
+        ("Ava Li on BLEU: a Method: 62.", {(0, 0): 62}),
+        ("62 (Ava Li, BLEU), 40 (Ava Li, GloVe)", {(0, 0): 62, (0, 2): 40}),
+        ("62 for Ava Li, BLEU; 40 for Ava Li, GloVe", {(0, 0): 62, (0, 2): 40}),
+        ("I have 3 scores: Ava Li on BLEU 62, Ava Li on GloVe 40", {(0, 0): 62, (0, 2): 40}),
+        ("Sofia Patel: BLEU ?, Electra 84, GloVe 20", {(2, 1): 84, (2, 2): 20}),
+    ],
+)
+def test_each_score_goes_to_its_own_pair(text: str, told: dict[tuple[int, int], int]) -> None:
+    found = interpret(f"[message] {text}", ROSTER)
+    assert (dict(found.told), found.asked, found.general) == (told, (), False)
+
+
+def test_a_title_ends_where_a_sentence_goes_on() -> None:
+    assert interpret("[message] Ava Li on BLEU? A number is enough.", ROSTER).asked == ((0, 0),)
+    assert interpret("[message] Sofia Patel: BLEU ?, Electra ?", ROSTER).asked == ((2, 0), (2, 1))

@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from slim_rl.games.matching.reading.clauses import word_clauses
+from slim_rl.games.matching.reading.clauses import sentences, word_clauses
 from slim_rl.games.matching.reading.interpretation import interpret
 from slim_rl.games.matching.reading.masking import body
-from slim_rl.games.matching.reading.pairing import NUMBER, by_side
+from slim_rl.games.matching.reading.pairing import NUMBER, by_side, without_bounds
 from slim_rl.games.matching.reading.patterns import pattern
 from slim_rl.games.matching.roster import Pair, Roster
 
@@ -70,10 +70,17 @@ def stated(
     found = list(interpret(reply, roster).told)
     if not found and asked:
         words = body(reply, roster)
-        numbers = number.findall(words)
+        numbers = number.findall(_may_answer(words))
         if len(numbers) == len(asked) and all(map(set.issubset, by_side(words), zip(*asked, strict=True))):
             found = [(pair, float(value)) for pair, value in zip(asked, numbers, strict=True)]
     return found
+
+
+def _may_answer(words: str) -> str:
+    """Of a masked reply the sentences that may hold a score: nothing of one that keeps it to itself, and no sentence that denies one."""
+    if _REFUSES.search(words):
+        return ""
+    return without_bounds(" . ".join(said for said, _ in sentences(words) if not _NO_SCORE.search(said)))
 
 
 def _clauses(reply: str, roster: Roster | None) -> Iterator[str]:

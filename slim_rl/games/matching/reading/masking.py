@@ -23,6 +23,9 @@ _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 # "Sofia / QuAC" is a pair; any other slash between spaces stands between lines.
 _SLASH = re.compile(r"(?P<pair>\b([RP])\d+ / (?!\2)[RP]\d+(?= *[?.]| *$))|\s/(?:\s|$)")
 
+# A row of a player's table, as it is shown to it
+_ROW = re.compile(r"(?m)^\W*R\d+: P\d+ (?:\d[\d.]*|[?-])\*?(?:, P\d+ (?:\d[\d.]*|[?-])\*?)+")
+
 _SPELLINGS = {
     "whats": "what's", "hows": "how's", "whos": "who's", "wheres": "where's", "dont": "don't", "doesnt": "doesn't",
     "cant": "can't", "isnt": "isn't", "arent": "aren't", "youre": "your", "ur": "your", "u": "you", "r": "are",
@@ -70,8 +73,13 @@ def mask(text: str, roster: Roster) -> str:
     for mention in roster.find(text):
         pieces += [_lowered(text[end : mention.start]), f"{'R' if mention.kind == 'reviewer' else 'P'}{mention.index}"]
         end = mention.end
-    text = "".join([*pieces, _lowered(text[end:])])
+    text = _ROW.sub(_without_marks, "".join([*pieces, _lowered(text[end:])]))
     return _SLASH.sub(lambda match: match["pair"] or "\n", _WORD.sub(_spelled, text))
+
+
+def _without_marks(row: re.Match[str]) -> str:
+    """A row of a table, in which "?" asks nothing. Where no score stands beside it, it may."""
+    return row[0].replace("?", "unknown") if re.search(r"P\d+ \d", row[0]) else row[0]
 
 
 def _lowered(text: str) -> str:

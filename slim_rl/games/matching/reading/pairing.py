@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 from slim_rl.games.matching.reading.masking import NAME
 from slim_rl.games.matching.roster import Pair
@@ -115,17 +116,26 @@ def _product(group: _Names, respectively: bool = False) -> list[Pair]:
 
 # A value has at most three digits (a displayed score is below 1000) and is neither a bound ("above 50") nor a share ("9/10").
 NUMBER = re.compile(r"(?<![\w.#/])\d{1,3}(?:\.\d+)?(?![\w/%]|\.\d|\s*%)")
-_TOKEN = re.compile(
-    r"(?P<name>[RP]\d+)|(?P<bound>\b(?:above|over|below|under|than|least|most|not|up to)\s+)?"
-    rf"(?P<number>{NUMBER.pattern})"
+_TOKEN = re.compile(rf"(?P<name>[RP]\d+)|(?P<number>{NUMBER.pattern})")
+_BOUNDS = re.compile(
+    r"\b(?:above|over|below|under|than|least|most|not|up to|exceeds?|exceeding)\s+\d+(?:\.\d+)?"
+    r"|\bbetween\s+\d+\s+and\s+\d+|(?<![\w.])\d+\s*(?:-|\u2013|to)\s*\d+(?![\w.])"
 )
 _NOTHING = re.compile(r"\b(?:no|nothing|not|don't|can't|cannot|unknown|blank)\b")
+
+
+def without_bounds(text: str) -> str:
+    """A text without the numbers between which a score is said to lie: "above 50", "between 40 and 60", "40-60"."""
+    return _BOUNDS.sub(" ", text)
 
 
 def stated_values(text: str) -> list[tuple[Pair, float]]:
     """The values a statement gives, in order. A value belongs to the names beside it, or else the last ones said."""
     if "respectively" in text:
         return []
+    text = without_bounds(text)
+    if (found := _before_their_names(text)) is not None:
+        return found
     out: list[tuple[Pair, float]] = []
     last: dict[str, int] = {}
     fresh = False  # both names are known, and one was said since the last value
@@ -138,7 +148,23 @@ def stated_values(text: str) -> list[tuple[Pair, float]]:
             if token["name"]:
                 last[token["name"][0]] = int(token["name"][1:])
                 fresh = len(last) == 2
-            elif fresh and not token["bound"] and not denied:
+            elif fresh and not denied:
                 out.append(((last["R"], last["P"]), float(token["number"])))
                 fresh = False
+        fresh = fresh and not denied  # "no score for R0 on P0, so it counts as 50"
+    return out
+
+
+def _before_their_names(text: str) -> list[tuple[Pair, float]] | None:
+    """The values where each stands before its names: "62 (R0, P0), 40 (R0, P2)"; None where they do not, or there is only one."""
+    tokens = list(_TOKEN.finditer(text))
+    several = sum(token["number"] is not None for token in tokens) > 1
+    if not several or tokens[0]["name"] or not tokens[-1]["name"] or _NOTHING.search(text):
+        return None
+    out: list[tuple[Pair, float]] = []
+    for value, after in pairwise([*(at for at, token in enumerate(tokens) if token["number"]), len(tokens)]):
+        names = {token["name"][0]: int(token["name"][1:]) for token in tokens[value + 1 : after]}
+        if len(names) < 2 or after - value > 3:
+            return None
+        out.append(((names["R"], names["P"]), float(tokens[value]["number"])))
     return out

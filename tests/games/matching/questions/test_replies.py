@@ -13,9 +13,11 @@ from slim_rl.games.matching.actions import format_proposal
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.partners.scripted import ForthcomingPartner, MutePartner, ShyPartner
+from slim_rl.games.matching.questions.answers import answers, stated
 from slim_rl.games.matching.questions.value import Knowledge
 from slim_rl.games.matching.reading.form import is_malformed
 from slim_rl.games.matching.reading.interpretation import interpret
+from slim_rl.games.matching.roster import Roster
 from slim_rl.games.matching.settings import MatchingSettings
 from tests.games.matching.questions.told_setup import ALL, GAME, learnable, play, worded
 
@@ -163,3 +165,26 @@ def test_what_a_rejection_names_is_counted_as_told(doubts: bool) -> None:
     )
     assert (row["stop_reason"], row["doubts_told"]) == ("rejected", named)
     assert (named > 0) == doubts and row["informative_pairs"] == 0
+
+
+@pytest.mark.parametrize(
+    ("reply", "found"),
+    [
+        ("62.", [62.0]),
+        ("It is about 62.", [62.0]),
+        ("Yes, it is above 50.", []),
+        ("No, it is lower than 80.", []),
+        ("Yes, Ava Li on BLEU is above 50.", []),
+        ("Somewhere between 40 and 60.", []),
+        ("Ava Li on BLEU: 40-60.", []),
+        ("I have no score for Ava Li on BLEU, so it counts as 50.", []),
+        ("You have 12 turns left. I would rather not say.", []),
+    ],
+)
+def test_a_bound_or_another_number_is_no_score(reply: str, found: list[float]) -> None:
+    assert [value for _, value in stated([(0, 0)], f"[message] {reply}", Roster.default())] == found
+
+
+def test_a_score_that_counts_as_the_mean_is_none() -> None:
+    reply = "[message] I have no score for Ava Li on BLEU, so it counts as 50."
+    assert answers([(0, 0)], reply, Roster.default()) == {(0, 0): "none"}
