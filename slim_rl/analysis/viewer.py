@@ -75,7 +75,10 @@ def collect(
     taken = 0
     chosen = newest(log.frame, size) if last else choose(log.frame, size, seed)
     for row in chosen.itertuples():
-        view = _view(read_dialogue(log, row), row, pool, decode)
+        try:
+            view = _view(read_dialogue(log, row), row, pool, decode)
+        except (AttributeError, KeyError, TypeError, ValueError):  # counted, but not of a form that can be shown
+            continue
         taken += len(orjson.dumps(view))
         if taken + pool.bytes > max_bytes:
             break

@@ -253,3 +253,10 @@ def test_training_of_which_all_failed_is_not_an_evaluation(tmp_path: Path, dialo
     write(tmp_path / "a.jsonl", [{**line, "reward": None, "stop_reason": "partner_failed"} for line in dialogues])
     page = analyze([tmp_path], tmp_path / "out").report.read_text()
     assert "No dialogue of training has a reward" in page and "no training is in these logs" not in page
+
+
+def test_a_line_that_cannot_be_shown_ends_no_report(tmp_path: Path, dialogues: list[dict[str, Any]]) -> None:
+    odd = {**dialogues[0], "arm": 3, "run": 7, "turns": [{**turn, "seconds": None} for turn in dialogues[0]["turns"]]}
+    write(tmp_path / "a.jsonl", [odd, *dialogues[1:]])
+    assert len(load([tmp_path]).frame) == len(dialogues)
+    assert analyze([tmp_path], tmp_path / "out").results["sampled"] == len(dialogues) - 1
