@@ -83,7 +83,11 @@ class Chat:
         return missing_end + self._encode(pieces)
 
     def said_ids(self, text: str, thought: str | None = None) -> list[int]:
-        """A turn as the policy would have sampled it, end token included: for teaching, and for scripted policies."""
+        """A turn as the policy would have sampled it, end token included: for teaching, and for scripted policies. A thought that the
+        template has begun is closed, empty if there is none.
+        """
+        if thought is None and self._begins_thought:
+            thought = ""
         if thought is None:
             return [*self._plain_ids(text), self.end_id]
         pieces = [
