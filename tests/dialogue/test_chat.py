@@ -168,7 +168,7 @@ def test_a_template_without_end_tokens_is_refused_with_a_sentence() -> None:
 @pytest.mark.parametrize("name", ["qwen3_5_think", "deepseek_r1_distill"])
 def test_what_is_said_for_the_policy_is_heard_where_the_template_has_begun_its_thought(name: str) -> None:
     tokenizer = train_tokenizer(["[message] What is Ava Li on BLEU?\n"] * 4, 400, template(name))
-    marks = ["<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>"]  # noqa: RUF001
+    marks = ["<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>"]
     tokenizer.add_special_tokens({"additional_special_tokens": [*marks, "<|im_start|>", "<|im_end|>"]})
     chat = Chat(tokenizer, True)
     assert chat.decode(chat.said_ids("[message] hi")) == ("[message] hi", "")

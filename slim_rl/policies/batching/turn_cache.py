@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from transformers import PreTrainedModel
+from transformers import DynamicCache, PreTrainedModel
+from transformers.cache_utils import DynamicLayer
 
 
 @dataclass(slots=True)
@@ -38,8 +39,10 @@ class TurnCache:
     def suits(model: PreTrainedModel) -> bool:
         """Whether every layer of the model attends to all that came before."""
         config = model.config.get_text_config(decoder=True)
-        kinds = getattr(config, "layer_types", None) or ["full_attention"]
-        return set(kinds) == {"full_attention"} and not getattr(config, "num_kv_shared_layers", 0)
+        kinds = {*(getattr(config, "layer_types", None) or ()), "full_attention"}
+        # What an older config says in its own words (a `sliding_window`, and no kinds of layers) the cache made for it knows.
+        whole = all(type(layer) is DynamicLayer for layer in DynamicCache(config=config).layers)
+        return whole and kinds == {"full_attention"} and not getattr(config, "num_kv_shared_layers", 0)
 
     def clear(self) -> None:
         self._kept.clear()

@@ -8,7 +8,7 @@ import random
 import pytest
 
 torch = pytest.importorskip("torch")
-from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen3ForCausalLM  # noqa: E402
+from transformers import MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3ForCausalLM  # noqa: E402
 
 from slim_rl.dialogue.policy import Sampled  # noqa: E402
 from slim_rl.policies.batching.turn_cache import TurnCache  # noqa: E402
@@ -86,3 +86,18 @@ def test_new_weights_find_nothing_kept(model) -> None:
 def test_a_model_that_looks_back_only_so_far_is_left_alone() -> None:
     config = Qwen2Config(sliding_window=8, use_sliding_window=True, max_window_layers=0, vocab_size=32, **SHAPE)
     assert not TurnCache.suits(Qwen2ForCausalLM(config))
+
+
+def test_a_window_that_the_config_names_without_kinds_of_layers_is_sampled_through_as_the_model_does() -> None:
+    torch.manual_seed(0)
+    model = MistralForCausalLM(MistralConfig(vocab_size=32, head_dim=16, sliding_window=6, **SHAPE)).eval()
+    prompts = [[5 + i % 20 for i in range(length)] for length in (4, 17, 25)]
+
+    async def run(policy: TransformersPolicy) -> list[Sampled]:
+        return await asyncio.gather(*(policy.sample(ids, 9, f"{i}") for i, ids in enumerate(prompts)))
+
+    for prompt, sampled in zip(prompts, asyncio.run(run(TransformersPolicy(model, [STOP]))), strict=True):
+        with torch.no_grad():
+            logits = model(torch.tensor([prompt + sampled.ids])).logits[0, len(prompt) - 1 : -1]
+        expected = logits.log_softmax(-1).gather(1, torch.tensor(sampled.ids)[:, None]).squeeze(1)
+        assert sampled.logprobs == pytest.approx(expected.tolist(), abs=1e-4)
