@@ -59,7 +59,7 @@ class TransformersPolicy:
         pad_id: any id; padding is masked.
         max_batch: dialogues sampled in one forward pass; a larger wave is done in parts.
         cache_bytes: memory for what was computed of a dialogue's earlier turns; 0: every turn computes its whole input.
-        max_context: positions the model has; a longer input ends its dialogue, not the wave.
+        max_context: positions the model has; a longer input ends its dialogue, not the wave. None: its config names no number.
     """
 
     def __init__(
@@ -80,7 +80,9 @@ class TransformersPolicy:
         self.temperature, self.top_p = temperature, top_p
         self.max_batch = max_batch
         self.name = name or model.config.name_or_path
-        self.max_context = int(model.config.max_position_embeddings)
+        text = model.config.get_text_config(decoder=True)  # a model that reads pictures too has one for each
+        positions = getattr(text, "max_position_embeddings", None)
+        self.max_context: int | None = None if positions is None else int(positions)
         self.tokens_sampled = 0
         self._mixes = TurnCache.suits(model)
         self.turns = TurnCache(cache_bytes) if cache_bytes and self._mixes else None
@@ -104,7 +106,7 @@ class TransformersPolicy:
 
     async def sample(self, input_ids: list[int], max_tokens: int, key: str) -> Sampled:
         """See `dialogue.policy.Policy`. Raises PolicyFailure if the input leaves no room in the model's context."""
-        room = self.max_context - len(input_ids)
+        room = max_tokens if self.max_context is None else self.max_context - len(input_ids)
         if room <= 0:
             raise PolicyFailure(
                 f"the input has {len(input_ids)} tokens but the model has {self.max_context} positions",

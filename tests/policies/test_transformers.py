@@ -12,7 +12,7 @@ from transformers import Qwen3ForCausalLM  # noqa: E402
 from slim_rl.dialogue.policy import PolicyFailure, Sampled  # noqa: E402
 from slim_rl.dialogue.record import StopReason  # noqa: E402
 from slim_rl.policies.transformers import TransformersPolicy  # noqa: E402
-from tests.fakes.models import tiny_qwen3  # noqa: E402
+from tests.fakes.models import SHAPE, tiny_qwen3  # noqa: E402
 
 STOP = 3
 
@@ -165,3 +165,25 @@ def test_training_mode_is_given_back(model) -> None:
 def test_waves_larger_than_the_batch_are_done_in_parts(model) -> None:
     policy = TransformersPolicy(model, [STOP], max_batch=4)
     assert len(sample_all(policy, [[5, 6]] * 11)) == 11
+
+
+def test_a_model_that_reads_pictures_too_has_the_context_of_its_text() -> None:
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    text = {"vocab_size": 32, "head_dim": 16, **SHAPE, "max_position_embeddings": 64}
+    vision = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    sizes = {"image_size": 28, "patch_size": 14}
+    config = AutoConfig.for_model("gemma3", text_config=text, vision_config={**vision, **sizes})
+    policy = TransformersPolicy(AutoModelForCausalLM.from_config(config).eval(), [STOP])
+    good, bad = sample_all(policy, [[5, 6], [5] * 64])
+    assert good.ids and isinstance(bad, PolicyFailure) and bad.reason is StopReason.CONTEXT_LENGTH
+
+
+def test_a_model_whose_config_names_no_number_of_positions_samples(model) -> None:
+    import copy
+
+    boundless = copy.copy(model)
+    boundless.config = copy.deepcopy(model.config)
+    del boundless.config.max_position_embeddings
+    (sampled,) = sample_all(TransformersPolicy(boundless, [STOP]), [[5] * 100])
+    assert sampled.ids
