@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from slim_rl.environment import View
 from slim_rl.games.matching.instance import UNSEEN_VALUE
 from slim_rl.games.matching.optimum import Assignment
 from slim_rl.games.matching.prompt import Shown, table_lines
@@ -59,6 +61,17 @@ class Heard:
             [self.told.get((r, p)) if value is None else value for p, value in enumerate(row)]
             for r, row in enumerate(shown)
         ]
+
+
+def heard(view: View) -> Heard:
+    """What came of the conversation for the seat whose view it is; to be looked at only, for those who ask share it."""
+    said = tuple((utterance.seat, utterance.text) for utterance in view.history if utterance.error is None)
+    return _heard(view.seat, view.private.roster, said)
+
+
+@lru_cache(maxsize=4096)  # a player asks several times a turn
+def _heard(seat: int, roster: Roster, said: tuple[tuple[int, str], ...]) -> Heard:
+    return Heard(seat, roster).read(said)
 
 
 def known_lines(heard: Heard, shown: Shown, one_scale: bool = True, plan: Assignment | None = None) -> list[str]:

@@ -20,13 +20,12 @@ from slim_rl.config import Config
 from slim_rl.dialogue.partner import Reply
 from slim_rl.environment import View
 from slim_rl.games.matching.actions import format_proposal
-from slim_rl.games.matching.beliefs import Heard, expected_scores, known_lines
+from slim_rl.games.matching.beliefs import expected_scores, heard, known_lines
 from slim_rl.games.matching.generate import VALUES, board_for
 from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
 from slim_rl.games.matching.optimum import Assignment, best_assignment
 from slim_rl.games.matching.players import best_question, best_score
 from slim_rl.games.matching.prompt import table_lines
-from slim_rl.games.matching.reading.interpretation import filled_in
 from slim_rl.games.matching.roster import Pair, Roster
 from slim_rl.games.matching.settings import KINDS
 from slim_rl.games.matching.view import MatchingView
@@ -126,13 +125,8 @@ class QuestioningPlayer:
         if kind == "tell" and game.seen:
             forms, pair = (TELL,), rng.choice(game.seen)
         elif kind != "open":
-            named = {
-                pair
-                for pair in game.unseen
-                for text in view.own
-                if all(name in text for name in game.roster.names(pair))
-            }
-            left = [pair for pair in game.unseen if pair not in named]
+            asked = heard(view).asked
+            left = [pair for pair in game.unseen if pair not in asked]
             if not left or (minds and not _pays(view)):
                 return None
             aim = set(enumerate(best_plan(view))) if aims else set[Pair]()
@@ -210,13 +204,7 @@ def _rows(array: np.ndarray) -> tuple[tuple[Any, ...], ...]:
 def known(view: View) -> list[list[float | None]]:
     """Each cell's value as far as this seat has it, shape (n, n): seen, or told, or None."""
     game: MatchingView = view.private
-    return filled_in(game.table, view.received, game.roster)
-
-
-def heard(view: View) -> Heard:
-    """What came of the conversation for this seat."""
-    said = [(utterance.seat, utterance.text) for utterance in view.history if utterance.error is None]
-    return Heard(view.seat, view.private.roster).read(said)
+    return heard(view).fill(game.table)
 
 
 def best_plan(view: View) -> Assignment:

@@ -20,12 +20,11 @@ from slim_rl.dialogue.partner import Reply
 from slim_rl.environment import View
 from slim_rl.formats import listed
 from slim_rl.games.matching.actions import format_proposal
-from slim_rl.games.matching.beliefs import expected_scores
+from slim_rl.games.matching.beliefs import expected_scores, heard
 from slim_rl.games.matching.generate import VALUES
 from slim_rl.games.matching.instance import UNSEEN_VALUE
 from slim_rl.games.matching.optimum import Assignment, best_assignment
 from slim_rl.games.matching.questions.value import promises
-from slim_rl.games.matching.reading.interpretation import interpret
 from slim_rl.games.matching.reading.masking import mask
 from slim_rl.games.matching.reading.pairing import named_pairs
 from slim_rl.games.matching.roster import Pair, Roster
@@ -130,7 +129,7 @@ def best_question(view: View) -> tuple[Pair, float]:
     to raise the best plan.
     """
     game: MatchingView = view.private
-    asked = {pair for text in view.own for pair in interpret(text, game.roster).asked}
+    asked = heard(view).asked
     values = beliefs(view)
     promised = promises(values[None], np.array([best_assignment(values)[0]]))[0]
     open_pairs = (pair for pair in _shuffled(tuple(game.unseen), view.seed) if pair not in asked)
@@ -141,7 +140,7 @@ def best_question(view: View) -> tuple[Pair, float]:
 def best_score(view: View) -> float:
     """What the best plan by both tables is expected to score: its mean over tables whose unknown scores are drawn."""
     game: MatchingView = view.private
-    asked = {pair for text in view.own for pair in interpret(text, game.roster).asked}
+    asked = heard(view).asked
     values = beliefs(view)
     unknown = np.zeros(values.shape, dtype=bool)
     for pair in game.unseen:
@@ -223,8 +222,7 @@ def _shuffled(pairs: tuple[tuple[int, int], ...], seed: int) -> list[tuple[int, 
 def beliefs(view: View, listens: bool = True) -> NDArray[np.float64]:
     """What each score is expected to be, (n, n): seen, or told, or the mean."""
     game: MatchingView = view.private
-    told = dict(pair for text in view.received for pair in interpret(text, game.roster).told) if listens else {}
-    return expected_scores(game.table, game.scale, told)
+    return expected_scores(game.table, game.scale, heard(view).told if listens else {})
 
 
 def _doubted(view: View) -> set[tuple[int, int]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,9 @@ import pytest
 
 from slim_rl.config import Limits
 from slim_rl.dialogue.loop import Speaker, play_dialogue
+from slim_rl.dialogue.partner import Reply
 from slim_rl.dialogue.record import Dialogue
+from slim_rl.environment import View
 from slim_rl.games.matching.baselines import baselines
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
@@ -19,12 +23,13 @@ from slim_rl.games.matching.questions.value import frontier
 from slim_rl.games.matching.settings import MatchingSettings
 
 SMALL = MatchingSettings(n=3, p_observed=0.2, p_observed_2=0.9, hardness=0, scales=False)
+SHY = ShyPartner(accept_fraction=0)
 GAMES = list(generate_games(60, SMALL, seed=5))
 
 
-def play(player: Any, seat: int = 0, max_turns: int = 24) -> list[Dialogue]:
+def play(player: Any, seat: int = 0, max_turns: int = 24, partner: Any = SHY) -> list[Dialogue]:
     async def one(number: int) -> Dialogue:
-        env, partner = MatchingEnv(max_turns=max_turns), ShyPartner(accept_fraction=0)
+        env = MatchingEnv(max_turns=max_turns)
         return await play_dialogue(
             env, Speaker(player), partner, None, Limits(), game_state=GAMES[number], id="a", seat=seat, seed=number
         )
@@ -33,6 +38,23 @@ def play(player: Any, seat: int = 0, max_turns: int = 24) -> list[Dialogue]:
         return [await one(number) for number in range(len(GAMES))]
 
     return asyncio.run(everything())
+
+
+class Terse(ShyPartner):
+    """Leaves out the names where it tells a score."""
+
+    async def reply(self, view: View) -> Reply:
+        said = await super().reply(view)
+        score = re.search(r": (\d+)\.$", said.text)
+        return replace(said, text=f"[message] {score[1]}.") if score else said
+
+
+@pytest.mark.parametrize("name", ["forced:3", "greedy:3", "ideal"])
+def test_a_score_told_without_names_helps_as_much_as_one_with_them(name: str) -> None:
+    player = baselines(SMALL, 0.0, 3)[name]
+    terse, plain = play(player, partner=Terse(accept_fraction=0)), play(player)
+    assert any(turn.text.removeprefix("[message] ").strip(".").isdigit() for turn in terse[0].turns)
+    assert [dialogue.reward for dialogue in terse] == [dialogue.reward for dialogue in plain]
 
 
 def asked(dialogue: Dialogue) -> int:

@@ -56,6 +56,23 @@ def test_it_proposes_the_best_plan_it_knows_what_it_was_told_included() -> None:
     assert reply.thought == "Ava Li: BLEU 60, Electra 99\nDaniel Nguyen: BLEU ?, Electra ?"
 
 
+def test_a_number_alone_tells_the_score_that_was_asked_about() -> None:
+    view = MatchingView(0, Roster.default(2), ((60, None), (None, None)), 1.0, None, 6)
+    asked, told = Utterance(0, "[message] What is Ava Li on Electra?"), Utterance(1, "[message] 99.")
+    assert known(View(0, "", "", (asked, told), view, seed=0)) == [[60, 99], [None, None]]
+
+
+def test_a_name_within_another_is_not_mistaken_for_it() -> None:
+    """Of two pairs one was asked about: the other is asked about next."""
+    roster = Roster(("Ann", "Anna"), ("GPT-2", "GPT-2 XL"))
+    view = MatchingView(0, roster, ((None, 7), (7, None)), 1.0, None, 12)
+    history = (Utterance(0, "[message] What is Anna on GPT-2 XL?"), Utterance(1, "[message] I do not have it."))
+    player = QuestioningPlayer((0.0, 0.0, 1.0), {"pair": 1.0})
+    for seed in range(9):
+        said = player.act(View(0, "", "", history, view, seed))
+        assert said.startswith("[message]") and "Ann " in said
+
+
 def test_what_it_says_itself_teaches_it_nothing() -> None:
     view = MatchingView(0, Roster.default(2), ((None, None), (None, None)), 1.0, None, 6)
     own = View(0, "", "", (Utterance(0, "[message] I have 90 for Ava Li on BLEU."),), view, seed=0)

@@ -8,7 +8,7 @@ does, are the partner's own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -37,16 +37,6 @@ class Interpretation:
     suggests: bool = False
     told: tuple[tuple[Pair, float], ...] = ()
     malformed: bool = False
-
-
-def filled_in(
-    table: Sequence[Sequence[float | None]], texts: Iterable[str], roster: Roster
-) -> list[list[float | None]]:
-    """`table` with the values that `texts` tell in its empty cells; of a pair told twice, the last. Never raises."""
-    told = dict(pair for text in texts for pair in interpret(text, roster).told)
-    return [
-        [told.get((r, p)) if value is None else value for p, value in enumerate(row)] for r, row in enumerate(table)
-    ]
 
 
 def interpret(text: str, roster: Roster) -> Interpretation:
