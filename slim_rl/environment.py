@@ -59,6 +59,7 @@ class View:
         private: the game's own structured form of what the seat sees (for the matching game, a `MatchingView`).
         seed: drawn for this dialogue; whoever acts at random draws from it, so that a dialogue can be repeated exactly.
         price: what a question costs this seat, as a share of the highest reward, if it is told.
+        prompt: the chat messages that open the dialogue for a policy: what it was dealt, and told with it. A partner has none.
     """
 
     seat: int
@@ -68,6 +69,7 @@ class View:
     private: Any
     seed: int
     price: float | None = None
+    prompt: tuple[dict[str, str], ...] = ()
 
     @property
     def observation(self) -> str:

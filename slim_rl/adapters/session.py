@@ -134,15 +134,13 @@ class Session:
         self._seat = _Seat()
         self._task: asyncio.Task[list[Dialogue]] | None = None
         self._last = Observation((), "No game is dealt: reset first.", done=True, reward=None)
-        self._prompt: list[dict[str, str]] | None = None
+        self._dealt = False  # whether the policy has read its prompt
 
     async def reset(self, row: GameRow, number: int | None = None, phase: str = "eval") -> Observation:
         """Deals a game; one not yet ended is aborted. `number` tells the dialogues of a row apart, their partner's draws included."""
         await self.leave()
         worker = self.games.worker
-        env = worker.environment()
-        env.reset(row.game_state)
-        self._prompt, self._seat, self.dialogue = env.prompt(row.seat), _Seat(), None
+        self._dealt, self._seat, self.dialogue = False, _Seat(), None
         number = self.games.number(row) if number is None else number
         episode = worker.episode(row, self.games.scope, number, phase=phase)
         self._task = asyncio.create_task(worker.play(episode, policy=Speaker(self._seat)))
@@ -187,8 +185,8 @@ class Session:
         return self._last
 
     def _observation(self, view: View) -> Observation:
-        if self._prompt is not None:
-            messages, self._prompt = opening(self._prompt, view), None
+        if not self._dealt:
+            self._dealt, messages = True, opening(list(view.prompt), view)
             return Observation(tuple(messages), "\n\n".join(message["content"] for message in messages))
         error = view.history[-1].error if view.history else None
         return Observation(({"role": "user", "content": view.observation},), view.observation, error)

@@ -135,11 +135,8 @@ class VerifiersEnv(vf.Env[VerifiersEnvConfig]):
         async with AsyncExitStack() as stack:
             player, opposite = (_Conversation(each, task, stack) for each in (agents.player, agents.opposite))
             talks = {0: player, 1: opposite} if games.worker.selfplay else {row.seat: player}
-            env = games.worker.environment()
-            env.reset(row.game_state)
-            policy = _Seats({seat: (talk, env.prompt(seat)) for seat, talk in talks.items()})
             partner = self._partner(opposite) if self.config.opposite.model else None
-            dialogues = await games.worker.play(episode, policy=Speaker(policy), partner=partner)
+            dialogues = await games.worker.play(episode, policy=Speaker(_Seats(talks)), partner=partner)
             for dialogue in dialogues:
                 games.keep(dialogue)
                 _record(dialogue, talks[dialogue.seat])
@@ -197,16 +194,17 @@ class _Conversation:
 
 
 class _Seats:
-    """The policy, who plays one seat, or in self-play both, by a conversation and an opening prompt each."""
+    """The policy, who plays one seat, or in self-play both, by a conversation each."""
 
     identity: ClassVar[dict[str, Any]] = {"kind": "external"}
 
-    def __init__(self, seats: dict[int, tuple[_Conversation, list[dict[str, str]]]]) -> None:
+    def __init__(self, seats: dict[int, _Conversation]) -> None:
         self._seats = seats
 
     async def reply(self, view: View) -> Reply:
-        talk, prompt = self._seats[view.seat]
-        chat = opening(prompt, view) if talk.trace is None else [{"role": "user", "content": view.observation}]
+        talk = self._seats[view.seat]
+        told = [{"role": "user", "content": view.observation}]
+        chat = opening(list(view.prompt), view) if talk.trace is None else told
         said, cut = await talk.answer(chat)
         text, aloud = split_thought(said.content or "")
         return Reply(text, thought=aloud or said.reasoning_content, cut=StopReason.TURN_TOKENS if cut else None)

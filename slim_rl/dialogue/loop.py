@@ -146,7 +146,7 @@ class _Game:
         self.env, self.limits, self.seed, self.price = env, limits, seed, price
         self.game_state = as_dict(game_state)
         self.agents: dict[int, Agent] = {}
-        self._priced: set[int] = set()  # seats that are told the price
+        self._prompts: dict[int, list[dict[str, str]]] = {}  # of the policy's seats
         self.turns: list[Turn] = []
         self.stop_reason: StopReason | None = None
         self.failure: str | None = None
@@ -159,20 +159,21 @@ class _Game:
     def opening(self, seat: int) -> list[dict[str, str]]:
         """The opening messages of the policy on `seat`, who is told the price of a question, if there is one to tell."""
         prompt = self.env.prompt(seat)
-        if self.price is None:
-            return prompt
-        self._priced.add(seat)
-        told = f"\n{price_sentence(self.price)}"
-        rules, state = self._dealt[seat]
-        self._dealt[seat] = rules, state + told
-        *before, last = prompt
-        return [*before, {**last, "content": last["content"] + told}]
+        if self.price is not None:
+            told = f"\n{price_sentence(self.price)}"
+            rules, state = self._dealt[seat]
+            self._dealt[seat] = rules, state + told
+            *before, last = prompt
+            prompt = [*before, {**last, "content": last["content"] + told}]
+        self._prompts[seat] = prompt
+        return prompt
 
     def view(self, seat: int) -> View:
         rules, state = self._dealt[seat]
         private = self.env.get_private_view(seat) if self.agents[seat].reads_private_view else None
-        price = self.price if seat in self._priced else None
-        return View(seat, rules, state, tuple(self._history[seat]), private, self.seed, price)
+        prompt = self._prompts.get(seat)
+        price = self.price if prompt is not None else None
+        return View(seat, rules, state, tuple(self._history[seat]), private, self.seed, price, tuple(prompt or ()))
 
     async def play(
         self, played: Callable[[], list[Dialogue]], resume: Dialogue | None, called_off: CalledOff | None

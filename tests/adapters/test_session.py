@@ -205,3 +205,14 @@ def _loops(threads: int) -> int:
 def test_threads_that_begin_together_share_one_event_loop() -> None:
     with ProcessPoolExecutor(1) as fresh:  # a process that has no loop yet
         assert fresh.submit(_loops, 16).result() == 1
+
+
+@pytest.mark.parametrize("seat", [0, 1])
+async def test_the_price_of_a_question_is_told_as_the_record_says(seat: int) -> None:
+    games = Games(SMALL | {"data": {"seat": seat}, "train": {"question_price": [0.02, 0.1]}})
+    session = games.session()
+    opening = await session.reset(games.deal("train", 1)[0])
+    await session.leave(StopReason.ENGINE_FAILED)
+    assert session.dialogue is not None and session.dialogue.price in (0.02, 0.1)
+    assert f"Each question costs {100 * session.dialogue.price:g}%" in opening.text
+    assert list(opening.messages) == session.dialogue.prompt
