@@ -104,7 +104,7 @@ class Treasure(MeasuredEnvironment):
         return Board(title, tuple(NAMES[0]), tuple(NAMES[1]), cells, marked)
 
     @classmethod
-    def asks(cls, text: str) -> bool:
+    def asks(cls, text: str, game_state: Any = None) -> bool:
         return bool(lines_named(text))
 
     @classmethod

@@ -137,8 +137,8 @@ class MeasuredEnvironment(BaseEnvironment):
         return {}
 
     @classmethod
-    def asks(cls, text: str) -> bool:
-        """Whether a message seeks information."""
+    def asks(cls, text: str, game_state: Any = None) -> bool:
+        """Whether a message seeks information, in the game that `game_state` is of, if it is given."""
         return False
 
     @classmethod

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -188,7 +189,7 @@ def intervention(config: Config, mode: str, policy: Player, chat: Chat | None) -
 
     def player(episode: Episode) -> Player:
         if name == "forbidden":
-            changed: Any = NeverAsk(base, chat, game.asks)
+            changed: Any = NeverAsk(base, chat, partial(game.asks, game_state=episode.row.game_state))
         else:
             row = episode.row
             questions = game.questions_worth_asking(row.game_state, row.seat, number, episode.seed)

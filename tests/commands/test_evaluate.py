@@ -114,6 +114,16 @@ def test_a_forbidden_question_is_drawn_again(chat) -> None:
     assert chat.decode(sampled.ids)[0] == PLAN
 
 
+@pytest.mark.parametrize("question", ["Alice on GPT-3?", "Tell me Alice on GPT-3.", "| Alice | GPT-3 | ? |"])
+def test_a_question_is_forbidden_in_a_games_own_names_too(config, chat, tmp_path, question: str) -> None:
+    names = {"reviewers": ("Alice", "Bob", "Carol"), "papers": ("GPT-3", "T5", "XLNet")}
+    config = config.changed(game=config.game.changed(**names))
+    plan = "[propose]\nGPT-3: Alice\nT5: Bob\nXLNet: Carol"
+    made = intervention(config, "forbidden", Script(chat, [f"[message] {question}", plan]), chat)
+    (dialogue,) = held_out(config, chat, made, tmp_path / "forbidden.jsonl", num_games=1)
+    assert [turn.text for turn in dialogue.turns if turn.role == "policy"] == [plan]
+
+
 def test_a_policy_that_can_only_ask_is_stopped(chat) -> None:
     policy = NeverAsk(Script(chat, ["[message] What is Ava Li on BLEU?"] * TRIES), chat, MatchingEnv.asks)
     sampled = asyncio.run(policy.sample([1], 64, "k"))

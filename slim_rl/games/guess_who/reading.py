@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from slim_rl.games.guess_who.board import Question
 from slim_rl.games.guess_who.traits import CHARACTERS, named_traits
@@ -61,8 +62,8 @@ def read(text: str) -> Message:
     return Message(True, about[0] if len(about) == 1 and not _NEGATES.search(body) else None)
 
 
-def asks(text: str) -> bool:
-    """Whether a message seeks information."""
+def asks(text: str, game_state: Any = None) -> bool:
+    """Whether a message seeks information; in every game alike."""
     return read(text).asks
 
 

@@ -16,7 +16,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.questions.classify import questions
 from slim_rl.games.matching.questions.rules import INFORMATION_SEEKING, KINDS
 from slim_rl.games.matching.reading.interpretation import interpret
@@ -52,9 +54,14 @@ def asked(text: str, previous: str, roster: Roster | None) -> Asked:
     return _asked(labels, pairs)
 
 
-def seeks_information(text: str) -> bool:
-    """Whether a message seeks information; also one that is no sentence, since a lenient partner might answer it, and then it did."""
-    return asked(text, "", Roster.default()).seeking
+def seeks_information(text: str, game_state: Any = None) -> bool:
+    """Whether a message seeks information; also one that is no sentence, since a lenient partner might answer it, and then it did.
+
+    Args:
+        game_state: of the game it is said in, which has the names; None: DialOp's.
+    """
+    roster = Roster.default() if game_state is None else GameState.from_dict(game_state).roster
+    return asked(text, "", roster).seeking
 
 
 def answered(before: Asked, told: Sequence[Pair], text: str, previous: str, reply: str, roster: Roster) -> Asked:
