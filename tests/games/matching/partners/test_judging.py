@@ -38,6 +38,13 @@ def test_threshold_is_a_fraction_of_the_own_best() -> None:
     assert judge(view([[99, 0], [0, 99]]), (1, 0), 0.0).accepts
 
 
+@pytest.mark.parametrize("n", [3, 8])
+def test_its_own_best_plan_is_accepted_whatever_fraction_it_wants(n: int) -> None:
+    for state in generate_games(300, MatchingSettings(n=n, hardness=0, scales=True), seed=3):
+        game = seen(state, 1)
+        assert judge(game, best_assignment(estimates(game))[0], 1.0).accepts
+
+
 def test_doubts_are_the_plans_pairs_below_expectation() -> None:
     game = view([[10, 99, N], [N, 49, 50], [N, N, 99]])
     assert judge(game, (0, 1, 2), 0.75).doubts == ((0, 0), (1, 1))
