@@ -1,7 +1,7 @@
 """What a message asks, and what an answer says, in free wording. The one reading that game, partners and instrument share.
 
 a message asks if it has a question mark, or begins as a question or a request does
-it is plain if it names exactly one trait or one character, and negates nothing; any other question is open
+it is plain if it names exactly one trait or one character, and negates nothing where it does; any other question is open
 """
 
 from __future__ import annotations
@@ -18,15 +18,18 @@ READ_UP_TO = 2000  # characters of a message
 _TAG = re.compile(r"\s*\[(\w+)\]\s*")
 _ASKS = re.compile(
     r"\s*(?:is|are|was|does|do|did|has|have|had|can|could|would|will|who|what|which|where|how|why|am|any)\b"
-    r"|[^.!]*\b(?:tell me|i wonder|let me know|describe|i ask|show me|give me)\b",
+    r"|[^.!]*\b(?:tell me|i wonder|let me know|describe|i ask|show me|give me|(?:want|like) to know|my question is)\b",
     re.IGNORECASE,
 )
 _NEGATES = re.compile(r"n't\b|\b(?:not|no|never|without|neither|nor|lacks?|lacking|dont|doesnt|isnt)\b", re.IGNORECASE)
-_OR_NOT = re.compile(r",? or (?:not|no)\b", re.IGNORECASE)
+_OR_NOT = re.compile(r",? or (?:not|no)\b|\byes ?/ ?no\b", re.IGNORECASE)
+_SENTENCE_ENDS = re.compile(r"[.!?]")
 _NAMES = {name: re.compile(rf"\b{name}\b", re.IGNORECASE) for name in CHARACTERS}
 _NOT_A_NO = r"(?! (?:idea|comment|clue|doubt|problem|question|worries))"
-_YES = r"yes|yeah|yep|yup|correct(?! me)|right|true(?! or)|indeed|so it (?:is|does|has)|it does|it is|it has"
-_NO = rf"no{_NOT_A_NO}|nope|nah|not|false(?! or)|wrong|it does(?: not|n't)|it is(?: not|n't)|it has(?: no|n't)"
+_YES = r"yes|yeah|yep|yup|correct(?! me)|right|true(?! or)|indeed(?! not)|so it (?:is|does|has)|it does|it is|it has"
+_NO = (
+    rf"no{_NOT_A_NO}|nope|nah|not|indeed not|false(?! or)|wrong|it does(?: not|n't)|it is(?: not|n't)|it has(?: no|n't)"
+)
 _FIRST = re.compile(rf"\W*(?:(?:that|this)(?: is|'s) )?(?:(?P<no>{_NO})|(?P<yes>{_YES}))\b", re.IGNORECASE)
 _ANYWHERE = re.compile(rf"\b(yes|no)\b{_NOT_A_NO}", re.IGNORECASE)
 _HEDGES = re.compile(
@@ -59,7 +62,8 @@ def read(text: str) -> Message:
         return Message(False)
     body = _OR_NOT.sub("", body)
     about = mentioned(body)
-    return Message(True, about[0] if len(about) == 1 and not _NEGATES.search(body) else None)
+    negated = any(_NEGATES.search(sentence) and mentioned(sentence) for sentence in _SENTENCE_ENDS.split(body))
+    return Message(True, about[0] if len(about) == 1 and not negated else None)
 
 
 def asks(text: str, game_state: Any = None) -> bool:

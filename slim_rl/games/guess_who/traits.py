@@ -15,8 +15,8 @@ def _hair(word: str) -> str:
 _WORDS: Mapping[str, str] = {
     "black hair": _hair("black"),
     "brown hair": _hair("brown") + r"|\bbrunettes?\b",
-    "red hair": _hair("red") + r"|\bredhead|\bginger\b",
-    "blond hair": _hair("blonde?") + r"|\bblondes?\b(?! ?hair)",
+    "red hair": _hair("red") + r"|\bred-?head|\bginger\b",
+    "blond hair": _hair("blonde?") + r"|\bblonde?s?\b(?! ?(?:hair|beard|mo?ustache))",
     "white hair": _hair("white"),
     "curly hair": r"\bcurl(?:y|ed|s)\b",
     "long hair": _hair("long"),

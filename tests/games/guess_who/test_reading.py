@@ -25,6 +25,13 @@ from slim_rl.games.guess_who.traits import CHARACTERS, TRAITS, phrase
         ("Has it got a beard or not?", ("trait", "beard")),
         ("I wonder if it is curly", ("trait", "curly hair")),
         ("Is it mara?", ("character", "Mara")),
+        ("Does it have a hat (yes/no)?", ("trait", "hat")),
+        ("I'm not sure yet. Does the character have a hat?", ("trait", "hat")),
+        ("Is the character blond?", ("trait", "blond hair")),
+        ("Has it got a blond beard?", ("trait", "beard")),
+        ("Is it a red-head?", ("trait", "red hair")),
+        ("I want to know whether the character has glasses.", ("trait", "glasses")),
+        ("My question is whether it wears a scarf.", ("trait", "scarf")),
     ],
 )
 def test_a_plain_question_names_one_thing_in_whatever_words(text: str, about: tuple[str, str]) -> None:
@@ -43,6 +50,8 @@ def test_a_plain_question_names_one_thing_in_whatever_words(text: str, about: tu
         "Doesn't it wear a hat?",
         "Does its name begin with M?",
         "Tell me everything.",
+        "It has no hat. Is it a hat?",
+        "So far: not glasses. Does it have a hat?",
     ],
 )
 def test_any_other_question_is_open(text: str) -> None:
@@ -75,7 +84,9 @@ def test_a_yes(text: str) -> None:
     assert answer_of(text) is True
 
 
-@pytest.mark.parametrize("text", [*NO, "nope", "It does not.", "It isn't.", "That is not so.", "it has no hat"])
+@pytest.mark.parametrize(
+    "text", [*NO, "nope", "It does not.", "It isn't.", "That is not so.", "it has no hat", "Indeed not."]
+)
 def test_a_no(text: str) -> None:
     assert answer_of(text) is False
 
