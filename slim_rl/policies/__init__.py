@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -104,10 +106,24 @@ def load_tokenizer(name: str) -> Any:
 
     name = bundled.model(name)
     check_model_name(name)
-    try:
+    with unreadable(f"{name} has no tokenizer"):
         return AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise ConfigError(
-            f"{name} has no tokenizer ({reason}); give a model's folder or its name on the hub."
-        ) from error
+
+
+@contextmanager
+def unreadable(refused: str, *passed: type[Exception]) -> Iterator[None]:
+    """Makes a ConfigError of what reading a model's files raises: an odd file can be any error, a KeyError, a RecursionError,
+    safetensors' own.
+
+    Args:
+        refused: the sentence, up to its reason.
+        passed: errors that are not the files' fault, beside an ImportError.
+    """
+    others: tuple[type[Exception], ...] = (ImportError, *passed)
+    try:
+        yield
+    except others:
+        raise
+    except Exception as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ConfigError(f"{refused} ({reason}); give a model's folder or its name on the hub.") from error

@@ -33,9 +33,9 @@ from slim_rl.config import PolicyConfig
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.policy import PolicyFailure, Sampled
 from slim_rl.dialogue.record import StopReason
-from slim_rl.errors import ConfigError, Diverged
+from slim_rl.errors import Diverged
 from slim_rl.files import disk_errors, replacing_folder
-from slim_rl.policies import check_model_folder, check_model_name
+from slim_rl.policies import check_model_folder, check_model_name, unreadable
 from slim_rl.policies.batching.attention import share_keys
 from slim_rl.policies.batching.decoding import Decoder, Row
 from slim_rl.policies.batching.top_p import TopP
@@ -194,18 +194,11 @@ def load_model(config: PolicyConfig) -> tuple[PreTrainedModel, Any]:
     dtype = getattr(torch, config.dtype)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     _hide_bars()
-    try:
+    where = "folder" if Path(name).exists() else "reachable hub name"
+    refused = f"policy.model '{config.model}' is not a {where} with a model and tokenizer"
+    with unreadable(refused, torch.OutOfMemoryError):
         tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
         model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, trust_remote_code=False)
-    except (ImportError, torch.OutOfMemoryError):
-        raise
-    except Exception as error:
-        # an odd file in the folder can be any error: a TypeError, a RecursionError, safetensors' own
-        where = "folder" if Path(name).exists() else "reachable hub name"
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ConfigError(
-            f"policy.model '{config.model}' is not a {where} with a model and tokenizer: {reason}"
-        ) from error
     model = model.to(device)
     share_keys(model)
     return model, tokenizer

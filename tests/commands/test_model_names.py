@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from slim_rl.config import PolicyConfig
 from slim_rl.errors import ConfigError
-from slim_rl.policies import check_model_name
+from slim_rl.policies import check_model_name, load_tokenizer
 from slim_rl.policies.transformers import load_model
 from tests.commands.shell import process
 from tests.fakes.hub import Hub, unreachable
@@ -24,6 +25,23 @@ def test_a_model_that_cannot_be_read_is_one_sentence(tmp_path, described) -> Non
     (tmp_path / "config.json").write_text(described)
     with pytest.raises(ConfigError, match="is not a folder with a model"):
         load_model(PolicyConfig(model=str(tmp_path)))
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("tokenizer.json", '{"version": "1.0"}'),
+        ("tokenizer.json", ""),
+        ("tokenizer_config.json", "[]"),
+        ("tokenizer_config.json", "{"),
+    ],
+)
+def test_a_tokenizer_that_cannot_be_read_is_one_sentence(tmp_path: Path, file: str, text: str) -> None:
+    shutil.copytree(ROOT / "data" / "warmstart", tmp_path / "model")
+    (tmp_path / "model" / file).write_text(text)
+    with pytest.raises(ConfigError, match=r"model has no tokenizer \(.+\); give a model's folder") as caught:
+        load_tokenizer(str(tmp_path / "model"))
+    assert "\n" not in str(caught.value)
 
 
 def test_a_mistyped_model_costs_no_minute_where_the_hub_cannot_be_reached(tmp_path: Path) -> None:
