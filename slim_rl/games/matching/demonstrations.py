@@ -23,7 +23,7 @@ from slim_rl.games.matching.actions import format_proposal
 from slim_rl.games.matching.beliefs import expected_scores, heard, known_lines
 from slim_rl.games.matching.generate import VALUES, board_for
 from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
-from slim_rl.games.matching.optimum import Assignment, best_assignment
+from slim_rl.games.matching.optimum import Assignment, best_assignment, total
 from slim_rl.games.matching.players import best_question, best_score
 from slim_rl.games.matching.prompt import table_lines
 from slim_rl.games.matching.roster import Pair, Roster
@@ -46,6 +46,8 @@ PARTNERS = {
     "forthcoming": 0.2,
     "mute": 0.2,
 }  # with several, the model has already met that of a control arm
+_PROPOSES = 6  # plans, one after another as they are rejected, and then the same again
+_ALL_UP_TO = 8  # larger boards have too many assignments to sort
 TELL = "I have {value} for {reviewer} on {paper}."
 
 
@@ -109,7 +111,8 @@ class QuestioningPlayer:
         if game.solver:
             return "[propose]"
         rejected = sum(text.startswith("[propose]") for text in view.own)
-        return format_proposal(plans(view)[rejected % 6], game.roster)
+        proposed = plans(view)[:_PROPOSES]
+        return format_proposal(proposed[rejected % len(proposed)], game.roster)
 
     def _message(self, view: View, aims: bool, minds: bool, rng: random.Random) -> str | None:
         """What it says; None if it would ask about a pair and knows or has asked about every one, or asking costs too much.
@@ -214,9 +217,24 @@ def best_plan(view: View) -> Assignment:
 
 
 def plans(view: View) -> list[Assignment]:
-    """All assignments of a small table, best first; a cell that the seat knows nothing of counts as the mean."""
+    """Plans to propose, best first: all assignments of a small table, some of the best of a larger one. A cell that the seat knows
+    nothing of counts as the mean.
+    """
     game: MatchingView = view.private
     mean = UNSEEN_VALUE * game.scale
     values = [[mean if cell is None else cell for cell in row] for row in known(view)]
     n = len(values)
+    if n > _ALL_UP_TO:
+        return _near_best(np.array(values, dtype=float))
     return sorted(itertools.permutations(range(n)), key=lambda plan: -sum(values[r][plan[r]] for r in range(n)))
+
+
+def _near_best(values: NDArray[np.float64]) -> list[Assignment]:
+    """The best plan by `values`, (n, n), and for each of its pairs the best one without it: among them is the second best of all."""
+    best = best_assignment(values)[0]
+    others: set[Assignment] = set()
+    for pair in enumerate(best):
+        without = values.copy()
+        without[pair] = -np.inf
+        others.add(best_assignment(without)[0])
+    return [best, *sorted(others, key=lambda plan: (-total(values, plan), plan))]

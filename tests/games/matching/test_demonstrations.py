@@ -8,6 +8,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from slim_rl.config import Config, Limits, PartnerConfig, parse_config
@@ -16,9 +17,11 @@ from slim_rl.dialogue.loop import Speaker, play_dialogue
 from slim_rl.dialogue.record import StopReason
 from slim_rl.environment import Utterance, View
 from slim_rl.errors import ConfigError
+from slim_rl.games.matching.actions import format_proposal
 from slim_rl.games.matching.demonstrations import QuestioningPlayer, curriculum, known, plans
 from slim_rl.games.matching.env import MatchingEnv, MatchingView
 from slim_rl.games.matching.generate import generate_games
+from slim_rl.games.matching.optimum import best_assignment
 from slim_rl.games.matching.partners.scripted import ShyPartner
 from slim_rl.games.matching.questions import INFORMATION_SEEKING, classify
 from slim_rl.games.matching.roster import Roster
@@ -85,6 +88,29 @@ def test_plans_are_all_assignments_best_first() -> None:
     totals = [sum(values[r][p] for r, p in enumerate(plan)) for plan in ordered]
     assert sorted(ordered) == list(itertools.permutations(range(3)))
     assert totals == sorted(totals, reverse=True)
+
+
+def test_on_a_large_board_it_proposes_its_best_plan_and_others_when_that_is_rejected() -> None:
+    rng = np.random.default_rng(0)
+    values = tuple(tuple(map(int, row)) for row in rng.integers(0, 100, (12, 12)))
+    reviewers, papers = (tuple(f"{word} {letter}" for letter in "ABCDEFGHIJKL") for word in ("Reviewer", "Paper"))
+    view = MatchingView(0, Roster(reviewers, papers), values, 1.0, None, 24)
+    history: list[Utterance] = []
+    said = []
+    for _ in range(4):
+        said.append(QuestioningPlayer((1.0,)).act(View(0, "", "", tuple(history), view, seed=0)))
+        history += [Utterance(0, said[-1]), Utterance(1, "[reject]")]
+    ordered = plans(View(0, "", "", (), view, seed=0))
+    totals = [sum(values[r][p] for r, p in enumerate(plan)) for plan in ordered]
+    assert totals[0] == best_assignment(values)[1] and totals == sorted(totals, reverse=True)
+    assert said == [format_proposal(plan, view.roster) for plan in ordered[:4]] and len(set(said)) == 4
+
+
+def test_on_the_smallest_board_it_begins_again_when_every_plan_is_rejected() -> None:
+    view = MatchingView(0, Roster.default(2), ((1, 9), (9, 1)), 1.0, None, 24)
+    history = tuple(Utterance(seat, text) for text in ["[propose]"] * 2 for seat, text in ((0, text), (1, "[reject]")))
+    first = QuestioningPlayer((1.0,)).act(View(0, "", "", (), view, seed=0))
+    assert QuestioningPlayer((1.0,)).act(View(0, "", "", history, view, seed=0)) == first
 
 
 def test_the_same_view_gives_the_same_action() -> None:
