@@ -21,6 +21,7 @@ from slim_rl.errors import ConfigError
 Messages = Sequence[dict[str, str]]
 
 THINK_OPEN, THINK_CLOSE = "<think>", "</think>"
+_WORD_BEGINS = "\u2581"  # how SentencePiece writes a space
 
 
 class Chat:
@@ -46,10 +47,14 @@ class Chat:
             raise ConfigError(f"The tokenizer {self._name} has no chat template; use an instruct model's tokenizer.")
         if not getattr(tokenizer, "is_fast", False):
             raise ConfigError(f"The tokenizer {self._name} is a slow one; slim_rl needs its tokenizer.json.")
-        self._controls = {str(token): index for index, token in tokenizer.added_tokens_decoder.items()}
+        self._plain = _without_added_tokens(tokenizer)
+        self._controls = {
+            str(token): index
+            for index, token in tokenizer.added_tokens_decoder.items()
+            if token.special or not self._is_space(str(token), index)
+        }
         longest_first = sorted(self._controls, key=len, reverse=True)
         self._split = re.compile("(" + "|".join(map(re.escape, longest_first)) + ")")
-        self._plain = _without_added_tokens(tokenizer)
         self._frames: dict[tuple[str, ...], list[str]] = {}
 
         frame = self._frame(("system", "user", "assistant", "user"))
@@ -155,6 +160,10 @@ class Chat:
                 elif part:
                     run.append(part)
         return ids + self._plain_ids("".join(run))
+
+    def _is_space(self, text: str, index: int) -> bool:
+        """Whether a token is white space, which its model makes of any text: Gemma's tokenizer lists some that it would know anyway."""
+        return not text.strip(f"{_WORD_BEGINS} \n\t\r") and self._plain_ids(text) == [index]
 
     def _plain_ids(self, text: str) -> list[int]:
         # A lone surrogate has no UTF-8 form and would stop the encoder.
