@@ -48,16 +48,15 @@ class Chat:
         if not getattr(tokenizer, "is_fast", False):
             raise ConfigError(f"The tokenizer {self._name} is a slow one; slim_rl needs its tokenizer.json.")
         self._plain = _without_added_tokens(tokenizer)
+        self._frames: dict[tuple[str, ...], list[str]] = {}
+        frame = self._frame(("system", "user", "assistant", "user"))
         self._controls = {
             str(token): index
             for index, token in tokenizer.added_tokens_decoder.items()
-            if token.special or not self._is_space(str(token), index)
+            if token.special or not self._is_text(str(token), index, "".join(frame))
         }
         longest_first = sorted(self._controls, key=len, reverse=True)
         self._split = re.compile("(" + "|".join(map(re.escape, longest_first)) + ")")
-        self._frames: dict[tuple[str, ...], list[str]] = {}
-
-        frame = self._frame(("system", "user", "assistant", "user"))
         first, *rest = [piece for piece in self._split.split(frame[3]) if piece]
         if first not in self._controls:
             raise ConfigError(
@@ -161,9 +160,12 @@ class Chat:
                     run.append(part)
         return ids + self._plain_ids("".join(run))
 
-    def _is_space(self, text: str, index: int) -> bool:
-        """Whether a token is white space, which its model makes of any text: Gemma's tokenizer lists some that it would know anyway."""
-        return not text.strip(f"{_WORD_BEGINS} \n\t\r") and self._plain_ids(text) == [index]
+    def _is_text(self, text: str, index: int, written: str) -> bool:
+        """Whether a token is one that the model makes of plain text anyway, and does nothing but say it: white space, or what the
+        template has not `written`. Gemma's tokenizer lists such, several line ends and HTML's tags.
+        """
+        harmless = not text.strip(f"{_WORD_BEGINS} \n\t\r") or text not in written
+        return harmless and self._plain_ids(text) == [index]
 
     def _plain_ids(self, text: str) -> list[int]:
         # A lone surrogate has no UTF-8 form and would stop the encoder.

@@ -161,31 +161,31 @@ def test_the_tokenizers_own_control_tokens_are_just_letters_in_a_message(tokeniz
 
 
 def gemma_like() -> Any:
-    """A tokenizer made as Gemma's is, whose white space is among its added tokens, though no control token."""
+    """A tokenizer made as Gemma's is, whose white space and tags are among its added tokens, though no control tokens."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
     special = ["<pad>", "<eos>", "<bos>", "<unk>", "<start_of_turn>", "<end_of_turn>"]
-    space = ["\n", "\n\n", "\u2581\u2581"]
-    known = [*special, *space, "\u2581", *(f"<0x{byte:02X}>" for byte in range(256)), *map(chr, range(33, 127))]
-    merges = [("\n", "\n"), ("\u2581", "\u2581")]
+    text = ["\n", "\n\n", "\u2581\u2581", "<b>"]
+    known = [*special, *text, "<b", "\u2581", *(f"<0x{byte:02X}>" for byte in range(256)), *map(chr, range(33, 127))]
+    merges = [("\n", "\n"), ("\u2581", "\u2581"), ("<", "b"), ("<b", ">")]
     vocab = {token: index for index, token in enumerate(known)}
     made = Tokenizer(models.BPE(vocab=vocab, merges=merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True))
     made.normalizer = normalizers.Replace(" ", "\u2581")
     made.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
     made.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()])
     made.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special])
-    made.add_tokens([AddedToken(token, special=False, normalized=False) for token in space])
+    made.add_tokens([AddedToken(token, special=False, normalized=False) for token in text])
     names = {"bos_token": "<bos>", "eos_token": "<eos>", "unk_token": "<unk>", "pad_token": "<pad>"}
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=made, **names)
     tokenizer.chat_template = template("gemma3")
     return tokenizer
 
 
-def test_white_space_among_the_added_tokens_is_text() -> None:
+def test_white_space_and_tags_among_the_added_tokens_are_text() -> None:
     tokenizer = gemma_like()
     chat = Chat(tokenizer)
-    messages = [{"role": "system", "content": "Rules.\n\n\nBe  brief."}, {"role": "user", "content": "A\n\nB"}]
+    messages = [{"role": "system", "content": "Rules.\n\n\nBe  brief."}, {"role": "user", "content": "A\n\n<b>B"}]
     expected = tokenizer.apply_chat_template(messages, tokenize=True, add_generation_prompt=True, return_dict=False)
     assert chat.prompt_ids(messages) == expected
     controls = set(tokenizer.convert_tokens_to_ids(["<start_of_turn>", "<end_of_turn>", "<eos>"]))
