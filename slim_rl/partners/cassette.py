@@ -134,10 +134,11 @@ def _is_lines(path: Path) -> bool:
 
 
 def _lines_replaced(path: Path) -> Store:
-    """Makes a cassette of JSON lines a sqlite file of the same name. Raises ConfigError if it cannot be written."""
+    """Makes a cassette of JSON lines a sqlite file of the same name. Raises ConfigError if it cannot be written, or is no cassette."""
     try:
         with FileLock(f"{path}.lock"):
             if _is_lines(path):  # another process may have been faster
+                _check_lines(path)
                 with replacing(path) as temporary:
                     _lines_read(path, temporary).close()
     except OSError as error:
@@ -146,6 +147,21 @@ def _lines_replaced(path: Path) -> Store:
             "only replay it (partner.openai.cassette_mode=replay)."
         ) from error
     return Store(path, TABLE, local=True)
+
+
+def _check_lines(path: Path) -> None:
+    """Raises ConfigError unless every line is one of a cassette, but for a last one that may be torn."""
+    with path.open("rb") as lines:
+        known = [_entry(line) is not None for line in filter(bytes.strip, lines)]
+    if not any(known):
+        raise ConfigError(
+            f"{path} is no cassette, and stays as it is: let partner.openai.cassette name another file, which need not exist."
+        )
+    if not all(known[:-1]):
+        raise ConfigError(
+            f"Line {known.index(False) + 1} of {path} is no recorded answer: remove it if this is a cassette, or let "
+            "partner.openai.cassette name another file, which need not exist."
+        )
 
 
 def _lines_read(path: Path, into: Path | None = None) -> Store:

@@ -314,3 +314,20 @@ def test_a_malformed_line_counts_as_not_recorded(tmp_path: Path, torn: bytes, mo
     path.write_bytes(line("good", "one") + torn + b"\n")
     cassette = Cassette(path, mode)
     assert cassette.get("k") is None and cassette.get("good") == {"text": "one", "model": "m"} and len(cassette) == 1
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"game_id": "g1", "table": [[1]]}\n' * 2,
+        b"partner:\n  kind: shy\n",
+        line("k1", "one") + b"7\n" + line("k2", "two"),
+    ],
+    ids=["games", "yaml", "a line in the middle"],
+)
+def test_a_file_that_is_no_cassette_stays_as_it_is(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "games.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"games\.jsonl is no .*partner\.openai\.cassette name another file"):
+        Cassette(path)
+    assert path.read_bytes() == content
