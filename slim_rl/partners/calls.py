@@ -210,11 +210,12 @@ class Calls:
             self.breaker.alive(call)
 
     def _backoff(self, retries: int, fault: Fault) -> float:
-        """Seconds to wait: what the endpoint asks for and a little more, or full jitter under a doubling ceiling."""
+        """Seconds to wait: full jitter under a doubling ceiling, and no less than the endpoint asks for and a little more."""
         ceiling = min(self.config.max_backoff_seconds, self.config.backoff_seconds * 2.0 ** min(retries - 1, 30))
-        if fault.retry_after is not None:
-            return fault.retry_after + self._random.uniform(0, self.config.backoff_seconds)
-        return self._random.uniform(0, ceiling)
+        wait = self._random.uniform(0, ceiling)
+        if fault.retry_after is None:
+            return wait
+        return max(wait, fault.retry_after + self._random.uniform(0, self.config.backoff_seconds))
 
     def _count(self, outcome: dict[str, Any] | Fault, body: dict[str, Any], limit: RateLimit) -> Usage:
         """What a try took, added to the run's spending and set against the tokens reserved for it."""

@@ -99,6 +99,17 @@ async def test_retry_after_is_honoured(server: OpenAIServer, form: str) -> None:
     assert len(server.requests) == 2
 
 
+@pytest.mark.parametrize("after", [None, 0, 0.01])
+async def test_a_small_retry_after_does_not_shorten_the_backoff(
+    server: OpenAIServer, after: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script(server, *[Step("status", status=503, retry_after=after)] * 4)
+    monkeypatch.setattr("random.Random.uniform", lambda _, low, high: high)
+    begun = time.monotonic()
+    await partner_of(server, backoff_seconds=0.05).reply(VIEW)
+    assert time.monotonic() - begun >= 0.05 + 0.1 + 0.2 + 0.4
+
+
 @pytest.mark.parametrize(
     ("settings", "step", "sentence"),
     [
