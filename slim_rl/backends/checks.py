@@ -24,7 +24,7 @@ from slim_rl.backends.gpus import find_gpus
 from slim_rl.config import Config, OpenAIConfig, hosted
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.dealing import deal, existing_rows, games_files, shortage
-from slim_rl.dialogue.factory import make_environment, make_partner
+from slim_rl.dialogue.factory import costs_money, make_environment, make_partner
 from slim_rl.dialogue.rows import GameRow, Split, read_rows
 from slim_rl.environment import BaseEnvironment, Utterance, View
 from slim_rl.errors import SlimError
@@ -160,7 +160,7 @@ def check_partner(config: Config) -> Iterator[Check]:
 def check_model(config: Config) -> Iterator[Check]:
     """The partner's endpoint has its model, and no end of it is known. A key or URL that cannot be used is `check_partner`'s to tell."""
     openai = config.partner.openai
-    if config.partner.kind != "openai" or openai.cassette_mode == "replay":
+    if not costs_money(config) or openai.cassette_mode == "replay":
         return
     try:
         url, listed = asyncio.run(list_models(openai.changed(request_seconds=10.0)))
@@ -195,7 +195,7 @@ async def list_models(config: OpenAIConfig) -> tuple[str, list[str]]:
 
 def check_cost(config: Config, eval_interval: int = 0) -> Iterator[Check]:
     """What the endpoint will cost in training and evaluation (slime's comes every `eval_interval` steps), against the budget."""
-    if config.partner.kind != "openai":
+    if not costs_money(config):
         return
     usd, budget = usd_now(config, eval_interval), config.partner.openai.budget_usd
     found = cost_report(config, eval_interval) or "nothing: all answers are the cassette's"

@@ -11,6 +11,7 @@ from typing import Any
 
 from slim_rl.config import Config, OpenAIConfig
 from slim_rl.dialogue.dealing import games_files
+from slim_rl.dialogue.factory import costs_money
 from slim_rl.partners.ledger import spent_usd
 from slim_rl.partners.spend import cost_usd, price_of
 
@@ -44,7 +45,7 @@ def cost_report(config: Config, eval_interval: int = 0, folder: Path | None = No
         folder: the run's, if not the config's.
     """
     openai = config.partner.openai
-    if config.partner.kind != "openai" or openai.cassette_mode == "replay":
+    if not costs_money(config) or openai.cassette_mode == "replay":
         return None
     train, held_out = config.train.steps * config.train.dialogues, evaluation_dialogues(config, eval_interval)
     parts = [f"{train:,} dialogues in training and {held_out:,} in evaluation"]

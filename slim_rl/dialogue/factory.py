@@ -62,6 +62,13 @@ def partner_class(config: Config, kind: str) -> Any:
     return load_object(_named(config).get(kind, kind), "partner.kind", "examples.treasure.HonestPartner")
 
 
+def costs_money(config: Config) -> bool:
+    """Whether the config's partner is behind an endpoint that may be paid for, by whatever name it goes (`dialogue.partner.Partner`)."""
+    kind = config.partner.kind
+    alone = kind == SELF or environment_class(config.environment).seats == 1
+    return not alone and hasattr(partner_class(config, kind), "keep_spend")
+
+
 def _named(config: Config) -> dict[str, str]:
     """The partners that have a name -> their dotted paths."""
     return {**PARTNERS, **environment_class(config.environment).partners}

@@ -66,8 +66,9 @@ class Incentives:
 
     @property
     def first(self) -> Estimate | None:
-        """What the first question adds to the reward."""
-        return self.curve[1].gain if len(self.curve) > 1 else None
+        """What the first question adds to the reward; None where no game tells it."""
+        gain = self.curve[1].gain if len(self.curve) > 1 else None
+        return gain if gain is not None and gain.n else None
 
     @property
     def without(self) -> PlayerIncentive:
@@ -87,7 +88,9 @@ class Incentives:
     def sentence(self) -> str:
         """Whether asking pays from the first question, and how much of what it brings can be earned without it."""
         if self.first is None:
-            return "What asking pays is not known: the game has neither scripted players nor a frontier."
+            failed = any(line.failed for line in self.lines)
+            why = "no game was played to its end" if failed else "the game has neither scripted players nor a frontier"
+            return f"What asking pays is not known: {why}."
         solo, most = self.lines[0].reward.value, self.curve[-1]
         brings, around = most.reward.value - solo, max(0.0, self.without.reward.value - solo)
         share = f"{100 * around / brings:.0f}%" if brings > 0 else "more"

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from slim_rl.config import PARTNERS, SELF, Config
 from slim_rl.dialogue.dealing import deal
+from slim_rl.dialogue.factory import costs_money
 from slim_rl.dialogue.log import annotate
 from slim_rl.dialogue.loop import Speaker
 from slim_rl.dialogue.measures import measures
@@ -24,7 +25,7 @@ from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.environment import BaseEnvironment, environment_class
-from slim_rl.errors import ConfigError
+from slim_rl.errors import ConfigError, SlimError
 from slim_rl.incentives.found import JUDGED, Incentives, PlayerIncentive
 from slim_rl.measured import ScriptedPlayer, measured
 
@@ -55,6 +56,7 @@ def measure(
 
     Raises:
         ConfigError: the game has one seat, or nothing to judge it by.
+        SlimError: the partner takes no more games: its endpoint is down, or its budget is spent.
     """
     game = environment_class(config.environment)
     if game.seats != 2:
@@ -71,13 +73,15 @@ def measure(
         episodes = [worker.episode(row, "incentives") for row in rows]  # the same draws for every player
         worker.policy = Speaker(player.player)
         played[player.name] = [dialogue for (dialogue,) in asyncio.run(worker.play_all(episodes))]
+        if worker.stopped:
+            raise SlimError(worker.stopped)
     return Incentives(tuple(_lines(players, played, everyone)), partner)
 
 
 def _with_stand_in(config: Config) -> tuple[Config, str]:
     """The config with a scripted partner, and who that is."""
     kind = config.partner.kind
-    if kind not in (*PARTNERS, SELF):
+    if kind not in (*PARTNERS, SELF) and not costs_money(config):
         return config, kind
     scripted = next((name for name in environment_class(config.environment).partners if name not in PARTNERS), None)
     if scripted is None:

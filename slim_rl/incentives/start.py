@@ -24,7 +24,7 @@ def at_a_start(config: Config) -> tuple[str, bool] | None:
     """The sentence and whether the config pays, by few players on other games of its kind; kept for all runs of such games, partner and
     code.
 
-    None for a game that cannot be judged so.
+    None for a game that cannot be judged so, and where games failed and left nothing to judge by.
     """
     kept = _cache_file(config)
     with suppress(OSError, ValueError, KeyError, TypeError):
@@ -37,8 +37,9 @@ def at_a_start(config: Config) -> tuple[str, bool] | None:
     if measured.first is None:
         return None
     result = {"sentence": measured.sentence, "pays": measured.pays}
-    with suppress(OSError):  # what cannot be kept is played again
-        write_atomically(kept, json.dumps(result))
+    if not any(line.failed for line in measured.lines):  # another time these may be played to their end
+        with suppress(OSError):  # what cannot be kept is played again
+            write_atomically(kept, json.dumps(result))
     return measured.sentence, measured.pays
 
 

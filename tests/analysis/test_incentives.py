@@ -14,11 +14,15 @@ from slim_rl.analysis.incentives_figure import draw
 from slim_rl.backends import say_what_it_pays
 from slim_rl.backends.checks import check_incentives
 from slim_rl.config import Config, load_config, parse_config
-from slim_rl.environment import MATCHING
-from slim_rl.errors import ConfigError
+from slim_rl.dialogue.partner import PartnerFailure, Reply
+from slim_rl.environment import MATCHING, View
+from slim_rl.errors import ConfigError, SlimError
+from slim_rl.games.matching.partners.chat import MatchingChatPartner
+from slim_rl.games.matching.partners.scripted import ShyPartner
 from slim_rl.incentives import FREE, Incentives, PlayerIncentive, as_dict, at_a_start, measure
 from slim_rl.incentives.priced import priced
 from slim_rl.statistics.estimate import Estimate
+from tests.fakes.openai_server import serving
 from tests.paths import ROOT
 
 SHIPPED = {  # one of each game and partner that is shipped; `test_configs_alike` says which are alike
@@ -203,3 +207,44 @@ def test_the_sentence_of_a_start_is_kept(tmp_path: Path, monkeypatch: pytest.Mon
     assert at_a_start(parse_config({"game": {"n": 3, "hardness": 0, "scales": False}, "data": {"seed": 1}})) == said
     assert len(list(tmp_path.rglob("*.json"))) == 1
     assert at_a_start(parse_config({"game": {"n": 4, "hardness": 0, "scales": False}})) != said
+
+
+class Own(MatchingChatPartner):
+    """A chat partner that goes by its dotted path."""
+
+
+class Refused(ShyPartner):
+    """A partner whose endpoint takes nothing any more."""
+
+    stopped = "The endpoint is down."
+
+    async def reply(self, view: View) -> Reply:
+        raise PartnerFailure(self.stopped)
+
+
+def test_a_chat_partner_of_ones_own_is_stood_in_for() -> None:
+    config = parse_config({"game": {"n": 3}, "partner": {"kind": f"{__name__}.Own"}})
+    with serving() as server:
+        found = measure(config.changed(partner={"openai": {"base_url": server.url}}), 2, (1,))
+        assert found.partner.startswith("shy, standing in for") and not server.requests
+
+
+def test_a_partner_that_gives_up_is_said_and_nothing_is_kept_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLIM_RL_CACHE", str(tmp_path))
+    config = parse_config({"game": {"n": 3}, "partner": {"kind": f"{__name__}.Refused"}})
+    with pytest.raises(SlimError, match="The endpoint is down"):
+        measure(config, 2, (1,))
+    with pytest.raises(SlimError, match="The endpoint is down"):
+        at_a_start(config)
+    assert not list(tmp_path.rglob("*.json"))
+
+
+def test_of_games_that_all_failed_nothing_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLIM_RL_CACHE", str(tmp_path))
+    monkeypatch.setattr(Refused, "stopped", None)
+    config = parse_config({"game": {"n": 3}, "partner": {"kind": f"{__name__}.Refused"}})
+    found = measure(config, 2, (1,))
+    assert not found.pays and found.sentence == "What asking pays is not known: no game was played to its end."
+    assert at_a_start(config) is None and not list(tmp_path.rglob("*.json"))

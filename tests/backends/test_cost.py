@@ -21,6 +21,7 @@ from slim_rl.backends.cost import (
     usd_now,
 )
 from slim_rl.config import Config, OpenAIConfig, parse_config
+from slim_rl.games.matching.partners.chat import MatchingChatPartner
 from slim_rl.partners.ledger import Ledger
 from tests.fakes.openai_server import OpenAIServer
 from tests.partners.openai_setup import partner_of
@@ -129,3 +130,14 @@ def test_an_estimate_grows_with_the_run(monkeypatch: pytest.MonkeyPatch) -> None
 def test_no_price_no_estimate() -> None:
     estimate = estimate_cost(OpenAIConfig(model="qwen"), 10)
     assert estimate["usd"] is None and estimate["input_tokens"] > 0
+
+
+class Own(MatchingChatPartner):
+    """A chat partner that goes by its dotted path."""
+
+
+def test_a_chat_partner_of_ones_own_costs_what_the_one_it_is_made_from_costs(tmp_path: Path) -> None:
+    named = config(tmp_path)
+    own = named.changed(partner={"kind": f"{__name__}.Own"})
+    assert cost_report(own) and cost_report(own) == cost_report(named)
+    assert cost_report(named.changed(partner={"kind": "shy"})) is None
