@@ -55,15 +55,16 @@ def main(arguments: Sequence[str] | None = None, *, command_line: str | None = N
 
 def _run(name: str, options: list[str], command_line: str, prefix: str) -> None:
     from slim_rl.commands import load, screen
+    from slim_rl.formats import without_passwords
 
     screen.show_warnings_as_sentences(prefix)
     try:
-        load(name)(options, prog_name=f"slim-rl {name}", obj=command_line)
+        load(name)(options, prog_name=f"slim-rl {name}", obj=without_passwords(command_line))
     except (SlimError, ModuleNotFoundError, OSError) as error:
         sentence = _sentence(error)
         if sentence is None:
             raise
-        print(prefix + screen.printable(sentence), file=sys.stderr)
+        print(prefix + screen.printable(without_passwords(sentence)), file=sys.stderr)
         raise SystemExit(1) from None
 
 

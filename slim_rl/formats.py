@@ -1,12 +1,23 @@
-"""How numbers are written, on the page and in the terminal. A number without an interval has none made up for it."""
+"""How numbers and addresses are written, on the page and in the terminal. A number without an interval has none made up for it, and an
+address has no password.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Any, TypeGuard
 
 DASH = "–"
+
+
+_USERINFO = re.compile(r"(?<=://)[^/\s?#'\"]+(?=@)")
+
+
+def without_passwords(text: str) -> str:
+    """`text` with *** for the `user:password` of each URL in it."""
+    return _USERINFO.sub("***", text)
 
 
 def known(value: float | None) -> TypeGuard[float]:

@@ -24,7 +24,7 @@ from typing import Any
 
 from slim_rl import __version__, bundled
 from slim_rl.files import write_atomically
-from slim_rl.formats import count
+from slim_rl.formats import count, without_passwords
 
 FILE = "provenance.json"
 PACKAGES = (
@@ -102,7 +102,7 @@ def sentence(entry: Entry) -> str:
     packages = entry.get("packages") or {}
     chief = [f"{name} {packages[name]}" for name in ("torch", "sglang", "vllm") if name in packages]
     made = ", ".join([code_of(entry), *chief])
-    command = str(entry.get("command", "")).replace("`", "'")
+    command = without_passwords(str(entry.get("command", ""))).replace("`", "'")
     told = f"on {entry.get('date', 'an unknown day')}; {made}; {machine_of(entry)}."
     return f"`{command}` {_MARKUP.sub(_ESCAPED, told)}"  # of another's log it may say anything
 
@@ -140,12 +140,14 @@ def _git(*words: str) -> str | None:
 
 
 def _command(words: Sequence[str]) -> str:
-    """The command line; of a worker of Ray, whose own names the cluster's addresses and its password, no more than that."""
+    """The command line, without a password of a URL; of a worker of Ray, whose own names the cluster's addresses and its password, no more than that."""
     program = Path(words[0]) if words else Path()
     name = (
         "slim-rl" if program.parent.name == "slim_rl" else program.name
     )  # as `python -m slim_rl`, which a second rank is started by
-    return "a worker of Ray" if name == "default_worker.py" else shlex.join([name or "python", *words[1:]])
+    if name == "default_worker.py":
+        return "a worker of Ray"
+    return without_passwords(shlex.join([name or "python", *words[1:]]))
 
 
 def _version(name: str) -> str | None:

@@ -11,6 +11,7 @@ The lock is the kernel's: it ends with the process that holds it, however that e
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import platform
 import re
@@ -25,6 +26,7 @@ from slim_rl import jsonl
 from slim_rl.config import ROOT_KEY, Config, parse_config, read_yaml
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.files import disk_errors, sweep
+from slim_rl.formats import without_passwords
 from slim_rl.keys import lookup
 
 MARKER = ".slim-rl-run"
@@ -184,7 +186,7 @@ def claim_log(log: Path, config: Config, decides: Sequence[str], weights: str | 
                 f"{log} was played with other values of {', '.join(differ)}; {otherwise}, or remove it to play its games anew."
             )
     with disk_errors("settings of a log", path):
-        config.write(path, weights={"sha256": weights})
+        config.write(path, passwords=False, weights={"sha256": weights})
 
 
 def _changed(began: dict[str, Any], config: Config) -> list[str]:
@@ -193,9 +195,14 @@ def _changed(began: dict[str, Any], config: Config) -> list[str]:
         began = parse_config(began).model_dump(mode="json")
     return sorted(
         key
-        for key in _differences(began, config.model_dump(mode="json")) - _MAY_CHANGE
+        for key in _differences(_shown(began), _shown(config.model_dump(mode="json"))) - _MAY_CHANGE
         if ".openai.prices" not in key  # what the provider charges, which decides nothing that is said
     )
+
+
+def _shown(config: dict[str, Any]) -> dict[str, Any]:
+    """The config as a record has it: without the passwords of its URLs."""
+    return dict(json.loads(without_passwords(json.dumps(config, default=str))))
 
 
 def log_folder_of(folder: Path, config: Config) -> Path:

@@ -114,3 +114,15 @@ def test_what_another_says_of_a_log_is_no_markup() -> None:
         {"command": "x` [click](https://evil.example) `", "date": "[now](there)", "machine": "two cores <b>"}
     )
     assert said.count("`") == 2 and "\\[now]" in said and "\\<b>" in said
+
+
+def test_a_url_in_the_command_has_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["slim-rl", "evaluate", "--set", "partner.openai.base_url=http://bob:s3cr@t@host:81/v1", "--note", "a@b"]
+    monkeypatch.setattr(sys, "argv", words)
+    provenance.here.cache_clear()
+    try:
+        entry = provenance.here()
+    finally:
+        provenance.here.cache_clear()
+    assert entry["command"].endswith("base_url=http://***@host:81/v1 --note a@b")
+    assert "s3cr" not in provenance.sentence({**entry, "command": " ".join(words)}), "of a log of before"

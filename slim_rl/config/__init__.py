@@ -32,6 +32,7 @@ from slim_rl.config.sentences import checked, sentence_of
 from slim_rl.environment import MATCHING, environment_class, load_object
 from slim_rl.errors import ConfigError, did_you_mean
 from slim_rl.files import write_atomically
+from slim_rl.formats import without_passwords
 from slim_rl.measured import measured
 
 __all__ = [
@@ -193,15 +194,17 @@ class Config(Section):
         """The same for processes with another working directory: the games' and the partner's files by absolute paths."""
         return self.changed(data=self.data.absolute(), partner=self.partner.absolute())
 
-    def write(self, path: Path, **others: Any) -> None:
+    def write(self, path: Path, *, passwords: bool = True, **others: Any) -> None:
         """Writes the whole configuration as a file that `load_config` reads back, whole or not at all.
 
         Args:
+            passwords: with those of its URLs, which a run needs and a record does not.
             others: sections of other programs, to stand beside it.
         """
         data = {**others, ROOT_KEY: self.model_dump(mode="json")}
         # In ASCII: PyYAML folds some Unicode line ends that it writes unescaped.
-        write_atomically(path, yaml.safe_dump(data, sort_keys=False))
+        text = yaml.safe_dump(data, sort_keys=False)
+        write_atomically(path, text if passwords else without_passwords(text))
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from slim_rl.errors import ConfigError, did_you_mean, nearest
+from slim_rl.formats import without_passwords
 
 
 def checked(model: type[BaseModel], value: Any, section: str) -> BaseModel:
@@ -39,7 +40,7 @@ def sentence_of(error: ValidationError, model: type[BaseModel], section: str = "
                 got = f"(got {item['input']!r}){did_you_mean(str(item['input']), choices)}"
                 message = f"{where}: {message} {got}"
             parts.append(message)
-    sentence = "; ".join(parts)
+    sentence = without_passwords("; ".join(parts))
     return sentence if sentence.endswith("?") else f"{sentence}."
 
 

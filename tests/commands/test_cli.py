@@ -192,3 +192,8 @@ def test_a_dry_run_says_how_much_is_played_and_where_the_rest_is(slim_rl, monkey
     assert "about 1.0 minutes, at 6.0 s a step as in the run that is in runs/matching_local" in again.stdout
     other = slim_rl(*words, "--set", "train.group_size=4")
     assert "minutes" not in other.stdout, "steps of another size take another time"
+
+
+def test_a_sentence_about_a_url_has_no_password(slim_rl) -> None:
+    done = slim_rl("generate", LOCAL, "--set", "partner.openai.concurrency=http://bob:s3cret@host/v1")
+    assert done.returncode == 1 and "http://***@host/v1" in done.stderr and "s3cret" not in done.stderr

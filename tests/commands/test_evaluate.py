@@ -242,3 +242,18 @@ def test_a_full_disk_is_one_sentence(slim_rl, monkeypatch, tmp_path, size: int) 
     said = [line for line in done.stderr.splitlines() if not line.startswith("held-out games")]
     assert done.returncode == 1 and len(said) == 1, done.stderr
     assert said[0].startswith("slim-rl: Cannot ") and "make room" in said[0]
+
+
+def test_what_a_log_was_played_by_holds_no_password(config: Any, tmp_path: Path) -> None:
+    config = config.changed(partner={"openai": {"base_url": "http://bob:s3cret@host/v1"}})
+    log = tmp_path / "log.jsonl"
+    claim_log(log, config, ["partner"], None, "elsewhere")
+    log.touch()
+    claim_log(log, config, ["partner"], None, "elsewhere")
+    assert (
+        "http://***@host/v1" in log.with_suffix(".yaml").read_text()
+        and "s3cret" not in log.with_suffix(".yaml").read_text()
+    )
+    other = config.changed(partner={"openai": {"base_url": "http://bob:s3cret@other/v1"}})
+    with pytest.raises(ConfigError, match="base_url"):
+        claim_log(log, other, ["partner"], None, "elsewhere")
