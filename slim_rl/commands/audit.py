@@ -15,8 +15,7 @@ from slim_rl.formats import count
 def command(logs: Logs = None, log_dir: LogDirs = None, game: Games = None) -> None:
     """Check a partner against the truth: false values, leaks, refusals, unfair acceptances."""
     name_games(game)
-    dialogues = (dialogue for log in all_logs(logs, log_dir) for dialogue in read_log(log))
-    found, skipped = audits(tqdm(dialogues, desc="reading", unit=" dialogues", disable=None))
+    found, skipped = audits(tqdm(read_log(*all_logs(logs, log_dir)), desc="reading", unit=" dialogues", disable=None))
     typer.echo(printable("\n\n".join("\n".join(audit.lines()) for audit in found)))
     if skipped:
         typer.echo(f"Left out: {count(skipped, 'dialogue')} of games that check no partner.")

@@ -46,6 +46,8 @@ def command(
     name_games(game)
     sources = all_logs(logs, log_dir)
     check_folder(output)
+    if output.resolve() == Path.cwd():
+        raise DataError(f"--output {output} is the folder that you are in, which would be replaced; name a new folder.")
     if output.is_dir() and any(output.iterdir()):
         raise DataError(f"--output {output} is not empty; name a new folder, or remove what is in it.")
     with disk_errors("exported dialogues", output), replacing_folder(output) as folder:
@@ -63,8 +65,7 @@ def files(sources: list[Path], form: Format) -> Iterator[tuple[str, bytes]]:
     if form is Format.INSPECT:
         yield from _eval_logs(sources)
         return
-    dialogues = (dialogue for source in sources for dialogue in read_log(source))
-    for number, dialogue in enumerate(dialogues, 1):
+    for number, dialogue in enumerate(read_log(*sources), 1):
         if form is Format.ATIF:
             yield f"{number:06}.json", orjson.dumps(exchange.trajectory(dialogue), option=orjson.OPT_INDENT_2)
         else:
@@ -79,9 +80,14 @@ def _eval_logs(sources: list[Path]) -> Iterator[tuple[str, bytes]]:
         return dialogue.run, dialogue.arm, dialogue.phase, exchange.model(dialogue)
 
     number = 0
+    read: set[Path] = set()
     for source in sources:
-        written = max(file.stat().st_mtime for file in log_files(source))
-        for _, group in groupby(sorted(read_log(source), key=which), key=which):
+        new = [file for file in log_files(source) if file.resolve() not in read]
+        if not new:
+            continue
+        read.update(file.resolve() for file in new)
+        written = max(file.stat().st_mtime for file in new)
+        for _, group in groupby(sorted(read_log(*new), key=which), key=which):
             number += 1
             log = exchange.eval_log(list(group), datetime.fromtimestamp(int(written), UTC))
             yield f"{log['eval']['created'].replace(':', '-')}_slim-rl_{number:06}.json", orjson.dumps(log)

@@ -75,23 +75,27 @@ def annotate(dialogue: Dialogue, again: bool = True) -> None:
         warnings.warn(f"{dialogue.id}: not annotated; {type(error).__name__}: {error}", SlimWarning, stacklevel=2)
 
 
-def read_log(path: str | Path) -> Iterator[Dialogue]:
-    """The dialogues of a log file, or of every *.jsonl in a folder and below, in order; of repeated ones the last. Each is annotated
-    as its game annotates now.
+def read_log(*paths: str | Path) -> Iterator[Dialogue]:
+    """The dialogues of log files, or of every *.jsonl in folders and below, in order, each file once; of repeated dialogues the last. Each
+    is annotated as its game annotates now.
 
     Dialogues are one if folder, run, arm, phase, step and id are, and the attempt of `unlogged` ones. A torn last line is left out, with a warning.
 
     Raises:
         DataError: there is no such path, a folder has no *.jsonl, or a line (named by file and number) is not a dialogue's.
     """
-    files = log_files(path)
+    files = log_files(*paths)
+    folders = [file.resolve().parent for file in files]
     last: dict[tuple[Any, ...], tuple[int, int]] = {}
     for number, file in enumerate(files):
         for at, data in _lines(file):
-            last[_key(file, data)] = (number, at)
+            last[_key(folders[number], data)] = (number, at)
     for number, file in enumerate(files):
         for at, data in _lines(file, torn="skip"):
-            if last.get(_key(file, data)) == (number, at):  # a log that is being written may have grown meanwhile
+            if last.get(_key(folders[number], data)) == (
+                number,
+                at,
+            ):  # a log that is being written may have grown meanwhile
                 try:
                     dialogue = Dialogue.from_dict(data)
                 except (AttributeError, TypeError, ValueError) as error:
@@ -123,8 +127,8 @@ def is_readable(version: Any) -> bool:
     return isinstance(version, int) and version <= FORMAT
 
 
-def _key(file: Path, data: dict[str, Any]) -> tuple[Any, ...]:
-    return file.parent, *(data.get(name) for name in ("run", "arm", "phase", "step", "id", "attempt"))
+def _key(folder: Path, data: dict[str, Any]) -> tuple[Any, ...]:
+    return folder, *(data.get(name) for name in ("run", "arm", "phase", "step", "id", "attempt"))
 
 
 def _lines(file: Path, torn: Literal["warn", "skip"] = "warn") -> Iterator[tuple[int, dict[str, Any]]]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from slim_rl.analysis.audit import Audit, audits
+from slim_rl.commands import load
 from slim_rl.config import load_config
 from slim_rl.dialogue.dealing import deal
 from slim_rl.dialogue.log import DialogueLog, read_log
@@ -57,3 +58,14 @@ def test_every_game_that_checks_its_partner_is_audited() -> None:
     assert audit.name == "mute" and audit.dialogues == 5 and skipped == 0
     refused, plain = audit.found["left a plain question open"]
     assert refused == plain > 0
+
+
+def test_a_log_that_is_named_twice_is_audited_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for folder in ("a", "b"):
+        with DialogueLog(tmp_path / folder / "log.jsonl") as log:
+            log.append(dialogue(ASK, "[message] It is 60."))
+    said = []
+    for named in ([tmp_path], [tmp_path, tmp_path / "a", tmp_path / "b" / "log.jsonl"]):
+        load("audit")([str(path) for path in named], standalone_mode=False)
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1] and "2 dialogues" in said[0]

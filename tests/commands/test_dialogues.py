@@ -89,3 +89,19 @@ def test_what_is_there_is_not_replaced(log: Path, tmp_path: Path) -> None:
     export(log, "traces", tmp_path / "out")
     with pytest.raises(DataError, match="not empty"):
         export(log, "atif", tmp_path / "out")
+
+
+@pytest.mark.parametrize("form", ["traces", "atif", "inspect"])
+def test_a_log_that_is_named_twice_is_written_once(form: str, log: Path, tmp_path: Path) -> None:
+    once = export(log, form, tmp_path / "once")
+    named = [str(log), str(log / "train.jsonl"), str(log / ".." / "log")]
+    load("dialogues")([*named, "--format", form, "--output", str(tmp_path / "again")], standalone_mode=False)
+    assert len(list((tmp_path / "again").iterdir())) == len(once)
+
+
+def test_the_folder_one_is_in_is_not_replaced(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    with pytest.raises(DataError, match="the folder that you are in"):
+        export(log, "traces", Path())
+    assert Path.cwd().is_dir()
