@@ -8,6 +8,7 @@ A process that is killed leaves its leftover behind; the next that writes to the
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
 import re
@@ -24,8 +25,13 @@ def replacing(path: Path) -> Iterator[Path]:
     """A temporary path beside `path` that takes its place when the block succeeds, and is removed when it does not.
 
     A reader, or a crash, never sees half of it. Makes the folder if need be.
+
+    Raises:
+        DataError: `path` is a device or a pipe, which nothing may take the place of.
     """
     temporary = _beside(path, "tmp")
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise DataError(f"{path} is no file that can be replaced, but a device or a pipe; name a file.")
     path.parent.mkdir(parents=True, exist_ok=True)
     sweep(path)
     try:
@@ -120,6 +126,8 @@ def _is_the_disks(error: Exception) -> bool:
 
 
 def _beside(path: Path, kind: str) -> Path:
+    if not path.name:  # as of "", "." and "/"
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     return path.with_name(f".{path.name}.{host_name()}.{os.getpid()}.{kind}")
 
 

@@ -261,3 +261,13 @@ def test_a_full_disk_is_one_sentence_and_other_errors_stay_what_they_are(tmp_pat
     with pytest.raises(FileNotFoundError), replacing(tmp_path / "x"):
         pass  # nothing was written
     assert not list(tmp_path.iterdir())
+
+
+def test_a_pipe_is_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    (tmp_path / "link").symlink_to(pipe)
+    for path in (pipe, tmp_path / "link"):
+        with pytest.raises(DataError, match="a device or a pipe; name a file"):
+            write_atomically(path, "games")
+    assert pipe.is_fifo() and (tmp_path / "link").is_symlink()
