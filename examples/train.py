@@ -15,6 +15,7 @@ from pathlib import Path
 from slim_rl.backends.trl.run import Result, train
 from slim_rl.config import Config, load_config
 from slim_rl.dialogue.dealing import load_rows
+from slim_rl.errors import SlimError
 
 
 def make_model(config: Config) -> None:
@@ -50,7 +51,10 @@ if __name__ == "__main__":
     parser.add_argument("config")
     parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="KEY=VALUE")
     options = parser.parse_args()
-    result = main(options.config, options.overrides)
+    try:
+        result = main(options.config, options.overrides)
+    except SlimError as error:
+        parser.exit(1, f"{parser.prog}: {error}\n")
     for name, dialogues in (("before", result.before), ("after", result.after)):
         if dialogues:
             mean = sum(dialogue.reward or 0.0 for dialogue in dialogues) / len(dialogues)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import errno
+import os
 import shlex
 import sys
 import textwrap
@@ -40,6 +41,17 @@ def main(arguments: Sequence[str] | None = None, *, command_line: str | None = N
         prefix: goes before a sentence on stderr.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        try:
+            _answer(arguments, command_line, prefix)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:  # who reads along has left, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
+        raise SystemExit(1) from None
+
+
+def _answer(arguments: Sequence[str], command_line: str | None, prefix: str) -> None:
     name, rest = (arguments[0], list(arguments[1:])) if arguments else ("--help", [])
     if name in ("--help", "-h"):
         print(_help())

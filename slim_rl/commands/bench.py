@@ -5,7 +5,6 @@ It is `slim-rl evaluate` on deals, partners and prices that are the same for eve
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,7 +16,15 @@ from slim_rl.analysis import bench_file
 from slim_rl.analysis.suites import MAY_CHANGE, Suite, load_suites
 from slim_rl.backends.cost import LATER, NOW, estimate_cost
 from slim_rl.commands.cells import CHAT, SCRIPTED, Cell, cell_config, notes, play_cells, scripted_player
-from slim_rl.commands.options import Concurrency, Engine, EngineFlags, ServerAddress, SuitesFolder, check_folder
+from slim_rl.commands.options import (
+    Concurrency,
+    Engine,
+    EngineFlags,
+    ServerAddress,
+    SuitesFolder,
+    check_folder,
+    words_of,
+)
 from slim_rl.commands.screen import printable
 from slim_rl.config import Config
 from slim_rl.dialogue.record import Dialogue
@@ -60,7 +67,7 @@ def command(
 
     Resumable: what is in the logs is not played again. The result is one file, which slim-rl leaderboard reads.
     """
-    choice = EngineChoice(engine, server, shlex.split(engine_args))
+    choice = EngineChoice(engine, server, words_of(engine_args))
     wanted = load_suites(suites, suite or (), overrides or ())
     policy = policy_of(model, wanted)
     cells = {Cell(policy, each.config.partner.kind, suite=f"{each.name}-{each.version}"): each for each in wanted}

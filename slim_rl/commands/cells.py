@@ -174,7 +174,7 @@ def _ready(config: Config, cell: Cell, engine: EngineChoice, log: Path) -> Itera
 def parse_mode(mode: str) -> tuple[str, int]:
     """The name of a mode and its number of forced questions. Raises ConfigError for an unknown one."""
     name, _, number = mode.partition(":")
-    if (name in ("free", "forbidden") and not number) or (name == "forced" and number.isdigit()):
+    if (name in ("free", "forbidden") and not number) or (name == "forced" and number.isdecimal()):
         return name, int(number or 0)
     raise ConfigError(f"There is no mode '{mode}': use free, forbidden or forced:K, for example forced:2.")
 

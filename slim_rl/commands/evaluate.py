@@ -6,7 +6,6 @@ in pairs.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from io import StringIO
 from pathlib import Path
@@ -26,6 +25,7 @@ from slim_rl.commands.options import (
     Overrides,
     ServerAddress,
     check_folder,
+    words_of,
 )
 from slim_rl.commands.screen import printable
 from slim_rl.config import Config, load_config
@@ -82,7 +82,7 @@ def command(
     """
     settings = load_config(config, overrides or ())
     check_folder(output)
-    choice = EngineChoice(engine, server, shlex.split(engine_args))
+    choice = EngineChoice(engine, server, words_of(engine_args))
     cells = [
         Cell(each, kind, name)
         for each in policies(settings, checkpoint or (), policy or (), choice)
@@ -95,9 +95,14 @@ def command(
     if dry_run:
         _say_cost(settings, cells, num_games, num_trials)
     else:
+        from slim_rl.analysis.references import reference_lines  # SciPy takes a second
+
         with interruptible(f"what was played is in {output}, and the same command plays the rest."):
+            rows = load_rows(settings, "eval")[:num_games]
+            # before anything is played: a file of people's games may be none
+            lines = reference_lines([(row.game_state, row.seat) for row in rows], human, settings.environment)
             played = evaluate(settings, cells, output, num_games, choice, concurrency, num_trials)
-        _print_results(settings, played, output, num_games, human)
+        _print_results(settings, played, output, len(rows), lines)
 
 
 def policies(config: Config, checkpoints: Sequence[str], named: Sequence[str], engine: EngineChoice) -> list[str]:
@@ -141,16 +146,15 @@ def _say_cost(config: Config, cells: Sequence[Cell], num_games: int, num_trials:
 
 
 def _print_results(
-    config: Config, played: Mapping[str, Sequence[Dialogue]], output: Path, num_games: int, human: Path | None
+    config: Config, played: Mapping[str, Sequence[Dialogue]], output: Path, num_games: int, lines: Mapping[str, Any]
 ) -> None:
-    """The cells' table and the reference lines, on the screen and in table.txt; their numbers in cells.csv and cells.json."""
+    """The cells' table and the reference lines, in table.txt and on the screen; their numbers in cells.csv and cells.json. The files first:
+    who reads along may leave early.
+    """
     from rich.console import Console
 
-    from slim_rl.analysis.references import reference_lines
     from slim_rl.analysis.terminal_tables import cells_table, compared_sentences, ledger_table
 
-    games = [(row.game_state, row.seat) for row in load_rows(config, "eval")[:num_games]]
-    lines = reference_lines(games, human, config.environment)
     compared = compared_sentences(played)
     said = ["Differences, each a cell minus one named before it:"] if compared else []
     said += compared[:MOST_PAIRS]
@@ -161,17 +165,17 @@ def _print_results(
         reward = line["reward"]
         said.append(f"{line['about']}: reward {reward['value']:.3f} [{reward['low']:.3f}, {reward['high']:.3f}]")
     price = config.train.question_price
-    table = cells_table(played, f"{len(games)} held-out games")
+    table = cells_table(played, f"{num_games} held-out games")
     ledger = ledger_table(played, price)
     text = StringIO()
-    for target in (Console(), Console(file=text, width=200)):
+    _write_numbers(config, played, output, lines)
+    for target in (Console(file=text, width=200), Console()):
         target.print(table)
         if ledger is not None:
             target.print(ledger)
         for sentence in said:
             target.print(printable(sentence), markup=False, highlight=False)
-    write_atomically(output / "table.txt", text.getvalue())
-    _write_numbers(config, played, output, lines)
+        write_atomically(output / "table.txt", text.getvalue())
 
 
 def _write_numbers(

@@ -43,20 +43,22 @@ def command(
         counts = sorted({int(word) for word in questions.split(",")})
     except ValueError as error:
         raise ConfigError(f"--questions {questions} is not a list of numbers such as 1,2,4.") from error
+    if output_dir is not None:
+        check_folder(output_dir)
     if price:
         askers = priced(settings, num_games, price, most)
         Console().print(table(askers, f"What asking is worth in {settings.name}, {count(num_games, 'game')}"))
         return
     with working(f"playing {num_games} games a player"):
         found = measure(settings, num_games, counts, live=live)
+    if output_dir is not None:  # first, for who reads along may leave early
+        from slim_rl.analysis.incentives_figure import draw
+
+        write_atomically(output_dir / "incentives.json", json.dumps(as_dict(found), indent=1))
+        write_atomically(output_dir / "incentives.png", draw(found, settings.name))
     console = Console()
     games = count(num_games, "game")
     console.print(found.table(f"What {settings.name} pays, {games} a player, with {found.partner}"))
     console.print(found.sentence, highlight=False, markup=False)
     if output_dir is not None:
-        from slim_rl.analysis.incentives_figure import draw
-
-        folder = check_folder(output_dir)
-        write_atomically(folder / "incentives.json", json.dumps(as_dict(found), indent=1))
-        write_atomically(folder / "incentives.png", draw(found, settings.name))
-        console.print(f"figure and numbers: {folder}", style="dim", markup=False)
+        console.print(f"figure and numbers: {output_dir}", style="dim", markup=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -67,6 +68,14 @@ def all_logs(logs: list[Path] | None, log_dirs: list[Path] | None) -> list[Path]
     raise ConfigError(
         "No dialogue logs are named: give the folder that a run wrote them to, such as logs/matching_local."
     )
+
+
+def words_of(flags: str) -> list[str]:
+    """The words of --engine-args. Raises ConfigError if a quotation mark in it is never closed."""
+    try:
+        return shlex.split(flags)
+    except ValueError as error:
+        raise ConfigError(f"--engine-args {flags} has no words ({error}): close each quotation mark.") from error
 
 
 def name_games(games: list[str] | None) -> None:

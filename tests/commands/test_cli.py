@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -116,6 +117,13 @@ def test_an_unknown_command_is_answered_by_the_known_ones(slim_rl) -> None:
         (("train", LOCAL, "--backend", "tlr"), "did you mean trl?"),
         (("arms", LOCAL, "--arm", "mut", "--dry-run"), "did you mean mute?"),
         (("evaluate", LOCAL, "--checkpoint", "data/warmstart", "--partner", "shi"), "did you mean shy?"),
+        (("evaluate", LOCAL, "--policy", "solo", "--engine-args", "'"), "close each quotation mark"),
+        (("bench", "solo", "--engine-args", "'"), "close each quotation mark"),
+        (("evaluate", LOCAL, "--policy", "solo", "--mode", "forced:²"), "There is no mode 'forced:²'"),
+        (("evaluate", LOCAL, "--policy", "solo", "--human", "nope"), "There is no file nope"),
+        (("incentives", LOCAL, "--output-dir", "x.csv"), "name a folder"),
+        (("generate", "--num-games", "1", "--output", ""), "Is a directory; choose another output"),
+        (("generate", "--num-games", "1", "--output", "/"), "Is a directory; choose another output"),
     ],
 )
 def test_what_is_wrong_is_one_sentence_and_exit_code_1(slim_rl, arguments, says) -> None:
@@ -197,3 +205,29 @@ def test_a_dry_run_says_how_much_is_played_and_where_the_rest_is(slim_rl, monkey
 def test_a_sentence_about_a_url_has_no_password(slim_rl) -> None:
     done = slim_rl("generate", LOCAL, "--set", "partner.openai.concurrency=http://bob:s3cret@host/v1")
     assert done.returncode == 1 and "http://***@host/v1" in done.stderr and "s3cret" not in done.stderr
+
+
+def with_a_reader_that_left(*words: str, cwd: Path = ROOT) -> tuple[int, str]:
+    """Exit code and stderr of a command whose output nothing reads."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "slim_rl.cli", *words],
+            stdout=writing, stderr=subprocess.PIPE, text=True, cwd=cwd, timeout=120, check=False,
+        )  # fmt: skip
+    finally:
+        os.close(writing)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_a_reader_that_left_is_no_traceback(option: str) -> None:
+    assert with_a_reader_that_left(option) == (1, "")
+
+
+def test_results_are_written_whoever_reads_along(tmp_path: Path) -> None:
+    words = ["evaluate", LOCAL, "--policy", "solo", "--games", "2", "--output", str(tmp_path)]
+    _, said = with_a_reader_that_left(*words)
+    assert "Traceback" not in said
+    assert all((tmp_path / name).stat().st_size for name in ("table.txt", "cells.csv", "cells.json"))

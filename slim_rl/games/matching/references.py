@@ -46,6 +46,8 @@ def people(path: Path, games: Games = ()) -> dict[str, dict[str, Any]]:
     Raises:
         DataError: the file cannot be read or holds no scored game.
     """
+    if not path.is_file():
+        raise DataError(f"There is no file {path}; give DialOp's optimization.jsonl.")
     rewards = []
     try:
         for _, game in jsonl.read(path):
