@@ -13,8 +13,9 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -29,7 +30,10 @@ from slim_rl.commands.options import Backend, ConfigFile, Overrides
 from slim_rl.commands.screen import printable
 from slim_rl.config import load_config, read_yaml
 from slim_rl.errors import ConfigError, SlimError, did_you_mean
-from slim_rl.processes import interruptible
+from slim_rl.processes import interruptible, running, signals_end_the_run
+
+LOOK_SECONDS = 0.1  # between two looks at what runs
+STOP_SECONDS = 120.0  # for a run to end, which may have a cluster to end
 
 
 def command(
@@ -129,8 +133,8 @@ def plan(
         return str(backends.log_folder(load_config(config, overridden(arm[1], seed))))
 
     runs = []
-    for seed in seeds:
-        for arm in arms or known:
+    for seed in dict.fromkeys(seeds):
+        for arm in dict.fromkeys(arms or known):
             changes = overridden(arm, seed)
             needed = [other for change in changes for other in _LOG.findall(change)]
             changes = tuple(_LOG.sub(partial(log_folder, seed=seed), change) for change in changes)
@@ -139,35 +143,66 @@ def plan(
             words = (*backends.own_folder(run_config), *extra)
             needs = tuple(f"{settings.name}-{other}-s{seed}" for other in needed)
             runs.append(Run(run_config.name, arm, seed, changes, needs, words))
-    return runs
+    return in_order(runs)
 
 
 def run_all(config: Path, runs: Sequence[Run], jobs: int, log_dir: Path) -> None:
-    """Runs them all, each after those before it in the list that it needs. Raises SlimError naming those that failed, once the
-    others are through."""
+    """Runs them all, each after those in the list that it needs. A signal that ends this ends what runs. Raises SlimError naming those
+    that failed, once the others are through."""
     log_dir.mkdir(parents=True, exist_ok=True)
-    codes: dict[str, Future[int]] = {}
-
-    def run(item: Run, before: list[Future[int]]) -> int:
-        if any(code.result() for code in before):
-            return 1
-        with (log_dir / f"{item.name}.out").open("ab") as out:
-            return subprocess.run(item.command(config), stdout=out, stderr=subprocess.STDOUT, check=False).returncode
-
-    with ThreadPoolExecutor(jobs) as pool:
-        for item in runs:
-            codes[item.name] = pool.submit(run, item, [codes[name] for name in item.needs if name in codes])
+    waiting, codes = list(runs), dict[str, int]()
+    live: dict[str, tuple[subprocess.Popen[bytes], ExitStack]] = {}
+    with (
+        signals_end_the_run(),
+        ExitStack() as all_live,
+        tqdm(total=len(runs), desc="runs", unit="run", disable=None) as bar,
+    ):
         try:
-            for code in tqdm(codes.values(), desc="runs", unit="run", disable=None):
-                code.result()
-        except KeyboardInterrupt:  # those that run are interrupted too
-            pool.shutdown(wait=False, cancel_futures=True)
+            while waiting or live:
+                before = {run.name for run in waiting} | live.keys()
+                for run in [run for run in waiting if before.isdisjoint(run.needs)]:
+                    if any(codes.get(name) for name in run.needs):
+                        waiting.remove(run)
+                        codes[run.name] = 1
+                        bar.update()
+                    elif len(live) < jobs:
+                        waiting.remove(run)
+                        own = all_live.enter_context(ExitStack())
+                        with (log_dir / f"{run.name}.out").open("ab") as out:
+                            child = running(run.command(config), STOP_SECONDS, stdout=out, stderr=subprocess.STDOUT)
+                            live[run.name] = own.enter_context(child), own
+                for name, (process, own) in list(live.items()):
+                    if (code := process.poll()) is not None:
+                        own.close()
+                        del live[name]
+                        codes[name] = code
+                        bar.update()
+                if live:
+                    time.sleep(LOOK_SECONDS)
+        except BaseException:
+            for process, _ in live.values():  # all at once; `running` then waits for each
+                process.terminate()
             raise
-    failed = [name for name, code in codes.items() if code.result()]
+    failed = [run.name for run in runs if codes[run.name]]
     if failed:
         raise SlimError(
             f"These runs failed: {', '.join(failed)}; see {log_dir}/<run>.out, then run the same command again."
         )
+
+
+def in_order(runs: Sequence[Run]) -> list[Run]:
+    """Each after those that it needs, and else as they stand. Raises ConfigError where runs need one another."""
+    placed: list[Run] = []
+    waiting = list(runs)
+    while waiting:
+        names = {run.name for run in waiting}
+        ready = next((run for run in waiting if names.isdisjoint(run.needs)), None)
+        if ready is None:
+            arms = ", ".join(dict.fromkeys(run.arm for run in waiting))
+            raise ConfigError(f"Of the arms {arms} each waits for the log of another: take {{log:NAME}} out of one.")
+        waiting.remove(ready)
+        placed.append(ready)
+    return placed
 
 
 def conclusion(config: Path, runs: Sequence[Run], name: str) -> list[str]:

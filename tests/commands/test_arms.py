@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +14,7 @@ import numpy as np
 import pytest
 
 from slim_rl.cli import main
-from slim_rl.commands.arms import Run, conclusion, plan, run_all
+from slim_rl.commands.arms import Run, conclusion, in_order, plan, run_all
 from slim_rl.config import load_config
 from slim_rl.dialogue.factory import make_partner
 from slim_rl.dialogue.log import DialogueLog
@@ -173,3 +177,35 @@ def test_at_the_end_stands_what_each_arm_learned_over_its_seeds(tmp_path: Path) 
     assert "12 held-out games, each played before and after by each of 2 seeds" in shy
     assert mute.startswith("mute: It did not clearly learn to ask: from 0.000 to 0.000")
     assert all(str(tmp_path / run.name) in more for run in runs) and more.endswith("--output plots/exp")
+
+
+def test_a_run_comes_after_the_one_whose_log_it_reads_and_each_once() -> None:
+    runs = plan(CONFIG, ["yoked", "shy", "shy"], [3, 3], ["log.dir=logs/arms"], ARMS)
+    assert [run.arm for run in runs] == ["shy", "yoked"]
+
+
+def test_arms_that_wait_for_each_other_are_one_sentence() -> None:
+    with pytest.raises(ConfigError, match="the arms one, two each waits"):
+        in_order([Run("one", "one", 0, (), ("two",)), Run("two", "two", 0, (), ("one",)), Run("three", "three", 0, ())])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_what_runs(number: int, tmp_path: Path) -> None:
+    class Sleeps(Run):
+        def command(self, config: Path) -> list[str]:
+            return ["sh", "-c", "echo $$; exec sleep 600"]
+
+    def send() -> None:
+        while not all(path.exists() and path.read_text() for path in outs):
+            time.sleep(0.02)
+        os.kill(os.getpid(), number)
+
+    runs = [Sleeps("one", "a", 0, ()), Sleeps("two", "a", 1, ()), Sleeps("three", "a", 2, ())]
+    outs = [tmp_path / "one.out", tmp_path / "two.out"]
+    sender = threading.Thread(target=send)
+    sender.start()
+    with pytest.raises(SystemExit) as ended:
+        run_all(CONFIG, runs, 2, tmp_path)
+    sender.join()
+    assert ended.value.code == 128 + number and not (tmp_path / "three.out").exists()
+    assert not any(Path(f"/proc/{path.read_text().strip()}").exists() for path in outs)
