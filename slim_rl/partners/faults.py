@@ -90,9 +90,8 @@ def _is_connections(error: BaseException) -> bool:
 
 def _status_fault(error: Any, config: OpenAIConfig, secrets: Secrets, ever_answered: bool) -> Fault:
     status, code = error.status_code, str(error.code or "")
-    said = error.body.get("message") if isinstance(error.body, dict) else None
     name = f" {one_line(secrets.redact(code), 60)}" if code else ""
-    why = f"HTTP {status}{name}: {one_line(secrets.redact(str(said or error.message)))}"
+    why = f"HTTP {status}{name}: {one_line(secrets.redact(_said(error)))}"
     if code == "insufficient_quota" or status == 402:
         return Fault(f"{why} (the account has no money left)", "account")
     if status == 401:
@@ -108,6 +107,15 @@ def _status_fault(error: Any, config: OpenAIConfig, secrets: Secrets, ever_answe
     if ever_answered or code in ("context_length_exceeded", "content_filter"):
         return Fault(why, "request", parameter=parameter)
     return Fault(f"{why} (does the endpoint know every parameter of the request?)", "refused", parameter=parameter)
+
+
+def _said(error: Any) -> str:
+    """The server's own words, wherever it puts them: OpenAI's error.message, another's detail, or all that it sent."""
+    body = error.body
+    for said in (body.get("message"), body.get("detail")) if isinstance(body, dict) else (body,):
+        if said and isinstance(said, str):
+            return said
+    return error.response.text.strip() or str(error.message)
 
 
 def retry_after(headers: Any) -> float | None:

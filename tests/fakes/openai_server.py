@@ -75,6 +75,7 @@ class Step:
         model: the snapshot it names; None: the server's.
         usage: of an answer; True: the true one, None: left out.
         size: see `kind`.
+        body: of an error response, in place of OpenAI's own form.
         status, code, param, message: of an error response; ``{authorization}`` in the message is what the client sent.
         retry_after: its Retry-After header, verbatim.
         finish_reason: of an answer.
@@ -87,6 +88,7 @@ class Step:
     code: str | None = None
     param: str | None = None
     message: str = "The server had an error while processing your request."
+    body: str | None = None
     retry_after: float | str | None = None
     finish_reason: str = "stop"
     model: str | None = None
@@ -303,6 +305,8 @@ class OpenAIServer:
                 return web.json_response(answer)
             case "status":
                 error = _error(step.status, step.message.format(authorization=authorization), step.code, step.param)
+                if step.body is not None:
+                    error = web.Response(status=step.status, text=step.body.replace("{authorization}", authorization))
                 if step.retry_after is not None:
                     error.headers["Retry-After"] = str(step.retry_after)
                 return error

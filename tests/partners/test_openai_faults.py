@@ -319,3 +319,27 @@ async def test_a_full_disk_is_said_and_loses_no_answer(
     assert len(server.requests) == 1 and partner.stopped is None, "the answer that was paid for is there"
     await partner.reply(view_after(QUESTION, seed=1))
     assert len(recorded(path)) == 2
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "said"),
+    [
+        (400, '{"detail": "No\\nseed here, {authorization}"}', "HTTP 400: No seed here, Bearer ***"),
+        (422, '{"error": "Too many messages."}', "HTTP 422: Too many messages."),
+        (
+            422,
+            '{"detail": [{"loc": ["body", "n"], "msg": "wrong"}]}',
+            'HTTP 422: {"detail": [{"loc": ["body", "n"], "msg": "wrong"}]}',
+        ),
+        (400, "No such\n  thing.", "HTTP 400: No such thing."),
+        (400, "", "HTTP 400: Error code: 400"),
+    ],
+)
+async def test_the_servers_reason_is_told_whatever_its_form(
+    server: OpenAIServer, status: int, body: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAULTS_KEY", "sk-secret-1")
+    script(server, Step("status", status=status, body=body))
+    with pytest.raises(PartnerFailure) as failure:
+        await partner_of(server, api_key_env="FAULTS_KEY", outage_wait_minutes=0.0).reply(VIEW)
+    assert said in str(failure.value) and "sk-secret" not in str(failure.value)
