@@ -3,6 +3,7 @@
     a folder is a run's if it holds our marker, or a configuration of ours, or nothing that a run would write
     one process at a time works on a run: the marker is locked meanwhile (torchrun's processes are one run, and rank 0 locks)
     only what a run itself writes is ever removed, from a folder that is a run's, and once the new run is known to work
+    on a cluster the launch claims and locks its run's folder too, while the job runs (`claimed`)
     a log of held-out games has beside it what it was played by, and counts for nothing else (`claim_log`)
 
 The lock is the kernel's: it ends with the process that holds it, however that ends.
@@ -17,7 +18,7 @@ import platform
 import re
 import shutil
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
@@ -46,6 +47,9 @@ _MAY_CHANGE = {
     *("train.steps", "train.keep_checkpoints", "train.eval_games"),
     *(f"{seat}.openai.{name}" for seat in ("partner", "policy") for name in _OPENAI),
 }
+
+_FOLLOW = ("name", "output_dir", "log.dir")  # from the run's folder on slime, which may be moved
+_ANOTHER_FOLDER = "give this one another name (--set name=...) or, on slime, another SAVE_DIR"
 
 
 class RunFolder:
@@ -144,23 +148,48 @@ def one_at_a_time(folder: Path, what: str) -> Iterator[None]:
         yield
 
 
-def claim(path: Path, config: Config) -> None:
+@contextmanager
+def claimed(folder: Path, config: Config, prepare: Callable[[], object], **others: Any) -> Iterator[None]:
+    """Locks and claims the folder of a run on a cluster while its job runs.
+
+    Args:
+        prepare: what is to be made, and may be refused, before the configuration is written.
+        others: sections of other programs, to stand beside it.
+
+    Raises:
+        SlimError: another start works on the run, or it began with another configuration; or the disk would not take it.
+    """
+    with _held(folder / MARKER, "run's folder", f"The run '{config.name}' in {folder}", _ANOTHER_FOLDER):
+        check_same(folder / "config.yaml", config)
+        prepare()
+        with disk_errors("run's folder", folder):
+            claim(folder / "config.yaml", config, **others)
+        yield
+
+
+def claim(path: Path, config: Config, **others: Any) -> None:
     """Writes the configuration to `path`, once it is the one that the run began with (see `check_same`)."""
     check_same(path, config)
-    config.write(path)
+    config.write(path, **others)
 
 
 def check_same(path: Path, config: Config) -> None:
     """Raises ConfigError if the configuration in `path` is another one; how long the run trains may change."""
     if not path.exists():
         return
-    began = configuration(path)
+    began, local = configuration(path), config.train.backend == "trl"
     if began is None:
-        raise ConfigError(f"{path} is not a configuration that can be read; start over with --fresh.")
-    if differ := _changed(began, config):
+        over = "start over with --fresh" if local else "remove it to start over"
+        raise ConfigError(f"{path} is not a configuration that can be read; {over}.")
+    moved = _FOLLOW if config.train.backend == "slime" else ()
+    if differ := [key for key in _changed(began, config) if key not in moved]:
+        otherwise = (
+            "give this one another name (--set name=...) or start over with --fresh"
+            if local
+            else f"{_ANOTHER_FOLDER}, or remove that folder to start over"
+        )
         raise ConfigError(
-            f"The run '{config.name}' in {path.parent} began with other values of {', '.join(differ)}; give this one "
-            "another name (--set name=...) or start over with --fresh."
+            f"The run '{config.name}' in {path.parent} began with other values of {', '.join(differ)}; {otherwise}."
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import sys
 from pathlib import Path
 from typing import Any
@@ -75,3 +76,20 @@ def test_verl_is_given_a_config_that_another_folder_can_read(tmp_path: Path) -> 
     assert config.data.train == tmp_path / "games.jsonl"
     assert (config.partner.replay, config.partner.openai.cassette) == (tmp_path / "logs", tmp_path / "answers.sqlite")
     assert config.partner.openai.base_url is None, "the key is the cluster's own"
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_run_goes_on_under_its_own_config_alone_and_one_start_at_a_time(tmp_path: Path) -> None:
+    start(tmp_path, {"kind": "shy"})
+    (tmp_path / "started").unlink()
+    folder = tmp_path / "runs" / "r"
+    before = (folder / "config.yaml").read_bytes()
+    with pytest.raises(SlimError, match=r"began with other values of partner\.kind; give this one another name"):
+        start(tmp_path, {"kind": "mute"})
+    with (folder / ".slim-rl-run").open("r+") as marker:
+        fcntl.flock(marker, fcntl.LOCK_EX)
+        with pytest.raises(SlimError, match="is in use by process"):
+            start(tmp_path, {"kind": "shy"})
+    assert (folder / "config.yaml").read_bytes() == before and not (tmp_path / "started").exists()
+    start(tmp_path, {"kind": "shy"})
+    assert (tmp_path / "started").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import signal
 import stat
@@ -20,6 +21,7 @@ from tests.scripts.matching_setup import (
     cluster,
     flags_of,
     launch,
+    launch_here,
     model,
     small,
 )
@@ -139,3 +141,44 @@ def test_interrupted_it_stops_its_job_and_its_head(
     job = submitted[submitted.index("--submission-id") + 1]
     assert f"job stop {job}" in cluster.calls
     assert cluster.calls[-1] == "head stopped"
+
+
+def test_a_run_goes_on_under_its_own_config_alone(cluster: Cluster, model: Path, small: Path) -> None:
+    run = cluster.folder / "run"
+    config, plugin = run / "config.yaml", small.with_name("plugin.yaml")
+    plugin.write_text("tis_mode: truncate\n")
+    assert launch(cluster, "--custom-config-path", plugin, MODEL=model, CONFIG=small, SAVE_DIR=run).returncode == 0
+    (cluster.folder / "trained").unlink()
+    before, games = config.read_bytes(), cluster.folder / "games.jsonl"
+    for words, says in (
+        (["--set", "seed=1"], "began with other values of seed; give"),
+        (["--set", "data.train=bad.jsonl"], "began with other values of data.train; give"),
+    ):
+        done = launch_here(cluster, *words, MODEL=model, CONFIG=small, SAVE_DIR=run)
+        assert done.returncode == 1 and says in done.stderr
+        assert done.stderr.strip().endswith("or remove that folder to start over.")
+    games.write_text("not a game\n")
+    done = launch_here(cluster, MODEL=model, CONFIG=small, SAVE_DIR=run, NUM_ROLLOUT=5)
+    assert done.returncode == 1 and "games.jsonl" in done.stderr
+    assert config.read_bytes() == before, "a start that is refused changes nothing"
+    assert not (cluster.folder / "trained").exists()
+
+    games.unlink()
+    moved = run.rename(cluster.folder / "moved")
+    again = launch_here(
+        cluster, "--custom-config-path", plugin, MODEL=model, CONFIG=small, SAVE_DIR=moved, NUM_ROLLOUT=5
+    )
+    assert again.returncode == 0, again.stderr
+    assert load_config(moved / "config.yaml").train.steps == 5
+    assert "tis_mode: truncate" in (moved / "config.yaml").read_text()
+
+
+def test_a_second_start_beside_a_running_one_is_refused(cluster: Cluster, model: Path, small: Path) -> None:
+    run = cluster.folder / "run"
+    assert launch_here(cluster, MODEL=model, CONFIG=small, SAVE_DIR=run).returncode == 0
+    (cluster.folder / "trained").unlink()
+    with (run / ".slim-rl-run").open("r+") as marker:
+        fcntl.flock(marker, fcntl.LOCK_EX)
+        done = launch_here(cluster, MODEL=model, CONFIG=small, SAVE_DIR=run)
+        assert done.returncode == 1 and f"The run 'run' in {run} is in use by process" in done.stderr
+    assert not (cluster.folder / "trained").exists()

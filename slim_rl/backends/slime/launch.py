@@ -6,7 +6,7 @@
     settings (what the machines are)  ─►  config (what is trained)  ─►  layout (which GPUs)  ─►  arguments (slime's words)  ─►  the job
 
 Everything that can be wrong is checked first, in that order, and the partner is made once, to see that it can be. Then the run's
-config.yaml and missing games are written; the checkpoint is converted if slime cannot read it; slime's own parsers read the flags; a
+missing games and config.yaml are written, and its folder is locked against a second start; the checkpoint is converted if slime cannot read it; slime's own parsers read the flags; a
 Ray cluster is joined or started, and the job is submitted. A dry run prints the command after the checks and makes no partner; it needs
 neither slime nor a GPU nor a key.
 """
@@ -19,6 +19,7 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,7 @@ from slim_rl.dialogue.dealing import ensure_games
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.keys import shortened
 from slim_rl.processes import interruptible, signals_end_the_run
+from slim_rl.runs import check_same, claimed
 
 
 def start(request: Request) -> Result | None:
@@ -118,6 +120,7 @@ def launch(words: Sequence[str], needs_model: bool = False) -> int | Result:
     cost = cost_report(job.config, settings.eval_interval, job.folder)
     saved = check_save_dir(job.folder, settings.num_nodes, options.dry_run)
     before = f"goes on from checkpoint {last_whole(job.folder)} in {job.folder}" if job.resumes else ""
+    check_same(job.folder / "config.yaml", job.config)
     for note in (about, saved, before, shortened(job.config), cost and f"partner: {cost}"):
         if note:
             say(note)
@@ -126,9 +129,8 @@ def launch(words: Sequence[str], needs_model: bool = False) -> int | Result:
         return 0
     try_partner(job.config)
     say_what_it_pays(job.config)
-    job.config.write(job.folder / "config.yaml", **plugins)
-    ensure_games(job.config)
-    with signals_end_the_run():
+    games = partial(ensure_games, job.config)
+    with signals_end_the_run(), claimed(job.folder, job.config, games, **plugins):
         return cpu.train(job, checkouts, flags) if on_cpu else _submit(job, checkouts, flags, gpus)
 
 

@@ -13,6 +13,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,7 @@ from slim_rl.keys import disjoint, lookup, shortened
 from slim_rl.keys import values as table_values
 from slim_rl.policies import check_model_name
 from slim_rl.processes import with_packages
+from slim_rl.runs import check_same, claimed
 
 HERE = Path(__file__).parent
 FILE = "verl"  # of the run's folder, with .yaml: what hydra is given
@@ -64,6 +66,8 @@ def start(request: Request) -> None:
     folder = run_dir(config)
     command = [sys.executable, "-m", "verl.trainer.main_ppo", "--config-path", str(folder), "--config-name", FILE]
     command += overrides.extra
+    config = config.from_anywhere()
+    check_same(folder / "config.yaml", config)
     if cost := cost_report(config, folder=folder):
         print(f"partner: {cost}", file=sys.stderr)
     if short := shortened(config):
@@ -80,15 +84,13 @@ def start(request: Request) -> None:
             print(f"#   {key}={_shown(value)}")
         print(shlex.join(command))
         return
-    config = config.from_anywhere()
     try_partner(config)
     say_what_it_pays(config)
-    config.write(folder / "config.yaml")
-    (folder / STOP_MARK).unlink(missing_ok=True)
-    write_atomically(folder / f"{FILE}.yaml", overrides.yaml())
-    write_data(config, folder)
-    # Games of your own are imported in Ray's workers from where the run was started.
-    code = subprocess.run(command, env=with_packages([Path.cwd()]), check=False).returncode
+    with claimed(folder, config, partial(write_data, config, folder)):
+        (folder / STOP_MARK).unlink(missing_ok=True)
+        write_atomically(folder / f"{FILE}.yaml", overrides.yaml())
+        # Games of your own are imported in Ray's workers from where the run was started.
+        code = subprocess.run(command, env=with_packages([Path.cwd()]), check=False).returncode
     if code:
         raise SlimError(f"verl stopped with exit code {code}; its own message is above.")
 
