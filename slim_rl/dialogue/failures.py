@@ -33,6 +33,19 @@ class Failures:
         for dialogue in dialogues:
             self.add(dialogue)
 
+    @classmethod
+    def of_all(cls, parts: Iterable[Failures]) -> Failures:
+        """The sum of what several processes counted."""
+        whole = cls()
+        for part in parts:
+            whole.count += part.count
+            whole.reasons += part.reasons
+            whole._causes += part._causes
+            if part.cost_usd is not None:
+                whole.cost_usd = (whole.cost_usd or 0.0) + part.cost_usd
+            whole.stopped = whole.stopped or part.stopped
+        return whole
+
     def clear(self) -> None:
         self.count = 0
         self.reasons: Counter[str] = Counter()

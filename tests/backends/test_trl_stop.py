@@ -11,9 +11,12 @@ import pytest
 pytest.importorskip("trl")
 from safetensors.torch import load_file
 
+from slim_rl.backends.trl import rollouts
 from slim_rl.backends.trl import run as local
 from slim_rl.config import Config
+from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.log import read_log
+from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.errors import ConfigError, RunStopped
 from slim_rl.partners.ledger import spent_usd
 from tests.backends.test_trl import make_config
@@ -101,3 +104,15 @@ def test_too_many_failures_save_too(folder: Path) -> None:
             local.train(config)
     steps = int(str(caught.value).partition(" steps before it are saved")[0].rpartition(" ")[2])
     assert checkpoints(config) == [f"checkpoint-{steps}"] and steps > 0
+
+
+def test_a_process_whose_own_dialogues_are_whole_stops_with_the_others(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def of_two(mine: list[Any]) -> list[Any]:
+        failed = Dialogue("d", "g", 0, 0, {}, {}, {}, stop_reason=StopReason.PARTNER_FAILED, failure="gone")
+        return [*mine, Failures([failed] * 24)] if isinstance(mine[0], Failures) else mine
+
+    monkeypatch.setattr(rollouts, "gather_object", of_two)
+    with pytest.raises(RunStopped, match=r"24 of 32 dialogues failed \(75%\): 24 × partner_failed: gone"):
+        local.train(make_config(folder, "of-two", "train.eval_games=0", "train.stop_failures=0.7"))

@@ -66,10 +66,8 @@ class Rollouts:
         self.unlogged.logged({dialogue.id for dialogue in dialogues})
         self.dialogues, self.metrics = dialogues, batch_metrics(dialogues)
         self.paid = payments(dialogues, self.config, step)
-        failures = Failures(dialogues)
         # Under torchrun all processes stop at the same step: those that save wait for each other.
-        failures.stopped = next(filter(None, gather_object([failures.stopped])), None)
-        failures.check(self.config)
+        Failures.of_all(gather_object([Failures(dialogues)])).check(self.config)
         end = self.worker.chat.end_id if self.worker.chat else 0
         return {
             "prompt_ids": [d.prompt_ids or [end] for d in dialogues],
