@@ -68,6 +68,14 @@ class Result:
 GO_ON = "the same command goes on from the last checkpoint, or starts again where there is none yet."
 
 
+def is_trained(config: Config, folder: Path) -> str:
+    """What a start of a run on a cluster says where all of its steps were made."""
+    return (
+        f"{config.name} is trained: {folder} has a checkpoint of the last of its {config.train.steps} steps; more of them prolong it "
+        "(--set train.steps=...), and slim-rl export makes a model of it."
+    )
+
+
 def say(text: str) -> None:
     """A line for the user."""
     print(f"slim-rl: {text}", file=sys.stderr, flush=True)

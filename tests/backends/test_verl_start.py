@@ -93,3 +93,15 @@ def test_a_run_goes_on_under_its_own_config_alone_and_one_start_at_a_time(tmp_pa
     assert (folder / "config.yaml").read_bytes() == before and not (tmp_path / "started").exists()
     start(tmp_path, {"kind": "shy"})
     assert (tmp_path / "started").exists()
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_trained_run_starts_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoints = tmp_path / "runs" / "r" / "checkpoints"
+    checkpoints.mkdir(parents=True)
+    (checkpoints / "latest_checkpointed_iteration.txt").write_text("150")
+    start(tmp_path, {"kind": "shy"})
+    assert "r is trained" in capsys.readouterr().err and not (tmp_path / "started").exists()
+    (checkpoints / "latest_checkpointed_iteration.txt").write_text("149")
+    start(tmp_path, {"kind": "shy"})
+    assert (tmp_path / "started").exists()

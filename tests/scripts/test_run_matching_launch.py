@@ -182,3 +182,12 @@ def test_a_second_start_beside_a_running_one_is_refused(cluster: Cluster, model:
         done = launch_here(cluster, MODEL=model, CONFIG=small, SAVE_DIR=run)
         assert done.returncode == 1 and f"The run 'run' in {run} is in use by process" in done.stderr
     assert not (cluster.folder / "trained").exists()
+
+
+def test_a_trained_run_starts_nothing(cluster: Cluster, model: Path, small: Path) -> None:
+    run = cluster.folder / "run"
+    run.mkdir()
+    (run / "latest_checkpointed_iteration.txt").write_text("2")
+    done = launch_here(cluster, MODEL=model, CONFIG=small, SAVE_DIR=run, ASYNC="full")
+    assert done.returncode == 0 and "has a checkpoint of the last of its 3 steps" in done.stderr
+    assert not any(call.startswith(("start", "job")) for call in cluster.calls)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from slim_rl.backends import RESPONSE_TOKENS
-from slim_rl.backends.checkpoints import LAST_WHOLE
+from slim_rl.backends.checkpoints import LAST_WHOLE, last_whole
 from slim_rl.backends.slime.layout import TOKENS_PER_GPU, Flags, Layout, parse_flags
 from slim_rl.backends.slime.settings import Settings
 from slim_rl.config import Config
@@ -55,6 +55,12 @@ class Job:
     def resumes(self) -> bool:
         """Whether there is a checkpoint to continue from."""
         return (self.folder / LAST_WHOLE).is_file()
+
+    @property
+    def done(self) -> bool:
+        """Whether there is a checkpoint of its last step."""
+        last = last_whole(self.folder)  # steps are numbered from 0
+        return last is not None and last + 1 >= self.config.train.steps
 
 
 def command_line(job: Job, own: Sequence[str], environment: Mapping[str, str]) -> list[str]:

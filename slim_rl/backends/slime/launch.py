@@ -26,7 +26,7 @@ from typing import Any
 import yaml
 
 from slim_rl import bundled
-from slim_rl.backends import GO_ON, Request, Result, say, say_what_it_pays
+from slim_rl.backends import GO_ON, Request, Result, is_trained, say, say_what_it_pays
 from slim_rl.backends.checkpoints import hub_name, last_whole, locate_model, read_model_config
 from slim_rl.backends.cost import cost_report
 from slim_rl.backends.gpus import count_gpus, has_nvlink
@@ -126,6 +126,9 @@ def launch(words: Sequence[str], needs_model: bool = False) -> int | Result:
             say(note)
     if options.dry_run:
         print(_shown(job, checkouts, flags, cpu.DRIVER if on_cpu else DRIVER))
+        return 0
+    if job.done and not on_cpu and not {"--ckpt-step", "--start-rollout-id"} & parse_flags(own).keys():
+        say(is_trained(job.config, job.folder))
         return 0
     try_partner(job.config)
     say_what_it_pays(job.config)

@@ -21,7 +21,7 @@ from typing import Any
 import yaml
 
 from slim_rl import bundled
-from slim_rl.backends import RESPONSE_TOKENS, Request, say, say_what_it_pays
+from slim_rl.backends import RESPONSE_TOKENS, Request, is_trained, say, say_what_it_pays
 from slim_rl.backends.checkpoints import last_whole
 from slim_rl.backends.cost import cost_report
 from slim_rl.backends.gpus import find_gpus
@@ -77,12 +77,16 @@ def start(request: Request) -> None:
     if request.dry_run and find_spec("verl") is None:
         print("# verl is not installed here: nothing below was checked by it")
     else:
-        compose(overrides)
+        composed = compose(overrides)
     if request.dry_run:
         print(f"# {folder / FILE}.yaml, over verl's own ppo_trainer.yaml:")
         for key, value in overrides.values.items():
             print(f"#   {key}={_shown(value)}")
         print(shlex.join(command))
+        return
+    trainer = composed.trainer  # with verl's own overrides
+    if step is not None and step >= trainer.total_training_steps and trainer.resume_mode == "auto":
+        say(is_trained(config, folder))
         return
     try_partner(config)
     say_what_it_pays(config)

@@ -80,9 +80,9 @@ def train(job: Job, checkouts: Checkouts, line: Sequence[str]) -> Result:
     # Here, since it imports pandas and SciPy, which a launch on a cluster starts without.
     from slim_rl.backends.export import export, own_results
 
-    done = last_whole(job.folder) if job.resumes else None
-    if done is None or done + 1 < job.config.train.steps:
-        _run(job, checkouts, line, -1 if done is None else done)
+    if not job.done:
+        last = last_whole(job.folder)
+        _run(job, checkouts, line, -1 if last is None else last)
     export(job.folder, job.folder / "model", overwrite=True)
     before, after = own_results(job.config, job.folder, job.config.train.steps)
     return Result(job.folder, job.config.log.dir, before.get("before training", []), after.get("after training", []))
