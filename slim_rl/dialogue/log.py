@@ -92,10 +92,8 @@ def read_log(*paths: str | Path) -> Iterator[Dialogue]:
             last[_key(folders[number], data)] = (number, at)
     for number, file in enumerate(files):
         for at, data in _lines(file, torn="skip"):
-            if last.get(_key(folders[number], data)) == (
-                number,
-                at,
-            ):  # a log that is being written may have grown meanwhile
+            # a log that is being written may have grown meanwhile
+            if last.get(_key(folders[number], data)) == (number, at):
                 try:
                     dialogue = Dialogue.from_dict(data)
                 except (AttributeError, TypeError, ValueError) as error:
