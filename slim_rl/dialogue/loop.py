@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from math import isfinite
 from typing import Any
 
@@ -27,7 +27,7 @@ from slim_rl.dialogue.agents import (
 )
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.deadline import Deadline
-from slim_rl.dialogue.partner import Partner
+from slim_rl.dialogue.partner import Partner, PartnerFailure
 from slim_rl.dialogue.payment import price_sentence
 from slim_rl.dialogue.policy import Policy
 from slim_rl.dialogue.record import Dialogue, DialogueOver, StopReason, Turn
@@ -224,7 +224,13 @@ class _Game:
     async def _turn(self) -> None:
         author = self.env.turn
         began = time.monotonic()
-        said = await self.agents[author].act(self.view(author))
+        try:
+            said = await self.agents[author].act(self.view(author))
+        except PartnerFailure as failure:
+            if failure.usage is not None and failure.usage.input_tokens:  # what was paid for is in the record
+                seconds, usage = time.monotonic() - began, asdict(failure.usage)
+                self.turns.append(Turn(author, "", "", None, failure.failure, seconds=seconds, usage=usage))
+            raise
         seconds = time.monotonic() - began
         if said.cut and not (said.cut is StopReason.TURN_TOKENS and self.limits.truncated_turn == "continue"):
             error = f"cut short ({said.cut.value})"

@@ -61,10 +61,13 @@ class Reply:
 
 
 class PartnerFailure(DialogueOver):
-    """The partner has no reply, after all retries. The message says why."""
+    """The partner has no reply, after all retries. The message says why. `usage`: what it took all the same."""
 
-    def __init__(self, message: str, reason: StopReason = StopReason.PARTNER_FAILED) -> None:
+    def __init__(
+        self, message: str, reason: StopReason = StopReason.PARTNER_FAILED, usage: Usage | None = None
+    ) -> None:
         super().__init__(reason, message)
+        self.usage = usage
 
 
 class Partner(Protocol):

@@ -78,7 +78,7 @@ class Turn:
         role: "policy" or "partner", as this dialogue's owner sees it.
         text: what the game was given (a policy's thoughts taken off).
         action: what the game made of it, or None if malformed. For the matching game ``{"kind": ..., "assignment": ...}``.
-        error: why the game refused it.
+        error: why the game refused it; of a partner that gave no reply, though it was paid for, why there is none (the text is empty).
         thought: what the policy thought before it spoke, if it thinks aloud.
         span: [start, end) of the sampled tokens in response_ids; None for a partner.
         seconds: time taken to produce the turn.

@@ -130,9 +130,11 @@ class Calls:
                     continue
                 self._report(outcome, call)
             if outcome.kind == "own":
-                raise PartnerFailure(f"The request to {self.url} could not be made: {outcome.why}")
+                raise PartnerFailure(f"The request to {self.url} could not be made: {outcome.why}", usage=usage)
             if outcome.kind == "request":
-                raise PartnerFailure(f"The partner's endpoint {self.url} refuses this request: {outcome.why}")
+                raise PartnerFailure(
+                    f"The partner's endpoint {self.url} refuses this request: {outcome.why}", usage=usage
+                )
             self.spend.add(Usage(retries=1))
             usage += Usage(retries=1)
             faults += outcome.kind != "busy"  # an endpoint that asks for patience gets what the turn has
@@ -142,7 +144,7 @@ class Calls:
             allowed -= seconds + wait
             if faults > config.max_retries or allowed <= 0:
                 limit = f"{usage.retries} tries" if allowed > 0 else f"{config.turn_seconds:g} s"
-                raise PartnerFailure(f"No reply from {self.url} in {limit}; the last one: {outcome.why}")
+                raise PartnerFailure(f"No reply from {self.url} in {limit}; the last one: {outcome.why}", usage=usage)
             await asyncio.sleep(wait)
 
     @contextlib.asynccontextmanager

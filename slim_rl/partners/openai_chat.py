@@ -145,7 +145,11 @@ class OpenAIPartner:
         opening = all(utterance.seat != view.seat for utterance in view.history)
         usage = Usage()
         for malformed in range(self.config.malformed_retries + 1):
-            completion = await self.endpoint.ask(messages, view.seed % 2**31, opening and malformed == 0)
+            try:
+                completion = await self.endpoint.ask(messages, view.seed % 2**31, opening and malformed == 0)
+            except PartnerFailure as failure:
+                failure.usage = replace(usage + (failure.usage or Usage()), malformed=malformed)
+                raise
             usage += completion.usage
             said, thought = split_thought(completion.text)  # which is not for the other player to hear
             error = self._error(completion, said, view)
@@ -158,6 +162,7 @@ class OpenAIPartner:
         raise PartnerFailure(
             f"{self.config.model} made {tries} malformed replies in a row; the last error: {error}",
             StopReason.PARTNER_ERRORS,
+            replace(usage, malformed=tries - 1),
         )
 
     def _error(self, completion: Completion, said: str, view: View) -> str | None:

@@ -49,7 +49,12 @@ class ReplayPartner:
                 raise DataError(
                     f"{path}: {dialogue.id} is not a dialogue of this run's game ({error!r}); give a log of the same game."
                 ) from error
-            said = [(turn.seat, turn.text) for turn in dialogue.turns if turn.error is None or turn.seat == seat]
+            said = [
+                (turn.seat, turn.text)
+                for turn in dialogue.turns
+                # the partner's refused words too, but no turn that only records why there were none
+                if turn.error is None or (turn.seat == seat and turn.error != dialogue.failure)
+            ]
             self._records[seat, *dealt].append((dialogue.seed, said))
         env.close()
 

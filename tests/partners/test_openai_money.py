@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 from slim_rl.config import OpenAIConfig
 from slim_rl.dialogue.partner import PartnerFailure, Reply
 from slim_rl.dialogue.record import StopReason
+from slim_rl.games.matching.audit import audit
 from slim_rl.partners.answers import UnreadableError, count_tokens, read_answer
 from slim_rl.partners.limiter import LONGEST_CORRECTION, RateLimit
 from slim_rl.partners.secrets import Secrets
 from tests.fakes.openai_server import ODD_USAGE, OpenAIServer, Step
 from tests.partners.openai_setup import QUESTION, partner_of, view_after
+from tests.partners.test_deadline import Asks, play
 from tests.partners.test_openai_endpoint import ask_many
 from tests.partners.test_openai_parts import on_its_own_clock
 
@@ -117,3 +119,17 @@ def test_a_correction_is_bounded(units: float) -> None:
         return loop.time() - begun
 
     assert on_its_own_clock(play) <= LONGEST_CORRECTION + 1
+
+
+async def test_a_game_that_malformed_replies_end_records_what_they_cost(server: OpenAIServer) -> None:
+    said = iter(["[message] It is 60.", *["malformed"] * 3])
+    server.answer = lambda body: next(said)
+    partner = partner_of(server, malformed_retries=2)
+    dialogue = await play(partner, Asks())
+    assert dialogue.stop_reason is StopReason.PARTNER_ERRORS and len(server.requests) == 4
+    assert [turn.role for turn in dialogue.turns] == ["policy", "partner", "policy", "partner"]
+    last = dialogue.turns[-1]
+    assert last.usage is not None and last.usage["malformed"] == 2 and last.error == dialogue.failure
+    cost = sum(turn.usage["cost_usd"] for turn in dialogue.turns if turn.usage)
+    assert cost == pytest.approx(partner.usage.cost_usd) and cost > 0
+    assert audit(dialogue)["malformed"] == (3, 4)

@@ -154,3 +154,10 @@ async def test_a_game_of_ones_own_is_replayed(tmp_path: Path) -> None:
     assert (await partner.reply(moon)).text == "I have moon."
     with pytest.raises(PartnerFailure, match="no dialogue of this game with its partner on seat 0"):
         await partner.reply(View(0, "Talk.", "Your word is moon.", (), None, 0))
+
+
+async def test_a_turn_that_records_only_why_there_was_no_reply_is_not_said_again(tmp_path: Path) -> None:
+    recorded = dialogue((0, HELLO, None), (1, "", "no reply"))
+    recorded.failure = "no reply"
+    with pytest.raises(PartnerFailure, match="used up after turn 1"):
+        await write(tmp_path / "log.jsonl", recorded).reply(view((0, HELLO)))

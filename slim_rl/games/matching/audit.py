@@ -131,7 +131,13 @@ class _Audit:
 
     def _count_malformed(self, turn: Turn) -> None:
         asked_again = int((turn.usage or {}).get("malformed") or 0)
-        self._add("malformed", asked_again + (turn.error is not None), asked_again + 1)
+        none_came = turn.error is not None and turn.error == self.dialogue.failure
+        if (
+            none_came and self.dialogue.stop_reason is not StopReason.PARTNER_ERRORS
+        ):  # it records what was paid all the same
+            self._add("malformed", asked_again, asked_again)
+        else:
+            self._add("malformed", asked_again + (turn.error is not None), asked_again + 1)
 
     def _count_the_last_straw(self) -> None:
         """A partner that asks its model again by itself leaves no turn when it gives up."""
