@@ -63,7 +63,7 @@ class Games:
         config: a config, the path of its file, its keys as a mapping, or None for `matching_offline`.
         partner: in place of the config's `partner.kind`.
         overrides: changes such as ``game.n=3``.
-        log: a file that each finished dialogue is appended to; one process writes it.
+        log: a file that each finished dialogue is appended to; one process writes it. What the partner costs is kept in its folder.
         scope: goes before the dialogues' ids, and into their seeds.
         selfplay: whether a config may ask for self-play, which a `Session` cannot play.
 
@@ -97,6 +97,8 @@ class Games:
             raise ConfigError("partner.kind is self, but an adapter has one policy: set partner.kind to a partner.")
         self.worker = RolloutWorker(self.config, None)
         self.log = DialogueLog(log) if log is not None else None
+        if log is not None:
+            self.worker.keep_spend(Path(log).parent)
         self.scope = scope
         self._played: Counter[str] = Counter()
 

@@ -25,14 +25,15 @@ from slim_rl.dialogue.dealing import load_rows
 from slim_rl.dialogue.factory import make_environment
 from slim_rl.dialogue.loop import Speaker
 from slim_rl.dialogue.partner import PartnerFailure, Reply
-from slim_rl.dialogue.record import Dialogue
+from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.environment import BaseEnvironment, Board, View
-from slim_rl.errors import ConfigError
+from slim_rl.errors import ConfigError, SlimError
 from slim_rl.policies import check_model_name
 
 QUIT = "quit"
+_NO_PARTNER = (StopReason.PARTNER_FAILED, StopReason.OUTAGE, StopReason.BUDGET)
 
 
 def command(
@@ -108,7 +109,7 @@ def play(
     config: Config, *, game: int = 0, model: str | None = None, console: Console | None = None, ask: Any = input
 ) -> float:
     """Plays row `game` of the held-out games (of the training games if there are none) and returns the reward; 0 if it failed.
-    Raises ConfigError if there is no such game or model.
+    Raises ConfigError if there is no such game or model, SlimError if the partner answers no more.
 
     With `model`, that model plays and the person watches.
     """
@@ -129,11 +130,15 @@ def play(
         _play_person(config, env, row, console, ask) if model is None else _watch(config, env, row, model, console)
     )
     reward = dialogue.reward or 0.0
-    console.print(Text(printable(f"ended: {dialogue.failure or dialogue.stop_reason}"), "dim"))
+    deserted = dialogue.stop_reason in _NO_PARTNER
+    if not deserted:
+        console.print(Text(printable(f"ended: {dialogue.failure or dialogue.stop_reason}"), "dim"))
     if not dialogue.failed:
         console.print(f"reward: {reward:.2f}", style="bold")
     if (truth := env.board(None)) is not None:
         console.print(table_of(truth))
+    if deserted:
+        raise SlimError(dialogue.failure or "The partner gave no reply.")
     return reward
 
 

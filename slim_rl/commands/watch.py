@@ -7,6 +7,7 @@ nobody looks.
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -21,6 +22,7 @@ from slim_rl.errors import SlimError
 
 HOST = "127.0.0.1"
 _NAMES = (HOST, "localhost", "[::1]")  # by which a browser may ask: any other is a page elsewhere that would read along
+_PORT = re.compile(r":\d*$")  # which a browser leaves out where it is 80
 
 
 def command(
@@ -66,7 +68,7 @@ def serving(live: LiveRun, port: int, every: float) -> ThreadingHTTPServer:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            if self.headers.get("Host", "").rpartition(":")[0] not in _NAMES:
+            if _PORT.sub("", self.headers.get("Host", "")) not in _NAMES:
                 self._answer(403, b"This page is for this machine.")
             elif self.path.partition("?")[0] != "/":
                 self._answer(404, b"There is one page, at /.")

@@ -76,7 +76,8 @@ def test_the_log_is_looked_at_no_oftener_than_told(log: Path, lines: list[bytes]
 def test_only_this_machine_is_answered_and_only_by_the_page(log: Path) -> None:
     with served(log, every=0) as port:
         assert get(port, Host=f"localhost:{port}")[0] == 200
-        assert get(port, Host=f"evil.example:{port}")[0] == 403
+        assert get(port, Host="127.0.0.1")[0] == get(port, Host="[::1]")[0] == 200, "as of port 80"
+        assert get(port, Host=f"evil.example:{port}")[0] == get(port, Host="evil.example")[0] == 403
         assert get(port, "/../../etc/passwd")[0] == 404
         with pytest.raises(SlimError, match=rf"Port {port} cannot be used .*--port 0"):
             serving(LiveRun(log), port, 1)
