@@ -30,7 +30,8 @@ def replacing(path: Path) -> Iterator[Path]:
         DataError: `path` is a device or a pipe, which nothing may take the place of.
     """
     temporary = _beside(path, "tmp")
-    if path.exists() and not path.is_file() and not path.is_dir():
+    of_process = path.is_symlink() and path.readlink().is_relative_to("/proc")  # as /dev/stdout, whatever that is now
+    if of_process or (path.exists() and not path.is_file() and not path.is_dir()):
         raise DataError(f"{path} is no file that can be replaced, but a device or a pipe; name a file.")
     path.parent.mkdir(parents=True, exist_ok=True)
     sweep(path)
