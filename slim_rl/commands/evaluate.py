@@ -30,6 +30,7 @@ from slim_rl.commands.options import (
 from slim_rl.commands.screen import printable
 from slim_rl.config import Config, load_config
 from slim_rl.dialogue.dealing import load_rows
+from slim_rl.dialogue.factory import costs_money
 from slim_rl.dialogue.measures import shown_in
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.errors import ConfigError
@@ -134,7 +135,7 @@ def _say_cost(config: Config, cells: Sequence[Cell], num_games: int, num_trials:
     each = f", {num_trials} dialogues each" if num_trials > 1 else ""
     for cell in cells:
         typer.echo(f"{cell.name}: {num_games} games{each}")
-    paid = {"partner": (config.partner.openai, sum(cell.partner == "openai" for cell in cells))}
+    paid = {"partner": (config.partner.openai, sum(costs_money(cell_config(config, cell)) for cell in cells))}
     for cell in cells:
         if cell.chat_model:
             paid[cell.policy] = (cell_config(config, cell).policy.openai, paid.get(cell.policy, (None, 0))[1] + 1)
