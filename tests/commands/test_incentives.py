@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from slim_rl.cli import main
+from slim_rl.commands import load
 from slim_rl.config import load_config
 from slim_rl.errors import ConfigError
 from slim_rl.incentives.priced import priced
@@ -46,3 +49,11 @@ def test_the_command_prints_each_price(capsys: pytest.CaptureFixture[str], monke
         main()
     said = capsys.readouterr().out
     assert not ended.value.code and said.count("never asks") == 2 and "0.02" in said
+
+
+def test_the_files_are_written_before_anything_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("slim_rl.commands.incentives.Console", None)  # whoever reads along has left
+    words = [LOCAL, "--games", "5", "--questions", "1", "--output-dir", str(tmp_path)]
+    with pytest.raises(TypeError):
+        load("incentives")(words, standalone_mode=False)
+    assert (tmp_path / "incentives.json").stat().st_size and (tmp_path / "incentives.png").stat().st_size

@@ -243,3 +243,10 @@ def test_what_it_pays_is_read_off_its_frontier(tmp_path: Path) -> None:
     found = incentives.measure(config_in(tmp_path, "treasure"), 30)
     assert [line.questions for line in found.curve] == list(range(9))
     assert found.pays and found.sentence.startswith("Asking pays from the first question: one greedy question")
+
+
+def test_the_trainer_says_what_is_wrong_with_its_config_in_one_sentence() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "examples.train", "nope.yaml"], capture_output=True, text=True, cwd=ROOT
+    )
+    assert done.returncode == 1 and "Traceback" not in done.stderr and "nope.yaml" in done.stderr
