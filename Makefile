@@ -143,7 +143,7 @@ discovery: $(VENV)/local $(addsuffix /config.json,$(SELDOM_STARTS))
 	    $(ALL_TOKENS) --games 2000 --set data.eval=data/local/eval_2000.jsonl --set data.num_eval=2000 --output logs/discovery_starts
 	$(BIN)/slim-rl arms configs/matching_local.yaml --arms analysis/discovery/arms.yaml --seeds 151,152,153,154 --jobs 2 $(ALL_TOKENS) \
 	    --set train.processes=1 --set train.eval_before=false --set output_dir=runs/discovery --set log.dir=logs/discovery
-	$(BIN)/slim-rl results analysis/discovery/experiment.yaml --output-dir analysis/results/discovery
+	$(BIN)/slim-rl results analysis/discovery/experiment.yaml --output-dir analysis/results/discovery --keep
 
 ## slime beside TRL on a CPU, three seeds each: resumable, an hour and a half on two cores
 TRAINERS := configs/matching_local.yaml --set policy.top_p=1 --set train.steps=50 --set train.save_every=10

@@ -117,7 +117,7 @@ def _arms(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
 
 def _doses(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
     """What runs did against their dose, one panel a trend that was written down."""
-    specs = [spec for spec in contrasts.contrasts if spec.doses]
+    specs = [spec for spec in contrasts.contrasts if spec.doses and spec.reaches is None]
     found = [
         (spec, {dose: plays.table(outcome, spec.measure).mean(axis=1) for dose, outcome in spec.doses})
         for spec in specs

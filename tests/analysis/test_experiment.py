@@ -214,6 +214,7 @@ def test_the_projects_own_manifests_can_be_read(folder: str, treatment: str, mon
         ("experiment.yaml", "results"),
         ("confirmation/experiment.yaml", "results/confirmation"),
         ("asking/experiment.yaml", "results/asking"),
+        ("discovery/experiment.yaml", "results/discovery"),
     ],
 )
 def test_the_committed_contrasts_follow_from_the_committed_values(
