@@ -337,7 +337,9 @@ def test_slimes_own_examples_are_found_unless_the_game_is_ours(cluster: Cluster,
             "--set",
             f"data.train={cluster.folder}/{len(environment)}.jsonl",
         ]
-        done = launch(cluster, *changed, "--set", "data.eval=null", MODEL=model, CONFIG=small, EVAL_INTERVAL=0)
+        run = cluster.folder / f"run-{len(environment)}"
+        changed += ["--set", "data.eval=null"]
+        done = launch(cluster, *changed, MODEL=model, CONFIG=small, EVAL_INTERVAL=0, SAVE_DIR=run)
         assert done.returncode == 0, done.stderr
         variables = json.loads((cluster.folder / "runtime").read_text())["env_vars"]
         assert variables["PYTHONPATH"].split(":")[0] == first
