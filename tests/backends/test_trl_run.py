@@ -283,3 +283,13 @@ def test_a_steps_line_fits_a_terminal_and_names_each_thing_once() -> None:
     assert line.count("agreed") == 1 and "max_turns 1%" in line
     assert len(line) <= 80
     assert "valid" in step_line(7, {**logs, "stop/max_turns": 0.0, "stop/policy_errors": 0.0}), "there is room for it"
+
+
+@pytest.mark.parametrize("selfplay", [False, True])
+def test_too_few_games_for_a_step_are_refused(folder: Path, selfplay: bool) -> None:
+    games = folder / f"few-{selfplay}.jsonl"
+    changes = [f"data.train={games}", "data.num_train=2", "train.games_per_step=5", "train.eval_games=0"]
+    config = make_config(folder, "few", *changes, *(["partner.kind=self"] if selfplay else []))
+    with pytest.raises(DataError, match=r"has 2 games, too few for a step of train\.games_per_step = 5"):
+        local.train(config)
+    assert not (config.run_dir / "model").exists()

@@ -41,7 +41,7 @@ from slim_rl.dialogue.log import DialogueLog, read_log
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import RolloutWorker
-from slim_rl.errors import DataError, Diverged, RunStopped
+from slim_rl.errors import DataError, Diverged, RunStopped, SlimError
 from slim_rl.files import disk_errors, write_atomically
 from slim_rl.policies import check_model_folder
 from slim_rl.policies.transformers import TransformersPolicy, load_model, load_policy, save_model
@@ -73,6 +73,12 @@ def train(config: Config, fresh: bool = False) -> Result:
     arguments = grpo_arguments(config, folder.path)  # under torchrun this is where the processes meet
     with arguments.main_process_first(local=False):
         rows, held_out = load_rows(config, "train"), _held_out_rows(config)
+    seats = 2 * len({row.game_id for row in rows}) if config.selfplay else len(rows)
+    if seats < config.train.games_per_step:
+        raise DataError(
+            f"{config.data.train} has {len(rows)} games, too few for a step of train.games_per_step = {config.train.games_per_step}; "
+            "generate more (data.num_train) or lower it."
+        )
     policy, chat = load_policy(config.policy)
     worker = RolloutWorker(config, chat, policy)
     with ExitStack() as stack:
@@ -131,6 +137,11 @@ def _train(
             try:
                 trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
                 trainer.check_finite()
+                if (last := trainer.state.global_step) < config.train.steps:
+                    raise SlimError(
+                        f"Training ended after {last} of {config.train.steps} steps, so that no model is saved; the games of "
+                        f"{config.data.train} may be too few for a step."
+                    )
             except RunStopped as stop:
                 trainer.save_now()
                 raise RunStopped(f"{stop} {_kept(trainer.state.global_step)}") from None
