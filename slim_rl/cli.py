@@ -8,7 +8,6 @@ its traceback.
 from __future__ import annotations
 
 import ast
-import errno
 import os
 import shlex
 import sys
@@ -17,19 +16,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from slim_rl import __version__, bundled
-from slim_rl.errors import SlimError, nearest
+from slim_rl.errors import SlimError, as_sentence, nearest
 
 ABOUT = "Does a language model learn to ask questions when reinforcement learning makes asking worth it?"
 COMMANDS = (
     *("generate", "incentives", "train", "arms", "watch", "evaluate", "bench", "leaderboard", "export", "play", "show"),
     *("analyze", "results", "compare", "dialogues", "audit", "init", "doctor", "convert", "warmstart"),
 )
-_LOCAL = ("torch", "transformers", "trl", "datasets", "peft", "accelerate", "tokenizers")  # of the extra [local]
-_DISK = {  # what a disk may refuse, and what to do about it
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room, or choose another place"),
-    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "choose a place that you may write to"),
-    **dict.fromkeys((errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG), "choose another path"),
-}
 
 
 def main(arguments: Sequence[str] | None = None, *, command_line: str | None = None, prefix: str = "slim-rl: ") -> None:
@@ -73,23 +66,11 @@ def _run(name: str, options: list[str], command_line: str, prefix: str) -> None:
     try:
         load(name)(options, prog_name=f"slim-rl {name}", obj=without_passwords(command_line))
     except (SlimError, ModuleNotFoundError, OSError) as error:
-        sentence = _sentence(error)
+        sentence = as_sentence(error)
         if sentence is None:
             raise
         print(prefix + screen.printable(without_passwords(sentence)), file=sys.stderr)
         raise SystemExit(1) from None
-
-
-def _sentence(error: Exception) -> str | None:
-    """What to say of an error, or None if it is a bug."""
-    if isinstance(error, SlimError):
-        return str(error)
-    if isinstance(error, ModuleNotFoundError) and error.name in _LOCAL:
-        return f"this needs {error.name}, which is not installed: pip install 'slim-rl[local]', or in a checkout -e '.[local]'"
-    if isinstance(error, OSError) and error.errno in _DISK:
-        what = f"{error.filename} cannot be written or read" if error.filename else "a file cannot be written"
-        return f"{what}: {error.strerror}; {_DISK[error.errno]}."
-    return None
 
 
 def about(name: str) -> str:

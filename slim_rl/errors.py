@@ -1,6 +1,14 @@
 """Errors a person can fix: each carries one sentence that says what is wrong, where, and how to fix it."""
 
+import errno
 from collections.abc import Iterable
+
+_LOCAL = ("torch", "transformers", "trl", "datasets", "peft", "accelerate", "tokenizers")  # of the extra [local]
+_DISK = {  # what a disk may refuse, and what to do about it
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room, or choose another place"),
+    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "choose a place that you may write to"),
+    **dict.fromkeys((errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG), "choose another path"),
+}
 
 
 class SlimError(Exception):
@@ -25,6 +33,18 @@ class Diverged(SlimError):
 
 class SlimWarning(UserWarning):
     """One sentence that a person should read; what they asked for continues."""
+
+
+def as_sentence(error: Exception) -> str | None:
+    """What to say of an error, or None if it is a bug."""
+    if isinstance(error, SlimError):
+        return str(error)
+    if isinstance(error, ModuleNotFoundError) and error.name in _LOCAL:
+        return f"this needs {error.name}, which is not installed: pip install 'slim-rl[local]', or in a checkout -e '.[local]'"
+    if isinstance(error, OSError) and error.errno in _DISK:
+        what = f"{error.filename} cannot be written or read" if error.filename else "a file cannot be written"
+        return f"{what}: {error.strerror}; {_DISK[error.errno]}."
+    return None
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -21,7 +21,17 @@ from slim_rl.config import load_config
 from slim_rl.errors import ConfigError
 from tests.fakes.cluster import Cluster, write_model
 from tests.paths import ROOT
-from tests.scripts.matching_setup import SMALL, cluster, command_of, dry_run, flags_of, launch, model, small
+from tests.scripts.matching_setup import (
+    SMALL,
+    cluster,
+    command_of,
+    dry_run,
+    flags_of,
+    launch,
+    launch_here,
+    model,
+    small,
+)
 
 __all__ = ["cluster", "model", "small"]  # fixtures
 
@@ -377,3 +387,32 @@ def test_proxies_and_sglangs_variables_reach_the_job(monkeypatch: pytest.MonkeyP
     variables = runtime_environment([Path("/slime")], nvlink=True)["env_vars"]
     assert passed.items() <= variables.items()
     assert variables["PYTHONPATH"].split(":")[0] == "/slime"
+
+
+# --------------------------------------------------------------------------------------------- what would have no effect
+def test_what_would_have_no_effect_is_refused(cluster: Cluster, model: Path, tmp_path: Path) -> None:
+    config, plugin = tmp_path / "beside.yaml", tmp_path / "plugin.yaml"
+    config.write_text(yaml.safe_dump({"slim_rl": SMALL, "train": {"steps": 7}}))
+    plugin.write_text("limits: {turn_tokens: 9}\n")
+    told = one_sentence(dry_run(cluster, MODEL=model, CONFIG=config))
+    assert f"{config}: 'train' stands beside 'slim_rl', where it has no effect" in told
+    told = one_sentence(dry_run(cluster, "--custom-config-path", plugin, MODEL=model))
+    assert f"{plugin}: 'limits' stands beside 'slim_rl'" in told
+    told = one_sentence(dry_run(cluster, "--set", "train.lora.r=4", MODEL=model))
+    assert "train.lora is set, but slime trains all weights" in told
+
+
+def test_selfplay_cannot_be_partial(cluster: Cluster, model: Path) -> None:
+    told = one_sentence(dry_run(cluster, "--partial-rollout", MODEL=model, PARTNER="self"))
+    assert "which slime's partial rollout cannot hold" in told
+
+
+def test_a_file_of_which_no_games_are_asked_for_is_not_evaluated(cluster: Cluster, model: Path, small: Path) -> None:
+    flags = flags_of(command_of(dry_run(cluster, "--set", "data.num_eval=0", MODEL=model, CONFIG=small)))
+    assert "--eval-prompt-data" not in flags and "--eval-interval" not in flags
+
+
+def test_a_folder_that_cannot_be_made_is_one_sentence(cluster: Cluster, model: Path, small: Path) -> None:
+    (cluster.folder / "file").touch()
+    told = one_sentence(launch_here(cluster, MODEL=model, CONFIG=small, SAVE_DIR=cluster.folder / "file" / "run"))
+    assert str(cluster.folder / "file") in told

@@ -15,6 +15,7 @@ from slim_rl.backends.checkpoints import LAST_WHOLE, last_whole
 from slim_rl.backends.slime.layout import TOKENS_PER_GPU, Flags, Layout, parse_flags
 from slim_rl.backends.slime.settings import Settings
 from slim_rl.config import Config
+from slim_rl.dialogue.dealing import games_files
 from slim_rl.errors import ConfigError
 from slim_rl.keys import disjoint, values
 
@@ -159,7 +160,7 @@ def _rollout(job: Job) -> Arguments:
         # slime takes a step's games for its dialogues, and would let the rate fall in half the steps
         "--lr-decay-iters": config.train.steps if config.selfplay else None,
         "--balance-data": True,  # dialogues differ in length; GPUs should not
-        **(evaluation if every and config.data.eval is not None else {}),
+        **(evaluation if every and "eval" in games_files(config) else {}),
     }
 
 

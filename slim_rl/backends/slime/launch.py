@@ -18,7 +18,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -45,11 +45,11 @@ from slim_rl.backends.slime.cluster import (
 )
 from slim_rl.backends.slime.cpu import launch as cpu
 from slim_rl.backends.slime.layout import find_architecture, lay_out, parse_flags
-from slim_rl.backends.slime.settings import Settings, read_settings
+from slim_rl.backends.slime.settings import PARTIAL_SELFPLAY, Settings, read_settings
 from slim_rl.config import ROOT_KEY, Config, parse_config, read_yaml
 from slim_rl.dialogue.credit import check_credit
 from slim_rl.dialogue.dealing import ensure_games
-from slim_rl.errors import ConfigError, SlimError
+from slim_rl.errors import ConfigError, SlimError, as_sentence
 from slim_rl.keys import shortened
 from slim_rl.processes import interruptible, signals_end_the_run
 from slim_rl.runs import check_same, claimed
@@ -75,6 +75,10 @@ def check(config: Config) -> None:
     check_credit(config)
     if config.train.loss == "constant":
         raise ConfigError("train.loss is constant, which slime does not have; choose sequence or token.")
+    if config.train.lora is not None:
+        raise ConfigError(
+            "train.lora is set, but slime trains all weights; set it to null, or choose train.backend trl or verl."
+        )
     if others := [name for name in config.train.report_to if name not in TRACKERS]:
         raise ConfigError(
             f"train.report_to names {' and '.join(others)}, which slime does not have; choose among {' and '.join(TRACKERS)}."
@@ -167,8 +171,10 @@ def read_config(
     """
     data = _mapping(settings.config)
     foreign = {key: value for key, value in data.items() if key != ROOT_KEY} if ROOT_KEY in data else {}
+    _check_beside(foreign, settings.config)
     for path in plugins:
         more = _mapping(path)
+        _check_beside(more, path)
         if ROOT_KEY in more:
             raise ConfigError(f"{path} holds a '{ROOT_KEY}' section: that is the run's config; give it as CONFIG.")
         foreign |= more
@@ -183,6 +189,15 @@ def read_config(
     # in a fully asynchronous run nearly every game sees new weights: restarted each time, none would end
     usual = ["slime.new_weights=keep"] if settings.asynchronous == "full" else []
     return parse_config(data.get(ROOT_KEY, data), [*usual, *overrides, *own], source=str(settings.config)), foreign
+
+
+def _check_beside(foreign: Mapping[str, Any], path: Path) -> None:
+    """Raises ConfigError for a section of ours among the keys of other plug-ins."""
+    for key in foreign:
+        if key in Config.model_fields:
+            raise ConfigError(
+                f"{path}: '{key}' stands beside '{ROOT_KEY}', where it has no effect; move it into '{ROOT_KEY}' of the run's config."
+            )
 
 
 def _override(key: str, value: str | int) -> str:
@@ -211,6 +226,8 @@ def plan(
         raise ConfigError(
             f"train.credit is {config.train.credit}, whose numbers take the place in slime that --use-opd needs for its teacher's: leave one out."
         )
+    if config.selfplay and "--partial-rollout" in parse_flags(own):
+        raise ConfigError(PARTIAL_SELFPLAY)
     name = settings.model or config.policy.model
     if settings.num_nodes > 1 and not Path(name).expanduser().is_dir():
         raise ConfigError(
@@ -268,8 +285,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with interruptible(GO_ON):
             done = launch(sys.argv[1:] if arguments is None else arguments, needs_model=True)
             return done if isinstance(done, int) else 0
-    except SlimError as error:
-        say(str(error))
+    except (SlimError, ModuleNotFoundError, OSError) as error:
+        sentence = as_sentence(error)
+        if sentence is None:
+            raise
+        say(sentence)
         return 1
 
 

@@ -28,6 +28,10 @@ _DERIVED = {
 _REFUSED = {
     "--group-rm": "slime would overwrite the games' rewards with those of a reward model; leave it out.",
 }
+PARTIAL_SELFPLAY = (
+    "Self-play (partner.kind: self) gives two samples a game, which slime's partial rollout cannot hold: drop --partial-rollout, or "
+    "choose another partner."
+)
 
 
 def _whole(least: int) -> BeforeValidator:

@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 from slime.rollout.sglang_rollout import GenerateState
 from slime.utils.http_utils import post as slime_post
 
+from slim_rl.backends.slime.settings import PARTIAL_SELFPLAY
 from slim_rl.config import ROOT_KEY, Config, Limits, parse_config
 from slim_rl.dialogue.annotator import Annotator, shared
 from slim_rl.dialogue.chat import Chat
@@ -83,10 +84,7 @@ def config_of(args: Namespace) -> Config:
     if content not in _configs:
         config = parse_config(data, source=getattr(args, "custom_config_path", None) or f"args.{ROOT_KEY}")
         if config.selfplay and getattr(args, "partial_rollout", False):
-            raise ConfigError(
-                "Self-play (partner.kind: self) gives two samples a game, which slime's partial rollout cannot hold: drop "
-                "--partial-rollout, or choose another partner."
-            )
+            raise ConfigError(PARTIAL_SELFPLAY)
         _configs[content] = config
     return _configs[content]
 
