@@ -128,6 +128,7 @@ ALONE = {"environment": "slim_rl.games.matching.planning.PlanningEnv", "verl": {
         ),
         ({**ALONE, "train": {"reward": "shuffled"}}, "single_turn"),
         ({"train": {"lr_schedule": "linear"}}, "linear"),
+        ({"train": {"lora": {"dropout": 0.1}}}, "dropout is 0.1, which verl does not have"),
         ({"train": {"lr_schedule": "wsd", "lr_decay_steps": 5}}, "wsd"),
         ({"verl": {"mode": "single_turn"}}, "one-seat"),
         ({"limits": {"context_tokens": 1000}}, "prompt_tokens"),
@@ -274,3 +275,9 @@ def test_an_error_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     error = capsys.readouterr().err.strip()
     assert "gama" in error
     assert "\n" not in error
+
+
+def test_a_file_of_which_no_games_are_asked_for_is_no_held_out_one() -> None:
+    data = {"eval": "data/eval.jsonl", "num_eval": 0}
+    values = build_overrides(parse_config({"data": data})).values
+    assert values["data.val_files"] == values["data.train_files"] and values["trainer.test_freq"] == -1

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from slim_rl.config import Config
-from slim_rl.dialogue.dealing import load_rows
+from slim_rl.dialogue.dealing import games_files, load_rows
 from slim_rl.dialogue.factory import make_environment
 from slim_rl.dialogue.rows import GameRow, Split
 from slim_rl.environment import BaseEnvironment
@@ -32,7 +32,7 @@ def write_data(config: Config, run_dir: Path) -> None:
         )
     env = make_environment(config)
     write_parquet(rows, run_dir / "data" / "train.parquet", env)
-    if config.data.eval is not None:
+    if "eval" in games_files(config):
         write_parquet(prompt_groups(config, "eval"), run_dir / "data" / "eval.parquet", env, "eval")
 
 

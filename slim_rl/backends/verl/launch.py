@@ -31,6 +31,7 @@ from slim_rl.backends.verl.data import write_data
 from slim_rl.backends.verl.names import PLAYED, REFERENCE_VARIABLE, STOP_MARK, TURN_CREDIT
 from slim_rl.config import Config, DataConfig, load_config
 from slim_rl.dialogue.credit import check_credit
+from slim_rl.dialogue.dealing import games_files
 from slim_rl.dialogue.payment import pays_otherwise, takes_the_step
 from slim_rl.environment import environment_class
 from slim_rl.errors import ConfigError, SlimError
@@ -160,6 +161,8 @@ def check(config: Config) -> None:
         raise ConfigError(
             f"train.credit is {train.credit}, which compares turns within a group; with verl.adv_estimator {config.verl.adv_estimator} set it to dialogue."
         )
+    if train.lora is not None and train.lora.dropout:
+        raise ConfigError(f"train.lora.dropout is {train.lora.dropout:g}, which verl does not have; set it to 0.")
     if config.verl.mode == "single_turn" and (pays_otherwise(train) or takes_the_step(config)):
         raise ConfigError(
             "verl.mode is single_turn, which plays no dialogues, so train.reward, train.question_price and train.credit would have "
@@ -207,7 +210,7 @@ def _models(config: Config) -> dict[str, Any]:
 
 def _data(config: Config) -> dict[str, Any]:
     folder = run_dir(config) / "data"
-    held_out = config.data.eval is not None
+    held_out = "eval" in games_files(config)
     return {
         "data.train_files": str(folder / "train.parquet"),
         "data.val_files": str(folder / ("eval.parquet" if held_out else "train.parquet")),
