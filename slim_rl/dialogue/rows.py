@@ -72,6 +72,8 @@ class GameRow:
         seat = row["metadata"].get("seat") if isinstance(row["metadata"], Mapping) else None
         if seat not in (0, 1):
             raise DataError(f"metadata.seat must be 0 or 1, not {seat!r}.")
+        if not isinstance(row.get("spec"), Mapping | None):
+            raise DataError(f"spec must be a mapping, but is {type(row['spec']).__name__}.")
         solution = {key: value for key, value in row.items() if key not in (*_NEEDED, "spec")}
         return cls(str(row["game_id"]), seat, row["game_state"], row["prompt"], solution, row.get("spec"))
 

@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 from slim_rl.backends.trl import run as local
 from slim_rl.backends.trl.arguments import grpo_arguments
 from slim_rl.backends.trl.callbacks import last_whole_checkpoint
+from slim_rl.backends.trl.dry_run import dry_run
 from slim_rl.backends.trl.rollouts import Rollouts, loss_mask
 from slim_rl.backends.trl.trainer import make_trainer
 from slim_rl.config import Config, parse_config
@@ -282,3 +283,11 @@ def test_async_loop_is_left_clean(folder) -> None:
     rollouts(names, trainer)  # a second event loop on the same policy and partner
     with pytest.raises(RuntimeError):
         asyncio.get_running_loop()
+
+
+def test_more_processes_than_dialogues_are_refused_in_the_dry_run_too(folder: Path) -> None:
+    config = make_config(folder, "many", "train.processes=9", "train.micro_batch=1")
+    with pytest.raises(SlimError, match="= 8 dialogues, fewer than the 9 processes that share them"):
+        dry_run(config)
+    with pytest.raises(SlimError, match="do not divide into micro-batches of 2 on 3"):
+        dry_run(make_config(folder, "odd", "train.processes=3"))

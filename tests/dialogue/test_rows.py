@@ -110,6 +110,10 @@ def test_an_output_that_cannot_be_written(tmp_path: Path, game: GameState) -> No
             '{"prompt": [], "game_state": {}, "game_id": "a", "metadata": {"seat": 0}}',
             "line 2: This is not a game state",
         ),
+        (
+            '{"prompt": [], "game_state": {}, "game_id": "a", "metadata": {"seat": 0}, "spec": ["seed"]}',
+            "line 2: spec must be a mapping, but is list",
+        ),
     ],
 )
 def test_bad_rows_are_named(tmp_path: Path, game: GameState, line: str, says: str) -> None:

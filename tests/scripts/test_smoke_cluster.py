@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from slim_rl.backends.slime.smoke import NOTHING, Smoke, read_metrics
+from slim_rl.backends.slime.smoke import NOTHING, Smoke, main, read_metrics
 from tests.fakes.cluster import Cluster, write_model
 from tests.paths import ROOT
 
@@ -117,3 +117,11 @@ def test_metrics_are_read_from_what_slime_prints(tmp_path: Path) -> None:
     )
     assert read_metrics([log, tmp_path / "none"]) == {"perf/step_time": [9.0], "a/b_c": [1e-05, -2.5]}
     assert os.access(ROOT / "scripts" / "smoke_cluster.sh", os.X_OK)
+
+
+def test_a_number_of_games_that_is_none_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GAMES", "abc")
+    assert main([str(tmp_path / "smoke")]) == 1
+    assert "GAMES is 'abc'; it must be a whole number of at least 1." in capsys.readouterr().err

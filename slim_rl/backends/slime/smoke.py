@@ -240,11 +240,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print((__doc__ or "").strip())
         return 0 if words and words[0] in ("-h", "--help") else 2
     environment = os.environ
+    games = environment.get("GAMES") or "50"
+    if not re.fullmatch("[0-9]{1,9}", games) or not int(games):
+        say(f"GAMES is {games!r}; it must be a whole number of at least 1.")
+        return 1
     test = Smoke(
         Path(words[0]).absolute(),
         words[1:],
         engine=environment.get("ENGINE") or "sglang",
-        games=int(environment.get("GAMES") or 50),
+        games=int(games),
     )
     try:
         with signals_end_the_run():

@@ -13,6 +13,23 @@ from slim_rl.errors import SlimError
 from slim_rl.keys import values
 
 
+def micro_batch(config: Config, processes: int) -> int:
+    """Dialogues a forward and backward pass of one process. Raises SlimError if a step's do not divide so."""
+    train = config.train
+    if processes > train.dialogues:
+        raise SlimError(
+            f"A step has train.games_per_step × train.group_size = {train.dialogues} dialogues, fewer than the {processes} processes that "
+            "share them: lower train.processes, or raise one of those."
+        )
+    micro = min(train.micro_batch, train.dialogues // processes)
+    if train.dialogues % (micro * processes):
+        raise SlimError(
+            f"train.games_per_step × train.group_size = {train.dialogues} dialogues a step do not divide into micro-batches of "
+            f"{micro} on {processes} process(es); choose a train.micro_batch that divides them."
+        )
+    return micro
+
+
 def grpo_arguments(config: Config, run_dir: Path) -> GRPOConfig:
     """TRL's arguments for `config`; a field that the table of keys sets cannot be set here too, Python refuses it.
 
@@ -21,12 +38,7 @@ def grpo_arguments(config: Config, run_dir: Path) -> GRPOConfig:
     """
     train = config.train
     processes = int(os.environ.get("WORLD_SIZE", "1"))
-    micro = min(train.micro_batch, train.dialogues // processes)
-    if train.dialogues % (micro * processes):
-        raise SlimError(
-            f"train.games_per_step × train.group_size = {train.dialogues} dialogues a step do not divide into micro-batches of "
-            f"{micro} on {processes} process(es); choose a train.micro_batch that divides them."
-        )
+    micro = micro_batch(config, processes)
     accumulation = train.dialogues // (micro * processes)
     on_gpu = torch.cuda.is_available()
     # Read only by loss types that divide by it; the dialogues themselves obey `limits`.

@@ -12,7 +12,7 @@ from statistics import median
 
 from slim_rl import jsonl
 from slim_rl.backends.cost import evaluation_dialogues
-from slim_rl.backends.trl.arguments import grpo_arguments
+from slim_rl.backends.trl.arguments import grpo_arguments, micro_batch
 from slim_rl.config import Config, parse_config
 from slim_rl.errors import ConfigError
 from slim_rl.files import disk_errors
@@ -22,6 +22,7 @@ from slim_rl.runs import configuration
 def dry_run(config: Config) -> list[str]:
     """Writes the file, and returns the lines to print. Raises SlimError if the batch does not divide, or the disk refuses."""
     file = config.output_dir / f"{config.name}.dry-run.yaml"
+    micro_batch(config, config.train.processes)
     arguments = json.loads(grpo_arguments(config, config.run_dir).to_json_string())
     with disk_errors("dry run's file", file):
         config.write(file, trl=arguments)
