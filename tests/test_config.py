@@ -108,3 +108,20 @@ def test_a_key_that_is_nearly_one_is_answered_by_it_in_a_file_too(tmp_path, wron
     with pytest.raises(ConfigError) as caught:
         load_config(tmp_path / "c.yaml")
     assert meant.rstrip(".") in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("override", "says"),
+    [
+        ("seed=-1", "seed"),
+        ("seed=4294967296", "seed"),
+        ("data.seed=-1", r"data\.seed"),
+        ("warmstart.messages=[1.5, -0.5]", r"warmstart\.messages"),
+        ("warmstart.messages=[0, 0]", "messages are shares that are all 0"),
+        ("warmstart.partners={shy: 0}", "partners are shares that are all 0"),
+        ("warmstart.lessons={seen: -1}", r"warmstart\.lessons"),
+    ],
+)
+def test_numbers_that_nothing_can_be_made_of_are_refused(override: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        parse_config({}, [override])

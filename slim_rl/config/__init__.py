@@ -82,7 +82,7 @@ class Config(Section):
     """of the run's folder, and in logs and plots"""
     arm: str = ""
     """the run's arm in a comparison, its label in logs and plots; empty: the partner's kind"""
-    seed: int = 0
+    seed: int = Field(0, ge=0, lt=2**32)
     """of the order of games and of sampling; the games have their own, data.seed"""
     output_dir: Path = Path("runs")
     """folder of the runs' folders; on slime one is called NAME-MODEL-ARM, unless SAVE_DIR says otherwise"""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeFloat, SerializeAsAny, model_validator
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, SerializeAsAny, model_validator
 
 from slim_rl.config.endpoint import ChatPolicyConfig, OpenAIConfig
 from slim_rl.config.section import Section
@@ -25,10 +25,10 @@ class DataConfig(Section):
     """games to make for train"""
     num_eval: int = Field(100, ge=0)
     """games to make for eval"""
-    seed: int = 0
+    seed: int = Field(0, ge=0)
     """of the games themselves; the order in which they are played follows the run's seed"""
     seat: Literal[0, 1, "both"] = 0
-    """the policy's seat: 0, which speaks first, 1, or both: every game from either side"""
+    """the policy's seat: 0, which speaks first, 1, or both: it takes turns, one game from either side"""
 
 
 class PartnerConfig(Section):
@@ -176,7 +176,7 @@ class TrainConfig(Section):
     keep_checkpoints: int = Field(2, ge=1)
     """the newest ones; older are deleted"""
     eval_games: int = Field(200, ge=0)
-    """held-out games played before and after training"""
+    """held-out games played before and after training (TRL; slime and verl play all of data.eval)"""
     eval_before: bool = True
     """before it too; where many runs have one start, once is enough (TRL)"""
     threads: int = Field(1, ge=1)
@@ -228,16 +228,18 @@ class WarmstartConfig(Section):
     """demonstrate the partner's seat too, for self-play"""
     games: int = Field(16_000, ge=1)
     """demonstrations"""
-    messages: list[float] = Field([0.88, 0.015, 0.015, 0.015, 0.015, 0.015, 0.015, 0.015, 0.015], min_length=2)
+    messages: list[NonNegativeFloat] = Field(
+        [0.88, 0.015, 0.015, 0.015, 0.015, 0.015, 0.015, 0.015, 0.015], min_length=2
+    )
     """in them: the share with 0, 1, 2, ... messages before the player proposes or guesses"""
     player: SerializeAsAny[Any] = None
     """how the game's own player plays the demonstrations"""
-    lessons: dict[str, int] | None = None
+    lessons: dict[str, NonNegativeInt] | None = None
     """further games, by the names of the game's own lessons, which teach how to play and not whether to ask; null: as
     many of each as the game says. The matching game's are seen: proposed on at once, with much of the table seen;
     asked: after questions, as many as where a demonstration asks; told: after being told the partner's whole table;
     gaps: as many, where little is not seen, so that what is left to ask is learned (none unless asked for)"""
-    partners: dict[str, float] | None = Field(None, min_length=1)
+    partners: dict[str, NonNegativeFloat] | None = Field(None, min_length=1)
     """share of each scripted partner in the demonstrations; null: as the game says"""
     epochs: float = Field(1, gt=0)
     """passes over the demonstrations"""
@@ -253,6 +255,13 @@ class WarmstartConfig(Section):
     """of a new tokenizer"""
     tokenizer_games: int = Field(500, ge=1)
     """of the demonstrations, those the tokenizer is trained on"""
+
+    @model_validator(mode="after")
+    def _some_share_is_positive(self) -> WarmstartConfig:
+        for name, shares in (("messages", self.messages), ("partners", (self.partners or {"": 1.0}).values())):
+            if not sum(shares) > 0:
+                raise ValueError(f"{name} are shares that are all 0: raise one of them")
+        return self
 
 
 class LogConfig(Section):

@@ -197,8 +197,13 @@ _CUTS = {  # how a demonstration may end too early -> the limit that does it
 
 
 def _check_whole(dialogue: Dialogue, chat: Chat, limits: Limits) -> Dialogue:
-    """The demonstration. Raises ConfigError if a limit cut it: what is left would be taught as if it were all."""
+    """The demonstration. Raises ConfigError if it failed, or a limit cut it: what is left would be taught as if it were all."""
     key = _CUTS.get(dialogue.stop_reason or StopReason.AGREED)
+    if dialogue.failed:
+        raise ConfigError(
+            f"A demonstration of the game {dialogue.game_id} failed ({dialogue.stop_reason}: {dialogue.failure}), and would be taught as "
+            "if it were complete; correct the game's player or its partner."
+        )
     if key is None:
         return dialogue
     last = dialogue.turns[-1]

@@ -18,9 +18,11 @@ from slim_rl.backends.cost import (
     cost_report,
     estimate_cost,
     evaluation_dialogues,
+    held_out_rows,
     usd_now,
 )
-from slim_rl.config import Config, OpenAIConfig, parse_config
+from slim_rl.config import Config, OpenAIConfig, load_config, parse_config
+from slim_rl.dialogue.dealing import ensure_games
 from slim_rl.games.matching.partners.chat import MatchingChatPartner
 from slim_rl.partners.ledger import Ledger
 from tests.fakes.openai_server import OpenAIServer
@@ -141,3 +143,11 @@ def test_a_chat_partner_of_ones_own_costs_what_the_one_it_is_made_from_costs(tmp
     own = named.changed(partner={"kind": f"{__name__}.Own"})
     assert cost_report(own) and cost_report(own) == cost_report(named)
     assert cost_report(named.changed(partner={"kind": "shy"})) is None
+
+
+def test_a_game_from_either_seat_in_turn_is_one_row(tmp_path: Path) -> None:
+    changes = [f"data.train={tmp_path}/train.jsonl", f"data.eval={tmp_path}/eval.jsonl", "data.seat=both"]
+    config = load_config("matching_local", [*changes, "data.num_train=4", "data.num_eval=6"])
+    assert held_out_rows(config) == 6
+    ensure_games(config)
+    assert held_out_rows(config) == 6
