@@ -37,14 +37,16 @@ _READ = (  # by a run, where these keys say
     *("partner.replay", "partner.openai.prompt", "partner.openai.cassette"),
 )
 _LOGS = re.compile(r"(train|eval-\d+)(-\d+)?\.jsonl|train(-\d+)?-unlogged\.lines")  # by a run, in its log's folder
-# How long a run trains, and the pace and patience of its partner's calls: none of it changes what a dialogue may hold.
+# How long a run trains, when it saves, what it bears, and the pace and patience of its partner's calls: none of it changes what a dialogue
+# may hold, or what is learned of it.
 _OPENAI = (
     *("budget_usd", "budget_reserve", "concurrency", "requests_per_minute", "tokens_per_minute"),
     *("request_seconds", "turn_seconds", "max_retries", "backoff_seconds", "max_backoff_seconds"),
     *("outage_failures", "outage_seconds", "outage_probe_seconds", "outage_wait_minutes"),
 )
 _MAY_CHANGE = {
-    *("train.steps", "train.keep_checkpoints", "train.eval_games"),
+    *("train.steps", "train.save_every", "train.keep_checkpoints", "train.eval_games"),
+    *("train.stop_failures", "slime.warn_failures", "slime.engine_patience"),
     *(f"{seat}.openai.{name}" for seat in ("partner", "policy") for name in _OPENAI),
 }
 
