@@ -140,7 +140,7 @@ def keep_lines(path: Path, wanted: Callable[[Any], bool]) -> None:
 
 
 class Appender:
-    """A file that whole lines are appended to, by one process at a time. Opening it mends the last line (`mend_last_line`).
+    """A file that whole lines are appended to, by one process at a time. Opening it repairs the last line (`repair_last_line`).
 
     Args:
         what: what the file is, for messages.
@@ -153,7 +153,7 @@ class Appender:
         self.path, self.what = Path(path), what
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            mend_last_line(self.path)
+            repair_last_line(self.path)
             self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         except OSError as error:
             raise DataError(f"Cannot write the {what} {self.path}: {error.strerror}.") from error
@@ -190,7 +190,7 @@ class Appender:
         self.close()
 
 
-def mend_last_line(path: Path) -> None:
+def repair_last_line(path: Path) -> None:
     """Takes a last line that was cut off the file; one that is whole gets the newline that it lacks."""
     size = path.stat().st_size if path.exists() else 0
     if not size:
