@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -159,10 +160,14 @@ def _parse_line(line: str, roster: Roster) -> list[tuple[int, int]] | ActionErro
 
 def _without_asides(line: str, roster: Roster) -> str:
     """The line without the brackets in which nothing is named: "Ava Li (62)", but not the "(2002)" of a paper that is called so."""
+    if "(" not in line:
+        return line
     named = list(roster.hits(line))
+    starts = [hit.start for hit in named]
 
     def kept(aside: re.Match[str]) -> str:
-        return aside[0] if any(hit.start < aside.end() and aside.start() < hit.end for hit in named) else " "
+        before_its_end = bisect_left(starts, aside.end())
+        return aside[0] if before_its_end and named[before_its_end - 1].end > aside.start() else " "
 
     return _BRACKETED.sub(kept, line)
 

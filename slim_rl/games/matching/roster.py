@@ -139,6 +139,8 @@ class Roster:
 
     def wholly(self, name: str, meanings: Meanings) -> Meanings:
         """Of what a name may mean, the one whose whole name it is, full reviewer or short paper; all of it if it is none's."""
+        if len(meanings) < 2:
+            return meanings
         return tuple(one for one in meanings if _words(self.name(*one)) == _words(name)) or meanings
 
     def find(self, text: str, typos: bool = True) -> list[Mention]:
@@ -156,7 +158,7 @@ class Roster:
         at = 0
         while at < len(words):
             length, meanings = self._names.match(words, at, typos)
-            short = self._names.cut.get(tuple(words[at : at + length]))
+            short = self._names.cut.get(tuple(words[at : at + length])) if length > 1 else None
             if short and not _GOES_ON.match(text, matches[at + short - 1].end()):
                 length, meanings = short, self._names.index[tuple(words[at : at + short])]
             if meanings:

@@ -64,7 +64,7 @@ def test_what_stands_far_down_is_not_read() -> None:
 
 
 MEGABYTE = 1_000_000
-REPEATED = ["Is he good at BLEU? ", "Ava BLEU 62 ", "Ava on BLEU and ", "so, ", "anyone else ", "- Ava\n", "(Ava ", " ", "<br ", "?", "[ ", "&#9", "<br" + " " * 999]  # fmt: skip
+REPEATED = ["Is he good at BLEU? ", "Ava BLEU 62 ", "Ava on BLEU and ", "so, ", "anyone else ", "- Ava\n", "(Ava ", "(Ava) (a) ", " ", "<br ", "?", "[ ", "&#9", "<br" + " " * 999]  # fmt: skip
 
 
 @pytest.mark.parametrize("part", REPEATED)
