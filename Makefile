@@ -128,7 +128,7 @@ asking: $(VENV)/local
 	$(PROBED) $(CHOSE) --set game.open_book=true --output logs/asking_open_book
 	$(BIN)/slim-rl results analysis/asking/experiment.yaml --output-dir analysis/results/asking
 
-## the experiment on how rare asking may be at the start (analysis/discovery), as preregistered: resumable, an hour and a half on two cores
+## the experiment on how rare asking may be at the start (analysis/discovery), as preregistered: resumable, some two hours on two cores
 SELDOM := $(BIN)/slim-rl warmstart configs/matching_local.yaml --overwrite --set train.processes=1 --set warmstart.start=data/warmstart \
     --set warmstart.games=8000 --set warmstart.lessons={} --set warmstart.learning_rate=3e-4
 SELDOM_STARTS := $(addprefix build/discovery/,rare rarer rarest hardly)

@@ -132,9 +132,8 @@ class _Audit:
     def _count_malformed(self, turn: Turn) -> None:
         asked_again = int((turn.usage or {}).get("malformed") or 0)
         none_came = turn.error is not None and turn.error == self.dialogue.failure
-        if (
-            none_came and self.dialogue.stop_reason is not StopReason.PARTNER_ERRORS
-        ):  # it records what was paid all the same
+        # a turn without words records what was paid all the same
+        if none_came and self.dialogue.stop_reason is not StopReason.PARTNER_ERRORS:
             self._add("malformed", asked_again, asked_again)
         else:
             self._add("malformed", asked_again + (turn.error is not None), asked_again + 1)
