@@ -168,15 +168,19 @@ def _print_results(
     price = config.train.question_price
     table = cells_table(played, f"{num_games} held-out games")
     ledger = ledger_table(played, price)
-    text = StringIO()
-    _write_numbers(config, played, output, lines)
-    for target in (Console(file=text, width=200), Console()):
+
+    def show(target: Console) -> None:
         target.print(table)
         if ledger is not None:
             target.print(ledger)
         for sentence in said:
             target.print(printable(sentence), markup=False, highlight=False)
-        write_atomically(output / "table.txt", text.getvalue())
+
+    text = StringIO()
+    show(Console(file=text, width=200))
+    write_atomically(output / "table.txt", text.getvalue())
+    _write_numbers(config, played, output, lines)
+    show(Console())
 
 
 def _write_numbers(
