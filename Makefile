@@ -42,9 +42,10 @@ test-others: $(VENV)/dev
 test-verl: $(VENV)/dev
 	$(BIN)/python -m pytest -m verl --timeout 900 $$(grep -rl --include='*.py' 'mark\.verl' tests)
 
-## slime and Megatron themselves, on a CPU: conversion, one gradient in four trainers, a run that stops and goes on
+## slime and Megatron themselves, on a CPU: conversion, one gradient in four trainers, a run that stops and goes on; two at once, the
+## longest first, which waits for a partner that is down for a minute, twice
 test-slime: $(VENV)/dev $(SLIME)/installed
-	$(BIN)/python -m pytest tests/slime_cpu
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder tests/slime_cpu/test_run.py tests/slime_cpu
 
 ## the games in verifiers, OpenEnv and Gymnasium, and exported dialogues; in environments of their own, since verifiers wants another openai
 ## than verl, OpenEnv another mcp than verifiers, and inspect-ai another dateutil than the newest

@@ -223,7 +223,7 @@ class WarmstartConfig(Section):
     """The tiny model that local runs start from (`slim-rl warmstart`)."""
 
     start: str = ""
-    """folder of a model to teach further; empty: a new one"""
+    """folder of a model to teach further, by adapters where `train.lora` describes some; empty: a new one"""
     both_seats: bool = False
     """demonstrate the partner's seat too, for self-play"""
     games: int = Field(16_000, ge=1)

@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 from datasets import Dataset
+from peft import get_peft_model
 from tqdm import tqdm
 from transformers import DataCollatorForSeq2Seq, Qwen3Config, Qwen3ForCausalLM, Trainer, TrainingArguments
 
@@ -38,6 +39,7 @@ from slim_rl.environment import as_dict, environment_class
 from slim_rl.errors import ConfigError
 from slim_rl.measured import Curriculum, Lesson, measured
 from slim_rl.policies import check_model_folder
+from slim_rl.policies.lora import lora_config
 from slim_rl.policies.transformers import load_model, save_model
 from slim_rl.seeds import seed_of
 from slim_rl.warmstart.optimizer import MuonWithAdamW
@@ -82,6 +84,14 @@ def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
                 _texts(config, curriculum, games[: settings.tokenizer_games]), settings.vocab_size
             )
             model = tiny_qwen3(len(tokenizer), settings.hidden_size, settings.layers, tokenizer)
+        optimizer: torch.optim.Optimizer
+        if settings.start and config.train.lora:
+            model = get_peft_model(model, lora_config(config.train.lora))
+            optimizer = torch.optim.AdamW(
+                model.parameters(), settings.learning_rate, betas=(0.9, 0.98), weight_decay=0.0
+            )
+        else:
+            optimizer = MuonWithAdamW(model, settings.learning_rate)
         chat = Chat(tokenizer)
         total = sum(count for _, count in lessons)
         rows = list(_shown(_rows_to_learn(config, lessons, games, chat), total, "playing"))
@@ -90,7 +100,7 @@ def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
             args=arguments,
             train_dataset=Dataset.from_list(rows),
             data_collator=DataCollatorForSeq2Seq(tokenizer, label_pad_token_id=-100),
-            optimizers=(MuonWithAdamW(model, settings.learning_rate), None),
+            optimizers=(optimizer, None),
         )
         trainer.train()
         if trainer.is_world_process_zero():

@@ -23,6 +23,7 @@ from slim_rl.config import Config
 from slim_rl.dialogue.payment import pays_otherwise
 from slim_rl.errors import Diverged
 from slim_rl.files import disk_errors
+from slim_rl.policies.lora import lora_config
 
 GAME_REWARD = "game_reward"  # the game's reward among TRL's metrics, where TRL's own `reward` is another
 _PROBE = 8  # tokens, any that every vocabulary has
@@ -150,24 +151,13 @@ def make_trainer(config: Config, model: Any, tokenizer: Any, rollouts: Rollouts,
     arguments = grpo_arguments(config, run_dir)
     # `MarkWhole` sees to it: TRL would remove the last whole one before the new one is marked.
     arguments.save_total_limit = None
-    peft_config = None
-    if train.lora is not None:
-        from peft import LoraConfig
-
-        peft_config = LoraConfig(
-            r=train.lora.r,
-            lora_alpha=train.lora.alpha,
-            lora_dropout=train.lora.dropout,
-            target_modules=train.lora.target_modules,
-            task_type="CAUSAL_LM",
-        )
     trainer = TrimmedGRPOTrainer(
         model=model,
         args=arguments,
         reward_funcs=reward_function(config, rollouts),
         train_dataset=Dataset.from_dict({"prompt": rollouts.names()}),
         processing_class=tokenizer,
-        peft_config=peft_config,
+        peft_config=lora_config(train.lora) if train.lora else None,
         rollout_func=rollouts,
     )
     trainer.credit = rollouts.credit if train.by_turn else None
