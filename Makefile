@@ -15,7 +15,7 @@ export HF_HUB_OFFLINE ?= 1
 export TRL_EXPERIMENTAL_SILENCE ?= 1
 export NO_MKDOCS_2_WARNING ?= 1
 
-.PHONY: run run-slime test test-others test-verl test-adapters test-slime first-hour lock hashes check docs format bench results confirmation trainers leaderboard warmstart warmstart-selfplay asking-start asking discovery clean
+.PHONY: run run-slime test test-others test-verl test-adapters test-slime first-hour lock hashes check docs format bench results confirmation trainers leaderboard warmstart warmstart-selfplay asking-start asking discovery wordings clean
 
 ## train a tiny Qwen on a CPU against the shy partner, then draw how its questions and rewards developed
 run: $(VENV)/local
@@ -145,6 +145,15 @@ discovery: $(VENV)/local $(addsuffix /config.json,$(SELDOM_STARTS))
 	$(BIN)/slim-rl arms configs/matching_local.yaml --arms analysis/discovery/arms.yaml --seeds 151,152,153,154 --jobs 2 $(ALL_TOKENS) \
 	    --set train.processes=1 --set train.eval_before=false --set output_dir=runs/discovery --set log.dir=logs/discovery
 	$(BIN)/slim-rl results analysis/discovery/experiment.yaml --output-dir analysis/results/discovery --keep
+
+## the experiment on answers in other words (analysis/wordings), as preregistered: resumable, three quarters of an hour on two cores
+WORDED := $(foreach arm,words_1 words_3 words_8,$(foreach seed,161 162 163 164,--checkpoint runs/wordings/matching_local-$(arm)-s$(seed)/model))
+wordings: $(VENV)/local
+	$(BIN)/slim-rl arms configs/matching_local.yaml --arms analysis/wordings/arms.yaml --seeds 161,162,163,164 --jobs 2 $(ALL_TOKENS) \
+	    --set train.processes=1 --set train.eval_before=false --set output_dir=runs/wordings --set log.dir=logs/wordings
+	$(BIN)/slim-rl evaluate configs/matching_local.yaml --checkpoint data/warmstart $(WORDED) $(ALL_TOKENS) --games 400 --partner rephrased \
+	    --output logs/wordings_other
+	$(BIN)/slim-rl results analysis/wordings/experiment.yaml --output-dir analysis/results/wordings
 
 ## slime beside TRL on a CPU, three seeds each: resumable, an hour and a half on two cores
 TRAINERS := configs/matching_local.yaml --set policy.top_p=1 --set train.steps=50 --set train.save_every=10
