@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from slim_rl import backends
 from slim_rl.backends import Request
 from slim_rl.config import load_config
 from slim_rl.errors import SlimError
+from slim_rl.processes import handled_by
 
 NO_CASSETTE = {"kind": "openai", "openai": {"cassette": "none.sqlite", "cassette_mode": "replay"}}
 
@@ -93,6 +95,19 @@ def test_a_run_goes_on_under_its_own_config_alone_and_one_start_at_a_time(tmp_pa
     assert (folder / "config.yaml").read_bytes() == before and not (tmp_path / "started").exists()
     start(tmp_path, {"kind": "shy"})
     assert (tmp_path / "started").exists()
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_signal_ends_verl_too(tmp_path: Path) -> None:
+    (tmp_path / "python").write_text("#!/bin/sh\necho $$ > started\nkill -TERM $PPID\nexec sleep 600\n")
+
+    def unnoticed(number: int, frame: object) -> None:
+        raise InterruptedError(number)
+
+    with handled_by(unnoticed), pytest.raises(SystemExit) as ended:
+        start(tmp_path, {"kind": "shy"})
+    verl = (tmp_path / "started").read_text().strip()
+    assert ended.value.code == 128 + signal.SIGTERM and not Path("/proc", verl).exists()
 
 
 @pytest.mark.usefixtures("elsewhere")

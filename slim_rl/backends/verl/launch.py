@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -39,7 +38,7 @@ from slim_rl.files import write_atomically
 from slim_rl.keys import disjoint, lookup, shortened
 from slim_rl.keys import values as table_values
 from slim_rl.policies import check_model_name
-from slim_rl.processes import with_packages
+from slim_rl.processes import running, signals_end_the_run, with_packages
 from slim_rl.runs import check_same, claimed
 
 HERE = Path(__file__).parent
@@ -95,7 +94,8 @@ def start(request: Request) -> None:
         (folder / STOP_MARK).unlink(missing_ok=True)
         write_atomically(folder / f"{FILE}.yaml", overrides.yaml())
         # Games of your own are imported in Ray's workers from where the run was started.
-        code = subprocess.run(command, env=with_packages([Path.cwd()]), check=False).returncode
+        with signals_end_the_run(), running(command, env=with_packages([Path.cwd()])) as process:
+            code = process.wait()
     if code:
         raise SlimError(f"verl stopped with exit code {code}; its own message is above.")
 
