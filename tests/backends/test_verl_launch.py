@@ -45,6 +45,14 @@ def test_a_wrong_key_of_the_configs_overrides_is_refused_by_name(key: str) -> No
         compose(build_overrides(parse_config({"verl": {"overrides": {key: 1}}})))
 
 
+def test_a_group_of_keys_in_the_overrides_is_refused_and_a_key_that_is_a_mapping_is_not() -> None:
+    with pytest.raises(ConfigError, match=r"gives trainer, which is a group of verl's keys; .* such as trainer\."):
+        compose(build_overrides(parse_config({"verl": {"overrides": {"trainer": {"nnodes": 2}}}})))
+    key = "actor_rollout_ref.model.override_config"
+    verl = compose(build_overrides(parse_config({"verl": {"overrides": {key: {"attention_dropout": 0.1}}}})))
+    assert at(verl, key) == {"attention_dropout": 0.1}
+
+
 @pytest.mark.parametrize("where", ["config", "command line"])
 def test_a_wrong_estimator_is_refused_with_verls_own_list(where: str) -> None:
     wrong = {"adv_estimator": "bogus_x"} if where == "config" else {}

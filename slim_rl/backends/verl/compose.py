@@ -91,7 +91,9 @@ def _verls_own() -> Any:
 
 
 def _check_known(known: Any, key: str) -> None:
-    """Raises ConfigError for a key that is not one of verl's: in a file, hydra would take it without a word."""
+    """Raises ConfigError for a key that is not one of verl's, which in a file hydra would take without a word; or for a group of them,
+    whose value would take the place of all that is set in it.
+    """
     if key.startswith(_ADDED):
         return
     node = known
@@ -102,6 +104,10 @@ def _check_known(known: Any, key: str) -> None:
                 f"verl has no key {key}: '{part}' is not one of {', '.join(map(str, names)) or 'its keys (it has none)'}."
             )
         node = node._get_node(part)
+    if names := list(node) if hasattr(node, "keys") else []:
+        raise ConfigError(
+            f"verl.overrides gives {key}, which is a group of verl's keys; name each by its dotted name, such as {key}.{names[0]}."
+        )
 
 
 def _check_estimator(name: str) -> None:
