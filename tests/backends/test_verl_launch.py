@@ -137,6 +137,7 @@ ALONE = {"environment": "slim_rl.games.matching.planning.PlanningEnv", "verl": {
         ({**ALONE, "train": {"reward": "shuffled"}}, "single_turn"),
         ({"train": {"lr_schedule": "linear"}}, "linear"),
         ({"train": {"lora": {"dropout": 0.1}}}, "dropout is 0.1, which verl does not have"),
+        ({"train": {"lora": {}}, "verl": {"reference_model": "other"}}, "reference_model is other, but with"),
         ({"train": {"lr_schedule": "wsd", "lr_decay_steps": 5}}, "wsd"),
         ({"verl": {"mode": "single_turn"}}, "one-seat"),
         ({"limits": {"context_tokens": 1000}}, "prompt_tokens"),

@@ -163,6 +163,11 @@ def check(config: Config) -> None:
         )
     if train.lora is not None and train.lora.dropout:
         raise ConfigError(f"train.lora.dropout is {train.lora.dropout:g}, which verl does not have; set it to 0.")
+    if train.lora is not None and config.verl.reference_model not in (None, config.policy.model):
+        raise ConfigError(
+            f"verl.reference_model is {config.verl.reference_model}, but with train.lora verl takes the policy without its adapters as the "
+            "reference; leave one of the two out."
+        )
     if config.verl.mode == "single_turn" and (pays_otherwise(train) or takes_the_step(config)):
         raise ConfigError(
             "verl.mode is single_turn, which plays no dialogues, so train.reward, train.question_price and train.credit would have "
