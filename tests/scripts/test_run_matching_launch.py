@@ -173,6 +173,19 @@ def test_a_run_goes_on_under_its_own_config_alone(cluster: Cluster, model: Path,
     assert "tis_mode: truncate" in (moved / "config.yaml").read_text()
 
 
+def test_a_run_does_not_write_over_the_log_of_the_one_whose_config_it_was_given(
+    cluster: Cluster, model: Path, small: Path
+) -> None:
+    first, second = cluster.folder / "first", cluster.folder / "second"
+    assert launch_here(cluster, MODEL=model, CONFIG=small, SAVE_DIR=first).returncode == 0
+    assert launch_here(cluster, MODEL=model, CONFIG=first / "config.yaml", SAVE_DIR=first).returncode == 0
+    done = launch_here(cluster, MODEL=model, CONFIG=first / "config.yaml", SAVE_DIR=second)
+    assert done.returncode == 1
+    assert f"log.dir is {first}/dialogues, but on slime a run keeps its log in its own folder, {second};" in done.stderr
+    inside = launch_here(cluster, "--set", "log.dir=said", MODEL=model, CONFIG=first / "config.yaml", SAVE_DIR=second)
+    assert inside.returncode == 0 and load_config(second / "config.yaml").log.dir == second / "said"
+
+
 def test_a_second_start_beside_a_running_one_is_refused(cluster: Cluster, model: Path, small: Path) -> None:
     run = cluster.folder / "run"
     assert launch_here(cluster, MODEL=model, CONFIG=small, SAVE_DIR=run).returncode == 0
