@@ -14,7 +14,8 @@ from tests.backends.slime_play import Status, play_and_abort, play_and_cancel, p
 from tests.backends.slime_setup import Sample, check_invariant, make_args, make_group, run, sampling_params, serve
 from tests.fakes.openai_server import OpenAIServer, Step
 
-from slim_rl.rollout import log_rollout  # isort: skip  (after slime is made importable)
+from slim_rl.backends.slime.setup import RolloutContext  # isort: skip  (after slime is made importable)
+from slim_rl.rollout import log_rollout, normalize_rewards  # isort: skip
 
 __all__ = ["server"]  # a fixture
 
@@ -183,3 +184,29 @@ def test_weights_that_change_in_mid_game(tokenizer, tokenizer_dir, tmp_path, new
     log_rollout(0, args, [sample], {}, 1.0)
     thrown_away = list(read_log(tmp_path / "logs" / "unlogged.lines"))
     assert [len(dialogue.turns) for dialogue in thrown_away] == ([4] if new_weights == "restart" else [])
+
+
+def test_a_game_that_was_called_off_while_it_was_annotated_pays_for_its_questions(
+    tokenizer, tokenizer_dir, tmp_path, monkeypatch
+) -> None:
+    async def work() -> list[Sample]:
+        annotating = asyncio.Event()
+
+        async def never_ends(*_: Any) -> None:
+            annotating.set()
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(RolloutContext, "annotate", never_ends)
+        [sample] = group = make_group(1)
+        task = asyncio.create_task(play_group(args, group))
+        await annotating.wait()
+        task.cancel()
+        await asyncio.wait((task,))
+        assert sample.status == Status.COMPLETED
+        return group
+
+    with serve(tokenizer) as server:
+        args = make_args(tokenizer_dir, server.port, tmp_path, {"train": {"question_price": 0.1}})
+        [sample] = run(args, work())
+    raw, _ = normalize_rewards(args, [sample])
+    assert raw[0] == pytest.approx(sample.reward - 3 * 0.1)

@@ -21,6 +21,7 @@ from slim_rl.backends.slime.credit import give_turns_credit
 from slim_rl.backends.slime.hook import RECORD
 from slim_rl.backends.slime.setup import config_of
 from slim_rl.dialogue.failures import Failures
+from slim_rl.dialogue.log import annotate
 from slim_rl.dialogue.payment import payment, payments
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.errors import RunStopped
@@ -120,5 +121,7 @@ def flat(samples: Iterable[Any]) -> Iterable[Sample]:
 
 
 def dialogue_of(sample: Sample) -> Dialogue:
-    """The record of a sample's dialogue, annotated."""
-    return Dialogue.from_dict(sample.metadata[RECORD])
+    """The record of a sample's dialogue, annotated: here if slime called the game off before that was done."""
+    dialogue = Dialogue.from_dict(sample.metadata[RECORD])
+    annotate(dialogue, again=False)
+    return dialogue
