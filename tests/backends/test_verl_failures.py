@@ -16,6 +16,7 @@ from verl.protocol import DataProto
 from verl.trainer.ppo.ray_trainer import compute_advantage
 from verl.trainer.ppo.v1.utils import compute_advantage_for_multi_trajectories
 from verl.utils.dataset.rl_dataset import collate_fn
+from verl.workers.rollout.replica import TokenOutput
 
 from slim_rl.backends.verl.plugin import grpo_played
 from tests.backends.verl_loop_setup import advantages_of, batch_of, logs, model, play, rows, runs, speak
@@ -43,6 +44,23 @@ def test_a_failed_dialogue_leaves_no_trace_in_its_group(runs: Any, rows: Any, to
     failed = [dialogue for dialogue in logs(config) if dialogue.failed]
     assert len(failed) == 1
     assert "the engine is gone" in failed[0].failure
+
+
+@pytest.mark.parametrize("word", ["aborted", "abort"], ids=["vllm", "sglang"])
+def test_a_turn_that_the_engine_aborted_is_not_played(
+    runs: Any, rows: Any, tokenizer: Any, logs: Any, word: str
+) -> None:
+    class Aborting(Server):
+        async def generate(self, *args: Any, **kwargs: Any) -> Any:
+            output = await super().generate(*args, **kwargs)
+            if len(self.calls) == 1:
+                return output
+            return TokenOutput(token_ids=output.token_ids[:3], log_probs=output.log_probs[:3], stop_reason=word)
+
+    config, verl = runs({"name": word})
+    assert play(verl, Aborting(tokenizer, speak), rows[:1], n=1) == {"game0_0": []}
+    [dialogue] = logs(config)
+    assert dialogue.stop_reason == "aborted" and [turn.role for turn in dialogue.turns] == ["policy", "partner"]
 
 
 def test_a_lone_survivor_has_nothing_to_be_compared_with(runs: Any, rows: Any, tokenizer: Any) -> None:

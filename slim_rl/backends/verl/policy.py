@@ -8,6 +8,8 @@ from typing import Any
 
 from slim_rl.dialogue.policy import PolicyFailure, Sampled
 
+_ABORTED = ("aborted", "abort")  # verl's word for vLLM; with SGLang it passes on the engine's own
+
 
 class ServerPolicy:
     """Samples turns of one dialogue from verl's `LLMServerClient` (SGLang or vLLM behind it).
@@ -44,7 +46,7 @@ class ServerPolicy:
             fields[key] for key in ("min_global_steps", "max_global_steps") if fields.get(key) is not None
         ]
         ids = list(output.token_ids)
-        if output.stop_reason == "aborted":
+        if output.stop_reason in _ABORTED:
             return Sampled(ids, list(output.log_probs or []), "abort")
         if output.log_probs is None:
             raise PolicyFailure(
