@@ -92,7 +92,8 @@ class TextPolicyAgent(TextAgent):
             return await super().act(view)
         except PartnerFailure as failure:
             ours = failure.reason in (StopReason.PARTNER_FAILED, StopReason.OUTAGE)
-            raise DialogueOver(StopReason.ENGINE_FAILED if ours else failure.reason, failure.failure) from failure
+            reason = StopReason.ENGINE_FAILED if ours else failure.reason
+            raise PartnerFailure(str(failure), reason, failure.usage) from failure
 
 
 @dataclass

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.partner import Reply, Usage
+from slim_rl.dialogue.partner import PartnerFailure, Reply, Usage
 from slim_rl.dialogue.policy import Sampled
 from slim_rl.environment import View
 from slim_rl.seeds import seed_of
@@ -90,7 +90,11 @@ class NeverAsk(Intervention):
         usage = Usage()
         for redraw in range(TRIES):
             seed = seed_of(view.seed, redraw) if redraw else view.seed
-            reply: Reply = await self.policy.reply(replace(view, seed=seed))
+            try:
+                reply: Reply = await self.policy.reply(replace(view, seed=seed))
+            except PartnerFailure as failure:
+                failure.usage = usage + (failure.usage or Usage())
+                raise
             usage += reply.usage or Usage()
             if not self.asks(reply.text):
                 return replace(reply, usage=usage)

@@ -79,7 +79,7 @@ class ChatPolicy:
         try:
             completion = await self.endpoint.ask(self.messages(view), view.seed % 2**31, opening)
         except PartnerFailure as failure:
-            raise PartnerFailure(_own(str(failure)), failure.reason) from None
+            raise PartnerFailure(_own(str(failure)), failure.reason, failure.usage) from None
         text, thought = split_thought(completion.text)
         cut = StopReason.TURN_TOKENS if completion.finish_reason == "length" else None
         return Reply(text, completion.usage, thought, cut)

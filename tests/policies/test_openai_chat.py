@@ -85,6 +85,18 @@ async def test_an_endpoint_that_refuses_fails_the_dialogue_and_names_the_policys
     assert "The policy's endpoint" in (dialogue.failure or "")
 
 
+@pytest.mark.parametrize(("forbidden", "asked"), [(False, 0), (True, 1)])
+async def test_a_game_that_its_endpoint_ends_records_what_its_replies_cost(forbidden: bool, asked: int) -> None:
+    script = [Step(text="go"), *[Step(text=QUESTION)] * asked, *[Step("junk")] * 2]
+    async with OpenAIServer(script=script) as server:
+        policy = chat_policy(server, max_retries=1, model="gpt-4.1-2025-04-14")
+        player = NeverAsk(policy, None, lambda text: text == QUESTION) if forbidden else policy
+        dialogue = await play(player, Says("go"), Countdown(4), {})
+    assert dialogue.stop_reason is StopReason.ENGINE_FAILED and dialogue.turns[-1].error == dialogue.failure
+    cost = sum(turn.usage["cost_usd"] for turn in dialogue.turns if turn.usage)
+    assert cost == pytest.approx(policy.endpoint.calls.spend.total.cost_usd) and len(dialogue.turns) == 3
+
+
 async def test_the_budget_is_its_own() -> None:
     prices = {"gpt-4.1": {"input": 1000, "cached": 1000, "output": 1000}}
     async with OpenAIServer(answer=lambda body: "go") as server:
