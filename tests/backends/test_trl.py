@@ -201,7 +201,9 @@ def test_a_run_trains_logs_and_can_be_interrupted_at_any_step(folder, whole, mon
     monkeypatch.setattr(Rollouts, "__call__", play)
     checkpoints = folder / "runs" / "broken" / "checkpoints"
     (checkpoints / "checkpoint-3").mkdir()  # torn: not written to its end
+    (checkpoints / "checkpoint-2-kept").mkdir()  # somebody's copy, under another name
     assert last_whole_checkpoint(checkpoints).name == "checkpoint-2"
+    assert not (checkpoints / "checkpoint-3").exists() and (checkpoints / "checkpoint-2-kept").exists()
     resumed = local.train(broken)
 
     started = load_model(broken.policy)[0].state_dict()

@@ -95,10 +95,10 @@ class MarkWhole(TrainerCallback):
 
 
 def last_whole_checkpoint(folder: Path, remove_torn: bool = True) -> Path | None:
-    """The newest complete checkpoint below `folder`; torn ones are removed."""
+    """The newest complete checkpoint below `folder`; torn ones are removed, and nothing that a run does not write."""
     whole = whole_checkpoints(folder)
-    for checkpoint in folder.glob("checkpoint-*"):
-        if remove_torn and checkpoint not in whole.values():
+    for step, checkpoint in numbered(folder, "checkpoint-").items():
+        if remove_torn and step not in whole:
             shutil.rmtree(checkpoint)
     return whole[max(whole)] if whole else None
 
