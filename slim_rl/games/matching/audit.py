@@ -14,8 +14,7 @@ import re
 from collections.abc import Sequence
 
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
-from slim_rl.errors import DataError
-from slim_rl.games.matching.instance import GameState
+from slim_rl.games.matching.instance import GameState, state_of
 from slim_rl.games.matching.partners.judging import judge
 from slim_rl.games.matching.questions import answers
 from slim_rl.games.matching.questions.asked import asked
@@ -49,11 +48,8 @@ def faults(dialogue: Dialogue) -> dict[str, tuple[int, int]]:
 
 def audit(dialogue: Dialogue) -> dict[str, tuple[int, int]]:
     """As `faults`, by the names of `CHECKS`."""
-    try:
-        game = GameState.from_dict(dialogue.game_state)
-    except DataError:
-        return {}
-    return _Audit(dialogue, game).run()
+    game = state_of(dialogue.game_state)
+    return {} if game is None else _Audit(dialogue, game).run()
 
 
 class _Audit:

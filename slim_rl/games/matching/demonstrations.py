@@ -20,11 +20,11 @@ from slim_rl.config import Config
 from slim_rl.dialogue.partner import Reply
 from slim_rl.environment import View
 from slim_rl.games.matching.actions import format_proposal
-from slim_rl.games.matching.beliefs import expected_scores, heard, known_lines
+from slim_rl.games.matching.beliefs import heard, known_lines
 from slim_rl.games.matching.generate import VALUES, board_for
-from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
+from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState, rows_of
 from slim_rl.games.matching.optimum import Assignment, best_assignment, total
-from slim_rl.games.matching.players import best_question, best_score
+from slim_rl.games.matching.players import beliefs, best_question, best_score
 from slim_rl.games.matching.prompt import table_lines
 from slim_rl.games.matching.roster import Pair, Roster
 from slim_rl.games.matching.settings import KINDS
@@ -58,11 +58,7 @@ class QuestioningPlayer:
 
     Args:
         messages: the chance of 0, 1, 2, ... messages before the first proposal.
-        kinds: what a message is, with weights.
-        thinks: when it thinks its table with what it was told filled in: before a plan of its own, or before every turn, and then
-            with what it asked in vain.
-        about_plan: the share of its games in which it asks about pairs of its best plan so far.
-        minds_price: the share of its games in which it asks only while the best question promises more than the price it is told.
+        kinds, thinks, about_plan, minds_price: as in `PlayerSettings`. What it thinks before every turn holds what it asked in vain too.
 
     Examples:
         One question about a pair, then a proposal; or a proposal at once, just as often:
@@ -196,12 +192,8 @@ def _dealt(
     table: NDArray[np.int_], own: NDArray[np.bool_], partners: NDArray[np.bool_], roster: Roster
 ) -> tuple[str, GameState]:
     best = int(best_assignment(table)[1])
-    state = GameState(_rows(table), _rows(own), _rows(partners), 1.0, 1.0, best, roster)
+    state = GameState(rows_of(table), rows_of(own), rows_of(partners), 1.0, 1.0, best, roster)
     return state.id, state
-
-
-def _rows(array: np.ndarray) -> tuple[tuple[Any, ...], ...]:
-    return tuple(map(tuple, array.tolist()))
 
 
 def known(view: View) -> list[list[float | None]]:
@@ -212,8 +204,7 @@ def known(view: View) -> list[list[float | None]]:
 
 def best_plan(view: View) -> Assignment:
     """The plan that is best by what the seat sees and was told: the one that a game marks, if it marks one (`show_known: plan`)."""
-    game: MatchingView = view.private
-    return best_assignment(expected_scores(game.table, game.scale, heard(view).told))[0]
+    return best_assignment(beliefs(view))[0]
 
 
 def plans(view: View) -> list[Assignment]:

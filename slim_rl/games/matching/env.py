@@ -44,18 +44,7 @@ class MatchingEnv(MeasuredEnvironment):
     """DialOp's "optimization" game.
 
     Args:
-        max_turns: valid actions of both seats together; then the game ends without agreement, reward 0.
-        max_errors: malformed actions in a row that end the game; their author is `info["seat"]`.
-        max_proposals: plans that each player may propose; when the last of them is rejected the game ends, reward 0. None, which is
-            DialOp's own rule: any number.
-        planner: "solver" makes `[propose]` alone the plan that is best by what its author sees and was told.
-        show_known: what a seat reads before its turn ends with a table of what it knows; "plan": all tables that it reads mark the
-            best plan by that.
-        rules: "none" leaves the rules out of a policy's opening messages.
-        open_book: what a seat reads of its table holds the other's scores too. Its private view, by which scripted partners
-            answer and judge, and the recorded deal, by which questions are measured, stay as they are: arms with and without it
-            differ in what the policy reads, and are counted alike.
-        game_state: what `reset()` deals when it is given none.
+        max_turns, max_errors, max_proposals, planner, show_known, rules, open_book: as in `MatchingSettings`.
     """
 
     seats = 2
@@ -97,7 +86,6 @@ class MatchingEnv(MeasuredEnvironment):
         show_known: bool | Literal["plan"] = False,
         rules: Literal["full", "none"] = "full",
         open_book: bool = False,
-        game_state: GameState | Mapping[str, Any] | None = None,
     ) -> None:
         self.max_turns = max_turns
         self.max_errors = max_errors
@@ -106,7 +94,6 @@ class MatchingEnv(MeasuredEnvironment):
         self.show_known = show_known
         self.rules = rules
         self.open_book = open_book
-        self._given = game_state
         self._game: GameState | None = None
         self._clear()
 
@@ -128,11 +115,10 @@ class MatchingEnv(MeasuredEnvironment):
         return self._game
 
     def reset(self, game_state: GameState | Mapping[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Deals a game, or the one given at construction. Raises DataError for a malformed state."""
-        state = self._given if game_state is None else game_state
-        if state is None:
+        """Deals a game. Raises DataError for a malformed state, or none."""
+        if game_state is None:
             raise DataError("reset needs a game_state: a GameState or its dict.")
-        self._game = state if isinstance(state, GameState) else GameState.from_dict(state)
+        self._game = game_state if isinstance(game_state, GameState) else GameState.from_dict(game_state)
         self._clear()
         self._conversations = [Heard(seat, self._game.roster) for seat in (0, 1)]
         return self.get_state_description(0), {"seat": 0}
@@ -255,6 +241,9 @@ class MatchingEnv(MeasuredEnvironment):
         return shown if has_scales(self.game) else self._heard(seat).fill(shown)
 
     def _shown(self, seat: int) -> Shown:
+        """The table that a seat reads. With an open book its private view, by which scripted partners answer and judge, and the recorded
+        deal, by which questions are measured, stay as they are: arms with and without it are counted alike.
+        """
         game = self.game
         return game.pooled(game.scale(seat)) if self.open_book else game.displayed(seat)
 

@@ -15,13 +15,12 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, fields, replace
 from functools import cache, partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from slim_rl.errors import ConfigError
-from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
+from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState, rows_of
 from slim_rl.games.matching.optimum import best_assignment, total
 from slim_rl.games.matching.roster import PAPERS, REVIEWERS, Roster
 from slim_rl.games.matching.settings import MatchingSettings
@@ -260,8 +259,6 @@ def _transitions(n: int) -> list[list[list[tuple[int, int]]]]:
 
 
 def _game(draws: _Draws, i: int, optimum: int, stream: _Stream, scales: bool, roster: Roster) -> GameState:
-    def rows(array: NDArray[Any]) -> tuple[tuple[Any, ...], ...]:
-        return tuple(map(tuple, array[:, :, i].tolist()))
-
+    table, mask1, mask2 = (rows_of(array[:, :, i]) for array in (draws.table, draws.mask1, draws.mask2))
     scale1, scale2 = stream.scales.uniform(*SCALES, 2).tolist() if scales else (1.0, 1.0)
-    return GameState(rows(draws.table), rows(draws.mask1), rows(draws.mask2), scale1, scale2, optimum, roster)
+    return GameState(table, mask1, mask2, scale1, scale2, optimum, roster)

@@ -14,6 +14,7 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slim_rl.errors import ConfigError, DataError
 from slim_rl.games.matching.optimum import Assignment, best_assignment
@@ -145,6 +146,19 @@ class GameState:
         return cls(table, masks[0], masks[1], scales[0], scales[1], best, _roster(state, n))
 
 
+def state_of(data: Any) -> GameState | None:
+    """The game state that `data` is, as on disk; None if it is another game's."""
+    try:
+        return GameState.from_dict(data)
+    except DataError:
+        return None
+
+
+def rows_of(array: NDArray[Any]) -> tuple[tuple[Any, ...], ...]:
+    """An array as a game state has it."""
+    return tuple(map(tuple, array.tolist()))
+
+
 _KEYS = ("table", "mask1", "mask2", "scale1", "scale2", "best_assignment_reward")
 
 
@@ -157,7 +171,7 @@ def _square(state: Mapping[str, Any], key: str) -> Table:
         values = np.array([list(row) for row in values]) if len({len(row) for row in values}) == 1 else np.empty(0)
     if values.ndim != 2 or values.shape[0] != values.shape[1] or values.dtype.kind not in "iub":
         raise DataError(f"The game state's {key} must be as many rows as columns of whole numbers.")
-    return tuple(map(tuple, (values.astype(int) if values.dtype.kind == "b" else values).tolist()))
+    return rows_of(values.astype(int) if values.dtype.kind == "b" else values)
 
 
 def _roster(state: Mapping[str, Any], n: int) -> Roster:

@@ -15,7 +15,7 @@ import numpy as np
 from slim_rl import jsonl
 from slim_rl.errors import DataError
 from slim_rl.frontier import Frontier
-from slim_rl.games.matching.instance import GameState
+from slim_rl.games.matching.instance import GameState, state_of
 from slim_rl.games.matching.questions.value import Knowledge, Strategy, frontier
 
 Games = Sequence[tuple[Any, int]]
@@ -73,7 +73,6 @@ def _line(about: str, rewards: Sequence[float], drawn: bool = True) -> dict[str,
 
 def _read(games: Games) -> Iterator[tuple[GameState, int]]:
     for state, seat in games:
-        try:
-            yield (state if isinstance(state, GameState) else GameState.from_dict(state)), seat
-        except DataError:
-            continue
+        game = state if isinstance(state, GameState) else state_of(state)
+        if game is not None:
+            yield game, seat

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from slim_rl.errors import DataError
-from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
+from slim_rl.games.matching.instance import UNSEEN_VALUE, state_of
 
 
 def viewer_board(game_state: Any, seat: int) -> dict[str, Any] | None:
@@ -18,9 +17,8 @@ def viewer_board(game_state: Any, seat: int) -> dict[str, Any] | None:
         best, score: a best plan, best[row] = column, and its score.
         note: what else a reader needs to know.
     """
-    try:
-        game = GameState.from_dict(game_state)
-    except DataError:
+    game = state_of(game_state)
+    if game is None:
         return None
     seats = (seat, 1 - seat)
     roster = game.roster

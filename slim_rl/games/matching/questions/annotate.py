@@ -10,13 +10,10 @@ When the same dialogue would get other annotations, `MatchingEnv.instrument` is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from slim_rl.dialogue.record import Dialogue, Turn
-from slim_rl.errors import DataError
-from slim_rl.games.matching.instance import GameState
+from slim_rl.games.matching.instance import state_of
 from slim_rl.games.matching.questions.answers import answers, denies_score, refused, told
 from slim_rl.games.matching.questions.asked import Asked, answered, asked
 from slim_rl.games.matching.questions.value import Knowledge, Worth
@@ -44,7 +41,7 @@ def annotate(dialogue: Dialogue) -> None:
     A turn that the game refused reached no one, and asks nothing. For another game than the matching game there are labels
     only. Never raises.
     """
-    state = _state(dialogue.game_state)
+    state = state_of(dialogue.game_state)
     roster = state.roster if state is not None else None
     seats = {turn.seat for turn in dialogue.turns}
     knows = {seat: Knowledge(state, seat) for seat in seats if seat in (0, 1)} if state is not None else {}
@@ -145,13 +142,3 @@ def _credit(question: Turn, worth: Worth) -> None:
     question.regret = round(worth.regret, 6) if worth.regret is not None else None
     question.promise_rank = round(worth.rank, 6) if worth.rank is not None else None
     question.redundant = list(worth.redundant)
-
-
-def _state(data: Mapping[str, Any]) -> GameState | None:
-    """The matching game, if it is one."""
-    if not isinstance(data, Mapping) or "table" not in data:
-        return None
-    try:
-        return GameState.from_dict(data)
-    except DataError:
-        return None
