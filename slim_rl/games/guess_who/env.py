@@ -10,7 +10,6 @@ Everything follows from the game state and the texts given to `step`. A refused 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from slim_rl.environment import Board
@@ -27,11 +26,6 @@ from slim_rl.measured import MeasuredEnvironment
 from slim_rl.seeds import seed_of
 
 _ASK = "Ask one thing at a time, a trait or a character, to be answered with yes or no."
-
-
-@dataclass(frozen=True, slots=True)
-class _Refused:
-    why: str
 
 
 class GuessWhoEnv(MeasuredEnvironment):
@@ -73,11 +67,6 @@ class GuessWhoEnv(MeasuredEnvironment):
             board = GameBoard.dealt(seed_of(seed, split, number), game.size, game.max_questions)
             yield board.id, board.to_dict()
 
-    @classmethod
-    def sample_state(cls, seed: int) -> dict[str, Any]:
-        settings = GuessWhoSettings()
-        return GameBoard.dealt(seed, settings.size, settings.max_questions).to_dict()
-
     def reset(self, game_state: Any) -> tuple[str, dict[str, Any]]:
         """Deals a game. Raises DataError for a malformed state."""
         self.game = GameBoard.from_dict(game_state)
@@ -93,9 +82,9 @@ class GuessWhoEnv(MeasuredEnvironment):
         if self.end is not None:
             return "The game is over.", True, info | {"error": "The game is over.", "end": self.end}
         action = self._read(text)
-        if isinstance(action, _Refused):
-            observation = f"Error: {action.why}"
-            info["error"] = action.why
+        if isinstance(action, str):
+            observation = f"Error: {action}"
+            info["error"] = action
             self.errors += 1
             if self.errors >= self.max_errors:
                 self.end = "errors"
@@ -104,19 +93,19 @@ class GuessWhoEnv(MeasuredEnvironment):
             observation = self._take(action)
         return observation, self.end is not None, info | ({"end": self.end} if self.end else {})
 
-    def _read(self, text: str) -> dict[str, str] | _Refused:
+    def _read(self, text: str) -> dict[str, str] | str:
         """The action, or why it is none."""
         tag, body = untagged(text)
         if tag not in self.tags or (tag == "guess" and self.turn == 1):
-            return _Refused("Begin with [message]." if self.turn else "Begin with [message] or [guess].")
+            return "Begin with [message]." if self.turn else "Begin with [message] or [guess]."
         if tag == "message":
             inside = "[guess]" in body.lower() and self.turn == 0
-            return _Refused("Say [guess] first, or not at all.") if inside or not body else {"kind": tag, "text": body}
+            return "Say [guess] first, or not at all." if inside or not body else {"kind": tag, "text": body}
         if self.tiles and not body:
             return {"kind": tag, "name": self.suspects.names[0]}
         named = [name for name in named_characters(body) if name in self.game.characters]
         if len(named) != 1:
-            return _Refused("Guess one character of the board, by name, such as [guess] " + self.game.names[0] + ".")
+            return f"Guess one character of the board, by name, such as [guess] {self.game.names[0]}."
         return {"kind": tag, "name": named[0]}
 
     def _take(self, action: Mapping[str, str]) -> str:
