@@ -48,11 +48,7 @@ def of_frame(frame: pd.DataFrame) -> Points:
 def _points(put: pd.DataFrame, cell: str, start: pd.DataFrame, after: pd.DataFrame) -> Points:
     means = {str(arm): rows.groupby("run")[_NUMBERS].mean() for arm, rows in after.groupby("arm")}
     return {
-        "put": _records(put.groupby(cell)[_NUMBERS].mean().sort_values("questions")),
-        "start": _records(start[_NUMBERS].mean().to_frame().T)[0] if len(start) else {},
-        "trained": {arm: _records(runs) for arm, runs in means.items()},
+        "put": put.groupby(cell)[_NUMBERS].mean().sort_values("questions").to_dict(orient="records"),
+        "start": start[_NUMBERS].mean().to_dict() if len(start) else {},
+        "trained": {arm: runs.to_dict(orient="records") for arm, runs in means.items()},
     }
-
-
-def _records(means: pd.DataFrame) -> list[dict[str, float]]:
-    return [{str(name): float(value) for name, value in row.items()} for row in means.to_dict(orient="records")]

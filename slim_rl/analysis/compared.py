@@ -86,7 +86,7 @@ def _differences(a: PlayedCell, b: PlayedCell, seed: int) -> Iterator[tuple[str,
         yield measure.name, {"before": test.before, "after": test.after, **asdict(test.difference)}
 
 
-def compare_runs(first: str | Path, second: str | Path, seed: int = 0) -> dict[str, Any]:
+def compare_runs(first: str | Path, second: str | Path) -> dict[str, Any]:
     """How the second run, or the runs of an arm, differs from the first on the held-out games that both played, at the end of each: a row
     as of `compare`, with every measure. Its intervals are over games; over seeds and games where both have several runs.
 
@@ -102,7 +102,7 @@ def compare_runs(first: str | Path, second: str | Path, seed: int = 0) -> dict[s
     names = [rows["run"].iloc[0] if rows["run"].nunique() == 1 else rows["arm"].iloc[0] for rows in sides]
     one, two = names if names[0] != names[1] else map(str, (first, second))
     shared = [name for name in MEASURES if all(name in rows for rows in sides)]
-    found = {name: _of_runs(sides[0], sides[1], games, name, seed) for name in shared}
+    found = {name: _of_runs(sides[0], sides[1], games, name) for name in shared}
     return {"first": one, "second": two, "games": len(games), "measures": found}
 
 
@@ -120,13 +120,13 @@ def _ended(log: str | Path) -> pd.DataFrame:
     return rows
 
 
-def _of_runs(first: pd.DataFrame, second: pd.DataFrame, games: Sequence[str], name: str, seed: int) -> dict[str, Any]:
+def _of_runs(first: pd.DataFrame, second: pd.DataFrame, games: Sequence[str], name: str) -> dict[str, Any]:
     a, b = (rows.pivot(index="run", columns="game", values=name)[games] for rows in (first, second))
     bounded = MEASURES[name].bounded
     over = st.BOTH if min(len(a), len(b)) > 1 else st.GAMES
     difference = st.contrast([b, a], [1.0, -1.0], 1.0 if bounded else np.inf, over)
     if len(a) == len(b) == 1:  # game by game: of a measure that some games lack, in those that both have
-        paired = st.paired_comparison(a.iloc[0], b.iloc[0], seed, bounded=bounded)
+        paired = st.paired_comparison(a.iloc[0], b.iloc[0], bounded=bounded)
         return {"before": paired.before, "after": paired.after, **asdict(paired.difference)}
     return {"before": st.arm_mean(a).value, "after": st.arm_mean(b).value, **asdict(difference)}
 

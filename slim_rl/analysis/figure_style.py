@@ -6,8 +6,8 @@ Colours are Okabe and Ito's, which the colour-blind tell apart; an arm has one c
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from itertools import cycle
 from typing import Any
 
@@ -93,16 +93,18 @@ class Percent(Formatter):
         return f"{100 * x:.{self._decimals}f}%" if -1e-9 < x < 1 + 1e-9 else ""
 
 
-@contextmanager
-def style() -> Iterator[None]:
+def style() -> AbstractContextManager[None]:
     """The look of all figures; draw and save inside it."""
-    with matplotlib.rc_context(STYLE):
-        yield
+    return matplotlib.rc_context(STYLE)
 
 
 def to_bytes(figure: Figure, *forms: str) -> list[bytes]:
-    """The figure as files of these forms ("png", "svg", "pdf"); the same bytes for the same figure."""
-    lay_out(figure)
+    """The figure as files of these forms ("png", "svg", "pdf"); the same bytes for the same figure. Everything is placed once: saving
+    it to two files would do it twice.
+    """
+    if (engine := figure.get_layout_engine()) is not None:
+        engine.execute(figure)
+    figure.set_layout_engine("none")
     figure.dpi = matplotlib.rcParams["savefig.dpi"]
     return [_print(figure, form) for form in forms]
 
@@ -117,14 +119,6 @@ def _print(figure: Figure, form: str) -> bytes:
     else:
         FigureCanvasSVG(figure).print_svg(file, metadata={"Date": None})
     return file.getvalue()
-
-
-def lay_out(figure: Figure) -> None:
-    """Places everything, once: saving a figure to two files would do it twice."""
-    engine = figure.get_layout_engine()
-    if engine is not None:
-        engine.execute(figure)
-    figure.set_layout_engine("none")
 
 
 def panels(
@@ -145,12 +139,10 @@ def colours(arms: Sequence[str]) -> dict[str, str]:
     return {arm: ARM_COLOURS.get(arm) or next(spare) for arm in arms}
 
 
-def legend(figure: Figure, entries: dict[str, str], columns: int = 6) -> None:
+def legend(figure: Figure, entries: dict[str, str]) -> None:
     """A legend above the figure: name -> colour."""
     handles = [matplotlib.patches.Patch(color=colour, label=short_words(name)) for name, colour in entries.items()]
-    figure.legend(
-        handles=handles, loc="outside upper left", ncols=min(columns, len(handles)), handlelength=1, fontsize=8.5
-    )
+    figure.legend(handles=handles, loc="outside upper left", ncols=min(6, len(handles)), handlelength=1, fontsize=8.5)
 
 
 def short_words(name: str) -> str:

@@ -52,12 +52,6 @@ class Plot:
         return self.says(*numbers) if self.says else f"Chart: {self.caption.partition('. ')[0].rstrip('.')}."
 
 
-def draw_all(plots: Mapping[str, Plot], *numbers: Any) -> dict[str, Figure]:
-    """Every figure that has something to show, by file name. To be called and saved inside `figure_style.style()`."""
-    figures = {name: plot.draw(*numbers) for name, plot in plots.items()}
-    return {name: figure for name, figure in figures.items() if figure is not None}
-
-
 # -- over training -----------------------------------------------------------------------------------------------------
 
 

@@ -71,7 +71,7 @@ class LiveRun:
             grown, self.log = self.log is not None, None
         if grown:
             self.numbers = _numbers(self.log) if self.log is not None else {}
-        quiet = self.log is not None and time.time() - self._last_written() > self.quiet_seconds
+        quiet = self.log is not None and time.time() - _last_written(self.log) > self.quiet_seconds
         changed = grown or quiet != self._quiet or self.version == 0
         self._quiet = quiet
         self.version += changed
@@ -80,19 +80,14 @@ class LiveRun:
     @property
     def behind(self) -> bool:
         """Whether some of the log is still to be read."""
-        read, there = self._reader.progress if self._reader is not None else (0, 0)
+        read, there = self._read()
         return read < there and not any(file.torn for file in (self.log.files if self.log is not None else ()))
 
     def sentences(self) -> list[str]:
         """How the run stands."""
         if self.log is None:
             return [f"There is no dialogue in {self._place()} yet: this waits for the first step's."]
-        return [*self._progress(), *self._failures(), *self._spend()]
-
-    def failures(self) -> pd.DataFrame:
-        """The dialogues that failed."""
-        assert self.log is not None
-        return self.log.frame[self.log.frame["failed"]]
+        return [*self._progress(self.log), *_failures(self.log.frame), *_spend(self.log.frame)]
 
     def page(self, seconds: float) -> str:
         """The page as HTML, which asks every so many seconds for its next version."""
@@ -108,8 +103,7 @@ class LiveRun:
         tables = Tables(self.numbers)
         held_out = tables.checkpoints(least=1)
         plots = {name: PLOTS[name] for name in FIGURES}
-        failed = self._failure_tables()
-        sections = {"Held-out games": [held_out] if held_out.rows else [], "Failures": failed}
+        sections = {"Held-out games": [held_out] if held_out.rows else [], "Failures": _failure_tables(self.log)}
         last = viewer.collect(self.log, self.shown, last=True)
         return Page(
             figures=[picture for picture, _ in draw_figures(plots, self.numbers, first="training")],
@@ -126,6 +120,9 @@ class LiveRun:
             **common,
         ).html()
 
+    def _read(self) -> tuple[int, int]:
+        return self._reader.progress if self._reader is not None else (0, 0)
+
     def _place(self) -> Path:
         """The log's folder; of a run's own folder the one that its configuration names."""
         found = configuration(self.run / "config.yaml") if self.run.is_dir() else None
@@ -136,15 +133,8 @@ class LiveRun:
         names = self.log.frame["run"].cat.categories if self.log is not None else []
         return str(names[0]) if len(names) == 1 else self.run.name
 
-    def _last_written(self) -> float:
-        assert self.log is not None
-        return max((file.path.stat().st_mtime for file in self.log.files if file.path.exists()), default=0.0)
-
-    # -- how the run stands
-
-    def _progress(self) -> list[str]:
-        assert self.log is not None and self._reader is not None
-        frame = self.log.frame
+    def _progress(self, log: Log) -> list[str]:
+        frame = log.frame
         train = frame[frame["phase"] == TRAIN]
         held_out = len(frame) - len(train)
         played = " and ".join(
@@ -152,9 +142,9 @@ class LiveRun:
              *([f"{held_out:,} held-out ones"] if held_out else [])]
         )  # fmt: skip
         said = [
-            f"{played}{self._step(train)}; the last was logged at {time.strftime('%H:%M:%S %Z', time.localtime(self._last_written()))}."
+            f"{played}{self._step(train)}; the last was logged at {time.strftime('%H:%M:%S %Z', time.localtime(_last_written(log)))}."
         ]
-        read, there = self._reader.progress
+        read, there = self._read()
         if self.behind and read < 0.99 * there:
             said.append(f"So far {100 * read / there:.0f}% of the log is read.")
         if self._quiet:
@@ -169,48 +159,44 @@ class LiveRun:
         step = int(train["step"].max()) + (config is None or config.train.backend != "verl")  # which counts from 1
         return f", {step} of {count(config.train.steps, 'step')}" if config else f", {count(step, 'step')}"
 
-    def _failures(self) -> list[str]:
-        assert self.log is not None
-        failed = self.failures()
-        if failed.empty:
-            return ["No dialogue failed."]
-        reasons = failed["stop_reason"].astype(str).value_counts()
-        told = ", ".join(f"{count} × {words(reason)}" for reason, count in reasons.items())
-        return [
-            f"{count(len(failed), 'dialogue')} failed ({plain(len(failed) / len(self.log.frame), share=True)}): {told}."
-        ]
 
-    def _spend(self) -> list[str]:
-        assert self.log is not None
-        cost = self.log.frame["cost_usd"].dropna()
-        if cost.empty:
-            return []
-        return [f"The partner's calls in these dialogues cost ${cost.sum():.2f}, ${cost.mean():.4f} a dialogue."]
+# -- what its log shows
 
-    def _failure_tables(self) -> list[Table]:
-        """The last failures, with what went wrong."""
-        assert self.log is not None
-        rows = []
-        for row in viewer.newest(self.failures(), LAST_FAILURES).itertuples():
-            said = read_dialogue(self.log, row).get("failure") or ""
-            rows.append(
-                {
-                    "phase": row.phase,
-                    "step": row.step,
-                    "reason": words(row.stop_reason),
-                    "said": said,
-                    "game": row.game_id,
-                }
-            )
-        columns = [
-            prose("phase"),
-            Column("step", lambda row: plain(row["step"]) if pd.isna(row["step"]) else f"{row['step']:.0f}"),
-            prose("game"),
-            prose("reason"),
-            prose("said", "what went wrong"),
-        ]
-        table = Table(f"The last {count(len(rows), 'failed dialogue')}, the newest first.", columns, rows)
-        return [table] if rows else []
+
+def _last_written(log: Log) -> float:
+    return max((file.path.stat().st_mtime for file in log.files if file.path.exists()), default=0.0)
+
+
+def _failures(frame: pd.DataFrame) -> list[str]:
+    failed = frame[frame["failed"]]
+    if failed.empty:
+        return ["No dialogue failed."]
+    reasons = failed["stop_reason"].astype(str).value_counts()
+    told = ", ".join(f"{count} × {words(reason)}" for reason, count in reasons.items())
+    return [f"{count(len(failed), 'dialogue')} failed ({plain(len(failed) / len(frame), share=True)}): {told}."]
+
+
+def _spend(frame: pd.DataFrame) -> list[str]:
+    cost = frame["cost_usd"].dropna()
+    if cost.empty:
+        return []
+    return [f"The partner's calls in these dialogues cost ${cost.sum():.2f}, ${cost.mean():.4f} a dialogue."]
+
+
+def _failure_tables(log: Log) -> list[Table]:
+    """The last failures, with what went wrong."""
+    last = viewer.newest(log.frame[log.frame["failed"]], LAST_FAILURES)
+    columns = [
+        prose("phase"),
+        Column("step", lambda row: plain(row["step"]) if pd.isna(row["step"]) else f"{row['step']:.0f}"),
+        prose("game_id", "game"),
+        Column("reason", lambda row: words(row["stop_reason"]), prose=True),
+        prose("said", "what went wrong"),
+    ]
+    said = [read_dialogue(log, row).get("failure") or "" for row in last.itertuples()]
+    rows = last.assign(said=said).to_dict("records")
+    table = Table(f"The last {count(len(rows), 'failed dialogue')}, the newest first.", columns, rows)
+    return [table] if rows else []
 
 
 def _numbers(log: Log) -> dict[str, Any]:

@@ -77,10 +77,10 @@ class Log:
 
     frame: pd.DataFrame
     files: list[LogFile]
-    kinds: dict[str, str] = field(default_factory=dict)
-    provenance: list[dict[str, Any]] = field(default_factory=list)
-    repeated: int = 0
-    shared: list[str] = field(default_factory=list)
+    kinds: dict[str, str]
+    provenance: list[dict[str, Any]]
+    repeated: int
+    shared: list[str]
     warnings: list[str] = field(default_factory=list)
 
 

@@ -23,7 +23,7 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from slim_rl.analysis.figure_style import style, to_bytes
-from slim_rl.analysis.figures import Plot, draw_all
+from slim_rl.analysis.figures import Plot
 from slim_rl.analysis.tables import Table, as_csv, as_latex, as_markdown
 from slim_rl.files import write_atomically
 
@@ -152,9 +152,10 @@ def draw_figures(
     """Every figure that has something to show, and its files by form. `first`: the name of the one that stands with the answer."""
     wanted = sorted({"svg", *forms})
     with style():
-        for name, figure in draw_all(plots, *numbers).items():
+        for name, plot in plots.items():
+            if (figure := plot.draw(*numbers)) is None:
+                continue
             made = dict(zip(wanted, to_bytes(figure, *wanted), strict=True))
-            plot = plots[name]
             yield Picture(name, made["svg"].decode(), plot.caption, plot.wide, name == first, plot.alt(*numbers)), made
 
 

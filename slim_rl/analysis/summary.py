@@ -7,7 +7,7 @@ no reward: they are counted among the stop reasons and left out of everything el
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -83,13 +83,8 @@ def over_training(frame: pd.DataFrame, names: Sequence[str], kinds: Mapping[str,
 
 def runs(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """What there is of every run."""
-    return list(_runs(frame))
-
-
-def _runs(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    for (arm, run), rows in frame.groupby(["arm", "run"], observed=True):
-        steps = rows.loc[rows["phase"] == TRAIN, "step"].dropna()
-        yield {
+    return [
+        {
             "arm": arm,
             "run": run,
             "dialogues": len(rows),
@@ -101,6 +96,9 @@ def _runs(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
             "policies": sorted(map(str, rows["policy"].unique())),
             "partners": sorted(map(str, rows["partner"].unique())),
         }
+        for (arm, run), rows in frame.groupby(["arm", "run"], observed=True)
+        for steps in [rows.loc[rows["phase"] == TRAIN, "step"].dropna()]
+    ]
 
 
 # -- over training -----------------------------------------------------------------------------------------------------

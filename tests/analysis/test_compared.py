@@ -85,5 +85,5 @@ def test_training_is_not_an_evaluation(log_dir: Path) -> None:
 def test_first_second_and_difference_are_of_the_same_games() -> None:
     a, b = (pd.DataFrame([values], columns=list("xyz")) for values in ([0.5, 1.0, np.nan], [0.5, 1.0, 0.0]))
     sides = [side.melt(var_name="game", value_name="agreed").assign(run=run) for side, run in ((a, "a"), (b, "b"))]
-    found = _of_runs(sides[0], sides[1], ["x", "y", "z"], "agreed", 0)
+    found = _of_runs(sides[0], sides[1], ["x", "y", "z"], "agreed")
     assert (found["before"], found["after"], found["value"]) == pytest.approx((0.75, 0.75, 0.0))
