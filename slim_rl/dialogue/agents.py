@@ -43,18 +43,19 @@ def opening(prompt: list[dict[str, str]], view: View) -> list[dict[str, str]]:
 
 
 class Agent(ABC):
-    """Plays one seat of a game. `is_policy`: whether it is the policy, whose errors and words are its own; `reads_private_view`:
-    whether it looks at more than text.
+    """Plays one seat of a game for its `player`. `is_policy`: whether it is the policy, whose errors and words are its own;
+    `reads_private_view`: whether it looks at more than text.
     """
 
     is_policy: ClassVar[bool] = True
     reads_private_view: ClassVar[bool] = True
+    player: Any  # a partner or a policy
     prompt: list[dict[str, str]]  # the opening messages, once it has spoken
 
     @property
-    @abstractmethod
     def identity(self) -> dict[str, Any]:
         """Who plays, JSON-able."""
+        return self.player.identity  # type: ignore[no-any-return]
 
     @abstractmethod
     async def act(self, view: View) -> AgentReply:
@@ -68,10 +69,6 @@ class TextAgent(Agent):
     player: Partner
     prompt: list[dict[str, str]] = field(default_factory=list)
     is_policy: ClassVar[bool] = False
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        return self.player.identity
 
     async def act(self, view: View) -> AgentReply:
         reply = await self.player.reply(view)
@@ -170,17 +167,13 @@ class PolicyAgent(TokenAgent):
     """Its words are sampled. `key` is the policy's routing key."""
 
     reads_private_view: ClassVar[bool] = False
-    policy: Policy = field(kw_only=True)
+    player: Policy = field(kw_only=True)
     key: str = field(kw_only=True)
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        return self.policy.identity
 
     async def act(self, view: View) -> AgentReply:
         self.observe(view)
         allowed, limit = self.allowance()
-        sampled = await self.policy.sample(self.ids, allowed, self.key)
+        sampled = await self.player.sample(self.ids, allowed, self.key)
         if sampled.finish == "abort":
             # An aborted turn leaves no trace: what is recorded are whole turns, and a resumed game samples this one again.
             raise DialogueOver(StopReason.ABORTED, "the engine was told to stop")
@@ -194,10 +187,6 @@ class DemonstratorAgent(TokenAgent):
     """Its words are a scripted player's, written as tokens."""
 
     player: Partner = field(kw_only=True)
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        return self.player.identity
 
     async def act(self, view: View) -> AgentReply:
         self.observe(view)

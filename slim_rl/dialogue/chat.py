@@ -180,11 +180,9 @@ class Chat:
             )
         opening = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello: 1, 2?\nÄ 你好 🙂"}]
         prompt = self.prompt_ids(opening)
-        if self._text(prompt) != self.render(opening):
+        text = self.tokenizer.decode(prompt, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        if text != self.render(opening):
             raise ConfigError(f"The tokenizer {self._name} does not give back its own chat template's text.")
-
-    def _text(self, ids: list[int]) -> str:
-        return str(self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
 
 def split_thought(text: str, opened: bool = False) -> tuple[str, str | None]:

@@ -33,10 +33,12 @@ def session_trace(dialogue: Dialogue) -> list[dict[str, Any]]:
 
 def trajectory(dialogue: Dialogue) -> dict[str, Any]:
     """An ATIF trajectory. Its agent is the policy; the other seat is its user."""
-    steps = [{"source": _source(said["role"]), "message": said["content"]} for said in dialogue.prompt]
+    sources = {"system": "system", "assistant": "agent"}
+    steps = [{"source": sources.get(said["role"], "user"), "message": said["content"]} for said in dialogue.prompt]
     steps += [_step(dialogue, turn) for turn in dialogue.turns]
-    counted = dialogue.tokens or {}
-    total = {"total_completion_tokens": counted.get("policy", sum(dialogue.loss_mask))} if _counted(dialogue) else {}
+    total = {}
+    if dialogue.tokens or dialogue.response_ids:
+        total["total_completion_tokens"] = (dialogue.tokens or {}).get("policy", sum(dialogue.loss_mask))
     return {
         "schema_version": ATIF,
         "session_id": name(dialogue),
@@ -146,14 +148,6 @@ def _metrics(dialogue: Dialogue, start: int, end: int) -> dict[str, Any]:
         "completion_token_ids": dialogue.response_ids[start:end],
         "logprobs": dialogue.logprobs[start:end],
     }
-
-
-def _counted(dialogue: Dialogue) -> bool:
-    return bool(dialogue.tokens or dialogue.response_ids)
-
-
-def _source(role: str) -> str:
-    return {"system": "system", "assistant": "agent"}.get(role, "user")
 
 
 def name(dialogue: Dialogue) -> str:

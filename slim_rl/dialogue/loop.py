@@ -134,7 +134,7 @@ def _policy_agent(policy: Player, chat: Chat | None, limits: Limits, prompt: lis
         raise ValueError("a policy with tokens needs a chat template")
     if isinstance(policy, Demonstrator):
         return DemonstratorAgent(chat, limits, prompt, player=policy.player)
-    return PolicyAgent(chat, limits, prompt, policy=policy, key=key)
+    return PolicyAgent(chat, limits, prompt, player=policy, key=key)
 
 
 class _Game:

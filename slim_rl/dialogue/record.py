@@ -32,7 +32,7 @@ class StopReason(StrEnum):
     TURN_TOKENS = "turn_tokens"  # a policy turn was cut at the tokens a turn may have; reward 0
     DIALOGUE_TOKENS = "dialogue_tokens"  # the policy's tokens for the whole dialogue are used up; reward 0
     CONTEXT_LENGTH = "context_length"  # the next turn does not fit the context; reward 0
-    # failures
+    # failures, from here on
     PARTNER_ERRORS = "partner_errors"  # the partner made too many malformed actions in a row
     PARTNER_FAILED = "partner_failed"  # the partner gave no reply at all, retries included
     ENGINE_FAILED = "engine_failed"  # the policy's engine gave no tokens, retries included
@@ -47,18 +47,7 @@ class StopReason(StrEnum):
         return self in _FAILURES
 
 
-_FAILURES = frozenset(
-    {
-        StopReason.PARTNER_ERRORS,
-        StopReason.PARTNER_FAILED,
-        StopReason.ENGINE_FAILED,
-        StopReason.DEADLINE,
-        StopReason.BUDGET,
-        StopReason.OUTAGE,
-        StopReason.ABORTED,
-        StopReason.BROKEN,
-    }
-)
+_FAILURES = frozenset(list(StopReason)[list(StopReason).index(StopReason.PARTNER_ERRORS) :])
 
 
 class DialogueOver(Exception):
