@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from slim_rl import jsonl
+from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.rows import GameRow, write_rows
 from slim_rl.errors import DataError
 from slim_rl.games.matching.actions import format_proposal
@@ -82,8 +83,12 @@ def convert_command(
             (GameRow.of(env, game.state.id, game.state, each) for game in games for each in seats), output
         )
     conversations = [conversation(game, each) for game in games for each in seats]
-    encode = _encoder(tokenizer) if tokenizer else lambda _: {}
-    return jsonl.write(output, (_row(each) | encode(each) for each in conversations))
+    chat = None
+    if tokenizer:
+        from slim_rl.policies import load_tokenizer
+
+        chat = Chat(load_tokenizer(tokenizer))
+    return jsonl.write(output, (_row(each, chat) for each in conversations))
 
 
 def read_recorded(path: str | Path) -> Iterator[RecordedGame]:
@@ -166,7 +171,7 @@ def _words(text: str) -> str:
     return " ".join(text.replace("[", "(").replace("]", ")").split())
 
 
-def _row(played: Conversation) -> dict[str, Any]:
+def _row(played: Conversation, chat: Chat | None) -> dict[str, Any]:
     return {
         "messages": played.messages,
         "train": played.train,
@@ -174,23 +179,12 @@ def _row(played: Conversation) -> dict[str, Any]:
         "seat": played.seat,
         "reward": played.reward,
         "game_state": played.state.to_dict(),
+        **(encode(played.messages, played.train, chat) if chat is not None else {}),
     }
 
 
-def _encoder(name: str) -> Any:
-    from slim_rl.dialogue.chat import Chat
-    from slim_rl.policies import load_tokenizer
-
-    chat = Chat(load_tokenizer(name))
-    return lambda played: encode(played.messages, played.train, chat)
-
-
-def encode(messages: list[dict[str, str]], train: list[bool], chat: Any) -> Mapping[str, list[int]]:
-    """`input_ids` and `labels` (-100 where there is no target), with the token boundaries that a training run has.
-
-    Args:
-        chat: a `slim_rl.dialogue.chat.Chat`.
-    """
+def encode(messages: list[dict[str, str]], train: list[bool], chat: Chat) -> dict[str, list[int]]:
+    """`input_ids` and `labels` (-100 where there is no target), with the token boundaries that a training run has."""
     opening = next(index for index, message in enumerate(messages) if message["role"] == "assistant")
     ids = chat.prompt_ids(messages[:opening])
     labels = [-100] * len(ids)
