@@ -140,9 +140,8 @@ def _doses(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
 def _forced(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
     """Reward after so many questions asked for the policy, before (dashed) and after training."""
     names = [name for name in plays.held_out["condition"].unique() if re.fullmatch(r"forced_\d+", name)]
-    conditions = dict(
-        sorted((int(name.removeprefix("forced_")), name) for name in names)
-    )  # questions asked -> condition
+    # questions asked -> condition
+    conditions = dict(sorted((int(name.removeprefix("forced_")), name) for name in names))
     found = {(row["arm"], row["condition"]): row for row in rows if row["measure"] == "reward"}
     arms = [arm for arm in plays.arms if any((arm, name) in found for name in conditions.values())]
     if not arms:

@@ -29,16 +29,8 @@ ARM_COLOURS = {
     "frozen_policy": "#009E73",
 }
 SPARE_COLOURS = ("#E69F00", "#56B4E9", "#8C6D31", "#882255", "#117733", "#332288")
-KIND_COLOURS = (
-    "#0072B2",
-    "#56B4E9",
-    "#E69F00",
-    "#B8B8B8",
-    "#009E73",
-    "#CC79A7",
-    "#8C6D31",
-    "#882255",
-)  # again from the first
+# After the last again from the first
+KIND_COLOURS = ("#0072B2", "#56B4E9", "#E69F00", "#B8B8B8", "#009E73", "#CC79A7", "#8C6D31", "#882255")
 STOP_COLOURS = {
     "agreed": "#009E73",
     "finished": "#66C2A5",

@@ -180,12 +180,8 @@ class Reader:
                     bar.update(before + offset - bar.n)
                     try:
                         row = row_of(data, place.file.path)
-                    except (
-                        AttributeError,
-                        KeyError,
-                        TypeError,
-                        ValueError,
-                    ):  # it has a dialogue's keys, yet not its form
+                    except (AttributeError, KeyError, TypeError, ValueError):
+                        # it has a dialogue's keys, yet not its form
                         place.file.foreign += 1
                         continue
                     place.file.dialogues += 1

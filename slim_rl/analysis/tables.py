@@ -98,13 +98,8 @@ def as_latex(table: Table) -> str:
     return text
 
 
-_SIGNS = {
-    "−": "$-$",
-    "→": "$\\rightarrow$",
-    "±": "$\\pm$",
-    "–": "--",
-    "×": "$\\times$",
-}  # that LaTeX has no letters for
+# Those that LaTeX has no letters for
+_SIGNS = {"−": "$-$", "→": "$\\rightarrow$", "±": "$\\pm$", "–": "--", "×": "$\\times$"}
 
 
 def _escaped(text: str) -> str:

@@ -234,9 +234,8 @@ def evaluate(
     names = [cell.name for cell in cells]
     if len(set(names)) < len(names):
         raise ConfigError("Two cells have the same name; give checkpoints in folders of different names.")
-    configs = {
-        cell: cell_config(config, cell) for cell in cells
-    }  # what is wrong with one is found before any is played
+    # what is wrong with one is found before any is played
+    configs = {cell: cell_config(config, cell) for cell in cells}
     rows = load_rows(config, "eval")[:num_games]
     if not rows:
         raise ConfigError("The config names no held-out games to evaluate on: set data.eval and data.num_eval.")

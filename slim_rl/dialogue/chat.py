@@ -116,9 +116,8 @@ class Chat:
                 add_generation_prompt=add_generation_prompt,
                 enable_thinking=self.thinking,
             )
-        except (
-            Exception
-        ) as error:  # a template is a program of somebody else's: what the sandbox forbids, what it raises itself
+        except Exception as error:
+            # a template is a program of somebody else's: what the sandbox forbids, what it raises itself
             reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             raise ConfigError(
                 f"The chat template of {self._name} cannot be rendered ({reason}); correct it, or use another model's tokenizer."

@@ -203,9 +203,8 @@ class RolloutWorker:
         try:
             async with asyncio.TaskGroup() as tasks:
                 running = [tasks.create_task(play(episode)) for episode in episodes]
-        except (
-            BaseExceptionGroup
-        ) as group:  # of one cause, such as a full disk: the others were cancelled, or met it too
+        except BaseExceptionGroup as group:
+            # of one cause, such as a full disk: the others were cancelled, or met it too
             raise group.exceptions[0] from None
         return [task.result() for task in running]
 

@@ -41,11 +41,8 @@ ASK_PAIR = (
     "Any score for {reviewer} on {paper}?",
 )
 ASK_OPEN = ("What do you have for {reviewer}?", "Who do you have for {paper}?", "What are your best matches?")
-PARTNERS = {
-    "shy": 0.6,
-    "forthcoming": 0.2,
-    "mute": 0.2,
-}  # with several, the model has already met that of a control arm
+# With several, the model has already met that of a control arm.
+PARTNERS = {"shy": 0.6, "forthcoming": 0.2, "mute": 0.2}
 _PROPOSES = 6  # plans, one after another as they are rejected, and then the same again
 _ALL_UP_TO = 8  # larger boards have too many assignments to sort
 TELL = "I have {value} for {reviewer} on {paper}."

@@ -124,9 +124,8 @@ def _questions(text: str, previous: str, roster: Roster) -> tuple[Question, ...]
     found: list[Question] = []
     said: deque[str] = deque(maxlen=LOOK_BACK)  # the message's clauses so far
     listed: list[Pair] = []  # pairs that stand for themselves, or that it says it cannot see
-    about_pairs = lists = asked = (
-        False  # of the clause before: is it about pairs, does a list follow it, is it a question
-    )
+    # Of the clause before: is it about pairs, does a list follow it, is it a question
+    about_pairs = lists = asked = False
     for clause, marked in _clauses(text, roster):
         before = "".join(said)
         if asked and _NO_ANSWER_WANTED.match(clause):
