@@ -120,6 +120,7 @@ class BaseEnvironment(ABC):
             first. Empty: actions are plain text.
         undealt: settings on which no deal depends: arms that differ in them play the same file of games.
         max_errors: refused actions in a row that end the game, of which a person is told; 0: it has no such limit.
+        rules: "none" leaves the rules out of a policy's opening messages.
     """
 
     seats: int = 1
@@ -129,6 +130,7 @@ class BaseEnvironment(ABC):
     tags: ClassVar[tuple[str, ...]] = ()
     undealt: ClassVar[tuple[str, ...]] = ("max_errors",)
     max_errors: int = 0
+    rules: str = "full"
 
     @abstractmethod
     def reset(self, game_state: Any) -> tuple[str, dict[str, Any]]:
@@ -182,10 +184,8 @@ class BaseEnvironment(ABC):
 
     def prompt(self, seat: int = 0) -> list[dict[str, str]]:
         """The opening chat messages of `seat`."""
-        return [
-            {"role": "system", "content": self.get_prompt_prefix(seat)},
-            {"role": "user", "content": self.get_state_description(seat)},
-        ]
+        rules = [{"role": "system", "content": self.get_prompt_prefix(seat)}] if self.rules != "none" else []
+        return [*rules, {"role": "user", "content": self.get_state_description(seat)}]
 
     def format_observation(self, observation: str) -> dict[str, str]:
         """An observation as a chat message (the convention of slime's multi-turn examples)."""

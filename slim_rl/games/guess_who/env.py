@@ -165,10 +165,6 @@ class GuessWhoEnv(MeasuredEnvironment):
             lines.append(f"Left: {', '.join(self.game.names)}.")
         return "\n".join(("On the board:", *lines))
 
-    def prompt(self, seat: int = 0) -> list[dict[str, str]]:
-        messages = super().prompt(seat)
-        return messages[1:] if self.rules == "none" else messages
-
     def get_private_view(self, seat: int) -> GuessWhoView:
         return GuessWhoView(
             seat=seat,

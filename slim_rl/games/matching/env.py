@@ -194,10 +194,6 @@ class MatchingEnv(MeasuredEnvironment):
     def get_state_description(self, seat: int = 0) -> str:
         return state_description(self.game.roster, seat, self._shown(seat), self._plan_shown(seat))
 
-    def prompt(self, seat: int = 0) -> list[dict[str, str]]:
-        messages = super().prompt(seat)
-        return messages[1:] if self.rules == "none" else messages
-
     def get_private_view(self, seat: int) -> MatchingView:
         return MatchingView(
             seat=seat,
