@@ -12,7 +12,7 @@ import base64
 import gzip
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -106,7 +106,7 @@ class Page:
     text: str = ""
     sample: str = ""
     dialogues: Mapping[str, Any] | None = None
-    sources: Sequence[Table] = field(default_factory=tuple)
+    sources: Sequence[Table] = ()
     renewed: Renewed | None = None
 
     def html(self) -> str:
