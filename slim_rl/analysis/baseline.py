@@ -37,7 +37,7 @@ def of_frame(frame: pd.DataFrame) -> Points:
     played = plain(frame[frame["phase"] != TRAIN])
     trained = runs_trained(frame)
     runs = played[played["run"].isin(trained)]
-    sides = ends(runs, trained=trained)
+    sides = ends(runs, trained)
     before = sides[sides["when"] == "before"]
     put = played[
         (played["mode"] != "free") & played["policy"].isin(set(before["policy"])) & ~played.index.isin(runs.index)

@@ -57,7 +57,7 @@ def read(manifest: Manifest) -> Plays:
                 training.append(train.groupby(["arm", "run", "step"])[names].mean().reset_index())
                 started = played.sort_values("step").groupby("run").first()
                 runs |= {str(run): (row["arm"], row["policy"]) for run, row in started.iterrows()}
-                played = ends(played, trained=runs_trained(frame))
+                played = ends(played, runs_trained(frame))
             held_out.append(by_game(played.assign(condition=condition)))
     if not training:
         raise DataError(f"The manifest needs a source {HELD_OUT} with the logs of the training runs; none was found.")

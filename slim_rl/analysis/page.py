@@ -47,7 +47,7 @@ class Card:
     before: str
     after: str
     change: str
-    trend: str = ""
+    trend: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ def draw_figures(
 
 
 def write_figures(
-    folder: Path, plots: Mapping[str, Plot], *numbers: Any, first: str, forms: Sequence[str] = ("png", "svg")
+    folder: Path, plots: Mapping[str, Plot], *numbers: Any, first: str, forms: Sequence[str]
 ) -> list[Picture]:
     """Draws every figure, and writes it to the folder; takes away those that have nothing to show and were there before."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -143,7 +143,7 @@ def of_frame(frame: pd.DataFrame) -> Plays:
     """The held-out games of a frame as `load` makes it; a condition is a partner."""
     played = plain(frame[frame["phase"] != TRAIN])
     played = played.assign(condition=played["partner"].astype(str))
-    played = ends(played, ["condition", "arm", "run"], runs_trained(frame))
+    played = ends(played, runs_trained(frame), ["condition", "arm", "run"])
     return Plays(by_game(played))
 
 
@@ -163,7 +163,7 @@ def by_game(played: pd.DataFrame) -> pd.DataFrame:
     return played.assign(game=played["cluster"]).groupby(KEYS)[names].mean().reset_index()
 
 
-def ends(played: pd.DataFrame, runs: Sequence[str] = ("run",), trained: Collection[str] = ()) -> pd.DataFrame:
+def ends(played: pd.DataFrame, trained: Collection[str], runs: Sequence[str] = ("run",)) -> pd.DataFrame:
     """The first and the last checkpoint of each run, as before and after. What has one checkpoint is after, but for a run of `trained`
     that has not played since before its first step.
     """

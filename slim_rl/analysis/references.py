@@ -19,7 +19,7 @@ BOARDS = 1000  # games that lines are made on, at most
 Games = Sequence[tuple[Any, int]]
 
 
-def games_of(log: Log, seed: int = 0) -> tuple[str, list[tuple[Any, int]]]:
+def games_of(log: Log, seed: int) -> tuple[str, list[tuple[Any, int]]]:
     """The log's commonest environment, and its games, each once, with the policy's seat: a seeded sample of at most `BOARDS`."""
     environment = str(log.frame["environment"].mode()[0])
     rows = log.frame[log.frame["environment"] == environment].drop_duplicates("cluster")
@@ -46,7 +46,7 @@ def reference_lines(games: Games, people: Path | None = None, environment: str =
     return {name: _with_interval(line) for name, line in lines.items()}
 
 
-def frontier_curves(games: Games, most: int, seed: int = 0, environment: str = MATCHING) -> dict[str, dict[str, Any]]:
+def frontier_curves(games: Games, most: int, seed: int, environment: str) -> dict[str, dict[str, Any]]:
     """Mean reward of ideal players after 0, 1, ..., `most` questions: name -> {"mean", "low", "high", "boards"}."""
     curves = measured(game_of(environment)).frontier(games, most, seed) if games else {}
     return {name: _curve(curve.rewards) for name, curve in curves.items()}

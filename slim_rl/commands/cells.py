@@ -99,7 +99,7 @@ def play_cells(
     games: Mapping[Cell, Sequence[GameRow]],
     output: Path,
     engine: EngineChoice,
-    concurrency: int | None = None,
+    concurrency: int | None,
     num_trials: int = 1,
     elsewhere: str = "name another folder (--output ...)",
 ) -> dict[str, list[Dialogue]]:

@@ -140,9 +140,7 @@ def _policy_agent(policy: Player, chat: Chat | None, limits: Limits, prompt: lis
 class _Game:
     """One game being played: the environment, the agents, and the record of what was said. Deals the game when it is made."""
 
-    def __init__(
-        self, env: BaseEnvironment, limits: Limits, game_state: Any, seed: int, price: float | None = None
-    ) -> None:
+    def __init__(self, env: BaseEnvironment, limits: Limits, game_state: Any, seed: int, price: float | None) -> None:
         self.env, self.limits, self.seed, self.price = env, limits, seed, price
         self.game_state = as_dict(game_state)
         self.agents: dict[int, Agent] = {}

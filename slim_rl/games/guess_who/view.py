@@ -24,8 +24,8 @@ class GuessWhoView:
     characters: dict[str, tuple[str, ...]]
     left: tuple[str, ...]
     questions_left: int
-    tiles: bool = True
-    secret: str | None = None
+    tiles: bool
+    secret: str | None
 
     @property
     def board(self) -> GameBoard:
