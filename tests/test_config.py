@@ -75,6 +75,15 @@ def test_a_missing_or_broken_file_is_named(tmp_path) -> None:
         load_config(tmp_path / "bad.yaml")
 
 
+def test_a_key_that_stands_twice_is_refused_and_not_lost(tmp_path) -> None:
+    path = tmp_path / "twice.yaml"
+    path.write_text("slim_rl:\n  train: {learning_rate: 1.0e-3}\n  seed: 1\n  train: {steps: 3}\n")
+    with pytest.raises(ConfigError, match=r"twice\.yaml.*'train' stands twice.*line 4"):
+        load_config(path)
+    path.write_text("slim_rl:\n  game: &board {n: 4, max_turns: 9}\n  arms: {more: {<<: *board, n: 5}}\n")
+    assert load_config(path).arms == {"more": {"n": 5, "max_turns": 9}}
+
+
 def test_a_config_cannot_be_changed_by_accident() -> None:
     with pytest.raises(ValidationError):
         Config().seed = 3  # type: ignore[misc]

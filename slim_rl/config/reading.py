@@ -8,12 +8,29 @@ from typing import Any, TypeVar
 
 import yaml
 from pydantic import ValidationError
+from yaml.error import MarkedYAMLError
 
 from slim_rl.config.section import Section
 from slim_rl.config.sentences import sentence_of
 from slim_rl.errors import ConfigError
 
 S = TypeVar("S", bound=Section)
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that stands twice in a mapping: YAML's own takes the last, and the settings below the first are lost."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    raise MarkedYAMLError(
+                        problem=f"'{key.value}' stands twice; remove one,", problem_mark=key.start_mark
+                    )
+                seen.add(key.value)
+        return node
 
 
 def load_section(path: str | Path, section: type[S]) -> S:
@@ -29,7 +46,7 @@ def read_yaml(path: str | Path, hint: str = "give the path of a YAML file") -> A
     """What a YAML file holds. Raises ConfigError if it cannot be read; where there is no such file, `hint` says what to do."""
     path = Path(path)
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
+        return _Loader(path.read_text(encoding="utf-8")).get_single_data()
     except OSError as error:
         raise ConfigError(f"Cannot read the config {path}: {error.strerror}; {hint}.") from error
     except UnicodeDecodeError as error:
