@@ -75,9 +75,9 @@ _INTRODUCTION = """\
 # All keys
 
 One config drives three trainers. A file holds what differs from the defaults below, under one top-level key `slim_rl`; on the
-command line a key is changed by `--set train.steps=50`. The last three columns are the key's names in each trainer: slime's
-flags, fields of TRL's `GRPOConfig`, verl's own keys. Any other flag of slime's follows the command, any other key of verl's goes
-under `verl.overrides`.
+command line a key is changed by `--set train.steps=50`, and several of a section by `--set 'train={steps: 50, save_every: 10}'`.
+The last three columns are the key's names in each trainer: slime's flags, fields of TRL's `GRPOConfig`, verl's own keys. Any other
+flag of slime's follows the command, any other key of verl's goes under `verl.overrides`.
 
 This page is generated: `python -m slim_rl.reference`.
 """

@@ -27,6 +27,21 @@ def test_overrides_change_keys_and_are_yaml(tmp_path) -> None:
     assert config.train.lora is not None and config.train.lora.r == 4
 
 
+def test_a_section_that_is_named_whole_keeps_the_keys_that_are_not_named() -> None:
+    began = {
+        "game": {"n": 3, "p_observed": 0.2},
+        "train": {"steps": 9, "learning_rate": 1e-3},
+        "partner": {"kind": "openai", "openai": {"model": "a", "concurrency": 5}, "args": {"max_pairs": 1}},
+    }
+    changes = ["train={steps: 3}", "game={n: 4}", "partner={kind: shy, openai: {model: b}, args: {}}"]
+    config = parse_config(began, changes)
+    assert (config.train.steps, config.train.learning_rate) == (3, 1e-3)
+    assert (config.game.n, config.game.p_observed) == (4, 0.2)
+    assert (config.partner.kind, config.partner.openai.model, config.partner.openai.concurrency) == ("shy", "b", 5)
+    assert config.partner.args == {}
+    assert parse_config(began, ["game={}"]).game == Config().game
+
+
 @pytest.mark.parametrize(
     ("data", "says"),
     [

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from slim_rl.config.sections import (
     TrainConfig,
     WarmstartConfig,
 )
-from slim_rl.config.sentences import checked, sentence_of
+from slim_rl.config.sentences import checked, keys_of, sentence_of
 from slim_rl.environment import MATCHING, environment_class, load_object
 from slim_rl.errors import ConfigError, did_you_mean
 from slim_rl.files import write_atomically
@@ -207,6 +208,12 @@ class Config(Section):
         write_atomically(path, text if passwords else without_passwords(text))
 
 
+@cache
+def _sections() -> frozenset[str]:
+    """The dotted names of all sections, the games' own among them."""
+    return frozenset({"game", "warmstart.player", *(key.rpartition(".")[0] for key in keys_of(Config))})
+
+
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     """Reads a YAML file and applies overrides such as ``partner.kind=mute`` (values are YAML).
 
@@ -238,7 +245,8 @@ def parse_config(data: Any, overrides: Sequence[str] = (), source: str = "the co
     if not isinstance(data, Mapping):
         raise ConfigError(f"{source} must be a mapping under the key '{ROOT_KEY}', but is {type(data).__name__}.")
     try:
-        config = Config.model_validate(overridden(data, [text.removeprefix(f"{ROOT_KEY}.") for text in overrides]))
+        changes = [text.removeprefix(f"{ROOT_KEY}.") for text in overrides]
+        config = Config.model_validate(overridden(data, changes, _sections() if changes else ()))
         for key in others:
             if key in Config.model_fields:
                 raise ConfigError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -57,13 +57,16 @@ def read_yaml(path: str | Path, hint: str = "give the path of a YAML file") -> A
         raise ConfigError(f"{path} is nested too deeply to be a config; give the path of another file.") from error
 
 
-def overridden(data: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+def overridden(data: Mapping[str, Any], overrides: Sequence[str], sections: Collection[str] = ()) -> dict[str, Any]:
     """A copy with overrides such as ``partner.kind=mute``. Raises ConfigError for one that is none; RecursionError for data that holds
     itself.
+
+    Args:
+        sections: of these a mapping changes the keys that it names, and an empty one empties them; any other value is replaced.
     """
     tree = _copy(data)
     for override in overrides:
-        _apply(tree, override)
+        _apply(tree, override, sections)
     return tree
 
 
@@ -72,7 +75,7 @@ def _copy(data: Mapping[str, Any]) -> dict[str, Any]:
     return {key: _copy(value) if isinstance(value, Mapping) else value for key, value in data.items()}
 
 
-def _apply(tree: dict[str, Any], override: str) -> None:
+def _apply(tree: dict[str, Any], override: str, sections: Collection[str]) -> None:
     key, equals, text = override.partition("=")
     if not equals or not key:
         raise ConfigError(f"The override '{override}' is not of the form key=value, for example partner.kind=mute.")
@@ -83,6 +86,13 @@ def _apply(tree: dict[str, Any], override: str) -> None:
             raise ConfigError(f"The override '{override}' goes through '{parent}', which is not a section.")
         tree = child
     try:
-        tree[last] = yaml.safe_load(text)
+        value = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError) as error:
         raise ConfigError(f"The override '{override}' has a value that is not valid YAML.") from error
+    tree[last] = _merged(tree.get(last), value, key, sections)
+
+
+def _merged(old: Any, new: Any, key: str, sections: Collection[str]) -> Any:
+    if key not in sections or not new or not isinstance(old, dict) or not isinstance(new, dict):
+        return new
+    return old | {name: _merged(old.get(name), value, f"{key}.{name}", sections) for name, value in new.items()}

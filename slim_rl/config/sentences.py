@@ -29,7 +29,7 @@ def sentence_of(error: ValidationError, model: type[BaseModel], section: str = "
         name = ".".join(map(str, item["loc"]))
         where = f"{prefix}{name}".removesuffix(".")
         if item["type"] == "extra_forbidden":
-            near = _nearest_key(name, list(_keys(model)))
+            near = _nearest_key(name, list(keys_of(model)))
             fix = f"did you mean '{prefix}{near}'?" if near else "remove it or correct its spelling"
             parts.append(f"'{where}' is not a key slim_rl knows; {fix}")
         else:
@@ -44,13 +44,13 @@ def sentence_of(error: ValidationError, model: type[BaseModel], section: str = "
     return sentence if sentence.endswith("?") else f"{sentence}."
 
 
-def _keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+def keys_of(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
     """The dotted names of a section's keys and of those in the sections below it."""
     for name, info in model.model_fields.items():
         yield prefix + name
         for kind in (info.annotation, *typing.get_args(info.annotation)):
             if isinstance(kind, type) and issubclass(kind, BaseModel):
-                yield from _keys(kind, f"{prefix}{name}.")
+                yield from keys_of(kind, f"{prefix}{name}.")
 
 
 def _nearest_key(name: str, known: Sequence[str]) -> str:
