@@ -39,10 +39,13 @@ def command(
 ) -> None:
     """Play scripted askers and cheats over a config's games, and say whether asking pays from the first question."""
     settings = load_config(config, overrides or ())
-    try:
-        counts = sorted({int(word) for word in questions.split(",")})
-    except ValueError as error:
-        raise ConfigError(f"--questions {questions} is not a list of numbers such as 1,2,4.") from error
+    counts = sorted({int(word) if word.strip().isdecimal() else 0 for word in questions.split(",")})
+    if counts[0] < 1:
+        raise ConfigError(f"--questions {questions} is not a list of numbers from 1 on, such as 1,2,4.")
+    if price and (live or output_dir is not None):
+        raise ConfigError(
+            "--price is for askers on paper, who play no partner and leave no files: leave out --live and --output-dir."
+        )
     if output_dir is not None:
         check_folder(output_dir)
     if price:
