@@ -49,13 +49,15 @@ def choose(frame: pd.DataFrame, num: int, where: str = "", sort: str = "", desce
     if sort and sort not in frame:
         raise ConfigError(f"--sort {sort}: there is no such column; choose {', '.join(map(str, frame.columns))}.")
     try:
-        found = frame.query(where) if where else frame
+        holds = frame.eval(where) if where else None
     except Exception as error:  # whatever Python can raise on an expression
         raise ConfigError(
-            f"--where {where}: {' '.join(str(error).split())}; the columns are {', '.join(map(str, frame.columns))}."
+            f"--where {where}: {' '.join(str(error).split())}; compare columns, such as reward < 0.5 and agreed == 1; they are "
+            f"{', '.join(map(str, frame.columns))}."
         ) from error
-    if not isinstance(found, pd.DataFrame):
+    if where and not (isinstance(holds, pd.Series) and holds.dtype == bool):
         raise ConfigError(f"--where {where} is not a condition; compare a column, such as reward < 0.5.")
+    found = frame if holds is None else frame[holds]
     return found.sort_values(sort, ascending=not descending, kind="stable").head(num) if sort else found.tail(num)
 
 

@@ -43,7 +43,9 @@ def test_the_last_ones_or_those_asked_for(log: Path) -> None:
     [
         (("rewrad > 1", ""), "rewrad"),
         (("reward >", ""), "--where reward >"),
-        (("reward", ""), "no condition|KeyError|the columns are"),
+        (("reward", ""), "^--where reward is not a condition; compare a column, such as reward < 0.5.$"),
+        (("step", ""), "is not a condition"),
+        (("1 > 0", ""), "is not a condition"),
         (("", "cleverness"), "no such column; choose .*reward"),
     ],
 )
