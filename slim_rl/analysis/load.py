@@ -143,9 +143,10 @@ class Reader:
         """What was read. Raises DataError if no line of it is a dialogue."""
         files = [place.file for place in self._open.values()]
         if not self._parts:
+            lines = count(sum(file.lines for file in files), "line")
             raise DataError(
-                f"None of the {sum(f.lines for f in files)} lines in the {len(files)} *.jsonl files of {_names(self.log_dirs)} "
-                "is a dialogue; give the folder that a run wrote its dialogue log to."
+                f"There is no dialogue in {_names(self.log_dirs)} ({count(len(files), 'file')}, {lines}); give the folder that a run wrote "
+                "its dialogue log to, once its first dialogues have ended."
             )
         self._parts = [pd.concat(self._parts, ignore_index=True)]
         frame = self._parts[0]

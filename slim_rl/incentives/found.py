@@ -89,7 +89,7 @@ class Incentives:
         """Whether asking pays from the first question, and how much of what it brings can be earned without it."""
         if self.first is None:
             failed = any(line.failed for line in self.lines)
-            why = "no game was played to its end" if failed else "the game has neither scripted players nor a frontier"
+            why = "no game was played to its end" if failed else "none of the players asks a question"
             return f"What asking pays is not known: {why}."
         solo, most = self.lines[0].reward.value, self.curve[-1]
         brings, around = most.reward.value - solo, max(0.0, self.without.reward.value - solo)

@@ -16,6 +16,7 @@ from slim_rl.dialogue.loop import Speaker
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.environment import environment_class
+from slim_rl.errors import DataError
 from slim_rl.measured import measured
 from tests.games.matching.test_audit import ASK, dialogue
 from tests.paths import ROOT
@@ -69,3 +70,13 @@ def test_a_log_that_is_named_twice_is_audited_once(tmp_path: Path, capsys: pytes
         load("audit")([str(path) for path in named], standalone_mode=False)
         said.append(capsys.readouterr().out)
     assert said[0] == said[1] and "2 dialogues" in said[0]
+
+
+def test_a_log_of_nothing_that_can_be_audited_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "log.jsonl").touch()
+    with pytest.raises(DataError, match="There is no dialogue in"):
+        load("audit")([str(tmp_path)], standalone_mode=False)
+    with DialogueLog(tmp_path / "log.jsonl") as log:
+        log.append(Dialogue("e", "g", 0, 0, {"secret": 3}, {}, {"kind": "shy"}))
+    load("audit")([str(tmp_path)], standalone_mode=False)
+    assert capsys.readouterr().out == "Left out: 1 dialogue of games that check no partner.\n"
