@@ -8,6 +8,7 @@ its traceback.
 from __future__ import annotations
 
 import ast
+import io
 import os
 import shlex
 import sys
@@ -34,11 +35,14 @@ def main(arguments: Sequence[str] | None = None, *, command_line: str | None = N
         prefix: goes before a sentence on stderr.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
+    if isinstance(sys.stdout, io.TextIOWrapper):  # it is None where a shell closed it
+        sys.stdout.reconfigure(errors="replace")  # a terminal that is not UTF-8 has no ±
     try:
         try:
             _answer(arguments, command_line, prefix)
         finally:
-            sys.stdout.flush()
+            if sys.stdout is not None:
+                sys.stdout.flush()
     except BrokenPipeError:  # who reads along has left, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
         raise SystemExit(1) from None

@@ -231,3 +231,20 @@ def test_results_are_written_whoever_reads_along(tmp_path: Path) -> None:
     _, said = with_a_reader_that_left(*words)
     assert "Traceback" not in said
     assert all((tmp_path / name).stat().st_size for name in ("table.txt", "cells.csv", "cells.json"))
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_that_is_not_utf_8_is_no_traceback(encoding: str) -> None:
+    words = ("incentives", "guess_who_local", "--price", "0.02", "--games", "5")
+    done = process(*words, env={**os.environ, "PYTHONIOENCODING": encoding}, encoding=encoding)
+    assert (done.returncode, done.stderr) == (0, "") and "never asks" in done.stdout
+
+
+def test_a_command_whose_output_is_closed_is_no_traceback(tmp_path: Path) -> None:
+    words = ["generate", "--n", "3", "--num-games", "2", "--output", str(tmp_path / "games.jsonl")]
+    closed = 'exec "$@" >&-'
+    done = subprocess.run(
+        ["sh", "-c", closed, "sh", sys.executable, "-m", "slim_rl.cli", *words],
+        stderr=subprocess.PIPE, text=True, cwd=ROOT, timeout=120, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "") and (tmp_path / "games.jsonl").stat().st_size
