@@ -84,12 +84,13 @@ def command(
     settings = load_config(config, overrides or ())
     check_folder(output)
     choice = EngineChoice(engine, server, words_of(engine_args))
-    cells = [
+    wanted = (
         Cell(each, kind, name)
         for each in policies(settings, checkpoint or (), policy or (), choice)
         for kind in partner or [settings.partner.kind]
         for name in mode or ["free"]
-    ]
+    )
+    cells = list(dict.fromkeys(wanted))  # what is named twice is played once
     num_games = check_games(settings, games)
     for name in checkpoint or ():
         check_model_name(name, "--checkpoint")

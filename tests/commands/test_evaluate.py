@@ -257,3 +257,10 @@ def test_what_a_log_was_played_by_holds_no_password(config: Any, tmp_path: Path)
     other = config.changed(partner={"openai": {"base_url": "http://bob:s3cret@other/v1"}})
     with pytest.raises(ConfigError, match="base_url"):
         claim_log(log, other, ["partner"], None, "elsewhere")
+
+
+def test_what_is_named_twice_is_played_once(slim_rl, monkeypatch, tmp_path) -> None:
+    monkeypatch.chdir(tmp_path)
+    twice = ["--policy", "solo", "--partner", "mute", "--mode", "free"] * 2
+    done = slim_rl("evaluate", "matching_local", *twice, "--games", "2", "--dry-run")
+    assert (done.returncode, done.stdout) == (0, "solo_mute_free: 2 games\n"), done.stderr
