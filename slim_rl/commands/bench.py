@@ -73,8 +73,8 @@ def command(
     cells = {Cell(policy, each.config.partner.kind, suite=f"{each.name}-{each.version}"): each for each in wanted}
     configs = {cell: cell_config(each.config, cell) for cell, each in cells.items()}
     title = name or next(iter(cells)).policy_name
-    if title != Path(title).name:
-        raise ConfigError(f"--name {title} becomes a file's name: give one without /.")
+    if title != Path(title).name or title == "..":
+        raise ConfigError(f"--name {title} becomes a file's name: give one without / that is not '..'.")
     folder = check_folder(output) / title
     for line in _plan(cells, configs):
         typer.echo(line)

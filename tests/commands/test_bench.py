@@ -95,6 +95,7 @@ def test_the_suites_that_come_with_it_hold_the_canary_and_say_the_price() -> Non
         (["solo", "--suite", "tini"], "no suite 'tini': choose tiny_free, tiny_priced, tiny; did you mean tiny?"),
         (["./ideel"], "MODEL './ideel' is not a folder here"),
         (["solo", "--name", "a/b"], "--name a/b becomes a file's name"),
+        (["solo", "--name", "..", "--dry-run"], "--name .. becomes a file's name"),
         (["solo", "--suites", "nowhere"], "There is no suite in nowhere"),
     ],
 )
