@@ -42,6 +42,8 @@ def command(
     --output the train and eval files that CONFIG names are made
     where they are missing. Prints the paths.
     """
+    if config is not None and config_file is not None:
+        raise ConfigError(f"There are two configs, {config} and {config_file}: give one.")
     config = config or config_file
     given = {
         "game.n": n,

@@ -78,3 +78,8 @@ def test_games_are_dealt_by_one_process_at_least(slim_rl, tmp_path: Path) -> Non
     assert refused.returncode != 0
     assert "--workers" in refused.stderr and "Traceback" not in refused.stderr
     assert not (tmp_path / "games.jsonl").exists()
+
+
+def test_of_two_configs_neither_is_passed_over(slim_rl, tmp_path) -> None:
+    done = slim_rl("generate", "matching_local", "--config", "matching_offline", "--output", tmp_path / "games.jsonl")
+    assert done.returncode == 1 and "two configs, matching_local and matching_offline" in done.stderr
