@@ -6,7 +6,7 @@ from collections.abc import Iterable
 _LOCAL = ("torch", "transformers", "trl", "datasets", "peft", "accelerate", "tokenizers")  # of the extra [local]
 _DISK = {  # what a disk may refuse, and what to do about it
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room, or choose another place"),
-    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "choose a place that you may write to"),
+    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "choose a place that you may write to, or read"),
     **dict.fromkeys((errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG), "choose another path"),
 }
 

@@ -38,8 +38,9 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         yield temporary
         temporary.replace(path)
-    except OSError as error:  # a full disk names no file
-        error.filename = error.filename or str(path)
+    except OSError as error:
+        if error.filename in (None, str(temporary)):  # a full disk names no file, and the temporary one nobody knows
+            error.filename = str(path)
         raise
     finally:
         temporary.unlink(missing_ok=True)

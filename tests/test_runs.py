@@ -263,6 +263,13 @@ def test_a_full_disk_is_one_sentence_and_other_errors_stay_what_they_are(tmp_pat
     assert not list(tmp_path.iterdir())
 
 
+def test_a_folder_in_a_files_place_is_named_as_the_file_is(tmp_path: Path) -> None:
+    (tmp_path / "table.csv").mkdir()
+    with pytest.raises(IsADirectoryError) as refused:
+        write_atomically(tmp_path / "table.csv", "a,b")
+    assert refused.value.filename == str(tmp_path / "table.csv") and everything(tmp_path) == {}
+
+
 def test_a_pipe_is_not_replaced(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
