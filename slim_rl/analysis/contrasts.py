@@ -178,7 +178,8 @@ class Manifest(Section):
 def load_manifest(path: Path) -> tuple[Manifest, Contrasts]:
     """Reads a manifest and its contrasts. Raises ConfigError if either cannot be used."""
     manifest = load_section(path, Manifest)
-    contrasts = load_section(manifest.contrasts, Contrasts) if manifest.contrasts else NONE
+    elsewhere = f"{path} names it, and its paths are read from the folder that the command is run in"
+    contrasts = load_section(manifest.contrasts, Contrasts, elsewhere) if manifest.contrasts else NONE
     named = {outcome.condition for contrast in contrasts.contrasts for outcome in contrast.outcomes}
     if unknown := sorted(named - manifest.sources.keys()):
         raise ConfigError(

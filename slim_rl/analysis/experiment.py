@@ -60,7 +60,9 @@ def read(manifest: Manifest) -> Plays:
                 played = ends(played, runs_trained(frame))
             held_out.append(by_game(played.assign(condition=condition)))
     if not training:
-        raise DataError(f"The manifest needs a source {HELD_OUT} with the logs of the training runs; none was found.")
+        raise DataError(
+            f"The manifest needs a source {HELD_OUT} with the logs of the training runs; none was found from the folder that this is run in."
+        )
     counts = pd.concat(counted).groupby(COUNTS[:2]).sum().reset_index()
     return Plays(
         pd.concat(held_out, ignore_index=True).groupby(KEYS).mean().reset_index(),

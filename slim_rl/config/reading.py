@@ -14,6 +14,7 @@ from slim_rl.config.section import Section
 from slim_rl.config.sentences import sentence_of
 from slim_rl.errors import ConfigError
 
+PATH = "give the path of a YAML file"
 S = TypeVar("S", bound=Section)
 
 
@@ -33,16 +34,16 @@ class _Loader(yaml.SafeLoader):
         return node
 
 
-def load_section(path: str | Path, section: type[S]) -> S:
-    """Reads a YAML file that holds one `section`. Raises ConfigError, as `load_config` does."""
-    data = read_yaml(path)
+def load_section(path: str | Path, section: type[S], hint: str = PATH) -> S:
+    """Reads a YAML file that holds one `section`. Raises ConfigError, as `load_config` does; `hint` as for `read_yaml`."""
+    data = read_yaml(path, hint)
     try:
         return section.model_validate({} if data is None else data)
     except ValidationError as error:
         raise ConfigError(f"{path}: {sentence_of(error, section)}") from error
 
 
-def read_yaml(path: str | Path, hint: str = "give the path of a YAML file") -> Any:
+def read_yaml(path: str | Path, hint: str = PATH) -> Any:
     """What a YAML file holds. Raises ConfigError if it cannot be read; where there is no such file, `hint` says what to do."""
     path = Path(path)
     try:

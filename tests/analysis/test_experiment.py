@@ -18,6 +18,7 @@ from made_experiment import CONTRASTS, GAMES, SEEDS
 from slim_rl.analysis import experiment as ex
 from slim_rl.analysis import plays as pl
 from slim_rl.analysis.contrasts import Contrast, Contrasts, Manifest, Outcome, load_manifest
+from slim_rl.bundled import copy_experiment
 from slim_rl.config import load_section
 from slim_rl.errors import ConfigError, DataError
 from tests.paths import ROOT
@@ -270,3 +271,12 @@ def test_a_run_that_ends_early_and_never_reaches_a_level_is_not_among_the_first(
     plays = pl.Plays(pd.DataFrame(columns=pl.KEYS), pd.DataFrame(steps))
     assert plays.first_steps("a", "questions", 1.0, 1)["step"].tolist() == [28.0]
     assert plays.first_steps("b", "questions", 1.0, 1)["step"].tolist() == [21.0]
+
+
+def test_a_manifest_from_another_folder_says_where_its_paths_are_read_from(tmp_path: Path, monkeypatch: Any) -> None:
+    copy_experiment(tmp_path / "mine")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"mine/experiment\.yaml names it, and its paths are read from the folder"):
+        load_manifest(Path("mine/experiment.yaml"))
+    monkeypatch.chdir(tmp_path / "mine")
+    assert load_manifest(Path("experiment.yaml"))[1].contrasts
