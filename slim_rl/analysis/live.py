@@ -137,10 +137,9 @@ class LiveRun:
         frame = log.frame
         train = frame[frame["phase"] == TRAIN]
         held_out = len(frame) - len(train)
-        played = " and ".join(
-            [*([count(len(train), "dialogue") + " of training"] if len(train) else []),
-             *([f"{held_out:,} held-out ones"] if held_out else [])]
-        )  # fmt: skip
+        parts = [count(len(train), "dialogue") + " of training"] if len(train) else []
+        parts += [count(held_out, "held-out one" if parts else "held-out dialogue")] if held_out else []
+        played = " and ".join(parts)
         said = [
             f"{played}{self._step(train)}; the last was logged at {time.strftime('%H:%M:%S %Z', time.localtime(_last_written(log)))}."
         ]

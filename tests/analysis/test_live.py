@@ -75,7 +75,7 @@ def test_a_log_that_is_not_there_yet_is_waited_for(log: Path, lines: Lines) -> N
     assert not live.look()
     add(log, lines[0])
     assert live.look() and live.log is not None and len(live.log.frame) == 1
-    assert "1 held-out ones" in Texts(live.page(10)).said[0]
+    assert "1 held-out dialogue;" in Texts(live.page(10)).said[0]
 
 
 def test_what_is_new_is_shown_and_nothing_is_done_without_it(log: Path, lines: Lines) -> None:
