@@ -6,12 +6,14 @@ provider may have cached the beginning of a request, or nothing. So there are fo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from slim_rl.config import Config, OpenAIConfig
 from slim_rl.dialogue.dealing import games_files
 from slim_rl.dialogue.factory import costs_money
+from slim_rl.formats import count
 from slim_rl.partners.ledger import spent_usd
 from slim_rl.partners.spend import cost_usd, price_of
 
@@ -114,3 +116,9 @@ def held_out_rows(config: Config) -> int:
         with path.open("rb") as lines:
             return sum(1 for line in lines if line.strip())
     return number
+
+
+def in_words(estimate: Mapping[str, Any]) -> str:
+    """'7,000 calls, about $8.89', of an `estimate_cost`."""
+    price = "at an unknown price" if estimate["usd"] is None else f"about ${estimate['usd']:,.2f}"
+    return f"{count(estimate['calls'], 'call')}, {price}"

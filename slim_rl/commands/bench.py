@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from slim_rl import provenance
 from slim_rl.analysis import bench_file
 from slim_rl.analysis.suites import MAY_CHANGE, Suite, load_suites
-from slim_rl.backends.cost import LATER, NOW, estimate_cost
+from slim_rl.backends.cost import LATER, NOW, estimate_cost, in_words
 from slim_rl.commands.cells import CHAT, SCRIPTED, Cell, cell_config, notes, play_cells, scripted_player
 from slim_rl.commands.options import (
     Concurrency,
@@ -116,14 +116,9 @@ def _plan(cells: Mapping[Cell, Suite], configs: Mapping[Cell, Config]) -> list[s
     openai = configs[first].policy.openai
     if first.chat_model and openai.cassette_mode != "replay":
         number = sum(len(suite.rows) for suite in cells.values())
-        costs = [(turns, estimate_cost(openai, number, turns)) for turns in (NOW, LATER)]
-        parts = [f"{cost['calls']:,} calls, {_usd(cost)}, at {turns} turns a game" for turns, cost in costs]
+        parts = [f"{in_words(estimate_cost(openai, number, turns))}, at {turns} turns a game" for turns in (NOW, LATER)]
         said.append(f"{openai.model}: {'; '.join(parts)}")
     return said
-
-
-def _usd(cost: Mapping[str, Any]) -> str:
-    return "at an unknown price" if cost["usd"] is None else f"about ${cost['usd']:.2f}"
 
 
 def _print(played: Mapping[str, tuple[Suite, Sequence[Dialogue]]], path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from slim_rl import provenance
-from slim_rl.backends.cost import estimate_cost, held_out_rows
+from slim_rl.backends.cost import estimate_cost, held_out_rows, in_words
 from slim_rl.commands.cells import CHAT, SCRIPTED, Cell, cell_config, notes, play_cells, scripted_player
 from slim_rl.commands.options import (
     Concurrency,
@@ -143,8 +143,7 @@ def _say_cost(config: Config, cells: Sequence[Cell], num_games: int, num_trials:
     for endpoint, number in paid.values():
         if endpoint is not None and number:
             cost = estimate_cost(endpoint, num_games * num_trials * number)
-            price = "at an unknown price" if cost["usd"] is None else f"about ${cost['usd']:.2f}"
-            typer.echo(f"{cost['model']}: {cost['calls']} calls, {price}")
+            typer.echo(f"{cost['model']}: {in_words(cost)}")
 
 
 def _print_results(

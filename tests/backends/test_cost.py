@@ -19,6 +19,7 @@ from slim_rl.backends.cost import (
     estimate_cost,
     evaluation_dialogues,
     held_out_rows,
+    in_words,
     usd_now,
 )
 from slim_rl.config import Config, OpenAIConfig, load_config, parse_config
@@ -151,3 +152,8 @@ def test_a_game_from_either_seat_in_turn_is_one_row(tmp_path: Path) -> None:
     assert held_out_rows(config) == 6
     ensure_games(config)
     assert held_out_rows(config) == 6
+
+
+def test_an_estimate_in_words_groups_its_digits() -> None:
+    assert in_words(estimate_cost(OpenAIConfig(), 1400)) == "7,000 calls, about $8.89"
+    assert in_words(estimate_cost(OpenAIConfig(model="unheard-of"), 1, 1)) == "1 call, at an unknown price"
