@@ -23,7 +23,7 @@ COLOURS = {"pass": "green", "warn": "yellow", "fail": "red"}
 def command(
     config: Annotated[
         Path | None,
-        typer.Argument(metavar="[CONFIG]", help="the run's config; without it, the defaults", show_default=False),
+        typer.Argument(metavar="CONFIG", help="the run's config; without it, the defaults", show_default=False),
     ] = None,
     backend: Backend = None,
     overrides: Overrides = None,

@@ -18,7 +18,7 @@ from slim_rl.errors import ConfigError
 
 def command(
     config: Annotated[
-        Path | None, typer.Argument(metavar="[CONFIG]", help="a config that sets all of these", show_default=False)
+        Path | None, typer.Argument(metavar="CONFIG", help="a config that sets all of these", show_default=False)
     ] = None,
     num_games: Annotated[int | None, typer.Option(help="games to make")] = None,
     output: Annotated[Path | None, typer.Option(help="file to write: .jsonl, or .parquet for verl")] = None,

@@ -17,7 +17,7 @@ def command(
     what: Annotated[
         Path,
         typer.Argument(
-            metavar="[FOLDER | experiment [FOLDER]]",
+            metavar="FOLDER | experiment [FOLDER]",
             help="folder to copy the configs, examples and scripts to; or the word experiment, and a folder for an experiment's files. "
             "It is made if missing; by default the working folder (a folder called experiment is ./experiment)",
             show_default=False,

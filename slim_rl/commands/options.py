@@ -25,7 +25,7 @@ Human = Annotated[
     typer.Option("--human", "--references", help="DialOp's optimization.jsonl, for a line at human reward"),
 ]
 Logs = Annotated[
-    list[Path] | None, typer.Argument(metavar="[LOG]...", help="dialogue logs, or folders of them", show_default=False)
+    list[Path] | None, typer.Argument(metavar="LOG", help="dialogue logs, or folders of them", show_default=False)
 ]
 LogDirs = Annotated[list[Path] | None, typer.Option("--log-dir", help="the same (repeatable)")]
 Paper = Annotated[

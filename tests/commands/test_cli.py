@@ -55,6 +55,11 @@ def test_help_names_every_command(slim_rl) -> None:
     assert all(f"  {command} " in result.stdout for command in COMMANDS)
 
 
+@pytest.mark.parametrize(("command", "usage"), [("show", "[LOG]..."), ("doctor", "[CONFIG]"), ("generate", "[CONFIG]")])
+def test_what_may_be_left_out_stands_in_one_pair_of_brackets(slim_rl, command, usage) -> None:
+    assert slim_rl(command, "--help").stdout.startswith(f"Usage: slim-rl {command} [OPTIONS] {usage}\n")
+
+
 def test_help_imports_no_command() -> None:
     code = "import sys; from slim_rl import cli; cli.main(['--help']); print(sorted(m for m in sys.modules if m in ('typer', 'pydantic', 'slim_rl.config')))"
     printed = subprocess.check_output([sys.executable, "-c", code], text=True, cwd=ROOT)
