@@ -49,6 +49,8 @@ def main(arguments: Sequence[str] | None = None, *, command_line: str | None = N
 
 
 def _answer(arguments: Sequence[str], command_line: str | None, prefix: str) -> None:
+    if arguments and arguments[0] == "help":  # `slim-rl help show`, as git has it
+        arguments = [*arguments[1:2], "--help"]
     name, rest = (arguments[0], list(arguments[1:])) if arguments else ("--help", [])
     if name in ("--help", "-h"):
         print(_help())

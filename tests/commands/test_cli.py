@@ -55,6 +55,12 @@ def test_help_names_every_command(slim_rl) -> None:
     assert all(f"  {command} " in result.stdout for command in COMMANDS)
 
 
+def test_help_may_be_a_word_before_the_command(slim_rl) -> None:
+    assert slim_rl("help").stdout == slim_rl("--help").stdout
+    assert slim_rl("help", "show").stdout == slim_rl("show", "--help").stdout
+    assert "did you mean show?" in slim_rl("help", "shwo").stderr
+
+
 @pytest.mark.parametrize(("command", "usage"), [("show", "[LOG]..."), ("doctor", "[CONFIG]"), ("generate", "[CONFIG]")])
 def test_what_may_be_left_out_stands_in_one_pair_of_brackets(slim_rl, command, usage) -> None:
     assert slim_rl(command, "--help").stdout.startswith(f"Usage: slim-rl {command} [OPTIONS] {usage}\n")
