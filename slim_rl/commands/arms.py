@@ -43,7 +43,7 @@ def command(
         Path | None,
         typer.Option(help="YAML file of arms in place of the config's: names, and the keys that each changes"),
     ] = None,
-    seeds: Annotated[str, typer.Option(help="comma-separated")] = "0,1,2",
+    seeds: Annotated[str, typer.Option(help="such as 0,1,2 or 0-2")] = "0,1,2",
     jobs: Annotated[int, typer.Option(min=1, help="runs side by side")] = 1,
     overrides: Overrides = None,
     backend: Backend = None,
@@ -54,12 +54,8 @@ def command(
 
     Complete runs are skipped, interrupted ones resume; at the end stands what each arm learned.
     """
-    try:
-        numbers = [int(seed) for seed in seeds.split(",")]
-    except ValueError as error:
-        raise ConfigError(f"--seeds takes whole numbers with commas between them, not '{seeds}'.") from error
     changes = [*(overrides or ()), *([f"train.backend={backend}"] if backend else [])]
-    runs = plan(config, arm or (), numbers, changes, arms, extra or ())
+    runs = plan(config, arm or (), numbered(seeds), changes, arms, extra or ())
     for run in runs:
         typer.echo(f"{run.name}: {shlex.join(run.command(config))}")
     base = load_config(config, changes)
@@ -98,6 +94,20 @@ class Run:
             *options,
             *(("--", *self.extra) if self.extra else ()),
         ]
+
+
+def numbered(seeds: str) -> list[int]:
+    """The numbers of a list such as "0,1,5-8". Raises ConfigError if it is none."""
+    found: list[int] = []
+    for part in seeds.split(","):
+        if not (ends := re.fullmatch(r"\s*(\d{1,9})(?:-(\d{1,9}))?\s*", part, re.ASCII)):
+            raise ConfigError(
+                f"--seeds takes whole numbers and ranges with commas between them, such as 0,1,5-8, not '{seeds}'."
+            )
+        found += range(int(ends[1]), int(ends[2] or ends[1]) + 1)
+    if not found:
+        raise ConfigError(f"--seeds {seeds} names none: a range begins with its least number.")
+    return found
 
 
 def plan(

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from slim_rl.cli import main
-from slim_rl.commands.arms import Run, conclusion, in_order, plan, run_all
+from slim_rl.commands.arms import Run, conclusion, in_order, numbered, plan, run_all
 from slim_rl.config import load_config
 from slim_rl.dialogue.factory import make_partner
 from slim_rl.dialogue.log import DialogueLog
@@ -68,6 +68,15 @@ def test_the_controls_are_planned_for_a_cluster_too(
         assert shy.endswith("-- --save-dir runs/matching_local-shy-s3 --num-gpus 4")
     assert f'partner.replay="{Path.cwd()}/runs/matching_local-shy-s3/logs"' in yoked
     assert "This is the plan, and nothing is run: " in said.err, "a machine without a GPU"
+
+
+def test_seeds_are_numbers_and_ranges() -> None:
+    assert numbered("0, 2,5-7") == [0, 2, 5, 6, 7]
+    for wrong in ("", "1;2", "1-", "-1", "1-2-3", "one"):
+        with pytest.raises(ConfigError, match=f"such as 0,1,5-8, not '{wrong}'"):
+            numbered(wrong)
+    with pytest.raises(ConfigError, match="names none: a range begins with its least number"):
+        numbered("3-1")
 
 
 def test_what_a_backend_cannot_play_is_said_before_anything_runs() -> None:
