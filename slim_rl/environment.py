@@ -9,6 +9,7 @@ what they are worth is for those that say more (see `measured`).
 
 from __future__ import annotations
 
+import copy
 import importlib
 import inspect
 import sys
@@ -134,7 +135,7 @@ class BaseEnvironment(ABC):
 
     @abstractmethod
     def reset(self, game_state: Any) -> tuple[str, dict[str, Any]]:
-        """Deals the game. Returns what the first seat to act sees, and an info dict."""
+        """Deals the game, from a state of its own to play on. Returns what the first seat to act sees, and an info dict."""
 
     @abstractmethod
     def step(self, text: str) -> tuple[str, bool, dict[str, Any]]:
@@ -198,6 +199,11 @@ class BaseEnvironment(ABC):
 def as_dict(game_state: Any) -> dict[str, Any]:
     """A game state in its JSON-able form."""
     return dict(game_state if isinstance(game_state, Mapping) else game_state.to_dict())
+
+
+def reset_to(env: BaseEnvironment, game_state: Any) -> None:
+    """Deals a game to `env`, which may play on its state in place: whoever else holds it (a row, a log) keeps it as it was dealt."""
+    env.reset(copy.deepcopy(game_state))
 
 
 _OURS = "slim_rl.games."

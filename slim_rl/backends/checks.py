@@ -26,7 +26,7 @@ from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.dealing import deal, existing_rows, games_files, shortage
 from slim_rl.dialogue.factory import costs_money, make_environment, make_partner
 from slim_rl.dialogue.rows import GameRow, Split, read_rows
-from slim_rl.environment import BaseEnvironment, Utterance, View
+from slim_rl.environment import BaseEnvironment, Utterance, View, reset_to
 from slim_rl.errors import SlimError
 from slim_rl.measured import measured
 from slim_rl.partners.client import OPENAI_URL, make_client, read_key, split_url
@@ -248,7 +248,7 @@ def _dealt(config: Config) -> tuple[GameRow, BaseEnvironment]:
     path = config.data.train
     row = read_rows(path)[0] if path.exists() else next(deal(config, "train", 1))
     env = make_environment(config)
-    env.reset(row.game_state)
+    reset_to(env, row.game_state)
     return row, env
 
 

@@ -28,7 +28,7 @@ from slim_rl.dialogue.partner import PartnerFailure, Reply
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import RolloutWorker
-from slim_rl.environment import BaseEnvironment, Board, View
+from slim_rl.environment import BaseEnvironment, Board, View, reset_to
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.policies import check_model_name
 
@@ -125,7 +125,7 @@ def play(
         check_model_name(model)
     row = rows[game]
     env = make_environment(config)
-    env.reset(row.game_state)
+    reset_to(env, row.game_state)
     dialogue = (
         _play_person(config, env, row, console, ask) if model is None else _watch(config, env, row, model, console)
     )

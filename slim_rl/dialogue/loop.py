@@ -31,7 +31,7 @@ from slim_rl.dialogue.partner import Partner, PartnerFailure
 from slim_rl.dialogue.payment import price_sentence
 from slim_rl.dialogue.policy import Policy
 from slim_rl.dialogue.record import Dialogue, DialogueOver, StopReason, Turn
-from slim_rl.environment import BaseEnvironment, Utterance, View, as_dict
+from slim_rl.environment import BaseEnvironment, Utterance, View, as_dict, reset_to
 
 _END = {end.value: end for end in (StopReason.AGREED, StopReason.FINISHED, StopReason.REJECTED, StopReason.MAX_TURNS)}
 
@@ -151,7 +151,7 @@ class _Game:
         self.reward: float | None = None
         self.seconds = 0.0
         self._history: dict[int, list[Utterance]] = {0: [], 1: []}
-        env.reset(game_state)
+        reset_to(env, game_state)
         self._dealt = [(env.get_prompt_prefix(seat), env.get_state_description(seat)) for seat in range(env.seats)]
 
     def opening(self, seat: int) -> list[dict[str, str]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from slim_rl import jsonl
-from slim_rl.environment import BaseEnvironment, as_dict
+from slim_rl.environment import BaseEnvironment, as_dict, reset_to
 from slim_rl.errors import DataError
 
 Split = Literal["train", "eval"]
@@ -47,7 +47,7 @@ class GameRow:
         cls, env: BaseEnvironment, game_id: str, game_state: Any, seat: int = 0, spec: dict[str, Any] | None = None
     ) -> GameRow:
         """The row of a game, which `env` is dealt for it."""
-        env.reset(game_state)
+        reset_to(env, game_state)
         return cls(game_id, seat, as_dict(game_state), env.prompt(seat), env.solution(), spec)
 
     def to_dict(self) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def read_rows(path: str | Path, env: BaseEnvironment | None = None) -> list[Game
         try:
             row = GameRow.from_dict(data)
             if env is not None:
-                env.reset(row.game_state)
+                reset_to(env, row.game_state)
         except DataError as error:
             raise DataError(f"{path}, line {number}: {error}") from error
         except (KeyError, TypeError, ValueError) as error:

@@ -18,7 +18,7 @@ from typing import Any
 from slim_rl.config import PartnerConfig
 from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.partner import PartnerFailure, Reply
-from slim_rl.environment import BaseEnvironment, View
+from slim_rl.environment import BaseEnvironment, View, reset_to
 from slim_rl.errors import ConfigError, DataError
 
 History = list[tuple[int, str]]  # (seat, text): what the partner's seat has seen
@@ -43,7 +43,7 @@ class ReplayPartner:
         for dialogue in read_log(path):
             seat = 1 - dialogue.seat
             try:
-                env.reset(dialogue.game_state)
+                reset_to(env, dialogue.game_state)
                 dealt = env.get_prompt_prefix(seat), env.get_state_description(seat)
             except Exception as error:
                 raise DataError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -14,13 +15,15 @@ import pytest
 
 from slim_rl.backends.verl.data import read_game_state, write_parquet
 from slim_rl.commands.generate import command as generate
-from slim_rl.config import Config
+from slim_rl.config import Config, Limits
 from slim_rl.dialogue.dealing import ensure_games, load_rows
+from slim_rl.dialogue.loop import Speaker, play_dialogue
 from slim_rl.dialogue.rows import GameRow, read_rows, write_rows
 from slim_rl.errors import ConfigError, DataError, SlimWarning
 from slim_rl.games.matching import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.instance import GameState
+from tests.dialogue.players import Countdown, Says
 from tests.paths import ROOT
 
 SCRIPT = ROOT / "scripts" / "generate_data.py"
@@ -254,3 +257,26 @@ def test_the_script(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stderr.startswith("error: ")
     assert "Traceback" not in done.stderr
+
+
+class Pile(Countdown):
+    """Plays on its state in place, as a pile of cards is taken from."""
+
+    def reset(self, game_state: Any) -> tuple[str, dict[str, Any]]:
+        self.pile = game_state["pile"]
+        self.drawn = self.pile.pop()
+        return super().reset(game_state)
+
+    def step(self, text: str) -> tuple[str, bool, dict[str, Any]]:
+        self.pile.clear()
+        return super().step(text)
+
+
+def test_a_game_may_play_on_its_state_in_place(tmp_path: Path) -> None:
+    env, dealt = Pile(), {"pile": [1, 2, 3]}
+    path = tmp_path / "games.jsonl"
+    write_rows([GameRow.of(env, "g", dealt)], path)
+    (row,) = read_rows(path, env)
+    play = play_dialogue(env, Speaker(Says("go")), Says("go"), None, Limits(), game_state=row.game_state, id="d")
+    dialogue = asyncio.run(play)
+    assert dealt == row.game_state == dialogue.game_state == {"pile": [1, 2, 3]}
