@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from slim_rl import bundled
-from slim_rl.errors import ConfigError
+from slim_rl.errors import ConfigError, DataError
 from slim_rl.seeds import seed_of
 
 if TYPE_CHECKING:
@@ -197,8 +197,15 @@ class BaseEnvironment(ABC):
 
 
 def as_dict(game_state: Any) -> dict[str, Any]:
-    """A game state in its JSON-able form."""
-    return dict(game_state if isinstance(game_state, Mapping) else game_state.to_dict())
+    """A game state in its JSON-able form. Raises DataError for one that is no mapping and has no `to_dict`."""
+    if not isinstance(game_state, Mapping):
+        if not hasattr(game_state, "to_dict"):
+            raise DataError(
+                f"A game state must be a mapping, such as {{'cards': [3, 5]}}, but is {type(game_state).__name__}; correct the "
+                "game's sample_state or deal, or its file."
+            )
+        game_state = game_state.to_dict()
+    return dict(game_state)
 
 
 def reset_to(env: BaseEnvironment, game_state: Any) -> None:

@@ -280,3 +280,16 @@ def test_a_game_may_play_on_its_state_in_place(tmp_path: Path) -> None:
     play = play_dialogue(env, Speaker(Says("go")), Says("go"), None, Limits(), game_state=row.game_state, id="d")
     dialogue = asyncio.run(play)
     assert dealt == row.game_state == dialogue.game_state == {"pile": [1, 2, 3]}
+
+
+class Letters(Countdown):
+    @classmethod
+    def sample_state(cls, seed: int) -> Any:
+        return ["a", "b"]
+
+
+def test_a_state_that_is_no_mapping_is_refused(tmp_path: Path) -> None:
+    game = {"environment": f"{__name__}.Letters", "partner": {"kind": f"{__name__}.Says"}}
+    config = Config.model_validate({**game, "data": {"train": tmp_path / "train.jsonl"}})
+    with pytest.raises(DataError, match=r"must be a mapping, such as .* but is list; correct the game's sample_state"):
+        ensure_games(config)
