@@ -34,6 +34,7 @@ from slim_rl.dialogue.record import Dialogue, DialogueOver, StopReason, Turn
 from slim_rl.environment import BaseEnvironment, Utterance, View, as_dict, reset_to
 
 _END = {end.value: end for end in (StopReason.AGREED, StopReason.FINISHED, StopReason.REJECTED, StopReason.MAX_TURNS)}
+_ERRORS = "errors"  # too many refused actions: whose they are makes the stop reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,8 +249,21 @@ class _Game:
                 told = observation if seat == self.env.turn else ""
                 history.append(Utterance(author, said.text, error, told))
         if done:
-            errors = StopReason.POLICY_ERRORS if self.agents[author].is_policy else StopReason.PARTNER_ERRORS
-            self.stop_reason = _END.get(info.get("end", "finished"), errors)
+            self._end(info.get("end", StopReason.FINISHED.value), author)
+
+    def _end(self, end: Any, author: int) -> None:
+        """The game's own end. One that no game can have says nothing of how it was played: then the dialogue has failed."""
+        if end == _ERRORS:
+            own = self.agents[author].is_policy
+            self.stop_reason = StopReason.POLICY_ERRORS if own else StopReason.PARTNER_ERRORS
+        elif end in _END:
+            self.stop_reason = _END[end]
+        else:
+            self.stop_reason = StopReason.BROKEN
+            known = ", ".join((*_END, _ERRORS))
+            self.failure = (
+                f"{type(self.env).__name__}.step ended the game with end = {end!r}; it must be one of {known}."
+            )
 
     def _repeat(self, old: Dialogue) -> None:
         """Plays the turns of an earlier attempt again."""

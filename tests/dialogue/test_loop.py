@@ -60,6 +60,20 @@ def check_invariant(dialogue: Dialogue, policy: Script, chat: Chat) -> None:
     assert all((lp != 0.0) == bool(m) for lp, m in zip(dialogue.logprobs, dialogue.loss_mask, strict=True))
 
 
+class Won(Countdown):
+    def step(self, text: str) -> tuple[str, bool, dict[str, Any]]:
+        seen, done, info = super().step(text)
+        return seen, done, info | ({"end": "won"} if done else {})
+
+
+def test_an_end_that_no_game_has_is_a_failure_and_not_an_error_of_a_player(chat) -> None:
+    dialogue, _ = play(chat, ["go one"], env=Won(length=1))
+    assert (dialogue.stop_reason, dialogue.reward) == (StopReason.BROKEN, None)
+    assert dialogue.failure == (
+        "Won.step ended the game with end = 'won'; it must be one of agreed, finished, rejected, max_turns, errors."
+    )
+
+
 def test_a_game_is_played_to_agreement(chat) -> None:
     dialogue, policy = play(chat, ["go one", "go two"])
     assert dialogue.stop_reason is StopReason.AGREED
