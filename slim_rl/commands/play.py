@@ -28,7 +28,7 @@ from slim_rl.dialogue.partner import PartnerFailure, Reply
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import RolloutWorker
-from slim_rl.environment import BaseEnvironment, Board, View, reset_to
+from slim_rl.environment import BaseEnvironment, Board, View, environment_class, reset_to
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.policies import check_model_name
 
@@ -114,8 +114,9 @@ def play(
     With `model`, that model plays and the person watches.
     """
     if config.selfplay and model is None:
+        other = next(iter(environment_class(config.environment).partners), "openai")
         raise ConfigError(
-            "partner.kind is self, which needs a policy: name one, or choose a partner with --set partner.kind=shy."
+            f"partner.kind is self, which needs a policy: name one, or choose a partner with --set partner.kind={other}."
         )
     console = console or Console()
     rows = load_rows(config, "eval") or load_rows(config, "train")
