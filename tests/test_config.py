@@ -51,6 +51,10 @@ def test_a_section_that_is_named_whole_keeps_the_keys_that_are_not_named() -> No
         ({"game": {"n": 9}}, r"game\.reviewers"),
         ({"game": {"n": 9, "reviewers": ["a"], "papers": ["b"] * 9}}, "1 names"),
         ([1], "must be a mapping"),
+        (
+            {"environment": "examples.secret_number.SecretNumber", "partner": {"kind": "mute"}},
+            "partner.kind is mute, but SecretNumber has one seat: leave partner.kind out",
+        ),
         ({"train": {"group_size": 0}}, r"train\.group_size"),
         ({"slim_rl": {}, "tis_mode": "clip"}, "'tis_mode' beside 'slim_rl' is not a key"),
         ({"slim_rl": {"train": {"backend": "slime"}}, "partner": {}}, "'partner' stands beside 'slim_rl'"),

@@ -18,7 +18,7 @@ import yaml
 import slim_rl
 from slim_rl import bundled, provenance
 from slim_rl.backends.checkpoints import hub_name
-from slim_rl.config import Config, TrainConfig
+from slim_rl.config import NOBODY, Config, TrainConfig
 from slim_rl.dialogue.measures import Measure, measures, shown_in
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.formats import interval, known, plain
@@ -102,7 +102,7 @@ def model_card(
             "",
             f"# {config.name}",
             "",
-            f"A dialogue policy trained by reinforcement learning with slim_rl {slim_rl.__version__}, to play a game with a partner.",
+            f"A dialogue policy trained by reinforcement learning with slim_rl {slim_rl.__version__}, to play {_what_game(config)}.",
             "",
             "## Use",
             "",
@@ -180,8 +180,12 @@ def _price(train: TrainConfig) -> str:
     return f"; {train.question_price:g} a question" if train.question_price else ""
 
 
+def _what_game(config: Config) -> str:
+    return "a game for one" if config.opposite == NOBODY else "a game with a partner"
+
+
 def _partner(config: Config) -> str:
-    kind = config.partner.kind
+    kind = config.opposite
     return f"openai, {config.partner.openai.model}" if kind == "openai" else kind
 
 
@@ -237,7 +241,7 @@ def _model_index(config: Config, results: Mapping[str, Sequence[Dialogue]]) -> l
             for measure, mean in _means(dialogues)
             if known(mean.value)
         ]
-        task = {"type": "text-generation", "name": "A dialogue game with a partner"}
+        task = {"type": "text-generation", "name": f"A dialogue{_what_game(config).removeprefix('a')}"}
         dataset = {"type": "slim_rl", "name": f"Held-out games of {config.environment}", "config": row, "split": "eval"}
         found.append({"task": task, "dataset": dataset, "metrics": metrics})
     return [{"name": config.name, "results": found}]
@@ -256,5 +260,6 @@ def _use(config: Config, results: Mapping[str, Sequence[Dialogue]]) -> list[str]
     messages = "\n".join(["[", *(f"    {json.dumps(message, ensure_ascii=False)}," for message in told), "]"])
     policy, tokens = config.policy, config.limits.turn_tokens
     use = _USE.format(messages=messages, temperature=policy.temperature, top_p=policy.top_p, tokens=tokens)
-    said = "It takes the policy's seat: what it is told at first is what the game tells a player, and each later message is its partner's."
+    other = "the game's" if config.opposite == NOBODY else "its partner's"
+    said = f"It takes the policy's seat: what it is told at first is what the game tells a player, and each later message is {other}."
     return [said, "", use]

@@ -70,7 +70,7 @@ def command(
     choice = EngineChoice(engine, server, words_of(engine_args))
     wanted = load_suites(suites, suite or (), overrides or ())
     policy = policy_of(model, wanted)
-    cells = {Cell(policy, each.config.partner.kind, suite=f"{each.name}-{each.version}"): each for each in wanted}
+    cells = {Cell(policy, each.config.opposite, suite=f"{each.name}-{each.version}"): each for each in wanted}
     configs = {cell: cell_config(each.config, cell) for cell, each in cells.items()}
     title = name or next(iter(cells)).policy_name
     if title != Path(title).name or title == "..":

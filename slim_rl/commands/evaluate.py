@@ -87,7 +87,7 @@ def command(
     wanted = (
         Cell(each, kind, name)
         for each in policies(settings, checkpoint or (), policy or (), choice)
-        for kind in partner or [settings.partner.kind]
+        for kind in partner or [settings.opposite]
         for name in mode or ["free"]
     )
     cells = list(dict.fromkeys(wanted))  # what is named twice is played once

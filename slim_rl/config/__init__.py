@@ -38,6 +38,7 @@ from slim_rl.measured import measured
 
 __all__ = [
     "LEAST_CONCURRENCY",
+    "NOBODY",
     "PARTNERS",
     "ROOT_KEY",
     "SELF",
@@ -64,6 +65,7 @@ PARTNERS = {  # kinds that any game knows; a game's own (`BaseEnvironment.partne
     "replay": "slim_rl.partners.replay.ReplayPartner",
 }
 SELF = "self"  # partner.kind of self-play
+NOBODY = "none"  # who sits opposite the policy in a game for one
 _HOW_TO_NAME_IT = f"give the path of a YAML file, or one of these names: {', '.join(bundled.names())}"
 
 
@@ -147,8 +149,8 @@ class Config(Section):
     def _has_the_partner(self) -> Config:
         made, kind = environment_class(self.environment), self.partner.kind
         if made.seats == 1:
-            if kind == SELF:
-                raise ValueError(f"partner.kind is self, but {made.__name__} has one seat: leave partner.kind out")
+            if kind not in (NOBODY, PartnerConfig().kind):  # the default of a config that names none
+                raise ValueError(f"partner.kind is {kind}, but {made.__name__} has one seat: leave partner.kind out")
         elif "." in kind:
             load_object(kind, "partner.kind", "examples.treasure.HonestPartner")
         elif kind not in (SELF, *made.partners, *PARTNERS):
@@ -170,7 +172,12 @@ class Config(Section):
 
     @property
     def arm_name(self) -> str:
-        return self.arm or self.partner.kind
+        return self.arm or self.opposite
+
+    @property
+    def opposite(self) -> str:
+        """Who sits opposite the policy, by name."""
+        return NOBODY if environment_class(self.environment).seats == 1 else self.partner.kind
 
     @property
     def selfplay(self) -> bool:

@@ -83,6 +83,12 @@ def test_the_use_that_is_printed_runs(played: list[Dialogue], capsys: pytest.Cap
     assert capsys.readouterr().out.strip()
 
 
+def test_the_card_of_a_game_for_one_names_no_partner(played: list[Dialogue]) -> None:
+    text = card(played, environment="examples.secret_number.SecretNumber")
+    assert "to play a game for one." in text and "- Partner: `none`" in text
+    assert "each later message is the game's." in text and "A dialogue game for one" in text
+
+
 def test_it_is_cited_in_the_same_words_everywhere() -> None:
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     bibtex = CITATION.format(version=__version__)
