@@ -25,10 +25,10 @@ from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import Episode, RolloutWorker
 from slim_rl.environment import environment_class
 from slim_rl.errors import ConfigError, did_you_mean
-from slim_rl.measured import measured
+from slim_rl.measured import measured, says
 from slim_rl.policies import weights_digest
 from slim_rl.policies.engines import EngineChoice, ReadyPolicy, ready_policy
-from slim_rl.policies.interventions import AskFirst, NeverAsk
+from slim_rl.policies.interventions import INSTEAD, AskFirst, NeverAsk
 from slim_rl.policies.openai_chat import ChatPolicy
 from slim_rl.runs import claim_log, one_at_a_time
 from slim_rl.seeds import seed_of
@@ -151,7 +151,7 @@ def cell_config(config: Config, cell: Cell) -> Config:
         raise ConfigError(
             "partner self needs a policy with tokens, which a chat model and a scripted policy do not have; name another partner."
         )
-    parse_mode(cell.mode)
+    check_mode(config, cell.mode)
     policy: dict[str, Any] = {} if cell.scripted else {"model": cell.policy}
     if cell.chat_model:
         policy = {"openai": {"model": cell.chat_model}}
@@ -179,6 +179,20 @@ def parse_mode(mode: str) -> tuple[str, int]:
     raise ConfigError(f"There is no mode '{mode}': use free, forbidden or forced:K, for example forced:2.")
 
 
+_NEEDED = {"forbidden": ("asks", "which messages ask"), "forced": ("questions_worth_asking", "what to ask")}
+
+
+def check_mode(config: Config, mode: str) -> None:
+    """Raises ConfigError for an unknown mode, and for one that the config's game says too little for."""
+    name, _ = parse_mode(mode)
+    needed, what = _NEEDED.get(name, ("", ""))
+    game = environment_class(config.environment)
+    if needed and not says(game, needed):
+        raise ConfigError(
+            f"--mode {mode}: {game.__name__} does not say {what}; give it a classmethod {needed} (docs/own_game.md), or leave the mode out."
+        )
+
+
 def intervention(config: Config, mode: str, policy: Player, chat: Chat | None) -> Callable[[Episode], Player] | None:
     """What gives each episode the policy of a mode; None for free play."""
     name, number = parse_mode(mode)
@@ -189,7 +203,9 @@ def intervention(config: Config, mode: str, policy: Player, chat: Chat | None) -
 
     def player(episode: Episode) -> Player:
         if name == "forbidden":
-            changed: Any = NeverAsk(base, chat, partial(game.asks, game_state=episode.row.game_state))
+            asks = partial(game.asks, game_state=episode.row.game_state)
+            instead = f"[{game.tags[0]}] {INSTEAD}" if game.tags else INSTEAD
+            changed: Any = NeverAsk(base, chat, asks, instead)
         else:
             row = episode.row
             questions = game.questions_worth_asking(row.game_state, row.seat, number, episode.seed)

@@ -20,14 +20,13 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import sqrt
 from statistics import fmean
-from typing import Any
 
 from slim_rl.config import Config, TrainConfig
 from slim_rl.dialogue.payment import price_of, shuffles
 from slim_rl.dialogue.record import Dialogue
-from slim_rl.environment import BaseEnvironment, environment_class
+from slim_rl.environment import environment_class
 from slim_rl.errors import ConfigError
-from slim_rl.measured import Gain, measured
+from slim_rl.measured import Gain, measured, says
 
 _NEEDED = {  # of a game -> by which credit, and what it says
     "state_values": (("turn", "expected"), "knowledge is worth"),
@@ -48,16 +47,11 @@ def check_credit(config: Config) -> None:
     """Raises ConfigError if credit goes to turns in a game that does not say what they are worth."""
     game, credit = environment_class(config.environment), config.train.credit
     for name, (credits, what) in _NEEDED.items():
-        if credit in credits and _of(game, name) is _of(None, name):
+        if credit in credits and not says(game, name):
             raise ConfigError(
                 f"train.credit is {credit}, but {game.__name__} does not say what {what}: give it a classmethod {name}(dialogue), or set "
                 "train.credit to dialogue."
             )
-
-
-def _of(game: type[BaseEnvironment] | None, name: str) -> Any:
-    found = getattr(measured(game), name)
-    return getattr(found, "__func__", found)  # a game may name a plain function
 
 
 def turn_payments(dialogues: Sequence[Dialogue], rewards: Sequence[float | None], config: Config) -> list[Paid]:

@@ -16,7 +16,7 @@ from slim_rl.dialogue.policy import Sampled
 from slim_rl.environment import View
 from slim_rl.seeds import seed_of
 
-TRIES, INSTEAD = 16, "[message] Let me think."
+TRIES, INSTEAD = 16, "Let me think."
 
 
 class Intervention:
@@ -67,12 +67,16 @@ class AskFirst(Intervention):
 class NeverAsk(Intervention):
     """Draws each turn again until it seeks no information: the policy's own distribution, given that it does not ask.
 
-    After `TRIES` draws it says `INSTEAD`. `asks`: whether a message seeks information.
+    Args:
+        asks: whether a message seeks information.
+        instead: what it says after `TRIES` draws, an action of the game.
     """
 
-    def __init__(self, policy: Any, chat: Chat | None, asks: Callable[[str], bool]) -> None:
+    def __init__(
+        self, policy: Any, chat: Chat | None, asks: Callable[[str], bool], instead: str = f"[message] {INSTEAD}"
+    ) -> None:
         super().__init__(policy, chat, "forbidden")
-        self.asks = asks
+        self.asks, self.instead = asks, instead
 
     async def sample(self, input_ids: list[int], max_tokens: int, key: str) -> Sampled:
         """See `dialogue.policy.Policy`."""
@@ -83,7 +87,7 @@ class NeverAsk(Intervention):
             sampled: Sampled = await self.policy.sample(input_ids, max_tokens, again)
             if not self.asks(self.chat.decode(sampled.ids)[0]):
                 return sampled
-        return self._said(INSTEAD)
+        return self._said(self.instead)
 
     async def reply(self, view: View) -> Reply:
         """See `dialogue.partner.Partner`. Each further draw is asked for with another seed."""
@@ -98,4 +102,4 @@ class NeverAsk(Intervention):
             usage += reply.usage or Usage()
             if not self.asks(reply.text):
                 return replace(reply, usage=usage)
-        return Reply(INSTEAD, usage)
+        return Reply(self.instead, usage)

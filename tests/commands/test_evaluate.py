@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
+from examples.treasure import Treasure
 from slim_rl.analysis.references import reference_lines
 from slim_rl.analysis.terminal_tables import before_after_table, cells_table, ledger_table
 from slim_rl.analysis.verdict import frame
-from slim_rl.commands.cells import Cell, intervention
+from slim_rl.commands.cells import Cell, cell_config, intervention
 from slim_rl.commands.evaluate import evaluate
 from slim_rl.config import parse_config
 from slim_rl.dialogue.chat import Chat
@@ -127,13 +128,47 @@ def test_a_question_is_forbidden_in_a_games_own_names_too(config, chat, tmp_path
 def test_a_policy_that_can_only_ask_is_stopped(chat) -> None:
     policy = NeverAsk(Script(chat, ["[message] What is Ava Li on BLEU?"] * TRIES), chat, MatchingEnv.asks)
     sampled = asyncio.run(policy.sample([1], 64, "k"))
-    assert chat.decode(sampled.ids)[0] == INSTEAD
+    assert chat.decode(sampled.ids)[0] == f"[message] {INSTEAD}"
 
 
 @pytest.mark.parametrize("mode", ["forced", "forced:x", "never", ""])
 def test_an_unknown_mode_is_refused(config, chat, mode) -> None:
     with pytest.raises(ConfigError, match="forced:K"):
         intervention(config, mode, Script(chat, []), chat)
+
+
+class Tagged(Treasure):
+    tags = ("say",)
+
+
+@pytest.mark.parametrize(("game", "says"), [(Treasure, INSTEAD), (Tagged, f"[say] {INSTEAD}")])
+def test_what_is_said_in_place_of_a_question_is_an_action_of_the_game(chat, tmp_path, game, says) -> None:
+    data = {"train": f"{tmp_path}/t.jsonl", "eval": f"{tmp_path}/e.jsonl", "num_train": 1, "num_eval": 1}
+    named = f"{game.__module__}.{game.__name__}"
+    config = parse_config({"environment": named, "partner": {"kind": "honest"}, "data": data})
+    made = intervention(config, "forbidden", Script(chat, ["Row A?"] * TRIES + ["1"]), chat)
+    (dialogue,) = held_out(config, chat, made, tmp_path / "forbidden.jsonl", num_games=1)
+    assert [turn.text for turn in dialogue.turns if turn.role == "policy"] == [says, "1"]
+
+
+def alone(tmp_path: Path) -> Any:
+    data = {"train": f"{tmp_path}/t.jsonl", "eval": f"{tmp_path}/e.jsonl", "num_train": 2, "num_eval": 2}
+    return parse_config({"environment": "examples.secret_number.SecretNumber", "data": data})
+
+
+@pytest.mark.parametrize(("mode", "needed"), [("forbidden", "asks"), ("forced:1", "questions_worth_asking")])
+def test_a_mode_that_the_game_says_too_little_for_is_refused(tmp_path, mode, needed) -> None:
+    config = alone(tmp_path)
+    with pytest.raises(ConfigError, match=f"--mode {mode}: SecretNumber does not say .* classmethod {needed}"):
+        cell_config(config, Cell("data/warmstart", config.opposite, mode))
+
+
+def test_in_a_game_for_one_nobody_is_named_as_the_partner(tmp_path) -> None:
+    config = alone(tmp_path)
+    assert config.arm_name == config.opposite == "none"
+    assert cell_config(config, Cell("data/warmstart", config.opposite)).name == "warmstart_none_free"
+    with pytest.raises(ConfigError, match=r"partner.kind is mute, but SecretNumber has one seat"):
+        cell_config(config, Cell("data/warmstart", "mute"))
 
 
 def test_cells_are_named_after_what_they_are() -> None:
