@@ -55,6 +55,10 @@ class Chat:
             for index, token in tokenizer.added_tokens_decoder.items()
             if token.special or not self._is_text(str(token), index, "".join(frame))
         }
+        # A thought's marks may be special tokens too, and what they enclose would be said if they were left out with the others.
+        marks = (THINK_OPEN, THINK_CLOSE)
+        known = tokenizer.added_tokens_decoder.items()
+        self._unsaid = {index for index, token in known if token.special and str(token) not in marks}
         longest_first = sorted(self._controls, key=len, reverse=True)
         self._split = re.compile("(" + "|".join(map(re.escape, longest_first)) + ")")
         first, *rest = [piece for piece in self._split.split(frame[3]) if piece]
@@ -104,8 +108,9 @@ class Chat:
 
     def decode(self, sampled: Sequence[int]) -> tuple[str, str | None]:
         """What the policy said, and what it thought before (None if it did not). A thought that never ends leaves nothing said."""
-        text: str = self.tokenizer.decode(list(sampled), skip_special_tokens=True, clean_up_tokenization_spaces=False)
-        return split_thought(text, self._begins_thought)
+        return split_thought(
+            self._text([index for index in sampled if index not in self._unsaid]), self._begins_thought
+        )
 
     def render(self, messages: Messages, add_generation_prompt: bool = True) -> str:
         """The template's own rendering, as text. Raises ConfigError for a template that cannot be rendered."""
@@ -179,9 +184,11 @@ class Chat:
             )
         opening = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello: 1, 2?\nÄ 你好 🙂"}]
         prompt = self.prompt_ids(opening)
-        text = self.tokenizer.decode(prompt, skip_special_tokens=False, clean_up_tokenization_spaces=False)
-        if text != self.render(opening):
+        if self._text(prompt) != self.render(opening):
             raise ConfigError(f"The tokenizer {self._name} does not give back its own chat template's text.")
+
+    def _text(self, ids: Sequence[int]) -> str:
+        return str(self.tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
 
 def split_thought(text: str, opened: bool = False) -> tuple[str, str | None]:

@@ -115,6 +115,16 @@ def test_game_and_partner_see_only_what_follows_the_thought(chats, text, said, t
     assert chat.decode(ids) == (said, thought)
 
 
+@pytest.mark.parametrize("thinking", [True, False])
+def test_a_thought_is_not_said_where_its_marks_are_special_tokens(thinking: bool) -> None:
+    tokenizer = train_tokenizer(["[message] What is Ava Li on BLEU?\n"] * 4, 400, template("qwen3_5_think"))
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<think>", "</think>"]})
+    chat = Chat(tokenizer, thinking)
+    assert chat.decode(chat.said_ids("[message] hi", "Ava?")) == ("[message] hi", "Ava?")
+    sampled = tokenizer.encode("Ava?\n</think>\n\n[accept]<|im_end|>", add_special_tokens=False)
+    assert chat.decode(sampled) == ("[accept]", "Ava?")
+
+
 def test_lone_surrogates_do_not_stop_the_encoder(chats) -> None:
     chat = chats["chatml", False]
     assert chat.turn_ids([chat.end_id], "a\ud800b")
