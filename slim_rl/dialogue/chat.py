@@ -55,6 +55,11 @@ class Chat:
             for index, token in tokenizer.added_tokens_decoder.items()
             if token.special or not self._is_text(str(token), index, "".join(frame))
         }
+        added = tokenizer.added_tokens_decoder.values()
+        self._strips_before = {
+            str(token) for token in added if token.lstrip
+        }  # the white space there is none of its text
+        self._strips_after = {str(token) for token in added if token.rstrip}  # as of Phi-3's
         # A thought's marks may be special tokens too, and what they enclose would be said if they were left out with the others.
         marks = (THINK_OPEN, THINK_CLOSE)
         known = tokenizer.added_tokens_decoder.items()
@@ -67,7 +72,7 @@ class Chat:
                 f"The chat template of {self._name} ends an assistant turn with {first!r}, which is not a single token; "
                 "slim_rl needs a template whose turns end in a control token."
             )
-        self.end_id = self._controls[first]
+        self._end, self.end_id = first, self._controls[first]
         self._before_observation, self._after_observation = "".join(rest), frame[4]
         self._begins_thought = frame[4].rstrip().endswith(THINK_OPEN)  # the template does, and not the policy
         eos = tokenizer.eos_token_id
@@ -88,7 +93,7 @@ class Chat:
         """
         missing_end = [] if sampled and sampled[-1] == self.end_id else [self.end_id]
         pieces = [(self._before_observation, True), (observation, False), (self._after_observation, True)]
-        return missing_end + self._encode(pieces)
+        return missing_end + self._encode(pieces, self._end)
 
     def said_ids(self, text: str, thought: str | None = None) -> list[int]:
         """A turn as the policy would have sampled it, end token included: for teaching, and for scripted policies. A thought that the
@@ -145,24 +150,32 @@ class Chat:
             self._frames[roles] = [*pieces, rest]
         return self._frames[roles]
 
-    def _encode(self, pieces: Sequence[tuple[str, bool]]) -> list[int]:
-        """Encodes (text, from_template) pieces. Only the template's control tokens become control tokens; what stands between
-        two of them is encoded as one text, as if the whole had been rendered first.
+    def _encode(self, pieces: Sequence[tuple[str, bool]], after: str = "") -> list[int]:
+        """Encodes (text, from_template) pieces that follow the control token `after`. Only the template's control tokens become
+        control tokens; what stands between two of them is encoded as one text, as if the whole had been rendered first.
         """
         ids: list[int] = []
         run: list[str] = []
+
+        def end_run(before: str = "") -> None:
+            text = "".join(run)
+            text = text.lstrip() if after in self._strips_after else text
+            ids.extend(self._plain_ids(text.rstrip() if before in self._strips_before else text))
+            run.clear()
+
         for text, from_template in pieces:
             if not from_template:
                 run.append(text)
                 continue
             for part in self._split.split(text):
                 if part in self._controls:
-                    ids += self._plain_ids("".join(run))
+                    end_run(part)
                     ids.append(self._controls[part])
-                    run.clear()
+                    after = part
                 elif part:
                     run.append(part)
-        return ids + self._plain_ids("".join(run))
+        end_run()
+        return ids
 
     def _is_text(self, text: str, index: int, written: str) -> bool:
         """Whether a token is one that the model makes of plain text anyway, and does nothing but say it: white space, or what the
@@ -184,7 +197,10 @@ class Chat:
             )
         opening = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello: 1, 2?\nÄ 你好 🙂"}]
         prompt = self.prompt_ids(opening)
-        if self._text(prompt) != self.render(opening):
+        told, rendered = self._text(prompt), self.render(opening)
+        if self._strips_before or self._strips_after:
+            told, rendered = ("".join(text.split()) for text in (told, rendered))
+        if told != rendered:
             raise ConfigError(f"The tokenizer {self._name} does not give back its own chat template's text.")
 
     def _text(self, ids: Sequence[int]) -> str:

@@ -115,6 +115,31 @@ def test_game_and_partner_see_only_what_follows_the_thought(chats, text, said, t
     assert chat.decode(ids) == (said, thought)
 
 
+@pytest.fixture(scope="module")
+def stripping() -> Chat:
+    """Of a tokenizer made as Phi-3's is, whose control tokens take in the white space around them."""
+    from tokenizers import AddedToken
+
+    tokenizer = train_tokenizer(["[message] What is Ava Li on BLEU?\n"] * 4, 400, template("phi3"))
+    marks = [AddedToken(f"<|{role}|>", rstrip=True, special=True) for role in ("system", "user", "assistant")]
+    end = AddedToken("<|end|>", rstrip=True, lstrip=True, special=True)
+    tokenizer.add_special_tokens({"additional_special_tokens": [*marks, end]})
+    return Chat(tokenizer)
+
+
+@settings(max_examples=60, deadline=None)
+@given(*[st.lists(st.sampled_from(["\n", " ", "  \t", "Ava", "62.", "é"]), max_size=5).map("".join)] * 3)
+def test_control_tokens_that_take_in_white_space_do_so_as_in_the_tokenizers_own_reading(
+    stripping, system, user, heard
+) -> None:
+    messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
+    said = stripping.said_ids("[message] hi")
+    ids = stripping.prompt_ids(messages) + said + stripping.turn_ids(said, heard)
+    messages += [{"role": "assistant", "content": "[message] hi"}, {"role": "user", "content": heard}]
+    read = stripping.tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+    assert ids == read
+
+
 @pytest.mark.parametrize("thinking", [True, False])
 def test_a_thought_is_not_said_where_its_marks_are_special_tokens(thinking: bool) -> None:
     tokenizer = train_tokenizer(["[message] What is Ava Li on BLEU?\n"] * 4, 400, template("qwen3_5_think"))
