@@ -46,6 +46,16 @@ def make_partner(config: Config) -> Partner | None:
     game, kind = environment_class(config.environment), config.partner.kind
     if kind == SELF or game.seats == 1:
         return None
+    partner = _made(config, kind)
+    lacks = [name for name in ("identity", "reply") if not hasattr(partner, name)]
+    if lacks:
+        raise ConfigError(
+            f"partner.kind: {kind} has no {' and no '.join(lacks)}; a partner has both (docs/own_game.md)."
+        )
+    return partner
+
+
+def _made(config: Config, kind: str) -> Partner:
     made = partner_class(config, kind)
     if hasattr(made, "from_config"):
         settings = config.partner.changed(openai={"concurrency": config.partner_concurrency})
@@ -54,7 +64,9 @@ def make_partner(config: Config) -> Partner | None:
     try:
         return made(**(shared | config.partner.args))  # type: ignore[no-any-return]
     except TypeError as error:
-        raise ConfigError(f"partner.args do not suit the partner {kind}: {error}.") from error
+        raise ConfigError(
+            f"partner.args do not suit the partner {kind}: {error}; set them to what it takes (--set partner.args={{}}: nothing)."
+        ) from error
 
 
 def partner_class(config: Config, kind: str) -> Any:

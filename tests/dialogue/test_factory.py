@@ -1,0 +1,37 @@
+"""A partner of one's own, made from its dotted path: what it lacks, and what does not suit it, is said before a game begins."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import pytest
+
+from slim_rl.config import parse_config
+from slim_rl.dialogue.factory import make_partner
+from slim_rl.dialogue.partner import Reply
+from slim_rl.environment import View
+from slim_rl.errors import ConfigError
+
+
+class Nameless:
+    async def reply(self, view: View) -> Reply:
+        return Reply("[accept]")
+
+
+class Named(Nameless):
+    identity: ClassVar[dict[str, Any]] = {"kind": "named"}
+
+
+def partner(name: str, **args: Any) -> Any:
+    return make_partner(parse_config({"partner": {"kind": f"{__name__}.{name}", "args": args}}))
+
+
+def test_a_partner_of_ones_own_is_an_identity_and_a_reply() -> None:
+    assert isinstance(partner("Named"), Named)
+    with pytest.raises(ConfigError, match=r"partner\.kind: .*Nameless has no identity; a partner has both"):
+        partner("Nameless")
+
+
+def test_arguments_that_do_not_suit_a_partner_are_said_with_what_to_do() -> None:
+    with pytest.raises(ConfigError, match=r"Named\(\) takes no arguments; .*--set partner\.args=\{\}"):
+        partner("Named", max_pairs=1)
