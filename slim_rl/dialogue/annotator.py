@@ -60,7 +60,10 @@ class Annotator:
 
     def _annotate(self, dialogue: Dialogue) -> None:
         broken, known = getattr(self._own, "broken", False), game_of(dialogue.environment) is not None
-        answer = self._ask(jsonl.encode(dialogue.to_dict(tokens=False))) if known and not broken else None
+        answer = None
+        if known and not broken:
+            with suppress(TypeError):  # what is no JSON is not asked about; the log says what it is
+                answer = self._ask(jsonl.encode(dialogue.to_dict(tokens=False)))
         if answer is None:
             annotate(dialogue)
             return

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from slim_rl import jsonl, provenance
-from slim_rl.dialogue.record import FORMAT, Dialogue
+from slim_rl.dialogue.record import ANNOTATIONS, FORMAT, Dialogue
 from slim_rl.environment import game_of
 from slim_rl.errors import DataError, SlimWarning
 from slim_rl.measured import measured
@@ -45,11 +45,17 @@ class DialogueLog(jsonl.Appender):
 
     def append(self, dialogue: Dialogue) -> None:
         """Writes the dialogue's line, annotated: before it came here (see `annotator`) or else now. Raises DataError if the disk
-        would not take it.
+        would not take it, or if it holds what is no JSON.
         """
         if dialogue.instrument is None:
             annotate(dialogue)
-        super().append(dialogue.to_dict(tokens=self.tokens))
+        try:
+            super().append(dialogue.to_dict(tokens=self.tokens))
+        except TypeError as error:
+            raise DataError(
+                f"{dialogue.id} cannot be logged ({error}): an action of {dialogue.environment}, its state, or what a player says it is "
+                "(`identity`) is no JSON; give dicts, lists, strings and numbers."
+            ) from error
 
 
 def annotate(dialogue: Dialogue, again: bool = True) -> None:
@@ -70,8 +76,15 @@ def annotate(dialogue: Dialogue, again: bool = True) -> None:
     dialogue.columns = {}
     try:
         made.annotate(dialogue)
+        jsonl.encode([dialogue.columns, *([getattr(turn, name) for name in ANNOTATIONS] for turn in dialogue.turns)])
         dialogue.instrument = made.instrument
     except Exception as error:  # a dialogue is worth more than its labels
+        dialogue.columns = {}
+        for (
+            turn
+        ) in dialogue.turns:  # none is counted by half of its labels, or kept from the log by one that is no JSON
+            for name in ANNOTATIONS:
+                setattr(turn, name, None)
         warnings.warn(f"{dialogue.id}: not annotated; {type(error).__name__}: {error}", SlimWarning, stacklevel=2)
 
 

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from slim_rl.dialogue.log import DialogueLog, read_log
 from slim_rl.dialogue.record import Dialogue
-from slim_rl.errors import DataError
+from slim_rl.errors import DataError, SlimWarning
 from slim_rl.jsonl import encode
+from slim_rl.measured import MeasuredEnvironment
 from tests.dialogue.made import MakeDialogue
 
 SAID = ("[message] What is Ava Li on Electra?", "[message] 180.")
@@ -55,6 +56,36 @@ def test_half_a_surrogate_pair_is_logged(make_dialogue: MakeDialogue, tmp_path: 
     write(tmp_path / "log.jsonl", make_dialogue("[message] odd \ud83d end", "[message] fine"))
     (back,) = read_log(tmp_path)
     assert back.turns[0].text == "[message] odd \ufffd end"
+
+
+class Sets(MeasuredEnvironment):
+    @classmethod
+    def annotate(cls, dialogue: Dialogue) -> None:
+        dialogue.columns["board"] = 3
+        for turn in dialogue.turns:
+            turn.questions, turn.pairs = ["pair"], {("Ava", 1)}  # type: ignore[assignment]
+
+
+def test_labels_that_are_no_json_are_left_out_and_the_dialogue_is_kept(
+    make_dialogue: MakeDialogue, tmp_path: Path
+) -> None:
+    dialogue = make_dialogue("[message] Hi.")
+    dialogue.environment, dialogue.instrument = f"{__name__}.Sets", None
+    with DialogueLog(tmp_path / "log.jsonl") as log, pytest.warns(SlimWarning, match="not annotated; .*set"):
+        log.append(dialogue)
+    line = json.loads((tmp_path / "log.jsonl").read_bytes())
+    assert line["columns"] == {} and line["instrument"] is None
+    assert {turn["questions"] for turn in line["turns"]} == {None}
+
+
+def test_an_action_that_is_no_json_is_said_in_a_sentence(make_dialogue: MakeDialogue, tmp_path: Path) -> None:
+    dialogue = make_dialogue("[message] Hi.")
+    dialogue.turns[0].action = {"cells": {1, 2}}
+    with (
+        DialogueLog(tmp_path / "log.jsonl") as log,
+        pytest.raises(DataError, match=r"cannot be logged \(.*set.*\): an action of .* is no JSON"),
+    ):
+        log.append(dialogue)
 
 
 def test_a_torn_last_line_is_left_out_then_cut_off(make_dialogue: MakeDialogue, tmp_path: Path) -> None:
