@@ -31,10 +31,18 @@ class Deadline:
         self._timeout = asyncio.timeout(seconds)
         self._limited, self._open = seconds is not None, False
         self._pauses, self._left = 0, 0.0
+        self._found = False  # by `check`
 
     @property
     def expired(self) -> bool:
-        return self._timeout.expired()
+        return self._found or self._timeout.expired()
+
+    def check(self) -> None:
+        """Raises TimeoutError if the time is up. Players that never wait leave the event loop no moment in which to say so."""
+        when = self._timeout.when()
+        self._found = when is not None and asyncio.get_running_loop().time() >= when
+        if self._found:
+            raise TimeoutError
 
     async def __aenter__(self) -> Self:
         self._token = _current.set(self)

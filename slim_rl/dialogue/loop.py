@@ -195,6 +195,7 @@ class _Game:
                 if resume is not None:
                     self._repeat(resume)
                 while self.stop_reason is None:
+                    deadline.check()
                     await self._turn()
         except DialogueOver as over:
             self.stop_reason, self.failure = over.reason, over.failure

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from slim_rl.config import Limits
 from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.loop import play_dialogue, play_selfplay
+from slim_rl.dialogue.loop import Speaker, play_dialogue, play_selfplay
 from slim_rl.dialogue.partner import Reply, Usage
 from slim_rl.dialogue.policy import Sampled
 from slim_rl.dialogue.record import Dialogue, StopReason
@@ -58,6 +58,14 @@ def check_invariant(dialogue: Dialogue, policy: Script, chat: Chat) -> None:
     sampled = {i for start, end in spans for i in range(start, end)}
     assert {i for i, m in enumerate(dialogue.loss_mask) if m} == sampled
     assert all((lp != 0.0) == bool(m) for lp, m in zip(dialogue.logprobs, dialogue.loss_mask, strict=True))
+
+
+def test_the_deadline_holds_where_nobody_ever_waits() -> None:
+    endless, say = Countdown(length=10**9), Says("go")
+    limits = Limits(seconds=0.05)
+    play = play_dialogue(endless, Speaker(say), say, None, limits, game_state=GAME, id="g")
+    dialogue = asyncio.run(play)
+    assert dialogue.stop_reason is StopReason.DEADLINE and dialogue.reward is None and endless.closed
 
 
 class Won(Countdown):
