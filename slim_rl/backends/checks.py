@@ -18,6 +18,7 @@ from importlib import metadata, util
 from pathlib import Path
 from typing import Literal
 
+from slim_rl import jsonl
 from slim_rl.backends.checkpoints import count_parameters, locate_model, read_model_config
 from slim_rl.backends.cost import cost_report, usd_now
 from slim_rl.backends.gpus import find_gpus
@@ -118,13 +119,21 @@ def check_tokenizer(config: Config) -> Iterator[Check]:
 
 def check_data(config: Config) -> Iterator[Check]:
     """The games files that are there, by the rules of the run itself: readable, made from this config, and no game in both."""
+    dealt: set[bytes] = set()
     for split, name in SPLITS.items():
         file = games_files(config).get(split)
         if file is None:
             yield verdict(name, "none", warn="Set data.eval and data.num_eval, to see learning on new games.")
         elif file[0].exists():
             rows = existing_rows(config, split)
-            yield verdict(name, f"{len(rows)} in {file[0]}", warn=shortage(config, split, rows) or "")
+            states = [jsonl.encode(row.game_state) for row in rows]
+            both = sum(state in dealt for state in states)
+            dealt.update(states)
+            found = f"{len(rows)} in {file[0]}" + (f", {both} of them dealt as training games are" if both else "")
+            by_heart = (
+                "What is earned there may be learned by heart: have the game deal from more states." if both else ""
+            )
+            yield verdict(name, found, warn=shortage(config, split, rows) or by_heart)
 
 
 def check_incentives(config: Config) -> Iterator[Check]:

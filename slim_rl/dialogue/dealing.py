@@ -1,6 +1,7 @@
 """The games of a run: dealt once, written to the files that the config names, and read again by every process.
 
-No two rows of a file, nor of a train and an eval file, hold the same game. Each row says what it was dealt from (`spec`), so that
+No two rows of a file, nor of a train and an eval file, hold the same game, told by its id: a game of few deals that are drawn by number
+(`BaseEnvironment.sample_state`) has some of them again. Each row says what it was dealt from (`spec`), so that
 a file of other games than the config asks for is refused and never trained on by mistake. A file of the right games that has
 fewer of them than the config asks for is used as far as it goes.
 """

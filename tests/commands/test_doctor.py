@@ -84,11 +84,20 @@ def test_missing_tokenizer_fails_and_the_rest_is_still_looked_at(tmp_path: Path,
     assert checks["partner"].status == "pass"
 
 
+def test_held_out_games_that_are_dealt_as_training_games_are_counted(tmp_path: Path, config: dict[str, Any]) -> None:
+    nine = {"environment": "examples.treasure.Treasure", "game": {}, "partner": {"kind": "honest"}}
+    config = config | nine | {"data": config["data"] | {"num_train": 200}}
+    ensure_games(Config.model_validate(config))
+    check = doctor(tmp_path, config)["held-out games"]
+    assert check.status == "warn" and check.found.endswith("2 of them dealt as training games are")
+    assert "learned by heart" in check.fix
+
+
 def test_games_of_another_specification_fail(tmp_path: Path, config: dict[str, Any]) -> None:
     ensure_games(Config.model_validate(config))
     checks = doctor(tmp_path, config)
     assert (checks["train games"].found.split()[0], checks["held-out games"].found.split()[0]) == ("5", "2")
-    assert "games" not in checks
+    assert checks["held-out games"].status == "pass" and "games" not in checks
     check = doctor(tmp_path, config | {"game": {"n": 4}})["games"]
     assert check.status == "fail" and "make it again" in check.found
 
