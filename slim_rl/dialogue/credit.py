@@ -21,6 +21,8 @@ from itertools import pairwise
 from math import sqrt
 from statistics import fmean
 
+import numpy as np
+
 from slim_rl.config import Config, TrainConfig
 from slim_rl.dialogue.payment import price_of, shuffles
 from slim_rl.dialogue.record import Dialogue
@@ -44,8 +46,13 @@ class Paid:
 
 
 def check_credit(config: Config) -> None:
-    """Raises ConfigError if credit goes to turns in a game that does not say what they are worth."""
+    """Raises ConfigError if credit goes to turns in a game that does not say what they are worth, or a price to none at all."""
     game, credit = environment_class(config.environment), config.train.credit
+    if np.any(config.train.question_price) and not says(game, "annotate"):
+        raise ConfigError(
+            f"train.question_price is set, but {game.__name__} does not say which turns ask, so that nothing would be charged: give it a "
+            "classmethod annotate(dialogue), or leave the price out."
+        )
     for name, (credits, what) in _NEEDED.items():
         if credit in credits and not says(game, name):
             raise ConfigError(

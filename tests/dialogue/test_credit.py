@@ -200,3 +200,14 @@ def test_a_game_that_does_not_say_what_knowledge_is_worth_is_refused(credit: str
     check_credit(parse_config({}, [f"train.credit={credit}"]))
     with pytest.raises(ConfigError, match=rf"train\.credit is {credit}"):
         check_credit(parse_config({"environment": "examples.secret_number.SecretNumber"}, [f"train.credit={credit}"]))
+
+
+@pytest.mark.parametrize("price", ["0.1", "[0, 0.1]"])
+def test_a_price_is_refused_where_no_turn_is_known_to_ask(price: str) -> None:
+    check_credit(parse_config({}, [f"train.question_price={price}"]))
+    alone = {"environment": "examples.secret_number.SecretNumber"}
+    check_credit(parse_config(alone))
+    with pytest.raises(
+        ConfigError, match=r"train\.question_price is set, but SecretNumber does not say which turns ask"
+    ):
+        check_credit(parse_config(alone, [f"train.question_price={price}"]))
