@@ -234,12 +234,17 @@ def game_of(path: str) -> type[BaseEnvironment] | None:
     """The class of a game that a log, or other data, names. Data imports nothing of a user's: the game is one of ours, or one that
     this program has imported already, for a config or for `--game`. None for any other.
     """
-    if path.startswith(_OURS):
+    if is_ours(path):
         with suppress(ConfigError):
             return environment_class(path)
     module, _, name = path.rpartition(".")
     found: Any = getattr(sys.modules.get(module), "__dict__", {}).get(name)
     return found if _is_game(found) else None
+
+
+def is_ours(path: str) -> bool:
+    """Whether a game comes with slim_rl, so that a log may name it."""
+    return path.startswith(_OURS)
 
 
 def _is_game(found: Any) -> bool:

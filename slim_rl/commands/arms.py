@@ -26,7 +26,7 @@ from pydantic import TypeAdapter, ValidationError
 from tqdm import tqdm
 
 from slim_rl import backends
-from slim_rl.commands.options import Backend, ConfigFile, Overrides
+from slim_rl.commands.options import Backend, ConfigFile, Overrides, game_named
 from slim_rl.commands.screen import printable
 from slim_rl.config import load_config, read_yaml
 from slim_rl.errors import ConfigError, SlimError, did_you_mean
@@ -223,7 +223,8 @@ def conclusion(config: Path, runs: Sequence[Run], name: str) -> list[str]:
     """
     settings = [load_config(config, run.overrides) for run in runs]
     folders = [backends.log_folder(each) for each in settings]
-    more = f"All of it, with the arms' differences: slim-rl analyze {' '.join(map(str, folders))} --output plots/{name}"
+    game = "".join(dict.fromkeys(game_named(each.environment) for each in settings))
+    more = f"All of it, with the arms' differences: slim-rl analyze {' '.join(map(str, folders))} --output plots/{name}{game}"
     logs = [
         log for folder in folders for log in (sorted(folder.glob("eval*.jsonl")) or sorted(folder.glob("verl-*.jsonl")))
     ]

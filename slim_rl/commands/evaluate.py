@@ -25,6 +25,7 @@ from slim_rl.commands.options import (
     Overrides,
     ServerAddress,
     check_folder,
+    game_named,
     words_of,
 )
 from slim_rl.commands.screen import printable
@@ -160,7 +161,9 @@ def _print_results(
     said = ["Differences, each a cell minus one named before it:"] if compared else []
     said += compared[:MOST_PAIRS]
     if len(compared) > MOST_PAIRS:
-        said.append(f"{len(compared) - MOST_PAIRS} more pairs: slim-rl analyze {output}")
+        said.append(
+            f"{len(compared) - MOST_PAIRS} more pairs: slim-rl analyze {output}{game_named(config.environment)}"
+        )
     said += notes(played)
     for line in lines.values():
         reward = line["reward"]

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from slim_rl import bundled
-from slim_rl.environment import environment_class
+from slim_rl.environment import environment_class, is_ours
 from slim_rl.errors import ConfigError
 
 CONFIG_HELP = f"a YAML file, or one of these names: {', '.join(bundled.names())}"
@@ -89,3 +89,8 @@ def check_folder(path: Path) -> Path:
     if path.suffix.lower() in _FILES or path.is_file():
         raise ConfigError(f"--output {path} is a file, but a folder is written; name a folder.")
     return path
+
+
+def game_named(environment: str) -> str:
+    """What a command that reads logs of this game is told beside them: a log names a game of one's own, and never imports it."""
+    return "" if is_ours(environment) else f" --game {environment}"

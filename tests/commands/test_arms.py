@@ -188,6 +188,12 @@ def test_at_the_end_stands_what_each_arm_learned_over_its_seeds(tmp_path: Path) 
     assert all(str(tmp_path / run.name) in more for run in runs) and more.endswith("--output plots/exp")
 
 
+def test_the_report_of_a_game_of_ones_own_is_told_the_game(tmp_path: Path) -> None:
+    config = ROOT / "examples" / "treasure.yaml"
+    runs = plan(config, ["honest"], [0], [f"log.dir={tmp_path}"])
+    assert conclusion(config, runs, "exp")[-1].endswith("--output plots/exp --game examples.treasure.Treasure")
+
+
 def test_a_run_comes_after_the_one_whose_log_it_reads_and_each_once() -> None:
     runs = plan(CONFIG, ["yoked", "shy", "shy"], [3, 3], ["log.dir=logs/arms"], ARMS)
     assert [run.arm for run in runs] == ["shy", "yoked"]
