@@ -56,10 +56,9 @@ class Chat:
             if token.special or not self._is_text(str(token), index, "".join(frame))
         }
         added = tokenizer.added_tokens_decoder.values()
-        self._strips_before = {
-            str(token) for token in added if token.lstrip
-        }  # the white space there is none of its text
-        self._strips_after = {str(token) for token in added if token.rstrip}  # as of Phi-3's
+        # Phi-3's, for one: the white space there is none of the text.
+        self._strips_before = {str(token) for token in added if token.lstrip}
+        self._strips_after = {str(token) for token in added if token.rstrip}
         # A thought's marks may be special tokens too, and what they enclose would be said if they were left out with the others.
         marks = (THINK_OPEN, THINK_CLOSE)
         known = tokenizer.added_tokens_decoder.items()

@@ -79,10 +79,9 @@ def annotate(dialogue: Dialogue, again: bool = True) -> None:
         jsonl.encode([dialogue.columns, *([getattr(turn, name) for name in ANNOTATIONS] for turn in dialogue.turns)])
         dialogue.instrument = made.instrument
     except Exception as error:  # a dialogue is worth more than its labels
+        # None is counted by half of its labels, or kept from the log by one that is no JSON.
         dialogue.columns = {}
-        for (
-            turn
-        ) in dialogue.turns:  # none is counted by half of its labels, or kept from the log by one that is no JSON
+        for turn in dialogue.turns:
             for name in ANNOTATIONS:
                 setattr(turn, name, None)
         warnings.warn(f"{dialogue.id}: not annotated; {type(error).__name__}: {error}", SlimWarning, stacklevel=2)
