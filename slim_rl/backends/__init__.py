@@ -1,7 +1,7 @@
 """Adapters to trainers, one folder each: `trl` for one machine, `slime` and `verl` for clusters.
 
     backends/NAME/launch.py   `start(request)`: trains, or launches the trainer; `check(config)`: whether it can do what is asked for,
-                              and `missing()`: what this machine lacks for it. Neither needs the trainer itself
+                              and `missing(extra)`: what this machine lacks for it. Neither needs the trainer itself
     backends/NAME/doctor.py   `EXAMINATIONS`: what a run needs of the machine
 
 Whoever needs a backend asks for it by name here, so that only its own libraries are imported.
@@ -101,9 +101,9 @@ def check(config: Config) -> None:
     _launcher(config).check(config)
 
 
-def missing(config: Config) -> str:
-    """A sentence on what this machine lacks for the config's backend; empty if nothing."""
-    return str(_launcher(config).missing())
+def missing(config: Config, extra: Sequence[str] = ()) -> str:
+    """A sentence on what this machine lacks for the config's backend, given these words of its own; empty if nothing."""
+    return str(_launcher(config).missing(extra))
 
 
 def log_folder(config: Config) -> Path:

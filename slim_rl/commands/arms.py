@@ -61,7 +61,7 @@ def command(
     base = load_config(config, changes)
     if dry_run:
         return
-    if lacks := backends.missing(base):
+    if lacks := backends.missing(base, extra or ()):
         backends.say(f"This is the plan, and nothing is run: {lacks}")
         return
     with interruptible("the same command goes on: complete runs are not run again, and the others resume."):

@@ -85,9 +85,9 @@ def check(config: Config) -> None:
         )
 
 
-def missing() -> str:
-    """What this machine lacks to start slime."""
-    if count_gpus() or os.environ.get("RAY_ADDRESS") or os.environ.get("ON_CPU") == "1":
+def missing(words: Sequence[str]) -> str:
+    """What this machine lacks to start slime with these words. Raises ConfigError, as `read_settings` does."""
+    if read_settings(words, os.environ)[0].on_cpu == "1" or count_gpus() or os.environ.get("RAY_ADDRESS"):
         return ""
     return (
         "this machine has no GPU, and slime trains on GPUs only. For the whole loop on a CPU: make run; with slime itself and a tiny "
@@ -114,7 +114,7 @@ def launch(words: Sequence[str], needs_model: bool = False) -> int | Result:
     gpus, on_cpu = count_gpus(), settings.on_cpu == "1"
     if on_cpu:
         settings = cpu.settled(settings)
-    elif not options.dry_run and (lacks := missing()):
+    elif not options.dry_run and (lacks := missing(words)):
         raise ConfigError(lacks)
     checkouts = find_checkouts(settings, options.dry_run)
     config, plugins = read_config(settings, options.overrides, options.plugins)

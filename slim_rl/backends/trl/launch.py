@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Sequence
 
 from slim_rl.backends import Request, Result, say, say_what_it_pays
 from slim_rl.backends.cost import cost_report
@@ -20,7 +21,7 @@ def check(config: Config) -> None:
     check_credit(config)
 
 
-def missing() -> str:
+def missing(words: Sequence[str]) -> str:
     """What this machine lacks: nothing, TRL trains on any."""
     return ""
 

@@ -55,7 +55,7 @@ def start(request: Request) -> None:
             or the training ended with an error.
     """
     request.no_fresh()
-    if not request.dry_run and (lacks := missing()):
+    if not request.dry_run and (lacks := missing(request.extra)):
         raise ConfigError(lacks)
     ours, theirs = _split(request.extra)
     config = with_models(load_config(request.path, [*request.overrides, *ours]), os.environ)
@@ -100,7 +100,7 @@ def start(request: Request) -> None:
         raise SlimError(f"verl stopped with exit code {code}; its own message is above.")
 
 
-def missing() -> str:
+def missing(words: Sequence[str]) -> str:
     """What this machine lacks to start verl."""
     if find_spec("verl") is None:
         return "verl is not installed here: pip install 'slim-rl[verl]'."
