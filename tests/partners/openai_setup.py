@@ -45,7 +45,7 @@ def view_after(*said: str, seat: int = 1, seed: int = 7) -> View:
 
 def partner_config(url: str | None, **settings: Any) -> PartnerConfig:
     """Impatient settings, for tests."""
-    quick = {"backoff_seconds": 0.01, "request_seconds": 5.0, "turn_seconds": 10.0}
+    quick = {"backoff_seconds": 0.01, "request_seconds": 20.0, "turn_seconds": 40.0}
     outage = {"outage_seconds": 0.1, "outage_probe_seconds": 0.05, "outage_wait_minutes": 0.1}
     return PartnerConfig(kind="openai", openai=OpenAIConfig(**{"base_url": url, **quick, **outage, **settings}))
 

@@ -1,8 +1,9 @@
-"""ASYNC=full and bfloat16, by the whole stack: new weights come while dialogues are played; ended by Ctrl-C."""
+"""ASYNC=full and bfloat16, by the whole stack: its partner is down for a minute, new weights come while dialogues are played; ended by Ctrl-C."""
 
 from __future__ import annotations
 
 import math
+import time
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from tests.slime_cpu.runs import DIALOGUES, SECONDS, Run, Started, versions  # n
 
 pytestmark = [pytest.mark.slime, pytest.mark.timeout(2 * SECONDS)]
 TOLD = 5  # steps
+DOWN_SECONDS = 60
 
 
 def reluctant(body: dict[str, Any]) -> str:
@@ -35,7 +37,12 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Started, int, 
         run = Run(folder / "run", partner)
         changes = ["train.steps=20", "train.save_every=1", "slime.new_weights=mask", "game.max_proposals=null"]
         changes += ["train.learning_rate=1e-5"]  # small: old weights are nearly the new ones
+        changes += ["partner.openai.outage_wait_minutes=2"]
         started = run.start(folder / "said.log", *changes, own=["--async=full", "--sglang-dtype=bfloat16"])
+        started.until(lambda: started.told(0))
+        partner.down = True
+        time.sleep(DOWN_SECONDS)
+        partner.down = False
         started.until(lambda: started.told(TOLD - 1))
         partner.latency = 4.0  # where training is slow, only long dialogues are still played when its weights come
         started.until(lambda: any(len(found) > 1 for found in dialogues_of(run)))
@@ -52,6 +59,13 @@ def test_ctrl_c_leaves_no_process_and_what_to_do_is_said(ended: Any) -> None:
     assert code == 130 and left == []
     assert "interrupted; the same command goes on from the last checkpoint" in started.said
     assert (last_whole(run.folder) or 0) >= TOLD - 3
+
+
+def test_a_partner_that_is_down_for_a_minute_costs_no_game(ended: Any) -> None:
+    run, *_ = ended
+    waited = [turn["seconds"] for line in run.logged() for turn in line["turns"] if turn["role"] == "partner"]
+    assert max(waited) > DOWN_SECONDS / 2, "some turn was asked for while it was down"
+    assert not any(line["failure"] for line in run.logged())
 
 
 def test_nothing_is_trained_on_tokens_of_two_weights(ended: Any) -> None:
