@@ -33,7 +33,13 @@ SHIPPED = {  # one of each game and partner that is shipped; `test_configs_alike
     "smollm2_local": (),
 }
 # Each gain is 1.8 standard errors above zero or more, and the first two 2.9.
-GAMES = {"matching_offline": 600, "matching_1gpu": 300, "matching_local": 200, "asking_local": 200, "smollm2_local": 600}
+GAMES = {
+    "matching_offline": 600,
+    "matching_1gpu": 300,
+    "matching_local": 200,
+    "asking_local": 200,
+    "smollm2_local": 600,
+}
 DIALOP = {
     "game": {"hardness": 1.25, "p_observed": 0.4, "scales": True, "max_proposals": None},
     "partner": {"kind": "shy", "doubts": True},

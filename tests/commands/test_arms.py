@@ -76,7 +76,13 @@ def test_slimes_arms_run_on_a_cpu_where_they_are_told_to(
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     told = ["arms", str(CONFIG), "--arms", str(ARMS), "--backend", "slime", "--seeds", "3", "--arm", "shy"]
     with pytest.raises(SystemExit):  # there is no slime, which the run itself says
-        main([*told, f"--set=output_dir={tmp_path}", *"-- --on-cpu --slime-dir nowhere --megatron-dir nowhere".split()])
+        main(
+            [
+                *told,
+                f"--set=output_dir={tmp_path}",
+                *["--", "--on-cpu", "--slime-dir", "nowhere", "--megatron-dir", "nowhere"],
+            ]
+        )
     assert "These runs failed: matching_local-shy-s3" in capsys.readouterr().err
     assert "slime is not found in" in (tmp_path / "matching_local-shy-s3.out").read_text()
 

@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("trl")
+import torch
+from safetensors.torch import load_file
+
 from slim_rl.config import load_config
 from slim_rl.dialogue.partner import PartnerFailure, Reply
 from slim_rl.environment import View
@@ -14,6 +17,23 @@ from slim_rl.errors import ConfigError
 from slim_rl.games.matching.partners.scripted import ScriptedPartner
 from slim_rl.warmstart.train import warmstart
 from tests.paths import ROOT
+
+
+def test_a_start_is_taught_by_adapters_which_are_merged_at_the_end(tmp_path: Path) -> None:
+    changes = [f"data.train={tmp_path}/games.jsonl", "data.num_train=4", "data.eval=null", "warmstart.lessons={}"]
+    changes += [
+        f"warmstart.start={ROOT}/data/warmstart",
+        "warmstart.games=32",
+        "warmstart.batch_size=2",
+        "train.lora={r: 2}",
+    ]
+    warmstart(load_config("matching_local", changes), tmp_path / "model")
+    before, after = (
+        load_file(folder / "model.safetensors") for folder in (ROOT / "data" / "warmstart", tmp_path / "model")
+    )
+    assert before.keys() == after.keys()
+    taught = {name for name, value in before.items() if not torch.equal(value, after[name])}
+    assert taught and all(name.endswith("_proj.weight") for name in taught), "and the embeddings are as they were"
 
 
 def test_a_demonstration_that_failed_is_refused_with_its_failure(
