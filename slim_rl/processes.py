@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
@@ -24,8 +25,12 @@ def running(
     started ends too.
     """
     # in its own process group: a Ctrl-C reaches only us, and we end our children in their order
-    process = subprocess.Popen(command, process_group=0, **options)
+    late: list[int] = []  # a signal that comes while it starts is heard when it can be ended
+    with handled_by(lambda number, _: late.append(number)):
+        process = subprocess.Popen(command, process_group=0, **options)
     try:
+        for number in late:
+            signal.raise_signal(number)
         yield process
     finally:
         if process.poll() is None:
@@ -74,8 +79,9 @@ def interruptible(how: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def handled_by(handler: Any) -> Iterator[None]:
-    """Within the block, what ends a program from outside goes to `handler`."""
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    """Within the block, what ends a program from outside goes to `handler`. In another thread than the main one nothing changes."""
+    here = threading.current_thread() is threading.main_thread()
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if here else ()
     before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
