@@ -83,22 +83,23 @@ def over_training(frame: pd.DataFrame, names: Sequence[str], kinds: Mapping[str,
 
 def runs(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """What there is of every run."""
-    return [
-        {
-            "arm": arm,
-            "run": run,
-            "dialogues": len(rows),
-            "games": int(rows["cluster"].nunique()),
-            "failed": int(rows["failed"].sum()),
-            "first_step": float(steps.min()) if len(steps) else None,
-            "last_step": float(steps.max()) if len(steps) else None,
-            "phases": {str(k): int(v) for k, v in rows["phase"].value_counts().items() if v},
-            "policies": sorted(map(str, rows["policy"].unique())),
-            "partners": sorted(map(str, rows["partner"].unique())),
-        }
-        for (arm, run), rows in frame.groupby(["arm", "run"], observed=True)
-        for steps in [rows.loc[rows["phase"] == TRAIN, "step"].dropna()]
-    ]
+    return [_run(arm, run, rows) for (arm, run), rows in frame.groupby(["arm", "run"], observed=True)]
+
+
+def _run(arm: Any, run: Any, rows: pd.DataFrame) -> dict[str, Any]:
+    steps = rows.loc[rows["phase"] == TRAIN, "step"].dropna()
+    return {
+        "arm": arm,
+        "run": run,
+        "dialogues": len(rows),
+        "games": int(rows["cluster"].nunique()),
+        "failed": int(rows["failed"].sum()),
+        "first_step": float(steps.min()) if len(steps) else None,
+        "last_step": float(steps.max()) if len(steps) else None,
+        "phases": {str(k): int(v) for k, v in rows["phase"].value_counts().items() if v},
+        "policies": sorted(map(str, rows["policy"].unique())),
+        "partners": sorted(map(str, rows["partner"].unique())),
+    }
 
 
 # -- over training -----------------------------------------------------------------------------------------------------

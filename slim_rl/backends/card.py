@@ -102,7 +102,7 @@ def model_card(
             "",
             f"# {config.name}",
             "",
-            f"A dialogue policy trained by reinforcement learning with slim_rl {slim_rl.__version__}, to play {_what_game(config)}.",
+            f"A dialogue policy trained by reinforcement learning with slim_rl {slim_rl.__version__}, to play a {_what_game(config)}.",
             "",
             "## Use",
             "",
@@ -181,7 +181,7 @@ def _price(train: TrainConfig) -> str:
 
 
 def _what_game(config: Config) -> str:
-    return "a game for one" if config.opposite == NOBODY else "a game with a partner"
+    return "game for one" if config.opposite == NOBODY else "game with a partner"
 
 
 def _partner(config: Config) -> str:
@@ -241,7 +241,7 @@ def _model_index(config: Config, results: Mapping[str, Sequence[Dialogue]]) -> l
             for measure, mean in _means(dialogues)
             if known(mean.value)
         ]
-        task = {"type": "text-generation", "name": f"A dialogue{_what_game(config).removeprefix('a')}"}
+        task = {"type": "text-generation", "name": f"A dialogue {_what_game(config)}"}
         dataset = {"type": "slim_rl", "name": f"Held-out games of {config.environment}", "config": row, "split": "eval"}
         found.append({"task": task, "dataset": dataset, "metrics": metrics})
     return [{"name": config.name, "results": found}]
