@@ -151,8 +151,13 @@ def compare(plays: Plays, manifest: Manifest, contrasts: Contrasts) -> list[dict
         row["p_holm"] = float(p) if np.isfinite(row["p"]) else np.nan
         row["least_holm"] = float(smallest) if np.isfinite(row["least"]) else np.nan
     for row in rows:
-        row["found"] = _found(row, "as predicted" if manifest.preregistered else "shown")
+        row["found"] = _found(row, holds(manifest))
     return rows
+
+
+def holds(manifest: Manifest) -> str:
+    """What is found of a contrast that came out as its direction says."""
+    return "as predicted" if manifest.preregistered else "shown"
 
 
 def _compare(plays: Plays, manifest: Manifest, spec: Contrast) -> dict[str, Any]:

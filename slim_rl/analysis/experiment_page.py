@@ -61,8 +61,7 @@ def write(
     measures = [name for name in manifest.measures if name in plays.held_out]
     rows = by_arm(plays, list(dict.fromkeys((*measures, "questions", "reward"))), HELD_OUT)
     compared = ex.compare(plays, manifest, contrasts)
-    chief = [row for row in verdicts(rows) if (row["arm"], row["condition"]) == (manifest.treatment, HELD_OUT)]
-    said = chief[0]["sentences"] if chief else [f"No run of {manifest.treatment} was played before and after training."]
+    said = _sentences(manifest, rows, compared)
     forms = ("png", "pdf") if paper else ("png",)
     page = Page(
         title=manifest.title,
@@ -90,6 +89,18 @@ def write(
     if paper:
         page.write_tables(output_dir)
     return said
+
+
+def _sentences(manifest: Manifest, rows: list[dict[str, Any]], compared: list[dict[str, Any]]) -> list[str]:
+    """What the treatment learned; where none of its runs was played before training, what came of the primary contrasts."""
+    for row in verdicts(rows):
+        if (row["arm"], row["condition"]) == (manifest.treatment, HELD_OUT):
+            return list(row["sentences"])
+    primary = [row for row in compared if row["role"] == "primary"]
+    if not primary:
+        return [f"No run of {manifest.treatment} was played before and after training."]
+    held = sum(row["found"] == ex.holds(manifest) for row in primary)
+    return [f"{held} of {count(len(primary), 'primary contrast')}: {ex.holds(manifest)}."]
 
 
 def _by_hand(path: Path | None) -> str:

@@ -110,6 +110,17 @@ def test_a_page_is_made_again_from_its_values_alone(
         write(tmp_path / "experiment.yaml", tmp_path / "again", "slim-rl results here", tmp_path)
 
 
+def test_where_nothing_was_played_before_the_primary_contrasts_answer(
+    manifest_path: Path, written: tuple[Path, list[str]], tmp_path: Path
+) -> None:
+    manifest = yaml.safe_load(manifest_path.read_text()) | {"treatment": "nobody"}
+    (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(manifest))
+    (said,) = write(tmp_path / "experiment.yaml", tmp_path / "page", "slim-rl results here", written[0])
+    rows = orjson.loads((tmp_path / "page" / "results.json").read_bytes())["contrasts"]
+    found = [row["found"] for row in rows if row["role"] == "primary"]
+    assert said == f"{found.count('as predicted')} of {len(found)} primary contrasts: as predicted."
+
+
 def test_runs_whose_logs_are_gone_stay_on_the_page(
     manifest_path: Path, written: tuple[Path, list[str]], tmp_path: Path
 ) -> None:
