@@ -143,7 +143,9 @@ class MeasuredEnvironment(BaseEnvironment):
 
     @classmethod
     def questions_worth_asking(cls, game_state: Any, seat: int, number: int, seed: int) -> list[str]:
-        """At most `number` actions by which `seat` would learn something: what evaluation makes a policy ask."""
+        """At most `number` actions by which `seat` would learn something: what a policy is made to ask in evaluation (`--mode forced:K`),
+        and where training explores (`train.exploring_starts`).
+        """
         return []
 
     @classmethod

@@ -19,6 +19,7 @@ from slim_rl.config import Config, parse_config
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.held_out import SCOPE, play_held_out
+from slim_rl.dialogue.interventions import INSTEAD, AskFirst, NeverAsk
 from slim_rl.dialogue.loop import Player, Speaker
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.rows import GameRow
@@ -28,7 +29,6 @@ from slim_rl.errors import ConfigError, did_you_mean
 from slim_rl.measured import measured, says
 from slim_rl.policies import weights_digest
 from slim_rl.policies.engines import EngineChoice, ReadyPolicy, ready_policy
-from slim_rl.policies.interventions import INSTEAD, AskFirst, NeverAsk
 from slim_rl.policies.openai_chat import ChatPolicy
 from slim_rl.runs import claim_log, one_at_a_time
 from slim_rl.seeds import seed_of

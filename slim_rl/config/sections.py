@@ -161,6 +161,11 @@ class TrainConfig(Section):
     credit_lambda: float = Field(1.0, ge=0, le=1)
     """with credit turn or expected: how much of what a later turn earns goes to an earlier one; 1: all, and shaping is a
     baseline that moves no expectation; 0: a question earns only what its answer was worth"""
+    exploring_starts: float = Field(0.0, ge=0, le=1)
+    """share of a step's dialogues whose first turn is a question put for the policy (the game's `questions_worth_asking`), for one
+    that never asks by itself; it is learned from like the policy's own words"""
+    exploring_steps: int | None = Field(None, ge=1)
+    """steps over which that share falls to 0 in a line; null: all of the run's"""
     loss: Literal["sequence", "token", "constant"] | None = None
     """what the sum over tokens is divided by; sequence: each dialogue's own length; token: all dialogues' tokens;
     constant: the same number for every dialogue (Dr. GRPO); null: the trainer's default, token for TRL and verl,

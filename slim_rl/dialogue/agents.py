@@ -32,6 +32,7 @@ class AgentReply:
     span: tuple[int, int] | None = None
     usage: dict[str, Any] | None = None
     cut: StopReason | None = None  # the limit that cut it short
+    put: bool = False  # put for the policy, not sampled
 
 
 def opening(prompt: list[dict[str, str]], view: View) -> list[dict[str, str]]:
@@ -179,7 +180,7 @@ class PolicyAgent(TokenAgent):
             raise DialogueOver(StopReason.ABORTED, "the engine was told to stop")
         span = self.add_sampled(sampled.ids, sampled.logprobs)
         text, thought = self.chat.decode(sampled.ids)
-        return AgentReply(text, thought, span, cut=limit if sampled.finish == "length" else None)
+        return AgentReply(text, thought, span, cut=limit if sampled.finish == "length" else None, put=sampled.put)
 
 
 @dataclass

@@ -21,19 +21,12 @@ from itertools import pairwise
 from math import sqrt
 from statistics import fmean
 
-import numpy as np
-
 from slim_rl.config import Config, TrainConfig
 from slim_rl.dialogue.payment import price_of, shuffles
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.environment import environment_class
-from slim_rl.errors import ConfigError
-from slim_rl.measured import Gain, measured, says
+from slim_rl.measured import Gain, measured
 
-_NEEDED = {  # of a game -> by which credit, and what it says
-    "state_values": (("turn", "expected"), "knowledge is worth"),
-    "expected_gains": (("expected",), "a turn is expected to add to what knowledge is worth"),
-}
 _EPSILON = 1e-4  # added to a deviation before dividing by it, as TRL does
 
 
@@ -43,22 +36,6 @@ class Paid:
 
     group: str
     turns: list[float]
-
-
-def check_credit(config: Config) -> None:
-    """Raises ConfigError if credit goes to turns in a game that does not say what they are worth, or a price to none at all."""
-    game, credit = environment_class(config.environment), config.train.credit
-    if np.any(config.train.question_price) and not says(game, "annotate"):
-        raise ConfigError(
-            f"train.question_price is set, but {game.__name__} does not say which turns ask, so that nothing would be charged: give it a "
-            "classmethod annotate(dialogue), or leave the price out."
-        )
-    for name, (credits, what) in _NEEDED.items():
-        if credit in credits and not says(game, name):
-            raise ConfigError(
-                f"train.credit is {credit}, but {game.__name__} does not say what {what}: give it a classmethod {name}(dialogue), or set "
-                "train.credit to dialogue."
-            )
 
 
 def turn_payments(dialogues: Sequence[Dialogue], rewards: Sequence[float | None], config: Config) -> list[Paid]:

@@ -243,7 +243,9 @@ class _Game:
         observation, done, info = self.env.step(said.text)
         error = info.get("error")
         self.turns.append(
-            Turn(author, "", said.text, info.get("action"), error, said.thought, said.span, seconds, said.usage)
+            Turn(
+                author, "", said.text, info.get("action"), error, said.thought, said.span, seconds, said.usage, said.put
+            )
         )
         for seat, history in self._history.items():
             if error is None or seat == author:
@@ -277,7 +279,7 @@ class _Game:
                 agent.observe(self.view(turn.seat))
                 start, end = turn.span
                 span = agent.add_sampled(old.response_ids[start:end], old.logprobs[start:end])
-            self._step(turn.seat, AgentReply(turn.text, turn.thought, span, turn.usage), turn.seconds)
+            self._step(turn.seat, AgentReply(turn.text, turn.thought, span, turn.usage, put=turn.put), turn.seconds)
 
     def dialogue(self, seat: int, id: str, game_id: str, partner: dict[str, Any]) -> Dialogue:
         """The record as `seat` lived it."""

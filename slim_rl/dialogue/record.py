@@ -1,7 +1,7 @@
 """The Dialogue record. The token invariant holds for every one of them:
 
     len(loss_mask) == len(logprobs) == len(response_ids)
-    loss_mask[i] == 1  <=>  response_ids[i] was sampled by the policy (its end-of-turn token included)
+    loss_mask[i] == 1  <=>  response_ids[i] was sampled by the policy (its end-of-turn token included), or put for it (`Turn.put`)
     logprobs[i] == 0.0 where loss_mask[i] == 0
 
 It survives JSON: `Dialogue.from_dict(json.loads(json.dumps(d.to_dict())))` equals `d`.
@@ -69,9 +69,10 @@ class Turn:
         action: what the game made of it, or None if malformed. For the matching game ``{"kind": ..., "assignment": ...}``.
         error: why the game refused it; of a partner that gave no reply, though it was paid for, why there is none (the text is empty).
         thought: what the policy thought before it spoke, if it thinks aloud.
-        span: [start, end) of the sampled tokens in response_ids; None for a partner.
+        span: [start, end) of its tokens in response_ids; None for a partner.
         seconds: time taken to produce the turn.
         usage: tokens and cost of a partner's API calls, if there were any (see `dialogue.partner.Usage`).
+        put: whether it was put for a policy with tokens, which did not sample it (`interventions`).
 
     Annotations, filled in by the game's annotator when the dialogue is logged, and None before:
         questions: the kinds of question it asks, such as "pair" and "check"; empty if it asks nothing.
@@ -103,6 +104,7 @@ class Turn:
     span: tuple[int, int] | None = None
     seconds: float = 0.0
     usage: dict[str, Any] | None = None
+    put: bool = False
     questions: list[str] | None = None
     seeking: bool | None = None
     pairs: list[tuple[Any, ...]] | None = None

@@ -18,6 +18,7 @@ from typing import Any
 
 from slim_rl.config import Config, Limits
 from slim_rl.dialogue.chat import Chat
+from slim_rl.dialogue.exploring import exploring
 from slim_rl.dialogue.factory import make_environment, make_partner, partner_name
 from slim_rl.dialogue.loop import CalledOff, Demonstrator, Player, Speaker, play_dialogue, play_selfplay
 from slim_rl.dialogue.partner import Partner
@@ -25,7 +26,7 @@ from slim_rl.dialogue.payment import told_price
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.environment import BaseEnvironment
-from slim_rl.errors import SlimError
+from slim_rl.errors import ConfigError, SlimError
 from slim_rl.seeds import seed_of
 
 log = logging.getLogger(__name__)
@@ -41,6 +42,7 @@ class Episode:
         group: names the dialogues that its reward is compared with.
         phase: "train" or "eval".
         step: the training step; None where the trainer tells it later.
+        dealt: the training step by the games dealt before it, where `step` is None and the trainer tells that much.
     """
 
     row: GameRow
@@ -49,6 +51,7 @@ class Episode:
     group: str
     phase: str = "train"
     step: int | None = None
+    dealt: int | None = None
 
 
 class RolloutWorker:
@@ -113,6 +116,7 @@ class RolloutWorker:
         phase: str = "train",
         step: int | None = None,
         group: str | None = None,
+        dealt: int | None = None,
     ) -> Episode:
         """The dialogue numbered `number` of a row.
 
@@ -124,7 +128,7 @@ class RolloutWorker:
         """
         which = row.game_id if self.selfplay else row.name
         seed = seed_of(self.config.seed, scope, which, number)
-        return Episode(row, f"{scope}/{which}/{number}", seed, group or f"{scope}/{which}", phase, step)
+        return Episode(row, f"{scope}/{which}/{number}", seed, group or f"{scope}/{which}", phase, step, dealt)
 
     def ids(self, episode: Episode) -> list[str]:
         """The ids of an episode's dialogues."""
@@ -228,8 +232,19 @@ class RolloutWorker:
         }
         chat = self.chat
         if not self.selfplay:
+            if episode.phase == "train" and self.config.train.exploring_starts and not _spoken(resume):
+                policy = self._exploring(episode, policy)
             return [await play_dialogue(env, policy, partner, chat, limits, seat=row.seat, resume=resume, **dealt)]
         return list(await play_selfplay(env, policy, chat, limits, **dealt))
+
+    def _exploring(self, episode: Episode, policy: Player) -> Player:
+        """The policy of a new training dialogue, whose first turn may be put for it."""
+        step = episode.dealt if episode.step is None else episode.step
+        if step is None:
+            raise ConfigError(
+                "train.exploring_starts needs the training step, which verl's older trainer does not tell: use trainer.use_v1=true, or set it to 0."
+            )
+        return exploring(self.config, policy, self.chat, episode.row, step, episode.seed)
 
     def _broken(self, episode: Episode, policy: Player, error: Exception) -> list[Dialogue]:
         identity = policy.player.identity if isinstance(policy, Demonstrator | Speaker) else policy.identity
@@ -259,3 +274,8 @@ class RolloutWorker:
         dialogue.environment = config.environment
         dialogue.group = f"{episode.group}/{dialogue.seat}" if self.selfplay else episode.group
         return dialogue
+
+
+def _spoken(resume: Dialogue | None) -> bool:
+    """Whether the policy has had its first turn."""
+    return resume is not None and any(turn.role == "policy" for turn in resume.turns)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from slim_rl.dialogue.policy import Sampled
 from slim_rl.policies.served import ServedPolicy
@@ -23,6 +23,26 @@ def read(answer: Any) -> Sampled:
     meta = answer["meta_info"]
     drawn = meta.get("output_token_logprobs") or []
     return Sampled([item[1] for item in drawn], [item[0] for item in drawn], meta["finish_reason"]["type"], meta)
+
+
+def scoring(input_ids: list[int], ids: list[int]) -> dict[str, Any]:
+    """The body of a `/generate` call that tells the logprobs of `ids` after `input_ids`, and samples nothing."""
+    return {
+        "input_ids": [*input_ids, *ids],
+        "sampling_params": {"max_new_tokens": 0},
+        "return_logprob": True,
+        "logprob_start_len": len(input_ids) - 1,
+    }
+
+
+def read_scored(answer: Any, ids: list[int]) -> Sampled:
+    """The turn of `ids`, which was put for the policy, in the answer to `scoring`."""
+    meta = answer["meta_info"]
+    told = meta["input_token_logprobs"][-len(ids) :]
+    if [item[1] for item in told] != ids:
+        raise LookupError("the engine told the logprobs of other tokens")
+    finish: Literal["stop", "abort"] = "abort" if meta["finish_reason"]["type"] == "abort" else "stop"
+    return Sampled(ids, [item[0] for item in told], finish, meta, put=True)
 
 
 class SGLangPolicy(ServedPolicy):

@@ -222,3 +222,45 @@ def test_a_new_start_keeps_what_slime_gave(tokenizer, tokenizer_dir, tmp_path) -
     assert (played.status, failed.status) == (Sample.Status.COMPLETED, Sample.Status.FAILED)
     for sample in (played, failed):
         assert {name: getattr(sample, name) for name in given} == given
+
+
+def test_a_question_that_is_put_is_trained_on_with_the_engines_logprobs(
+    server, tokenizer, tokenizer_dir, tmp_path
+) -> None:
+    explores = {"train": {"exploring_starts": 1.0, "exploring_steps": 1}}
+    args = make_args(tokenizer_dir, server.port, tmp_path, explores, rollout_batch_size=1)
+    [sample] = run(args, play_group(args, make_group(1)))
+    check_invariant(sample)
+    first, _, second, *_ = record(sample).turns
+    assert first.put and first.seeking and not second.put
+    scoring, *sampling = server.requests
+    start = len(sample.tokens) - sample.response_length
+    end = start + first.span[1]
+    assert scoring["input_ids"] == sample.tokens[:end] and scoring["sampling_params"] == {"max_new_tokens": 0}
+    assert tokenizer.decode(sample.tokens[start:end]) == f"{first.text}<|im_end|>"
+    assert sample.loss_mask[: end - start] == [1] * (end - start)
+    assert all(logprob < 0 for logprob in sample.rollout_log_probs[: end - start])
+    assert all(call["sampling_params"]["max_new_tokens"] > 0 for call in sampling)
+    # the groups dealt before a game tell its step: this one's share is 0
+    [later] = run(args, play_group(args, make_group(1, game=1, first=4)))
+    assert not any(turn.put for turn in record(later).turns)
+    # nor is anything put in evaluation
+    [held_out] = group = make_group(1)
+    run(args, generate(args, held_out, sampling_params(args), evaluation=True))
+    assert not any(turn.put for turn in record(group[0]).turns)
+
+
+def test_an_engine_that_tells_other_logprobs_than_were_asked_for_fails_the_game(
+    tokenizer, tokenizer_dir, tmp_path
+) -> None:
+    class Confused(SGLangServer):
+        def _scored(self, ids, rng):
+            return super()._scored(ids, rng)[:-2]
+
+    explores = {"train": {"exploring_starts": 1.0}, "slime": {"engine_patience": 0.1}}
+    with Confused(slime_setup.Talker(tokenizer)) as server:
+        args = make_args(tokenizer_dir, server.port, tmp_path, explores)
+        [sample] = run(args, play_group(args, make_group(1)))
+    assert record(sample).stop_reason is StopReason.ENGINE_FAILED
+    assert "no turn in the engine's answer" in (record(sample).failure or "")
+    assert sample.remove_sample and not any(sample.loss_mask)

@@ -60,6 +60,21 @@ def test_the_mask_is_one_on_the_policys_tokens_alone(runs: Any, rows: Any, token
     assert {dialogue.step for dialogue in logs(config)} == {5}
 
 
+def test_a_question_that_is_put_is_trained_on(runs: Any, rows: Any, tokenizer: Any, logs: Any) -> None:
+    config, verl = runs(
+        {"seed": 3, "train": {"games_per_step": 2, "group_size": 4, "exploring_starts": 1.0, "exploring_steps": 10}}
+    )  # the rows' step is 5
+    outputs = play(verl, Server(tokenizer, speak), rows, n=8)
+    put = [dialogue for dialogue in logs(config) if dialogue.turns[0].put]
+    assert 2 <= len(put) <= 14, "of 16 dialogues some half"
+    for (output,) in outputs.values():
+        first, _, second, *_ = output.extra_fields["dialogue"]["turns"]
+        start, end = first["span"]
+        assert output.response_mask[start:end] == [1] * (end - start)
+        assert any(output.response_logprobs[start:end]) != first["put"]
+        assert not second["put"]
+
+
 def test_of_a_dialogue_played_again_by_a_restarted_run_the_later_line_counts(
     runs: Any, rows: Any, tokenizer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

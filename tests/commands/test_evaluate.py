@@ -22,6 +22,7 @@ from slim_rl.config import parse_config
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.dealing import load_rows
 from slim_rl.dialogue.held_out import play_held_out
+from slim_rl.dialogue.interventions import INSTEAD, TRIES, NeverAsk
 from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import ConfigError, SlimError
@@ -29,7 +30,6 @@ from slim_rl.games.matching import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.instance import GameState
 from slim_rl.policies import weights_digest
-from slim_rl.policies.interventions import INSTEAD, TRIES, NeverAsk
 from slim_rl.runs import claim_log
 from tests.dialogue.players import Script
 from tests.fakes.disk import largest_file

@@ -13,7 +13,6 @@ from slim_rl.config import parse_config
 from slim_rl.dialogue.credit import (
     Paid,
     by_token,
-    check_credit,
     returns,
     shaped,
     turn_advantages,
@@ -21,7 +20,6 @@ from slim_rl.dialogue.credit import (
     without_luck,
 )
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
-from slim_rl.errors import ConfigError
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.optimum import best_assignment
@@ -193,21 +191,3 @@ def answered(game: GameState, pairs: list[Pair]) -> Dialogue:
     dialogue = Dialogue("d", "g", 0, 0, game.to_dict(), {}, {}, turns=turns, reward=0.9)
     annotate(dialogue)
     return dialogue
-
-
-@pytest.mark.parametrize("credit", ["turn", "expected"])
-def test_a_game_that_does_not_say_what_knowledge_is_worth_is_refused(credit: str) -> None:
-    check_credit(parse_config({}, [f"train.credit={credit}"]))
-    with pytest.raises(ConfigError, match=rf"train\.credit is {credit}"):
-        check_credit(parse_config({"environment": "examples.secret_number.SecretNumber"}, [f"train.credit={credit}"]))
-
-
-@pytest.mark.parametrize("price", ["0.1", "[0, 0.1]"])
-def test_a_price_is_refused_where_no_turn_is_known_to_ask(price: str) -> None:
-    check_credit(parse_config({}, [f"train.question_price={price}"]))
-    alone = {"environment": "examples.secret_number.SecretNumber"}
-    check_credit(parse_config(alone))
-    with pytest.raises(
-        ConfigError, match=r"train\.question_price is set, but SecretNumber does not say which turns ask"
-    ):
-        check_credit(parse_config(alone, [f"train.question_price={price}"]))

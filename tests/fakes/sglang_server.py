@@ -159,7 +159,7 @@ class SGLangServer:
             return web.json_response(
                 {"error": {"message": f"unexpected sampling parameters {sorted(unknown)}"}}, status=500
             )
-        if len(ids) + most > self.context_length or most < 1:
+        if len(ids) + most > self.context_length or most < (0 if "logprob_start_len" in body else 1):
             message = f"Requested {len(ids)} input and {most} new tokens of a context of {self.context_length}."
             return web.json_response({"error": {"message": message}}, status=400)
 
@@ -177,11 +177,11 @@ class SGLangServer:
         aborted = lot < faults.error + faults.garbage + faults.abort
         cut = not aborted and lot < faults.error + faults.garbage + faults.abort + faults.length
 
-        said = self.speak(ids, rng)
+        said = self.speak(ids, rng) if most else []
         if cut:
             said = [token for token in said[:-1] or said for _ in range(most)]
         finish: dict[str, Any] = {"type": "stop", "matched": said[-1] if said else None}
-        if len(said) > most:
+        if len(said) > most or not most:
             said, finish = said[:most], {"type": "length", "length": most}
         delay = self.delay(rng) if callable(self.delay) else self.delay
         if number in self.hold:
@@ -219,7 +219,7 @@ class SGLangServer:
             "completion_tokens": len(said),
             "cached_tokens": self._cache(ids, said) if self.prefix_cache else 0,
             "weight_version": self.weight_version,
-            "input_token_logprobs": [],
+            "input_token_logprobs": self._scored(ids[body.get("logprob_start_len", len(ids)) :], rng),
             "output_token_logprobs": [[lp, token, None] for lp, token in zip(logprobs, said, strict=True)],
         }
         if (body["sampling_params"].get("custom_params") or {}).get("return_top_p_token_ids"):
@@ -232,6 +232,10 @@ class SGLangServer:
                 expert for _ in range(rows * self.layers) for expert in range(self.experts)
             )
         return {"text": "".join(f"<{token}>" for token in said), "output_ids": said, "meta_info": meta}
+
+    def _scored(self, ids: list[int], rng: random.Random) -> list[list[Any]]:
+        """The logprobs of input tokens. The first has none: what it follows was not asked about."""
+        return [[-rng.random() * 3 if place else None, token, None] for place, token in enumerate(ids)]
 
     def _cache(self, ids: list[int], said: list[int]) -> int:
         """Tokens of the input that were seen before. One dialogue extends one entry, found by how it begins."""

@@ -10,13 +10,13 @@ import pytest
 
 from examples.secret_number import SecretNumber
 from slim_rl.config import ChatPolicyConfig, Limits, parse_config
+from slim_rl.dialogue.interventions import AskFirst, NeverAsk
 from slim_rl.dialogue.loop import Speaker, play_dialogue
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import ConfigError
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.partners.ledger import spent_usd
-from slim_rl.policies.interventions import AskFirst, NeverAsk
 from slim_rl.policies.openai_chat import ChatPolicy
 from tests.dialogue.players import Countdown, Says
 from tests.fakes.openai_server import OpenAIServer, Step

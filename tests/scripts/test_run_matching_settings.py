@@ -400,6 +400,9 @@ def test_what_would_have_no_effect_is_refused(cluster: Cluster, model: Path, tmp
     assert f"{plugin}: 'limits' stands beside 'slim_rl'" in told
     told = one_sentence(dry_run(cluster, "--set", "train.lora.r=4", MODEL=model))
     assert "train.lora is set, but slime trains all weights" in told
+    explores = ("--set", "train.exploring_starts=0.5", "--set", "policy.top_p=0.9")
+    told = one_sentence(dry_run(cluster, *explores, MODEL=model))
+    assert "set policy.top_p to 1" in told
 
 
 def test_selfplay_cannot_be_partial(cluster: Cluster, model: Path) -> None:

@@ -67,7 +67,8 @@ async def generate(
     phase = "eval" if evaluation else "train"
     # slime's index is unique among a run's samples, those of one game included; the step is told by the log functions
     group = row.game_id if evaluation else f"{sample.group_index}"
-    episode = process.worker.episode(row, f"{phase}/{sample.index}", phase=phase, group=group)
+    dealt = None if evaluation else (sample.group_index or 0) // args.rollout_batch_size
+    episode = process.worker.episode(row, f"{phase}/{sample.index}", phase=phase, group=group, dealt=dealt)
     for restart in range(RESTARTS + 1):
         if old is None:
             _reset(sample)

@@ -47,8 +47,8 @@ from slim_rl.backends.slime.cpu import launch as cpu
 from slim_rl.backends.slime.layout import find_architecture, lay_out, parse_flags
 from slim_rl.backends.slime.settings import PARTIAL_SELFPLAY, Settings, read_settings
 from slim_rl.config import ROOT_KEY, Config, parse_config, read_yaml
-from slim_rl.dialogue.credit import check_credit
 from slim_rl.dialogue.dealing import ensure_games
+from slim_rl.dialogue.requirements import check_training
 from slim_rl.errors import ConfigError, SlimError, as_sentence
 from slim_rl.keys import shortened
 from slim_rl.processes import interruptible, signals_end_the_run
@@ -72,7 +72,11 @@ TRACKERS = ("tensorboard", "wandb")  # of slime's
 
 def check(config: Config) -> None:
     """Raises ConfigError if slime cannot do what the config asks for."""
-    check_credit(config)
+    check_training(config)
+    if config.train.exploring_starts and config.policy.top_p < 1:
+        raise ConfigError(
+            "train.exploring_starts puts a question that policy.top_p may have cut off, and slime replays what top_p cut off; set policy.top_p to 1."
+        )
     if config.train.loss == "constant":
         raise ConfigError("train.loss is constant, which slime does not have; choose sequence or token.")
     if config.train.lora is not None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import zlib
 from argparse import Namespace
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from slime.rollout.sglang_rollout import GenerateState
@@ -20,8 +21,8 @@ from slim_rl.backends.slime.compat import build_sglang_meta_trace_attrs, trace_s
 from slim_rl.backends.slime.setup import RolloutContext
 from slim_rl.dialogue.policy import PolicyFailure, Sampled
 from slim_rl.dialogue.record import StopReason
-from slim_rl.policies.served import sample_turn
-from slim_rl.policies.sglang import read, request
+from slim_rl.policies.served import Read, sample_turn
+from slim_rl.policies.sglang import read, read_scored, request, scoring
 
 
 class SlimePolicy:
@@ -61,14 +62,24 @@ class SlimePolicy:
         return {"engine": "sglang", "model": str(self.args.hf_checkpoint), **sampling}
 
     async def sample(self, input_ids: list[int], max_tokens: int, key: str) -> Sampled:
-        sample = self.samples[key]
         body = request(input_ids, self._sampling(key, len(input_ids)), max_tokens)
+        return await self._turn(body, read, input_ids, key)
+
+    async def put(self, input_ids: list[int], ids: list[int], key: str) -> Sampled:
+        """A turn that is put for the policy (`dialogue.interventions`). The engine tells its logprobs, which slime's importance weights
+        are made of: with 0.0 for them next to nothing would be learned from it.
+        """
+        return await self._turn(scoring(input_ids, ids), partial(read_scored, ids=ids), input_ids, key)
+
+    async def _turn(self, body: dict[str, Any], read: Read, input_ids: list[int], key: str) -> Sampled:
+        sample = self.samples[key]
         if getattr(self.args, "use_rollout_routing_replay", False):
             body["return_routed_experts"] = True
         headers = {"X-SMG-Routing-Key": sample.session_id} if self.sticky else None
 
         async def once(body: dict[str, Any]) -> Any:
-            with trace_span(sample, "sglang_generate", attrs={"max_new_tokens": max_tokens}) as span:
+            most = body["sampling_params"]["max_new_tokens"]
+            with trace_span(sample, "sglang_generate", attrs={"max_new_tokens": most}) as span:
                 answer = await self.post(self.url, body, headers)
                 span.update(build_sglang_meta_trace_attrs(answer["meta_info"]))
             return answer

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from slim_rl.backends import Request, Result, say, say_what_it_pays
 from slim_rl.backends.cost import cost_report
 from slim_rl.config import Config
-from slim_rl.dialogue.credit import check_credit
+from slim_rl.dialogue.requirements import check_training
 from slim_rl.errors import ConfigError
 from slim_rl.keys import shortened
 from slim_rl.policies import check_model_name
@@ -18,7 +18,7 @@ from slim_rl.ranks import joined_by, own_rank
 
 def check(config: Config) -> None:
     """Raises ConfigError if TRL cannot do what the config asks for."""
-    check_credit(config)
+    check_training(config)
 
 
 def missing(words: Sequence[str]) -> str:

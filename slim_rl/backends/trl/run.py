@@ -34,11 +34,11 @@ from slim_rl.backends.trl.rollouts import Rollouts
 from slim_rl.backends.trl.trainer import make_trainer
 from slim_rl.config import Config
 from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.credit import check_credit
 from slim_rl.dialogue.dealing import load_rows
 from slim_rl.dialogue.held_out import SCOPE, play_held_out
 from slim_rl.dialogue.log import DialogueLog, read_log
 from slim_rl.dialogue.record import Dialogue
+from slim_rl.dialogue.requirements import check_training
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import DataError, Diverged, RunStopped, SlimError
@@ -61,7 +61,7 @@ def train(config: Config, fresh: bool = False) -> Result:
         SlimError: another process works on the run; the games cannot be used; or the disk is full.
         RunStopped: too many dialogues failed, or the partner takes no more calls; the steps before are saved.
     """
-    check_credit(config)
+    check_training(config)
     torch.set_num_threads(config.train.threads)
     rank = own_rank()
     folder = RunFolder(config)

@@ -29,9 +29,9 @@ from slim_rl.backends.verl.compose import Overrides, compose
 from slim_rl.backends.verl.data import write_data
 from slim_rl.backends.verl.names import PLAYED, REFERENCE_VARIABLE, STOP_MARK, TURN_CREDIT
 from slim_rl.config import Config, DataConfig, load_config
-from slim_rl.dialogue.credit import check_credit
 from slim_rl.dialogue.dealing import games_files
 from slim_rl.dialogue.payment import pays_otherwise, takes_the_step
+from slim_rl.dialogue.requirements import check_training
 from slim_rl.environment import environment_class
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.files import write_atomically
@@ -155,7 +155,7 @@ def _estimator(config: Config) -> dict[str, Any]:
 
 def check(config: Config) -> None:
     """Raises ConfigError if verl cannot do what the config asks for."""
-    check_credit(config)
+    check_training(config)
     train = config.train
     if train.by_turn and config.verl.adv_estimator != "grpo":
         raise ConfigError(

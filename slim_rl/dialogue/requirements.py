@@ -1,0 +1,39 @@
+"""What training with a config needs its game to say: a refusal each, before anything is started."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from slim_rl.config import Config
+from slim_rl.environment import environment_class
+from slim_rl.errors import ConfigError
+from slim_rl.measured import says
+
+
+def check_training(config: Config) -> None:
+    """Raises ConfigError if training needs what the config's game does not say, or puts questions in self-play."""
+    game, train = environment_class(config.environment), config.train
+    if np.any(train.question_price) and not says(game, "annotate"):
+        raise ConfigError(
+            f"train.question_price is set, but {game.__name__} does not say which turns ask, so that nothing would be charged: give it a "
+            "classmethod annotate(dialogue), or leave the price out."
+        )
+    for name, credits, what in (
+        ("state_values", ("turn", "expected"), "knowledge is worth"),
+        ("expected_gains", ("expected",), "a turn is expected to add to what knowledge is worth"),
+    ):
+        if train.credit in credits and not says(game, name):
+            raise ConfigError(
+                f"train.credit is {train.credit}, but {game.__name__} does not say what {what}: give it a classmethod {name}(dialogue), or "
+                "set train.credit to dialogue."
+            )
+    if train.exploring_starts and not says(game, "questions_worth_asking"):
+        raise ConfigError(
+            f"train.exploring_starts is set, but {game.__name__} does not say what to ask: give it a classmethod questions_worth_asking "
+            "(docs/own_game.md), or set train.exploring_starts to 0."
+        )
+    if train.exploring_starts and config.selfplay:
+        raise ConfigError(
+            "train.exploring_starts puts a question for one seat, and in self-play both are the policy's: name another partner.kind, or set "
+            "train.exploring_starts to 0."
+        )

@@ -1,0 +1,36 @@
+"""What a game must say for a config to be trained with it."""
+
+from __future__ import annotations
+
+import pytest
+
+from slim_rl.config import parse_config
+from slim_rl.dialogue.requirements import check_training
+from slim_rl.errors import ConfigError
+
+ALONE = {"environment": "examples.secret_number.SecretNumber"}
+
+
+@pytest.mark.parametrize("credit", ["turn", "expected"])
+def test_a_game_that_does_not_say_what_knowledge_is_worth_is_refused(credit: str) -> None:
+    check_training(parse_config({}, [f"train.credit={credit}"]))
+    with pytest.raises(ConfigError, match=rf"train\.credit is {credit}"):
+        check_training(parse_config(ALONE, [f"train.credit={credit}"]))
+
+
+@pytest.mark.parametrize("price", ["0.1", "[0, 0.1]"])
+def test_a_price_is_refused_where_no_turn_is_known_to_ask(price: str) -> None:
+    check_training(parse_config({}, [f"train.question_price={price}"]))
+    check_training(parse_config(ALONE))
+    with pytest.raises(
+        ConfigError, match=r"train\.question_price is set, but SecretNumber does not say which turns ask"
+    ):
+        check_training(parse_config(ALONE, [f"train.question_price={price}"]))
+
+
+def test_what_cannot_be_put_is_refused_before_the_run() -> None:
+    check_training(parse_config({}, ["train.exploring_starts=0.5"]))
+    with pytest.raises(ConfigError, match=r"SecretNumber does not say what to ask.*exploring_starts to 0"):
+        check_training(parse_config(ALONE, ["train.exploring_starts=0.5"]))
+    with pytest.raises(ConfigError, match="in self-play both are the policy's"):
+        check_training(parse_config({"partner": {"kind": "self"}}, ["train.exploring_starts=0.5"]))
