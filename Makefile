@@ -15,7 +15,7 @@ export HF_HUB_OFFLINE ?= 1
 export TRL_EXPERIMENTAL_SILENCE ?= 1
 export NO_MKDOCS_2_WARNING ?= 1
 
-.PHONY: run run-slime test test-others test-verl test-adapters test-slime first-hour lock hashes check docs format bench results confirmation trainers leaderboard warmstart warmstart-selfplay asking-start asking discovery wordings smollm2 clean
+.PHONY: run run-slime test test-others test-verl test-adapters test-slime first-hour lock hashes check docs format bench results confirmation trainers leaderboard warmstart warmstart-selfplay asking-start asking discovery wordings rescue smollm2 clean
 
 ## train a tiny Qwen on a CPU against the shy partner, then draw how its questions and rewards developed
 run: $(VENV)/local
@@ -154,6 +154,14 @@ wordings: $(VENV)/local
 	$(BIN)/slim-rl evaluate configs/matching_local.yaml --checkpoint data/warmstart $(WORDED) $(ALL_TOKENS) --games 400 --partner rephrased \
 	    --output logs/wordings_other
 	$(BIN)/slim-rl results analysis/wordings/experiment.yaml --output-dir analysis/results/wordings
+
+## the experiment on what rescues a start that hardly asks (analysis/rescue), as preregistered: resumable, three quarters of an hour on two cores
+RESCUE := configs/matching_local.yaml --arms analysis/rescue/arms.yaml --jobs 2 $(ALL_TOKENS) --set train.processes=1 \
+    --set train.eval_before=false --set output_dir=runs/rescue --set log.dir=logs/rescue
+rescue: $(VENV)/local build/discovery/hardly/config.json
+	$(BIN)/slim-rl arms $(RESCUE) --seeds 171,172,173,174
+	$(BIN)/slim-rl arms $(RESCUE) --seeds 175,176 --arm put_quarter
+	$(BIN)/slim-rl results analysis/rescue/experiment.yaml --output-dir analysis/results/rescue
 
 ## slime beside TRL on a CPU, three seeds each: resumable, an hour and a half on two cores
 TRAINERS := configs/matching_local.yaml --set policy.top_p=1 --set train.steps=50 --set train.save_every=10
