@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -73,6 +74,13 @@ def test_a_question_that_is_put_is_trained_on(runs: Any, rows: Any, tokenizer: A
         assert output.response_mask[start:end] == [1] * (end - start)
         assert any(output.response_logprobs[start:end]) != first["put"]
         assert not second["put"]
+
+
+def test_a_prompt_that_verl_cannot_hold_is_told_of(runs: Any, rows: Any, tokenizer: Any, caplog: Any) -> None:
+    _, verl = runs({"verl": {"prompt_tokens": 100}})
+    outputs = play(verl, Server(tokenizer, speak), rows[:1], n=2)
+    assert [output for several in outputs.values() for output in several] == []
+    assert len(re.findall(r"its prompt has \d{3} tokens, and verl\.prompt_tokens is 100; raise it", caplog.text)) == 2
 
 
 def test_of_a_dialogue_played_again_by_a_restarted_run_the_later_line_counts(

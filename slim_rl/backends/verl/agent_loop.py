@@ -143,11 +143,15 @@ class DialogueLoop(AgentLoopBase):
 
     def _is_playable(self, dialogue: Dialogue) -> bool:
         """Whether there is something to learn from: it did not fail, the policy spoke, and its prompt fits verl's."""
-        return (
-            not dialogue.failed
-            and bool(dialogue.response_ids)
-            and len(dialogue.prompt_ids) <= self.rollout_config.prompt_length
-        )
+        if dialogue.failed or not dialogue.response_ids:
+            return False
+        length, most = len(dialogue.prompt_ids), self.rollout_config.prompt_length
+        if length > most:
+            logger.warning(
+                "%s is not trained on: its prompt has %d tokens, and verl.prompt_tokens is %d; raise it.",
+                dialogue.id, length, most,
+            )  # fmt: skip
+        return length <= most
 
     def _log(self, dialogue: Dialogue) -> None:
         self.process.log.append(dialogue)
