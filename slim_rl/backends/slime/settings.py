@@ -10,7 +10,7 @@ import argparse
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -26,7 +26,8 @@ _DERIVED = {
     "--tensor-model-parallel-size": "TP",
 }
 _REFUSED = {
-    "--group-rm": "slime would overwrite the games' rewards with those of a reward model; leave it out.",
+    "--group-rm": "is refused: slime would overwrite the games' rewards with those of a reward model; leave it out.",
+    **{flag: f"is set from {setting}; give that instead." for flag, setting in _DERIVED.items()},
 }
 PARTIAL_SELFPLAY = (
     "Self-play (partner.kind: self) gives two samples a game, which slime's partial rollout cannot hold: drop --partial-rollout, or "
@@ -95,35 +96,29 @@ class Settings(BaseModel):
         return {(field.alias or name).upper(): field.description or "" for name, field in cls.model_fields.items()}
 
 
-class _Parser(argparse.ArgumentParser):
-    """The settings as flags, with errors that are this project's."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "run_matching.sh",
-            allow_abbrev=False,
-            description="Trains a policy with slime (GRPO). docs/cluster.md walks through it.",
-            epilog="Each setting is also an environment variable of the same name (--num-gpus 4 or NUM_GPUS=4); the flag wins. "
-            "Any flag of slime, Megatron or SGLang may follow, and wins over the one set here.",
-        )
-        for variable, text in Settings.names().items():
-            flag = f"--{variable.lower().replace('_', '-')}"
-            if variable in ("COLOCATE", "ON_CPU"):
-                self.add_argument(flag, action="store_const", const="1", help=text)
-            if variable == "COLOCATE":
-                self.add_argument("--no-colocate", action="store_const", const="0", dest="colocate", help="COLOCATE=0")
-            elif variable != "ON_CPU":
-                self.add_argument(flag, metavar=variable, help=text)
-        again: dict[str, Any] = {"action": "append", "default": []}
-        self.add_argument("--set", **again, dest="overrides", metavar="KEY=VALUE", help="a key of the config")
-        plugins = "YAML of another plug-in of slime; its keys join the run's own file"
-        self.add_argument("--custom-config-path", **again, dest="plugins", metavar="FILE", type=Path, help=plugins)
-        dry_run = "print the command and stop; needs neither slime nor a GPU"
-        self.add_argument("--dry-run", action="store_true", help=dry_run)
-
-    def error(self, message: str) -> NoReturn:
-        needs = re.sub(r"^argument (\S+): expected one argument$", r"\1 needs a value", message)
-        raise ConfigError(f"{needs}; --help lists the settings.")
+def _parser() -> argparse.ArgumentParser:
+    """The settings as flags."""
+    parser = argparse.ArgumentParser(
+        "run_matching.sh",
+        allow_abbrev=False,
+        exit_on_error=False,
+        description="Trains a policy with slime (GRPO). docs/cluster.md walks through it.",
+        epilog="Each setting is also an environment variable of the same name (--num-gpus 4 or NUM_GPUS=4); the flag wins. "
+        "Any flag of slime, Megatron or SGLang may follow, and wins over the one set here.",
+    )
+    for variable, text in Settings.names().items():
+        switch: dict[str, Any] = {"action": "store_const", "const": "1"}
+        kind = switch if variable in ("COLOCATE", "ON_CPU") else {"metavar": variable}
+        parser.add_argument(f"--{variable.lower().replace('_', '-')}", **kind, help=text)
+        if variable == "COLOCATE":
+            parser.add_argument("--no-colocate", action="store_const", const="0", dest="colocate", help="COLOCATE=0")
+    again: dict[str, Any] = {"action": "append", "default": []}
+    parser.add_argument("--set", **again, dest="overrides", metavar="KEY=VALUE", help="a key of the config")
+    plugins = "YAML of another plug-in of slime; its keys join the run's own file"
+    parser.add_argument("--custom-config-path", **again, dest="plugins", metavar="FILE", type=Path, help=plugins)
+    dry_run = "print the command and stop; needs neither slime nor a GPU"
+    parser.add_argument("--dry-run", action="store_true", help=dry_run)
+    return parser
 
 
 def read_settings(
@@ -134,10 +129,14 @@ def read_settings(
     Raises:
         ConfigError: a value is not what its setting takes, or a flag contradicts one.
     """
-    options, own = _Parser().parse_known_args(words)
-    flags, names = vars(options), [name.lower() for name in Settings.names()]
+    try:
+        options, own = _parser().parse_known_args(words)
+    except argparse.ArgumentError as error:
+        needs = re.sub(r"^argument (\S+): expected one argument$", r"\1 needs a value", str(error))
+        raise ConfigError(f"{needs}; --help lists the settings.") from None
+    names = [name.lower() for name in Settings.names()]
     given = {name: environment[name.upper()] for name in names if environment.get(name.upper())}
-    given |= {name: flags[name] for name in names if flags[name] is not None}
+    given |= {name: value for name, value in vars(options).items() if name in names and value is not None}
     try:
         settings = Settings.model_validate(given)
     except ValidationError as error:
@@ -145,22 +144,15 @@ def read_settings(
         name = str(first["loc"][0])
         wanted = first["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
         raise ConfigError(f"{name.upper()} is {given[name]!r}; it must be {wanted}.") from None
-    _check_own(own)
-    if settings.asynchronous != "0" and settings.colocate == "1":
-        raise ConfigError(
-            f"ASYNC={settings.asynchronous} plays while it trains and cannot share GPUs: use COLOCATE=0 (--no-colocate)."
-        )
-    return settings, options, own
-
-
-def _check_own(own: Sequence[str]) -> None:
-    """Raises ConfigError where a flag of slime's contradicts a setting, or a word is none."""
     if own and not own[0].startswith("--"):
         raise ConfigError(
             f"'{own[0]}' is not understood. Settings are NAME=value before the script, or flags after it; see --help."
         )
     for flag in (word.partition("=")[0] for word in own if word.startswith("--")):
-        if flag in _DERIVED:
-            raise ConfigError(f"{flag} is set from {_DERIVED[flag]}; give that instead.")
         if flag in _REFUSED:
-            raise ConfigError(f"{flag} is refused: {_REFUSED[flag]}")
+            raise ConfigError(f"{flag} {_REFUSED[flag]}")
+    if settings.asynchronous != "0" and settings.colocate == "1":
+        raise ConfigError(
+            f"ASYNC={settings.asynchronous} plays while it trains and cannot share GPUs: use COLOCATE=0 (--no-colocate)."
+        )
+    return settings, options, own
