@@ -184,6 +184,11 @@ class Config(Section):
         return self.partner.kind == SELF
 
     @property
+    def seats_trained(self) -> int:
+        """Dialogues of a game that are trained on: one a seat of the policy's."""
+        return 2 if self.selfplay else 1
+
+    @property
     def game_settings(self) -> dict[str, Any]:
         """The `game` section as plain data, JSON-able."""
         return dict(self.model_dump(mode="json", include={"game"})["game"])

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -36,7 +37,6 @@ class Job:
         model_flags: the architecture, for Megatron; None while slime's model scripts are not known.
         layout: its GPUs.
         settings: of the launch.
-        router_policy: of the SGLang router; empty for its own.
     """
 
     config: Config
@@ -45,7 +45,6 @@ class Job:
     model_flags: Flags | None
     layout: Layout
     settings: Settings
-    router_policy: str
 
     @property
     def entry(self) -> str:
@@ -64,29 +63,54 @@ class Job:
         return last is not None and last + 1 >= self.config.train.steps
 
 
+_ALWAYS: Arguments = {
+    "--custom-generate-function-path": "slim_rl.rollout.generate",  # plays a dialogue
+    "--dynamic-sampling-filter-path": "slim_rl.rollout.keep_usable_groups",  # drops groups with too many failed games
+    "--custom-reward-post-process-path": "slim_rl.rollout.normalize_rewards",  # baselines that failed games cannot shift
+    "--custom-rollout-log-function-path": "slim_rl.rollout.log_rollout",
+    "--custom-eval-rollout-log-function-path": "slim_rl.rollout.log_eval_rollout",
+    "--input-key": "prompt",  # chat messages; the hook writes the template's tokens itself, so no --apply-chat-template
+    "--metadata-key": "metadata",  # the game travels in it
+    "--rollout-shuffle": True,
+    "--balance-data": True,  # dialogues differ in length; GPUs should not
+    "--use-fault-tolerance": True,  # an engine that hangs is restarted; its dialogues are played again
+    # One terminal reward, and a group of dialogues of the same game to compare it with: no critic needed.
+    "--advantage-estimator": "grpo",
+    # Asking is a matter of exploring; an entropy bonus would pay for noise in every token instead.
+    "--entropy-coef": 0.0,
+    # SGLang sampled the tokens and Megatron recomputes their probabilities: truncated importance weights correct the gap.
+    "--use-tis": True,
+    "--optimizer": "adam",
+    "--pipeline-model-parallel-size": 1,
+    "--context-parallel-size": 1,
+    # activations are recomputed: dialogues are long and memory is what limits the batch
+    "--recompute-granularity": "full",
+    "--recompute-method": "uniform",
+    "--recompute-num-layers": 1,
+    "--use-dynamic-batch-size": True,
+    "--attention-dropout": 0.0,  # Megatron's default of 0.1 would make training disagree with sampling
+    "--hidden-dropout": 0.0,
+    "--accumulate-allreduce-grads-in-fp32": True,
+    "--attention-softmax-in-fp32": True,
+    "--attention-backend": "flash",
+}
+
+
 def command_line(job: Job, own: Sequence[str], environment: Mapping[str, str]) -> list[str]:
     """All words after slime's script: the model's, less each flag of ours; ours, less each flag of the user's; and the user's `own`.
 
     Raises:
         ConfigError: by the flags together, Megatron could not divide the batch, or would not warm up.
-        ValueError: two of our own parts set the same flag.
+        ValueError: the table of keys and we set the same flag.
     """
     job = replace(job, config=_settled(job.config, environment))
-    ours = disjoint(
-        _cluster(job.layout),
-        values(job.config, "slime"),
-        _checkpoints(job),
-        _rollout(job),
-        _training(job),
-        _engines(job),
-        _tracking(job, environment),
-    )
+    ours = disjoint(_of(job, environment), values(job.config, "slime"), _ALWAYS)
     given = parse_flags(own)
     line = [
         *words({flag: value for flag, value in ((job.model_flags or {}) | ours).items() if flag not in given}),
         *own,
     ]
-    check_batch(parse_flags(line), _seats(job.config))
+    check_batch(parse_flags(line), job.config.seats_trained)
     _check_warmup(parse_flags(line))
     return line
 
@@ -102,6 +126,69 @@ def words(arguments: Mapping[str, Any]) -> list[str]:
     return found
 
 
+def _of(job: Job, environment: Mapping[str, str]) -> Arguments:
+    """What depends on the run and its machines."""
+    config, layout, folder, report = job.config, job.layout, job.folder, job.config.train.report_to
+    every = job.settings.eval_interval
+    evaluates = every > 0 and "eval" in games_files(config)
+    fully = job.settings.asynchronous == "full"
+    # Two limits: the rollout function bounds the groups being played, and slime the samples; this one is to let all of them in.
+    under_way = config.slime.steps_under_way * config.train.dialogues
+    project = environment.get("WANDB_PROJECT") or "slim-rl"
+    # the key stays in the environment: slime would log a --wandb-key with the run's other arguments
+    wandb = {
+        "--wandb-project": project,
+        "--wandb-group": environment.get("WANDB_GROUP") or config.name,
+        "--wandb-dir": folder,
+    }
+    tensorboard = {"--tb-project-name": project, "--tb-experiment-name": config.name}
+    return {
+        "--colocate": layout.colocate,
+        "--rollout-num-gpus": None if layout.colocate else layout.rollout_gpus,
+        "--actor-num-nodes": layout.actor_nodes,
+        "--actor-num-gpus-per-node": layout.actor_gpus,
+        "--num-gpus-per-node": layout.node_gpus,
+        "--rollout-num-gpus-per-engine": layout.engine_gpus,
+        "--sglang-mem-fraction-static": 0.7 if layout.colocate else 0.85,  # colocated, Megatron keeps a corner
+        "--router-policy": _router_policy(environment) or None,
+        "--rollout-function-path": "slim_rl.rollout.generate_fully_async" if fully else None,
+        "--sglang-server-concurrency": max(_CONCURRENCY, -(-under_way // layout.engines)) if fully else None,
+        "--tensor-model-parallel-size": layout.tensor_parallel,
+        "--sequence-parallel": layout.tensor_parallel > 1,
+        "--expert-model-parallel-size": layout.expert_parallel,
+        "--expert-tensor-parallel-size": 1 if layout.expert_parallel else None,
+        "--optimizer-cpu-offload": layout.offload_optimizer,
+        "--overlap-cpu-optimizer-d2h-h2d": layout.offload_optimizer,
+        "--use-precision-aware-optimizer": layout.offload_optimizer,
+        "--max-tokens-per-gpu": max(TOKENS_PER_GPU, config.limits.context_tokens or 0),
+        "--ref-load": job.start,  # where a new run starts; also the reference of a KL term
+        "--load": folder,  # where a run continues: slime falls back to --ref-load while there is no checkpoint here
+        "--save": folder,
+        # Megatron refuses other steps or another learning rate than the checkpoint's unless it is told that they are meant.
+        "--override-opt-param-scheduler": job.resumes,
+        "--custom-config-path": folder / "config.yaml",
+        "--prompt-data": config.data.train,
+        "--global-batch-size": config.train.dialogues * config.seats_trained,  # one update a step: on-policy
+        # slime takes a step's games for its dialogues, and would let the rate fall in half the steps
+        "--lr-decay-iters": config.train.steps if config.selfplay else None,
+        "--eval-prompt-data": ["matching", config.data.eval] if evaluates else None,
+        "--eval-interval": every if evaluates else None,
+        "--n-samples-per-eval-prompt": 1 if evaluates else None,  # held-out games are many: the tightest mean
+        **(wandb if "wandb" in report else {}),
+        **(tensorboard if "tensorboard" in report else {}),
+    }
+
+
+def _router_policy(environment: Mapping[str, str]) -> str:
+    """One dialogue, one engine: only there is its prefix cached. slime's image has the router that can do it. Empty: its own."""
+    if given := environment.get("ROUTER_POLICY"):
+        return given
+    try:
+        return "consistent_hashing" if "slime" in importlib.import_module("sglang_router").__version__ else ""
+    except (ImportError, AttributeError):
+        return ""
+
+
 def _settled(config: Config, environment: Mapping[str, str]) -> Config:
     """The config with what it leaves to this launcher: its limits, and whether Weights & Biases, set up in the environment, is used."""
     context = config.limits.context_tokens or CONTEXT_TOKENS
@@ -111,118 +198,6 @@ def _settled(config: Config, environment: Mapping[str, str]) -> Config:
         report = tuple(dict.fromkeys((*report, "wandb")))
     limits = {"context_tokens": context, "dialogue_tokens": dialogue}
     return config.changed(limits=limits, train={"report_to": report})
-
-
-def _seats(config: Config) -> int:
-    """Dialogues of a game that are trained on."""
-    return 2 if config.selfplay else 1
-
-
-def _cluster(layout: Layout) -> Arguments:
-    return {
-        "--colocate": layout.colocate,
-        "--rollout-num-gpus": None if layout.colocate else layout.rollout_gpus,
-        "--actor-num-nodes": layout.actor_nodes,
-        "--actor-num-gpus-per-node": layout.actor_gpus,
-        "--num-gpus-per-node": layout.node_gpus,
-    }
-
-
-def _checkpoints(job: Job) -> Arguments:
-    return {
-        "--ref-load": job.start,  # where a new run starts; also the reference of a KL term
-        "--load": job.folder,  # where a run continues: slime falls back to --ref-load while there is no checkpoint here
-        "--save": job.folder,
-        # Megatron refuses other steps or another learning rate than the checkpoint's unless it is told that they are meant.
-        "--override-opt-param-scheduler": job.resumes,
-    }
-
-
-def _rollout(job: Job) -> Arguments:
-    config, every = job.config, job.settings.eval_interval
-    evaluation: Arguments = {
-        "--eval-prompt-data": ["matching", config.data.eval],
-        "--eval-interval": every,
-        "--n-samples-per-eval-prompt": 1,  # held-out games are many; one dialogue each gives the tightest mean
-    }
-    return {
-        "--custom-generate-function-path": "slim_rl.rollout.generate",  # plays a dialogue
-        "--dynamic-sampling-filter-path": "slim_rl.rollout.keep_usable_groups",  # drops groups with too many failed games
-        "--custom-reward-post-process-path": "slim_rl.rollout.normalize_rewards",  # baselines that failed games cannot shift
-        "--custom-rollout-log-function-path": "slim_rl.rollout.log_rollout",
-        "--custom-eval-rollout-log-function-path": "slim_rl.rollout.log_eval_rollout",
-        "--custom-config-path": job.folder / "config.yaml",
-        "--prompt-data": config.data.train,
-        "--input-key": "prompt",  # chat messages; the hook writes the template's tokens itself, so no --apply-chat-template
-        "--metadata-key": "metadata",  # the game travels in it
-        "--rollout-shuffle": True,
-        "--global-batch-size": config.train.dialogues * _seats(config),  # one update a step: on-policy
-        # slime takes a step's games for its dialogues, and would let the rate fall in half the steps
-        "--lr-decay-iters": config.train.steps if config.selfplay else None,
-        "--balance-data": True,  # dialogues differ in length; GPUs should not
-        **(evaluation if every and "eval" in games_files(config) else {}),
-    }
-
-
-def _training(job: Job) -> Arguments:
-    layout = job.layout
-    return {
-        # One terminal reward, and a group of dialogues of the same game to compare it with: no critic needed.
-        "--advantage-estimator": "grpo",
-        # Asking is a matter of exploring; an entropy bonus would pay for noise in every token instead.
-        "--entropy-coef": 0.0,
-        # SGLang sampled the tokens and Megatron recomputes their probabilities: truncated importance weights correct the gap.
-        "--use-tis": True,
-        "--optimizer": "adam",
-        "--optimizer-cpu-offload": layout.offload_optimizer,
-        "--overlap-cpu-optimizer-d2h-h2d": layout.offload_optimizer,
-        "--use-precision-aware-optimizer": layout.offload_optimizer,
-        "--tensor-model-parallel-size": layout.tensor_parallel,
-        "--pipeline-model-parallel-size": 1,
-        "--context-parallel-size": 1,
-        "--expert-model-parallel-size": layout.expert_parallel,
-        "--expert-tensor-parallel-size": 1 if layout.expert_parallel else None,
-        "--sequence-parallel": layout.tensor_parallel > 1,
-        # activations are recomputed: dialogues are long and memory is what limits the batch
-        "--recompute-granularity": "full",
-        "--recompute-method": "uniform",
-        "--recompute-num-layers": 1,
-        "--use-dynamic-batch-size": True,
-        "--max-tokens-per-gpu": max(TOKENS_PER_GPU, job.config.limits.context_tokens or 0),
-        "--attention-dropout": 0.0,  # Megatron's default of 0.1 would make training disagree with sampling
-        "--hidden-dropout": 0.0,
-        "--accumulate-allreduce-grads-in-fp32": True,
-        "--attention-softmax-in-fp32": True,
-        "--attention-backend": "flash",
-    }
-
-
-def _engines(job: Job) -> Arguments:
-    layout, config = job.layout, job.config
-    arguments: Arguments = {
-        "--rollout-num-gpus-per-engine": layout.engine_gpus,
-        "--sglang-mem-fraction-static": 0.7 if layout.colocate else 0.85,  # colocated, Megatron keeps a corner
-        "--use-fault-tolerance": True,  # an engine that hangs is restarted; its dialogues are played again
-        "--router-policy": job.router_policy or None,
-    }
-    if job.settings.asynchronous == "full":
-        # Two limits: the rollout function bounds the groups being played, and slime the samples; this one is to let all of them in.
-        dialogues = config.slime.steps_under_way * config.train.dialogues
-        arguments["--rollout-function-path"] = "slim_rl.rollout.generate_fully_async"
-        arguments["--sglang-server-concurrency"] = max(_CONCURRENCY, -(-dialogues // layout.engines))
-    return arguments
-
-
-def _tracking(job: Job, environment: Mapping[str, str]) -> Arguments:
-    project, report = environment.get("WANDB_PROJECT") or "slim-rl", job.config.train.report_to
-    # the key stays in the environment: slime would log a --wandb-key with the run's other arguments
-    wandb: Arguments = {
-        "--wandb-project": project,
-        "--wandb-group": environment.get("WANDB_GROUP") or job.config.name,
-        "--wandb-dir": job.folder,
-    }
-    tensorboard = {"--tb-project-name": project, "--tb-experiment-name": job.config.name}
-    return (wandb if "wandb" in report else {}) | (tensorboard if "tensorboard" in report else {})
 
 
 def check_batch(flags: Flags, seats: int = 1) -> None:

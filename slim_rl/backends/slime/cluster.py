@@ -5,7 +5,6 @@ stays, and Ray. Whatever is started here is stopped here, at the end, on an erro
 from __future__ import annotations
 
 import contextlib
-import importlib
 import importlib.util
 import json
 import os
@@ -67,16 +66,6 @@ class Checkouts:
         reader = self.slime and self.slime / "slime/backends/megatron_utils/hf_to_megatron"
         only_pickles = any(model.glob("*.bin")) and not any(model.glob("*.safetensors"))
         return (reader is None or reader.is_dir()) and shape.get("model_type") in _READ_BY_SLIME and not only_pickles
-
-    @property
-    def router_policy(self) -> str:
-        """One dialogue, one engine: only there is its prefix cached. slime's image has the router that can do it."""
-        if given := os.environ.get("ROUTER_POLICY"):
-            return given
-        try:
-            return "consistent_hashing" if "slime" in importlib.import_module("sglang_router").__version__ else ""
-        except (ImportError, AttributeError):
-            return ""
 
 
 def find_checkouts(settings: Settings, dry_run: bool) -> Checkouts:

@@ -254,7 +254,7 @@ def plan(
     elif not checkouts.read_directly(model, shape):
         # beside the checkpoint, as slime has it; but the hub's cache is not ours to write to
         start = (config.output_dir.absolute() if hub else model.parent) / f"{title}_torch_dist"
-    job = Job(_own_config(config, model, folder), folder, start, model_flags, layout, settings, checkouts.router_policy)
+    job = Job(_own_config(config, model, folder), folder, start, model_flags, layout, settings)
     return job, command_line(job, own, os.environ), about
 
 

@@ -249,8 +249,7 @@ def _rollout(config: Config) -> dict[str, Any]:
 
 def _trainer(config: Config) -> dict[str, Any]:
     # Each session of self-play gives two rows to learn from; all of a step's rows make one update.
-    rows = 2 if config.selfplay else 1
-    mini_batch = config.train.games_per_step * rows
+    mini_batch = config.train.games_per_step * config.seats_trained
     return {
         "actor_rollout_ref.actor.ppo_mini_batch_size": mini_batch,
         "critic.ppo_mini_batch_size": mini_batch,

@@ -103,7 +103,7 @@ def _run(job: Job, checkouts: Checkouts, line: Sequence[str], done: int) -> None
     with starting("sglang", config.policy.model, job.folder / "sglang.log", arguments, variables) as engine:
         own = words(flags.engine(engine.url, context, job.folder))
         command = [sys.executable, "-m", DRIVER, f"{checkouts.slime}/{job.entry}", *line, *own]
-        played = config.train.dialogues * (2 if config.selfplay else 1)
+        played = config.train.dialogues * config.seats_trained
         began = log.stat().st_size if log.exists() else 0
         with (
             log.open("ab") as output,
