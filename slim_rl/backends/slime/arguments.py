@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from slim_rl.backends import RESPONSE_TOKENS
-from slim_rl.backends.checkpoints import LAST_WHOLE, last_whole
+from slim_rl.backends.checkpoints import last_whole
 from slim_rl.backends.slime.layout import TOKENS_PER_GPU, Flags, Layout, parse_flags
 from slim_rl.backends.slime.settings import Settings
 from slim_rl.config import Config
@@ -52,15 +52,14 @@ class Job:
         return "train.py" if self.settings.asynchronous == "0" else "train_async.py"
 
     @property
-    def resumes(self) -> bool:
-        """Whether there is a checkpoint to continue from."""
-        return (self.folder / LAST_WHOLE).is_file()
+    def last(self) -> int | None:
+        """The step of the checkpoint that it continues from, counted from 0; None before there is one."""
+        return last_whole(self.folder)
 
     @property
     def done(self) -> bool:
         """Whether there is a checkpoint of its last step."""
-        last = last_whole(self.folder)  # steps are numbered from 0
-        return last is not None and last + 1 >= self.config.train.steps
+        return self.last is not None and self.last + 1 >= self.config.train.steps
 
 
 _ALWAYS: Arguments = {
@@ -110,8 +109,9 @@ def command_line(job: Job, own: Sequence[str], environment: Mapping[str, str]) -
         *words({flag: value for flag, value in ((job.model_flags or {}) | ours).items() if flag not in given}),
         *own,
     ]
-    check_batch(parse_flags(line), job.config.seats_trained)
-    _check_warmup(parse_flags(line))
+    flags = parse_flags(line)
+    check_batch(flags, job.config.seats_trained)
+    _check_warmup(flags)
     return line
 
 
@@ -165,7 +165,7 @@ def _of(job: Job, environment: Mapping[str, str]) -> Arguments:
         "--load": folder,  # where a run continues: slime falls back to --ref-load while there is no checkpoint here
         "--save": folder,
         # Megatron refuses other steps or another learning rate than the checkpoint's unless it is told that they are meant.
-        "--override-opt-param-scheduler": job.resumes,
+        "--override-opt-param-scheduler": job.last is not None,
         "--custom-config-path": folder / "config.yaml",
         "--prompt-data": config.data.train,
         "--global-batch-size": config.train.dialogues * config.seats_trained,  # one update a step: on-policy
@@ -210,27 +210,26 @@ def check_batch(flags: Flags, seats: int = 1) -> None:
         ConfigError: the batch does not divide into micro-batches over the copies of the model, or dialogues would be thrown away.
     """
 
-    def number(flag: str, usual: int = 1) -> int:
-        words = flags.get(flag) or [str(usual)]
-        if not words[0].isascii() or not words[0].isdigit() or int(words[0]) < 1:
-            raise ConfigError(f"{flag} is {words[0]!r}; it must be a whole number of at least 1.")
-        return int(words[0])
+    def number(*names: str) -> int:
+        """The product of what these flags are given; 1 for one that is not there."""
+        given = {name: (flags.get(name) or ["1"])[0] for name in names}
+        for name, text in given.items():
+            if not text.isascii() or not text.isdigit() or int(text) < 1:
+                raise ConfigError(f"{name} is {text!r}; it must be a whole number of at least 1.")
+        return math.prod(map(int, given.values()))
 
-    gpus = number("--actor-num-nodes") * number("--actor-num-gpus-per-node")
-    split = number("--tensor-model-parallel-size")
-    split *= number("--pipeline-model-parallel-size") * number("--context-parallel-size")
+    gpus = number("--actor-num-nodes", "--actor-num-gpus-per-node")
+    split = number("--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--context-parallel-size")
     if gpus % split:
         raise ConfigError(
             f"One copy of the model takes {split} GPUs (tensor × pipeline × context), which do not divide {gpus}."
         )
-    experts = number("--expert-model-parallel-size") * number("--expert-tensor-parallel-size")
-    experts *= number("--pipeline-model-parallel-size")
+    experts = number("--expert-model-parallel-size", "--expert-tensor-parallel-size", "--pipeline-model-parallel-size")
     if gpus % experts:
         raise ConfigError(f"The experts are spread over {experts} GPUs, which do not divide the {gpus} that train.")
     copies = gpus // split
     games, group = number("--rollout-batch-size"), number("--n-samples-per-prompt") * seats
-    steps = number("--num-steps-per-rollout")
-    batch = number("--global-batch-size", games * group // steps)
+    steps, batch = number("--num-steps-per-rollout"), number("--global-batch-size")
     step = copies * number("--micro-batch-size")
     if batch % step:
         grain = step * steps // math.gcd(step * steps, group)  # games that divide

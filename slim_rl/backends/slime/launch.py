@@ -27,7 +27,7 @@ import yaml
 
 from slim_rl import bundled
 from slim_rl.backends import GO_ON, Request, Result, is_trained, say, say_what_it_pays
-from slim_rl.backends.checkpoints import hub_name, last_whole, locate_model, read_model_config
+from slim_rl.backends.checkpoints import hub_name, locate_model, read_model_config
 from slim_rl.backends.cost import cost_report
 from slim_rl.backends.gpus import count_gpus, has_nvlink
 from slim_rl.backends.partner import try_partner
@@ -127,7 +127,7 @@ def launch(words: Sequence[str], needs_model: bool = False) -> int | Result:
     job, flags, about = plan(settings, config, checkouts, own, gpus, options.dry_run)
     cost = cost_report(job.config, settings.eval_interval, job.folder)
     saved = check_save_dir(job.folder, settings.num_nodes, options.dry_run)
-    before = f"goes on from checkpoint {last_whole(job.folder)} in {job.folder}" if job.resumes else ""
+    before = "" if job.last is None else f"goes on from checkpoint {job.last} in {job.folder}"
     check_same(job.folder / "config.yaml", job.config)
     for note in (about, saved, before, shortened(job.config), cost and f"partner: {cost}"):
         if note:

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from slim_rl.backends import Result, say
-from slim_rl.backends.checkpoints import last_whole, read_model_config
+from slim_rl.backends.checkpoints import read_model_config
 from slim_rl.backends.slime.arguments import Job, words
 from slim_rl.backends.slime.cluster import Checkouts
 from slim_rl.backends.slime.cpu import flags, sources
@@ -81,8 +81,7 @@ def train(job: Job, checkouts: Checkouts, line: Sequence[str]) -> Result:
     from slim_rl.backends.export import export, own_results
 
     if not job.done:
-        last = last_whole(job.folder)
-        _run(job, checkouts, line, -1 if last is None else last)
+        _run(job, checkouts, line, -1 if job.last is None else job.last)
     export(job.folder, job.folder / "model", overwrite=True)
     before, after = own_results(job.config, job.folder, job.config.train.steps)
     return Result(job.folder, job.config.log.dir, before.get("before training", []), after.get("after training", []))
