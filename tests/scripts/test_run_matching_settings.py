@@ -188,6 +188,11 @@ def test_the_users_own_sizes_are_checked_too(cluster: Cluster, model: Path, own:
     command_of(dry_run(cluster, "--global-batch-size", "128", MODEL=model))
 
 
+def test_a_model_whose_groups_are_its_heads_is_split_by_them(cluster: Cluster, tmp_path: Path) -> None:
+    model = write_model(tmp_path, "Qwen3-4B", num_key_value_heads=None)
+    assert "it must divide its 32 query groups" in one_sentence(dry_run(cluster, MODEL=model, TP=3))
+
+
 def test_a_step_of_selfplay_is_one_update_of_both_seats(cluster: Cluster, model: Path) -> None:
     flags = flags_of(command_of(dry_run(cluster, PARTNER="self", MODEL=model, NUM_ROLLOUT=9)))
     assert (flags["--rollout-batch-size"], flags["--n-samples-per-prompt"]) == (["32"], ["8"])

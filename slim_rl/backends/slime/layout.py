@@ -60,24 +60,26 @@ def find_architecture(shape: Mapping[str, Any], slime: Path) -> tuple[Flags, str
         DataError: slime has no script of this shape, or `slime` has no model scripts.
     """
     folder = slime / "scripts" / "models"
-    scripts = {script.stem: _model_args(script) for script in sorted(folder.glob("*.sh"))}
-    own = {script.stem: _model_args(script) for script in sorted(_OWN_SCRIPTS.glob("*.sh"))}
-    if not scripts:
+    theirs = sorted(folder.glob("*.sh"))
+    if not theirs:
         raise DataError(f"{folder} holds no model scripts; set SLIME_DIR to a checkout of slime.")
+    named = {f"slim_rl's {script.stem}": script for script in sorted(_OWN_SCRIPTS.glob("*.sh"))}
+    named |= {f"slime's {script.stem}": script for script in theirs}
+    known = {name: _model_args(script) for name, script in named.items()}
     # the fewer flags need correcting, the nearer; a platform's variant of a script has the longer name
-    fits = [(_corrections(flags, shape), name) for name, flags in (own | scripts).items() if _fits(flags, shape)]
+    fits = [(_corrections(flags, shape), name) for name, flags in known.items() if _fits(flags, shape)]
     if not fits:
         kind = str(shape.get("model_type", "unknown"))
         sizes = ", ".join(f"{key} {shape[key]}" for key in _SHAPE if shape.get(key) is not None)
-        known = [name for name in scripts if name.startswith(kind[:5])] or list(scripts)
+        stems = [script.stem for script in theirs]
+        near = [stem for stem in stems if stem.startswith(kind[:5])] or stems
         raise DataError(
             f"slime has no model script for this {kind} checkpoint ({sizes}). It has "
-            f"{', '.join(known)}: use such a model, or write a script in {folder} after its nearest neighbour."
+            f"{', '.join(near)}: use such a model, or write a script in {folder} after its nearest neighbour."
         )
     corrections, name = min(fits, key=lambda fit: (len(fit[0]), len(fit[1])))
     corrected = "; ".join(f"{flag} {value} from config.json" for flag, (value,) in corrections.items())
-    whose = "slime's" if name in scripts else "slim_rl's"
-    return (own | scripts)[name] | corrections, f"{whose} {name}" + (f", with {corrected}" if corrected else "")
+    return known[name] | corrections, name + (f", with {corrected}" if corrected else "")
 
 
 def _model_args(script: Path) -> Flags:
@@ -186,13 +188,12 @@ def lay_out(
     colocate = settings.colocate == "1" if settings.colocate else settings.asynchronous == "0"
     nodes, gpus, rollout = (settings.num_nodes, node, settings.num_nodes * node) if colocate else _apart(settings, node)
     parameters = count_parameters(shape)
-    if settings.tp and settings.engine_gpus and expert_parallel:
-        split, engine, experts = settings.tp, settings.engine_gpus, None
-    else:
-        usual_split, usual_engine, experts = _usual(shape, parameters, gpus, rollout)
-        split, engine = settings.tp or usual_split, settings.engine_gpus or usual_engine
-    if not _can_split(shape, split):
-        groups = shape.get("num_key_value_heads", shape["num_attention_heads"])
+    # query groups are the coarsest grain by which Megatron splits the attention
+    groups = int(shape.get("num_key_value_heads") or shape["num_attention_heads"])
+    sized = settings.tp and settings.engine_gpus and expert_parallel  # by the user, as any mixture of experts can be
+    usual_split, usual_engine, experts = (0, 0, None) if sized else _usual(shape, groups, gpus, rollout)
+    split, engine = settings.tp or usual_split, settings.engine_gpus or usual_engine
+    if groups % split:
         raise ConfigError(f"TP={split} cannot split {name}: it must divide its {groups} query groups.")
     if gpus % split:
         raise ConfigError(f"TP={split} does not divide the {gpus} GPUs of a node that train; choose a divisor.")
@@ -230,11 +231,11 @@ def _apart(settings: Settings, node: int) -> tuple[int, int, int]:
     return nodes, gpus, rollout
 
 
-def _usual(shape: Mapping[str, Any], parameters: int, gpus: int, rollout: int) -> tuple[int, int, int | None]:
-    """Tensor parallel, GPUs of an engine, and expert parallel of a model of this shape: divisors of the `gpus` of a node that trains and
-    of all that play.
+def _usual(shape: Mapping[str, Any], groups: int, gpus: int, rollout: int) -> tuple[int, int, int | None]:
+    """Tensor parallel, GPUs of an engine, and expert parallel of a model of this shape: divisors of its query `groups`, and of the `gpus`
+    of a node that trains or of all that play.
     """
-    billions = parameters / 1e9
+    billions = count_parameters(shape) / 1e9
     if shape.get("num_experts"):
         if billions > 40 or gpus % 8 or rollout % 8:
             raise DataError(
@@ -245,16 +246,9 @@ def _usual(shape: Mapping[str, Any], parameters: int, gpus: int, rollout: int) -
     most_split, most_engine = next((split, engine) for limit, split, engine in _SIZES if billions < limit)
 
     def largest(most: int, total: int) -> int:
-        return max(n for n in range(1, most + 1) if _can_split(shape, n) and total % n == 0)
+        return max(n for n in range(1, most + 1) if groups % n == 0 and total % n == 0)
 
     return largest(most_split, gpus), largest(most_engine, rollout), None
-
-
-def _can_split(shape: Mapping[str, Any], tensor_parallel: int) -> bool:
-    """Whether Megatron can split the attention over this many GPUs: query groups are the coarsest grain."""
-    heads = int(shape["num_attention_heads"])
-    groups = int(shape.get("num_key_value_heads") or heads)
-    return heads % tensor_parallel == 0 and groups % tensor_parallel == 0
 
 
 def training_bytes(parameters: int, split: int, gpus: int, vocabulary: int, offload: bool = False) -> float:
