@@ -410,6 +410,12 @@ def test_what_would_have_no_effect_is_refused(cluster: Cluster, model: Path, tmp
     assert "set policy.top_p to 1" in told
 
 
+def test_a_config_of_verls_is_checked_as_slimes(cluster: Cluster, model: Path) -> None:
+    """Its critic's groups of one have nothing to be compared with on slime, however the launch is started."""
+    told = one_sentence(dry_run(cluster, MODEL=model, CONFIG=ROOT / "configs" / "verl_ppo.yaml"))
+    assert "train.group_size is 1, but GRPO compares a game's dialogues with each other" in told
+
+
 def test_selfplay_cannot_be_partial(cluster: Cluster, model: Path) -> None:
     told = one_sentence(dry_run(cluster, "--partial-rollout", MODEL=model, PARTNER="self"))
     assert "which slime's partial rollout cannot hold" in told

@@ -23,10 +23,12 @@ from typing import Any
 from slim_rl import bundled
 from slim_rl.backends import say
 from slim_rl.backends.checkpoints import LAST_WHOLE
+from slim_rl.backends.gpus import has_nvlink
 from slim_rl.backends.slime.arguments import Job, words
 from slim_rl.backends.slime.settings import Settings
 from slim_rl.config import Config
 from slim_rl.errors import ConfigError, SlimError
+from slim_rl.files import replacing_folder
 from slim_rl.processes import handled_by, last_lines, running, with_packages
 
 DRIVER = "slim_rl.backends.slime.driver"  # checks flags, and runs slime's script
@@ -38,7 +40,7 @@ _CONVERT_ON_ONE_GPU = 9e9  # parameters above which converting the checkpoint is
 _PASSED_ON = ("OPENAI_", "WANDB_", "HF_", "NCCL_", "GLOO_", "NVSHMEM_", "SGLANG_", "TENSORBOARD_DIR")
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 _OWN = {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}  # Megatron's overlap of tensor-parallel communication needs one queue
-_START_SECONDS, _STOP_SECONDS = 180, 60
+_START_SECONDS, _ASK_SECONDS = 180, 60
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,31 @@ def _package_dir(name: str) -> Path | None:
     return Path(next(iter(spec.submodule_search_locations))).parent
 
 
-def convert(job: Job, checkouts: Checkouts, gpus: int) -> None:
+def submit(job: Job, checkouts: Checkouts, flags: Sequence[str], gpus: int) -> int:
+    """Runs slime's script with these flags as a job of Ray's, on a machine of so many `gpus`. Returns the job's exit code.
+
+    Raises:
+        SlimError: the checkpoint could not be converted, slime refuses the flags, or Ray did not start.
+    """
+    config = job.config
+    if job.start != Path(config.policy.model):
+        _convert(job, checkouts, gpus)
+    if gpus:  # Megatron's parser asks a GPU for its kind
+        _check_flags(job, checkouts, flags)
+    with _ray_cluster(job.settings.num_nodes, job.layout.node_gpus, job.folder / "ray.log") as environment:
+        runtime = runtime_environment(checkouts.path(config), has_nvlink(), config.partner.openai.api_key_env)
+        if "tensorboard" in config.train.report_to:
+            runtime["env_vars"].setdefault("TENSORBOARD_DIR", str(job.folder / "tensorboard"))
+        say(
+            f"{config.name}: {config.train.steps} steps of {config.train.games_per_step} games, {config.train.group_size} dialogues "
+            f"each; everything is in {job.folder}"
+        )
+        name = f"{config.name}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+        command = [checkouts.python, "-m", DRIVER, f"{checkouts.slime}/{job.entry}", *flags]
+        return _run_job(name, command, runtime, environment)
+
+
+def _convert(job: Job, checkouts: Checkouts, gpus: int) -> None:
     """Converts the checkpoint to Megatron's format, whole or not at all, unless that is done."""
     model, target = job.config.policy.model, job.start
     if (target / LAST_WHOLE).is_file():
@@ -108,21 +134,17 @@ def convert(job: Job, checkouts: Checkouts, gpus: int) -> None:
     if not gpus:
         raise ConfigError(f"{target} is missing and converting takes a GPU: start this on a GPU node once.")
     say(f"converting {model} to {target}")
-    unfinished = target.with_name(f"{target.name}.unfinished.{os.getpid()}")
     processes = min(job.layout.actor_gpus, gpus) if job.layout.parameters > _CONVERT_ON_ONE_GPU else 1
     command = [checkouts.python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
     command += [f"{checkouts.slime}/tools/convert_hf_to_torch_dist.py", *words(job.model_flags or {})]
-    command += ["--hf-checkpoint", model, "--save", str(unfinished)]
-    try:
+    with replacing_folder(target) as unfinished:
+        command += ["--hf-checkpoint", model, "--save", str(unfinished)]
         with running(command, env=checkouts.environment(job.config)) as process:
             if process.wait():
                 raise SlimError("the conversion failed; its own message is above. Nothing was left behind.")
-        unfinished.rename(target)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def check_flags(job: Job, checkouts: Checkouts, flags: Sequence[str]) -> None:
+def _check_flags(job: Job, checkouts: Checkouts, flags: Sequence[str]) -> None:
     """Runs slime's own parsers over the flags. Raises SlimError with the end of their answer if they refuse them."""
     say("checking the flags with slime's own parsers")
     log = job.folder / "flags.log"
@@ -189,7 +211,7 @@ def runtime_environment(path: Sequence[Path], nvlink: bool, key: str = "") -> di
 
 
 @contextlib.contextmanager
-def ray_cluster(nodes: int, node_gpus: int, log: Path) -> Iterator[dict[str, str]]:
+def _ray_cluster(nodes: int, node_gpus: int, log: Path) -> Iterator[dict[str, str]]:
     """The environment of commands to a Ray cluster: the one RAY_ADDRESS names, one that runs here, or one with its head here.
 
     Raises:
@@ -207,7 +229,7 @@ def ray_cluster(nodes: int, node_gpus: int, log: Path) -> Iterator[dict[str, str
         say(f"joining the Ray cluster at {environment['RAY_ADDRESS']}")
         yield environment
         return
-    if _succeeds(["ray", "status"], environment, 30):
+    if _ask(["status"], environment)[0]:
         say("using the Ray cluster that runs on this machine")
         yield environment | {"RAY_ADDRESS": "auto"}
         return
@@ -241,16 +263,9 @@ def _wait_for(head: subprocess.Popen[bytes], environment: Mapping[str, str], log
     """Waits until the head takes jobs, which comes up last."""
     deadline = time.monotonic() + _START_SECONDS
     while True:
-        try:
-            done = subprocess.run(
-                ["ray", "job", "submit", "--no-wait", "--", "true"],
-                env=environment, capture_output=True, text=True, timeout=60, check=False,
-            )  # fmt: skip
-            if done.returncode == 0:
-                return
-            answer = (done.stdout + done.stderr).strip().rpartition("\n")[2]
-        except subprocess.TimeoutExpired:
-            answer = "no answer for a minute"
+        taken, answer = _ask(["job", "submit", "--no-wait", "--", "true"], environment)
+        if taken:
+            return
         if head.poll() is not None:
             raise SlimError(f"Ray's head did not start; see {log}.")
         if time.monotonic() > deadline:
@@ -258,15 +273,18 @@ def _wait_for(head: subprocess.Popen[bytes], environment: Mapping[str, str], log
         time.sleep(1)
 
 
-def _succeeds(command: Sequence[str], environment: Mapping[str, str], seconds: float) -> bool:
+def _ask(words: Sequence[str], environment: Mapping[str, str]) -> tuple[bool, str]:
+    """Whether Ray does as it is asked, and the last line of its answer."""
     try:
-        done = subprocess.run(command, env=environment, capture_output=True, timeout=seconds, check=False)
+        done = subprocess.run(
+            ["ray", *words], env=environment, capture_output=True, text=True, timeout=_ASK_SECONDS, check=False
+        )
     except subprocess.TimeoutExpired:
-        return False
-    return done.returncode == 0
+        return False, "no answer for a minute"
+    return done.returncode == 0, (done.stdout + done.stderr).strip().rpartition("\n")[2]
 
 
-def run_job(job: str, command: Sequence[str], runtime: Mapping[str, Any], environment: Mapping[str, str]) -> int:
+def _run_job(job: str, command: Sequence[str], runtime: Mapping[str, Any], environment: Mapping[str, str]) -> int:
     """Submits a job, follows its output and returns its exit code. Left early, the job is stopped."""
     with tempfile.NamedTemporaryFile("w", prefix="slim-rl-", suffix=".json") as file:  # readable by its owner alone
         json.dump(runtime, file)
@@ -278,5 +296,5 @@ def run_job(job: str, command: Sequence[str], runtime: Mapping[str, Any], enviro
             except BaseException:
                 with handled_by(signal.SIG_IGN):
                     say(f"stopping the job {job}")
-                    _succeeds(["ray", "job", "stop", job], environment, _STOP_SECONDS)
+                    _ask(["job", "stop", job], environment)
                 raise

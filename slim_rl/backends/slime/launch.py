@@ -17,8 +17,7 @@ import math
 import os
 import shlex
 import sys
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,20 +28,10 @@ from slim_rl import bundled
 from slim_rl.backends import GO_ON, Request, Result, is_trained, say, say_what_it_pays
 from slim_rl.backends.checkpoints import hub_name, locate_model, read_model_config
 from slim_rl.backends.cost import cost_report
-from slim_rl.backends.gpus import count_gpus, has_nvlink
+from slim_rl.backends.gpus import count_gpus
 from slim_rl.backends.partner import try_partner
 from slim_rl.backends.slime.arguments import Job, command_line
-from slim_rl.backends.slime.cluster import (
-    DRIVER,
-    Checkouts,
-    check_flags,
-    check_save_dir,
-    convert,
-    find_checkouts,
-    ray_cluster,
-    run_job,
-    runtime_environment,
-)
+from slim_rl.backends.slime.cluster import DRIVER, Checkouts, check_save_dir, find_checkouts, submit
 from slim_rl.backends.slime.cpu import launch as cpu
 from slim_rl.backends.slime.layout import find_architecture, lay_out, parse_flags
 from slim_rl.backends.slime.settings import PARTIAL_SELFPLAY, Settings, read_settings
@@ -142,26 +131,7 @@ def launch(words: Sequence[str], needs_model: bool = False) -> int | Result:
     say_what_it_pays(job.config)
     games = partial(ensure_games, job.config)
     with signals_end_the_run(), claimed(job.folder, job.config, games, **plugins):
-        return cpu.train(job, checkouts, flags) if on_cpu else _submit(job, checkouts, flags, gpus)
-
-
-def _submit(job: Job, checkouts: Checkouts, flags: Sequence[str], gpus: int) -> int:
-    config = job.config
-    if job.start != Path(config.policy.model):
-        convert(job, checkouts, gpus)
-    if gpus:  # Megatron's parser asks a GPU for its kind
-        check_flags(job, checkouts, flags)
-    with ray_cluster(job.settings.num_nodes, job.layout.node_gpus, job.folder / "ray.log") as environment:
-        runtime = runtime_environment(checkouts.path(config), has_nvlink(), config.partner.openai.api_key_env)
-        if "tensorboard" in config.train.report_to:
-            runtime["env_vars"].setdefault("TENSORBOARD_DIR", str(job.folder / "tensorboard"))
-        say(
-            f"{config.name}: {config.train.steps} steps of {config.train.games_per_step} games, {config.train.group_size} dialogues "
-            f"each; everything is in {job.folder}"
-        )
-        name = f"{config.name}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
-        command = [checkouts.python, "-m", DRIVER, f"{checkouts.slime}/{job.entry}", *flags]
-        return run_job(name, command, runtime, environment)
+        return cpu.train(job, checkouts, flags) if on_cpu else submit(job, checkouts, flags, gpus)
 
 
 def read_config(
@@ -174,14 +144,17 @@ def read_config(
         ConfigError: a file cannot be used, or the config asks for what slime cannot do.
     """
     data = _mapping(settings.config)
-    foreign = {key: value for key, value in data.items() if key != ROOT_KEY} if ROOT_KEY in data else {}
-    _check_beside(foreign, settings.config)
-    for path in plugins:
-        more = _mapping(path)
-        _check_beside(more, path)
-        if ROOT_KEY in more:
-            raise ConfigError(f"{path} holds a '{ROOT_KEY}' section: that is the run's config; give it as CONFIG.")
-        foreign |= more
+    section, beside = (data.pop(ROOT_KEY), data) if ROOT_KEY in data else (data, {})
+    foreign: dict[str, Any] = {}
+    for path, keys in ((settings.config, beside), *((path, _mapping(path)) for path in plugins)):
+        for key in keys:
+            if key == ROOT_KEY:
+                raise ConfigError(f"{path} holds a '{ROOT_KEY}' section: that is the run's config; give it as CONFIG.")
+            if key in Config.model_fields:
+                raise ConfigError(
+                    f"{path}: '{key}' stands beside '{ROOT_KEY}', where it has no effect; move it into '{ROOT_KEY}' of the run's config."
+                )
+        foreign |= keys
     given = {
         "partner.kind": settings.partner,
         "data.train": settings.data,
@@ -189,19 +162,10 @@ def read_config(
         "train.steps": settings.num_rollout,
         "train.save_every": settings.save_interval,
     }
-    own = [_override(key, value) for key, value in given.items() if value]
+    own = ["train.backend=slime", *(_override(key, value) for key, value in given.items() if value)]
     # in a fully asynchronous run nearly every game sees new weights: restarted each time, none would end
     usual = ["slime.new_weights=keep"] if settings.asynchronous == "full" else []
-    return parse_config(data.get(ROOT_KEY, data), [*usual, *overrides, *own], source=str(settings.config)), foreign
-
-
-def _check_beside(foreign: Mapping[str, Any], path: Path) -> None:
-    """Raises ConfigError for a section of ours among the keys of other plug-ins."""
-    for key in foreign:
-        if key in Config.model_fields:
-            raise ConfigError(
-                f"{path}: '{key}' stands beside '{ROOT_KEY}', where it has no effect; move it into '{ROOT_KEY}' of the run's config."
-            )
+    return parse_config(section, [*usual, *overrides, *own], source=str(settings.config)), foreign
 
 
 def _override(key: str, value: str | int) -> str:
@@ -270,11 +234,7 @@ def _own_config(config: Config, model: Path, folder: Path) -> Config:
             f"log.dir is {config.log.dir}, but on slime a run keeps its log in its own folder, {folder}; name a folder in it, such as "
             "--set log.dir=dialogues."
         )
-    config = config.from_anywhere().changed(
-        log={"dir": log},
-        policy={"model": str(model)},
-        train={"backend": "slime"},
-    )
+    config = config.from_anywhere().changed(log={"dir": log}, policy={"model": str(model)})
     return config.changed(name=folder.name, arm=config.arm_name)
 
 
