@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 from slim_rl.backends import RESPONSE_TOKENS
 from slim_rl.backends.checkpoints import last_whole
 from slim_rl.backends.slime.layout import TOKENS_PER_GPU, Flags, Layout, parse_flags
-from slim_rl.backends.slime.settings import Settings
+from slim_rl.backends.slime.settings import Settings, whole
 from slim_rl.config import Config
 from slim_rl.dialogue.dealing import games_files
 from slim_rl.errors import ConfigError
@@ -95,15 +96,15 @@ _ALWAYS: Arguments = {
 }
 
 
-def command_line(job: Job, own: Sequence[str], environment: Mapping[str, str]) -> list[str]:
+def command_line(job: Job, own: Sequence[str]) -> list[str]:
     """All words after slime's script: the model's, less each flag of ours; ours, less each flag of the user's; and the user's `own`.
 
     Raises:
         ConfigError: by the flags together, Megatron could not divide the batch, or would not warm up.
         ValueError: the table of keys and we set the same flag.
     """
-    job = replace(job, config=_settled(job.config, environment))
-    ours = disjoint(_of(job, environment), values(job.config, "slime"), _ALWAYS)
+    job = replace(job, config=_settled(job.config))
+    ours = disjoint(_of(job), values(job.config, "slime"), _ALWAYS)
     given = parse_flags(own)
     line = [
         *words({flag: value for flag, value in ((job.model_flags or {}) | ours).items() if flag not in given}),
@@ -126,7 +127,7 @@ def words(arguments: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _of(job: Job, environment: Mapping[str, str]) -> Arguments:
+def _of(job: Job) -> Arguments:
     """What depends on the run and its machines."""
     config, layout, folder, report = job.config, job.layout, job.folder, job.config.train.report_to
     every = job.settings.eval_interval
@@ -134,11 +135,11 @@ def _of(job: Job, environment: Mapping[str, str]) -> Arguments:
     fully = job.settings.asynchronous == "full"
     # Two limits: the rollout function bounds the groups being played, and slime the samples; this one is to let all of them in.
     under_way = config.slime.steps_under_way * config.train.dialogues
-    project = environment.get("WANDB_PROJECT") or "slim-rl"
+    project = os.environ.get("WANDB_PROJECT") or "slim-rl"
     # the key stays in the environment: slime would log a --wandb-key with the run's other arguments
     wandb = {
         "--wandb-project": project,
-        "--wandb-group": environment.get("WANDB_GROUP") or config.name,
+        "--wandb-group": os.environ.get("WANDB_GROUP") or config.name,
         "--wandb-dir": folder,
     }
     tensorboard = {"--tb-project-name": project, "--tb-experiment-name": config.name}
@@ -150,7 +151,7 @@ def _of(job: Job, environment: Mapping[str, str]) -> Arguments:
         "--num-gpus-per-node": layout.node_gpus,
         "--rollout-num-gpus-per-engine": layout.engine_gpus,
         "--sglang-mem-fraction-static": 0.7 if layout.colocate else 0.85,  # colocated, Megatron keeps a corner
-        "--router-policy": _router_policy(environment) or None,
+        "--router-policy": _router_policy() or None,
         "--rollout-function-path": "slim_rl.rollout.generate_fully_async" if fully else None,
         "--sglang-server-concurrency": max(_CONCURRENCY, -(-under_way // layout.engines)) if fully else None,
         "--tensor-model-parallel-size": layout.tensor_parallel,
@@ -179,9 +180,9 @@ def _of(job: Job, environment: Mapping[str, str]) -> Arguments:
     }
 
 
-def _router_policy(environment: Mapping[str, str]) -> str:
+def _router_policy() -> str:
     """One dialogue, one engine: only there is its prefix cached. slime's image has the router that can do it. Empty: its own."""
-    if given := environment.get("ROUTER_POLICY"):
+    if given := os.environ.get("ROUTER_POLICY"):
         return given
     try:
         return "consistent_hashing" if "slime" in importlib.import_module("sglang_router").__version__ else ""
@@ -189,12 +190,12 @@ def _router_policy(environment: Mapping[str, str]) -> str:
         return ""
 
 
-def _settled(config: Config, environment: Mapping[str, str]) -> Config:
+def _settled(config: Config) -> Config:
     """The config with what it leaves to this launcher: its limits, and whether Weights & Biases, set up in the environment, is used."""
     context = config.limits.context_tokens or CONTEXT_TOKENS
     dialogue = config.limits.dialogue_tokens or min(RESPONSE_TOKENS, context)
     report = config.train.report_to
-    if environment.get("WANDB_API_KEY") or environment.get("WANDB_MODE") == "offline":
+    if os.environ.get("WANDB_API_KEY") or os.environ.get("WANDB_MODE") == "offline":
         report = tuple(dict.fromkeys((*report, "wandb")))
     limits = {"context_tokens": context, "dialogue_tokens": dialogue}
     return config.changed(limits=limits, train={"report_to": report})
@@ -212,11 +213,7 @@ def check_batch(flags: Flags, seats: int = 1) -> None:
 
     def number(*names: str) -> int:
         """The product of what these flags are given; 1 for one that is not there."""
-        given = {name: (flags.get(name) or ["1"])[0] for name in names}
-        for name, text in given.items():
-            if not text.isascii() or not text.isdigit() or int(text) < 1:
-                raise ConfigError(f"{name} is {text!r}; it must be a whole number of at least 1.")
-        return math.prod(map(int, given.values()))
+        return math.prod(whole(name, (flags.get(name) or ["1"])[0]) for name in names)
 
     gpus = number("--actor-num-nodes", "--actor-num-gpus-per-node")
     split = number("--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--context-parallel-size")

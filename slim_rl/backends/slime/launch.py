@@ -190,11 +190,12 @@ def plan(
         SlimError: slime cannot train what the config asks for, or the GPUs cannot be divided so.
     """
     check(config)
-    if config.train.by_turn and "--use-opd" in parse_flags(own):
+    given = parse_flags(own)
+    if config.train.by_turn and "--use-opd" in given:
         raise ConfigError(
             f"train.credit is {config.train.credit}, whose numbers take the place in slime that --use-opd needs for its teacher's: leave one out."
         )
-    if config.selfplay and "--partial-rollout" in parse_flags(own):
+    if config.selfplay and "--partial-rollout" in given:
         raise ConfigError(PARTIAL_SELFPLAY)
     name = settings.model or config.policy.model
     if settings.num_nodes > 1 and not Path(name).expanduser().is_dir():
@@ -208,7 +209,7 @@ def plan(
     if checkouts.slime is not None:
         model_flags, found = find_architecture(shape, checkouts.slime)
         about = f"{title} is {found}"
-    layout = lay_out(settings, shape, title, gpus, "--expert-model-parallel-size" in parse_flags(own))
+    layout = lay_out(settings, shape, title, gpus, "--expert-model-parallel-size" in given)
     named = config.output_dir / f"{config.name}-{title}-{config.arm_name}"
     folder = Path(settings.save_dir or named).expanduser().absolute()
     start = model
@@ -219,7 +220,7 @@ def plan(
         # beside the checkpoint, as slime has it; but the hub's cache is not ours to write to
         start = (config.output_dir.absolute() if hub else model.parent) / f"{title}_torch_dist"
     job = Job(_own_config(config, model, folder), folder, start, model_flags, layout, settings)
-    return job, command_line(job, own, os.environ), about
+    return job, command_line(job, own), about
 
 
 def _own_config(config: Config, model: Path, folder: Path) -> Config:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
 
 from slim_rl.errors import ConfigError
 
@@ -35,19 +36,19 @@ PARTIAL_SELFPLAY = (
 )
 
 
-def _whole(least: int) -> BeforeValidator:
-    """A validator for whole numbers of at least `least`, written in decimal digits."""
-
-    def check(value: Any) -> int:
-        if not re.fullmatch(r"[0-9]{1,9}", str(value)) or int(value) < least:
-            raise ValueError(f"a whole number of at least {least}")
-        return int(value)
-
-    return BeforeValidator(check)
+def whole(name: str, text: str, least: int = 1) -> int:
+    """The number that is written in decimal digits. Raises ConfigError, with the `name` of what was given it."""
+    if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) < least:
+        raise ConfigError(f"{name} is {text!r}; it must be a whole number of at least {least}.")
+    return int(text)
 
 
-_Positive = Annotated[int, _whole(1)]
-_Natural = Annotated[int, _whole(0)]
+def _named(value: Any, info: ValidationInfo, least: int = 1) -> int:
+    return whole(str(info.field_name).upper(), str(value), least)
+
+
+_Positive = Annotated[int, BeforeValidator(_named)]
+_Natural = Annotated[int, BeforeValidator(partial(_named, least=0))]
 
 
 class Settings(BaseModel):
@@ -141,8 +142,7 @@ def read_settings(
         settings = Settings.model_validate(given)
     except ValidationError as error:
         first = error.errors()[0]
-        name = str(first["loc"][0])
-        wanted = first["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+        name, wanted = str(first["loc"][0]), first["msg"].removeprefix("Input should be ")
         raise ConfigError(f"{name.upper()} is {given[name]!r}; it must be {wanted}.") from None
     if own and not own[0].startswith("--"):
         raise ConfigError(
