@@ -40,8 +40,7 @@ PACKAGES = {
     "trl": ("pip install -e '.[local]'", "torch==2.* transformers==5.* trl==1.16.0"),
     "slime": (
         "Use slime's container (docs/cluster.md), or set SLIME_DIR and MEGATRON_DIR; the package index's slime is a different project.",
-        # slime's build of the router keeps a dialogue on one engine, where its prefix is cached
-        "torch==2.* transformers slime==0.3.1* sglang==0.5.15* ray==2.* megatron sglang_router==*slime*",
+        "torch==2.* transformers slime==0.3.1* sglang==0.5.15* ray==2.* megatron sglang_router",
     ),
     "verl": (
         "pip install -e '.[verl]'; its engine by itself, vllm or sglang, as verl.engine says.",

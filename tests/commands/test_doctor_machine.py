@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -115,6 +116,22 @@ def test_a_hub_that_does_not_answer_is_given_up_in_seconds(tmp_path: Path, confi
             tried += 1
     assert tried <= 2, "each waits for seconds"
     assert done.returncode == 1 and "nobody/nothing has no tokenizer" in " ".join(done.stdout.split()), done.stdout
+
+
+def test_the_routers_build_is_told_by_its_own_version(
+    tmp_path: Path, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """slime's wheel is called 0.3.2, as everybody's is; only the module in it says whose it is."""
+    made = tmp_path / "sglang_router-0.3.2.dist-info"
+    made.mkdir()
+    (made / "METADATA").write_text("Metadata-Version: 2.1\nName: sglang_router\nVersion: 0.3.2\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delenv("ROUTER_POLICY", raising=False)
+    for version, status, found in (("0.3.2.slime", "pass", "consistent_hashing"), ("0.3.2", "warn", "its own policy")):
+        monkeypatch.setitem(sys.modules, "sglang_router", SimpleNamespace(__version__=version))
+        checks = doctor(tmp_path, config, "slime")
+        assert (checks["router"].status, checks["router"].found) == (status, found)
+        assert checks["sglang_router"] == Check("sglang_router", "pass", "0.3.2")
 
 
 def test_model_is_held_against_slimes_scripts_and_the_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

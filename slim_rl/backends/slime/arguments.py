@@ -151,7 +151,7 @@ def _of(job: Job) -> Arguments:
         "--num-gpus-per-node": layout.node_gpus,
         "--rollout-num-gpus-per-engine": layout.engine_gpus,
         "--sglang-mem-fraction-static": 0.7 if layout.colocate else 0.85,  # colocated, Megatron keeps a corner
-        "--router-policy": _router_policy() or None,
+        "--router-policy": router_policy() or None,
         "--rollout-function-path": "slim_rl.rollout.generate_fully_async" if fully else None,
         "--sglang-server-concurrency": max(_CONCURRENCY, -(-under_way // layout.engines)) if fully else None,
         "--tensor-model-parallel-size": layout.tensor_parallel,
@@ -180,7 +180,7 @@ def _of(job: Job) -> Arguments:
     }
 
 
-def _router_policy() -> str:
+def router_policy() -> str:
     """One dialogue, one engine: only there is its prefix cached. slime's image has the router that can do it. Empty: its own."""
     if given := os.environ.get("ROUTER_POLICY"):
         return given

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from slim_rl.backends.checks import GIB, Check, Examination, check_cost, check_disk, installed_version, verdict
 from slim_rl.backends.gpus import find_gpus
+from slim_rl.backends.slime.arguments import router_policy
 from slim_rl.backends.slime.cluster import check_save_dir, find_checkouts
 from slim_rl.backends.slime.cpu import sources
 from slim_rl.backends.slime.launch import plan
@@ -22,6 +23,16 @@ def check_hooks(config: Config) -> Iterator[Check]:
         return
     hooks = importlib.import_module("slim_rl.rollout").__all__
     yield Check("hooks", "pass", f"all {len(hooks)} load, with the parts of slime that they use")
+
+
+def check_router(config: Config) -> Iterator[Check]:
+    """The router keeps a dialogue on one engine, as the launch sees it: the package's own version says whose build it is, and not that of
+    its wheel.
+    """
+    if installed_version("sglang_router"):
+        policy = router_policy()
+        fix = "Take the router of slime's container (docs/cluster.md), or choose by ROUTER_POLICY: a dialogue's prefix is cached on one engine."
+        yield verdict("router", policy or "its own policy", warn="" if policy else fix)
 
 
 def check_launch(config: Config) -> Iterator[Check]:
@@ -53,6 +64,7 @@ EXAMINATIONS: dict[str, Examination] = {
     "partner's cost": lambda config: check_cost(config, read_settings((), os.environ)[0].eval_interval),
     "disk": lambda config: check_disk(config, read_settings((), os.environ)[0].save_dir),
     "hooks": check_hooks,
+    "router": check_router,
     "model": check_launch,
     "without a GPU": check_cpu,
 }
