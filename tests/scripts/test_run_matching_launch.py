@@ -14,6 +14,7 @@ import pytest
 
 from slim_rl.config import load_config
 from slim_rl.dialogue.rows import read_rows
+from slim_rl.files import host_name
 from tests.fakes.cluster import Cluster
 from tests.scripts.matching_setup import (
     REPOSITORY,
@@ -98,6 +99,14 @@ def test_failed_conversion_leaves_nothing(cluster: Cluster, model: Path, small: 
     assert "the conversion failed" in done.stderr
     assert [path.name for path in model.parent.iterdir()] == [model.name]
     assert not (cluster.folder / "trained").exists()
+
+
+def test_what_a_killed_conversion_left_is_removed_by_the_next(cluster: Cluster, model: Path, small: Path) -> None:
+    nobody = 2**22 + 1  # more than Linux gives out as a process's number
+    left = model.with_name(f".{model.name}_torch_dist.{host_name()}.{nobody}.tmp")
+    left.mkdir()
+    assert launch_here(cluster, MODEL=model, CONFIG=small).returncode == 0
+    assert sorted(path.name for path in model.parent.iterdir()) == [model.name, f"{model.name}_torch_dist"]
 
 
 def test_misspelt_flag_ends_the_run_before_it_costs_anything(cluster: Cluster, model: Path, small: Path) -> None:

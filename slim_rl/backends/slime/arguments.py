@@ -1,5 +1,6 @@
-"""The command line that slime is given: the flags of the model's architecture, then disjoint groups: the table of keys
-(`slim_rl.keys`), and what a dialogue, these GPUs and the run's folder ask for. A flag that the user gives takes the place of ours.
+"""The command line that slime is given: the flags of the model's architecture, then three disjoint tables: what a run and its machines ask
+for (`_of`), the config's keys (`slim_rl.keys`), and what is the same in every run (`_ALWAYS`). A flag that the user gives takes the place
+of ours.
 """
 
 from __future__ import annotations
@@ -174,7 +175,8 @@ def _of(job: Job) -> Arguments:
         "--lr-decay-iters": config.train.steps if config.selfplay else None,
         "--eval-prompt-data": ["matching", config.data.eval] if evaluates else None,
         "--eval-interval": every if evaluates else None,
-        "--n-samples-per-eval-prompt": 1 if evaluates else None,  # held-out games are many: the tightest mean
+        # held-out games are many; one dialogue each gives the tightest mean
+        "--n-samples-per-eval-prompt": 1 if evaluates else None,
         **(wandb if "wandb" in report else {}),
         **(tensorboard if "tensorboard" in report else {}),
     }
