@@ -216,6 +216,7 @@ def test_the_projects_own_manifests_can_be_read(folder: str, treatment: str, mon
         ("confirmation/experiment.yaml", "results/confirmation"),
         ("asking/experiment.yaml", "results/asking"),
         ("discovery/experiment.yaml", "results/discovery"),
+        ("wordings/experiment.yaml", "results/wordings"),
     ],
 )
 def test_the_committed_contrasts_follow_from_the_committed_values(
