@@ -14,6 +14,8 @@ export TOKENIZERS_PARALLELISM ?= false
 export HF_HUB_OFFLINE ?= 1
 export TRL_EXPERIMENTAL_SILENCE ?= 1
 export NO_MKDOCS_2_WARNING ?= 1
+# Containers often set it. The tests start some hundred Pythons, of which each would compile slim_rl anew, and pytest the tests.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: run run-slime test test-others test-verl test-adapters test-slime first-hour lock hashes check docs format bench results confirmation trainers leaderboard warmstart warmstart-selfplay asking-start asking discovery wordings rescue smollm2 clean
 
