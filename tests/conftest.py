@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -22,6 +23,13 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 os.environ.setdefault("SLIM_RL_CACHE", str(ROOT / "build" / "cache"))  # not the home folder of who runs the tests
+
+gc.disable()  # torch, verl and the rest are millions of objects that stay: going through them again and again costs as much as their import
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # nor is what is there by now gone through in the tests
+    gc.enable()
 
 
 @pytest.fixture(scope="session")
