@@ -14,12 +14,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from slim_rl.config import Config
-from slim_rl.dialogue.record import Dialogue
 from slim_rl.errors import ConfigError
-from slim_rl.runs import log_folder_of
+
+if TYPE_CHECKING:  # slime's script is watched by what is in this folder, and needs neither
+    from slim_rl.config import Config
+    from slim_rl.dialogue.record import Dialogue
 
 # Tokens of a response on a cluster, where the config sets no limit: a long 8×8 dialogue with room to spare.
 RESPONSE_TOKENS = 6144
@@ -108,6 +109,8 @@ def missing(config: Config, extra: Sequence[str] = ()) -> str:
 
 def log_folder(config: Config) -> Path:
     """Where a run's dialogue logs are."""
+    from slim_rl.runs import log_folder_of
+
     return log_folder_of(config.run_dir.absolute(), config)
 
 
