@@ -3,11 +3,12 @@
     PYTHONPATH=SLIME:MEGATRON python -m tests.backends.slime_paid FOLDER
 
 Its rollout manager and its Megatron actor run in part: `_convert_samples_to_train_data`, `_split_train_data_by_dp`,
-`compute_advantages_and_returns`. SGLang, which neither needs for this but both import, is a stand-in without content.
+`compute_advantages_and_returns`. SGLang and W&B, which neither needs for this but both import, are stand-ins without content.
 """
 
 from __future__ import annotations
 
+import gc
 import importlib.abc
 import importlib.machinery
 import sys
@@ -18,10 +19,10 @@ from unittest.mock import MagicMock
 
 
 class Empty(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds any module of SGLang's; whatever is asked of it is there, and does nothing."""
+    """Finds any module of theirs; whatever is asked of it is there, and does nothing."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name.partition(".")[0] not in ("sglang", "sglang_router"):
+        if name.partition(".")[0] not in ("sglang", "sglang_router", "wandb"):
             return None
         return importlib.machinery.ModuleSpec(name, self, is_package=True)
 
@@ -34,6 +35,7 @@ class Empty(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         pass
 
 
+gc.disable()  # this is over before there is anything to collect
 sys.meta_path.insert(0, Empty())
 
 import pytest  # noqa: E402

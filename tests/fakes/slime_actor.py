@@ -9,6 +9,7 @@ over NCCL.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import multiprocessing
 import sys
@@ -117,6 +118,7 @@ class _Updater:
 
 def _prepare() -> None:
     """Puts the stand-ins in place, in this process for good."""
+    gc.disable()  # what is imported here stays
     import torch
 
     sys.meta_path.insert(0, _Absent())
