@@ -65,6 +65,7 @@ def test_a_log_of_held_out_games_alone(tmp_path: Path) -> None:
     assert "Held-out games" in summary.report.read_text(encoding="utf-8")
 
 
+@pytest.mark.usefixtures("unprinted")
 def test_a_report_of_other_logs_is_not_overwritten_without_being_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

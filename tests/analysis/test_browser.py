@@ -105,6 +105,7 @@ async def test_what_is_searched_for_is_marked_until_reset(analysed: Summary, dia
         assert page.problems == []
 
 
+@pytest.mark.usefixtures("unprinted")
 async def test_thousands_of_dialogues_are_listed_and_found(tmp_path: Path) -> None:
     """As many as `make run` makes; of the list's entries only those in sight are made."""
     synthetic.write_many(tmp_path / "logs" / "log.jsonl", 8000, distinct=400, arms=("shy",), seeds=1, n=3)

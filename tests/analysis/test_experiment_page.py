@@ -60,6 +60,7 @@ def test_page_readme_and_tables_say_the_same(written: tuple[Path, list[str]]) ->
     assert shy["seed"].tolist() == list(range(SEEDS))
 
 
+@pytest.mark.usefixtures("unprinted")
 def test_what_made_the_logs_is_read_where_the_manifest_does_not_say_it(manifest_path: Path, tmp_path: Path) -> None:
     arms = Path(yaml.safe_load(manifest_path.read_text())["sources"]["held_out"]["logs"][0])
     manifest = {
@@ -121,6 +122,7 @@ def test_where_nothing_was_played_before_the_primary_contrasts_answer(
     assert said == f"{found.count('as predicted')} of {len(found)} primary contrasts: as predicted."
 
 
+@pytest.mark.usefixtures("unprinted")
 def test_runs_whose_logs_are_gone_stay_on_the_page(
     manifest_path: Path, written: tuple[Path, list[str]], tmp_path: Path
 ) -> None:

@@ -150,6 +150,7 @@ def test_who_pays_nothing_asks_everything_and_who_pays_too_much_nothing() -> Non
 # -- in logs and pages -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("unprinted")
 def test_a_log_has_its_ledger(log_dir: Path, analysed: Summary, tmp_path: Path) -> None:
     log = load([log_dir])
     played = log.frame[(log.frame["phase"] != "train") & ~log.frame["failed"]]

@@ -38,6 +38,7 @@ def report(folder: Path, change: Callable[[Dialogue], Any]) -> Summary:
     return analyze([folder / "logs"], folder / "plots", max_dialogues=0)
 
 
+@pytest.mark.usefixtures("unprinted")
 def test_a_partners_slips_stand_beside_the_reward_and_are_taken_out_of_it(tmp_path: Path) -> None:
     slipped: list[Dialogue] = []
     after: list[Dialogue] = []

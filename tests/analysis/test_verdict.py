@@ -101,6 +101,7 @@ def test_too_few_games_say_so() -> None:
     assert verdict([], []) == sentences(unknown, unknown)
 
 
+@pytest.mark.usefixtures("unprinted")
 def test_terminal_report_and_summary_say_the_same(one_run: list[Dialogue], tmp_path: Path) -> None:
     synthetic.write_runs(
         tmp_path / "logs", arms=("shy",), seeds=1, steps=20, games_per_step=1, group=1, n=3, eval_games=40
