@@ -32,6 +32,12 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest first: a core that began one of them last would be waited for by the other."""
+    items.sort(key=lambda item: not any(map(item.get_closest_marker, ("processes", "timeout"))))
+
+
 @pytest.fixture(scope="session")
 def dialop_human() -> Path:
     """The folder of recorded human games, where it lies beside the project."""
