@@ -11,8 +11,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import httpx
-
 from slim_rl import bundled
 from slim_rl.errors import ConfigError, DataError, nearest
 
@@ -44,6 +42,7 @@ def _ask_hub(name: str, key: str) -> None:
     on, in this process and its children: they would try again for a minute.
     """
     try:
+        import httpx
         from huggingface_hub import HfApi, constants, errors
     except ModuleNotFoundError:
         return

@@ -30,7 +30,6 @@ from slim_rl.backends.slime.layout import parse_flags
 from slim_rl.backends.slime.settings import Settings
 from slim_rl.config import Config
 from slim_rl.errors import ConfigError, SlimError
-from slim_rl.policies.servers import connect, starting
 from slim_rl.processes import last_lines, running
 
 DRIVER = f"{__package__}.driver"
@@ -88,6 +87,8 @@ def train(job: Job, checkouts: Checkouts, line: Sequence[str]) -> Result:
 
 
 def _run(job: Job, checkouts: Checkouts, line: Sequence[str], done: int) -> None:
+    from slim_rl.policies.servers import starting  # with an HTTP client, which a launch on GPUs does without
+
     config, log = job.config, job.folder / "slime.log"
     assert checkouts.slime is not None and checkouts.megatron is not None
     variables = environment(checkouts.slime, checkouts.megatron)
@@ -118,6 +119,8 @@ def _run(job: Job, checkouts: Checkouts, line: Sequence[str], done: int) -> None
 
 
 def _answers(url: str) -> bool:
+    from slim_rl.policies.servers import connect
+
     try:
         connect(url)
     except SlimError:
