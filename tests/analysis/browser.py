@@ -6,9 +6,11 @@ import asyncio
 import base64
 import itertools
 import shutil
+import subprocess
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -87,37 +89,44 @@ class Page:
         return base64.b64decode((await self.call("Page.captureScreenshot"))["data"])
 
 
-@asynccontextmanager
-async def browse() -> AsyncIterator[Page]:
-    """A fresh browser with one page."""
+@contextmanager
+def chromium() -> Iterator[str]:
+    """A browser without a page: the address of its DevTools."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        browser = await asyncio.create_subprocess_exec(
-            str(CHROMIUM), *FLAGS, f"--user-data-dir={profile}", "about:blank",
-            stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
+        browser = subprocess.Popen(
+            [str(CHROMIUM), *FLAGS, f"--user-data-dir={profile}", "about:blank"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         try:
-            port = await _port(Path(profile) / "DevToolsActivePort")
-            async with aiohttp.ClientSession() as session:
-                async with session.put(f"http://127.0.0.1:{port}/json/new?about:blank") as answer:
-                    target = await answer.json()
-                async with session.ws_connect(target["webSocketDebuggerUrl"], max_msg_size=0) as socket:
-                    page = Page(socket)
-                    for domain in ("Page", "Runtime", "Log"):
-                        await page.call(f"{domain}.enable")
-                    yield page
+            yield f"127.0.0.1:{_port(Path(profile) / 'DevToolsActivePort')}"
         finally:
             browser.terminate()
-            await browser.wait()
+            browser.wait()
 
 
-async def _port(path: Path) -> int:
+@asynccontextmanager
+async def browse(address: str) -> AsyncIterator[Page]:
+    """A page of the browser at `address`, in a profile of its own: it shares nothing with other pages."""
+    async with aiohttp.ClientSession() as session:
+        async with session.get(f"http://{address}/json/version") as answer:
+            itself = (await answer.json())["webSocketDebuggerUrl"]
+        async with session.ws_connect(itself) as socket:
+            browser = Page(socket)
+            profile = await browser.call("Target.createBrowserContext")
+            target = await browser.call("Target.createTarget", url="about:blank", **profile)
+            async with session.ws_connect(
+                f"http://{address}/devtools/page/{target['targetId']}", max_msg_size=0
+            ) as own:
+                page = Page(own)
+                for domain in ("Page", "Runtime", "Log"):
+                    await page.call(f"{domain}.enable")
+                yield page
+            await browser.call("Target.disposeBrowserContext", **profile)
+
+
+def _port(path: Path) -> int:
     for _ in range(300):
-        lines = await asyncio.to_thread(_words_of, path)
-        if lines:
+        if path.exists() and (lines := path.read_text().split()):
             return int(lines[0])
-        await asyncio.sleep(0.1)
+        time.sleep(0.1)
     raise TimeoutError("Chromium did not start.")
-
-
-def _words_of(path: Path) -> list[str]:
-    return path.read_text().split() if path.exists() else []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import orjson
 import pytest
 import synthetic
 from browser import CHROMIUM, browse
+from browser import chromium as started
 from synthetic import EVIL, unpack
 
 from slim_rl.analysis import Summary, analyze
@@ -19,6 +21,13 @@ from slim_rl.analysis.live import LiveRun
 from slim_rl.commands.watch import serving
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[str]:
+    """The browser of all tests, of which each has a page of its own."""
+    with started() as address:
+        yield address
 
 
 @pytest.fixture
@@ -31,10 +40,10 @@ def viewer_data(analysed: Summary) -> dict[str, Any]:
     return unpack(re.search(r'<script type="application/gzip" id="data">(.*?)</script>', text, re.S)[1])
 
 
-async def test_a_link_shows_its_dialogue(analysed: Summary) -> None:
+async def test_a_link_shows_its_dialogue(chromium: str, analysed: Summary) -> None:
     data = viewer_data(analysed)
     wanted = next(d for d in data["dialogues"] if d["stop"] == "agreed" and d["questions"] >= 2)
-    async with browse() as page:
+    async with browse(chromium) as page:
         await page.open(f"file://{analysed.report}#d={wanted['key']}")
         shown = await page.text("#detail")
         assert f"{wanted['phase']} step {wanted['step']} · game {wanted['game']}" in shown
@@ -47,8 +56,8 @@ async def test_a_link_shows_its_dialogue(analysed: Summary) -> None:
         assert page.problems == []
 
 
-async def test_filters_and_order(analysed: Summary, dialogues: list[dict[str, Any]]) -> None:
-    async with browse() as page:
+async def test_filters_and_order(chromium: str, analysed: Summary, dialogues: list[dict[str, Any]]) -> None:
+    async with browse(chromium) as page:
         await page.open(f"file://{analysed.report}")
         await page.choose("f-asks", "2")
         asking = [d for d in dialogues if d["questions"] >= 2]
@@ -68,8 +77,8 @@ async def test_filters_and_order(analysed: Summary, dialogues: list[dict[str, An
         assert page.problems == []
 
 
-async def test_a_new_order_begins_at_its_top(analysed: Summary, dialogues: list[dict[str, Any]]) -> None:
-    async with browse() as page:
+async def test_a_new_order_begins_at_its_top(chromium: str, analysed: Summary, dialogues: list[dict[str, Any]]) -> None:
+    async with browse(chromium) as page:
         await page.resize(1300, 900)
         await page.open(f"file://{analysed.report}#d={dialogues[-1]['key']}")
         assert await page.run("document.getElementById('list').scrollTop") > 0
@@ -83,9 +92,11 @@ async def test_a_new_order_begins_at_its_top(analysed: Summary, dialogues: list[
         assert page.problems == []
 
 
-async def test_what_is_searched_for_is_marked_until_reset(analysed: Summary, dialogues: list[dict[str, Any]]) -> None:
+async def test_what_is_searched_for_is_marked_until_reset(
+    chromium: str, analysed: Summary, dialogues: list[dict[str, Any]]
+) -> None:
     marks = "[...document.querySelectorAll('#detail .bubble mark')].map((mark) => mark.innerText)"
-    async with browse() as page:
+    async with browse(chromium) as page:
         await page.open(f"file://{analysed.report}")
         await page.choose("f-order", "lowest reward")
         await page.choose("f-asks", "1")
@@ -106,13 +117,13 @@ async def test_what_is_searched_for_is_marked_until_reset(analysed: Summary, dia
 
 
 @pytest.mark.usefixtures("unprinted")
-async def test_thousands_of_dialogues_are_listed_and_found(tmp_path: Path) -> None:
+async def test_thousands_of_dialogues_are_listed_and_found(chromium: str, tmp_path: Path) -> None:
     """As many as `make run` makes; of the list's entries only those in sight are made."""
     synthetic.write_many(tmp_path / "logs" / "log.jsonl", 8000, distinct=400, arms=("shy",), seeds=1, n=3)
     summary = analyze([tmp_path / "logs"], tmp_path / "plots")
     assert summary.results["sampled"] == summary.results["counts"]["dialogues"] >= 7800
     assert f"All {summary.results['sampled']:,} dialogues" in summary.report.read_text(encoding="utf-8")
-    async with browse() as page:
+    async with browse(chromium) as page:
         await page.resize(1300, 900)
         await page.open(f"file://{summary.report}")
         last = await page.run("DATA.dialogues.at(-1).key")
@@ -130,8 +141,10 @@ async def test_thousands_of_dialogues_are_listed_and_found(tmp_path: Path) -> No
         assert page.problems == []
 
 
-async def test_keys_move_and_the_address_follows(analysed: Summary, dialogues: list[dict[str, Any]]) -> None:
-    async with browse() as page:
+async def test_keys_move_and_the_address_follows(
+    chromium: str, analysed: Summary, dialogues: list[dict[str, Any]]
+) -> None:
+    async with browse(chromium) as page:
         await page.open(f"file://{analysed.report}#d={dialogues[0]['key']}")
         await page.press("j")
         assert await page.run("location.hash") == f"#d={dialogues[1]['key']}"
@@ -147,8 +160,8 @@ async def test_keys_move_and_the_address_follows(analysed: Summary, dialogues: l
         assert page.problems == []
 
 
-async def test_before_and_after_side_by_side(analysed: Summary, dialogues: list[dict[str, Any]]) -> None:
-    async with browse() as page:
+async def test_before_and_after_side_by_side(chromium: str, analysed: Summary, dialogues: list[dict[str, Any]]) -> None:
+    async with browse(chromium) as page:
         await page.open(f"file://{analysed.report}")
         first = await page.run("DATA.dialogues.find((d) => otherEnd(d) && d.step === 0)")
         await page.run(f"location.hash = '#d={first['key']}'")
@@ -164,10 +177,10 @@ async def test_before_and_after_side_by_side(analysed: Summary, dialogues: list[
         assert page.problems == []
 
 
-async def test_narrow_and_dark(analysed: Summary) -> None:
+async def test_narrow_and_dark(chromium: str, analysed: Summary) -> None:
     """On a narrow screen a wide figure keeps a size that can be read, and moves in its own frame, not the page."""
     width = "document.querySelector('#answer img').getBoundingClientRect().width"
-    async with browse() as page:
+    async with browse(chromium) as page:
         await page.resize(420, 900)
         await page.open(f"file://{analysed.report}")
         assert await page.run("document.documentElement.scrollWidth") <= 420
@@ -177,8 +190,8 @@ async def test_narrow_and_dark(analysed: Summary) -> None:
         assert "invert" in await page.run("getComputedStyle(document.querySelector('figure img')).filter")
 
 
-async def test_an_attack_stays_text(evil_report: Path) -> None:
-    async with browse() as page:
+async def test_an_attack_stays_text(chromium: str, evil_report: Path) -> None:
+    async with browse(chromium) as page:
         await page.open(f"file://{evil_report}#dialogues")
         assert "owned" not in await page.run("document.title")
         assert await page.run("document.scripts.length") == 2
@@ -187,7 +200,7 @@ async def test_an_attack_stays_text(evil_report: Path) -> None:
         assert page.problems == []
 
 
-async def test_the_page_of_a_run_that_goes_on_renews_itself_under_a_reader(tmp_path: Path) -> None:
+async def test_the_page_of_a_run_that_goes_on_renews_itself_under_a_reader(chromium: str, tmp_path: Path) -> None:
     made = synthetic.make_runs(arms=("shy",), seeds=1, steps=4, games_per_step=4, group=2, n=3, eval_games=0)
     lines = [orjson.dumps(dialogue.to_dict(tokens=False)) + b"\n" for dialogue in made]
     log = tmp_path / "train.jsonl"
@@ -195,7 +208,7 @@ async def test_the_page_of_a_run_that_goes_on_renews_itself_under_a_reader(tmp_p
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            async with browse() as page:
+            async with browse(chromium) as page:
 
                 async def until(code: str) -> None:
                     for _ in range(200):
