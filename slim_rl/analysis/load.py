@@ -9,6 +9,7 @@ what is new is read (`Reader`).
 from __future__ import annotations
 
 import math
+import re
 import shlex
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -202,9 +203,16 @@ def load(log_dirs: Sequence[str | Path]) -> Log:
     return reader.log()
 
 
+_PARTS = re.compile(r"([0-9]+)|([^0-9]+)")
+
+
 def order_arms(arms: Iterable[str], treatment: str = TREATMENT) -> list[str]:
-    """The treatment first, then by name."""
-    return sorted(map(str, arms), key=lambda arm: (arm != treatment, arm))
+    """The treatment first, then by name, numbers in it by their size: asks_2 before asks_108."""
+
+    def key(arm: str) -> tuple[bool, list[tuple[bool, int, str]]]:
+        return arm != treatment, [(bool(number), int(number or 0), word) for number, word in _PARTS.findall(arm)]
+
+    return sorted(map(str, arms), key=key)
 
 
 def read_dialogue(log: Log, row: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import pytest
 import synthetic
 
 from slim_rl.analysis import analyze
-from slim_rl.analysis.load import load, read_dialogue
+from slim_rl.analysis.load import load, order_arms, read_dialogue
 from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.measures import measures
 from slim_rl.errors import DataError
@@ -260,3 +260,9 @@ def test_a_line_that_cannot_be_shown_ends_no_report(tmp_path: Path, dialogues: l
     write(tmp_path / "a.jsonl", [odd, *dialogues[1:]])
     assert len(load([tmp_path]).frame) == len(dialogues)
     assert analyze([tmp_path], tmp_path / "out").results["sampled"] == len(dialogues) - 1
+
+
+def test_arms_stand_in_the_order_of_their_numbers_after_the_treatment() -> None:
+    assert order_arms(["b", "asks_108", "asks_2_of_32", "asks_2", "a", "²", "shy", "asks_25"], "shy") == [
+        "shy", "a", "asks_2", "asks_2_of_32", "asks_25", "asks_108", "b", "²",
+    ]  # fmt: skip
