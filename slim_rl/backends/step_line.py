@@ -8,19 +8,20 @@ from typing import Any
 from slim_rl.dialogue.measures import Place, shown_in
 
 # the trainer's own numbers: name in its metrics, name on the line, format
+_USUAL = ("agreed", "finished")  # ends of a game that was played, with proposals or without
 _PAID, _KL = ("reward_paid", "paid", ".3f"), ("kl", "kl", ".3f")
 
 
 def step_line(step: int, logs: Mapping[str, Any], width: int = 80) -> str:
     """What a person is shown of a step, in a line of at most `width` characters: the first of what is worth knowing, as far as there
-    is room. The stop reasons are those that are not the usual one. Everything is in `metrics.jsonl`.
+    is room. The stop reasons are those that are not usual. Everything is in `metrics.jsonl`.
     """
     first, last = (
         [f"{label} {logs[name]:{form}}" for name, label, form in some if logs.get(name) is not None]
         for some in (_entries("step"), [_PAID, *_entries("step end"), _KL])
     )
     stops = {name.removeprefix("stop/"): logs[name] for name in sorted(logs) if name.startswith("stop/")}
-    unusual = [f"{reason} {share:.0%}" for reason, share in stops.items() if share and reason != "agreed"]
+    unusual = [f"{reason} {share:.0%}" for reason, share in stops.items() if share and reason not in _USUAL]
     shown = [*first, *unusual, *last]
     line = f"step {step:>4}: " + shown.pop(0)
     for part in shown:

@@ -123,6 +123,12 @@ def _redundant(played: Played) -> float:
     return _share(sum(len(turn.redundant or ()) for turn in seeking), sum(len(turn.pairs or ()) for turn in seeking))
 
 
+def _agreed(played: Played) -> float:
+    dialogue = played.dialogue
+    proposals = dialogue.instrument is None or any(turn.proposes is not None for turn in played.own)
+    return float(dialogue.stop_reason is StopReason.AGREED) if proposals or not played.own else NAN
+
+
 def _malformed(played: Played) -> list[bool]:
     return [turn.malformed for turn in played.own if turn.malformed is not None]
 
@@ -151,8 +157,8 @@ _TABLE = (
     Measure("question_value", "question value, of all questions of a game",
             lambda d: sum((t.question_value or 0.0 for t in d.asking), 0.0),
             "of the best score", "up", ("tracker", "report"), role="primary", signed=True, short="question value"),
-    # A proposal was accepted
-    Measure("agreed", "games agreed", lambda d: float(d.dialogue.stop_reason is StopReason.AGREED),
+    # A proposal was accepted; NaN in a game without proposals
+    Measure("agreed", "games agreed", _agreed,
             "%", "up", (*_ALL, "experiment table"), bounded=True),
     Measure("answered", "information-seeking questions answered",
             lambda d: _share(sum(t.seeking is True and t.answered is True for t in d.asking), d["questions"]),

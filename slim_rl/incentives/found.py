@@ -108,16 +108,17 @@ class Incentives:
     def table(self, title: str) -> Table:
         """All lines, for a terminal of 80 columns."""
         failed = any(line.failed for line in self.lines)
+        agreed = any(line.agreed for line in self.lines)  # not in a game without proposals
         caption = "±: 95% intervals over games; gain: over the player before on the same curve, or the one named"
         out = Table(title=title, caption=caption, box=None, pad_edge=False)
         out.add_column("player", no_wrap=True)
-        for heading in ("reward", "agreed", "told", *(["failed"] if failed else []), "gain"):
+        for heading in ("reward", *(["agreed"] if agreed else []), "told", *(["failed"] if failed else []), "gain"):
             out.add_column(heading, justify="right", no_wrap=True)
         for line in self.lines:
             out.add_row(
                 escape(line.name),
                 _with_error(line.reward),
-                f"{line.agreed:.0%}" if known(line.agreed) else DASH,
+                *([f"{line.agreed:.0%}" if known(line.agreed) else DASH] if agreed else []),
                 DASH if line.told is None else f"{line.told:.1f}",
                 *([str(line.failed)] if failed else []),
                 _with_error(line.gain, signed=True) if line.gain else "",

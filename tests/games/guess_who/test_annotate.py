@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
+from slim_rl.backends.step_line import step_line
 from slim_rl.dialogue.measures import measures
 from slim_rl.dialogue.record import Dialogue
+from slim_rl.dialogue.tracked import batch_metrics
 from slim_rl.games.guess_who import GuessWhoEnv
 from tests.games.guess_who.made import play
 
@@ -75,3 +78,12 @@ def test_a_refused_action_asks_nothing_and_a_dialogue_may_be_cut_anywhere(tokeni
     part.game_state = {"table": []}
     GuessWhoEnv.annotate(part)
     assert part.turns[0].questions == [] and GuessWhoEnv.partner_faults(part) == {}
+
+
+def test_a_game_without_proposals_has_no_share_of_agreements(tokenizer: Any) -> None:
+    dialogue = play(tokenizer, ["Glasses?", "[guess] Mara"])
+    assert math.isnan(float(measures(dialogue)["agreed"]))
+    metrics = batch_metrics([dialogue])
+    assert "agreed" not in metrics and metrics["stop/finished"] == 1.0
+    assert step_line(1, metrics).startswith("step    1: reward")
+    assert "agreed" not in step_line(1, metrics) and "finished" not in step_line(1, metrics)
