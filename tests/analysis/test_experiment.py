@@ -217,6 +217,7 @@ def test_the_projects_own_manifests_can_be_read(folder: str, treatment: str, mon
         ("asking/experiment.yaml", "results/asking"),
         ("discovery/experiment.yaml", "results/discovery"),
         ("wordings/experiment.yaml", "results/wordings"),
+        ("rescue/experiment.yaml", "results/rescue"),
     ],
 )
 def test_the_committed_contrasts_follow_from_the_committed_values(
