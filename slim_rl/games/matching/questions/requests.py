@@ -23,12 +23,13 @@ _WORDS = Vocabulary(r"""
 <first>     (?:^|(?<=[,:)-] )|then )
 """)
 # What a request begins with, and, looked ahead for, what has to follow in its clause.
-_REQUEST = _WORDS.pattern(r"""\b(?=[a-z])(?:(?:please|kindly|(?:perhaps|maybe) you (?:could|can)|feel free to|ask you to|like you to
+_REQUEST = _WORDS.pattern(r"""\b(?=[a-z])(?:(?:please|kindly|(?:perhaps|maybe|hop(?:e|ed|ing)) you (?:could|can|would|might)|feel free to|ask you to|like you to
     be so kind as to) (?:also |just |now |kindly )?<tell><any>
     <first>(?!tell|check|show)<tell> (?!my|mine|i |i'll|us |it\b)<any>
     <first>(?:tell|show|give|send) me\b<plain>(?=[^,]*<who>)(?=[^,]*P\w)(?!.*\b(?:if|whether|when|that)\b)
     (?:may|might|can|could) i (?:ask (?:for|about)|know|have|get|see)\b<scored>
     (?:^(?:just )?wondering\b|(?:^|(?<=, ))(?:rank|rate|compare)\b
+    (?:^|\bi'm |\bi am )requesting\b(?=.*<score>)
     ^(?:needed|needs?|wanted|requests?|query|questions?)\b(?: \w+)? :)(?=.*\b[RP]\d)
     (?:let me have\b
     (?:(?:i|we|i'm|i am|i was)(?: \w+)? (?:need|want|require|request|missing|lack|asking for|looking for|interested in

@@ -24,15 +24,20 @@ _WORDS = Vocabulary(r"""
             (?:(?:can|could|would|will) you|please|kindly) (?:please |kindly )?(?:share|provide|report|reveal|state|list
             disclose)\b|(?:want|like|love|need|wish|happy|glad|have|got) to (?:know|ask|hear)\b
             (?:i (?:\w+ )?wonder|wondering|curious|i(?:'d| would)? (?:also |just )?ask|interested in)\b
-            (?:i |we )?need (?:to know|your|the score|a score|R\d+(?:'s)? P\d+ score)
+            (?:i |we )?need (?:to know|your|the score|a score|R\d+(?:'s)? P\d+ score|R\d+'s <score>)
+            mind (?:telling|sharing|giving|letting|showing|checking|looking)\b
+            (?:(?:would|i'd) (?:\w+ )?appreciate|requesting) (?:knowing\b|(?:your|the|an?|R\d+'s) <score>)
+            (?:would|might|could) (?:help|be (?:helpful|useful|good|nice|great)) to (?:know|hear|see)\b
+            (?:if|hope|hoping) you (?:could |would |can |might )?(?:shared?|(?:told|tell|gave|give|showed|show|let) (?:me|us))\b
+            (?<!i )(?<!we )confirm (?:(?:your|the|R\d+'s) <score>)
             (?:can|could|may|might) i (?:get|have|ask|know|see|hear)\b|looking for (?:your|the|any|a)\b
             question (?:about|on|regarding)\b|asking (?:you )?(?:about|for)\b|check (?!mine|my|it|this|that|out)
 <question>  what\b(?! (?:i|we)\b)|whats\b|how\b(?! i\b)|hows\b|do (?:you|they)\b|don't you|have you
             (?:is|are|was|does|did|can|could|would|will|has|might|isn't|doesn't) <who>|any(?:thing|one|body)?\b
             (?:you )?got (?:any\w*|an?|R\d+'s)\b|(?:know|see|have) any(?:thing)?\b
-            (?:share|provide|report|list|name|compare)\b(?! (?:my|mine|our))|<request>
+            (?:share|provide|report|list|name|compare)\b(?! (?:my|mine|our))|rate R\d+\b|<request>
 <statement> (?:i|i'm|i've|i'll|i'd|we|we're|we've|my|mine|our|ours|let's|let us)\b
-<score>     (?:scores?|values?|numbers?)
+<score>     (?:scores?|values?|numbers?|ratings?)
 <that>      (?:it|that|this|them|these|those|(?:this|that|these|those|the same) (?:pair|one|cell|combination|assignment)s?)
 <it>        (?: (?:<that>|one|any|anything|something|(?:a|the) <score>|too|there|here|as well
             (?:for|on|of|about|in) (?:<that>|your (?:side|end|table))))*

@@ -33,6 +33,8 @@ Morgan is blank on SWAG for me, what do you have there?
 Does Daniel have a high score on QuAC?
 Do you happen to know Sofia's rating for the SWAG paper?
 Would you mind telling me your value for Morgan on GloVe?
+I was hoping you could share Morgan's score on GloVe.
+Requesting Morgan's score on GloVe.
 between BLEU and RoBERTa, which is better for Ethan?
 I was wondering if you have a score for Joseph on GLUE.
 How does Ethan do on QuAC?
