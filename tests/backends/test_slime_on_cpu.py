@@ -116,13 +116,16 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(200)
         self.end_headers()
         self.wfile.write(b'{"data": [{"id": "tiny", "max_model_len": 8192}]}')
+        self.wfile.flush()
+        with open(os.environ["ENGINE"], "a") as file:
+            file.write(self.path + "\\n")
 
-Path(os.environ["ENGINE"]).write_text(str(os.getpid()))
+Path(os.environ["ENGINE"]).write_text(f"{os.getpid()}\\n")
 HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Handler).serve_forever()
 """,
     "ray.py": "init = shutdown = get = lambda *args, **kwargs: None",
     "train.py": """
-import argparse, os, ray, signal, sys
+import argparse, os, ray, signal, sys, time
 from pathlib import Path
 from unittest.mock import MagicMock
 from slim_rl.errors import RunStopped
@@ -141,7 +144,10 @@ def parse_args():
 def train(args):
     create_rollout_manager(args)
     if os.environ["KILLS"]:
-        os.kill(int(Path(os.environ["ENGINE"]).read_text()), signal.SIGKILL)
+        engine = Path(os.environ["ENGINE"])
+        while engine.read_text().count("/v1/models") < 2:  # until the launch too, and not the driver alone, has seen it answer
+            time.sleep(0.02)
+        os.kill(int(engine.read_text().split()[0]), signal.SIGKILL)
     raise RunStopped("Training stops: 32 of 32 dialogues failed.")
 """,
 }
