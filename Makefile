@@ -108,10 +108,9 @@ results: $(VENV)/local
 
 ## the second experiment, of analysis/results/confirmation: trained as `make run` trains
 CONFIRMATION := $(RUNS) --set train.eval_games=2000 --set output_dir=runs/confirmation --set log.dir=logs/confirmation
-NEW := 131,132,133,134
 confirmation: $(VENV)/local
-	$(BIN)/slim-rl arms $(CONFIRMATION) --seeds $(NEW),135,136,137,138 --arm shy
-	$(BIN)/slim-rl arms $(CONFIRMATION) --seeds $(NEW) --arm open_book --arm mute --arm shuffled_reward --arm agreement_only
+	$(BIN)/slim-rl arms $(CONFIRMATION) --seeds 131,132,133,134,135,136,137,138 \
+	    $(foreach arm,shy open_book mute shuffled_reward agreement_only,--arm $(arm))
 	$(BIN)/slim-rl evaluate configs/matching_local.yaml --checkpoint data/warmstart --games 600 --set data.eval=data/local/eval_2000.jsonl \
 	    --set data.num_eval=2000 $(foreach k,1 2 3 4 5 6 7 8 9,--mode forced:$(k)) --output logs/confirmation_forced
 	$(BIN)/slim-rl results analysis/confirmation/experiment.yaml --output-dir analysis/results/confirmation
