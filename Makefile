@@ -87,6 +87,8 @@ RUNS := configs/matching_local.yaml --arms analysis/arms.yaml --jobs 2 --set tra
     --set data.eval=data/local/eval_2000.jsonl --set data.num_eval=2000
 # the experiment draws from all tokens, and so do the tables beside it
 ALL_TOKENS := --set policy.top_p=1
+# the decoding baseline: what a start earns with questions put for it
+PUT := $(BIN)/slim-rl evaluate configs/matching_local.yaml $(foreach k,1 2 3 4 5 6 7 8 9,--mode forced:$(k))
 
 ## the experiment of analysis/results, as preregistered: resumable, under two hours on two cores
 EXPERIMENT := $(RUNS) --set train.eval_games=600 --set train.steps=28 --set train.learning_rate=8e-4 --set train.lr_schedule=constant \
@@ -111,8 +113,7 @@ CONFIRMATION := $(RUNS) --set train.eval_games=2000 --set output_dir=runs/confir
 confirmation: $(VENV)/local
 	$(BIN)/slim-rl arms $(CONFIRMATION) --seeds 131,132,133,134,135,136,137,138 \
 	    $(foreach arm,shy open_book mute shuffled_reward agreement_only,--arm $(arm))
-	$(BIN)/slim-rl evaluate configs/matching_local.yaml --checkpoint data/warmstart --games 600 --set data.eval=data/local/eval_2000.jsonl \
-	    --set data.num_eval=2000 $(foreach k,1 2 3 4 5 6 7 8 9,--mode forced:$(k)) --output logs/confirmation_forced
+	$(PUT) --checkpoint data/warmstart --games 600 --set data.eval=data/local/eval_2000.jsonl --set data.num_eval=2000 --output logs/confirmation_forced
 	$(BIN)/slim-rl results analysis/confirmation/experiment.yaml --output-dir analysis/results/confirmation
 
 ## the experiment on what is asked about (analysis/asking), as preregistered: resumable, some five hours on two cores
@@ -145,6 +146,7 @@ discovery: $(VENV)/local $(addsuffix /config.json,$(SELDOM_STARTS))
 	    $(ALL_TOKENS) --games 2000 --set data.eval=data/local/eval_2000.jsonl --set data.num_eval=2000 --output logs/discovery_starts
 	$(BIN)/slim-rl arms configs/matching_local.yaml --arms analysis/discovery/arms.yaml --seeds 151,152,153,154 --jobs 2 $(ALL_TOKENS) \
 	    --set train.processes=1 --set train.eval_before=false --set output_dir=runs/discovery --set log.dir=logs/discovery
+	$(PUT) --checkpoint data/warmstart $(ALL_TOKENS) --games 400 --output logs/start_forced
 	$(BIN)/slim-rl results analysis/discovery/experiment.yaml --output-dir analysis/results/discovery --keep
 
 ## the experiment on answers in other words (analysis/wordings), as preregistered: resumable, three quarters of an hour on two cores
@@ -154,6 +156,7 @@ wordings: $(VENV)/local
 	    --set train.processes=1 --set train.eval_before=false --set output_dir=runs/wordings --set log.dir=logs/wordings
 	$(BIN)/slim-rl evaluate configs/matching_local.yaml --checkpoint data/warmstart $(WORDED) $(ALL_TOKENS) --games 400 --partner rephrased \
 	    --output logs/wordings_other
+	$(PUT) --checkpoint data/warmstart $(ALL_TOKENS) --games 400 --output logs/start_forced
 	$(BIN)/slim-rl results analysis/wordings/experiment.yaml --output-dir analysis/results/wordings
 
 ## the experiment on what rescues a start that hardly asks (analysis/rescue), as preregistered: resumable, three quarters of an hour on two cores
@@ -162,6 +165,7 @@ RESCUE := configs/matching_local.yaml --arms analysis/rescue/arms.yaml --jobs 2 
 rescue: $(VENV)/local build/discovery/hardly/config.json
 	$(BIN)/slim-rl arms $(RESCUE) --seeds 171,172,173,174
 	$(BIN)/slim-rl arms $(RESCUE) --seeds 175,176 --arm put_quarter
+	$(PUT) --checkpoint build/discovery/hardly $(ALL_TOKENS) --games 400 --output logs/rescue_forced
 	$(BIN)/slim-rl results analysis/rescue/experiment.yaml --output-dir analysis/results/rescue
 
 ## slime beside TRL on a CPU, three seeds each: resumable, an hour and a half on two cores
@@ -173,6 +177,7 @@ trainers: $(VENV)/local $(SLIME)/installed
 	  $(BIN)/slim-rl train $(TRAINERS) --set name=trl-s$$seed --set arm=trl --set seed=$$seed \
 	    --set output_dir=runs/trainers --set log.dir=logs/trainers || exit 1; \
 	done
+	$(PUT) --checkpoint data/warmstart $(ALL_TOKENS) --games 400 --output logs/start_forced
 	$(BIN)/slim-rl results analysis/trainers/experiment.yaml --output-dir analysis/results/trainers
 
 ## the rows of docs/benchmark.md and their page, some minutes after `make run`; HUMAN=optimization.jsonl adds a line of people
