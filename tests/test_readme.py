@@ -1,4 +1,4 @@
-"""What the README shows of Python runs as it stands, the commands of README and guides are there, and `slim_rl`'s names, without their
+"""The quick start of docs/api.md runs as it stands, the commands of README and guides are there, and `slim_rl`'s names, without their
 weight."""
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def python(code: str, folder: Path) -> str:
 
 
 def quick_start() -> str:
-    (block,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
+    (block,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "api.md").read_text(encoding="utf-8"), re.M | re.S)
     return block
 
 
