@@ -29,14 +29,14 @@ SHIPPED: dict[str, tuple[Any, str]] = {
     "name": ("matching", ""),
     "game.p_observed": (
         0.2,
-        "this, p_observed_2, scales and hardness make asking pay from the first question, and nothing else: see docs/incentives.md, "
+        "this, p_observed_2, scales and hardness make asking pay from the first question, and nothing but asking: see docs/incentives.md, "
         "or `slim-rl incentives configs/matching.yaml`",
     ),
     "game.p_observed_2": (0.9, ""),
     "game.scales": (False, ""),
     "game.hardness": (0, ""),
     "data.eval": (Path("data/games_eval.jsonl"), ""),
-    "data.num_train": (6400, "200 steps of 32 games, each played by one group only"),
+    "data.num_train": (6400, "200 steps of 32 games, each played in one group only"),
     "data.num_eval": (200, "enough to know a mean reward to about ±0.02 (95%)"),
     "partner.kind": ("openai", ""),
     "partner.openai.budget_usd": (
@@ -50,8 +50,8 @@ SHIPPED: dict[str, tuple[Any, str]] = {
     "train.backend": ("slime", ""),
     "train.steps": (200, ""),
     "train.games_per_step": (32, ""),
-    "train.learning_rate": (1e-6, "low, since all weights are trained; small models can take 2e-6"),
-    "train.weight_decay": (0.1, "as in slime's own examples, and adam_beta2 too"),
+    "train.learning_rate": (1e-6, "low, since all weights are trained; small models tolerate 2e-6"),
+    "train.weight_decay": (0.1, "this and adam_beta2 as in slime's own examples"),
     "train.adam_beta2": (0.98, ""),
     "train.save_every": (20, "a checkpoint is 14 bytes a parameter (4B: 56 GB)"),
     "log.dir": (Path("dialogues"), ""),
@@ -74,10 +74,10 @@ _COLUMN, _WIDTH = 33, 130  # where a comment begins and ends
 _INTRODUCTION = """\
 # All keys
 
-One config drives three trainers. A file holds what differs from the defaults below, under one top-level key `slim_rl`; on the
-command line a key is changed by `--set train.steps=50`, and several of a section by `--set 'train={steps: 50, save_every: 10}'`.
-The last three columns are the key's names in each trainer: slime's flags, fields of TRL's `GRPOConfig`, verl's own keys. Any other
-flag of slime's follows the command, any other key of verl's goes under `verl.overrides`.
+One config works for all three trainers. A file lists what differs from the defaults below, under one top-level key `slim_rl`. On the
+command line, change a key by `--set train.steps=50`, and several of a section by `--set 'train={steps: 50, save_every: 10}'`.
+The last three columns are the key's names in each trainer: slime's flags, fields of TRL's `GRPOConfig`, verl's own keys. Give any other
+flag of slime after the command, and any other key of verl under `verl.overrides`.
 
 This page is generated: `python -m slim_rl.reference`.
 """
@@ -86,9 +86,10 @@ _HEAD = f"""\
 # A Qwen policy against GPT-4.1, trained by slime on a cluster:   MODEL=Qwen/Qwen3-4B scripts/run_matching.sh
 #
 # One key, {ROOT_KEY}, holds everything: this file is what slime's --custom-config-path is given. Every key that slime's runs read is
-# listed, with its flag of slime's in brackets, and with its default where that is another; a key left out takes the default, a key
-# that does not exist is an error. Change one for a run with --set partner.openai.budget_usd=50. Paths are relative to where the run
-# is started. This file is generated (python -m slim_rl.reference): for a config of your own, copy it or name only what differs.
+# listed, with slime's flag in brackets, and with its default if the value here differs. A key that is left out has its default; an
+# unknown key is an error. Change a key for one run with --set partner.openai.budget_usd=50. Paths are relative to the folder where
+# the run is started. This file is generated (python -m slim_rl.reference): for a config of your own, copy it or list only what
+# differs.
 
 {ROOT_KEY}:"""
 

@@ -54,7 +54,7 @@ def test_what_the_file_leaves_out_is_there_to_be_left_out(name: str) -> None:
 def test_every_value_of_the_file_has_its_meaning_beside_it() -> None:
     keys = [line for line in recipe().splitlines() if line.startswith("  ") and not line.lstrip().startswith("#")]
     assert len(keys) > 90 and all("# " in line for line in keys)
-    assert "  # rollouts, one update each [--num-rollout]. Default 150" in recipe()
+    assert "  # training steps: one rollout and one update each [--num-rollout]. Default 150" in recipe()
 
 
 def test_what_a_key_may_be_is_said_where_its_meaning_does_not_say_it() -> None:
@@ -64,7 +64,7 @@ def test_what_a_key_may_be_is_said_where_its_meaning_does_not_say_it() -> None:
         "tensorboard, wandb, mlflow or trackio: trackers",
     ):
         assert line in page() and line in recipe()
-    assert "end: a turn cut at turn_tokens ends the game; continue: the text" in page()
+    assert "end: a turn that is cut at turn_tokens ends the game; continue: the text" in page()
     assert "all-linear: names" not in page()
 
 

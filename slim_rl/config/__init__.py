@@ -82,15 +82,15 @@ class Config(Section):
     """Everything about one run."""
 
     name: str = "run"
-    """of the run's folder, and in logs and plots"""
+    """name of the run: its folder, and its label in logs and plots"""
     arm: str = ""
     """the run's arm in a comparison, its label in logs and plots; empty: the partner's kind"""
     seed: int = Field(0, ge=0, lt=2**32)
-    """of the order of games and of sampling; the games have their own, data.seed"""
+    """seed of the order of games and of sampling; the games have their own seed, data.seed"""
     output_dir: Path = Path("runs")
-    """folder of the runs' folders; on slime one is called NAME-MODEL-ARM, unless SAVE_DIR says otherwise"""
+    """parent folder of the runs; on slime a run's folder is NAME-MODEL-ARM, unless SAVE_DIR is set"""
     environment: str = MATCHING
-    """dotted path of the game, a BaseEnvironment; your own too (docs/own_game.md)"""
+    """dotted path of the game, a BaseEnvironment; may be your own (docs/own_game.md)"""
     game: SerializeAsAny[Any] = Field(None, validate_default=True)
     """the game's own settings"""
     data: DataConfig = DataConfig()
@@ -101,7 +101,7 @@ class Config(Section):
     log: LogConfig = LogConfig()
     warmstart: WarmstartConfig = Field(WarmstartConfig(), validate_default=True)
     arms: dict[str, dict[str, Any]] = _ARMS
-    """arms of an experiment: name and the keys it changes"""
+    """arms of an experiment: each has a name and the keys that it changes"""
     slime: SlimeConfig = SlimeConfig()
     verl: VerlConfig = VerlConfig()
 

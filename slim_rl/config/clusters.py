@@ -10,26 +10,26 @@ from slim_rl.config.section import Section
 
 
 class SlimeConfig(Section):
-    """What the slime hook does where slime leaves the choice. `train.stop_failures` stops a run of failures here too."""
+    """Settings of the slime hook. `train.stop_failures` applies here too."""
 
     warn_failures: float = Field(0.05, ge=0, le=1)
     """share of failed dialogues in a rollout above which a warning is logged"""
     min_survivors: float = Field(0.5, ge=0, le=1)
-    """a group of which a smaller share was played is dropped, where another is being played in its place
+    """a group of which a smaller share succeeded is dropped, if another is being played in its place
     (over-sampling)"""
     drop_equal_rewards: bool = False
-    """also drop groups whose played games all have one reward: they teach nothing, but cost a new group"""
+    """also drop groups whose games all have the same reward: they teach nothing, but replacing them costs a new group"""
     resume: Literal["replay", "restart"] = "replay"
-    """with --partial-rollout, a game that slime aborted; replay: its recorded turns are played again and it goes on;
-    restart: it begins again, as it also does where the weights are new and `new_weights` says so"""
+    """what happens to a game that slime aborted, with --partial-rollout; replay: its recorded turns are replayed and it continues;
+    restart: it starts again, which also happens if the weights are new and `new_weights` is restart"""
     new_weights: Literal["restart", "mask", "keep"] = "restart"
-    """a game that has begun when the weights change; restart: it begins again; mask: it goes on, its old tokens
-    untrained; keep: it goes on"""
+    """what happens to a game in progress when the weights change; restart: it starts again; mask: it continues and its old tokens are
+    not trained on; keep: it continues"""
     engine_patience: float = Field(60.0, ge=0)
     """seconds to wait out an engine that answers with errors"""
     max_staleness: int = Field(3, ge=2)
-    """ASYNC=full: training steps from a game's start to the step that trains on it, at most; one step's worth of
-    groups less than that is being played (at least two)"""
+    """ASYNC=full: at most this many training steps between a game's start and the step that trains on it; one step's worth of
+    groups less than that is in flight (at least two)"""
 
     @property
     def steps_under_way(self) -> int:
@@ -44,7 +44,7 @@ class VerlConfig(Section):
     """verl's trainer: PPO, GRPO and the others. The keys under `overrides` are verl's own and are applied last."""
 
     mode: Literal["multi_turn", "single_turn"] = "multi_turn"
-    """multi_turn: the game is played out; single_turn: one answer of the policy is scored (needs a one-seat
+    """multi_turn: the whole game is played; single_turn: one answer of the policy is scored (needs a one-seat
     environment)"""
     engine: Literal["sglang", "vllm"] = "vllm"
     """what samples the policy"""
@@ -53,26 +53,26 @@ class VerlConfig(Section):
     gamma: float = Field(1.0, ge=0, le=1)
     """discount of a token's reward"""
     lam: float = Field(1.0, ge=0, le=1)
-    """gae's trade of bias for variance"""
+    """lambda of gae"""
     kl: Literal["loss", "reward"] = "loss"
-    """where train.kl_coef goes: a term of the loss, as GRPO has it, or in the reward, as PPO has it"""
+    """where train.kl_coef applies: loss, as in GRPO, or reward, as in PPO"""
     kl_control: Literal["fixed", "adaptive"] = "fixed"
     """the coefficient of a KL in the reward"""
     kl_target: float = Field(0.1, gt=0)
-    """adaptive: KL it steers to, nats a token"""
+    """adaptive: target KL, in nats per token"""
     kl_horizon: int = Field(10_000, ge=1)
-    """adaptive: dialogues over which it does so"""
+    """adaptive: number of dialogues over which the coefficient adapts"""
     critic_model: str | None = None
-    """where gae's critic starts; null: as the policy does; CRITIC_MODEL takes its place"""
+    """starting model of gae's critic; null: the policy's; CRITIC_MODEL overrides it"""
     critic_learning_rate: float = Field(1e-5, gt=0)
-    """Adam's, for the critic"""
+    """learning rate of the critic"""
     reference_model: str | None = None
-    """what the KL is taken to; null: the policy's initial weights; REF_MODEL takes its place"""
+    """reference model of the KL; null: the policy's initial weights; REF_MODEL overrides it"""
     prompt_tokens: int = Field(2048, ge=1)
-    """longest prompt; games with a longer one are left out"""
+    """longest prompt; games with a longer prompt are left out"""
     gpus: int = Field(1, ge=1)
-    """of one node"""
+    """GPUs of one node"""
     nodes: int = Field(1, ge=1)
-    """machines"""
+    """number of machines"""
     overrides: dict[str, Any] = Field(default_factory=dict)
     """verl's keys by their dotted names"""

@@ -26,43 +26,43 @@ class DataConfig(Section):
     num_eval: int = Field(100, ge=0)
     """games to make for eval"""
     seed: int = Field(0, ge=0)
-    """of the games themselves; the order in which they are played follows the run's seed"""
+    """seed of the games; the order in which they are played follows the run's seed"""
     seat: Literal[0, 1, "both"] = 0
-    """the policy's seat: 0, which speaks first, 1, or both: it takes turns, one game from either side"""
+    """the policy's seat: 0 (speaks first), 1, or both (alternating from game to game)"""
 
 
 class PartnerConfig(Section):
-    """Who sits opposite the policy."""
+    """The player that the policy plays with."""
 
     kind: str = "shy"
     """a scripted partner of the game (shy, forthcoming, mute, erring, rephrased, yoked), openai, replay, self
     (self-play: both seats are the policy), or the dotted path of a partner of your own"""
     accept_fraction: float = Field(0.75, ge=0, le=1)
-    """a plan is accepted that is worth this share of the partner's own best plan"""
+    """the partner accepts a plan that is worth at least this share of its own best plan"""
     doubts: bool = False
     """whether a rejection names the assignments that the partner doubts, which tells what was not asked"""
     args: dict[str, Any] = Field(default_factory=dict)
     """further keyword arguments of the partner's constructor, scripted or your own"""
     replay: Path | None = None
-    """with kind replay: the dialogue log whose partner's turns are repeated; with kind yoked: of the matching game,
-    the one whose partner's scores are told at the same turns, whatever is said"""
+    """with kind replay: the dialogue log whose partner's turns are repeated; with kind yoked (matching game): the log whose
+    partner's scores are told at the same turns, whatever the policy says"""
     openai: OpenAIConfig = OpenAIConfig()
 
 
 class Limits(Section):
-    """When a dialogue has had enough. Each limit ends it with its own `StopReason`. null: no limit."""
+    """Limits of a dialogue. Each ends it with its own `StopReason`. null: no limit."""
 
     turn_tokens: int = Field(512, ge=1)
     """tokens the policy may sample in one turn; 2048 or more with thinking"""
     dialogue_tokens: int | None = Field(None, ge=1)
-    """tokens of the response, the partner's turns included"""
+    """tokens of the whole response, including the partner's turns"""
     context_tokens: int | None = Field(None, ge=1)
     """prompt (about 1,000 tokens at 8×8) and response together"""
     truncated_turn: Literal["end", "continue"] = "end"
-    """end: a turn cut at turn_tokens ends the game; continue: the text so far is played"""
+    """end: a turn that is cut at turn_tokens ends the game; continue: the text so far is played"""
     seconds: float | None = Field(None, gt=0)
-    """time that the policy's turns and the game's work take; waiting for the partner's endpoint does not count
-    (partner.openai.turn_seconds bounds that); a dialogue that takes longer has failed: no reward, no training on
+    """time for the policy's turns and the game's own work; waiting for the partner's endpoint does not count
+    (partner.openai.turn_seconds limits that); a dialogue that takes longer has failed: no reward, no training on
     it"""
 
     def within(
@@ -86,15 +86,15 @@ class PolicyConfig(Section):
     """The model that is trained."""
 
     model: str = "data/warmstart"
-    """a local folder or a hub name; MODEL of scripts/run_matching.sh takes its place, POLICY_MODEL of verl's"""
+    """a local folder or a hub name; overridden by MODEL in scripts/run_matching.sh and by POLICY_MODEL in verl's scripts"""
     thinking: bool = False
-    """for chat templates that know `enable_thinking`, as Qwen3's; thoughts are trained, and count in turn_tokens"""
+    """for chat templates with `enable_thinking`, such as Qwen3's; thoughts are trained, and count in turn_tokens"""
     temperature: float = Field(1.0, gt=0)
-    """of sampling, in training and evaluation alike"""
+    """of sampling, in training and evaluation"""
     top_p: float = Field(1.0, gt=0, le=1)
     """of sampling; below 1 slime must replay the truncation, and TRL's gradient ignores it"""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """of the weights, where TRL trains"""
+    """of the weights (TRL)"""
     openai: ChatPolicyConfig = ChatPolicyConfig()
 
 
@@ -106,7 +106,7 @@ class LoraSection(Section):
     alpha: int = Field(32, ge=1)
     """the adapters' output is scaled by alpha / r"""
     dropout: float = Field(0.0, ge=0, lt=1)
-    """chance, on the adapters' input"""
+    """dropout probability on the adapters' input"""
     target_modules: list[str] | Literal["all-linear"] = "all-linear"
     """names of the layers that get adapters"""
 
@@ -117,81 +117,81 @@ class TrainConfig(Section):
     backend: Literal["trl", "slime", "verl"] = "trl"
     """the trainer that slim-rl train starts"""
     steps: int = Field(150, ge=1)
-    """rollouts, one update each"""
+    """training steps: one rollout and one update each"""
     games_per_step: int = Field(16, ge=1)
     """games of one rollout"""
     group_size: int = Field(8, ge=1)
-    """dialogues of one game, compared with each other; 1 only where a critic is the baseline (verl's gae)"""
+    """dialogues of one game, compared with each other; 1 only if a critic is the baseline (verl's gae)"""
     learning_rate: float = Field(5e-5, gt=0)
-    """Adam's"""
+    """learning rate of Adam"""
     lr_schedule: Literal["constant", "linear", "cosine", "wsd"] = "constant"
-    """how the rate changes after the warm-up; wsd (warm-up, stable, decay): not at all, until it falls to 0 in a
-    line over the last `lr_decay_steps`"""
+    """how the rate changes after the warm-up; wsd (warm-up, stable, decay): constant, then linearly to 0
+    over the last `lr_decay_steps`"""
     lr_decay_steps: int = Field(0, ge=0)
-    """steps at the end over which the rate falls; for wsd, which needs it; shortened as warmup_steps is"""
+    """steps at the end over which the rate falls; only for wsd, which needs it; shortened as warmup_steps is"""
     warmup_steps: int = Field(0, ge=0)
     """steps over which the rate rises from 0; in a run too short for it and the decay, both are shortened"""
     weight_decay: float = Field(0.0, ge=0)
-    """AdamW's: what weights lose a step, as a share of the learning rate"""
+    """weight decay of AdamW"""
     adam_beta1: float = Field(0.9, ge=0, lt=1)
-    """Adam's memory of gradients, from one step to the next"""
+    """Adam's decay rate for the mean of gradients"""
     adam_beta2: float = Field(0.999, ge=0, lt=1)
-    """Adam's memory of their squares; lower forgets sooner, as the policy's rewards drift"""
+    """Adam's decay rate for the mean of squared gradients; a lower value adapts faster when rewards drift"""
     kl_coef: float = Field(0.0, ge=0)
-    """KL to the starting model, in the loss; above 0 that model is loaded too, and takes memory"""
+    """coefficient of the KL to the starting model in the loss; above 0 that model is loaded too, and takes memory"""
     clip_ratio: float = Field(0.2, gt=0)
-    """how far PPO's ratio may leave 1; on slime the upper clip is 1.4 times as wide"""
+    """PPO's clip range around a ratio of 1; on slime the upper clip is 1.4 times as wide"""
     max_grad_norm: float = Field(1.0, gt=0)
-    """longer gradients are shortened to this"""
+    """gradients are clipped to this norm"""
     micro_batch: int = Field(128, ge=1)
-    """dialogues a forward and backward pass"""
+    """dialogues per forward and backward pass"""
     scale_rewards: bool = True
     """divide a group's advantages by its standard deviation; false: Dr. GRPO"""
     reward: Literal["game", "agreed", "shuffled", "shuffled_all"] = "game"
-    """what a dialogue is paid: the game's reward, or for controls: agreed: 1 for any agreement, else 0; shuffled:
-    rewards above 0 permuted within a group; shuffled_all: all of them"""
+    """what training pays for a dialogue; game: the game's reward; the others are controls; agreed: 1 for any agreement, else 0; shuffled:
+    rewards above 0 are permuted within a group; shuffled_all: all rewards are"""
     question_price: NonNegativeFloat | Annotated[tuple[NonNegativeFloat, ...], Field(min_length=1)] = 0.0
-    """taken off what is paid for each turn that seeks information; `reward` stays what it was without; a list: of each
-    game one of these, drawn, and told to the policy with what it is dealt"""
+    """subtracted from what is paid, for each turn that seeks information; the logged `reward` does not include it; a list: for each
+    game one of these prices is drawn, and the policy is told it at the start"""
     credit: Literal["dialogue", "turn", "expected"] = "dialogue"
-    """whose advantage a token has; dialogue: its dialogue's; turn: its turn's own, by potential-based shaping with the
-    state value, the reward expected by what the policy knew (the game's `state_values`); expected: so too, but a
-    question is paid what it was expected to add to that, whatever it was answered, and compared with one drawn at random
+    """which advantage a token gets; dialogue: its dialogue's; turn: its turn's, by potential-based shaping with the
+    state value, the expected reward given what the policy knew (the game's `state_values`); expected: as turn, but a
+    question is paid its expected gain in that value, whatever the answer, compared with a random question
     (the game's `expected_gains`)"""
     credit_lambda: float = Field(1.0, ge=0, le=1)
-    """with credit turn or expected: how much of what a later turn earns goes to an earlier one; 1: all, and shaping is a
-    baseline that moves no expectation; 0: a question earns only what its answer was worth"""
+    """with credit turn or expected: how much of what a later turn earns goes to an earlier one; 1: all of it, so that shaping is only a
+    baseline and leaves the expected gradient unchanged; 0: a question earns only what its answer was worth"""
     exploring_starts: float = Field(0.0, ge=0, le=1)
-    """share of a step's dialogues whose first turn is a question put for the policy (the game's `questions_worth_asking`), for one
-    that never asks by itself; it is learned from like the policy's own words"""
+    """share of a step's dialogues whose first turn is a question put for the policy (the game's `questions_worth_asking`), for a
+    policy that hardly asks; the question is trained on like the policy's own words"""
     exploring_steps: int | None = Field(None, ge=1)
-    """steps over which that share falls to 0 in a line; null: all of the run's"""
+    """steps over which that share falls linearly to 0; null: all steps of the run"""
     loss: Literal["sequence", "token", "constant"] | None = None
     """what the sum over tokens is divided by; sequence: each dialogue's own length; token: all dialogues' tokens;
     constant: the same number for every dialogue (Dr. GRPO); null: the trainer's default, token for TRL and verl,
     sequence for slime"""
     frozen: bool = False
-    """play and log without any update (control)"""
+    """play and log without updates (control)"""
     lora: LoraSection | None = None
     """adapters instead of all weights (TRL, verl); null: all weights"""
     stop_failures: float = Field(0.5, ge=0, le=1)
-    """share of failed dialogues in a step that stops the run"""
+    """the run stops if more than this share of a step's dialogues fail"""
     save_every: int = Field(50, ge=1)
     """steps between checkpoints"""
     keep_checkpoints: int = Field(2, ge=1)
-    """the newest ones; older are deleted"""
+    """number of checkpoints to keep; older ones are deleted"""
     eval_games: int = Field(200, ge=0)
     """held-out games played before and after training (TRL; slime and verl play all of data.eval)"""
     eval_before: bool = True
-    """before it too; where many runs have one start, once is enough (TRL)"""
+    """play them before training too; if many runs share one start, once is enough (TRL)"""
     threads: int = Field(1, ge=1)
-    """CPU threads of one process; 1 is steadiest"""
+    """CPU threads of one process; 1 is the most reproducible"""
     processes: int = Field(1, ge=1)
-    """processes that share a step's dialogues, on a machine without torchrun"""
+    """processes that share a step's dialogues on one machine, without torchrun (TRL)"""
     report_to: tuple[Literal["tensorboard", "wandb", "mlflow", "trackio"], ...] = ()
-    """trackers, in addition to the run's own files; slime has the first two, and there wandb is also on where WANDB_API_KEY is set"""
+    """trackers, in addition to the run's own files; slime has the first two, and turns wandb on if WANDB_API_KEY is set"""
     gradient_checkpointing: bool = False
-    """recompute activations instead of keeping them: less memory, more time"""
+    """recompute activations instead of storing them: less memory, more time"""
 
     @property
     def dialogues(self) -> int:
@@ -228,38 +228,38 @@ class WarmstartConfig(Section):
     """The tiny model that local runs start from (`slim-rl warmstart`)."""
 
     start: str = ""
-    """folder of a model to teach further, by adapters where `train.lora` describes some; empty: a new one"""
+    """folder of a model to train further, with adapters if `train.lora` is set; empty: a new model"""
     both_seats: bool = False
     """demonstrate the partner's seat too, for self-play"""
     games: int = Field(16_000, ge=1)
-    """demonstrations"""
+    """number of demonstrations"""
     messages: list[NonNegativeFloat] = Field(
         [0.88, 0.015, 0.015, 0.015, 0.015, 0.015, 0.015, 0.015, 0.015], min_length=2
     )
-    """in them: the share with 0, 1, 2, ... messages before the player proposes or guesses"""
+    """shares of the demonstrations with 0, 1, 2, ... messages before the player proposes or guesses"""
     player: SerializeAsAny[Any] = None
     """how the game's own player plays the demonstrations"""
     lessons: dict[str, NonNegativeInt] | None = None
-    """further games, by the names of the game's own lessons, which teach how to play and not whether to ask; null: as
-    many of each as the game says. The matching game's are seen: proposed on at once, with much of the table seen;
-    asked: after questions, as many as where a demonstration asks; told: after being told the partner's whole table;
-    gaps: as many, where little is not seen, so that what is left to ask is learned (none unless asked for)"""
+    """number of further games for each of the game's lessons, which teach how to play but not whether to ask; null: the game's
+    defaults. Lessons of the matching game: seen: much of the table is seen and the plan is proposed at once;
+    asked: proposed after questions, as many as in demonstrations that ask; told: proposed after being told the partner's whole table;
+    gaps: as asked, but with few unseen scores, to teach which ones are left to ask (none by default)"""
     partners: dict[str, NonNegativeFloat] | None = Field(None, min_length=1)
-    """share of each scripted partner in the demonstrations; null: as the game says"""
+    """share of each scripted partner in the demonstrations; null: the game's defaults"""
     epochs: float = Field(1, gt=0)
     """passes over the demonstrations"""
     batch_size: int = Field(8, ge=1)
-    """demonstrations a step and process"""
+    """demonstrations per step and process"""
     learning_rate: float = Field(2e-3, gt=0)
-    """its peak"""
+    """peak learning rate"""
     hidden_size: int = Field(128, ge=32, multiple_of=32)
-    """of a new model"""
+    """hidden size of a new model"""
     layers: int = Field(4, ge=1)
-    """of a new model"""
+    """layers of a new model"""
     vocab_size: int = Field(640, ge=300)
-    """of a new tokenizer"""
+    """vocabulary size of a new tokenizer"""
     tokenizer_games: int = Field(500, ge=1)
-    """of the demonstrations, those the tokenizer is trained on"""
+    """number of demonstrations that a new tokenizer is trained on"""
 
     @model_validator(mode="after")
     def _some_share_is_positive(self) -> WarmstartConfig:
@@ -273,6 +273,6 @@ class LogConfig(Section):
     """The dialogue log."""
 
     dir: Path = Path("logs")
-    """folder of the dialogue logs, one JSON line a dialogue; on slime it is made in the run's folder"""
+    """folder of the dialogue logs, one JSON line a dialogue; on slime it is inside the run's folder"""
     tokens: bool = False
-    """keep token ids and masks too (20 times larger)"""
+    """also log token ids, loss masks and logprobs (20 times larger)"""

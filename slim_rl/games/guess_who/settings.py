@@ -20,7 +20,7 @@ class GuessWhoSettings(Section):
     max_errors: int = Field(3, ge=1)
     """refused actions in a row that end the game"""
     tiles: bool = True
-    """before each of its turns the asker reads who is left, as tiles are turned down on a real board, and [guess] alone
-    names the first of them; false: it keeps count itself"""
+    """before each of its turns the asker reads which characters are left, and [guess] alone names the first of them; false: it has to keep
+    track itself"""
     rules: Literal["full", "none"] = "full"
     """full: the policy is told the rules; none: for a model that was taught them by demonstrations"""

@@ -19,40 +19,40 @@ class MatchingSettings(Section):
     n: int = Field(8, ge=2)
     """reviewers and papers; above 8 give `reviewers` and `papers`"""
     sizes: tuple[int, ...] = ()
-    """boards of mixed sizes: of each game n is drawn from these; none: every game's is `n`"""
+    """boards of mixed sizes: for each game n is drawn from this list; empty: always `n`"""
     names: Literal["first", "random"] = "first"
-    """which of the reviewers' and papers' names a game has; first: the first n; random: any n, drawn for each game, in
-    any order"""
+    """which names of reviewers and papers a game uses; first: the first n; random: any n in any order, drawn for each
+    game"""
     p_observed: float = Field(0.4, gt=0, le=1)
     """chance that a player sees a cell, independently of the others"""
     p_observed_2: float | None = Field(None, gt=0, le=1)
-    """that of the player in seat 1; null: the same"""
+    """the same chance for the player in seat 1; null: p_observed"""
     scales: bool = True
     """each player is shown int(score * U(1,10)), and does not know the other's factor"""
     hardness: float = Field(1.25, ge=0)
-    """keep a game if the best plan of both tables is over this many times what either player reaches alone; 0: all"""
+    """keep a game only if the best plan by both tables is worth more than this many times either player's own best plan; 0: keep all"""
     max_turns: int = Field(20, ge=1)
-    """valid actions of both players together; then the game ends with reward 0"""
+    """valid actions of both players together; after that the game ends with reward 0"""
     max_errors: int = Field(3, ge=1)
     """malformed actions in a row that end the game"""
     max_proposals: int | None = Field(1, ge=1)
     """plans that each player may propose; if the last is rejected the game ends, reward 0; null: any number, as in
-    DialOp, where trying plans one by one stands in for asking"""
+    DialOp, where trying plans one by one can replace asking"""
     reviewers: tuple[str, ...] | None = None
     """names of your own; null: the first n of DialOp's"""
     papers: tuple[str, ...] | None = None
-    """titles of your own; the short title is what stands before the colon; null: DialOp's"""
+    """titles of your own; the short title is the part before the colon; null: DialOp's"""
     planner: Literal["player", "solver"] = "player"
-    """who works a plan out; solver: `[propose]` alone is the plan that is best by what the player sees and was told,
-    so that all that is left to it is what to ask, and when to stop; a plan that it writes out is played as it stands"""
+    """who computes a plan; solver: `[propose]` alone proposes the best plan given what the player sees and was told,
+    so that the player only decides what to ask and when to stop; a plan that it writes out is used as written"""
     show_known: bool | Literal["plan"] = False
-    """before each of its turns a player reads its table again, with what it was told filled in and "-" where it asked
-    and was told no score; plan: "*" marks the best plan by that in all tables that it reads"""
+    """before each of its turns a player reads its table again, with the scores that it was told, and "-" where it asked
+    but was told none; plan: "*" also marks the best plan by that table"""
     rules: Literal["full", "none"] = "full"
     """full: the policy is told the rules; none: for a model that was taught them by demonstrations"""
     open_book: bool = False
-    """the tables that players read hold the other's scores too, so that there is nothing to ask (control); scripted
-    partners, and what is measured of questions, follow the deal as it is without this"""
+    """players also read the other's scores, so that there is nothing to ask (control); scripted
+    partners and the measures of questions still follow the original deal"""
 
     @model_validator(mode="after")
     def _names_enough(self) -> MatchingSettings:
@@ -81,10 +81,10 @@ class PlayerSettings(Section):
     kinds: dict[Literal["pair", "open", "tell"], NonNegativeFloat] = Field(dict(KINDS), min_length=1)
     """what a message is; pair: a question about a pair that is not seen; open: about more; tell: it tells a score"""
     about_plan: float = Field(0.0, ge=0, le=1)
-    """the share of its games in which its questions about a pair are about those of its best plan so far"""
+    """share of its games in which its questions are about pairs of its best plan so far"""
     minds_price: float = Field(0.0, ge=0, le=1)
-    """the share of its games in which it asks only while the best question promises more than the price it is told
+    """share of its games in which it asks only while the best question promises more than the price that it is told
     (`train.question_price` as a list)"""
     thinks: Literal["plan", "turn"] = "plan"
-    """when it thinks its table, with what was told filled in: before a plan that it works out itself, or before every
-    turn, a question too"""
+    """when it writes its table, with the scores that it was told, as a thought; plan: before a plan that it computes itself; turn: before every
+    turn"""
