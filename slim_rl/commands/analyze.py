@@ -18,12 +18,12 @@ def command(
     output: Annotated[
         Path, typer.Option("--output", "--output-dir", help="folder for figures, summary.json and report.html")
     ] = Path("plots"),
-    seed: Annotated[int, typer.Option(min=0, help="of the permutation tests, and of the dialogues shown")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="seed of the permutation tests and of the dialogues shown")] = 0,
     max_dialogues: Annotated[
         int,
-        typer.Option(min=0, help="dialogues that the report's viewer holds, at most; figures and tables count all"),
+        typer.Option(min=0, help="at most so many dialogues in the report's viewer; figures and tables count all"),
     ] = MAX_DIALOGUES,
-    price: Annotated[float, typer.Option(min=0, help="of a question, for the ledger of asking, in reward")] = 0.0,
+    price: Annotated[float, typer.Option(min=0, help="price of a question, in reward, for the ledger of asking")] = 0.0,
     human: Human = None,
     paper: Paper = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="replace a report of other logs")] = False,

@@ -41,10 +41,10 @@ def command(
     arm: Annotated[list[str] | None, typer.Option(help="arms to run (repeatable); all by default")] = None,
     arms: Annotated[
         Path | None,
-        typer.Option(help="YAML file of arms in place of the config's: names, and the keys that each changes"),
+        typer.Option(help="YAML file of arms (names, and the keys that each changes) instead of the config's"),
     ] = None,
-    seeds: Annotated[str, typer.Option(help="such as 0,1,2 or 0-2")] = "0,1,2",
-    jobs: Annotated[int, typer.Option(min=1, help="runs side by side")] = 1,
+    seeds: Annotated[str, typer.Option(help="seeds, such as 0,1,2 or 0-2")] = "0,1,2",
+    jobs: Annotated[int, typer.Option(min=1, help="runs in parallel")] = 1,
     overrides: Overrides = None,
     backend: Backend = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print the commands, and stop")] = False,
@@ -52,7 +52,7 @@ def command(
 ) -> None:
     """Run an experiment: every arm with every seed.
 
-    Complete runs are skipped, interrupted ones resume; at the end stands what each arm learned.
+    Complete runs are skipped, interrupted ones resume; at the end it prints what each arm learned.
     """
     changes = [*(overrides or ()), *([f"train.backend={backend}"] if backend else [])]
     runs = plan(config, arm or (), numbered(seeds), changes, arms, extra or ())

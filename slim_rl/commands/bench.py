@@ -45,9 +45,14 @@ def command(
             show_default=False,
         ),
     ],
-    suite: Annotated[list[str] | None, typer.Option(help="such as matching_3x3 (repeatable); all by default")] = None,
+    suite: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="a suite or its file, such as matching_3x3_free or matching_3x3 (repeatable); all by default"
+        ),
+    ] = None,
     suites: SuitesFolder = None,
-    name: Annotated[str | None, typer.Option(help="of the result; the model's by default")] = None,
+    name: Annotated[str | None, typer.Option(help="name of the result; the model's by default")] = None,
     output: Annotated[Path, typer.Option("--output", "--output-dir", help="folder for results and logs")] = Path(
         "bench"
     ),
@@ -60,7 +65,7 @@ def command(
         typer.Option("--set", "-s", metavar="KEY=VALUE", help=f"a key of {', '.join(MAY_CHANGE)} (repeatable)"),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="say what would be played and what it costs, and stop")
+        bool, typer.Option("--dry-run", help="print what would be played and what it costs, and stop")
     ] = False,
 ) -> None:
     """Play the benchmark's suites with one model, and print where it lost to an ideal asker.

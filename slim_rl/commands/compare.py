@@ -13,8 +13,8 @@ from slim_rl.errors import ConfigError
 
 
 def command(
-    first: Annotated[Path, typer.Argument(metavar="LOG", help="the run to compare with", show_default=False)],
-    second: Annotated[Path, typer.Argument(metavar="LOG", help="the run that is compared", show_default=False)],
+    first: Annotated[Path, typer.Argument(metavar="LOG", help="the baseline run", show_default=False)],
+    second: Annotated[Path, typer.Argument(metavar="LOG", help="the run that is compared with it", show_default=False)],
     output: Annotated[Path | None, typer.Option(help="write every measure to this CSV file too")] = None,
     game: Games = None,
 ) -> None:

@@ -42,7 +42,7 @@ def command(
     ),
     game: Games = None,
 ) -> None:
-    """Write the dialogues of logs in a format that others read: the Hub, Harbor or inspect_ai."""
+    """Export the dialogues of logs in a format of other tools: the Hub, Harbor or inspect_ai."""
     name_games(game)
     sources = all_logs(logs, log_dir)
     check_folder(output)

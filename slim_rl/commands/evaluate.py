@@ -52,7 +52,7 @@ def command(
     policy: Annotated[
         list[str] | None,
         typer.Option(
-            help="openai:MODEL, a chat model that plays by text, its endpoint is policy.openai; or a scripted policy of the game, of the "
+            help="openai:MODEL, a chat model (its endpoint is policy.openai); or a scripted policy of the game, in the "
             "matching game random, solo, ideal, forced:K and greedy:K (repeatable)"
         ),
     ] = None,
@@ -62,9 +62,14 @@ def command(
     mode: Annotated[list[str] | None, typer.Option(help="free, forbidden or forced:K (repeatable)")] = None,
     games: Annotated[
         int | None,
-        typer.Option("--num-games", "--games", min=1, help=f"held-out games a cell; {GAMES}, or all, by default"),
+        typer.Option(
+            "--num-games",
+            "--games",
+            min=1,
+            help=f"held-out games per cell; by default {GAMES}, or all if there are fewer",
+        ),
     ] = None,
-    num_trials: Annotated[int, typer.Option(min=1, help="dialogues a game: how steady a policy is")] = 1,
+    num_trials: Annotated[int, typer.Option(min=1, help="dialogues per game; above 1 the table also has pass^k")] = 1,
     output: Annotated[Path, typer.Option("--output", "--output-dir", help="folder for the logs and the table")] = Path(
         "logs/evaluation"
     ),

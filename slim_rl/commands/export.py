@@ -22,11 +22,11 @@ def command(
     results: Annotated[
         list[Path] | None, typer.Option(help="logs of slim-rl evaluate, for the card's table (repeatable)")
     ] = None,
-    push: Annotated[str | None, typer.Option(metavar="NAME", help="put it on the hub too, as OWNER/NAME")] = None,
+    push: Annotated[str | None, typer.Option(metavar="NAME", help="also upload it to the hub, as OWNER/NAME")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="replace the model in the folder")] = False,
     private: Annotated[bool, typer.Option("--private", help="with --push: a private repository")] = False,
 ) -> None:
-    """Write a run's checkpoint as a Hugging Face model with a card; --push puts it on the hub."""
+    """Write a run's checkpoint as a Hugging Face model with a card; --push uploads it to the hub."""
     check_folder(output)
     if push is not None:
         check_name(push)

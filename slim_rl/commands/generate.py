@@ -18,29 +18,29 @@ from slim_rl.errors import ConfigError
 
 def command(
     config: Annotated[
-        Path | None, typer.Argument(metavar="CONFIG", help="a config that sets all of these", show_default=False)
+        Path | None,
+        typer.Argument(metavar="CONFIG", help="a config, whose values the options below override", show_default=False),
     ] = None,
     num_games: Annotated[int | None, typer.Option(help="games to make")] = None,
     output: Annotated[Path | None, typer.Option(help="file to write: .jsonl, or .parquet for verl")] = None,
-    seed: Annotated[int | None, typer.Option(help="of the deals")] = None,
+    seed: Annotated[int | None, typer.Option(help="seed of the games")] = None,
     n: Annotated[int | None, typer.Option(help="reviewers and papers, 2 to 8 with DialOp's names")] = None,
     workers: Workers = 1,
     seat: Annotated[str | None, typer.Option(help="the policy's seat: 0, 1 or both (every other game)")] = None,
-    format: Annotated[str | None, typer.Option(help="jsonl or parquet; by default as the suffix says")] = None,
+    format: Annotated[str | None, typer.Option(help="jsonl or parquet; by default from the suffix")] = None,
     hardness: Annotated[
         float | None, typer.Option(help="least ratio of the best joint plan to either solo plan")
     ] = None,
     scales: Annotated[bool | None, typer.Option(help="show each player differently scaled scores")] = None,
     p_observed: Annotated[float | None, typer.Option(help="chance that a player sees a cell")] = None,
     overrides: Overrides = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="make again the files that CONFIG names")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace the files that CONFIG names")] = False,
     config_file: Annotated[Path | None, typer.Option("--config", help="the same as CONFIG")] = None,
 ) -> None:
     """Make games: a JSONL (or parquet) file, or the files a config names.
 
-    With --output that file is written, and replaced if it exists; without a CONFIG its games are dealt as DialOp deals them. Without
-    --output the train and eval files that CONFIG names are made
-    where they are missing. Prints the paths.
+    With --output that file is written, and replaced if it exists; without a CONFIG the games are dealt as in DialOp. Without --output
+    the train and eval files that CONFIG names are made if they are missing. Prints the paths.
     """
     if config is not None and config_file is not None:
         raise ConfigError(f"There are two configs, {config} and {config_file}: give one.")

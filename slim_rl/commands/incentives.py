@@ -25,13 +25,15 @@ def command(
     num_games: Annotated[int, typer.Option("--num-games", "--games", min=2, help="games a player")] = GAMES,
     questions: Annotated[str, typer.Option(help="how many questions the askers ask")] = ",".join(map(str, QUESTIONS)),
     live: Annotated[
-        bool, typer.Option("--live", help="play the partner behind the endpoint itself, which costs money")
+        bool, typer.Option("--live", help="play with the partner behind the endpoint itself, which costs money")
     ] = False,
     price: Annotated[
         list[float] | None,
-        typer.Option(min=0, help="what askers on paper earn at this price a question; may be given several times"),
+        typer.Option(
+            min=0, help="compute what askers earn at this price of a question, instead of playing (repeatable)"
+        ),
     ] = None,
-    most: Annotated[int, typer.Option(min=1, help="questions that those askers may ask at most")] = MOST,
+    most: Annotated[int, typer.Option(min=1, help="with --price: the most questions that these askers may ask")] = MOST,
     output_dir: Annotated[
         Path | None, typer.Option("--output-dir", help="write incentives.json and incentives.png there")
     ] = None,

@@ -25,7 +25,7 @@ def command(
     ] = Path(),
     folder: Annotated[Path | None, typer.Argument(hidden=True)] = None,
 ) -> None:
-    """Copy configs, examples and scripts into a folder; or, with experiment, write what a preregistered experiment begins with."""
+    """Copy configs, examples and scripts into a folder; or, with experiment, write the files of a new preregistered experiment."""
     if str(what) == EXPERIMENT:
         _experiment(folder or Path())
         return

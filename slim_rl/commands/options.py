@@ -19,7 +19,7 @@ Overrides = Annotated[
     typer.Option("--set", "-s", help="override a key: partner.kind=mute (repeatable)", metavar="KEY=VALUE"),
 ]
 Backend = Annotated[str | None, typer.Option(help="trl, slime or verl; the config's by default")]
-Workers = Annotated[int, typer.Option(min=1, help="processes that deal games; the games do not depend on it")]
+Workers = Annotated[int, typer.Option(min=1, help="processes that generate games; the games do not depend on it")]
 Human = Annotated[
     Path | None,
     typer.Option("--human", "--references", help="DialOp's optimization.jsonl, for a line at human reward"),
@@ -49,7 +49,7 @@ EngineFlags = Annotated[
     str, typer.Option("--engine-args", help="further flags for the server that is started, such as '--tp 2'")
 ]
 Concurrency = Annotated[
-    int | None, typer.Option(min=1, help="dialogues played at once (1000 before a server, else all)")
+    int | None, typer.Option(min=1, help="dialogues played at once (with a server 1000, otherwise all, by default)")
 ]
 SuitesFolder = Annotated[
     Path | None,

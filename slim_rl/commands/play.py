@@ -38,7 +38,7 @@ _NO_PARTNER = (StopReason.PARTNER_FAILED, StopReason.OUTAGE, StopReason.BUDGET)
 
 def command(
     config: ConfigFile,
-    game: Annotated[int, typer.Option(min=0, help="which of the config's held-out games, from 0")] = 0,
+    game: Annotated[int, typer.Option(min=0, help="number of the held-out game, from 0")] = 0,
     model: Annotated[
         str | None, typer.Option("--model", "--checkpoint", help="watch this model play instead: a folder or hub name")
     ] = None,

@@ -18,10 +18,10 @@ def command(
         Path, typer.Option("--output", "--output-dir", help="folder for README.md, results.html, figures and CSV")
     ] = Path("analysis/results"),
     values: Annotated[
-        Path | None, typer.Option(help="a folder this wrote before: make the page from its values, without logs")
+        Path | None, typer.Option(help="a folder written by this command: make the page from its values, without logs")
     ] = None,
     keep: Annotated[
-        bool, typer.Option("--keep", help="keep what the output folder has from before of runs whose logs are not here")
+        bool, typer.Option("--keep", help="keep the values in the output folder of runs whose logs are not here")
     ] = False,
     paper: Paper = False,
     game: Games = None,

@@ -24,13 +24,21 @@ def command(
     log_dir: LogDirs = None,
     num: Annotated[int, typer.Option("--num", "-n", min=1, help="dialogues to show")] = 3,
     where: Annotated[
-        str, typer.Option(metavar="CONDITION", help="which ones: phase == 'eval' and questions > 3 (pandas' query)")
+        str,
+        typer.Option(
+            metavar="CONDITION", help="which ones, such as: phase == 'eval' and questions > 3 (a pandas query)"
+        ),
     ] = "",
-    sort: Annotated[str, typer.Option(metavar="COLUMN", help="lowest first; by default the last of the log")] = "",
+    sort: Annotated[
+        str,
+        typer.Option(
+            metavar="COLUMN", help="sort by this column, lowest first; by default the last dialogues of the log"
+        ),
+    ] = "",
     descending: Annotated[bool, typer.Option("--descending", help="with --sort: highest first")] = False,
     game: Games = None,
 ) -> None:
-    """Show dialogues of a log in the terminal: the last ones, or those that are asked for."""
+    """Show dialogues of a log in the terminal: the last ones, or those that --where selects."""
     name_games(game)
     log = load(all_logs(logs, log_dir))
     chosen = choose(log.frame, num, where, sort, descending)

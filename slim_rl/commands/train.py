@@ -18,7 +18,7 @@ def command(
     overrides: Overrides = None,
     backend: Backend = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="start over instead of resuming")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would run, and stop")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="print what would run, and stop")] = False,
     extra: Annotated[
         list[str] | None, typer.Argument(help="verl: its own key=value; slime, after --: its own flags")
     ] = None,

@@ -28,21 +28,19 @@ _PORT = re.compile(r":\d*$")  # which a browser leaves out where it is 80
 def command(
     run: Annotated[
         Path,
-        typer.Argument(
-            help="the run's folder, or that of its dialogue log; it need not be there yet", show_default=False
-        ),
+        typer.Argument(help="the run's folder, or that of its dialogue log; it need not exist yet", show_default=False),
     ],
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="of the page on this machine; 0: any that is free")
+        int, typer.Option(min=0, max=65535, help="port of the page on this machine; 0: any free one")
     ] = 8412,
-    every: Annotated[float, typer.Option(min=1, help="seconds between two looks at the log")] = 10,
+    every: Annotated[float, typer.Option(min=1, help="seconds between two reads of the log")] = 10,
     num: Annotated[int, typer.Option("--num", "-n", min=1, help="dialogues to read: the last ones")] = 100,
     terminal: Annotated[
-        bool, typer.Option("--terminal", help="in the terminal; once, where the output is no terminal")
+        bool, typer.Option("--terminal", help="show it in the terminal; once, if the output is not a terminal")
     ] = False,
     game: Games = None,
 ) -> None:
-    """Watch a run while it goes on: curves, last dialogues, failures and spend, on a local page or in the terminal."""
+    """Follow a run: curves, last dialogues, failures and costs, on a local page or in the terminal."""
     name_games(game)
     live = LiveRun(run, shown=num)
     if terminal:
