@@ -32,7 +32,7 @@ def replacing(path: Path) -> Iterator[Path]:
     temporary = _beside(path, "tmp")
     of_process = path.is_symlink() and path.readlink().is_relative_to("/proc")  # as /dev/stdout, whatever that is now
     if of_process or (path.exists() and not path.is_file() and not path.is_dir()):
-        raise DataError(f"{path} is no file that can be replaced, but a device or a pipe; name a file.")
+        raise DataError(f"{path} is a device or a pipe, not a file that can be replaced; name a file.")
     path.parent.mkdir(parents=True, exist_ok=True)
     sweep(path)
     try:

@@ -214,7 +214,7 @@ def claim_log(log: Path, config: Config, decides: Sequence[str], weights: str | 
             differ = [key for key in differ if key != "policy.model"] + ["the model's weights"] * (weights != before)
         if differ:
             raise ConfigError(
-                f"{log} was played with other values of {', '.join(differ)}; {otherwise}, or remove it to play its games anew."
+                f"{log} was played with other values of {', '.join(differ)}; {otherwise}, or remove it to play its games again."
             )
     with disk_errors("settings of a log", path):
         config.write(path, passwords=False, weights={"sha256": weights})

@@ -276,6 +276,6 @@ def test_a_pipe_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(pipe)
     (tmp_path / "out").symlink_to("/proc/self/fd/1")  # as /dev/stdout is
     for path in (pipe, tmp_path / "link", tmp_path / "out"):
-        with pytest.raises(DataError, match="a device or a pipe; name a file"):
+        with pytest.raises(DataError, match="is a device or a pipe, not a file that can be replaced; name a file"):
             write_atomically(path, "games")
     assert pipe.is_fifo() and (tmp_path / "link").is_symlink() and (tmp_path / "out").is_symlink()

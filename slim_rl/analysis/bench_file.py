@@ -153,7 +153,7 @@ def read(path: Path, suites: Sequence[Suite]) -> Result:
     data = _data(path)
     if data.get("canary") != CANARY:
         raise DataError(
-            f"{path} does not hold the benchmark's canary, so it is no result of this benchmark; make it by slim-rl bench."
+            f"{path} does not hold the benchmark's canary, so it is not a result of this benchmark; make it with slim-rl bench."
         )
     if data.get("format") != FORMAT:
         raise DataError(

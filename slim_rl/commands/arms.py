@@ -106,7 +106,7 @@ def numbered(seeds: str) -> list[int]:
             )
         found += range(int(ends[1]), int(ends[2] or ends[1]) + 1)
     if not found:
-        raise ConfigError(f"--seeds {seeds} names none: a range begins with its least number.")
+        raise ConfigError(f"--seeds {seeds} has an empty range: a range begins with its smallest number.")
     return found
 
 
@@ -247,5 +247,5 @@ def _read(file: Path) -> dict[str, dict[str, Any]]:
         return TypeAdapter(dict[str, dict[str, Any]]).validate_python(read_yaml(file))
     except ValidationError as error:
         raise ConfigError(
-            f"{file} is not a YAML file of arms: a name each, and below it the keys that it changes."
+            f"{file} is not a YAML file of arms: it needs the name of each arm, and below it the keys that the arm changes."
         ) from error

@@ -46,7 +46,7 @@ def command(
         raise ConfigError(f"--questions {questions} is not a list of numbers from 1 on, such as 1,2,4.")
     if price and (live or output_dir is not None):
         raise ConfigError(
-            "--price is for askers on paper, who play no partner and leave no files: leave out --live and --output-dir."
+            "--price computes what askers earn, without a partner and without files: leave out --live and --output-dir."
         )
     if output_dir is not None:
         check_folder(output_dir)

@@ -75,7 +75,9 @@ def words_of(flags: str) -> list[str]:
     try:
         return shlex.split(flags)
     except ValueError as error:
-        raise ConfigError(f"--engine-args {flags} has no words ({error}): close each quotation mark.") from error
+        raise ConfigError(
+            f"--engine-args {flags} cannot be split into words ({error}): close each quotation mark."
+        ) from error
 
 
 def name_games(games: list[str] | None) -> None:

@@ -140,7 +140,7 @@ class Config(Section):
         if model is None:
             if given:
                 raise ConfigError(
-                    f"warmstart.player is {given}, but {path} says of no player how it plays: leave it out."
+                    f"warmstart.player is {given}, but {path} has no settings for its player: leave it out."
                 )
             return value
         return value.changed(player=checked(model, given, "warmstart.player"))

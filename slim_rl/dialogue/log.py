@@ -54,7 +54,7 @@ class DialogueLog(jsonl.Appender):
         except TypeError as error:
             raise DataError(
                 f"{dialogue.id} cannot be logged ({error}): an action of {dialogue.environment}, its state, or what a player says it is "
-                "(`identity`) is no JSON; give dicts, lists, strings and numbers."
+                "(`identity`) is not JSON; give dicts, lists, strings and numbers."
             ) from error
 
 

@@ -155,12 +155,12 @@ def _check_lines(path: Path) -> None:
         known = [_entry(line) is not None for line in filter(bytes.strip, lines)]
     if not any(known):
         raise ConfigError(
-            f"{path} is no cassette, and stays as it is: let partner.openai.cassette name another file, which need not exist."
+            f"{path} is not a cassette, and was not changed: name another file in partner.openai.cassette; it need not exist."
         )
     if not all(known[:-1]):
         raise ConfigError(
-            f"Line {known.index(False) + 1} of {path} is no recorded answer: remove it if this is a cassette, or let "
-            "partner.openai.cassette name another file, which need not exist."
+            f"Line {known.index(False) + 1} of {path} is not a recorded answer: remove it if this is a cassette, or "
+            "name another file in partner.openai.cassette; it need not exist."
         )
 
 

@@ -144,12 +144,12 @@ def _lessons(config: Config, curriculum: Curriculum) -> list[tuple[Lesson, int]]
     wanted = {name: lesson.games for name, lesson in own.items()} if settings.lessons is None else settings.lessons
     if unknown := [name for name in wanted if name not in own]:
         raise ConfigError(
-            f"warmstart.lessons names {', '.join(unknown)}, which is no lesson of {config.environment}: choose of {', '.join(own) or 'none'}."
+            f"warmstart.lessons names {', '.join(unknown)}, not a lesson of {config.environment}: choose among {', '.join(own) or 'none'}."
         )
     kinds, used = environment_class(config.environment).partners, curriculum.demonstrations.partners
     if strangers := [kind for kind in used if kind not in kinds]:
         raise ConfigError(
-            f"warmstart.partners names {', '.join(strangers)}, which is no partner of {config.environment}: choose of {', '.join(kinds)}."
+            f"warmstart.partners names {', '.join(strangers)}, not a partner of {config.environment}: choose among {', '.join(kinds)}."
         )
     return [(curriculum.demonstrations, settings.games), *((own[name], number) for name, number in wanted.items())]
 

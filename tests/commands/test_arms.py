@@ -92,7 +92,7 @@ def test_seeds_are_numbers_and_ranges() -> None:
     for wrong in ("", "1;2", "1-", "-1", "1-2-3", "one"):
         with pytest.raises(ConfigError, match=f"such as 0,1,5-8, not '{wrong}'"):
             numbered(wrong)
-    with pytest.raises(ConfigError, match="names none: a range begins with its least number"):
+    with pytest.raises(ConfigError, match="has an empty range: a range begins with its smallest number"):
         numbered("3-1")
 
 

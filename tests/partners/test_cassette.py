@@ -328,6 +328,6 @@ def test_a_malformed_line_counts_as_not_recorded(tmp_path: Path, torn: bytes, mo
 def test_a_file_that_is_no_cassette_stays_as_it_is(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "games.jsonl"
     path.write_bytes(content)
-    with pytest.raises(ConfigError, match=r"games\.jsonl is no .*partner\.openai\.cassette name another file"):
+    with pytest.raises(ConfigError, match=r"games\.jsonl is not a .*name another file in partner\.openai\.cassette"):
         Cassette(path)
     assert path.read_bytes() == content

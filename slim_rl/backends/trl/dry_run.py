@@ -16,6 +16,7 @@ from slim_rl.backends.trl.arguments import grpo_arguments, micro_batch
 from slim_rl.config import Config, parse_config
 from slim_rl.errors import ConfigError
 from slim_rl.files import disk_errors
+from slim_rl.formats import count
 from slim_rl.runs import configuration
 
 
@@ -32,7 +33,7 @@ def dry_run(config: Config) -> list[str]:
 def _amounts(config: Config) -> Iterator[str]:
     train = config.train
     yield (
-        f"{config.name}: {train.steps} steps of {train.dialogues} dialogues ({train.games_per_step} games, {train.group_size} each): "
+        f"{config.name}: {count(train.steps, 'step')} of {train.dialogues} dialogues ({train.games_per_step} games, {train.group_size} each): "
         f"{train.steps * train.dialogues:,} in training, {evaluation_dialogues(config):,} on held-out games."
     )
     if seconds := seconds_a_step(config):

@@ -11,6 +11,7 @@ from slim_rl.backends.cost import cost_report
 from slim_rl.config import Config
 from slim_rl.dialogue.requirements import check_training
 from slim_rl.errors import ConfigError
+from slim_rl.formats import count
 from slim_rl.keys import shortened
 from slim_rl.policies import check_model_name
 from slim_rl.ranks import joined_by, own_rank
@@ -48,7 +49,7 @@ def start(request: Request) -> Result | None:
     changes = [word for override in request.overrides for word in ("--set", override)]
     if own_rank() == 0:
         say(
-            f"{config.name}: {config.train.steps} steps of {config.train.dialogues} dialogues; loading TRL and the model"
+            f"{config.name}: {count(config.train.steps, 'step')} of {config.train.dialogues} dialogues; loading TRL and the model"
         )
     with joined_by(config.train.processes, ["train", str(request.path), *changes]):
         # Here, so that the processes load the libraries at the same time, which takes seconds.

@@ -61,7 +61,7 @@ class YokedPartner(ScriptedPartner):
             if not dialogue.failed:
                 self._add(dialogue)
         if not self._all:
-            raise DataError(f"{replay} holds no dialogue that was played to its end; give the log of another run.")
+            raise DataError(f"{replay} has no finished dialogue; give the log of another run.")
 
     def _add(self, dialogue: Dialogue) -> None:
         try:
