@@ -162,8 +162,8 @@ class TrainConfig(Section):
     """with credit turn or expected: how much of what a later turn earns goes to an earlier one; 1: all of it, so that shaping is only a
     baseline and leaves the expected gradient unchanged; 0: a question earns only what its answer was worth"""
     exploring_starts: float = Field(0.0, ge=0, le=1)
-    """share of a step's dialogues whose first turn is a question put for the policy (the game's `questions_worth_asking`), for a
-    policy that hardly asks; the question is trained on like the policy's own words"""
+    """share of a step's dialogues whose first turn is a forced question (one of the game's `questions_worth_asking`), for a
+    policy that hardly asks; it is trained on like the policy's own words"""
     exploring_steps: int | None = Field(None, ge=1)
     """steps over which that share falls linearly to 0; null: all steps of the run"""
     loss: Literal["sequence", "token", "constant"] | None = None
