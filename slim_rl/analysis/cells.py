@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
+from scipy.special import comb
 
 from slim_rl.analysis.askers import Askers
 from slim_rl.analysis.ledger import LOSSES, of_dialogues
@@ -39,21 +40,46 @@ class CellNumber:
 
 
 def measured_cells(cells: Cells, measures: Sequence[Measure] | None = None) -> Iterator[CellNumber]:
-    """The measures of each cell, measure by measure; those of a command's table by default. Where games were played several times: also
-    the share agreed on every time (pass^k of τ-bench, Yao et al. 2024).
+    """The measures of each cell, measure by measure; those of a command's table by default."""
+    frames = {name: _by_game(dialogues) for name, dialogues in cells.items()}
+    for measure in measures or shown_in("table"):
+        for name, data in frames.items():
+            yield _number(name, measure, measure.heading, data[measure.name])
+
+
+def reliability_of_cells(cells: Cells, success: float | None = None) -> Iterator[CellNumber]:
+    """Where games were played several times, how steady each cell is: pass^k, the chance that all of k trials of a game succeed
+    (τ-bench, Yao et al. 2024), for k = 2, 4, 8, ... and for all trials of a game.
+
+    Args:
+        success: the reward from which a dialogue is a success, and then pass^1 is among the numbers; None: where it was agreed, whose
+            share of all dialogues `measured_cells` has.
     """
-    frames = {name: frame(dialogues).set_index(["game_id", "seat"]) for name, dialogues in cells.items()}
-    shown = [
-        (measure, measure.heading, {name: data[measure.name] for name, data in frames.items()})
-        for measure in measures or shown_in("table")
-    ]
-    if measures is None and any(data.index.has_duplicates for data in frames.values()):
-        every = {name: data["agreed"].groupby(level=["game_id", "seat"]).min() for name, data in frames.items()}
-        shown.append((MEASURES["agreed"], "agreed every time", every))
-    for measure, heading, columns in shown:
-        for name, column in columns.items():
-            games = column.index.get_level_values("game_id")
-            yield CellNumber(name, measure, heading, _mean(column.astype(float), games, measure))
+    agreed = MEASURES["agreed"]
+    succeeded = {}
+    for name, dialogues in cells.items():
+        data = _by_game(dialogues)
+        passed = data["agreed"] if success is None else data["reward"] >= success
+        succeeded[name] = passed.groupby(level=["game_id", "seat"]).agg(["sum", "count"])
+    most = max((int(games["count"].max()) for games in succeeded.values() if len(games)), default=0)
+    if most < 2:
+        return
+    powers = (2**i for i in range(most.bit_length()))
+    for k in dict.fromkeys((*(k for k in powers if k > 1 or success is not None), most)):
+        for name, games in succeeded.items():
+            games = games[games["count"] >= k]
+            share = comb(games["sum"].to_numpy(float), k) / comb(games["count"].to_numpy(float), k)
+            yield _number(name, agreed, f"pass^{k}", pd.Series(share, games.index))
+
+
+def _by_game(dialogues: Sequence[Dialogue]) -> pd.DataFrame:
+    return frame(dialogues).set_index(["game_id", "seat"])
+
+
+def _number(cell: str, measure: Measure, heading: str, column: pd.Series) -> CellNumber:
+    return CellNumber(
+        cell, measure, heading, _mean(column.astype(float), column.index.get_level_values("game_id"), measure)
+    )
 
 
 def ledger_of_cells(

@@ -9,7 +9,7 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
-from slim_rl.analysis.cells import ledger_of_cells, measured_cells
+from slim_rl.analysis.cells import ledger_of_cells, measured_cells, reliability_of_cells
 from slim_rl.analysis.compared import PlayedCell, compare, sentence_of, usual
 from slim_rl.analysis.ledger import LOSSES
 from slim_rl.analysis.verdict import changed, frame
@@ -19,12 +19,12 @@ from slim_rl.formats import DASH, count, interval, known, p_value, plain, words
 from slim_rl.statistics import Estimate
 
 
-def cells_table(cells: Mapping[str, Sequence[Dialogue]], title: str) -> Table:
-    """One row a measure and cell."""
+def cells_table(cells: Mapping[str, Sequence[Dialogue]], title: str, success: float | None = None) -> Table:
+    """One row a measure and cell, and pass^k where games were played several times (`success`: see `reliability_of_cells`)."""
     table = Table(title=title, caption="intervals: 95%, over games", box=SIMPLE_HEAD, pad_edge=False)
     for heading in ("measure", "cell", "n", "mean", "interval"):
         table.add_column(heading, justify="left" if heading in ("measure", "cell") else "right", overflow="fold")
-    for i, number in enumerate(measured_cells(cells)):
+    for i, number in enumerate((*measured_cells(cells), *reliability_of_cells(cells, success))):
         place, share, mean = i % len(cells), number.measure.share, number.mean
         table.add_row(
             "" if place else number.heading,

@@ -70,6 +70,12 @@ def command(
         ),
     ] = None,
     num_trials: Annotated[int, typer.Option(min=1, help="dialogues per game; above 1 the table also has pass^k")] = 1,
+    success_reward: Annotated[
+        float | None,
+        typer.Option(
+            help="the reward from which a dialogue is a success in pass^k; by default it is one that was agreed"
+        ),
+    ] = None,
     output: Annotated[Path, typer.Option("--output", "--output-dir", help="folder for the logs and the table")] = Path(
         "logs/evaluation"
     ),
@@ -89,6 +95,8 @@ def command(
     """
     settings = load_config(config, overrides or ())
     check_folder(output)
+    if success_reward is not None and num_trials < 2:
+        raise ConfigError("--success-reward is for pass^k, which takes several dialogues per game: add --num-trials 4.")
     choice = EngineChoice(engine, server, words_of(engine_args))
     wanted = (
         Cell(each, kind, name)
@@ -110,7 +118,7 @@ def command(
             # before anything is played: a file of people's games may be none
             lines = reference_lines([(row.game_state, row.seat) for row in rows], human, settings.environment)
             played = evaluate(settings, cells, output, num_games, choice, concurrency, num_trials)
-        _print_results(settings, played, output, len(rows), lines)
+        _print_results(settings, played, output, len(rows), lines, success_reward)
 
 
 def policies(config: Config, checkpoints: Sequence[str], named: Sequence[str], engine: EngineChoice) -> list[str]:
@@ -153,7 +161,12 @@ def _say_cost(config: Config, cells: Sequence[Cell], num_games: int, num_trials:
 
 
 def _print_results(
-    config: Config, played: Mapping[str, Sequence[Dialogue]], output: Path, num_games: int, lines: Mapping[str, Any]
+    config: Config,
+    played: Mapping[str, Sequence[Dialogue]],
+    output: Path,
+    num_games: int,
+    lines: Mapping[str, Any],
+    success: float | None,
 ) -> None:
     """The cells' table and the reference lines, in table.txt and on the screen; their numbers in cells.csv and cells.json. The files first:
     who reads along may leave early.
@@ -174,7 +187,7 @@ def _print_results(
         reward = line["reward"]
         said.append(f"{line['about']}: reward {reward['value']:.3f} [{reward['low']:.3f}, {reward['high']:.3f}]")
     price = config.train.question_price
-    table = cells_table(played, f"{num_games} held-out games")
+    table = cells_table(played, f"{num_games} held-out games", success)
     ledger = ledger_table(played, price)
 
     def show(target: Console) -> None:
@@ -187,22 +200,31 @@ def _print_results(
     text = StringIO()
     show(Console(file=text, width=200))
     write_atomically(output / "table.txt", text.getvalue())
-    _write_numbers(config, played, output, lines)
+    _write_numbers(config, played, output, lines, success)
     show(Console())
 
 
 def _write_numbers(
-    config: Config, played: Mapping[str, Sequence[Dialogue]], output: Path, lines: Mapping[str, Any]
+    config: Config,
+    played: Mapping[str, Sequence[Dialogue]],
+    output: Path,
+    lines: Mapping[str, Any],
+    success: float | None,
 ) -> None:
     """A row a cell and measure, those of reports and of the ledger included; in cells.json with what they come from."""
     import orjson
     import pandas as pd
 
-    from slim_rl.analysis.cells import ledger_of_cells, measured_cells
+    from slim_rl.analysis.cells import ledger_of_cells, measured_cells, reliability_of_cells
 
     price = config.train.question_price
     others = measured_cells(played, [measure for measure in shown_in("report") if "table" not in measure.shown])
-    found = (*measured_cells(played), *(number for number in others if number.mean.n), *ledger_of_cells(played, price))
+    found = (
+        *measured_cells(played),
+        *reliability_of_cells(played, success),
+        *(number for number in others if number.mean.n),
+        *ledger_of_cells(played, price),
+    )
     rows = [number.as_row() for number in found]
     numbers = {
         "environment": config.environment,

@@ -131,6 +131,7 @@ def test_an_unknown_command_is_answered_by_the_known_ones(slim_rl) -> None:
         (("evaluate", LOCAL, "--policy", "solo", "--engine-args", "'"), "close each quotation mark"),
         (("bench", "solo", "--engine-args", "'"), "close each quotation mark"),
         (("evaluate", LOCAL, "--policy", "solo", "--mode", "forced:²"), "There is no mode 'forced:²'"),
+        (("evaluate", LOCAL, "--policy", "solo", "--success-reward", "0.9"), "add --num-trials"),
         (("evaluate", LOCAL, "--policy", "solo", "--human", "nope"), "There is no file nope"),
         (("incentives", LOCAL, "--output-dir", "x.csv"), "name a folder"),
         (("generate", "--num-games", "1", "--output", ""), "Is a directory; choose another output"),

@@ -7,12 +7,15 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from examples.treasure import Treasure
+from slim_rl.analysis.cells import reliability_of_cells
 from slim_rl.analysis.references import reference_lines
 from slim_rl.analysis.terminal_tables import before_after_table, cells_table, ledger_table
 from slim_rl.analysis.verdict import frame
@@ -24,6 +27,7 @@ from slim_rl.dialogue.dealing import load_rows
 from slim_rl.dialogue.held_out import play_held_out
 from slim_rl.dialogue.interventions import INSTEAD, TRIES, NeverAsk
 from slim_rl.dialogue.log import read_log
+from slim_rl.dialogue.record import StopReason
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.games.matching import MatchingEnv
@@ -87,9 +91,54 @@ def test_a_game_may_be_played_several_times(config, chat, tmp_path) -> None:
     shown = dict(
         zip(table.columns[0].cells, zip(*(list(c.cells) for c in table.columns[2:4]), strict=True), strict=True)
     )
-    assert shown["games agreed"] == ("9", "33.3%") and shown["agreed every time"] == ("3", "0.0%")
+    assert shown["games agreed"] == ("9", "33.3%") and shown["pass^2"] == shown["pass^3"] == ("3", "0.0%")
     seats = [replace(dialogue, seat=seat) for dialogue in once for seat in (0, 1)]  # as self-play logs them
     assert cells_table({"cell": seats}, "t").row_count == 6, "two seats are not two trials"
+
+
+def test_pass_k_is_the_share_of_all_choices_of_k_trials_that_succeed(config, chat, tmp_path) -> None:
+    rewards = {
+        "a": [1.0, 1.0, 0.9, 0.2, 1.0],
+        "b": [0.0] * 5,
+        "c": [0.95] * 5,
+        "d": [1.0, 0.0],
+    }  # d: not yet played as often
+    (any_,) = held_out(config, chat, lambda job: Script(chat, [PLAN]), tmp_path / "cell.jsonl", num_games=1)
+    played = [
+        replace(
+            any_,
+            id=f"{game}{i}",
+            game_id=game,
+            reward=reward,
+            stop_reason=StopReason.AGREED if reward else StopReason.MAX_TURNS,
+        )
+        for game, each in rewards.items()
+        for i, reward in enumerate(each)
+    ]
+
+    def of(success: float | None) -> dict[str, Any]:
+        return {number.heading: number.mean for number in reliability_of_cells({"cell": played}, success)}
+
+    def by_hand(k: int, least: float) -> float:
+        shares = [
+            np.mean([min(some) >= least for some in combinations(each, k)])
+            for each in rewards.values()
+            if len(each) >= k
+        ]
+        return float(np.mean(shares))
+
+    assert list(of(None)) == ["pass^2", "pass^4", "pass^5"] and list(of(0.95)) == [
+        "pass^1",
+        "pass^2",
+        "pass^4",
+        "pass^5",
+    ]
+    for name, number in of(0.95).items():
+        assert number.value == pytest.approx(by_hand(int(name[-1]), 0.95))
+    for name, number in of(None).items():
+        assert number.value == pytest.approx(by_hand(int(name[-1]), 0.1))
+    assert of(None)["pass^2"].n == 4 and of(None)["pass^4"].n == 3
+    assert not list(reliability_of_cells({"cell": played[::5]}, None)), "nothing is said of games that were played once"
 
 
 def test_forced_questions_are_informative_and_come_first(config, chat, tmp_path) -> None:
