@@ -4,8 +4,8 @@
 
 A policy that never asks meets no answer that could pay it for asking: what it does not say, no reward can strengthen. With a question put in
 some of a group's dialogues, these are compared with those that did without, and asking is strengthened by as much as it brings.
-The share falls to 0 in a line over `train.exploring_steps`. Whose first turn is put follows from the dialogue's seed, so that any process
-plays the same dialogue again. The name and the idea are of Sutton and Barto, Reinforcement Learning (2018), section 5.3: an episode's first
+The share falls to 0 in a line over `train.exploring_steps`, so nothing is put where there are no steps: a person plays, or what a config pays
+is measured. Whose first turn is put follows from the dialogue's seed, so that any process plays the same dialogue again. The name and the idea are of Sutton and Barto, Reinforcement Learning (2018), section 5.3: an episode's first
 action is drawn whatever the policy would do, and learned from.
 """
 

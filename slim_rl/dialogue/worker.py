@@ -26,7 +26,7 @@ from slim_rl.dialogue.payment import told_price
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.environment import BaseEnvironment
-from slim_rl.errors import ConfigError, SlimError
+from slim_rl.errors import SlimError
 from slim_rl.seeds import seed_of
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class Episode:
         seed: of all that is drawn in it.
         group: names the dialogues that its reward is compared with.
         phase: "train" or "eval".
-        step: the training step; None where the trainer tells it later.
+        step: the training step; None where the trainer tells it later, or nothing is trained.
         dealt: the training step by the games dealt before it, where `step` is None and the trainer tells that much.
     """
 
@@ -232,19 +232,11 @@ class RolloutWorker:
         }
         chat = self.chat
         if not self.selfplay:
-            if episode.phase == "train" and self.config.train.exploring_starts and not _spoken(resume):
-                policy = self._exploring(episode, policy)
+            step = episode.dealt if episode.step is None else episode.step
+            if episode.phase == "train" and step is not None and not _spoken(resume):
+                policy = exploring(self.config, policy, chat, row, step, episode.seed)
             return [await play_dialogue(env, policy, partner, chat, limits, seat=row.seat, resume=resume, **dealt)]
         return list(await play_selfplay(env, policy, chat, limits, **dealt))
-
-    def _exploring(self, episode: Episode, policy: Player) -> Player:
-        """The policy of a new training dialogue, whose first turn may be put for it."""
-        step = episode.dealt if episode.step is None else episode.step
-        if step is None:
-            raise ConfigError(
-                "train.exploring_starts needs the training step, which verl's older trainer does not tell: use trainer.use_v1=true, or set it to 0."
-            )
-        return exploring(self.config, policy, self.chat, episode.row, step, episode.seed)
 
     def _broken(self, episode: Episode, policy: Player, error: Exception) -> list[Dialogue]:
         identity = policy.player.identity if isinstance(policy, Demonstrator | Speaker) else policy.identity

@@ -145,6 +145,12 @@ def test_what_is_written_is_json_and_a_picture(by_dialop: Incentives) -> None:
     assert draw(by_dialop, "dialop").startswith(b"\x89PNG")
 
 
+def test_what_is_put_in_training_changes_nothing_of_what_a_config_pays() -> None:
+    config = load_config("matching_offline")
+    explores = config.changed(train={"exploring_starts": 1.0})
+    assert measure(explores, 4, (1,), everyone=False) == measure(config, 4, (1,), everyone=False)
+
+
 def test_an_endpoint_is_stood_in_for_by_the_scripted_partner() -> None:
     found = measure(parse_config({"partner": {"kind": "openai"}}), 3, (1,), everyone=False)
     assert found.partner == "shy, standing in for openai"

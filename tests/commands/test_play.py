@@ -72,6 +72,13 @@ def test_a_game_that_is_not_there_is_refused(tmp_path) -> None:
         play(config, game=3)
 
 
+def test_no_question_is_put_for_a_person(tmp_path) -> None:
+    reward, screen = session(
+        tmp_path, ["[propose]", "BLEU: Ava", "Electra: Daniel", ""], "train.exploring_starts=1", "game.hardness=0"
+    )
+    assert reward > 0 and screen.count("partner>") == 1 and "partner> [accept]" in screen
+
+
 @pytest.mark.parametrize("lines", [["quit"], []])
 def test_a_person_may_leave(tmp_path, lines) -> None:
     reward, screen = session(tmp_path, lines)

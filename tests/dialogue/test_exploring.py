@@ -17,7 +17,6 @@ from slim_rl.dialogue.measures import measures
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import RolloutWorker
-from slim_rl.errors import ConfigError
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.questions.annotate import annotate
@@ -95,8 +94,12 @@ def test_nothing_is_put_afterwards_or_in_evaluation(tokenizer: Any, episode: dic
 def test_the_step_may_be_told_by_the_games_dealt(tokenizer: Any) -> None:
     dialogue, _ = play(worker(tokenizer), [PLAN] * 9, dealt=0)
     assert dialogue.turns[0].put and dialogue.step is None
-    with pytest.raises(ConfigError, match="needs the training step"):
-        play(worker(tokenizer), [PLAN])
+
+
+def test_nothing_is_put_where_nothing_is_trained(tokenizer: Any) -> None:
+    """As where a person plays, or what a config pays is measured: there is no step."""
+    dialogue, _ = play(worker(tokenizer), [PLAN] * 9)
+    assert not any(turn.put for turn in dialogue.turns)
 
 
 @pytest.mark.parametrize("whole_turns", [0, 1, 2, 4])
