@@ -32,5 +32,8 @@ def test_what_cannot_be_put_is_refused_before_the_run() -> None:
     check_training(parse_config({}, ["train.exploring_starts=0.5"]))
     with pytest.raises(ConfigError, match=r"SecretNumber does not say what to ask.*exploring_starts to 0"):
         check_training(parse_config(ALONE, ["train.exploring_starts=0.5"]))
+    planning = {"environment": "slim_rl.games.matching.planning.PlanningEnv"}
+    with pytest.raises(ConfigError, match="PlanningEnv does not say what to ask"):  # there is nobody to ask
+        check_training(parse_config(planning, ["train.exploring_starts=0.5"]))
     with pytest.raises(ConfigError, match="in self-play both are the policy's"):
         check_training(parse_config({"partner": {"kind": "self"}}, ["train.exploring_starts=0.5"]))
