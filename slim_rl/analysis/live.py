@@ -154,8 +154,7 @@ class LiveRun:
     def _step(self, train: pd.DataFrame) -> str:
         if not train["step"].notna().any():
             return ""
-        config = self._config
-        step = int(train["step"].max()) + (config is None or config.train.backend != "verl")  # which counts from 1
+        config, step = self._config, int(train["step"].max()) + 1
         return f", {step} of {count(config.train.steps, 'step')}" if config else f", {count(step, 'step')}"
 
 

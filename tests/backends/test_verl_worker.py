@@ -165,7 +165,7 @@ def test_a_step_of_self_play_reaches_the_advantages(cluster: Any, tokenizer: Any
 def pay_again(
     config: Config, verl: Any, batch: Any, step: int, file: Path, **train: Any
 ) -> tuple[Config, list[Dialogue], list[Any]]:
-    """What verl's trainer makes of the same rows at a step of a run that pays otherwise: for each real row its dialogue, its rewards, its mask
+    """What verl's trainer makes of the same rows at a step (the first is 0) of a run that pays otherwise: for each real row its dialogue, its rewards, its mask
     and its advantages, in the order of the dialogues' ids.
     """
     import transfer_queue as tq
@@ -178,7 +178,7 @@ def pay_again(
     algorithm = {name: build_overrides(changed).values[f"algorithm.{name}"] for name in ("adv_estimator", "lam")}
     other = OmegaConf.merge(verl, {"slim_rl": {"config": str(file)}, "algorithm": algorithm})
     metrics: dict[str, Any] = {}
-    PPOTrainer._compute_advantage(SimpleNamespace(config=other, global_steps=step), batch, metrics)  # type: ignore[arg-type]
+    PPOTrainer._compute_advantage(SimpleNamespace(config=other, global_steps=step + 1), batch, metrics)  # type: ignore[arg-type]
     keys = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding")]
     fields = ["extra_fields", "rm_scores", "response_mask", "advantages"]
     data = tq.kv_batch_get(keys=keys, partition_id="train", select_fields=fields)

@@ -119,9 +119,9 @@ class DialogueLoop(AgentLoopBase):
         # The older trainer tells neither: `priority` numbers the rows of its batch, and a uid is used in one step only.
         scope = f"{split}-{row['uid'] if step is None else step}"
         session = row.get("session_id", row.get("priority", 0))
-        episode = self.process.worker.episode(
-            game, scope, session, phase=split, step=None if step is None else int(step), group=str(row["uid"])
-        )
+        if step is not None:  # verl counts its steps from 1
+            step = int(step) - (split == "train")
+        episode = self.process.worker.episode(game, scope, session, phase=split, step=step, group=str(row["uid"]))
         return await self.process.worker.play(episode, policy=policy, limits=self._limits())
 
     def _policy(self, sampling_params: Mapping[str, Any]) -> ServerPolicy:

@@ -43,7 +43,7 @@ def pay(trainer: Any, batch: Any, metrics: dict[str, Any]) -> None:
     if not takes_the_step(config):
         return
     lengths = [len(mask) for mask in data["response_mask"].unbind()]
-    scores = [torch.tensor(row) for row in token_rewards(dialogues, lengths, config, trainer.global_steps)]
+    scores = [torch.tensor(row) for row in token_rewards(dialogues, lengths, config, trainer.global_steps - 1)]
     fields = {
         "rm_scores": torch.nested.as_nested_tensor(scores, layout=torch.jagged),
         "uid": NonTensorStack(*(dialogue.group for dialogue in dialogues)),
@@ -54,7 +54,7 @@ def pay(trainer: Any, batch: Any, metrics: dict[str, Any]) -> None:
 def token_rewards(
     dialogues: Sequence[Dialogue], lengths: Sequence[int], config: Config, step: int
 ) -> list[list[float]]:
-    """What is paid at each token of the dialogues' responses, which have these lengths."""
+    """What is paid at each token of the dialogues' responses, which have these lengths. The first `step` is 0."""
     order = sorted(range(len(dialogues)), key=lambda row: dialogues[row].id)
     ordered = [dialogues[row] for row in order]
     paid = payments(ordered, config, step)
