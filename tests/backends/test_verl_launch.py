@@ -135,6 +135,7 @@ ALONE = {"environment": "slim_rl.games.matching.planning.PlanningEnv", "verl": {
             "state_values",
         ),
         ({**ALONE, "train": {"reward": "shuffled"}}, "single_turn"),
+        ({**ALONE, "train": {"exploring_starts": 0.5}}, "PlanningEnv does not say what to ask"),
         ({"train": {"lr_schedule": "linear"}}, "linear"),
         ({"train": {"lora": {"dropout": 0.1}}}, "dropout is 0.1, which verl does not have"),
         ({"train": {"lora": {}}, "verl": {"reference_model": "other"}}, "reference_model is other, but with"),
@@ -148,6 +149,32 @@ ALONE = {"environment": "slim_rl.games.matching.planning.PlanningEnv", "verl": {
 def test_what_verl_cannot_do_is_said(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         build_overrides(parse_config(settings))
+
+
+@pytest.mark.parametrize(
+    ("settings", "key", "message"),
+    [
+        ({"train": {"reward": "shuffled"}}, "trainer.use_v1=false", "what train.reward shuffled asks for"),
+        ({"train": {"credit": "turn"}}, "trainer.use_v1=false", "what train.credit turn asks for"),
+        ({"partner": {"kind": "self"}}, "trainer.use_v1=false", "what partner.kind self asks for"),
+        ({"train": {"exploring_starts": 0.5}}, "trainer.use_v1=false", "what train.exploring_starts asks for"),
+        ({"train": {"exploring_starts": 0.5}}, "algorithm.rollout_correction.rollout_is=token", "would weigh them by"),
+        ({"train": {"exploring_starts": 0.5}}, "algorithm.rollout_correction.bypass_mode=true", "would weigh them by"),
+    ],
+)
+def test_what_the_config_asks_for_and_verls_own_keys_take_away_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], settings: dict[str, Any], key: str, message: str
+) -> None:
+    config = parse_config(
+        {"output_dir": str(tmp_path / "runs"), "data": {"train": str(tmp_path / "t.jsonl")}, **settings}
+    )
+    config.write(tmp_path / "config.yaml")
+    command = ["train", str(tmp_path / "config.yaml"), "--backend", "verl", "--dry-run"]
+    for words, code in (([], 0), ([key], 1)):
+        with pytest.raises(SystemExit) as ended:
+            main([*command, *words])
+        assert ended.value.code == code
+        assert (message in capsys.readouterr().err) == bool(words)
 
 
 @pytest.mark.parametrize(

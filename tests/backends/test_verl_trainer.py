@@ -54,8 +54,9 @@ def test_the_trainer_is_verls_own_around_ones_game(tmp_path: Path, model: Path) 
 
 
 def test_self_play_is_sent_to_the_newer_trainer(tmp_path: Path, model: Path) -> None:
-    with pytest.raises(ConfigError, match="Self-play"):
+    with pytest.raises(ConfigError, match=r"partner\.kind self asks for"):
         make_trainer(parse_config({"output_dir": str(tmp_path), "partner": {"kind": "self"}}))
+    assert not any(tmp_path.iterdir()), "nothing is written of what is refused"
 
 
 def test_the_doctor_says_what_is_there_and_what_is_not(tmp_path: Path, model: Path) -> None:

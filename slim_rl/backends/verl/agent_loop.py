@@ -22,6 +22,7 @@ from typing import Any
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 
+from slim_rl.backends.verl.compose import check_composed
 from slim_rl.backends.verl.data import read_game_state
 from slim_rl.backends.verl.groups import Groups
 from slim_rl.backends.verl.names import STOP_MARK
@@ -37,7 +38,6 @@ from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.tracked import tracked
 from slim_rl.dialogue.worker import RolloutWorker
-from slim_rl.errors import ConfigError
 from slim_rl.files import write_atomically
 
 logger = logging.getLogger(__name__)
@@ -85,10 +85,7 @@ class DialogueLoop(AgentLoopBase):
             name for name in tracked(self.process.config.environment) if name != "reward"
         ]  # verl has its own
         self.one_output = not self.config.trainer.use_v1
-        if self.one_output and self.process.worker.selfplay:
-            raise ConfigError(
-                "Self-play gives two outputs a session, which verl's older trainer cannot take: use trainer.use_v1=true."
-            )
+        check_composed(self.process.config, self.config)
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> Any:
         """Plays the row's game. Returns a list of outputs, empty if it failed; under the older trainer always one output."""

@@ -15,6 +15,8 @@ from typing import Any
 import yaml
 
 from slim_rl.backends.verl.names import PLAYED, TURN_CREDIT
+from slim_rl.config import Config
+from slim_rl.dialogue.payment import shuffles
 from slim_rl.errors import ConfigError
 
 # What verl's own config does not list and its workers read all the same.
@@ -79,6 +81,31 @@ def compose(overrides: Overrides) -> Any:
     except (HydraException, OmegaConfBaseException, AssertionError, ValueError, TypeError) as error:
         raise ConfigError(f"verl refuses this run: {_first_cause(error)}") from error
     return config
+
+
+def check_composed(config: Config, verl: Any) -> None:
+    """Raises ConfigError where verl, by its own keys, would do something else than the config asks for.
+
+    Args:
+        verl: the DictConfig that it trains with.
+    """
+    train, trainer, correction = config.train, verl.trainer, verl.algorithm.rollout_correction
+    newer = {  # what is had by two outputs a session, the whole step, or its number
+        "partner.kind self": config.selfplay,
+        f"train.reward {train.reward}": shuffles(train),
+        f"train.credit {train.credit}": train.by_turn,
+        "train.exploring_starts": bool(train.exploring_starts),
+    }
+    if not trainer.use_v1 and (asked := [what for what, there in newer.items() if there]):
+        raise ConfigError(
+            f"verl's older trainer cannot do what {' and '.join(asked)} asks for: use trainer.use_v1=true, as slim-rl train --backend "
+            "verl does."
+        )
+    if train.exploring_starts and (correction.rollout_is or correction.rollout_rs or correction.bypass_mode):
+        raise ConfigError(
+            "train.exploring_starts puts questions whose logprobs verl's engine does not tell, and algorithm.rollout_correction would weigh "
+            "them by these: leave it out, or set train.exploring_starts to 0."
+        )
 
 
 @functools.cache

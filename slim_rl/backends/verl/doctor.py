@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from slim_rl.backends.checks import Check
-from slim_rl.backends.verl.compose import compose
+from slim_rl.backends.verl.compose import check_composed, compose
 from slim_rl.backends.verl.launch import build_overrides, with_models
 from slim_rl.config import Config
 
@@ -15,6 +15,7 @@ from slim_rl.config import Config
 def check_config(config: Config) -> Iterator[Check]:
     """verl composes and validates its config, and loads what that names: our loop and our reward manager."""
     composed = compose(build_overrides(with_models(config, os.environ)))
+    check_composed(config, composed)
     found = f"{composed.algorithm.adv_estimator}, {config.verl.mode}, {config.verl.engine}"
     yield Check("verl's config", "pass", found)
     from omegaconf import OmegaConf

@@ -25,7 +25,7 @@ from slim_rl.backends.checkpoints import last_whole
 from slim_rl.backends.cost import cost_report
 from slim_rl.backends.gpus import find_gpus
 from slim_rl.backends.partner import try_partner
-from slim_rl.backends.verl.compose import Overrides, compose
+from slim_rl.backends.verl.compose import Overrides, check_composed, compose
 from slim_rl.backends.verl.data import write_data
 from slim_rl.backends.verl.names import PLAYED, REFERENCE_VARIABLE, STOP_MARK, TURN_CREDIT
 from slim_rl.config import Config, DataConfig, load_config
@@ -78,6 +78,7 @@ def start(request: Request) -> None:
         print("# verl is not installed here: nothing below was checked by it")
     else:
         composed = compose(overrides)
+        check_composed(config, composed)
     if request.dry_run:
         print(f"# {folder / FILE}.yaml, over verl's own ppo_trainer.yaml:")
         for key, value in overrides.values.items():
@@ -168,10 +169,12 @@ def check(config: Config) -> None:
             f"verl.reference_model is {config.verl.reference_model}, but with train.lora verl takes the policy without its adapters as the "
             "reference; leave one of the two out."
         )
-    if config.verl.mode == "single_turn" and (pays_otherwise(train) or takes_the_step(config)):
+    if config.verl.mode == "single_turn" and (
+        pays_otherwise(train) or takes_the_step(config) or train.exploring_starts
+    ):
         raise ConfigError(
-            "verl.mode is single_turn, which plays no dialogues, so train.reward, train.question_price and train.credit would have "
-            "no effect; set verl.mode to multi_turn, or leave them at their defaults."
+            "verl.mode is single_turn, which plays no dialogues, so train.reward, train.question_price, train.credit and "
+            "train.exploring_starts would have no effect; set verl.mode to multi_turn, or leave them at their defaults."
         )
     if config.train.lr_schedule in ("linear", "wsd"):
         raise ConfigError(

@@ -12,13 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from slim_rl.backends.verl.compose import compose
+from slim_rl.backends.verl.compose import check_composed, compose
 from slim_rl.backends.verl.data import write_data
 from slim_rl.backends.verl.launch import build_overrides, run_dir
 from slim_rl.backends.verl.names import PLAYED
 from slim_rl.config import Config
-from slim_rl.dialogue.payment import takes_the_step
-from slim_rl.errors import ConfigError
 
 
 def make_trainer(config: Config, extra_overrides: Sequence[str] = ()) -> Any:
@@ -27,7 +25,7 @@ def make_trainer(config: Config, extra_overrides: Sequence[str] = ()) -> Any:
     GRPO becomes `grpo_played`, which leaves failed dialogues out of the baselines.
 
     Raises:
-        ConfigError: self-play, shuffled rewards or credit by the turn, which this trainer cannot do, or what verl refuses.
+        ConfigError: what this trainer cannot do (`check_composed`), or what verl refuses.
     """
     from verl.single_controller.ray import RayWorkerGroup
     from verl.trainer.main_ppo_v0 import BaseTaskRunner
@@ -36,18 +34,13 @@ def make_trainer(config: Config, extra_overrides: Sequence[str] = ()) -> Any:
     from verl.utils.config import omega_conf_to_dataclass
     from verl.utils.dataset.rl_dataset import collate_fn
 
-    if takes_the_step(config):
-        raise ConfigError(
-            "train.reward shuffled and train.credit turn need verl's newer trainer: start it with slim-rl train --backend verl."
-        )
-    if config.selfplay:
-        raise ConfigError("Self-play needs verl's newer trainer: start it with slim-rl train --backend verl.")
     folder = run_dir(config)
     config = config.from_anywhere()
-    config.write(folder / "config.yaml")
-    write_data(config, folder)
     estimator = [f"algorithm.adv_estimator={PLAYED}"] if config.verl.adv_estimator == "grpo" else []
     verl = compose(build_overrides(config, ["trainer.use_v1=false", *estimator, *extra_overrides]))
+    check_composed(config, verl)
+    config.write(folder / "config.yaml")
+    write_data(config, folder)
 
     roles = BaseTaskRunner()
     roles.add_actor_rollout_worker(verl)
