@@ -158,7 +158,7 @@ KEYS: tuple[Key, ...] = (
         note="verl: algorithm.adv_estimator turn_credit",
     ),
     _key("train.credit_lambda", note="in every backend"),
-    _key("train.exploring_starts", note="the same function in every backend"),
+    _key("train.exploring_starts", note="the same function in every backend; slime needs policy.temperature 1 for it"),
     _key("train.exploring_steps", note="on slime counted by games"),
     _key("train.frozen", note="the learning rate is 0, in every backend"),
     _key("train.save_every", "--save-interval", "save_steps", "trainer.save_freq"),

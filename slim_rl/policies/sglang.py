@@ -26,7 +26,9 @@ def read(answer: Any) -> Sampled:
 
 
 def scoring(input_ids: list[int], ids: list[int]) -> dict[str, Any]:
-    """The body of a `/generate` call that tells the logprobs of `ids` after `input_ids`, and samples nothing."""
+    """The body of a `/generate` call that tells the logprobs of `ids` after `input_ids`, at temperature 1 whatever is asked for, and samples
+    nothing.
+    """
     return {
         "input_ids": [*input_ids, *ids],
         "sampling_params": {"max_new_tokens": 0},

@@ -405,9 +405,12 @@ def test_what_would_have_no_effect_is_refused(cluster: Cluster, model: Path, tmp
     assert f"{plugin}: 'limits' stands beside 'slim_rl'" in told
     told = one_sentence(dry_run(cluster, "--set", "train.lora.r=4", MODEL=model))
     assert "train.lora is set, but slime trains all weights" in told
-    explores = ("--set", "train.exploring_starts=0.5", "--set", "policy.top_p=0.9")
-    told = one_sentence(dry_run(cluster, *explores, MODEL=model))
-    assert "set policy.top_p to 1" in told
+    explores = ("--set", "train.exploring_starts=0.5")
+    for sampling in ("policy.top_p=0.9", "policy.temperature=0.7"):
+        told = one_sentence(dry_run(cluster, *explores, "--set", sampling, MODEL=model))
+        assert "set policy.temperature and policy.top_p to 1" in told
+    told = one_sentence(dry_run(cluster, *explores, "--rollout-temperature", "0.7", MODEL=model))
+    assert "leave --rollout-temperature out" in told
 
 
 def test_a_config_of_verls_is_checked_as_slimes(cluster: Cluster, model: Path) -> None:

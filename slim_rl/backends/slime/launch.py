@@ -57,14 +57,16 @@ def start(request: Request) -> Result | None:
 
 
 TRACKERS = ("tensorboard", "wandb")  # of slime's
+_OF_SAMPLING = ("--rollout-temperature", "--rollout-top-p")  # slime's flags for two keys of the config
 
 
 def check(config: Config) -> None:
     """Raises ConfigError if slime cannot do what the config asks for."""
     check_training(config)
-    if config.train.exploring_starts and config.policy.top_p < 1:
+    if config.train.exploring_starts and (config.policy.temperature != 1 or config.policy.top_p != 1):
         raise ConfigError(
-            "train.exploring_starts puts a question that policy.top_p may have cut off, and slime replays what top_p cut off; set policy.top_p to 1."
+            "train.exploring_starts puts questions whose logprobs SGLang tells for temperature 1 and the whole distribution alone; set "
+            "policy.temperature and policy.top_p to 1."
         )
     if config.train.loss == "constant":
         raise ConfigError("train.loss is constant, which slime does not have; choose sequence or token.")
@@ -197,6 +199,10 @@ def plan(
         )
     if config.selfplay and "--partial-rollout" in given:
         raise ConfigError(PARTIAL_SELFPLAY)
+    if config.train.exploring_starts and (flags := [flag for flag in _OF_SAMPLING if flag in given]):
+        raise ConfigError(
+            f"train.exploring_starts needs policy.temperature and policy.top_p of 1; leave {' and '.join(flags)} out."
+        )
     name = settings.model or config.policy.model
     if settings.num_nodes > 1 and not Path(name).expanduser().is_dir():
         raise ConfigError(
