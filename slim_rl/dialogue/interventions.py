@@ -36,11 +36,12 @@ class Intervention:
     def identity(self) -> dict[str, Any]:
         return {**self.policy.identity, **({"intervention": self.name} if self.name else {})}
 
-    def _said(self, text: str) -> Sampled:
-        """A turn that is not the policy's own."""
+    def _said(self, text: str, max_tokens: int) -> Sampled:
+        """A turn that is not the policy's own, cut where its own would be."""
         assert self.chat is not None
-        ids = self.chat.said_ids(text)
-        return Sampled(ids, [0.0] * len(ids), "stop", put=True)
+        whole = self.chat.said_ids(text)
+        ids = whole[:max_tokens]
+        return Sampled(ids, [0.0] * len(ids), "stop" if ids == whole else "length", put=True)
 
 
 class AskFirst(Intervention):
@@ -57,9 +58,9 @@ class AskFirst(Intervention):
         if not self._left:
             sampled: Sampled = await self.policy.sample(input_ids, max_tokens, key)
             return sampled
-        said = self._said(self._left.pop(0))
+        said = self._said(self._left.pop(0), max_tokens)
         if put := getattr(self.policy, "put", None):  # slime's, which keeps the dialogue's tokens itself
-            said = await put(input_ids, said.ids, key)
+            said = await put(input_ids, said, key)
         return said
 
     async def reply(self, view: View) -> Reply:
@@ -93,7 +94,7 @@ class NeverAsk(Intervention):
             sampled: Sampled = await self.policy.sample(input_ids, max_tokens, again)
             if not self.asks(self.chat.decode(sampled.ids)[0]):
                 return sampled
-        return self._said(self.instead)
+        return self._said(self.instead, max_tokens)
 
     async def reply(self, view: View) -> Reply:
         """See `dialogue.partner.Partner`. Each further draw is asked for with another seed."""

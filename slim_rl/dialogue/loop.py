@@ -234,7 +234,9 @@ class _Game:
         seconds = time.monotonic() - began
         if said.cut and not (said.cut is StopReason.TURN_TOKENS and self.limits.truncated_turn == "continue"):
             error = f"cut short ({said.cut.value})"
-            self.turns.append(Turn(author, "", said.text, None, error, said.thought, said.span, seconds, said.usage))
+            self.turns.append(
+                Turn(author, "", said.text, None, error, said.thought, said.span, seconds, said.usage, said.put)
+            )
             raise DialogueOver(said.cut)
         self._step(author, said, seconds)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
 from slim_rl.dialogue.policy import Sampled
 from slim_rl.policies.served import ServedPolicy
@@ -37,14 +38,14 @@ def scoring(input_ids: list[int], ids: list[int]) -> dict[str, Any]:
     }
 
 
-def read_scored(answer: Any, ids: list[int]) -> Sampled:
-    """The turn of `ids`, which was put for the policy, in the answer to `scoring`."""
+def read_scored(answer: Any, put: Sampled) -> Sampled:
+    """A turn that was put for the policy, with its logprobs as the answer to `scoring` tells them."""
     meta = answer["meta_info"]
-    told = meta["input_token_logprobs"][-len(ids) :]
-    if [item[1] for item in told] != ids:
+    told = meta["input_token_logprobs"][-len(put.ids) :]
+    if [item[1] for item in told] != put.ids:
         raise LookupError("the engine told the logprobs of other tokens")
-    finish: Literal["stop", "abort"] = "abort" if meta["finish_reason"]["type"] == "abort" else "stop"
-    return Sampled(ids, [item[0] for item in told], finish, meta, put=True)
+    finish = "abort" if meta["finish_reason"]["type"] == "abort" else put.finish
+    return replace(put, logprobs=[item[0] for item in told], finish=finish, meta=meta)
 
 
 class SGLangPolicy(ServedPolicy):

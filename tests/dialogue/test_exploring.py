@@ -96,6 +96,15 @@ def test_the_step_may_be_told_by_the_games_dealt(tokenizer: Any) -> None:
     assert dialogue.turns[0].put and dialogue.step is None
 
 
+def test_a_question_is_put_within_the_limits_of_a_turn(tokenizer: Any) -> None:
+    """As what the policy says itself is cut: a trainer's batch holds no more."""
+    dialogue, policy = play(worker(tokenizer, "limits.turn_tokens=5"), [PLAN], step=0)
+    assert (dialogue.stop_reason, policy.inputs) == (StopReason.TURN_TOKENS, [])
+    assert dialogue.turns[0].put and len(dialogue.response_ids) == 5 and dialogue.loss_mask == [1] * 5
+    goes_on, _ = play(worker(tokenizer, "limits.turn_tokens=5", "limits.truncated_turn=continue"), [PLAN] * 9, step=0)
+    assert goes_on.turns[0].put and len(goes_on.turns) > 1
+
+
 def test_nothing_is_put_where_nothing_is_trained(tokenizer: Any) -> None:
     """As where a person plays, or what a config pays is measured: there is no step."""
     dialogue, _ = play(worker(tokenizer), [PLAN] * 9)

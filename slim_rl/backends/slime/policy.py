@@ -65,11 +65,11 @@ class SlimePolicy:
         body = request(input_ids, self._sampling(key, len(input_ids)), max_tokens)
         return await self._turn(body, read, input_ids, key)
 
-    async def put(self, input_ids: list[int], ids: list[int], key: str) -> Sampled:
+    async def put(self, input_ids: list[int], said: Sampled, key: str) -> Sampled:
         """A turn that is put for the policy (`dialogue.interventions`). The engine tells its logprobs, which slime's importance weights
         are made of: with 0.0 for them next to nothing would be learned from it.
         """
-        return await self._turn(scoring(input_ids, ids), partial(read_scored, ids=ids), input_ids, key)
+        return await self._turn(scoring(input_ids, said.ids), partial(read_scored, put=said), input_ids, key)
 
     async def _turn(self, body: dict[str, Any], read: Read, input_ids: list[int], key: str) -> Sampled:
         sample = self.samples[key]
