@@ -15,15 +15,27 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from slim_rl.errors import SlimError
+from slim_rl.errors import ConfigError, SlimError
 
 _TIMEOUT = 20.0  # seconds a process is given to end by itself
 _NOTICED = 10.0  # seconds in which this process's own error, if it has one, follows another's end
 
 
 def own_rank() -> int:
-    """This process's number among those of its run: 0 says and saves what is the run's."""
-    return int(os.environ.get("RANK", "0"))
+    """This process's number among those of its run: 0 says and saves what is the run's. Raises ConfigError, as `run_size`."""
+    return _told("RANK", "0")
+
+
+def run_size() -> int:
+    """Processes of this run. Raises ConfigError if the environment does not say a number."""
+    return _told("WORLD_SIZE", "1")
+
+
+def _told(variable: str, alone: str) -> int:
+    number = os.environ.get(variable, alone)
+    if not (number.isascii() and number.isdigit()):
+        raise ConfigError(f"{variable} is {number!r} in the environment, where torchrun has a number: unset it.")
+    return int(number)
 
 
 @contextmanager

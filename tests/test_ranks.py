@@ -6,17 +6,30 @@ import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 
 import pytest
 
-from slim_rl.errors import SlimError
-from slim_rl.ranks import joined_by
+from slim_rl.errors import ConfigError, SlimError
+from slim_rl.ranks import joined_by, own_rank, run_size
 from tests.paths import ROOT
 
 
 def test_alone_nothing_is_started() -> None:
     with joined_by(1, ["nothing"]):
         assert "RANK" not in os.environ
+
+
+@pytest.mark.parametrize(("variable", "read"), [("RANK", own_rank), ("WORLD_SIZE", run_size)])
+def test_an_environment_that_says_no_number_is_named(
+    variable: str, read: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(variable, raising=False)
+    assert read() == (variable == "WORLD_SIZE")
+    for wrong in ("x", "", "-1"):
+        monkeypatch.setenv(variable, wrong)
+        with pytest.raises(ConfigError, match=rf"{variable} is '{wrong}' in the environment"):
+            read()
 
 
 @pytest.mark.processes

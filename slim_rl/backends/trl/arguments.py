@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import torch
@@ -11,6 +10,7 @@ from trl import GRPOConfig
 from slim_rl.config import Config
 from slim_rl.errors import SlimError
 from slim_rl.keys import values
+from slim_rl.ranks import run_size
 
 
 def micro_batch(config: Config, processes: int) -> int:
@@ -34,10 +34,10 @@ def grpo_arguments(config: Config, run_dir: Path) -> GRPOConfig:
     """TRL's arguments for `config`; a field that the table of keys sets cannot be set here too, Python refuses it.
 
     Raises:
-        SlimError: the batch does not divide.
+        SlimError: the batch does not divide, or the environment does not say among how many processes.
     """
     train = config.train
-    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    processes = run_size()
     micro = micro_batch(config, processes)
     accumulation = train.dialogues // (micro * processes)
     on_gpu = torch.cuda.is_available()
