@@ -222,11 +222,9 @@ def check_tracker(config: Config) -> Iterator[Check]:
         yield verdict("W&B", "a key, or none is needed" if there else "no key", fail=fix)
 
 
-def check_gpus(config: Config) -> Iterator[Check]:
-    """There are as many GPUs as the run will use, and they are free."""
-    gpus, backend = find_gpus(), config.train.backend
-    setting = "verl.gpus" if backend == "verl" else "NUM_GPUS"
-    wanted = config.verl.gpus if backend == "verl" else int(os.environ.get("NUM_GPUS") or backend == "slime")
+def check_gpus(config: Config, wanted: int = 0, setting: str = "") -> Iterator[Check]:
+    """There are as many GPUs as the run will use, which `setting` says, and they are free."""
+    gpus = find_gpus()
     used = [gpu.used for gpu in gpus if gpu.used > 0.1 * gpu.total]
     found = f"0 of the {wanted} that are needed" if wanted else "none; training runs on the CPU"
     if gpus:

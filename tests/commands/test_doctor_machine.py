@@ -38,8 +38,12 @@ def test_gpus_are_counted_and_those_in_use_told(
     assert doctor(tmp_path, config)["GPUs"] == Check("GPUs", "pass", "4 × NVIDIA H100 80GB HBM3, 80 GiB")
     assert doctor(tmp_path, config | {"verl": {"gpus": 8}}, "verl")["GPUs"].fix == "Set verl.gpus=4."
     monkeypatch.setenv("NUM_GPUS", "8")
-    wanted = doctor(tmp_path, config)["GPUs"]
+    wanted = doctor(tmp_path, config, backend="slime")["GPUs"]
     assert (wanted.status, wanted.fix) == ("fail", "Set NUM_GPUS=4.")
+    assert doctor(tmp_path, config)["GPUs"].status == "pass", "it is a setting of slime's launch"
+    monkeypatch.setenv("NUM_GPUS", "many")
+    wrong = doctor(tmp_path, config, backend="slime")["GPUs"]
+    assert wrong == Check("GPUs", "fail", "NUM_GPUS is 'many'; it must be a whole number of at least 1.")
     monkeypatch.delenv("NUM_GPUS")
     monkeypatch.setenv("USED", "60000")
     busy = doctor(tmp_path, config)["GPUs"]

@@ -6,7 +6,16 @@ import importlib
 import os
 from collections.abc import Iterator
 
-from slim_rl.backends.checks import GIB, Check, Examination, check_cost, check_disk, installed_version, verdict
+from slim_rl.backends.checks import (
+    GIB,
+    Check,
+    Examination,
+    check_cost,
+    check_disk,
+    check_gpus,
+    installed_version,
+    verdict,
+)
 from slim_rl.backends.gpus import find_gpus
 from slim_rl.backends.slime.arguments import router_policy
 from slim_rl.backends.slime.cluster import check_save_dir, find_checkouts
@@ -49,6 +58,12 @@ def check_launch(config: Config) -> Iterator[Check]:
     yield verdict("run's folder", str(job.folder), warn=check_save_dir(job.folder, settings.num_nodes, dry_run=False))
 
 
+def check_machine(config: Config) -> Iterator[Check]:
+    """The GPUs of NUM_GPUS are there; without it one is enough, and with ON_CPU none."""
+    settings, _, _ = read_settings((), os.environ)
+    yield from check_gpus(config, 0 if settings.on_cpu == "1" else settings.num_gpus or 1, "NUM_GPUS")
+
+
 def check_cpu(config: Config) -> Iterator[Check]:
     """On a machine without a GPU: what of slime can be tried all the same."""
     if find_gpus():
@@ -63,6 +78,7 @@ def check_cpu(config: Config) -> Iterator[Check]:
 EXAMINATIONS: dict[str, Examination] = {
     "partner's cost": lambda config: check_cost(config, read_settings((), os.environ)[0].eval_interval),
     "disk": lambda config: check_disk(config, read_settings((), os.environ)[0].save_dir),
+    "GPUs": check_machine,
     "hooks": check_hooks,
     "router": check_router,
     "model": check_launch,

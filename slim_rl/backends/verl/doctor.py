@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from slim_rl.backends.checks import Check
+from slim_rl.backends.checks import Check, Examination, check_gpus
 from slim_rl.backends.verl.compose import check_composed, compose
 from slim_rl.backends.verl.launch import build_overrides, with_models
 from slim_rl.config import Config
@@ -30,4 +30,7 @@ def check_config(config: Config) -> Iterator[Check]:
     yield Check("verl's parts", "pass", parts)
 
 
-EXAMINATIONS = {"verl's config": check_config}
+EXAMINATIONS: dict[str, Examination] = {
+    "GPUs": lambda config: check_gpus(config, config.verl.gpus, "verl.gpus"),
+    "verl's config": check_config,
+}
