@@ -187,6 +187,14 @@ def test_tensorboard_files_and_the_models_card_are_where_they_are_looked_for(fol
     assert "# told" in text and config.environment in text and f"| {reward:.3f} |" in text
 
 
+def test_the_card_has_what_was_played_after_training_alone(folder: Path) -> None:
+    config = make_config(folder, "once", "train.steps=1", "train.eval_before=false")
+    result = local.train(config)
+    card = (result.run_dir / "model" / "README.md").read_text(encoding="utf-8")
+    assert (len(result.before), len(result.after)) == (0, config.train.eval_games)
+    assert "| after training | " in card and "before training" not in card.lower()
+
+
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 
 

@@ -152,7 +152,7 @@ def _train(
         policy.model = restore(policy.model, config, checkpoint)
         save(policy.model)
     after = evaluate(max(step, config.train.steps))
-    if before and after:
+    if after:
         card = model_dir / "README.md"
         with disk_errors("model's card", card):
             results, start = {"after training": after}, {"before training": before}
