@@ -188,11 +188,11 @@ _TABLE = (
     Measure("told_uncounted", "pairs told a game, of which no question is counted",
             lambda d: sum(len(t.uncounted or ()) for t in d.own),
             "pairs", shown=("tracker", "report"), short="told, not asked"),
-    # By the other seat, of plans
     # In place of its own first turn, where training explores or evaluation puts questions
     Measure("questions_put", "questions put for the policy a game",
             lambda d: sum(t.put and t.seeking is True for t in d.own),
             "questions", shown=("tracker", "report"), short="questions put"),
+    # By the other seat, of plans
     Measure("doubts_told", "pairs named in rejections a game",
             lambda d: sum(len(t.doubted or ()) for t in d.dialogue.turns if t.role != "policy"),
             "pairs", shown=("tracker", "report"), short="doubts told"),
