@@ -242,7 +242,8 @@ def check_disk(config: Config, save_dir: str = "") -> Iterator[Check]:
     parameters = count_parameters(read_model_config(locate_model(config.policy.model, download=False)))
     one = 14 * parameters  # bytes: bf16 weights, and Adam's two moments and master weights in float32
     free, train = shutil.disk_usage(folder).free, config.train
-    kept = train.keep_checkpoints if train.backend == "trl" else train.steps // train.save_every + 1
+    kept = train.steps // train.save_every + 1  # of which slime removes none
+    kept = kept if train.backend == "slime" else min(kept, train.keep_checkpoints)
     found = f"{free / GB:,.0f} GB free in {folder}; {kept} checkpoints take about {kept * one / GB:,.1f} GB"
     small = "Set SAVE_DIR (output_dir) to a larger disk." if free < 2 * one + GB else ""
     few = "Raise train.save_every, or remove old checkpoints as the run goes." if free < kept * one else ""

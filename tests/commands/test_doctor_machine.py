@@ -71,6 +71,9 @@ def test_a_run_whose_checkpoints_outgrow_the_disk_is_warned_of(tmp_path: Path, c
     train = {"steps": 10**12, "save_every": 1}
     check = doctor(tmp_path, config | {"train": train}, backend="slime")["disk"]
     assert check.status == "warn" and "save_every" in check.fix
+    for backend in ("trl", "verl"):  # which keep the newest alone
+        few = doctor(tmp_path, config | {"train": train | {"keep_checkpoints": 3}}, backend=backend)["disk"]
+        assert few.status == "pass" and "; 3 checkpoints take" in few.found
 
 
 def test_the_disk_is_that_of_the_folder_slime_saves_in(
