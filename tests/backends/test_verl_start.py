@@ -116,7 +116,9 @@ def test_a_trained_run_starts_nothing(tmp_path: Path, capsys: pytest.CaptureFixt
     checkpoints.mkdir(parents=True)
     (checkpoints / "latest_checkpointed_iteration.txt").write_text("150")
     start(tmp_path, {"kind": "shy"})
-    assert "r is trained" in capsys.readouterr().err and not (tmp_path / "started").exists()
+    said = capsys.readouterr().err
+    assert "r is trained" in said and "goes on" not in said and not (tmp_path / "started").exists()
     (checkpoints / "latest_checkpointed_iteration.txt").write_text("149")
     start(tmp_path, {"kind": "shy"})
+    assert "r goes on from step 149 of 150" in capsys.readouterr().err
     assert (tmp_path / "started").exists()

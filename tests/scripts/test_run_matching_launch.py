@@ -212,4 +212,5 @@ def test_a_trained_run_starts_nothing(cluster: Cluster, model: Path, small: Path
     (run / "latest_checkpointed_iteration.txt").write_text("2")
     done = launch_here(cluster, MODEL=model, CONFIG=small, SAVE_DIR=run, ASYNC="full")
     assert done.returncode == 0 and "has a checkpoint of the last of its 3 steps" in done.stderr
+    assert "goes on" not in done.stderr
     assert not any(call.startswith(("start", "job")) for call in cluster.calls)

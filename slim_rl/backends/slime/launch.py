@@ -118,7 +118,7 @@ def launch(words: Sequence[str], needs_model: bool = False) -> int | Result:
     job, flags, about = plan(settings, config, checkouts, own, gpus, options.dry_run)
     cost = cost_report(job.config, settings.eval_interval, job.folder)
     saved = check_save_dir(job.folder, settings.num_nodes, options.dry_run)
-    before = "" if job.last is None else f"goes on from checkpoint {job.last} in {job.folder}"
+    before = "" if job.last is None or job.done else f"goes on from checkpoint {job.last} in {job.folder}"
     check_same(job.folder / "config.yaml", job.config)
     for note in (about, saved, before, shortened(job.config), cost and f"partner: {cost}"):
         if note:

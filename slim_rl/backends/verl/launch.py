@@ -72,7 +72,8 @@ def start(request: Request) -> None:
         print(f"partner: {cost}", file=sys.stderr)
     if short := shortened(config):
         say(short)
-    if (step := last_whole(folder / "checkpoints")) is not None:
+    step = last_whole(folder / "checkpoints")
+    if step is not None and step < config.train.steps:
         say(f"{config.name} goes on from step {step} of {config.train.steps}, its last checkpoint")
     if request.dry_run and find_spec("verl") is None:
         print("# verl is not installed here: nothing below was checked by it")
