@@ -148,6 +148,7 @@ def test_dry_run_writes_nothing(cluster: Cluster, model: Path, small: Path) -> N
         (["--model", "MODEL", "--save", "x"], "SAVE_DIR"),
         (["--model", "MODEL", "lr=1"], "'lr=1' is not understood"),
         (["--model", "MODEL", "--slime-dir", "nowhere"], "set SLIME_DIR to its checkout"),
+        (["--model", "MODEL", "--megatron-dir", "nowhere"], "set MEGATRON_DIR to its checkout"),
         (["--model"], "--model needs a value"),
     ],
 )

@@ -71,7 +71,7 @@ class Checkouts:
 
 
 def find_checkouts(settings: Settings, dry_run: bool) -> Checkouts:
-    """Raises ConfigError if slime is not where the settings say, or not installed; a dry run does not need it."""
+    """Raises ConfigError if slime or Megatron is not where the settings say, or slime not installed; a dry run needs neither."""
     slime = Path(settings.slime_dir).expanduser() if settings.slime_dir else _package_dir("slime")
     if slime is None or not (slime / "train.py").is_file():
         if settings.slime_dir or not dry_run:
@@ -83,6 +83,8 @@ def find_checkouts(settings: Settings, dry_run: bool) -> Checkouts:
     megatron: Path | None = None
     if settings.megatron_dir:
         megatron = Path(settings.megatron_dir).expanduser().absolute()
+        if not (megatron / "megatron").is_dir():
+            raise ConfigError(f"Megatron-LM is not found in {megatron}: set MEGATRON_DIR to its checkout.")
     elif slime is not None:
         beside = slime.absolute().parent / "Megatron-LM"  # so it lies in slime's container
         megatron = beside if beside.is_dir() else _package_dir("megatron")
