@@ -180,6 +180,8 @@ def test_a_batch_that_megatron_cannot_divide_is_refused(
         (["--micro-batch-size", "$(x)"], "--micro-batch-size is '$(x)'"),
         (["--global-batch-size", "96"], "slime would drop the rest"),
         (["--global-batch-size", "512"], "slime would drop the rest"),
+        (["--global-batch-size", "2"], "set --global-batch-size to a multiple of 4"),
+        (["--num-steps-per-rollout", "2"], "--num-steps-per-rollout is refused"),
         (["--pipeline-model-parallel-size", "3"], "do not divide 4"),
     ],
 )
@@ -427,6 +429,15 @@ def test_selfplay_cannot_be_partial(cluster: Cluster, model: Path) -> None:
 def test_a_file_of_which_no_games_are_asked_for_is_not_evaluated(cluster: Cluster, model: Path, small: Path) -> None:
     flags = flags_of(command_of(dry_run(cluster, "--set", "data.num_eval=0", MODEL=model, CONFIG=small)))
     assert "--eval-prompt-data" not in flags and "--eval-interval" not in flags
+    own = ("--eval-prompt-data", "other", "other.jsonl", "--eval-interval", "3", "--set", "data.num_eval=0")
+    flags = flags_of(command_of(dry_run(cluster, *own, MODEL=model, CONFIG=small)))
+    assert (flags["--eval-prompt-data"], flags["--eval-interval"]) == (["other", "other.jsonl"], ["3"])
+
+
+def test_a_folder_whose_name_no_run_can_have_is_refused_before_the_job_reads_it(cluster: Cluster, model: Path) -> None:
+    for name in (".hidden", "run "):
+        told = one_sentence(dry_run(cluster, MODEL=model, SAVE_DIR=cluster.folder / name))
+        assert "SAVE_DIR" in told and "names the run's folder: a plain name" in told
 
 
 def test_a_folder_that_cannot_be_made_is_one_sentence(cluster: Cluster, model: Path, small: Path) -> None:

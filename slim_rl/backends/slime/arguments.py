@@ -25,6 +25,8 @@ from slim_rl.keys import disjoint, values
 CONTEXT_TOKENS = 8192  # where the config sets no limit: a response, and the prompt (about 1k tokens) beside it
 _CONCURRENCY = 512  # dialogues an engine is given at once, where slime is told nothing else
 
+_HELD_OUT = {"--eval-prompt-data", "--eval-config"}  # slime's flags for data to evaluate on
+
 Arguments = dict[str, Any]  # flag -> value: False or None leaves it out, True gives it without a value, a list several
 
 
@@ -105,8 +107,8 @@ def command_line(job: Job, own: Sequence[str]) -> list[str]:
         ValueError: the table of keys and we set the same flag.
     """
     job = replace(job, config=_settled(job.config))
-    ours = disjoint(_of(job), values(job.config, "slime"), _ALWAYS)
     given = parse_flags(own)
+    ours = disjoint(_of(job, given), values(job.config, "slime"), _ALWAYS)
     line = [
         *words({flag: value for flag, value in ((job.model_flags or {}) | ours).items() if flag not in given}),
         *own,
@@ -128,11 +130,11 @@ def words(arguments: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _of(job: Job) -> Arguments:
-    """What depends on the run and its machines."""
+def _of(job: Job, given: Flags) -> Arguments:
+    """What depends on the run and its machines, beside what the user gives."""
     config, layout, folder, report = job.config, job.layout, job.folder, job.config.train.report_to
-    every = job.settings.eval_interval
-    evaluates = every > 0 and "eval" in games_files(config)
+    every, held_out = job.settings.eval_interval, "eval" in games_files(config)
+    evaluates = every > 0 and (held_out or bool(_HELD_OUT & given.keys()))
     fully = job.settings.asynchronous == "full"
     # Two limits: the rollout function bounds the groups being played, and slime the samples; this one is to let all of them in.
     under_way = config.slime.steps_under_way * config.train.dialogues
@@ -173,7 +175,7 @@ def _of(job: Job) -> Arguments:
         "--global-batch-size": config.train.dialogues * config.seats_trained,  # one update a step: on-policy
         # slime takes a step's games for its dialogues, and would let the rate fall in half the steps
         "--lr-decay-iters": config.train.steps if config.selfplay else None,
-        "--eval-prompt-data": ["matching", config.data.eval] if evaluates else None,
+        "--eval-prompt-data": ["matching", config.data.eval] if evaluates and held_out else None,
         "--eval-interval": every if evaluates else None,
         # held-out games are many; one dialogue each gives the tightest mean
         "--n-samples-per-eval-prompt": 1 if evaluates else None,
@@ -228,20 +230,20 @@ def check_batch(flags: Flags, seats: int = 1) -> None:
         raise ConfigError(f"The experts are spread over {experts} GPUs, which do not divide the {gpus} that train.")
     copies = gpus // split
     games, group = number("--rollout-batch-size"), number("--n-samples-per-prompt") * seats
-    steps, batch = number("--num-steps-per-rollout"), number("--global-batch-size")
-    step = copies * number("--micro-batch-size")
-    if batch % step:
-        grain = step * steps // math.gcd(step * steps, group)  # games that divide
-        fits = [n for n in (games // grain * grain, (games // grain + 1) * grain) if n]
-        raise ConfigError(
-            f"A batch of {batch} dialogues does not divide over {copies} copies of the model ({gpus} GPUs, {split} a copy) in "
-            f"micro-batches of {step // copies}: set train.games_per_step to {' or '.join(map(str, fits))}, or choose "
-            "other GPUs or TP."
-        )
+    batch, step = number("--global-batch-size"), copies * number("--micro-batch-size")
     if games * group % batch:
         raise ConfigError(
             f"A rollout of {games} × {group} = {games * group} dialogues is not a multiple of --global-batch-size {batch}, so "
             "slime would drop the rest. Choose a divisor."
+        )
+    if batch % step:
+        grain = step // math.gcd(step, group)  # games that divide
+        fits = [n for n in (games // grain * grain, (games // grain + 1) * grain) if n]
+        whole_step = f"train.games_per_step to {' or '.join(map(str, fits))}"
+        raise ConfigError(
+            f"A batch of {batch} dialogues does not divide over {copies} copies of the model ({gpus} GPUs, {split} a copy) in "
+            f"micro-batches of {step // copies}: set "
+            f"{whole_step if batch == games * group else f'--global-batch-size to a multiple of {step}'}, or choose other GPUs or TP."
         )
 
 

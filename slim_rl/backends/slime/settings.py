@@ -28,6 +28,7 @@ _DERIVED = {
 }
 _REFUSED = {
     "--group-rm": "is refused: slime would overwrite the games' rewards with those of a reward model; leave it out.",
+    "--num-steps-per-rollout": "is refused: slime takes it beside no --global-batch-size, by which the updates of a step are set; give that instead.",
     **{flag: f"is set from {setting}; give that instead." for flag, setting in _DERIVED.items()},
 }
 PARTIAL_SELFPLAY = (
