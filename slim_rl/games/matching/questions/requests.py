@@ -35,8 +35,8 @@ _REQUEST = _WORDS.pattern(r"""\b(?=[a-z])(?:(?:please|kindly|(?:perhaps|maybe|ho
     (?:(?:i|we|i'm|i am|i was)(?: \w+)? (?:need|want|require|request|missing|lack|asking for|looking for|interested in
     keen on)|(?:i'd|i would|we'd|we would)(?: \w+)? (?:like|love|appreciate|be grateful for))\b(?! (?:someone
     to (?:put|keep|share|tell|give|assign|propose|place|move|pick|swap|go))))(?=.*<score>)(?:<pair>|(?=.*\byour?\b))
-    (?:would|will|might) (?:be \w+|help(?: me)?(?: a lot)?) (?:to
-    if (?:i|you)(?: could)?) (?:know|hear|have|see|learn|tell|share)\b(?=.)
+    (?<!you )(?:would|will|might) (?:be \w+|help(?: me)?(?: a lot)?) (?:to|if (?:i|you)(?: could)?) (?:(?:know|hear|see
+    learn|tell|share)\b(?=.)|have\b(?=.*<score>))
     what i(?: still)? (?:need|want|lack|am missing)\b|need(?:ed)? from you\b
     your turn to (?:tell|share|give)\b)""")
 _ASKABLE = re.compile(r"\b(?:[RP]\d|your?\b)")

@@ -36,6 +36,8 @@ _SOCIAL = re.compile(r"\bhow(?:'s it| are you|'s everything| is it)\b")
 _TOPIC = pattern(r"""(?:^|[ ,:])(?:for|on|about|regarding|concerning) (?:(?:[RP]\w+|and|or|on|for|at|,) ?)+[,:-] $
     (?:^|\. )(?:(?:and|also|or|so|okay|then) )?R\w+ (?:on|for|at|and) P\w+ [,:-] $
     (?:^|\. )(?:(?:and|also|or|so|okay|then) )?(?:(?:[RP]\w+|and|or|,) ?)+[:-] $""")
+# "With Ava on BLEU, what ...": what is settled already.
+_SETTLED = pattern(r"(?:^|[,.] )(?:so |okay |and )?with (?:(?:[RP]\w+|and|or|on|for|at|,) ?)+[,:-] $")
 # "Ethan or Joseph?": a choice that leaves out what it is for.
 _CHOICE = re.compile(r"^(?:R\w+(?: ,)? )+or R\w+$|^(?:P\w+(?: ,)? )+or P\w+$")
 _EITHER = re.compile(r"\b(?:either|any|both|one) of (?:them|these|those)\b|\beither$")
@@ -97,7 +99,7 @@ def settle(kind: str, text: str, before: str, previous: str) -> tuple[str, tuple
         return ("open" if (paper and not reviewer and "that" not in text) or _OF_WHOM.search(text) else "check"), ()
     if _WHOLE.search(kept):
         return "open", ()
-    topic = _TOPIC.search(before)
+    topic = None if _SETTLED.search(before) else _TOPIC.search(before)
     if topic is not None:
         kept = f"{topic[0]} {kept}"
         reviewer, paper = REVIEWER.search(kept) is not None, PAPER.search(kept) is not None

@@ -25,6 +25,16 @@ _EXCLUDED = re.compile(
     rf"(?:\s*(?:,|and|or)\s*(?=[RP]))?)+|\b(?:{_BESIDES}) (?:him|her|them|those|these)\b"
 )
 _OUTDONE = re.compile(r"\b((?:any|some)(?:one|body|thing)|who|else)\b([^R]*)\bthan R\d+")  # "anyone better than R0"
+_PAIR = r"R\d+(?:'s)?(?: (?:on|for|at|in|and))?(?: the)? P\d+"
+# "Which of your scores are above R0 on P0": the pair is what all others are compared with.
+_COMPARED = re.compile(
+    r"(?:\b(?:which|what|any|some|other|many|an?)\b(?: [a-z']+){0,4}? (?:scores?|values?|numbers?|ratings?|pairs?|pairings?|"
+    r"combinations?|assignments?|cells?|match(?:es)?|reviewers?|papers?|options?|ones?)|\bwhat(?:'s| is| are| would be))\b"
+    r"(?: [a-z']+){0,4}? (?:than|above|below|over|under|beats?|exceeds?|tops?|as [a-z]+ as)"
+    rf"(?: (?:the|your|my|mine|that|those|score|value|number|of|for|on)){{0,4}} {_PAIR}"
+)
+# "With R0 on P0, who is best for P3": the pair is settled.
+_SETTLED = re.compile(rf"^[^RP]*\bwith {_PAIR}(?:(?: ?,| and| ?, and) {_PAIR})* ?,(?=.*[RP]\d)")
 _BETWEEN = re.compile(r"[,;&+]|\b(?:and|or|then|vs|versus|but)\b")
 _ONE_REVIEWER = re.compile(r"\b(?:he|she|him|her|his)\b")
 
@@ -56,7 +66,7 @@ def named_pairs(text: str, earlier: str = "") -> tuple[Pair, ...]:
         text = f"{_left_out(text, earlier)} {text}"
     if "R" not in text or "P" not in text:
         return ()
-    text = _OUTDONE.sub(r"\1\2", without_excluded(text))
+    text = _OUTDONE.sub(r"\1\2", _COMPARED.sub(" ", _SETTLED.sub(" ", without_excluded(text))))
     groups: list[_Names] = [[]]
     for segment in _BETWEEN.split(text):
         names = _names(segment)

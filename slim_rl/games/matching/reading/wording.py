@@ -9,6 +9,8 @@ import re
 from typing import Literal
 
 from slim_rl.games.matching.reading.clauses import is_bare
+from slim_rl.games.matching.reading.masking import NAME
+from slim_rl.games.matching.reading.pairing import by_side
 from slim_rl.games.matching.reading.patterns import Vocabulary, pattern
 
 Mood = Literal["ask", "suggest", "state"]
@@ -22,22 +24,25 @@ _WORDS = Vocabulary(r"""
 <who>       (?:you|your|R\d+|P\d+|there|he|she|they|it|his|her|their|the|any|anyone|anybody|anything|either|both)\b
 <request>   (?:(?:tell|inform|show|send|give|remind) (?:me|us)|let (?:me|us) know|lmk|look up)\b
             (?:(?:can|could|would|will) you|please|kindly) (?:please |kindly )?(?:share|provide|report|reveal|state|list
-            disclose)\b|(?:want|like|love|need|wish|happy|glad|have|got) to (?:know|ask|hear)\b
+            disclose)\b|(?<!might )(?<!may )(?:want|like|love|need|wish|have|got|(?<!will )be (?:happy|glad)) to (?:know|ask|hear)\b
             (?:i (?:\w+ )?wonder|wondering|curious|i(?:'d| would)? (?:also |just )?ask|interested in)\b
             (?:i |we )?need (?:to know|your|the score|a score|R\d+(?:'s)? P\d+ score|R\d+'s <score>)
             mind (?:telling|sharing|giving|letting|showing|checking|looking)\b
-            (?:(?:would|i'd) (?:\w+ )?appreciate|requesting) (?:knowing\b|(?:your|the|an?|R\d+'s) <score>)
+            (?:(?:would|i'd) (?:(?!you\b)\w+ )?(?:appreciate|like|love|be grateful for)|requesting|i (?:\w+ )?request) (?:knowing\b
+            (?:your|the|an?|R\d+'s) <score>)
             (?:would|might|could) (?:help|be (?:helpful|useful|good|nice|great)) to (?:know|hear|see)\b
             (?:if|hope|hoping) you (?:could |would |can |might )?(?:shared?|(?:told|tell|gave|give|showed|show|let) (?:me|us))\b
             (?<!i )(?<!we )confirm (?:(?:your|the|R\d+'s) <score>)
-            (?:can|could|may|might) i (?:get|have|ask|know|see|hear)\b|looking for (?:your|the|any|a)\b
-            question (?:about|on|regarding)\b|asking (?:you )?(?:about|for)\b|check (?!mine|my|it|this|that|out)
+            (?:can|could|may|might) i (?:get|have|ask|know|see|hear)\b|looking for (?:your|R\d+'s|(?:the|any|a) <score>)
+            (?<!answered my )(?<!your )question (?:about|on|regarding)\b|asking (?:you )?(?:about|for)\b
+            (?<!let me )(?<!i'll )check (?!mine|my|it|this|that|out)
 <question>  what\b(?! (?:i|we)\b)|whats\b|how\b(?! i\b)|hows\b|do (?:you|they)\b|don't you|have you
             (?:is|are|was|does|did|can|could|would|will|has|might|isn't|doesn't) <who>|any(?:thing|one|body)?\b
             (?:you )?got (?:any\w*|an?|R\d+'s)\b|(?:know|see|have) any(?:thing)?\b
             (?:share|provide|report|list|name|compare)\b(?! (?:my|mine|our))|rate R\d+\b|<request>
 <statement> (?:i|i'm|i've|i'll|i'd|we|we're|we've|my|mine|our|ours|let's|let us)\b
 <score>     (?:scores?|values?|numbers?|ratings?)
+<whois>     who(?:'s| (?:do|does|would|should|has|is|are|can|could|else|scores?))\b|where (?:is|are|do|does|would)\b
 <that>      (?:it|that|this|them|these|those|(?:this|that|these|those|the same) (?:pair|one|cell|combination|assignment)s?)
 <it>        (?: (?:<that>|one|any|anything|something|(?:a|the) <score>|too|there|here|as well
             (?:for|on|of|about|in) (?:<that>|your (?:side|end|table))))*
@@ -48,7 +53,8 @@ _ASKS = _WORDS.pattern(r"""<filler>(?:<question>|(?:who|whose|whom|where|why|whe
     makes|would|puts|gives|i|we)\b))""")
 _REQUESTS = _WORDS.pattern(r"""\b(?:<request>)
     ^<filler>your (?:score|value|number|rating)s?\b(?!.*\b(?:is|was|are|were|seems?|looks?)\b)""")
-_ASKS_INSIDE = pattern(r"""\bplease\b|\bhow (?:good|well|strong|high|bad|suitable|much|does|do|is)\b
+_ASKS_INSIDE = pattern(r"""\bplease\b(?! (?:note|remember|recall|(?:be|stay) (?:aware|advised)|(?:keep|bear) in mind|consider|know
+    understand|find|see (?:my|below|that))\b)|\bhow (?:good|well|strong|high|bad|suitable|much|does|do|is)\b
     \bwhat (?:score|value|number|rating|do|does|is|are|about)\b
     \bwh(?:ich|o) (?:one )?is (?:better|best|stronger|higher)\b""")
 _STATES_OWN = _WORDS.pattern("<filler><statement>")
@@ -68,7 +74,7 @@ _SUGGESTS = _WORDS.pattern(r"""<filler>(?:should (?:we|i)|shall (?:we|i)|let's|l
 _PLANS = re.compile(r"\b(?:maybe|perhaps|let's|we (?:should|could|can|may)|should we)\b")
 _ASSIGNS = pattern(r"""\b(?:put(?:ting)?|assign\w*|plac(?:e|es|ing)|allocat\w+|swap\w*|switch\w*|mov(?:e|es|ing)|lock\w*
     go(?:es|ing)? with|stick with|keep|choose|pick|settle|finali[sz]e|propos\w+|reviews?|reviewing|(?<!your )takes?
-    having|(?:match|pair|give|giving|use|using) R\d+)\b""")
+    having|(?:match|pair|give|giving|use|using) R\d+|(?:give|giving) P\d+ to R\d+)\b""")
 _VALUES = pattern(r"""\b(?:scor\w+|values?|ratings?|rated?|numbers?|points?|how (?:good|well|strong|high|much|bad
     suitable)|better|best|strong\w*|suit\w*|fits?|qualified|info\w*|data|know|see)\b""")
 _WH = _WORDS.pattern(r"<filler>(?:who|which|where|what(?! about))\b")
@@ -96,28 +102,38 @@ def mood(text: str, marked: bool) -> Mood:
 
 
 _CUT = _WORDS.pattern(r"""(?:[,;:()\u2013\u2014]|\s-+\s|\b(?:and|but|so|then|or|because|since|though|while|also
-    otherwise)\b)\s*(?=<filler>(?:<question>|which (?:reviewer|paper|one)|who (?:do|does|would|should|has)\b|<statement>
+    otherwise)\b)\s*(?=<filler>(?:<question>|which (?:reviewer|paper|one)|<whois>|<statement>
     you\W*$))""")
+_WHO_IS = _WORDS.pattern("<filler>(?:<whois>)")
 
 
 def parts(sentence: str) -> list[str]:
-    """Cuts a sentence where a new question or statement begins. "For R0 on P0, what do you have" stays whole."""
+    """Cuts a sentence where a new question or statement begins. "For R0 on P0, what do you have" stays whole, and so does "between R0
+    and R1, who is better on P0"; "R0 on P0, who is left for P1" does not.
+    """
     cuts = [match.end() for match in _CUT.finditer(sentence)]
     out: list[str] = []
     for start, end in zip([0, *cuts], [*cuts, len(sentence)], strict=True):
         part = sentence[start:end].strip(" ,;:")
-        if out and is_bare(out[-1]) and not _STATES.match(part):
+        if out and _continues(out[-1], part):
             out[-1] += f", {part}"
         elif not _SILENT.fullmatch(part):
             out.append(part)
     return out
 
 
+def _continues(before: str, part: str) -> bool:
+    """Whether a part asks about what stands before it, and names only that."""
+    another = _WHO_IS.match(part) is not None and NAME.search(part) is not None and all(by_side(before))
+    return is_bare(before.removeprefix("between ")) and not another and not _STATES.match(part)
+
+
 _ECHO = _WORDS.pattern(r"""<filler>(?:(?:(?:what|how) about )?(?:you|yours|your (?:side|table|end|<score>))
     (?:what )?(?:do|can|don't) you(?: (?:have|see|know|get|say|show))?<it>|have you(?: got)?<it>
     what(?: score| value|'s|s| is| are)?(?: do you (?:have|see))?(?: yours| your <score>)?<it>
     any (?:idea|info|information|clue|<score>)<it>|can you help|same for you
-    (?:can|could|would) you (?:please )?(?:tell me|share|give me) (?:yours|your <score>)<it>)""")
+    (?:can|could|would) you (?:please )?(?:tell me|share|give me|provide|look up) (?:yours|(?:your|the) <score>|it
+            (?:that|this)(?: <score>)?)<it>)""")
 _NO_ECHO = _WORDS.pattern("<filler>what(?: do you (?:have|see|know|say))?")
 _POINTS_BACK = re.compile(r"\b(?:them|these|those|there|that|this|it)\b")
 _SEVERAL = re.compile(r"\b(?:are|scores|values|numbers)\b")

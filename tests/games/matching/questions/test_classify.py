@@ -148,6 +148,8 @@ Thank you, that is very helpful.
 We should also have Joseph grade RoBERTa.
 I can tell you that Ava is strong on SWAG.
 If you have something better, go ahead and propose it.
+You will be happy to hear Ava Li on BLEU is 62.
+It would be great to have Ava on BLEU.
 """
 BOTH = [
     ("What do you have for Ava on BLEU? And who is your best for SWAG?", {"pair", "open"}),
