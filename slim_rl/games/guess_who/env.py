@@ -39,7 +39,7 @@ class GuessWhoEnv(MeasuredEnvironment):
     tags: ClassVar[tuple[str, ...]] = ("message", "guess")
     undealt: ClassVar[tuple[str, ...]] = ("max_errors", "tiles", "rules")
     question_kinds: ClassVar[Mapping[str, str]] = KINDS
-    instrument = 2  # 1 read answers that leave it open as yes or no
+    instrument = 3  # 1 and 2 read some answers that leave it open as yes or no
     Settings = GuessWhoSettings
     partners: ClassVar[Mapping[str, str]] = {
         "shy": "slim_rl.games.guess_who.partners.ShyPartner",
@@ -99,8 +99,10 @@ class GuessWhoEnv(MeasuredEnvironment):
         if tag not in self.tags or (tag == "guess" and self.turn == 1):
             return "Begin with [message]." if self.turn else "Begin with [message] or [guess]."
         if tag == "message":
+            if not body:
+                return "The message is empty: write something after [message]."
             inside = "[guess]" in body.lower() and self.turn == 0
-            return "Say [guess] first, or not at all." if inside or not body else {"kind": tag, "text": body}
+            return "Say [guess] first, or not at all." if inside else {"kind": tag, "text": body}
         if self.tiles and not body:
             return {"kind": tag, "name": self.suspects.names[0]}
         named = [name for name in named_characters(body) if name in self.game.characters]

@@ -17,7 +17,7 @@ from slim_rl.environment import View
 from slim_rl.games.guess_who.reading import Message, read
 from slim_rl.games.guess_who.view import GuessWhoView
 
-VERSION = 1  # raised when the same view would get another reply
+VERSION = 2  # raised when the same view would get another reply
 
 YES = ("Yes.", "Yes, that is so.", "Indeed, yes.", "That is right.")
 NO = ("No.", "No, that is not so.", "Not at all.", "That is wrong.")

@@ -15,7 +15,10 @@ from slim_rl.games.guess_who.board import Question
 from slim_rl.games.guess_who.traits import CHARACTERS, named_traits
 
 READ_UP_TO = 2000  # characters of a message
-_TAG = re.compile(r"\s*\[(\w+)\]\s*")
+_DECORATION = "*_`>#\"'\u201c\u201d \t\r\n-"  # what may stand around a tag: markdown, quotes
+_TAG = re.compile(rf"[{_DECORATION}]*\[(\w+)\][*_`\s]*")
+# Typographic quotation marks, what slants a word in markdown, and a question mark as Chinese and Japanese have it
+_STRAIGHT = str.maketrans("\u2019\u2018_\uff1f", "'' ?")
 _ASKS = re.compile(
     r"\s*(?:is|are|was|does|do|did|has|have|had|can|could|would|will|who|what|which|where|how|why|am|any)\b"
     r"|[^.!]*\b(?:tell me|i wonder|let me know|describe|i ask|show me|give me|(?:want|like) to know|my question is)\b",
@@ -33,8 +36,9 @@ _NO = (
 _FIRST = re.compile(rf"\W*(?:(?:that|this)(?: is|'s) )?(?:(?P<no>{_NO})|(?P<yes>{_YES}))\b", re.IGNORECASE)
 _ANYWHERE = re.compile(rf"\b(yes|no)\b{_NOT_A_NO}", re.IGNORECASE)
 _HEDGES = re.compile(
-    r"\b(?:maybe|perhaps|possibly|might|unsure|depends|hard to say|difficult to say|no (?:idea|comment|clue)|"
-    r"not (?:sure|certain|exactly|really|quite|necessarily|that i)|(?:not|\w+n't|never) say (?:yes|no)|"
+    r"\b(?:maybe|perhaps|possibly|possible|might|unsure|unclear|secret|depends|yes and no|no (?:idea|comment|clue)|"
+    r"(?:hard|difficult|impossible) to (?:say|tell|know)|not (?:sure|certain|clear|exactly|really|quite|necessarily|that i)|"
+    r"(?:not|\w+n't|never) say (?:yes|no)|"
     r"(?:do not|don't|cannot|can't|can not|could not|couldn't|won't|will not|would rather not) (?:know|say|tell|answer|share))\b",
     re.IGNORECASE,
 )
@@ -58,6 +62,7 @@ def untagged(text: str) -> tuple[str, str]:
 def read(text: str) -> Message:
     """What a message asks, its tag on or off. Never raises."""
     tag, body = untagged(text[:READ_UP_TO])
+    body = body.translate(_STRAIGHT)
     if tag != "message" or not ("?" in body or _ASKS.match(body)):
         return Message(False)
     body = _OR_NOT.sub("", body)
@@ -73,18 +78,19 @@ def asks(text: str, game_state: Any = None) -> bool:
 
 def mentioned(text: str) -> list[Question]:
     """The traits and characters that a text names."""
-    traits: list[Question] = [("trait", trait) for trait in named_traits(text)]
+    traits: list[Question] = [("trait", trait) for trait in named_traits(text.translate(_STRAIGHT))]
     return traits + [("character", name) for name in named_characters(text)]
 
 
 def named_characters(text: str) -> list[str]:
     """The characters that a text names."""
-    return [name for name, pattern in _NAMES.items() if pattern.search(text)]
+    plain = text.translate(_STRAIGHT)
+    return [name for name, pattern in _NAMES.items() if pattern.search(plain)]
 
 
 def answer_of(text: str) -> bool | None:
     """Whether an answer says yes; None if it says neither, or leaves it open. Never raises."""
-    body = untagged(text[:READ_UP_TO])[1].replace("\u2019", "'")
+    body = untagged(text[:READ_UP_TO])[1].translate(_STRAIGHT)
     if _HEDGES.search(body):
         return None
     if first := _FIRST.match(body):

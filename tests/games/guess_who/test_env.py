@@ -36,6 +36,20 @@ def test_an_asker_is_answered_and_guesses(tokenizer: Any) -> None:
     assert play(tokenizer, ["[guess] Yuri"]).reward == 0.0
 
 
+@pytest.mark.parametrize("turn", ["**[guess]** Kira", "> [Guess] **Kira**", "[guess] _Kira_"])
+def test_a_guess_may_stand_in_markdown(turn: str) -> None:
+    env = GuessWhoEnv()
+    env.reset(STATE)
+    _, done, info = env.step(turn)
+    assert done and info["action"] == {"kind": "guess", "name": "Kira"}
+
+
+def test_who_says_nothing_is_told_so() -> None:
+    env = GuessWhoEnv()
+    env.reset(STATE)
+    assert env.step("[message]")[2]["error"] == "The message is empty: write something after [message]."
+
+
 def test_words_of_a_partner_vary_between_dialogues_and_follow_from_the_seed(tokenizer: Any) -> None:
     env = GuessWhoEnv()
     heard = set()

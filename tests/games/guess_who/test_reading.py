@@ -17,6 +17,8 @@ from slim_rl.games.guess_who.traits import CHARACTERS, TRAITS, phrase
         ("Does it wear glasses?", ("trait", "glasses")),
         ("[message] is the person wearing a cap", ("trait", "hat")),
         ("Spectacles?", ("trait", "glasses")),
+        ("**[message]** Does it wear _glasses_?", ("trait", "glasses")),
+        ("A hat\uff1f", ("trait", "hat")),
         ("Is the hair of your character red?", ("trait", "red hair")),
         ("Is it red-haired?", ("trait", "red hair")),
         ("Are they a redhead?", ("trait", "red hair")),
@@ -48,6 +50,7 @@ def test_a_plain_question_names_one_thing_in_whatever_words(text: str, about: tu
         "Is it Mara with the hat?",
         "Is it without glasses?",
         "Doesn't it wear a hat?",
+        "Doesn\u2019t it wear a hat?",
         "Does its name begin with M?",
         "Tell me everything.",
         "It has no hat. Is it a hat?",
@@ -76,6 +79,7 @@ def test_every_trait_and_character_is_read_by_its_own_name() -> None:
         "It does.",
         "that's true",
         "Well, I must say yes.",
+        "_Yes_",
         "No doubt about it: yes",
         "No problem! Yes.",
     ],
@@ -105,6 +109,10 @@ LEFT_OPEN = [
     "Correct me if I'm wrong",
     "True or false? I can't tell.",
     "It is hard to say.",
+    "It is hard to tell.",
+    "It is not clear.",
+    "It is a secret.",
+    "Yes and no.",
 ]
 
 
