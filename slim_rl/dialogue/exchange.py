@@ -1,6 +1,6 @@
 """Dialogues in the formats of others: a pure function each, from dialogues to JSON-able values.
 
-    a file says what the log says, and nothing else: what the log has not (token ids, a date of its own) is left out
+    a file says what the log says, once, and nothing else: what the log has not (token ids, a date of its own) is left out
 
 Session traces are of the Hugging Face Hub, trajectories (ATIF) of Harbor, evaluation logs of inspect_ai. None of their packages is needed.
 """
@@ -35,7 +35,7 @@ def trajectory(dialogue: Dialogue) -> dict[str, Any]:
     """An ATIF trajectory. Its agent is the policy; the other seat is its user."""
     sources = {"system": "system", "assistant": "agent"}
     steps = [{"source": sources.get(said["role"], "user"), "message": said["content"]} for said in dialogue.prompt]
-    steps += [_step(dialogue, turn) for turn in dialogue.turns]
+    steps += [_step(dialogue, turn) for turn in _after_prompt(dialogue)]
     total = {}
     if dialogue.tokens or dialogue.response_ids:
         total["total_completion_tokens"] = (dialogue.tokens or {}).get("policy", sum(dialogue.loss_mask))
@@ -117,12 +117,19 @@ def _for_inspect(message: dict[str, str], later: bool = False) -> dict[str, Any]
 def messages(dialogue: Dialogue) -> list[dict[str, str]]:
     """What was said as chat messages: the policy's as the assistant's, with its `thought`; why the game refused one as the system's."""
     said = [{"role": message["role"], "content": message["content"]} for message in dialogue.prompt]
-    for turn in dialogue.turns:
+    for turn in _after_prompt(dialogue):
         thought = {"thought": turn.thought} if turn.thought else {}
         said.append({"role": "assistant" if turn.role == "policy" else "user", "content": turn.text, **thought})
         if turn.error:
             said.append({"role": "system", "content": turn.error})
     return said
+
+
+def _after_prompt(dialogue: Dialogue) -> list[Turn]:
+    """The turns without the one that the prompt ends with: what the other seat said before the policy first spoke."""
+    first = next((number for number, turn in enumerate(dialogue.turns) if turn.role == "policy"), 0)
+    heard = max((number for number in range(first) if dialogue.turns[number].error is None), default=None)
+    return [turn for number, turn in enumerate(dialogue.turns) if number != heard]
 
 
 def _step(dialogue: Dialogue, turn: Turn) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 
 from slim_rl.commands import load
 from slim_rl.dialogue.log import DialogueLog, read_log
-from slim_rl.dialogue.record import StopReason
+from slim_rl.dialogue.record import StopReason, Turn
 from slim_rl.errors import DataError
 
 ROLES = {"user", "assistant", "system", "tool"}
@@ -58,6 +58,20 @@ def test_a_session_trace_is_a_header_and_a_message_a_line(log: Path, tmp_path: P
         ("system", "Write [message] first."),
     ]
     assert lines[2]["message"]["reasoningContent"] == "I do not know BLEU." and lines[2]["message"]["model"] == "tiny"
+
+
+@pytest.mark.parametrize("form", ["traces", "atif", "inspect"])
+def test_what_the_other_seat_opened_with_is_said_once(form: str, tmp_path: Path, make_dialogue: Any) -> None:
+    opening = "[message] Hello. Which reviewer?"
+    prompt = [{"role": "system", "content": "The rules."}, {"role": "user", "content": f"Your scores.\n\n{opening}"}]
+    dialogue = make_dialogue("[message] What is Ava Li on BLEU?", "[message] It is 70.", prompt=prompt, seat=1)
+    dialogue.turns.insert(0, Turn(0, "partner", opening, {"kind": "message"}))
+    with DialogueLog(tmp_path / "log" / "train.jsonl") as writer:
+        writer.append(dialogue)
+    (path,) = export(tmp_path / "log", form, tmp_path / form)
+    said = json.loads(path.read_text())["samples"][0]["messages"] if form == "inspect" else path.read_text()
+    assert json.dumps(said).count("Which reviewer?") == 1
+    assert "It is 70." in json.dumps(said)
 
 
 def test_every_session_has_its_own_id(log: Path, tmp_path: Path) -> None:
