@@ -27,6 +27,11 @@ def test_overrides_change_keys_and_are_yaml(tmp_path) -> None:
     assert config.train.lora is not None and config.train.lora.r == 4
 
 
+def test_a_section_that_is_left_out_can_be_overridden() -> None:
+    config = parse_config({"train": {"lora": None}}, ["train.lora.r=8"])
+    assert config.train.lora is not None and config.train.lora.r == 8
+
+
 def test_a_section_that_is_named_whole_keeps_the_keys_that_are_not_named() -> None:
     began = {
         "game": {"n": 3, "p_observed": 0.2},
@@ -56,6 +61,22 @@ def test_a_section_that_is_named_whole_keeps_the_keys_that_are_not_named() -> No
             "partner.kind is mute, but SecretNumber has one seat: leave partner.kind out",
         ),
         ({"train": {"group_size": 0}}, r"train\.group_size"),
+        (
+            {"train": {"question_price": -1}},
+            r": train\.question_price: Input should be greater than or equal to 0 \(got -1\)\.$",
+        ),
+        (
+            {"train": {"question_price": [0, -1]}},
+            r": train\.question_price\.1: Input should be greater than or equal to 0 \(got -1\)\.$",
+        ),
+        (
+            {"train": {"question_price": "free"}},
+            r": train\.question_price: Input should be a valid number.* or a valid tuple \(got 'free'\)\.$",
+        ),
+        (
+            {"game": {"show_known": "plans"}},
+            r": game\.show_known: Input should be a valid boolean.* or 'plan' \(got 'plans'\); did you mean plan\?$",
+        ),
         ({"slim_rl": {}, "tis_mode": "clip"}, "'tis_mode' beside 'slim_rl' is not a key"),
         ({"slim_rl": {"train": {"backend": "slime"}}, "partner": {}}, "'partner' stands beside 'slim_rl'"),
     ],
@@ -148,6 +169,8 @@ def test_a_key_that_is_nearly_one_is_answered_by_it_in_a_file_too(tmp_path, wron
         ("warmstart.messages=[0, 0]", "messages are shares that are all 0"),
         ("warmstart.partners={shy: 0}", "partners are shares that are all 0"),
         ("warmstart.lessons={seen: -1}", r"warmstart\.lessons"),
+        ("warmstart.player.kinds={pair: 0}", r"warmstart\.player\.kinds are shares that are all 0"),
+        ("train.question_price=.inf", r"train\.question_price: Input should be a finite number"),
     ],
 )
 def test_numbers_that_nothing_can_be_made_of_are_refused(override: str, says: str) -> None:

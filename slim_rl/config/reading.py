@@ -82,7 +82,7 @@ def _apply(tree: dict[str, Any], override: str, sections: Collection[str]) -> No
         raise ConfigError(f"The override '{override}' is not of the form key=value, for example partner.kind=mute.")
     *parents, last = key.split(".")
     for parent in parents:
-        child = tree.setdefault(parent, {})
+        child = tree[parent] = {} if tree.get(parent) is None else tree[parent]  # null: a section that is left out
         if not isinstance(child, dict):
             raise ConfigError(f"The override '{override}' goes through '{parent}', which is not a section.")
         tree = child

@@ -12,7 +12,9 @@ from pydantic import BaseModel, ConfigDict
 class Section(BaseModel):
     """A part of the configuration: immutable, and strict about its keys."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, protected_namespaces=(), use_attribute_docstrings=True, allow_inf_nan=False
+    )
 
     def changed(self, **values: Any) -> Self:
         """A copy with other values, unchecked; for a section within it, a mapping of those of its keys that change."""

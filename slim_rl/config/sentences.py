@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -25,7 +25,7 @@ def sentence_of(error: ValidationError, model: type[BaseModel], section: str = "
     """What is wrong, in one sentence. `section`: where `model` stands in the config."""
     prefix = f"{section}." if section else ""
     parts = []
-    for item in error.errors():
+    for item in _as_meant(error.errors()):
         name = ".".join(map(str, item["loc"]))
         where = f"{prefix}{name}".removesuffix(".")
         if item["type"] == "extra_forbidden":
@@ -42,6 +42,30 @@ def sentence_of(error: ValidationError, model: type[BaseModel], section: str = "
             parts.append(message)
     sentence = without_passwords("; ".join(parts))
     return sentence if sentence.endswith("?") else f"{sentence}."
+
+
+# How pydantic names one of a value's several types, between the value's key and what is wrong within it.
+_TYPE = re.compile(r"bool|int|float|str|constrained-\w+|\w+\[.*\]")
+_OF_ANOTHER_TYPE = ("_type", "_parsing", "literal_error")
+
+
+def _as_meant(errors: Iterable[Any]) -> Iterator[Any]:
+    """The errors, of which a value that may be of several types has one for each: only what is wrong with it as the type that it is of, or,
+    where it is of none, all in one."""
+    by_key: dict[tuple[Any, ...], list[Any]] = {}
+    for item in errors:
+        at = next((at for at, part in enumerate(item["loc"]) if isinstance(part, str) and _TYPE.fullmatch(part)), None)
+        key = item["loc"] if at is None else item["loc"][:at]
+        by_key.setdefault(key, []).append(item if at is None else {**item, "loc": key + item["loc"][at + 1 :]})
+    for items in by_key.values():
+        wrong = [item for item in items if not item["type"].endswith(_OF_ANOTHER_TYPE)]
+        if wrong or len(items) == 1:
+            yield from wrong or items
+        else:
+            first, *others = items
+            said = [first["msg"], *(item["msg"].removeprefix("Input should be ") for item in others)]
+            choices = [item for item in items if item["type"] == "literal_error"]
+            yield {**first, **(choices[0] if choices else {}), "msg": " or ".join(said)}
 
 
 def keys_of(model: type[BaseModel], prefix: str = "") -> Iterator[str]:

@@ -88,3 +88,9 @@ class PlayerSettings(Section):
     thinks: Literal["plan", "turn"] = "plan"
     """when it writes its table, with the scores that it was told, as a thought; plan: before a plan that it computes itself; turn: before every
     turn"""
+
+    @model_validator(mode="after")
+    def _some_kind_is_said(self) -> PlayerSettings:
+        if not sum(self.kinds.values()) > 0:
+            raise ValueError("warmstart.player.kinds are shares that are all 0: raise one of them")
+        return self

@@ -86,10 +86,17 @@ class ScriptedPartner(ABC):
     wordings: int = 1
 
     def __post_init__(self) -> None:
-        if not 1 <= self.wordings <= 1 + len(MORE_TOLD):
+        if type(self.wordings) is not int or not 1 <= self.wordings <= 1 + len(MORE_TOLD):
             raise ConfigError(
-                f"partner.args.wordings is {self.wordings}, but a scripted partner has 1 to {1 + len(MORE_TOLD)} wordings."
+                f"partner.args.wordings is {self.wordings!r}, but a scripted partner has 1 to {1 + len(MORE_TOLD)} wordings."
             )
+        if type(self.max_pairs) is not int or self.max_pairs < 1:
+            raise ConfigError(
+                f"partner.args.max_pairs is {self.max_pairs!r}, but a message may ask about 1 pair or a larger whole number of them."
+            )
+        if type(self.doubts) is not bool:
+            raise ConfigError(f"partner.args.doubts is {self.doubts!r}, but it is true or false.")
+        check_chance("accept_fraction", self.accept_fraction, "a share")
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -198,10 +205,10 @@ class MutePartner(ScriptedPartner):
         return BETTER
 
 
-def check_chance(name: str, value: float) -> None:
-    """Raises ConfigError if the partner's argument `name` is no chance."""
-    if not 0 <= value <= 1:
-        raise ConfigError(f"partner.args.{name} is {value}, but a chance lies between 0 and 1.")
+def check_chance(name: str, value: Any, what: str = "a chance") -> None:
+    """Raises ConfigError if the partner's argument `name` is no chance, or whatever it is that lies between 0 and 1."""
+    if not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise ConfigError(f"partner.args.{name} is {value!r}, but {what} lies between 0 and 1.")
 
 
 def scores(pairs: Iterable[Pair], game: MatchingView) -> str:

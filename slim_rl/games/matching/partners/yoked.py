@@ -51,6 +51,7 @@ class YokedPartner(ScriptedPartner):
     replay: InitVar[Path | None] = None
 
     def __post_init__(self, replay: Path | None) -> None:
+        super().__post_init__()
         if replay is None:
             raise ConfigError("partner.kind is yoked but partner.replay is not set: give the path of a dialogue log.")
         self.path = replay

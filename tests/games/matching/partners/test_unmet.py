@@ -112,6 +112,18 @@ def test_a_partner_may_have_several_wordings_none_of_which_is_the_unmet_ones() -
     assert set(TOLD).isdisjoint(ShyPartner.told) and set(NOT_TOLD).isdisjoint(ShyPartner.not_told)
 
 
-def test_more_wordings_than_there_are_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"partner\.args\.wordings is 9, but a scripted partner has 1 to 8"):
-        make_partner(parse_config({"partner": {"kind": "shy", "args": {"wordings": 9}}}))
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        ({"wordings": 9}, r"partner\.args\.wordings is 9, but a scripted partner has 1 to 8"),
+        ({"wordings": 1.5}, r"partner\.args\.wordings is 1\.5"),
+        ({"max_pairs": 0}, r"partner\.args\.max_pairs is 0, but a message may ask about 1 pair"),
+        ({"max_pairs": "two"}, r"partner\.args\.max_pairs is 'two'"),
+        ({"doubts": "maybe"}, r"partner\.args\.doubts is 'maybe', but it is true or false"),
+        ({"accept_fraction": 3}, r"partner\.args\.accept_fraction is 3, but a share lies between 0 and 1"),
+        ({"answers": None}, r"partner\.args\.answers is None, but a chance lies between 0 and 1"),
+    ],
+)
+def test_arguments_that_no_partner_can_have_are_refused(args: dict[str, object], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        make_partner(parse_config({"partner": {"kind": "shy", "args": args}}))
