@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
@@ -12,6 +13,8 @@ from pathlib import Path
 
 import slim_rl
 from slim_rl.config import Config
+from slim_rl.dialogue.factory import partner_class
+from slim_rl.environment import environment_class
 from slim_rl.errors import ConfigError
 from slim_rl.files import write_atomically
 from slim_rl.incentives.found import JUDGED, Incentives
@@ -57,10 +60,24 @@ def _measured_at_a_start(config: Config) -> Incentives:
 def _cache_file(config: Config) -> Path:
     """Where the sentence of such a config is kept: named by all that it depends on, the code included."""
     partner = config.partner.model_dump(mode="json", exclude={"openai"})
-    parts = [config.environment, config.game_settings, partner, config.data.seat, _code()]
+    parts = [config.environment, config.game_settings, partner, config.data.seat, _code(), _own_code(config)]
     name = hashlib.sha256(json.dumps(parts, default=str, sort_keys=True).encode()).hexdigest()[:32]
     folder = Path(os.environ.get("SLIM_RL_CACHE") or Path.home() / ".cache" / "slim_rl")
     return folder / "incentives" / f"{name}.json"
+
+
+def _own_code(config: Config) -> str:
+    """A digest of the files that hold the game and the partner, where these are not this package's."""
+    game, kind = environment_class(config.environment), config.partner.kind
+    made = [game] if config.selfplay or game.seats == 1 else [game, partner_class(config, kind)]
+    modules = {each.__module__ for one in made for each in getattr(one, "__mro__", ())}
+    files = {
+        getattr(sys.modules.get(module), "__file__", None) for module in modules if not module.startswith("slim_rl.")
+    }
+    digest = hashlib.sha256()
+    for file in sorted(filter(None, files)):
+        digest.update(Path(file).read_bytes())
+    return digest.hexdigest()
 
 
 @cache

@@ -222,6 +222,20 @@ def test_the_sentence_of_a_start_is_kept(tmp_path: Path, monkeypatch: pytest.Mon
     assert at_a_start(parse_config({"game": {"n": 4, "hardness": 0, "scales": False}})) != said
 
 
+def test_a_game_of_ones_own_that_has_changed_is_judged_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLIM_RL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("slim_rl.incentives.start.GAMES", (40, 80))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    file = tmp_path / "judged_anew.py"
+    file.write_text("from examples.treasure import HonestPartner, Treasure\n\n\nclass Own(Treasure):\n    pass\n")
+    config = parse_config({"environment": "judged_anew.Own", "partner": {"kind": "honest"}})
+    assert at_a_start(config) == at_a_start(config)
+    assert len(list(tmp_path.rglob("*.json"))) == 1
+    file.write_text(file.read_text() + "    max_turns = 3\n")
+    at_a_start(config)
+    assert len(list(tmp_path.rglob("*.json"))) == 2
+
+
 class Own(MatchingChatPartner):
     """A chat partner that goes by its dotted path."""
 
