@@ -47,6 +47,7 @@ _NOT_NAMES = frozenset({"panel", "pastel", "petal", "globe", "sofa", "glued"})
 _MEMO = 100_000  # words
 _WORD = re.compile(r"[^\W_]+(?:[\u0300-\u036f]+[^\W_]*)*")  # an accent may follow its letter as a character of its own
 _GOES_ON = re.compile(r"\s*[:\u2013\u2014-]")  # between a short title and the rest of it
+_OWN_STOP = re.compile(r"\.[^\S\n]*[^\sA-Z]")  # the full stop of "Lee Jr.", where no sentence ends with it
 _ENDS_A_LINE = re.compile(r"[;\r\n\v\f\x85\u2028\u2029]")
 
 
@@ -162,7 +163,10 @@ class Roster:
             if short and not _GOES_ON.match(text, matches[at + short - 1].end()):
                 length, meanings = short, self._names.index[tuple(words[at : at + short])]
             if meanings:
-                yield Mention(meanings, matches[at].start(), matches[at + length - 1].end())
+                end = matches[at + length - 1].end()
+                if len(meanings) == 1 and self.name(*meanings[0]).endswith(".") and _OWN_STOP.match(text, end):
+                    end += 1
+                yield Mention(meanings, matches[at].start(), end)
             at += length
 
     @cached_property
@@ -185,7 +189,12 @@ class _Names:
         titles = (
             (_words(title), len(_words(short))) for title, short in zip(roster.papers, roster.short_papers, strict=True)
         )
-        self.cut = {words[: short + 1]: short for words, short in titles if short + 1 < len(words)}
+        whole = {_words(short) for short in roster.short_papers}
+        self.cut = {
+            words[: short + 1]: short
+            for words, short in titles
+            if short + 1 < len(words) and words[: short + 1] not in whole
+        }
         lengths: dict[str, set[int]] = {}
         for key in self.index:
             lengths.setdefault(key[0], set()).add(len(key))
@@ -234,11 +243,12 @@ def _index(roster: Roster) -> dict[tuple[str, ...], Meanings]:
         words, short = _words(title), len(_words(roster.short_papers[i]))
         for end in range(short, len(words) + 1):  # the title, or as much of it as was written
             index.setdefault(words[:end], set()).add(("paper", i))
-    # A whole name or short title means its owner, even where it is also a part of another's.
+    # A whole name or short title means its owner, even where it is also a part of another's of its kind.
     for i in range(roster.n):
         index[_words(roster.reviewers[i])] = {("reviewer", i)}
     for i, short_title in enumerate(roster.short_papers):
-        index.setdefault(_words(short_title), set()).add(("paper", i))
+        key = _words(short_title)
+        index[key] = {("paper", i), *(meaning for meaning in index.get(key, ()) if meaning[0] == "reviewer")}
     return {key: tuple(sorted(meanings)) for key, meanings in index.items()}
 
 

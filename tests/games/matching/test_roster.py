@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slim_rl.errors import ConfigError
+from slim_rl.games.matching.actions import Action, format_proposal, parse_action
 from slim_rl.games.matching.reading.interpretation import interpret
 from slim_rl.games.matching.roster import Roster
 
@@ -53,6 +54,30 @@ def test_ambiguous_words_name_nobody() -> None:
     assert names("Ava, Reed", roster) == []
     assert names("ava smith and Ava Li on bert large and BERT", roster) == ["Ava Smith", "Ava Li", "BERT Large", "BERT"]
     assert [len(hit.meanings) for hit in roster.hits("Ava")] == [2]
+
+
+def test_a_short_title_is_its_own_even_where_anothers_begins_so() -> None:
+    roster = Roster(("Ava Li", "Bo Reed"), ("BERT: Large Models", "BERT Large"))
+    assert names("BERT Large and BERT: Large Models", roster) == ["BERT Large", "BERT"]
+    assert interpret("What is Ava Li on BERT Large?", roster).asked == ((0, 1),)
+    plan = parse_action(format_proposal((1, 0), roster), roster)
+    assert isinstance(plan, Action) and plan.assignment == (1, 0)
+
+
+def test_a_full_stop_of_a_name_ends_no_sentence() -> None:
+    roster = Roster(("Lee Jr.", "Bo Reed"), ("BLEU", "GLUE"))
+    for text in ("What is Lee Jr. on BLEU?", "How good is Lee Jr. for BLEU?", "What is BLEU for Lee Jr.?"):
+        assert interpret(text, roster).asked == ((0, 0),), text
+    heard = interpret("Lee Jr. on BLEU: 62. I have 40 for BLEU and Lee Jr. What is Bo Reed on GLUE?", roster)
+    assert heard.asked == ((1, 1),) and ((0, 0), 62) in heard.told
+
+
+def test_a_name_that_says_a_word_twice_is_no_slip_of_the_tongue() -> None:
+    roster = Roster(("Li Li", "Bo Reed"), ("BLEU", "GLUE"))
+    heard = interpret("What is Li Li on BLEU?", roster)
+    assert heard.asked == ((0, 0),) and not heard.malformed
+    for text in ("What is Li Li Li Li on BLEU?", "What is Bo Bo on BLEU?", "What is is Li Li on BLEU?"):
+        assert interpret(text, roster).malformed, text
 
 
 def test_a_slip_that_could_be_two_names_names_nobody() -> None:

@@ -42,8 +42,22 @@ def _is_malformed(text: str, roster: Roster) -> bool:
     tag, body = untagged(text)
     if tag in ("propose", "accept"):
         return False
-    if any(match[1] not in _MAY_REPEAT for match in _TWICE.finditer(_SPACES.sub(" ", body.lower()))):
+    if _says_twice(body) and _says_twice(_with_names_as_words(body, roster)):
         return True
     if _CONTROL.search(body):
         return True
     return _GARBLED.search(mask(body, roster)) is not None
+
+
+def _says_twice(text: str) -> bool:
+    return any(match[1] not in _MAY_REPEAT for match in _TWICE.finditer(_SPACES.sub(" ", text.lower())))
+
+
+def _with_names_as_words(text: str, roster: Roster) -> str:
+    """The text, in which a name that itself says a word twice ("Li Li") is one word."""
+    parts, end = [], 0
+    for mention in roster.find(text):
+        name = text[mention.start : mention.end]
+        parts += [text[end : mention.start], re.sub(r"\W", "", name) if _says_twice(name) else name]
+        end = mention.end
+    return "".join((*parts, text[end:]))
