@@ -35,6 +35,7 @@ _WORDS = Vocabulary(r"""
             (?<!i )(?<!we )confirm (?:(?:your|the|R\d+'s) <score>)
             (?:can|could|may|might) i (?:get|have|ask|know|see|hear)\b|looking for (?:your|R\d+'s|(?:the|any|a) <score>)
             (?<!answered my )(?<!your )question (?:about|on|regarding)\b|asking (?:you )?(?:about|for)\b
+            (?:let me ask (?:you )?|same question )(?:about|for)\b
             (?<!let me )(?<!i'll )check (?!mine|my|it|this|that|out)
 <question>  what\b(?! (?:i|we)\b)|whats\b|how\b(?! i\b)|hows\b|do (?:you|they)\b|don't you|have you
             (?:is|are|was|does|did|can|could|would|will|has|might|isn't|doesn't) <who>|any(?:thing|one|body)?\b

@@ -90,6 +90,8 @@ ASKS = [
     ("I would like your score for Ava on BLEU, please.", "Ava/BLEU"),
     ("I'd be grateful for Ava's score on BLEU.", "Ava/BLEU"),
     ("Looking for Ava's score on BLEU.", "Ava/BLEU"),
+    ("Let me ask about Ava's score for BLEU.", "Ava/BLEU"),
+    ("Thanks. Same question for Ava on BLEU.", "Ava/BLEU"),
     ("I'd be happy to hear your score for Ava on BLEU.", "Ava/BLEU"),
     # full titles, typed names, form
     ("Do you have Ava Li - BLEU: a Method for Automatic Evaluation of MT?", "Ava/BLEU"),
