@@ -60,7 +60,7 @@ def generate_games(
 
 def roster_for(config: MatchingSettings, rng: np.random.Generator | None = None) -> Roster:
     """The config's own names, or DialOp's; the first n of them, or any n that `rng` draws."""
-    reviewers, papers = (names for names in (config.reviewers or REVIEWERS, config.papers or PAPERS))
+    reviewers, papers = config.reviewers or REVIEWERS, config.papers or PAPERS
     if rng is not None:
         reviewers, papers = (tuple(names[i] for i in rng.permutation(len(names))) for names in (reviewers, papers))
     return Roster(reviewers[: config.n], papers[: config.n])

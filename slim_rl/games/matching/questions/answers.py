@@ -21,8 +21,8 @@ Answer = Literal["value", "none"]
 
 _NO_SCORE = pattern(r"""\b(?:(?:don't|do not|didn't|did not|can't|cannot|can not|couldn't|haven't
     doesn't) (?:\w+ ){0,3}?(?:have|see|know|show|got|hold|any|list)|not (?:visible|shown|known|listed|available
-    on my (?:board|table|side))|have (?:no|nothing|none)|no (?:information|scores?|values?|data|number|rating|entry|idea
-    clue)|unknown|blank|empty|hidden|unseen|missing|n a|nothing (?:for|on|there)|(?:is|are) not in my table|none)\b""")
+    (?:on|in) my (?:board|table|side|list))|have (?:no|nothing|none)|no (?:information|scores?|values?|data|number|rating|entry|idea
+    clue)|unknown|blank|empty|hidden|unseen|missing|n a|nothing (?:for|on|there)|none)\b""")
 
 _REFUSES = pattern(r"""\b(?:rather not|prefer not|(?:won't|will not|can't|cannot|can not|not going to|not allowed to
     refuse to|decline to) (?:\w+ ){0,2}?(?:tell|say|share|answer|reveal|disclose|give|discuss)

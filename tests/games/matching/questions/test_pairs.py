@@ -83,6 +83,8 @@ TWO = [(AVA, BLEU), (NOAH, SWAG)]
         (ONE, "I can't see that one.", {(AVA, BLEU): "none"}),
         (ONE, "[message] I have no score for Ava Li on BLEU.", {(AVA, BLEU): "none"}),
         (ONE, "She is blank for me.", {(AVA, BLEU): "none"}),
+        (ONE, "Not in my table.", {(AVA, BLEU): "none"}),
+        (ONE, "It's not in my list, sorry.", {(AVA, BLEU): "none"}),
         (ONE, "I don't have that score; but Ava on GLUE is 40.", {(AVA, BLEU): "none"}),
         (TWO, "Ava on BLEU is 62. I have no score for Noah on SWAG.", {(AVA, BLEU): "value", (NOAH, SWAG): "none"}),
         (TWO, "62 and 40", {(AVA, BLEU): "value", (NOAH, SWAG): "value"}),
