@@ -18,7 +18,7 @@ _Names = list[tuple[str, int]]
 
 _BESIDES = (
     r"besides?|other than|apart from|aside from|in addition to|except(?: for)?|outside of|excluding|not counting|"
-    r"instead of|rather than"
+    r"instead of|rather than|(?:(?<=anyone )|(?<=anybody )|(?<=anything )|(?<=everyone ))but"
 )
 _EXCLUDED = re.compile(
     rf"\b(?:{_BESIDES}|not|over)(?:(?: (?:the|for|on|just|only|both|your|my|putting|having))* ?[RP](?:\d+|_)(?:'s)?"

@@ -34,10 +34,10 @@ _WORDS = Vocabulary(r"""
             (?:if|hope|hoping) you (?:could |would |can |might )?(?:shared?|(?:told|tell|gave|give|showed|show|let) (?:me|us))\b
             (?<!i )(?<!we )confirm (?:(?:your|the|R\d+'s) <score>)
             (?:can|could|may|might) i (?:get|have|ask|know|see|hear)\b|looking for (?:your|R\d+'s|(?:the|any|a) <score>)
-            (?<!answered my )(?<!your )question (?:about|on|regarding)\b|asking (?:you )?(?:about|for)\b
+            (?<!answered my )(?<!your )question (?:about|on|regarding)\b(?!.*\banswered\b)|asking (?:you )?(?:about|for)\b
             (?:let me ask (?:you )?|same question )(?:about|for)\b
             (?<!let me )(?<!i'll )check (?!mine|my|it|this|that|out)
-<question>  what\b(?! (?:i|we)\b)|whats\b|how\b(?! i\b)|hows\b|do (?:you|they)\b|don't you|have you
+<question>  what\b(?! (?:i|we)\b)|whats\b|how\b(?! i\b| (?:nice|good|great) that\b)|hows\b|do (?:you|they)\b|don't you|have you
             (?:is|are|was|does|did|can|could|would|will|has|might|isn't|doesn't) <who>|any(?:thing|one|body)?\b
             (?:you )?got (?:any\w*|an?|R\d+'s)\b|(?:know|see|have) any(?:thing)?\b
             (?:share|provide|report|list|name|compare)\b(?! (?:my|mine|our))|rate R\d+\b|<request>
