@@ -100,8 +100,8 @@ def test_arms_that_differ_in_what_is_shown_play_the_same_games(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("warmstart.lessons={told: 3}", "warmstart.lessons names told, .* choose of asked"),
-        ("warmstart.partners={forthcoming: 1}", "warmstart.partners names forthcoming, .* choose of shy, mute"),
+        ("warmstart.lessons={told: 3}", "warmstart.lessons names told, .* choose among asked"),
+        ("warmstart.partners={forthcoming: 1}", "warmstart.partners names forthcoming, .* choose among shy, mute"),
         ("warmstart.player={thinks: turn}", "warmstart.player is {'thinks': 'turn'}, but .* leave it out"),
         ("environment=examples.secret_number.SecretNumber", "has nothing to teach a model by"),
     ],
