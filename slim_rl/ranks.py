@@ -1,6 +1,6 @@
 """Further processes of one command on this machine, which torch.distributed joins to it: this one is rank 0.
 
-The others say nothing on the screen. They end with this one; when one of them breaks, its last words are the error.
+The others say nothing on the screen. They end with this one, also on a signal; when one of them breaks, its last words are the error.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from slim_rl.errors import ConfigError, SlimError
+from slim_rl.processes import signals_end_the_run
 
 _TIMEOUT = 20.0  # seconds a process is given to end by itself
 _NOTICED = 10.0  # seconds in which this process's own error, if it has one, follows another's end
@@ -55,7 +56,7 @@ def joined_by(number: int, arguments: Sequence[str]) -> Iterator[None]:
     shared = {"WORLD_SIZE": str(number), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     if "OMP_NUM_THREADS" not in os.environ:
         shared["OMP_NUM_THREADS"] = "1"  # as torchrun sets it; else each of them starts with all cores
-    with ExitStack() as stack:
+    with signals_end_the_run(), ExitStack() as stack:
         errors = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(1, number)]
         others = [
             subprocess.Popen(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -72,3 +74,24 @@ def test_a_process_that_waits_for_a_broken_one_ends_too() -> None:
         env=os.environ | {"PYTHONPATH": str(ROOT)},
     )
     assert done.returncode == 1 and "Process 1 of this run stopped" in done.stderr
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_others_too(number: signal.Signals) -> None:
+    """Left behind, one that plays its share of held-out games would go on with it, and with what their partner costs."""
+    script = """
+        import os, time
+        from slim_rl import ranks
+        with ranks.joined_by(2, ["incentives", "matching_offline", "--num-games", "1000000"]):
+            print(open(f"/proc/self/task/{os.getpid()}/children").read(), flush=True)
+            time.sleep(100)
+    """
+    command, environment = [sys.executable, "-c", textwrap.dedent(script)], os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as first:
+        assert first.stdout is not None
+        other = Path("/proc", first.stdout.readline().strip())
+        assert other.exists()
+        first.send_signal(number)
+        assert first.wait(60) == 128 + signal.SIGTERM
+    assert not other.exists()
