@@ -21,9 +21,14 @@ from slim_rl.backends.checkpoints import hub_name
 from slim_rl.config import NOBODY, Config, TrainConfig
 from slim_rl.dialogue.measures import Measure, measures, shown_in
 from slim_rl.dialogue.record import Dialogue
-from slim_rl.formats import interval, known, plain
+from slim_rl.formats import count, interval, known, plain
 from slim_rl.statistics import Estimate, clustered_mean
 
+_CREDIT = {  # by `train.credit`
+    "dialogue": "",
+    "turn": "; credit by turn (potential-based shaping)",
+    "expected": "; credit by turn (a question is paid what it promises)",
+}
 _PAID = {  # by `train.reward`, after the algorithm
     "game": "",
     "agreed": "; paid 1 for any agreement, else 0 (a control)",
@@ -92,7 +97,7 @@ def model_card(
     }
     update = "no update (a control: the policy only plays)" if train.frozen else _algorithm(config)
     adapters = f", LoRA of rank {train.lora.r}, merged" if train.lora else ""
-    paid = _PAID[train.reward] + _price(train)
+    paid = _PAID[train.reward] + _price(train) + _CREDIT[train.credit] + _explored(train)
     done = str(step) if step == train.steps else f"{step} of {train.steps}"
     return "\n".join(
         [
@@ -172,6 +177,13 @@ def _algorithm(config: Config) -> str:
     if config.train.backend != "verl":
         return "GRPO"
     return {"gae": "PPO"}.get(config.verl.adv_estimator, config.verl.adv_estimator.upper())
+
+
+def _explored(train: TrainConfig) -> str:
+    if not train.exploring_starts:
+        return ""
+    steps = train.steps if train.exploring_steps is None else train.exploring_steps
+    return f"; a forced first question in {train.exploring_starts:.0%} of the dialogues, falling to none within {count(steps, 'step')}"
 
 
 def _price(train: TrainConfig) -> str:

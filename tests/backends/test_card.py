@@ -57,6 +57,18 @@ def test_rows_of_the_start_are_marked_and_what_made_it_is_told(played: list[Dial
     assert f"`{here()['command']}`" in text.partition("## Provenance")[2]
 
 
+def test_what_training_pays_and_for_what_is_in_the_card(played: list[Dialogue]) -> None:
+    plain = card(played)
+    assert "credit" not in plain and "forced" not in plain
+    paid = {"credit": "expected", "exploring_starts": 0.25, "exploring_steps": 28, "question_price": 0.004}
+    text = card(played, train=paid)
+    assert (
+        "0.004 a question; credit by turn (a question is paid what it promises); a forced first question in 25% of"
+        in text
+    )
+    assert "falling to none within 28 steps" in text
+
+
 def test_a_card_without_results_has_no_index() -> None:
     text = model_card(parse_config({"name": "new"}), step=1)
     assert "model-index" not in text and "## Results" not in text and "## Provenance" not in text

@@ -119,7 +119,9 @@ def test_names_of_any_form_can_be_proposed_asked_about_and_told(
     proposal = parse_action(unicodedata.normalize(written, format_proposal(plan, roster)), roster)
     assert isinstance(proposal, Action) and proposal.assignment == tuple(plan)
     for pair in ((0, 1), (2, 0)):
-        if any(name.endswith("Ada") for name in roster.names(pair)) and any(name.endswith(" Ada") for name in names[:6]):
+        if any(name.endswith("Ada") for name in roster.names(pair)) and any(
+            name.endswith(" Ada") for name in names[:6]
+        ):
             continue  # a word that may be a reviewer and a paper: in free text it names nobody
         asked, told = (
             unicodedata.normalize(written, text)
