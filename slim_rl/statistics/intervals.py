@@ -24,6 +24,8 @@ from scipy import special
 from slim_rl.statistics.estimate import BOTH, FEW, GAMES, LEVEL, SEEDS, Estimate, Floats, Over
 from slim_rl.statistics.significance import permute
 
+_ROUNDING = 1e-12  # of the largest number: what differs by less are sums of the same numbers
+
 # -- of runs by games --------------------------------------------------------------------------------------------------
 
 
@@ -58,9 +60,11 @@ def contrast(
         of_runs = np.array([w**2 * m.var(ddof=1) / len(m) for w, m in zip(weights, means, strict=True)])
         parts = [*((v, len(m) - 1) for v, m in zip(of_runs, means, strict=True)), *parts]
         variance = max(of_runs.sum() + of_games - both, of_runs.sum(), of_games)
-    if variance <= 0:
+    exact = _ROUNDING * max(abs(w) * float(np.nanmax(abs(t.to_numpy(float)))) for w, t in zip(weights, tables, strict=True))
+    if variance <= exact**2:
         note = "all runs and games are equal"
         df = games - 1 if over == GAMES else np.inf
+        value = value if abs(value) > exact else 0.0
         p = 1.0 if value == 0 else np.nan if over == GAMES else permute(means, weights).p
         return Estimate(value, value, value, n, games, p, note, over, 0.0, df)
     df = float(variance**2 / sum(part**2 / freedom for part, freedom in parts))

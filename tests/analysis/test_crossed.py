@@ -152,3 +152,13 @@ def test_where_nothing_varies_only_a_permutation_says_how_sure_a_difference_is()
     assert (change.value, change.low, change.high) == (1.0, 1.0, 1.0) and change.p == pytest.approx(2 / 2**8)
     assert st.contrast([same - same], [1.0]).p == 1.0
     assert np.isnan(st.contrast([same], [1.0], over=st.GAMES).p)
+
+
+@pytest.mark.parametrize("value", [0.1, 0.3, 0.7, 1 / 3])
+def test_the_rounding_of_equal_numbers_is_no_spread_that_a_p_could_come_from(value: float) -> None:
+    arm = pd.DataFrame(np.full((3, 10), value))
+    got = st.contrast([arm], (1,))
+    assert got.p == 0.25 and got.note == "all runs and games are equal"
+    sums = pd.DataFrame(np.full((4, 7), 0.1 + 0.2))
+    apart = st.contrast([sums, pd.DataFrame(np.full((4, 7), 0.3))], (1, -1))
+    assert (apart.value, apart.low, apart.high, apart.p) == (0.0, 0.0, 0.0, 1.0)
