@@ -6,8 +6,10 @@ interval is over seeds and games (`statistics.contrast`), or over seeds where a 
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -206,20 +208,31 @@ def _arms(plays: Plays, manifest: Manifest, spec: Contrast) -> tuple[list[pd.Dat
     if spec.doses:
         doses = np.array([dose for dose, _ in spec.doses])
         centred = doses - doses.mean()
-        return [table(outcome) for _, outcome in spec.doses], (centred / (centred**2).sum()).tolist()
-    assert spec.a is not None
-    a = table(spec.a)
-    if not isinstance(spec.b, Outcome):
-        return [a - (spec.b or 0.0)], [1.0]
-    b = table(spec.b)
-    if spec.a.arm != spec.b.arm or spec.reaches is not None:
-        return [a, b], [1.0, -1.0]
-    if list(b.index) == [""]:
-        b = pd.concat([b] * len(a)).set_axis(a.index)
-    paired = a - b  # the same policies: run by run, and game by game where they played the same games
-    if not len(a) or not len(b) or paired.notna().to_numpy().any():
-        return [paired.dropna(how="all", axis=1)], [1.0]
-    return [(a.mean(axis=1) - b.mean(axis=1)).to_frame("games")], [1.0]
+        weights = (centred / (centred**2).sum()).tolist()
+    elif isinstance(spec.b, Outcome):
+        weights = [1.0, -1.0]
+    else:
+        (only,) = spec.outcomes
+        return [table(only) - (spec.b or 0.0)], [1.0]
+    tables = [table(outcome) for outcome in spec.outcomes]
+    if len({outcome.arm for outcome in spec.outcomes}) > 1 or spec.reaches is not None:
+        return tables, weights
+    return [_within_runs(tables, weights)], [1.0]
+
+
+def _within_runs(tables: Sequence[pd.DataFrame], weights: Sequence[float]) -> pd.DataFrame:
+    """What the same policies did in several conditions, weighed run by run, and game by game where they played the same games."""
+    runs = next((table.index for table in tables if list(table.index) != [""]), tables[0].index)
+    # all runs have one start
+    tables = [pd.concat([each] * len(runs)).set_axis(runs) if list(each.index) == [""] else each for each in tables]
+    paired = _weighed(tables, weights)
+    if min(map(len, tables)) == 0 or paired.notna().to_numpy().any():
+        return paired.dropna(how="all", axis=1)
+    return _weighed([each.mean(axis=1).to_frame("games") for each in tables], weights)
+
+
+def _weighed(tables: Sequence[pd.DataFrame], weights: Sequence[float]) -> pd.DataFrame:
+    return reduce(operator.add, (weight * table for weight, table in zip(weights, tables, strict=True)))
 
 
 def _found(row: dict[str, Any], as_written: str) -> str:

@@ -91,6 +91,26 @@ def test_an_outcome_may_be_compared_with_a_part_of_another(compared: dict[str, d
     assert compared["a quarter"]["b"] == "0.25 × shy"
 
 
+def test_a_slope_over_conditions_of_one_arm_is_that_of_its_runs() -> None:
+    """Runs differ by far more than a dose changes in any of them; of other runs' doses nothing could be told."""
+    rows = [
+        {"condition": f"forced_{dose}", "arm": "shy", "run": f"s{run}", "when": "after", "game": f"g{game}"}
+        | {"reward": 10.0 * run + dose * (0.5 + 0.01 * run) + 0.02 * ((7 * game + dose) % 5)}
+        for run in range(4)
+        for dose in (0, 1, 2)
+        for game in range(30)
+    ]
+    doses = [[dose, {"arm": "shy", "condition": f"forced_{dose}"}] for dose in (0, 1, 2)]
+    spec = {"name": "dose", "measure": "reward", "doses": doses, "direction": "more"}
+    manifest = Manifest.model_validate({"title": "", "sources": {"held_out": {"logs": ["x"], "command": ""}}})
+    plays = pl.Plays(pd.DataFrame(rows), pd.DataFrame({"arm": [], "run": [], "step": []}))
+    (row,) = ex.compare(plays, manifest, Contrasts.model_validate({"contrasts": [spec]}))
+    table = pd.DataFrame(rows).groupby(["run", "condition"])["reward"].mean().unstack()
+    slopes = [np.polyfit([0, 1, 2], values, 1)[0] for values in table.to_numpy()]
+    assert row["by_run"] == [pytest.approx(slopes)] and row["games"] == 30
+    assert row["value"] == pytest.approx(np.mean(slopes)) and 0.4 < row["low"] < row["high"] < 0.7
+
+
 def test_what_is_the_opposite_is_called_so(manifest_path: Path, plays: pl.Plays) -> None:
     manifest, contrasts = load_manifest(manifest_path)
     alone = contrasts.model_copy(update={"contrasts": [contrasts.contrasts[1]]})
