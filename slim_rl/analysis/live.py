@@ -6,6 +6,7 @@ So a log of hours costs a look no more than one of minutes; until all of it is r
 
 from __future__ import annotations
 
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -59,12 +60,12 @@ class LiveRun:
         self._config: Config | None = None
         self._quiet = False
 
-    def look(self) -> bool:
-        """Reads what is new; whether anything that is shown has changed."""
+    def look(self, all_of_it: bool = False) -> bool:
+        """Reads what is new, as much as there is time for or all of it; whether anything that is shown has changed."""
         if self._reader is None or self.log is None:
             self._reader = Reader([self._place()])
         try:
-            grown = self._reader.more(READING_SECONDS)
+            grown = self._reader.more(math.inf if all_of_it else READING_SECONDS)
             if grown:
                 self.log = self._reader.log()
         except DataError:  # there is no log yet, or no dialogue in it; or it is being started over

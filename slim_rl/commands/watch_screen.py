@@ -30,8 +30,7 @@ def follow(live: LiveRun, every: float) -> None:
     """Shows the run until Ctrl-C; once, where the output is no terminal."""
     console = Console()
     if not console.is_terminal:
-        while live.look() and live.behind:
-            pass
+        live.look(all_of_it=True)
         console.print(screen(live))
         return
     with Live(console=console, auto_refresh=False, screen=True, vertical_overflow="crop") as shown:

@@ -17,7 +17,7 @@ from rich.console import Console
 from slim_rl.analysis.live import LiveRun
 from slim_rl.cli import main
 from slim_rl.commands.watch import serving
-from slim_rl.commands.watch_screen import screen, sparkline
+from slim_rl.commands.watch_screen import follow, screen, sparkline
 from slim_rl.errors import SlimError
 from tests.analysis.synthetic import make_runs
 
@@ -115,6 +115,16 @@ def test_where_the_output_is_no_terminal_it_is_shown_once(
             main(["watch", str(log), "--terminal"])
         assert end.value.code == 0 and expected in " ".join(capsys.readouterr().out.split())
         log.write_bytes(b"".join(lines))
+
+
+def test_where_it_is_shown_once_its_numbers_are_worked_out_once(
+    log: Path, lines: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("slim_rl.analysis.live.READING_SECONDS", 0.0)
+    log.write_bytes(b"".join(lines))
+    live = LiveRun(log)
+    follow(live, every=10)
+    assert live.log is not None and len(live.log.frame) == len(lines) and live.version == 1
 
 
 def test_a_small_curve_goes_from_its_least_to_its_most() -> None:
