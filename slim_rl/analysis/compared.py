@@ -8,7 +8,7 @@ is the baseline, whatever came out. Pairs of policies that play freely come befo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from pathlib import Path
@@ -131,15 +131,15 @@ def _of_runs(first: pd.DataFrame, second: pd.DataFrame, games: Sequence[str], na
     return {"before": st.arm_mean(a).value, "after": st.arm_mean(b).value, **asdict(difference)}
 
 
-def sentence_of(pair: Mapping[str, Any]) -> str:
+def sentence_of(pair: Mapping[str, Any], named: Callable[[str], str] = words) -> str:
     """'On the same 200 games, b free less a free: questions a game +0.81 (0.64 to 0.97), reward +0.036 (0.018 to 0.055), 95% intervals
-    over games.'
+    over games.' `named`: how the two are written.
     """
     parts = [
         f"{what} {plain(row['value'], signed=True)} ({interval(row['low'], row['high'])})"
         for name, what in (("questions", "questions a game"), ("reward", "reward"))
         if known((row := pair["measures"][name])["low"])
     ]
-    cells = f"{words(pair['second'])} less {words(pair['first'])}"
+    cells = f"{named(pair['second'])} less {named(pair['first'])}"
     told = f"{', '.join(parts)}, 95% intervals over {pair['measures']['reward']['over']}" if parts else "too few to say"
     return f"On the same {count(pair['games'], 'game')}, {cells}: {told}."

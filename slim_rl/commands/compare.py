@@ -38,7 +38,7 @@ def command(
     console = Console()
     title = f"{pair['second']} less {pair['first']}, {count(pair['games'], 'held-out game')}"
     console.print(change_table(pair["measures"], printable(title), ("first", "second", "change")))
-    console.print(printable(sentence_of(pair)), markup=False, highlight=False)
+    console.print(printable(sentence_of(pair, named=str)), markup=False, highlight=False)
     if output is not None:
         table = pd.DataFrame(pair["measures"]).T.rename_axis("measure")
         write_atomically(output, table.rename(columns={"before": "first", "after": "second"}).to_csv())

@@ -54,6 +54,17 @@ def test_the_last_checkpoints_are_paired_on_the_games_both_played(
     assert row["low"] > 0.29 and row["p"] == pytest.approx(2 / 2**10), "games of very different rewards, paired"
 
 
+def test_runs_and_files_are_called_what_they_are_called(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "500")
+    one, two = log(tmp_path, "run_1", [0.5] * GAMES), log(tmp_path, "run_2", [0.6] * GAMES)
+    compare(one, two)
+    assert "games, run_2 less run_1: " in capsys.readouterr().out
+    compare(one, one)
+    assert f"games, {one} less {one}: " in capsys.readouterr().out
+
+
 def test_runs_of_one_arm_are_compared_over_seeds_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for seed, more in enumerate((0.1, 0.2, 0.3)):
         log(tmp_path / "new", f"new-s{seed}", [0.5 + more] * GAMES, arm="new")
