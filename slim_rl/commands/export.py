@@ -30,6 +30,8 @@ def command(
     check_folder(output)
     if push is not None:
         check_name(push)
+    elif private:
+        raise ConfigError("--private is of a repository on the hub: name one with --push OWNER/NAME.")
     with working(f"exporting {run}"):
         done = export(run, output, step, results or (), overwrite)
     typer.echo(f"{output}: from {done.checkpoint} ({done.backend})")

@@ -19,11 +19,13 @@ from slim_rl.frontier import MOST
 from slim_rl.incentives import GAMES, QUESTIONS, as_dict, measure
 from slim_rl.incentives.priced import priced, table
 
+_USUAL = ",".join(map(str, QUESTIONS))
+
 
 def command(
     config: ConfigFile,
     num_games: Annotated[int, typer.Option("--num-games", "--games", min=2, help="games a player")] = GAMES,
-    questions: Annotated[str, typer.Option(help="how many questions the askers ask")] = ",".join(map(str, QUESTIONS)),
+    questions: Annotated[str, typer.Option(help="how many questions the askers ask")] = _USUAL,
     live: Annotated[
         bool, typer.Option("--live", help="play with the partner behind the endpoint itself, which costs money")
     ] = False,
@@ -44,10 +46,13 @@ def command(
     counts = sorted({int(word) if word.strip().isdecimal() else 0 for word in questions.split(",")})
     if counts[0] < 1:
         raise ConfigError(f"--questions {questions} is not a list of numbers from 1 on, such as 1,2,4.")
-    if price and (live or output_dir is not None):
+    if price and (live or output_dir is not None or questions != _USUAL):
         raise ConfigError(
-            "--price computes what askers earn, without a partner and without files: leave out --live and --output-dir."
+            "--price computes what askers earn with as many questions as --most allows, without a partner and without files: leave out --live, "
+            "--questions and --output-dir."
         )
+    if most != MOST and not price:
+        raise ConfigError("--most is for --price: name a price, or leave it out.")
     if output_dir is not None:
         check_folder(output_dir)
     if price:

@@ -39,6 +39,8 @@ def command(
     game: Games = None,
 ) -> None:
     """Show dialogues of a log in the terminal: the last ones, or those that --where selects."""
+    if descending and not sort:
+        raise ConfigError("--descending needs --sort: name the column to sort by.")
     name_games(game)
     log = load(all_logs(logs, log_dir))
     chosen = choose(log.frame, num, where, sort, descending)

@@ -134,6 +134,8 @@ def test_an_unknown_command_is_answered_by_the_known_ones(slim_rl) -> None:
         (("evaluate", LOCAL, "--policy", "solo", "--success-reward", "0.9"), "add --num-trials"),
         (("evaluate", LOCAL, "--policy", "solo", "--human", "nope"), "There is no file nope"),
         (("incentives", LOCAL, "--output-dir", "x.csv"), "name a folder"),
+        (("show", "logs", "--descending"), "--descending needs --sort"),
+        (("export", "runs/x", "--output", "y", "--private"), "name one with --push"),
         (("generate", "--num-games", "1", "--output", ""), "Is a directory; choose another output"),
         (("generate", "--num-games", "1", "--output", "/"), "Is a directory; choose another output"),
     ],

@@ -64,8 +64,10 @@ def test_the_files_are_written_before_anything_is_printed(tmp_path: Path, monkey
     [
         (["--questions", "2,-1"], "--questions 2,-1 is not a list of numbers from 1 on"),
         (["--questions", "1,x"], "--questions 1,x is not a list"),
-        (["--price", "0.02", "--output-dir", "found"], "without files: leave out --live and --output-dir"),
+        (["--price", "0.02", "--output-dir", "found"], "without files: leave out --live, --questions and"),
         (["--price", "0.02", "--live"], "without a partner"),
+        (["--price", "0.02", "--questions", "1,2"], "as many questions as --most allows"),
+        (["--most", "3"], "--most is for --price"),
     ],
 )
 def test_what_would_have_no_effect_is_refused(words: list[str], says: str) -> None:

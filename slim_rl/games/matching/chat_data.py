@@ -73,6 +73,8 @@ def convert_command(
     """
     if form not in ("sft", "games"):
         raise DataError(f"The form {form!r} is unknown: choose sft or games.")
+    if form == "games" and tokenizer:
+        raise DataError("A games file holds no tokens: leave out the tokenizer, or choose the form sft.")
     if str(seat) not in ("0", "1", "both"):
         raise DataError(f"The seat {seat!r} is unknown: choose 0, 1 or both.")
     seats = (0, 1) if str(seat) == "both" else (int(seat),)

@@ -155,6 +155,8 @@ def test_a_bad_line_is_named(tmp_path: Path) -> None:
         convert_command(source, tmp_path / "out.jsonl")
     with pytest.raises(DataError, match="form"):
         convert_command(source, tmp_path / "out.jsonl", form="parquet")
+    with pytest.raises(DataError, match="holds no tokens: leave out the tokenizer"):
+        convert_command(source, tmp_path / "out.jsonl", form="games", tokenizer="any")
 
 
 def test_a_file_of_our_own_is_told_from_games_of_people(tmp_path: Path) -> None:
