@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from slim_rl.errors import DataError
+from slim_rl.files import replacing
 
 _PACKAGED = Path(__file__).parent / "_bundled"
 ROOT = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).parents[1]  # holds the folders below
@@ -71,7 +72,7 @@ def _copied(folders: Sequence[tuple[Path, Path]]) -> list[Path]:
             raise DataError(f"{theirs} exists and is another file: name another folder, or remove it.")
     new = [(ours, theirs) for ours, theirs in pairs if not theirs.exists()]
     for ours, theirs in new:
-        theirs.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(ours, theirs)
-        theirs.chmod(theirs.stat().st_mode | (0o111 if theirs.suffix == ".sh" else 0))
+        with replacing(theirs) as whole:  # nor does another `init` of the same folder ever read half of it
+            shutil.copyfile(ours, whole)
+            whole.chmod(whole.stat().st_mode | (0o111 if theirs.suffix == ".sh" else 0))
     return [theirs for _, theirs in new]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from slim_rl import __version__, bundled
 from slim_rl.config import load_config
 from slim_rl.errors import ConfigError, DataError
 from slim_rl.policies import load_tokenizer
+from tests.fakes.disk import largest_file
 from tests.paths import ROOT
 
 
@@ -65,6 +68,21 @@ def test_the_warm_start_is_found_unless_there_is_one_here(empty: Path) -> None:
 def test_a_tokenizer_comes_from_there(empty: Path) -> None:
     pytest.importorskip("transformers")
     assert load_tokenizer("data/warmstart").encode("[propose]")
+
+
+def test_a_copy_that_was_cut_short_leaves_no_half_of_a_file(empty: Path) -> None:
+    with largest_file(2000), pytest.raises(OSError, match="File too large"):
+        bundled.copy_to(empty / "mine")
+    bundled.copy_to(empty / "mine")
+    for path in (path for path in (empty / "mine").rglob("*") if path.is_file()):
+        assert path.read_bytes() == (ROOT / path.relative_to(empty / "mine")).read_bytes()
+
+
+def test_two_may_copy_at_once(empty: Path) -> None:
+    for folder in ("one", "two", "three"):
+        words = [sys.executable, "-c", f"from slim_rl.bundled import *; copy_to(Path({folder!r}))"]
+        both = [subprocess.Popen(words, env={**os.environ, "PYTHONPATH": str(ROOT)}) for _ in range(2)]
+        assert [process.wait() for process in both] == [0, 0]
 
 
 def test_copies_are_ours_and_changes_are_kept(empty: Path) -> None:
