@@ -36,12 +36,14 @@ from slim_rl.dialogue.measures import shown_in
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.errors import ConfigError
 from slim_rl.files import write_atomically
+from slim_rl.formats import count
 from slim_rl.policies import check_model_name
 from slim_rl.policies.engines import EngineChoice
 from slim_rl.processes import interruptible
 
 MOST_PAIRS = 8  # of cells that are compared on the screen
 GAMES = 200  # a cell, where nothing else is asked for
+_FILES = ("table.txt", "cells.csv", "cells.json")
 
 
 def command(
@@ -169,7 +171,7 @@ def _print_results(
     success: float | None,
 ) -> None:
     """The cells' table and the reference lines, in table.txt and on the screen; their numbers in cells.csv and cells.json. The files first:
-    who reads along may leave early.
+    who reads along may leave early. Files of more dialogues of a cell stay as they are.
     """
     from rich.console import Console
 
@@ -197,11 +199,29 @@ def _print_results(
         for sentence in said:
             target.print(printable(sentence), markup=False, highlight=False)
 
+    console = Console()
+    if more := _more_before(output, played):
+        show(console)
+        kept = f"{', '.join(_FILES)} in {output} stay: they are of {count(more, 'dialogue')} a cell; name another --output for files of these."
+        console.print(printable(kept), markup=False, highlight=False)
+        return
     text = StringIO()
     show(Console(file=text, width=200))
     write_atomically(output / "table.txt", text.getvalue())
     _write_numbers(config, played, output, lines, success)
-    show(Console())
+    show(console)
+
+
+def _more_before(output: Path, played: Mapping[str, Sequence[Dialogue]]) -> int:
+    """How many dialogues of one of these cells the files in the folder are of, if they are of more than were played now; else 0."""
+    import orjson
+
+    try:
+        rows = orjson.loads((output / "cells.json").read_bytes())["cells"]
+        before = [(row["cell"], int(row["dialogues"])) for row in rows if row["measure"] == "reward"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return 0
+    return max((number for cell, number in before if cell in played and number > len(played[cell])), default=0)
 
 
 def _write_numbers(

@@ -348,3 +348,23 @@ def test_what_is_named_twice_is_played_once(slim_rl, monkeypatch, tmp_path) -> N
     twice = ["--policy", "solo", "--partner", "mute", "--mode", "free"] * 2
     done = slim_rl("evaluate", "matching_local", *twice, "--games", "2", "--dry-run")
     assert (done.returncode, done.stdout) == (0, "solo_mute_free: 2 games\n"), done.stderr
+
+
+def test_a_table_of_more_games_is_not_replaced_by_one_of_fewer(slim_rl, tmp_path) -> None:
+    def play(policy: str, games: int) -> str:
+        done = slim_rl("evaluate", "matching_local", "--policy", policy, "--games", str(games), "--output", tmp_path)
+        assert done.returncode == 0, done.stderr
+        return " ".join(done.stdout.split())
+
+    def files() -> list[bytes]:
+        return [(tmp_path / name).read_bytes() for name in ("table.txt", "cells.csv", "cells.json")]
+
+    play("solo", 6)
+    whole = files()
+    assert b"6 held-out games" in whole[0]
+    said = play("solo", 4)
+    assert "4 held-out games" in said and "stay: they are of 6 dialogues a cell; name another --output" in said
+    assert files() == whole
+    assert "stay" not in play("solo", 7) and b"7 held-out games" in files()[0]
+    play("random", 3)
+    assert b"3 held-out games" in files()[0], "another policy's"
