@@ -103,8 +103,7 @@ def analyze(
     write_numbers(summary, results)
     page = on_logs.page(results, drawn, shown)
     write_atomically(report, page.html())
-    if paper:
-        page.write_tables(output_dir)
+    page.write_tables(output_dir, wanted=paper)
     return Summary(results, report, summary, {picture.name: output_dir / f"{picture.name}.png" for picture in drawn})
 
 

@@ -12,7 +12,7 @@ import base64
 import gzip
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,8 @@ from slim_rl.analysis.tables import Table, as_csv, as_latex, as_markdown
 from slim_rl.files import write_atomically
 
 SCRIPTS = ("dom.js", "list.js", "board.js", "dialogue.js", "main.js")  # of the viewer: one script, in this order
+FORMS = ("png", "svg", "pdf")  # that a figure may have
+_TABLE_FORMS = {"csv": as_csv, "tex": as_latex, "md": as_markdown}
 RENEWS = "live.js"  # what else a page has that renews itself
 _TEMPLATES = Environment(
     loader=PackageLoader("slim_rl.analysis", "page"),
@@ -130,12 +132,21 @@ class Page:
         parts += [f"{as_markdown(table)}\n\n{table.caption}" for table in self._tables() if table.rows]
         return "\n\n".join(part for part in (*parts, *(text for text, first in drawn if not first)) if part) + "\n"
 
-    def write_tables(self, folder: Path) -> None:
-        """Writes each table as CSV, LaTeX (booktabs) and Markdown: table-1.csv, table-1.tex, table-1.md, in the page's order."""
-        tables = [table for table in self._tables() if table.rows or table.others]
+    def write_tables(self, folder: Path, wanted: bool = True) -> None:
+        """Writes each table as CSV, LaTeX (booktabs) and Markdown: table-1.csv, table-1.tex, table-1.md, in the page's order and with the rows
+        that it folds away, if they are wanted; takes away those that an earlier page left, and this one does not write.
+        """
+        tables = [table for table in self._tables() if table.rows or table.others] if wanted else []
         for number, table in enumerate(tables, 1):
-            for ending, form in (("csv", as_csv), ("tex", as_latex), ("md", as_markdown)):
-                write_atomically(folder / f"table-{number}.{ending}", form(table))
+            unfolded = replace(table, rows=[*table.rows, *table.others])
+            for ending, form in _TABLE_FORMS.items():
+                write_atomically(folder / f"table-{number}.{ending}", form(unfolded))
+        for latex in folder.glob("table-*.tex"):
+            three = [latex.with_suffix(f".{ending}") for ending in _TABLE_FORMS]
+            number = latex.stem.removeprefix("table-")
+            if number.isdecimal() and int(number) > len(tables) and all(path.is_file() for path in three):  # ours
+                for path in three:
+                    path.unlink()
 
     def _tables(self) -> list[Table]:
         return [*self.tables_first, *self.tables, *(table for each in self.sections.values() for table in each)]
@@ -162,16 +173,18 @@ def draw_figures(
 def write_figures(
     folder: Path, plots: Mapping[str, Plot], *numbers: Any, first: str, forms: Sequence[str]
 ) -> list[Picture]:
-    """Draws every figure, and writes it to the folder; takes away those that have nothing to show and were there before."""
+    """Draws every figure, and writes it to the folder; takes away what an earlier page left of those that have nothing to show, or are not
+    wanted in that form.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     pictures = []
     for picture, made in draw_figures(plots, *numbers, first=first, forms=forms):
         for form in forms:
             write_atomically(folder / f"{picture.name}.{form}", made[form])
         pictures.append(picture)
-    for name in plots.keys() - {picture.name for picture in pictures}:
-        for form in forms:
-            (folder / f"{name}.{form}").unlink(missing_ok=True)
+    drawn = {f"{picture.name}.{form}" for picture in pictures for form in forms}
+    for stale in {f"{name}.{form}" for name in plots for form in FORMS} - drawn:
+        (folder / stale).unlink(missing_ok=True)
     return pictures
 
 

@@ -77,7 +77,7 @@ def as_markdown(table: Table) -> str:
         return "| " + " | ".join(_without_markup(cell) for cell in cells) + " |"
 
     rule = ["---" if column.prose else "---:" for column in table.columns]
-    return "\n".join(map(line, [[column.head for column in table.columns], rule, *_texts(table, table.rows)]))
+    return "\n".join(map(line, [[column.head for column in table.columns], rule, *_texts(table)]))
 
 
 def _without_markup(cell: str) -> str:
@@ -92,7 +92,11 @@ def as_csv(table: Table) -> str:
 def as_latex(table: Table) -> str:
     """For a paper, in the rules of booktabs."""
     columns = "".join("l" if column.prose else "r" for column in table.columns)
-    text = str(_frame(table).to_latex(index=False, escape=True, caption=_escaped(table.caption), column_format=columns))
+    text = str(
+        _frame(table).to_latex(
+            index=False, escape=True, caption=table.caption.translate(_ESCAPED), column_format=columns
+        )
+    )
     for sign, written in _SIGNS.items():
         text = text.replace(sign, written)
     return text
@@ -102,23 +106,26 @@ def as_latex(table: Table) -> str:
 _SIGNS = {"−": "$-$", "→": "$\\rightarrow$", "±": "$\\pm$", "–": "--", "×": "$\\times$"}
 
 
-def _escaped(text: str) -> str:
-    return "".join(f"\\{sign}" if sign in "%&#_$" else sign for sign in text)
+# As pandas escapes cells
+_ESCAPED = str.maketrans(
+    {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    | {sign: f"\\{sign}" for sign in "%&#_${}"}
+)
 
 
 def _frame(table: Table) -> pd.DataFrame:
-    """All rows of the table as they are shown, those that a page folds away too."""
+    """The rows of the table as they are shown."""
     heads: list[str] = []
     for column in table.columns:  # a frame tells columns apart by their heads
         heads.append(column.head + " " * sum(head.strip() == column.head for head in heads))
-    return pd.DataFrame(_texts(table, [*table.rows, *table.others]), columns=heads)
+    return pd.DataFrame(_texts(table), columns=heads)
 
 
-def _texts(table: Table, rows: Rows) -> list[list[str]]:
+def _texts(table: Table) -> list[list[str]]:
     def cell(shown: str | TableCell) -> str:
         return shown if isinstance(shown, str) else f"{shown.text} ({shown.aside})" if shown.aside else shown.text
 
-    return [[cell(column.show(row)) for column in table.columns] for row in rows]
+    return [[cell(column.show(row)) for column in table.columns] for row in table.rows]
 
 
 # -- before and after --------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ import synthetic
 
 from slim_rl.analysis import Summary, analyze
 from slim_rl.analysis.references import reference_lines
+from slim_rl.analysis.tables import Table, as_latex, prose
 from slim_rl.errors import DataError
 from slim_rl.games.matching.references import people
 from tests.paths import ROOT
@@ -183,4 +184,17 @@ def test_tables_and_figures_for_a_paper(analysed: Summary, tmp_path: Path) -> No
     for path in tables:
         latex = path.with_suffix(".tex").read_text(encoding="utf-8")
         assert "\\toprule" in latex and "\\bottomrule" in latex and not set("−→±–×") & set(latex)
-        assert path.with_suffix(".md").read_text(encoding="utf-8").startswith("| ")
+        markdown = path.with_suffix(".md").read_text(encoding="utf-8")
+        assert markdown.startswith("| ") and markdown.count("\n") == len(pd.read_csv(path)) + 1, "folded rows too"
+    (tmp_path / "table-99.tex").write_text("my own")
+    analyze([tmp_path / "logs" / "shy-0"], tmp_path, max_dialogues=0, overwrite=True)
+    left = [path.name for form in ("pdf", "csv", "tex", "md") for path in tmp_path.glob(f"*.{form}")]
+    assert left == ["table-99.tex"], "of other logs, beside a report that says nothing of them"
+
+
+def test_a_caption_of_any_signs_is_one_in_latex() -> None:
+    table = Table(r"runs/a_1 & 50% of {each} ~/b^2 \n", [prose("name")], [{"name": "x"}])
+    caption = next(line for line in as_latex(table).splitlines() if "caption" in line)
+    assert caption == (
+        r"\caption{runs/a\_1 \& 50\% of \{each\} \textasciitilde{}/b\textasciicircum{}2 \textbackslash{}n}"
+    )
