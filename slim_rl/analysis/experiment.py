@@ -27,7 +27,7 @@ from slim_rl.analysis.plays import COUNTS, KEYS, Plays, by_game, ends, plain, ru
 from slim_rl.dialogue.log import log_files
 from slim_rl.dialogue.measures import shown_in
 from slim_rl.errors import DataError
-from slim_rl.formats import count
+from slim_rl.formats import count, words
 
 NOT_RUN = "not run"
 LEVEL = 0.05  # a contrast is shown if its (Holm) p is below
@@ -90,7 +90,7 @@ def left_out(plays: Plays, manifest: Manifest) -> list[str]:
     """What is missing or mixed in what the page is made from, in sentences."""
     played = set(plays.held_out["condition"])
     warnings = list(plays.warnings)
-    if missing := [name.replace("_", " ") for name in manifest.sources if name not in played]:
+    if missing := [words(name) for name in manifest.sources if name not in {*played, HELD_OUT}]:
         warnings.append(f"No logs yet of {', '.join(missing)}.")
     if failed := int(plays.counts["failed"].sum()):
         warnings.append(f"Without a reward, so left out: {count(failed, 'failed dialogue')}.")

@@ -86,8 +86,7 @@ def write(
     write_numbers(output_dir / "results.json", found)
     files.write_atomically(output_dir / "README.md", page.markdown())
     files.write_atomically(output_dir / "results.html", page.html())
-    if paper:
-        page.write_tables(output_dir)
+    page.write_tables(output_dir, wanted=paper)
     return said
 
 
@@ -122,7 +121,8 @@ def _origin(plays: Plays, manifest: Manifest, command: str) -> str:
         f"{provenance.code_of(entry)}; {provenance.machine_of(entry)}" for entry in plays.provenance
     ]
     return (
-        f"{count(runs.nunique(), 'run')}, seeds {', '.join(seeds)}; {' and '.join(dict.fromkeys(made)) or 'what made them is not known'}. "
+        f"{count(runs.nunique(), 'run')}{', seeds ' if seeds else ''}{', '.join(seeds)}; "
+        f"{' and '.join(dict.fromkeys(made)) or 'what made them is not known'}. "
         f"{contrasts}Page: `{command}`, slim_rl {__version__}."
     )
 

@@ -123,6 +123,25 @@ def test_where_nothing_was_played_before_the_primary_contrasts_answer(
 
 
 @pytest.mark.usefixtures("unprinted")
+def test_of_runs_that_have_only_begun_the_page_says_that_and_nothing_else_is_missing(
+    manifest_path: Path, tmp_path: Path
+) -> None:
+    manifest = yaml.safe_load(manifest_path.read_text())
+    (whole,) = manifest["sources"]["held_out"]["logs"]
+    for path in Path(whole).rglob("*.jsonl"):
+        lines = [line for line in path.read_bytes().splitlines(keepends=True) if orjson.loads(line)["phase"] == "train"]
+        (tmp_path / path.parent.name).mkdir()
+        (tmp_path / path.parent.name / path.name).write_bytes(b"".join(lines))
+    (tmp_path / "one.yaml").write_text(
+        yaml.safe_dump({"title": "", "sources": {"held_out": {"logs": [str(tmp_path)], "command": ""}}})
+    )
+    assert write(tmp_path / "one.yaml", tmp_path / "page", "") == [
+        "No run of shy was played before and after training."
+    ]
+    page = (tmp_path / "page" / "README.md").read_text()
+    assert "\n0 runs; " in page and "so in the curves alone: " in page and "No logs yet" not in page
+
+
 def test_runs_whose_logs_are_gone_stay_on_the_page(
     manifest_path: Path, written: tuple[Path, list[str]], tmp_path: Path
 ) -> None:
