@@ -136,7 +136,11 @@ class Tables:
             p_of("p", "p of no change"),
         ]
         others = [row for row in self.results["held_out"] if not self._is_chief(row["measure"])]
-        return Table("In the same way; p is not corrected for the number of measures.", columns, (), others)
+        caption = (
+            "In the same way; the change of a measure that some games lack is over those that have it both times, so it need not be the "
+            "difference of the two means. p is not corrected for the number of measures."
+        )
+        return Table(caption, columns, (), others)
 
     def ledger(self) -> Table:
         """Where an ideal asker earned more, one row an arm and partner."""
