@@ -182,7 +182,7 @@ class Reader:
                     bar.update(before + offset - bar.n)
                     try:
                         row = row_of(data, place.file.path)
-                    except (AttributeError, KeyError, TypeError, ValueError):
+                    except (AttributeError, LookupError, TypeError, ValueError):
                         # it has a dialogue's keys, yet not its form
                         place.file.foreign += 1
                         continue

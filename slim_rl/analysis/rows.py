@@ -48,8 +48,21 @@ def row_of(data: dict[str, Any], path: Path) -> dict[str, Any]:
         **measures(dialogue),
         **partner_faults.columns_of(dialogue),
     }
+    if not all(isinstance(value, _FORM.get(name, int | float)) for name, value in row.items()) or row["seat"] not in (
+        0,
+        1,
+    ):
+        raise ValueError("a name, number or seat that is none")
     own = {name: value for name, value in dialogue.columns.items() if isinstance(value, bool | int | float | str)}
     return own | row
+
+
+# Of a row's values; all others are numbers
+_FORM = {
+    **dict.fromkeys(("arm", "run", "phase", "cluster", "environment", "policy", "mode", "partner", "stop_reason"), str),
+    **dict.fromkeys(("id", "game_id", "group"), str | int | None),
+    "seed": int | float | None,
+}
 
 
 def _cost(dialogue: Dialogue) -> float:

@@ -77,9 +77,9 @@ def collect(
     for row in chosen.itertuples():
         try:
             view = _view(read_dialogue(log, row), row, pool, decode)
-        except (AttributeError, KeyError, TypeError, ValueError):  # counted, but not of a form that can be shown
+            taken += len(orjson.dumps(view))
+        except (AttributeError, LookupError, TypeError, ValueError):  # counted, but not of a form that can be shown
             continue
-        taken += len(orjson.dumps(view))
         if taken + pool.bytes > max_bytes:
             break
         views[row.Index] = view

@@ -85,6 +85,22 @@ def test_other_lines_are_counted_and_named(tmp_path: Path, dialogues: list[dict[
     assert sum("Not counted" in warning for warning in log.warnings) == 2
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"reward": [0.5]}, {"reward": "much"}, {"seat": 2}, {"seat": []}, {"phase": 3}, {"id": ["a"]}, {"game_id": {}}, {"seed": [1]},
+        {"price": {}}, {"run": ["a"], "id": []}, {"step": "last"}, {"group": []},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_line_with_dialogues_keys_and_other_values_is_counted_as_another(
+    tmp_path: Path, dialogues: list[dict[str, Any]], wrong: dict[str, Any]
+) -> None:
+    write(tmp_path / "mixed.jsonl", [dialogues[0], {**dialogues[1], **wrong}, *dialogues[2:]])
+    log = load([tmp_path])
+    assert (len(log.frame), log.files[0].foreign) == (len(dialogues) - 1, 1)
+
+
 def test_of_a_repeated_dialogue_the_last_counts(tmp_path: Path, dialogues: list[dict[str, Any]]) -> None:
     again = {**dialogues[2], "reward": 0.125, "stop_reason": "agreed"}
     write(tmp_path / "resumed.jsonl", [*dialogues, again])
