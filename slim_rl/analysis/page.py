@@ -143,8 +143,8 @@ class Page:
                 write_atomically(folder / f"table-{number}.{ending}", form(unfolded))
         for latex in folder.glob("table-*.tex"):
             three = [latex.with_suffix(f".{ending}") for ending in _TABLE_FORMS]
-            number = latex.stem.removeprefix("table-")
-            if number.isdecimal() and int(number) > len(tables) and all(path.is_file() for path in three):  # ours
+            place = latex.stem.removeprefix("table-")
+            if place.isdecimal() and int(place) > len(tables) and all(path.is_file() for path in three):  # ours
                 for path in three:
                     path.unlink()
 
