@@ -11,22 +11,15 @@ from typing import Any
 import orjson
 
 from slim_rl.analysis import partner_faults
-from slim_rl.dialogue.log import annotate
-from slim_rl.dialogue.measures import measures
+from slim_rl.dialogue.log import of_line
+from slim_rl.dialogue.measures import MEASURES, measures
 from slim_rl.dialogue.record import Dialogue
-
-
-def annotated(data: dict[str, Any]) -> Dialogue:
-    """A line's dialogue, annotated as its game annotates now."""
-    dialogue = Dialogue.from_dict(data)
-    annotate(dialogue, again=False)
-    return dialogue
 
 
 def row_of(data: dict[str, Any], path: Path) -> dict[str, Any]:
     """Flat. `data`: a line of the log at `path`. Raises AttributeError, KeyError, TypeError or ValueError if it has not a dialogue's form."""
-    dialogue = annotated(data)
-    step = data.get("step")
+    dialogue = of_line(data)
+    step, found = data.get("step"), measures(dialogue)
     row = {
         "arm": str(dialogue.arm or dialogue.partner.get("kind") or "unnamed"),
         "run": str(dialogue.run or path.parent.name),
@@ -45,24 +38,13 @@ def row_of(data: dict[str, Any], path: Path) -> dict[str, Any]:
         "price": float("nan") if dialogue.price is None else dialogue.price,
         "failed": dialogue.failed,
         "cost_usd": _cost(dialogue),
-        **measures(dialogue),
+        **found,
         **partner_faults.columns_of(dialogue),
     }
-    if not all(isinstance(value, _FORM.get(name, int | float)) for name, value in row.items()) or row["seat"] not in (
-        0,
-        1,
-    ):
-        raise ValueError("a name, number or seat that is none")
+    if not all(isinstance(found[name], int | float) for name in MEASURES):
+        raise ValueError("a measure that is no number")
     own = {name: value for name, value in dialogue.columns.items() if isinstance(value, bool | int | float | str)}
     return own | row
-
-
-# Of a row's values; all others are numbers
-_FORM = {
-    **dict.fromkeys(("arm", "run", "phase", "cluster", "environment", "policy", "mode", "partner", "stop_reason"), str),
-    **dict.fromkeys(("id", "game_id", "group"), str | int | None),
-    "seed": int | float | None,
-}
 
 
 def _cost(dialogue: Dialogue) -> float:

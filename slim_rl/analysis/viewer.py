@@ -20,7 +20,7 @@ import orjson
 import pandas as pd
 
 from slim_rl.analysis.load import Log, read_dialogue
-from slim_rl.analysis.rows import annotated
+from slim_rl.dialogue.log import of_line
 from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.environment import game_of
 from slim_rl.errors import DataError
@@ -143,7 +143,7 @@ class _Pool:
 
 
 def _view(data: dict[str, Any], row: Any, pool: _Pool, decode: Decode | None) -> dict[str, Any]:
-    dialogue = annotated(data)
+    dialogue = of_line(data)
     name = f"{row.arm}/{row.run}/{row.phase}/{row.step}/{dialogue.id}"
     sizes = {"prompt": dialogue.prompt_ids, "response": dialogue.response_ids}
     board = pool.board(row.environment, dialogue.game_state, dialogue.seat)

@@ -11,9 +11,9 @@ from rich.rule import Rule
 from rich.text import Text
 
 from slim_rl.analysis.load import load, read_dialogue
-from slim_rl.analysis.rows import annotated
 from slim_rl.commands.options import Games, LogDirs, Logs, all_logs, name_games
 from slim_rl.commands.screen import printable, turn_texts
+from slim_rl.dialogue.log import of_line
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.errors import ConfigError
 from slim_rl.provenance import sentence
@@ -48,7 +48,7 @@ def command(
     for warning in log.warnings:
         console.print(Text(printable(warning), "yellow"))
     for row in chosen.itertuples():
-        show(console, annotated(read_dialogue(log, row)))
+        show(console, of_line(read_dialogue(log, row)))
     for entry in log.provenance:
         console.print(Text(printable(sentence(entry)), "dim"))
     console.print(Text(f"{len(chosen)} of {len(log.frame):,} dialogues", "dim"))

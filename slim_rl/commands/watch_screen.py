@@ -16,9 +16,9 @@ from rich.text import Text
 
 from slim_rl.analysis.live import LiveRun
 from slim_rl.analysis.load import read_dialogue
-from slim_rl.analysis.rows import annotated
 from slim_rl.analysis.viewer import newest
 from slim_rl.commands.screen import printable, turn_texts
+from slim_rl.dialogue.log import of_line
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.formats import plain, words
 
@@ -52,7 +52,7 @@ def screen(live: LiveRun) -> RenderableType:
             _curves(arm, curves, live.numbers["measures"]) for arm, curves in live.numbers["curves"].items() if curves
         ]
         (row,) = newest(live.log.frame, 1).itertuples()
-        parts += _dialogue(annotated(read_dialogue(live.log, row)))
+        parts += _dialogue(of_line(read_dialogue(live.log, row)))
     return Group(*parts)
 
 

@@ -107,11 +107,35 @@ def read_log(*paths: str | Path) -> Iterator[Dialogue]:
             # a log that is being written may have grown meanwhile
             if last.get(_key(folders[number], data)) == (number, at):
                 try:
-                    dialogue = Dialogue.from_dict(data)
+                    dialogue = of_line(data)
                 except (AttributeError, TypeError, ValueError) as error:
                     raise DataError(f"{file}, line {at}: not a dialogue's line ({error}).") from error
-                annotate(dialogue, again=False)
                 yield dialogue
+
+
+def of_line(data: dict[str, Any]) -> Dialogue:
+    """A line's dialogue, annotated as its game annotates now. Raises AttributeError, TypeError or ValueError if it has not a dialogue's
+    form.
+    """
+    for key, form in _FORM.items():
+        if key in data and not (isinstance(data[key], form) and (key != "seat" or data[key] in (0, 1))):
+            raise ValueError(f"its {key} is {str(data[key])[:80]}")
+    dialogue = Dialogue.from_dict(data)
+    if not all(isinstance(turn.text, str) for turn in dialogue.turns):
+        raise ValueError("a turn's text is none")
+    annotate(dialogue, again=False)
+    return dialogue
+
+
+# What is compared, counted or looked into
+_FORM: dict[str, Any] = {
+    **dict.fromkeys(("id", "game_id"), str | int),
+    **dict.fromkeys(("seed", "group"), str | int | float | None),
+    **dict.fromkeys(("reward", "price", "step"), int | float | None),
+    **dict.fromkeys(("phase", "environment"), str),
+    **dict.fromkeys(("policy", "partner"), dict),
+    "seat": int,
+}
 
 
 def log_files(*paths: str | Path) -> list[Path]:
@@ -138,7 +162,7 @@ def is_readable(version: Any) -> bool:
 
 
 def _key(folder: Path, data: dict[str, Any]) -> tuple[Any, ...]:
-    return folder, *(data.get(name) for name in ("run", "arm", "phase", "step", "id", "attempt"))
+    return folder, *(str(data.get(name)) for name in ("run", "arm", "phase", "step", "id", "attempt"))
 
 
 def _lines(file: Path, torn: Literal["warn", "skip"] = "warn") -> Iterator[tuple[int, dict[str, Any]]]:

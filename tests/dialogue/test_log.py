@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -127,6 +128,25 @@ def test_a_broken_line_is_named(make_dialogue: MakeDialogue, tmp_path: Path) -> 
 def test_foreign_lines_are_named(line: bytes, tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_bytes(line)
     with pytest.raises(DataError, match="line 1: not a dialogue"):
+        list(read_log(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"id": []}, "its id is"),
+        ({"seat": 5}, "its seat is 5"),
+        ({"partner": None}, "its partner is None"),
+        ({"reward": [1]}, "its reward is"),
+        ({"turns": [{"seat": 0, "role": "policy", "text": None}]}, "a turn's text"),
+    ],
+)
+def test_a_line_with_other_values_is_named(
+    make_dialogue: MakeDialogue, tmp_path: Path, wrong: dict[str, Any], says: str
+) -> None:
+    line = make_dialogue(*SAID).to_dict(tokens=False) | wrong
+    (tmp_path / "log.jsonl").write_bytes(encode(line) + b"\n")
+    with pytest.raises(DataError, match=f"line 1: not a dialogue's line \\({says}"):
         list(read_log(tmp_path))
 
 
