@@ -48,6 +48,7 @@ def command(
 
         follow(live, every)
         return
+    live.look()  # here, where what is wrong with the run's configuration can be said
     with serving(live, port, every) as server:
         address = f"http://{HOST}:{server.server_port}"
         typer.echo(f"{run}: {address} (Ctrl-C ends it)")
@@ -108,7 +109,7 @@ class _Pages:
     def newest(self) -> tuple[int, bytes]:
         with self._lock:
             if time.monotonic() - self._looked >= self.every:
-                if self.live.look():
+                if self.live.look() or not self._page:
                     self._page = self.live.page(self.every).encode()
                 self._looked = time.monotonic()
             return self.live.version, self._page

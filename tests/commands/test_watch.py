@@ -34,9 +34,9 @@ def log(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def served(log: Path, every: float) -> Iterator[int]:
+def served(log: Path | LiveRun, every: float) -> Iterator[int]:
     """The port of a server that watches the log."""
-    with serving(LiveRun(log), 0, every) as server:
+    with serving(log if isinstance(log, LiveRun) else LiveRun(log), 0, every) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
@@ -71,6 +71,23 @@ def test_the_log_is_looked_at_no_oftener_than_told(log: Path, lines: list[bytes]
         assert "8 dialogues" in get(port)[2]
         log.write_bytes(b"".join(lines))
         assert "8 dialogues" in get(port)[2]
+
+
+def test_a_configuration_that_cannot_be_read_is_said_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config.yaml").write_text("slim_rl: {name: run, nonsense: 1}")
+    with pytest.raises(SystemExit) as end:
+        main(["watch", str(tmp_path), "--port", "0"])
+    assert end.value.code == 1 and "'nonsense' is not a key" in capsys.readouterr().err
+
+
+def test_a_run_that_was_looked_at_before_is_served(log: Path, lines: list[bytes]) -> None:
+    log.write_bytes(b"".join(lines))
+    live = LiveRun(log)
+    live.look()
+    with served(live, every=0) as port:
+        assert "32 dialogues of training" in get(port)[2]
 
 
 def test_only_this_machine_is_answered_and_only_by_the_page(log: Path) -> None:
