@@ -15,6 +15,7 @@ from slim_rl.analysis.net_reward import NET_REWARD
 from slim_rl.config import Section, load_section
 from slim_rl.dialogue.measures import RENAMED, Measure, shown_in
 from slim_rl.errors import ConfigError
+from slim_rl.formats import words
 from slim_rl.frontier import MOST
 
 HELD_OUT = "held_out"  # the condition of what runs themselves play: their own partner, free
@@ -39,9 +40,9 @@ class Outcome(Section):
 
     def __str__(self) -> str:
         parts: list[str] = [self.when] if self.when != "after" else []
-        parts += [self.condition.replace("_", " ")] if self.condition != HELD_OUT else []
+        parts += [words(self.condition)] if self.condition != HELD_OUT else []
         times = f"{self.times:g} × " if self.times != 1 else ""
-        return times + self.arm.replace("_", " ") + (f" ({', '.join(parts)})" if parts else "")
+        return times + words(self.arm) + (f" ({', '.join(parts)})" if parts else "")
 
 
 ArmOrOutcome = Annotated[Outcome, BeforeValidator(lambda value: {"arm": value} if isinstance(value, str) else value)]

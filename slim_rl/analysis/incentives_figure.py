@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import io
-
 from matplotlib.figure import Figure
 
-from slim_rl.analysis.figure_style import INK, SOFT, SPARE_COLOURS, style
+from slim_rl.analysis.figure_style import INK, SOFT, SPARE_COLOURS, style, to_bytes
 from slim_rl.incentives.found import JUDGED, Incentives
 
 
 def draw(incentives: Incentives, name: str) -> bytes:
     """A PNG: one line a curve with its 95% intervals over games."""
     with style():
-        figure = Figure(figsize=(5.2, 3.4), layout="constrained")
+        figure = Figure(figsize=(5.2, 3.4))
         axes = figure.subplots()
         solo = incentives.lines[0]
         names = list(dict.fromkeys(line.curve for line in incentives.lines if line.curve and line.questions))
@@ -43,6 +41,4 @@ def draw(incentives: Incentives, name: str) -> bytes:
         axes.set_ylabel("reward")
         axes.set_title(f"What {name} pays")
         axes.legend(loc="upper left")
-        out = io.BytesIO()
-        figure.savefig(out, format="png", dpi=150)
-    return out.getvalue()
+        return to_bytes(figure, "png")[0]
