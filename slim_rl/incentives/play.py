@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -109,7 +110,7 @@ def _lines(
             *(player.name, player.questions, player.curve, player.against),
             games=len(dialogues),
             failed=len(dialogues) - len(whole),
-            reward=_mean(rewards[player.name]),
+            reward=_mean_reward(rewards[player.name]),
             agreed=float(np.mean([one.stop_reason is StopReason.AGREED for one in whole])) if whole else math.nan,
             gain=gain,
             told=_told(whole) if everyone else None,
@@ -124,6 +125,15 @@ def _mean(values: Floats) -> Estimate:
     from slim_rl.statistics import clustered_mean  # pandas and SciPy, without which a start says what it has kept
 
     return clustered_mean(values, np.arange(len(values)))
+
+
+def _mean_reward(values: Floats) -> Estimate:
+    """Its interval ends where rewards do, at 0 and 1, in a game whose rewards do."""
+    found, known = _mean(values), values[np.isfinite(values)]
+    if not len(known) or known.min() < 0 or known.max() > 1:
+        return found
+    low, high = np.clip([found.low, found.high], 0.0, 1.0).tolist()
+    return replace(found, low=low, high=high)
 
 
 def _told(dialogues: Sequence[Dialogue]) -> float:
@@ -143,7 +153,9 @@ def _on_paper(game: type[BaseEnvironment], rows: Sequence[GameRow], most: int) -
     if not curves:
         for reference in measured(game).references(games).values():
             rewards = np.asarray(reference["rewards"], dtype=float)
-            lines.append(PlayerIncentive(reference["about"], 0, "", "", len(rewards), 0, _mean(rewards), math.nan))
+            lines.append(
+                PlayerIncentive(reference["about"], 0, "", "", len(rewards), 0, _mean_reward(rewards), math.nan)
+            )
     if not curves and not lines:
         raise ConfigError(
             f"{game.__name__} has nothing to judge a config by: give it a classmethod scripted_players or frontier."
@@ -154,5 +166,7 @@ def _on_paper(game: type[BaseEnvironment], rows: Sequence[GameRow], most: int) -
             if k or not lines:
                 name = f"{k} {strategy} question{'' if k == 1 else 's'}" if k else "no question"
                 gain = _mean(table[:, k] - table[:, k - 1]) if k else None
-                lines.append(PlayerIncentive(name, k, strategy, "", len(table), 0, _mean(table[:, k]), math.nan, gain))
+                lines.append(
+                    PlayerIncentive(name, k, strategy, "", len(table), 0, _mean_reward(table[:, k]), math.nan, gain)
+                )
     return tuple(lines)

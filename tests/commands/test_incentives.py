@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,8 @@ def test_the_files_are_written_before_anything_is_printed(tmp_path: Path, monkey
     with pytest.raises(TypeError):
         load("incentives")(words, standalone_mode=False)
     assert (tmp_path / "incentives.json").stat().st_size and (tmp_path / "incentives.png").stat().st_size
+    rewards = [line["reward"] for line in json.loads((tmp_path / "incentives.json").read_text())["lines"]]
+    assert all(0 <= reward["low"] <= reward["value"] <= reward["high"] <= 1 for reward in rewards), "as rewards are"
 
 
 @pytest.mark.parametrize(
