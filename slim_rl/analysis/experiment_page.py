@@ -133,9 +133,10 @@ def _conditions(
     made = []
     dialogues = plays.counts.groupby("condition")["dialogues"].sum()
     for condition in dict.fromkeys(row["condition"] for row in rows):
+        included = " (those of training included)" if condition == HELD_OUT else ""
         caption = (
             f"{words(condition).capitalize()}: before → after training, and the change with its 95% interval; "
-            f"{dialogues[condition]:,} dialogues. {'; '.join(manifest.source(condition))}."
+            f"{dialogues[condition]:,} dialogues{included}. {'; '.join(manifest.source(condition))}."
         )
         own = [row for row in rows if row["condition"] == condition]
         made.append(tables.held_out(own, measures, caption, colours(plays.arms)))
