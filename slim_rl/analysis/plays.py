@@ -164,14 +164,14 @@ def by_game(played: pd.DataFrame) -> pd.DataFrame:
 
 
 def ends(played: pd.DataFrame, trained: Collection[str], runs: Sequence[str] = ("run",)) -> pd.DataFrame:
-    """The first and the last checkpoint of each run, as before and after. What has one checkpoint is after, but for a run of `trained`
-    that has not played since before its first step.
+    """The start and the last checkpoint of each run, as before and after; what was played in between is neither. What has one checkpoint is
+    after, but for a run of `trained` that has not played since before its first step.
     """
     played = played.assign(step=played["step"].fillna(-1.0))  # a log of `evaluate` has no step
     first, last = (played.groupby(list(runs))["step"].transform(end) for end in ("min", "max"))
     begun = played["run"].isin(trained) & (last == 0)
     played = played.assign(when=np.where((played["step"] == last) & ~begun, "after", "before"))
-    return played[(played["step"] == last) | (played["step"] == first)]
+    return played[(played["step"] == last) | ((played["step"] == first) & (first <= 0))]
 
 
 # -- before and after --------------------------------------------------------------------------------------------------

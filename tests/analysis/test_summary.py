@@ -11,6 +11,7 @@ import synthetic
 
 from slim_rl.analysis import baseline_figure
 from slim_rl.analysis.load import load, order_arms
+from slim_rl.analysis.plays import of_frame
 from slim_rl.analysis.report_tables import Tables
 from slim_rl.analysis.summary import BINS, summarise
 from slim_rl.dialogue.log import DialogueLog
@@ -108,6 +109,17 @@ def test_checkpoints_between_are_kept_and_stand_in_a_table_of_their_own(frame: p
     assert ends == [(r["arm"], "reward", r["value"]) for r in summarise(frame)["held_out"] if r["measure"] == "reward"]
     assert [row["step"] for row in Tables(results).checkpoints().rows] == [0, 12, 24] * 2
     assert not Tables(summarise(frame)).checkpoints().rows
+
+
+def test_what_was_played_during_training_is_not_before_it(frame: pd.DataFrame) -> None:
+    """A run that was not played before its first step has an after alone."""
+    held_out = frame["phase"] == "eval"
+    between = frame[held_out & (frame["step"] == 24)].assign(step=12.0)
+    late = pd.concat([frame[~(held_out & (frame["step"] == 0))], between], ignore_index=True)
+    for rows in (late, late[late["phase"] == "eval"]):
+        plays = of_frame(rows)
+        assert set(plays.held_out["when"]) == {"after"}
+        assert plays.held_out["reward"].tolist() == of_frame(frame).held_out.query("when == 'after'")["reward"].tolist()
 
 
 def test_one_run_of_one_step_has_numbers_without_intervals() -> None:

@@ -193,7 +193,7 @@ def test_at_the_end_stands_what_each_arm_learned_over_its_seeds(tmp_path: Path) 
     rng = np.random.default_rng(0)
     boards = [(f"g{n}", make_board(rng, 3)) for n in range(12)]
     for run in runs:
-        for step, asks in ((0, 0), (56, 2 if run.arm == "shy" else 0)):
+        for step, asks in ((0, 0), (28, 1), (56, 2 if run.arm == "shy" else 0)):
             with DialogueLog(tmp_path / run.name / f"eval-{step:06}.jsonl") as log:
                 for name, board in boards:
                     fields = {"id": f"eval/{name}", "game_id": name, "run": run.name, "phase": "eval", "step": step}
