@@ -60,10 +60,25 @@ def training(results: dict[str, Any]) -> Figure | None:
     if not any(results["curves"].values()):
         return None
     figure, (asked, reward) = panels(2, 2, 4.8, 3.7, sharey=False)
-    curve(asked, results, "questions")
-    curve(reward, results, "reward")
+    for ax, name in ((asked, "questions"), (reward, "reward")):
+        curve(ax, results, name, beyond=_held_out(ax, results, name))
     _references(reward, results)
     return figure
+
+
+def _held_out(ax: Axes, results: Mapping[str, Any], name: str) -> float:
+    """Dots of the held-out games, of arms that played them during training too, with one partner. Returns the last one's step, or 0."""
+    last = 0.0
+    for arm, colour in colours(results["arms"]).items():
+        points = [row for row in results["checkpoints"] if row["arm"] == arm and np.isfinite(row["step"])]
+        found = [row["measures"][name] for row in points if name in row["measures"]]
+        if len(found) < 3 or len({row["partner"] for row in points}) > 1:
+            continue
+        steps = [row["step"] for row in points]
+        ax.vlines(steps, [m["low"] for m in found], [m["high"] for m in found], color=colour, linewidth=1.0)
+        ax.scatter(steps, [m["value"] for m in found], s=22, color=colour, edgecolor="white", linewidth=0.6, zorder=3)
+        last = max(last, *steps)
+    return last
 
 
 def measures(results: dict[str, Any]) -> Figure | None:
@@ -78,12 +93,13 @@ def measures(results: dict[str, Any]) -> Figure | None:
     return figure
 
 
-def curve(ax: Axes, results: Mapping[str, Any], name: str, labels: bool = True) -> None:
+def curve(ax: Axes, results: Mapping[str, Any], name: str, labels: bool = True, beyond: float = 0.0) -> None:
     """A measure of every arm over training: its mean, its interval where it has one, and thin lines for single runs.
 
     Args:
         results: `arms`; `curves` as `summary` makes them; `measures`, for the titles.
         labels: name each line at its end.
+        beyond: the last step of what else is drawn; no name stands before it.
     """
     ends = []
     for arm, colour in colours(results["arms"]).items():
@@ -112,10 +128,10 @@ def curve(ax: Axes, results: Mapping[str, Any], name: str, labels: bool = True) 
         ax.set_ylabel(measure["unit"])
     ax.grid(False, axis="x")
     if labels and ends:
-        _label_ends(ax, ends)
+        _label_ends(ax, ends, beyond)
 
 
-def _label_ends(ax: Axes, ends: list[tuple[float, float, str, str]]) -> None:
+def _label_ends(ax: Axes, ends: list[tuple[float, float, str, str]], beyond: float) -> None:
     """Names each line at its end, pushed apart where lines end close together."""
     low, high = ax.get_ylim()
     gap = 0.065 * (high - low)
@@ -126,7 +142,7 @@ def _label_ends(ax: Axes, ends: list[tuple[float, float, str, str]]) -> None:
             short = gap - (places[i + 1] - places[i])
             if short > 1e-12:
                 places[i], places[i + 1] = places[i] - short / 2, places[i + 1] + short / 2
-    right = max(x for _, x, *_ in ends)
+    right = max(beyond, *(x for _, x, *_ in ends))
     for place, (_, _, arm, colour) in zip(places, ends, strict=True):
         ax.annotate(
             short_words(arm),
@@ -256,7 +272,7 @@ PLOTS = {
     "training": Plot(
         training,
         "Information-seeking questions a game (messages that ask about a pair or in general) and reward over training. "
-        "Bands: 95% intervals over games. Thin lines: single runs.",
+        "Bands: 95% intervals over games. Thin lines: single runs. Dots: held-out games, where they were played during training too.",
         says=in_words("questions", "reward"),
     ),
     "reward_by_questions": Plot(

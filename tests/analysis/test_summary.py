@@ -8,8 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import synthetic
+from matplotlib.collections import PathCollection
 
 from slim_rl.analysis import baseline_figure
+from slim_rl.analysis.figures import training
 from slim_rl.analysis.load import load, order_arms
 from slim_rl.analysis.plays import of_frame
 from slim_rl.analysis.report_tables import Tables
@@ -109,6 +111,11 @@ def test_checkpoints_between_are_kept_and_stand_in_a_table_of_their_own(frame: p
     assert ends == [(r["arm"], "reward", r["value"]) for r in summarise(frame)["held_out"] if r["measure"] == "reward"]
     assert [row["step"] for row in Tables(results).checkpoints().rows] == [0, 12, 24] * 2
     assert not Tables(summarise(frame)).checkpoints().rows
+    for numbers, dots in ((results, [3, 3]), (summarise(frame), [])):
+        drawn = training(numbers)
+        assert drawn is not None
+        for ax in drawn.axes:
+            assert [len(one.get_offsets()) for one in ax.collections if isinstance(one, PathCollection)] == dots
 
 
 def test_what_was_played_during_training_is_not_before_it(frame: pd.DataFrame) -> None:
