@@ -169,6 +169,12 @@ KEYS: tuple[Key, ...] = (
         note="slime deletes no checkpoint",
     ),
     _key(
+        "train.eval_every",
+        {"--eval-interval": lambda every: every or None},
+        {"eval_steps": lambda every: every or None},
+        {"trainer.test_freq": lambda every: every or -1},
+    ),
+    _key(
         "train.gradient_checkpointing",
         trl="gradient_checkpointing",
         verl="actor_rollout_ref.model.enable_gradient_checkpointing",

@@ -45,7 +45,7 @@ _OPENAI = (
     *("outage_failures", "outage_seconds", "outage_probe_seconds", "outage_wait_minutes"),
 )
 _MAY_CHANGE = {
-    *("train.steps", "train.save_every", "train.keep_checkpoints", "train.eval_games"),
+    *("train.steps", "train.save_every", "train.keep_checkpoints", "train.eval_every", "train.eval_games"),
     *("train.stop_failures", "slime.warn_failures", "slime.engine_patience"),
     *(f"{seat}.openai.{name}" for seat in ("partner", "policy") for name in _OPENAI),
 }

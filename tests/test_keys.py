@@ -42,6 +42,7 @@ UNUSUAL: dict[str, Any] = {
     "train.credit": "turn",
     "train.save_every": 9,
     "train.keep_checkpoints": 5,
+    "train.eval_every": 13,
     "train.gradient_checkpointing": True,
     "train.report_to": ["tensorboard", "wandb"],
     "limits.dialogue_tokens": 777,
@@ -132,7 +133,8 @@ def test_every_key_of_the_table_is_in_what_verl_composes() -> None:
     from slim_rl.backends.verl.launch import build_overrides
 
     chosen = unusual("verl")
-    verl = compose(build_overrides(parse_config({}, overrides(chosen))))
+    held_out = {"data": {"eval": "held_out.jsonl"}}
+    verl = compose(build_overrides(parse_config(held_out, overrides(chosen))))
     both = [chosen["train.adam_beta1"], chosen["train.adam_beta2"]]
     betas = {f"{part}.optim.betas": both for part in ("actor_rollout_ref.actor", "critic")}
     for name, value in (expected("verl", chosen) | betas).items():

@@ -30,12 +30,13 @@ def evaluation_dialogues(config: Config, eval_interval: int = 0) -> int:
     """Held-out dialogues of the whole run, as each trainer plays them. `eval_interval`: slime's steps between evaluations."""
     rows, steps = held_out_rows(config), config.train.steps
     if config.train.backend == "trl":
-        return (1 + config.train.eval_before) * min(config.train.eval_games, rows)  # before and after
+        between = (steps - 1) // config.train.eval_every if config.train.eval_every else 0
+        return (config.train.eval_before + between + 1) * min(config.train.eval_games, rows)  # before, during and after
     if not rows:
         return 0
     if config.train.backend == "verl":
-        # before the first step, every save_every steps, and after the last one
-        return rows * (1 + -(-steps // config.train.save_every))
+        # before the first step, every so many, and after the last one
+        return rows * (1 + -(-steps // (config.train.eval_every or config.train.save_every)))
     return rows * (1 + steps // eval_interval) if eval_interval else 0  # before the first step, and every so many
 
 

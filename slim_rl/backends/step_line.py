@@ -12,9 +12,9 @@ _USUAL = ("agreed", "finished")  # ends of a game that was played, with proposal
 _PAID, _KL = ("reward_paid", "paid", ".3f"), ("kl", "kl", ".3f")
 
 
-def step_line(step: int, logs: Mapping[str, Any], width: int = 80) -> str:
+def step_line(step: int, logs: Mapping[str, Any], width: int = 80, played: str = "") -> str:
     """What a person is shown of a step, in a line of at most `width` characters: the first of what is worth knowing, as far as there
-    is room. The stop reasons are those that are not usual. Everything is in `metrics.jsonl`.
+    is room. The stop reasons are those that are not usual. Everything is in `metrics.jsonl`. `played`: what, where not the step's own games.
     """
     first, last = (
         [f"{label} {logs[name]:{form}}" for name, label, form in some if logs.get(name) is not None]
@@ -23,7 +23,7 @@ def step_line(step: int, logs: Mapping[str, Any], width: int = 80) -> str:
     stops = {name.removeprefix("stop/"): logs[name] for name in sorted(logs) if name.startswith("stop/")}
     unusual = [f"{reason} {share:.0%}" for reason, share in stops.items() if share and reason not in _USUAL]
     shown = [*first, *unusual, *last]
-    line = f"step {step:>4}: " + shown.pop(0)
+    line = f"step {step:>4}{played and f', {played}'}: " + shown.pop(0)
     for part in shown:
         if len(line) + len(", ") + len(part) > width:
             break

@@ -180,8 +180,11 @@ class TrainConfig(Section):
     """steps between checkpoints"""
     keep_checkpoints: int = Field(2, ge=1)
     """number of checkpoints to keep; older ones are deleted"""
+    eval_every: int = Field(0, ge=0)
+    """steps between evaluations on held-out games during training; 0: only before and after it on TRL; every save_every steps on verl;
+    every 10 on slime, where EVAL_INTERVAL of the launch wins over this"""
     eval_games: int = Field(200, ge=0)
-    """held-out games played before and after training (TRL; slime and verl play all of data.eval)"""
+    """held-out games of an evaluation, before, during and after training (TRL; slime and verl play all of data.eval)"""
     eval_before: bool = True
     """play them before training too; if many runs share one start, once is enough (TRL)"""
     threads: int = Field(1, ge=1)

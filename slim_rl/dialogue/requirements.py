@@ -5,14 +5,22 @@ from __future__ import annotations
 import numpy as np
 
 from slim_rl.config import Config
+from slim_rl.dialogue.dealing import games_files
 from slim_rl.environment import environment_class
 from slim_rl.errors import ConfigError
 from slim_rl.measured import says
 
 
 def check_training(config: Config) -> None:
-    """Raises ConfigError if training needs what the config's game does not say, or puts questions in self-play."""
+    """Raises ConfigError if training needs what the config's game does not say, puts questions in self-play, or is to be evaluated on no
+    games.
+    """
     game, train = environment_class(config.environment), config.train
+    if train.eval_every and ("eval" not in games_files(config) or (train.backend == "trl" and not train.eval_games)):
+        raise ConfigError(
+            f"train.eval_every is {train.eval_every}, but there are no held-out games to play: name a file in data.eval, with data.num_eval "
+            "and train.eval_games above 0, or leave train.eval_every at 0."
+        )
     if np.any(train.question_price) and not says(game, "annotate"):
         raise ConfigError(
             f"train.question_price is set, but {game.__name__} does not say which turns ask, so that nothing would be charged: give it a "

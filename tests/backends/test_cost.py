@@ -97,6 +97,17 @@ def test_the_games_that_are_there_count(tmp_path: Path) -> None:
     assert evaluation_dialogues(config(tmp_path, "data.eval=null"), eval_interval=10) == 0
 
 
+@pytest.mark.parametrize(
+    ("backend", "every", "evaluations"),
+    # before the first of 25 steps, after the 5th, 10th, 15th, 20th, and after the last, which is the 25th too
+    [("trl", 5, 6), ("trl", 24, 3), ("trl", 25, 2), ("trl", 40, 2), ("verl", 5, 6), ("verl", 4, 8)],
+)
+def test_evaluations_during_training_count(tmp_path: Path, backend: str, every: int, evaluations: int) -> None:
+    made = config(tmp_path, f"train.eval_every={every}", backend=backend)
+    assert evaluation_dialogues(made) == evaluations * HELD_OUT
+    assert f"and {evaluations * HELD_OUT:,} in evaluation" in (cost_report(made) or "")
+
+
 def test_what_is_spent_and_what_has_no_price_is_said(tmp_path: Path) -> None:
     made = config(tmp_path)
     Ledger(made.run_dir).write({"cost_usd": 1.25})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -220,6 +221,7 @@ def test_two_processes_are_one_run_print_once_and_go_on_from_a_checkpoint(folder
         "train.kl_coef=0.1",
         "train.steps=2",
         "train.eval_games=3",
+        "train.eval_every=1",
     )
     kept = ("train.save_every=1", "train.keep_checkpoints=2", f"data.train={tmp_path}/g.jsonl")
     config = make_config(folder, "two", "train.processes=2", *sizes, *kept)
@@ -233,14 +235,16 @@ def test_two_processes_are_one_run_print_once_and_go_on_from_a_checkpoint(folder
         shutil.rmtree(folder_written)
     for file in (tmp_path / "g.jsonl", *logs.glob("eval-000002*")):
         file.unlink()
+    between = [(logs / f"eval-000001{share}.jsonl").read_bytes() for share in ("", "-1")]
     done = in_processes(config, tmp_path / "two.yaml", TORCHRUN)
+    assert [(logs / f"eval-000001{share}.jsonl").read_bytes() for share in ("", "-1")] == between
     assert "two goes on from step 1 of 2" in done.stderr
     check_one_run(config, done, steps=(2,))
     parts = weights_of(config.run_dir / "model")
     assert parts.keys() == whole.keys() and all(torch.equal(tensor, parts[name]) for name, tensor in whole.items())
 
     played = {log: log.read_bytes() for log in logs.glob("eval-*.jsonl")}
-    assert len(played) == 4
+    assert len(played) == 6
     alone = local.train(config)
     assert {log: log.read_bytes() for log in logs.glob("eval-*.jsonl")} == played
     table = Console(width=80, file=StringIO())
@@ -258,8 +262,10 @@ def check_one_run(config: Config, done: subprocess.CompletedProcess[str], steps:
     assert done.returncode == 0, done.stderr[-3000:]
     printed = done.stdout + done.stderr
     assert [printed.count(f"step    {step}: ") for step in (1, 2)] == [int(step in steps) for step in (1, 2)]
+    assert printed.count("step    1, held-out: ") == 1
     assert printed.count("model: ") == printed.count("dialogues: ") == 1
-    assert printed.count(f" {steps[0] - 1}/2 [00:00<?") == 1, "one bar begins"
+    begins = re.findall(rf" {steps[0] - 1}/2 \[\d\d:\d\d<\?", printed)
+    assert len(begins) == 1 + (steps[0] > 1), "one bar begins, and stands again below what is said of the evaluation"
     logged = [json.loads(line)["step"] for line in (config.run_dir / "metrics.jsonl").read_text().split("\n") if line]
     assert logged == [1, 2]
     assert (config.run_dir / "checkpoints" / "checkpoint-2" / "COMPLETE").exists()

@@ -317,3 +317,11 @@ def test_a_file_of_which_no_games_are_asked_for_is_no_held_out_one() -> None:
     data = {"eval": "data/eval.jsonl", "num_eval": 0}
     values = build_overrides(parse_config({"data": data})).values
     assert values["data.val_files"] == values["data.train_files"] and values["trainer.test_freq"] == -1
+
+
+@pytest.mark.parametrize(("every", "freq"), [(0, 20), (7, 7)])
+def test_verl_evaluates_as_often_as_it_is_told_else_as_it_saves(every: int, freq: int) -> None:
+    train = {"eval_every": every, "save_every": 20}
+    assert (
+        build_overrides(parse_config({"data": {"eval": "e.jsonl"}, "train": train})).values["trainer.test_freq"] == freq
+    )

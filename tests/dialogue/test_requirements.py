@@ -37,3 +37,30 @@ def test_what_cannot_be_put_is_refused_before_the_run() -> None:
         check_training(parse_config(planning, ["train.exploring_starts=0.5"]))
     with pytest.raises(ConfigError, match="in self-play both are the policy's"):
         check_training(parse_config({"partner": {"kind": "self"}}, ["train.exploring_starts=0.5"]))
+
+
+@pytest.mark.parametrize(
+    ("backend", "change", "refused"),
+    [
+        ("trl", "data.eval=null", True),
+        ("verl", "data.eval=null", True),
+        ("slime", "data.num_eval=0", True),
+        ("trl", "train.eval_games=0", True),
+        ("verl", "train.eval_games=0", False),  # which is TRL's
+        ("trl", "train.eval_every=0", False),
+    ],
+)
+def test_evaluating_during_training_needs_games(backend: str, change: str, refused: bool) -> None:
+    data = {"data": {"eval": "held_out.jsonl"}, "train": {"backend": backend, "eval_every": 5}}
+    check_training(parse_config(data))
+    if refused:
+        with pytest.raises(ConfigError, match=r"train\.eval_every is 5, but there are no held-out games to play: name"):
+            check_training(parse_config(data, [change]))
+    else:
+        check_training(parse_config(data, [change]))
+
+
+def test_evaluations_are_no_negative_number_of_steps_apart() -> None:
+    with pytest.raises(ConfigError, match=r"train\.eval_every") as caught:
+        parse_config({"train": {"eval_every": -1}})
+    assert "\n" not in str(caught.value)

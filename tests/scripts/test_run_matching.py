@@ -86,6 +86,18 @@ def test_config_and_settings_reach_the_flags(cluster: Cluster, model: Path, smal
     assert "secret" not in done.stdout + done.stderr, "slime logs every argument it is given"
 
 
+def test_a_launch_says_how_often_slime_evaluates_else_the_config_does(cluster: Cluster, model: Path) -> None:
+    def told(every: int, **variables: object) -> tuple[list[str] | None, int]:
+        done = dry_run(cluster, "--set", f"train.eval_every={every}", MODEL=model, **variables)
+        dialogues = int(done.stderr.partition(" in evaluation")[0].rpartition(" and ")[2].replace(",", ""))
+        return flags_of(command_of(done)).get("--eval-interval"), dialogues
+
+    assert told(0) == (["10"], 21 * 200)  # of 200 steps: before the first, and after every tenth
+    assert told(25) == (["25"], 9 * 200)
+    assert told(25, EVAL_INTERVAL=50) == (["50"], 5 * 200)
+    assert told(25, EVAL_INTERVAL=0) == (None, 0)
+
+
 def test_a_flag_of_the_users_takes_the_place_of_ours(cluster: Cluster, model: Path) -> None:
     passed = [
         "--lr",

@@ -106,8 +106,8 @@ def command_line(job: Job, own: Sequence[str]) -> list[str]:
         ConfigError: by the flags together, Megatron could not divide the batch, or would not warm up.
         ValueError: the table of keys and we set the same flag.
     """
-    job = replace(job, config=_settled(job.config))
     given = parse_flags(own)
+    job = replace(job, config=_settled(job, given))
     ours = disjoint(_of(job, given), values(job.config, "slime"), _ALWAYS)
     line = [
         *words({flag: value for flag, value in ((job.model_flags or {}) | ours).items() if flag not in given}),
@@ -133,8 +133,7 @@ def words(arguments: Mapping[str, Any]) -> list[str]:
 def _of(job: Job, given: Flags) -> Arguments:
     """What depends on the run and its machines, beside what the user gives."""
     config, layout, folder, report = job.config, job.layout, job.folder, job.config.train.report_to
-    every, held_out = job.settings.eval_interval, "eval" in games_files(config)
-    evaluates = every > 0 and (held_out or bool(_HELD_OUT & given.keys()))
+    evaluates = config.train.eval_every > 0
     fully = job.settings.asynchronous == "full"
     # Two limits: the rollout function bounds the groups being played, and slime the samples; this one is to let all of them in.
     under_way = config.slime.steps_under_way * config.train.dialogues
@@ -175,8 +174,7 @@ def _of(job: Job, given: Flags) -> Arguments:
         "--global-batch-size": config.train.dialogues * config.seats_trained,  # one update a step: on-policy
         # slime takes a step's games for its dialogues, and would let the rate fall in half the steps
         "--lr-decay-iters": config.train.steps if config.selfplay else None,
-        "--eval-prompt-data": ["matching", config.data.eval] if evaluates and held_out else None,
-        "--eval-interval": every if evaluates else None,
+        "--eval-prompt-data": ["matching", config.data.eval] if evaluates and "eval" in games_files(config) else None,
         # held-out games are many; one dialogue each gives the tightest mean
         "--n-samples-per-eval-prompt": 1 if evaluates else None,
         **(wandb if "wandb" in report else {}),
@@ -194,15 +192,20 @@ def router_policy() -> str:
         return ""
 
 
-def _settled(config: Config) -> Config:
-    """The config with what it leaves to this launcher: its limits, and whether Weights & Biases, set up in the environment, is used."""
+def _settled(job: Job, given: Flags) -> Config:
+    """The config with what it leaves to this launcher: its limits, how often it evaluates, where there is anything to evaluate on, and
+    whether Weights & Biases, set up in the environment, is used.
+    """
+    config = job.config
     context = config.limits.context_tokens or CONTEXT_TOKENS
     dialogue = config.limits.dialogue_tokens or min(RESPONSE_TOKENS, context)
     report = config.train.report_to
     if os.environ.get("WANDB_API_KEY") or os.environ.get("WANDB_MODE") == "offline":
         report = tuple(dict.fromkeys((*report, "wandb")))
     limits = {"context_tokens": context, "dialogue_tokens": dialogue}
-    return config.changed(limits=limits, train={"report_to": report})
+    held_out = "eval" in games_files(config) or bool(_HELD_OUT & given.keys())
+    every = job.settings.evaluates_every(config.train.eval_every) if held_out else 0
+    return config.changed(limits=limits, train={"report_to": report, "eval_every": every})
 
 
 def check_batch(flags: Flags, seats: int = 1) -> None:

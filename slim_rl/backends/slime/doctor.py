@@ -58,6 +58,12 @@ def check_launch(config: Config) -> Iterator[Check]:
     yield verdict("run's folder", str(job.folder), warn=check_save_dir(job.folder, settings.num_nodes, dry_run=False))
 
 
+def check_partners_cost(config: Config) -> Iterator[Check]:
+    """With as many evaluations as the launch would make."""
+    settings, _, _ = read_settings((), os.environ)
+    yield from check_cost(config, settings.evaluates_every(config.train.eval_every))
+
+
 def check_machine(config: Config) -> Iterator[Check]:
     """The GPUs of NUM_GPUS are there; without it one is enough, and with ON_CPU none."""
     settings, _, _ = read_settings((), os.environ)
@@ -76,7 +82,7 @@ def check_cpu(config: Config) -> Iterator[Check]:
 
 
 EXAMINATIONS: dict[str, Examination] = {
-    "partner's cost": lambda config: check_cost(config, read_settings((), os.environ)[0].eval_interval),
+    "partner's cost": check_partners_cost,
     "disk": lambda config: check_disk(config, read_settings((), os.environ)[0].save_dir),
     "GPUs": check_machine,
     "hooks": check_hooks,

@@ -116,7 +116,7 @@ def launch(words: Sequence[str], needs_model: bool = False) -> int | Result:
     if on_cpu:
         settings, own = cpu.adapted(settings, config, own)
     job, flags, about = plan(settings, config, checkouts, own, gpus, options.dry_run)
-    cost = cost_report(job.config, settings.eval_interval, job.folder)
+    cost = cost_report(job.config, settings.evaluates_every(job.config.train.eval_every), job.folder)
     saved = check_save_dir(job.folder, settings.num_nodes, options.dry_run)
     before = "" if job.last is None or job.done else f"goes on from checkpoint {job.last} in {job.folder}"
     check_same(job.folder / "config.yaml", job.config)

@@ -36,6 +36,8 @@ PARTIAL_SELFPLAY = (
     "choose another partner."
 )
 
+_EVAL_INTERVAL = 10  # steps, where nobody says
+
 
 def whole(name: str, text: str, least: int = 1) -> int:
     """The number that is written in decimal digits. Raises ConfigError, with the `name` of what was given it."""
@@ -67,7 +69,9 @@ class Settings(BaseModel):
     num_rollout: _Positive | None = Field(None, description="training steps in all (train.steps)")
     save_dir: str = Field("", description="the run's folder; started again, a run continues from its last checkpoint")
     save_interval: _Positive | None = Field(None, description="steps between checkpoints (train.save_every)")
-    eval_interval: _Natural = Field(10, description="steps between evaluations; 0: none")
+    eval_interval: _Natural | None = Field(
+        None, description="steps between evaluations; 0: none (train.eval_every, or 10)"
+    )
     num_gpus: _Positive | None = Field(None, description="GPUs of a node (those nvidia-smi shows)")
     num_nodes: _Positive = Field(1, description="nodes")
     tp: _Positive | None = Field(
@@ -91,6 +95,10 @@ class Settings(BaseModel):
     )
     slime_dir: str = Field("", description="slime's checkout (found from its package)")
     megatron_dir: str = Field("", description="Megatron-LM's checkout (beside slime, or found from its package)")
+
+    def evaluates_every(self, asked: int) -> int:
+        """Steps between evaluations, where the config asks for `asked`: 0 leaves it to the launch."""
+        return (asked or _EVAL_INTERVAL) if self.eval_interval is None else self.eval_interval
 
     @classmethod
     def names(cls) -> dict[str, str]:

@@ -6,6 +6,7 @@ import json
 import shutil
 import time
 import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,9 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from slim_rl import jsonl
 from slim_rl.backends.checkpoints import numbered
 from slim_rl.backends.step_line import step_line
+from slim_rl.backends.trl.trackers import HELD_OUT
+from slim_rl.dialogue.record import Dialogue
+from slim_rl.dialogue.tracked import batch_metrics
 from slim_rl.errors import SlimWarning
 from slim_rl.files import disk_errors, write_atomically
 from slim_rl.policies.transformers import TransformersPolicy
@@ -70,6 +74,33 @@ class StepLine(TrainerCallback):
     ) -> None:
         if self._bar is not None:
             self._bar.close()
+
+
+class HeldOut(TrainerCallback):
+    """Has the held-out games played every `eval_steps` steps, and says how they went.
+
+    Before the next step begins, when the step before it is logged and saved: a run that goes on from there first plays what is missing,
+    and after the last step none are played here.
+
+    Args:
+        evaluate: plays them with the weights after so many steps; their dialogues, in rank 0.
+        tell: gives numbers to the trackers.
+    """
+
+    def __init__(
+        self, evaluate: Callable[[int], Sequence[Dialogue]], tell: Callable[[dict[str, float]], object]
+    ) -> None:
+        self.evaluate, self.tell = evaluate, tell
+
+    def on_step_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        step = state.global_step
+        if not args.eval_steps or not step or step % args.eval_steps:
+            return
+        if metrics := batch_metrics(self.evaluate(step)):
+            tqdm.write(step_line(step, metrics, played="held-out"))
+            self.tell({HELD_OUT + name: value for name, value in metrics.items()})
 
 
 class MarkWhole(TrainerCallback):

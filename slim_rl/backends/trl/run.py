@@ -1,4 +1,5 @@
-"""One run on one machine, from held-out games before training to held-out games after, resumable at any moment.
+"""One run on one machine, from held-out games before training to held-out games after, resumable at any moment. With `train.eval_every`
+they are played during training too, which changes nothing of it: whatever is sampled is drawn from its own place in the run.
 
 runs/<name>/config.yaml           what is run
 runs/<name>/checkpoints/          TRL's, marked when whole
@@ -23,13 +24,14 @@ from typing import Any
 
 import torch
 from accelerate import PartialState
+from accelerate.utils import gather_object
 from transformers.utils.logging import disable_progress_bar
 
 from slim_rl import provenance
 from slim_rl.backends import Result, say
 from slim_rl.backends.card import model_card
 from slim_rl.backends.trl.arguments import grpo_arguments
-from slim_rl.backends.trl.callbacks import last_whole_checkpoint
+from slim_rl.backends.trl.callbacks import HeldOut, last_whole_checkpoint
 from slim_rl.backends.trl.rollouts import Rollouts
 from slim_rl.backends.trl.trainer import make_trainer
 from slim_rl.config import Config
@@ -112,8 +114,16 @@ def _train(
         processes.wait_for_everyone()  # none writes while another reads
         own = folder.logs / (f"{name}-{rank}.jsonl" if rank else f"{name}.jsonl")
         mine = held_out[rank::number]
-        play_held_out(worker, mine, own, step=step, earlier=earlier, title=f"held-out games{share}")
-        processes.wait_for_everyone()
+        stopped = ""
+        try:
+            play_held_out(worker, mine, own, step=step, earlier=earlier, title=f"held-out games{share}")
+        except SlimError as error:
+            if not worker.stopped:
+                raise
+            stopped = str(error)
+        # All wait for all here, and stop at once, as in `Rollouts`: those that save wait for each other.
+        if said := next(filter(None, gather_object([stopped])), ""):
+            raise RunStopped(said)
         return [] if rank else _logged(folder.logs, name)
 
     def made() -> list[provenance.Entry]:
@@ -134,6 +144,7 @@ def _train(
         with DialogueLog(folder.logs / name, from_step=step, tokens=config.log.tokens) as log:
             rollouts = Rollouts(worker, policy, rows, log)
             trainer = make_trainer(config, policy.model, chat.tokenizer, rollouts, folder.path)
+            trainer.add_callback(HeldOut(evaluate, trainer.log))
             try:
                 trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
                 trainer.check_finite()

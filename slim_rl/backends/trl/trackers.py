@@ -1,5 +1,5 @@
-"""What trackers are told of a step that TRL trains: the measures of its dialogues as `dialogue/<name>`, as on every backend, and the
-trainer's own numbers as transformers names them.
+"""What trackers are told of a step that TRL trains: the measures of its dialogues as `dialogue/<name>`, as on every backend, those of
+held-out games as `eval/dialogue/<name>`, and the trainer's own numbers as transformers names them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from typing import Any
 from transformers.integrations import integration_utils
 
 from slim_rl.dialogue.tracked import TRACKED
+
+HELD_OUT = f"eval/{TRACKED}"  # begins the name of each measure of held-out games
 
 _prefixed = integration_utils.rewrite_logs
 
@@ -38,5 +40,5 @@ def _renamed(
 
 def _but_for_ours(logs: dict[str, Any]) -> dict[str, Any]:
     """transformers' `rewrite_logs`, which would put train/ before every name."""
-    ours = {name: value for name, value in logs.items() if name.startswith(TRACKED)}
+    ours = {name: value for name, value in logs.items() if name.startswith((TRACKED, HELD_OUT))}
     return {**_prefixed({name: value for name, value in logs.items() if name not in ours}), **ours}

@@ -139,7 +139,9 @@ def build_overrides(config: Config, extra: Sequence[str] = ()) -> Overrides:
         ValueError: two of our own parts set the same key.
     """
     check(config)
+    train = config.train
     settled = config.changed(
+        train={"eval_every": (train.eval_every or train.save_every) if "eval" in games_files(config) else 0},
         verl={"critic_model": config.verl.critic_model or config.policy.model, **_estimator(config)},
         limits={"dialogue_tokens": _response_tokens(config)},
     )
@@ -226,7 +228,6 @@ def _data(config: Config) -> dict[str, Any]:
         "data.filter_overlong_prompts": True,
         "data.dataloader_num_workers": 2,
         "trainer.val_before_train": held_out,
-        "trainer.test_freq": config.train.save_every if held_out else -1,
     }
 
 

@@ -68,7 +68,7 @@ def adapted(settings: Settings, config: Config, own: Sequence[str]) -> tuple[Set
         raise ConfigError(
             f"{', '.join(missing)} is not installed here: `make run-slime` makes an environment that has it."
         )
-    if "eval_interval" not in settings.model_fields_set:
+    if settings.eval_interval is None and not config.train.eval_every:
         settings = settings.model_copy(update={"eval_interval": config.train.steps})
     given = parse_flags(own)
     return settings, words(parse_flags(words(flags.megatron(given))) | given)
