@@ -112,7 +112,7 @@ class Treasure(MeasuredEnvironment):
         belief, worth = Belief(), []
         for line in random.Random(seed).sample(LINES, len(LINES)):
             if belief.promise(line):
-                worth.append(f"{KINDS[line[0]].title()} {NAMES[line[0]][line[1]]}?")
+                worth.append(f"{NAMES[line[0]][line[1]]}?")  # short: a forced question is cut where a turn would be
                 belief.update(line, game_state["treasure"][line[0]] == line[1])
         return worth[:number] if seat == 0 else []
 
