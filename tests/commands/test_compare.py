@@ -57,8 +57,10 @@ def test_the_last_checkpoints_are_paired_on_the_games_both_played(
 def test_runs_and_files_are_called_what_they_are_called(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "500")
-    one, two = log(tmp_path, "run_1", [0.5] * GAMES), log(tmp_path, "run_2", [0.6] * GAMES)
+    monkeypatch.chdir(tmp_path)  # a long path would be broken at a terminal's width
+    one, two = (
+        log(tmp_path, name, [reward] * GAMES).relative_to(tmp_path) for name, reward in (("run_1", 0.5), ("run_2", 0.6))
+    )
     compare(one, two)
     assert "games, run_2 less run_1: " in capsys.readouterr().out
     compare(one, one)
