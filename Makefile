@@ -33,12 +33,12 @@ run-slime: $(SLIME)/installed
 	$(SLIME)/bin/slim-rl analyze --log-dir runs/matching_slime/logs --output-dir plots/slime
 	@echo "Open plots/slime/report.html in a browser; the model is in runs/matching_slime/model."
 
-## all tests, style and types; two at once, since tests wait now and then: verl's own when style and types have been looked at
+## all tests, style and types; more at once than two cores, since tests wait now and then: verl's own when style and types have been looked at
 test: $(VENV)/dev
 	$(MAKE) -j 2 check test-others test-verl
 
 test-others: $(VENV)/dev
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not verl and not slime"
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not verl and not slime"
 
 ## a training step through verl's own workers on a local Ray; a pytest of its own, since it starts a dozen processes
 test-verl: $(VENV)/dev
