@@ -176,3 +176,11 @@ def test_a_key_that_is_nearly_one_is_answered_by_it_in_a_file_too(tmp_path, wron
 def test_numbers_that_nothing_can_be_made_of_are_refused(override: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         parse_config({}, [override])
+
+
+def test_what_is_wrong_with_a_section_does_not_repeat_all_of_it() -> None:
+    with pytest.raises(ConfigError) as wrong:
+        load_config(ROOT / "configs" / "matching_local.yaml", ["train.lr_decay_steps=0"])
+    assert "train: lr_schedule is wsd and lr_decay_steps 0" in str(wrong.value) and "games_per_step" not in str(
+        wrong.value
+    )

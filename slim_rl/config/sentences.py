@@ -36,7 +36,9 @@ def sentence_of(error: ValidationError, model: type[BaseModel], section: str = "
             message = item["msg"].removeprefix("Value error, ")
             choices = re.findall("'([^']+)'", message) if item["type"] == "literal_error" else ()
             # What validators say of a whole section names its keys; that it is no mapping says nothing of where.
-            if item["loc"] or (section and item["type"] == "model_type"):
+            if isinstance(item["input"], dict) and item["type"] == "value_error":
+                message = f"{where}: {message}" if item["loc"] else message
+            elif item["loc"] or (section and item["type"] == "model_type"):
                 got = f"(got {item['input']!r}){did_you_mean(str(item['input']), choices)}"
                 message = f"{where}: {message} {got}"
             parts.append(message)
