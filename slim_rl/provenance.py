@@ -5,7 +5,6 @@ one entry a command, code and machine that wrote there, the first first; it name
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import platform
@@ -14,13 +13,15 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock
 
 from slim_rl import __version__, bundled
 from slim_rl.files import write_atomically
@@ -61,9 +62,9 @@ def record(folder: Path, anew: bool = False) -> None:
     Args:
         anew: what is in the folder is made again, whole: earlier processes have no part in it.
     """
-    with suppress(OSError):
+    with suppress(OSError, NotImplementedError):  # some network file systems have no locks
         folder.mkdir(parents=True, exist_ok=True)
-        with _alone(folder):
+        with FileLock(folder / f".{FILE}.lock"):
             entries = [] if anew else read(folder)
             if not any(_what(entry) == _what(here()) for entry in entries):
                 write_atomically(folder / FILE, json.dumps([*entries, here()], indent=1))
@@ -115,18 +116,6 @@ def distinct(entries: Sequence[Entry]) -> list[Entry]:
 
 def _what(entry: Entry) -> Entry:
     return {key: value for key, value in entry.items() if key != "date"}
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Keeps other processes from the same folder's provenance; where the file system has no locks, none is kept out."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        with suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 def _git(*words: str) -> str | None:

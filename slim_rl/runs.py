@@ -1,36 +1,37 @@
-"""A run's folder: which run it belongs to, who may write to it, and what may be removed.
+"""Folders of a run and of its log: which run they belong to, which process may write to them, and what may be removed.
 
-    a folder is a run's if it holds our marker, or a configuration of ours, or nothing that a run would write
-    one process at a time works on a run: the marker is locked meanwhile (torchrun's processes are one run, and rank 0 locks)
-    only what a run itself writes is ever removed, from a folder that is a run's, and once the new run is known to work
-    on a cluster the launch claims and locks its run's folder too, while the job runs (`claimed`)
-    a log of held-out games has beside it what it was played by, and counts for nothing else (`claim_log`)
-
-The lock is the kernel's: it ends with the process that holds it, however that ends.
+Invariants:
+    A folder is a run's if it holds our marker, or a configuration of ours, or nothing that a run would write.
+    The log's folder has one owner, a run or an evaluation; it is refused to any other, so that no log is emptied or counted as another's.
+    One process at a time works on a run: both folders are locked meanwhile (torchrun's processes are one run, and rank 0 locks).
+    Only files that a run itself writes are ever removed, from a folder that is the run's, once the new run is known to work.
+    On a cluster the launch claims and locks the run's folder, which has the log in it, while the job runs (`claimed`).
+    A log of held-out games has beside it what it was played by, and counts for nothing else (`claim_log`).
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import platform
 import re
 import shutil
-import warnings
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from slim_rl import jsonl
 from slim_rl.config import ROOT_KEY, Config, parse_config, read_yaml
-from slim_rl.errors import ConfigError, SlimError
+from slim_rl.errors import ConfigError
 from slim_rl.files import disk_errors, sweep
 from slim_rl.formats import without_passwords
 from slim_rl.keys import lookup
+from slim_rl.locks import check_free, held, owner_of
 
 MARKER = ".slim-rl-run"
+LOG_MARKER = ".slim-rl-log"  # in the folder of a run's log, with the run's id
+EVALUATION_MARKER = ".slim-rl-evaluation"
 WRITTEN = ("config.yaml", "checkpoints", "metrics.jsonl", "model", "spend", "tensorboard")  # by a run, in its folder
 _READ = (  # by a run, where these keys say
     *("policy.model", "data.train", "data.eval"),
@@ -74,9 +75,9 @@ class RunFolder:
                     f"{self.path} holds files but is not marked as a run's folder; give this run another name (--set name=...) "
                     "or output_dir."
                 )
-            if (self.path / MARKER).exists():
-                with (self.path / MARKER).open("r+", encoding="utf-8") as file:
-                    _lock(file, *self._use)
+            check_free(self.path / MARKER, self._use)
+            check_free(self.logs / LOG_MARKER, self._use)
+            self._check_log(owner_of(self.path / MARKER))
             self._check_inputs()
             if not fresh:
                 check_same(self.path / "config.yaml", self.config)
@@ -89,13 +90,32 @@ class RunFolder:
             SlimError: as `check`; or another process works on the run, or the disk would not take it.
         """
         self.check(fresh)
-        with _held(self.path / MARKER, "run's folder", *self._use):
+        marker, log = self.path / MARKER, self.logs / LOG_MARKER
+        run = owner_of(marker) or uuid.uuid4().hex
+        with (
+            held(marker, "run's folder", self._use, run),
+            held(log, "log's folder", self._use, run, check=lambda: self._check_log(run)),
+        ):
             with disk_errors("run's folder", self.path):
                 self._sweep()
                 if fresh:
                     self._empty()
                 claim(self.path / "config.yaml", self.config)
             yield
+
+    def _check_log(self, run: str) -> None:
+        """Raises ConfigError if the log's folder has another owner: another run of this name, or one whose folder was removed.
+
+        Args:
+            run: id of this run; empty before its first start.
+        """
+        owner = owner_of(self.logs / LOG_MARKER)
+        unmarked = not owner and configuration(self.path / "config.yaml") is None and bool(_logs(self.logs))
+        if (owner and owner != run) or unmarked or (self.logs / EVALUATION_MARKER).exists():
+            raise ConfigError(
+                f"log.dir={self.config.log.dir}: {self.logs} holds the dialogue log of another run or evaluation, or of a run whose "
+                "folder was removed. Give this run another name (--set name=...) or log.dir, or move that folder away."
+            )
 
     def _is_ours(self) -> bool:
         if (self.path / MARKER).exists() or configuration(self.path / "config.yaml") is not None:
@@ -143,10 +163,16 @@ class RunFolder:
 
 
 @contextmanager
-def one_at_a_time(folder: Path, what: str) -> Iterator[None]:
-    """Keeps a second process from the same work in `folder`. Raises SlimError if one is at it, or the disk would not take the lock."""
-    marker, use = folder / f".slim-rl-{what}", (f"The {what} in {folder}", "name another folder (--output ...)")
-    with _held(marker, f"{what}'s folder", *use):
+def evaluating(folder: Path) -> Iterator[None]:
+    """Locks a folder for the logs of an evaluation.
+
+    Raises:
+        SlimError: another process evaluates into it, the log of a run is in it, or the disk refuses the lock.
+    """
+    otherwise = "name another folder (--output ...)"
+    if (folder / LOG_MARKER).exists():
+        raise ConfigError(f"{folder} holds the dialogue log of a run; {otherwise}.")
+    with held(folder / EVALUATION_MARKER, "evaluation's folder", (f"The evaluation in {folder}", otherwise)):
         yield
 
 
@@ -161,7 +187,8 @@ def claimed(folder: Path, config: Config, prepare: Callable[[], object], **other
     Raises:
         SlimError: another start works on the run, or it began with another configuration; or the disk would not take it.
     """
-    with _held(folder / MARKER, "run's folder", f"The run '{config.name}' in {folder}", _ANOTHER_FOLDER):
+    use = f"The run '{config.name}' in {folder}", _ANOTHER_FOLDER
+    with held(folder / MARKER, "run's folder", use):
         check_same(folder / "config.yaml", config)
         prepare()
         with disk_errors("run's folder", folder):
@@ -176,7 +203,15 @@ def claim(path: Path, config: Config, **others: Any) -> None:
 
 
 def check_same(path: Path, config: Config) -> None:
-    """Raises ConfigError if the configuration in `path` is another one; how long the run trains may change."""
+    """Raises ConfigError if the configuration in `path` is another one (how long the run trains may change), or on a cluster if the log
+    is outside the run's folder, where another run's may be.
+    """
+    backend, folder = config.train.backend, os.path.normpath(path.parent)
+    if backend != "trl" and not Path(os.path.normpath(log_folder_of(path.parent, config))).is_relative_to(folder):
+        raise ConfigError(
+            f"log.dir is {config.log.dir}, but on {backend} a run keeps its log in its own folder, {folder}; name a folder in it, such as "
+            "--set log.dir=dialogues."
+        )
     if not path.exists():
         return
     began, local = configuration(path), config.train.backend == "trl"
@@ -256,32 +291,6 @@ def _differences(a: Any, b: Any, prefix: str = "") -> set[str]:
         return set() if a == b else {prefix}
     keys = a.keys() | b.keys()
     return set().union(*(_differences(a.get(k), b.get(k), f"{prefix}.{k}" if prefix else k) for k in keys))
-
-
-@contextmanager
-def _held(marker: Path, where: str, what: str, otherwise: str) -> Iterator[None]:
-    """Makes the marker and its folder, and locks it with this process's name in it."""
-    with disk_errors(where, marker.parent):
-        marker.parent.mkdir(parents=True, exist_ok=True)
-        marker.touch()
-    with marker.open("r+", encoding="utf-8") as file:
-        _lock(file, what, otherwise)
-        with disk_errors(where, marker.parent):  # unbuffered: nothing is left to fail at closing
-            os.truncate(file.fileno(), 0)
-            os.write(file.fileno(), f"process {os.getpid()} on {platform.node()}\n".encode())
-        yield
-
-
-def _lock(file: TextIO, what: str, otherwise: str) -> None:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        holder = file.read().strip() or "another process"
-        raise SlimError(f"{what} is in use by {holder}; wait until that ends, or {otherwise}.") from error
-    except OSError as error:  # some network file systems have no locks
-        warnings.warn(
-            f"{file.name} cannot be locked ({error.strerror}): start only one process per folder.", stacklevel=5
-        )
 
 
 def _logs(folder: Path) -> list[Path]:

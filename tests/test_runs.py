@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from slim_rl.config import Config, parse_config
 from slim_rl.errors import ConfigError, DataError, SlimError
 from slim_rl.files import disk_errors, host_name, replacing, replacing_folder, sweep, write_atomically
 from slim_rl.jsonl import encode
-from slim_rl.runs import MARKER, RunFolder
+from slim_rl.runs import LOG_MARKER, MARKER, RunFolder, check_same, evaluating
 from tests.paths import ROOT
 
 
@@ -61,8 +62,8 @@ def test_fresh_removes_what_the_run_wrote_and_nothing_else(tmp_path: Path) -> No
         write_atomically(folder.logs / name, "")
     with RunFolder(make_config(tmp_path, "seed=5")).working(fresh=True):
         left = {path.name for path in folder.path.iterdir()}
-    assert left == {MARKER, "config.yaml", "notes.md"}
-    assert [path.name for path in folder.logs.iterdir()] == ["notes.md"]
+    assert left == {MARKER, f"{MARKER}.lock", "config.yaml", "notes.md"}
+    assert {path.name for path in folder.logs.iterdir()} == {LOG_MARKER, f"{LOG_MARKER}.lock", "notes.md"}
     assert "seed: 5" in (folder.path / "config.yaml").read_text(encoding="utf-8")
 
 
@@ -83,6 +84,7 @@ def test_a_folder_of_somebody_elses_is_refused_and_left_as_it_is(name: str, tmp_
 def test_a_run_from_before_the_marker_counts_by_its_config(tmp_path: Path) -> None:
     folder = started(make_config(tmp_path))
     (folder.path / MARKER).unlink()
+    (folder.logs / LOG_MARKER).unlink()
     with RunFolder(make_config(tmp_path)).working(fresh=True):
         assert not (folder.path / "checkpoints").exists()
 
@@ -158,6 +160,67 @@ def test_another_configuration_is_refused_before_anything_is_touched(tmp_path: P
 def test_a_run_goes_on_at_other_prices(tmp_path: Path) -> None:
     started(make_config(tmp_path))
     RunFolder(make_config(tmp_path, "partner.openai.prices={gpt-4.1: {input: 3.0, cached: 0.5, output: 9.0}}")).check()
+
+
+def second_run(tmp_path: Path) -> Config:
+    return make_config(tmp_path, f"output_dir={tmp_path}/runs2")
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+@pytest.mark.parametrize("marked", [True, False], ids=["marked", "from before the marker"])
+def test_log_folder_of_another_run_is_refused(marked: bool, fresh: bool, tmp_path: Path) -> None:
+    first = started(make_config(tmp_path))
+    if not marked:
+        (first.logs / LOG_MARKER).unlink()
+    before = everything(tmp_path)
+    with (
+        pytest.raises(ConfigError, match=r"^log\.dir=.*logs/a holds the dialogue log of another run"),
+        RunFolder(second_run(tmp_path)).working(fresh),
+    ):
+        pass
+    shutil.rmtree(first.path)  # who owned the log is gone, and its log stays
+    with pytest.raises(ConfigError, match=r"whose folder was removed\. Give this run another name"):
+        RunFolder(make_config(tmp_path)).check(fresh)
+    assert everything(first.logs) == {
+        name.removeprefix("logs/a/"): text for name, text in before.items() if name.startswith("logs/")
+    }
+
+
+def test_log_folder_goes_with_a_run_that_is_moved(tmp_path: Path) -> None:
+    first = started(make_config(tmp_path))
+    first.path.parent.rename(tmp_path / "runs2")
+    (tmp_path / "runs2" / "a" / "config.yaml").unlink()  # which names the folder
+    with RunFolder(second_run(tmp_path)).working():
+        assert (first.logs / "train.jsonl").exists()
+
+
+def test_log_folder_in_use_by_another_run_is_refused(tmp_path: Path) -> None:
+    folder = RunFolder(make_config(tmp_path))
+    with folder.working():
+        for run in (RunFolder(second_run(tmp_path)), RunFolder(make_config(tmp_path))):
+            with pytest.raises(SlimError, match=f"is in use by process {os.getpid()} "):
+                run.check()
+
+
+def test_run_and_evaluation_never_share_a_log_folder(tmp_path: Path) -> None:
+    folder = started(make_config(tmp_path))
+    with (
+        pytest.raises(ConfigError, match="logs/a holds the dialogue log of a run; name another"),
+        evaluating(folder.logs),
+    ):
+        pass
+    with evaluating(tmp_path / "logs" / "b"):
+        pass
+    with pytest.raises(ConfigError, match="logs/b holds the dialogue log of another run or evaluation"):
+        RunFolder(make_config(tmp_path, "name=b")).check()
+
+
+@pytest.mark.parametrize("backend", ["slime", "verl"])
+def test_log_outside_the_folder_of_a_cluster_run_is_refused(backend: str, tmp_path: Path) -> None:
+    config = make_config(tmp_path, f"train.backend={backend}")
+    with pytest.raises(ConfigError, match=f"on {backend} a run keeps its log in its own folder"):
+        check_same(tmp_path / "run" / "config.yaml", config)
+    check_same(tmp_path / "run" / "config.yaml", config.changed(log={"dir": Path("dialogues")}))
 
 
 HOLD = """

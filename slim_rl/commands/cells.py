@@ -30,7 +30,7 @@ from slim_rl.measured import measured, says
 from slim_rl.policies import weights_digest
 from slim_rl.policies.engines import EngineChoice, ReadyPolicy, ready_policy
 from slim_rl.policies.openai_chat import ChatPolicy
-from slim_rl.runs import claim_log, one_at_a_time
+from slim_rl.runs import claim_log, evaluating
 from slim_rl.seeds import seed_of
 
 CHAT, SCRIPTED = "openai:", "scripted:"  # before the name of a chat model, and of one of the game's scripted policies
@@ -108,7 +108,7 @@ def play_cells(
     """
     cells = list(configs)
     results: dict[str, list[Dialogue]] = {}
-    with one_at_a_time(output, "evaluation"):
+    with evaluating(output):
         # a model is loaded, and a server started, once; a scripted policy is made for each config
         for player in dict.fromkeys(map(_player, cells)):
             first, *_ = own = [cell for cell in cells if _player(cell) == player]

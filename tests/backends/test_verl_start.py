@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import signal
 import sys
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from filelock import FileLock
 
 pytest.importorskip("verl")
 from slim_rl import backends
@@ -88,10 +88,8 @@ def test_a_run_goes_on_under_its_own_config_alone_and_one_start_at_a_time(tmp_pa
     before = (folder / "config.yaml").read_bytes()
     with pytest.raises(SlimError, match=r"began with other values of partner\.kind; give this one another name"):
         start(tmp_path, {"kind": "mute"})
-    with (folder / ".slim-rl-run").open("r+") as marker:
-        fcntl.flock(marker, fcntl.LOCK_EX)
-        with pytest.raises(SlimError, match="is in use by process"):
-            start(tmp_path, {"kind": "shy"})
+    with FileLock(folder / ".slim-rl-run.lock"), pytest.raises(SlimError, match="is in use by process"):
+        start(tmp_path, {"kind": "shy"})
     assert (folder / "config.yaml").read_bytes() == before and not (tmp_path / "started").exists()
     start(tmp_path, {"kind": "shy"})
     assert (tmp_path / "started").exists()

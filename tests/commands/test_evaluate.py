@@ -245,8 +245,8 @@ def test_tables_hold_every_cell_and_measure(config, chat, tmp_path) -> None:
 HOLD = """
 import sys, time
 from pathlib import Path
-from slim_rl.runs import one_at_a_time
-with one_at_a_time(Path(sys.argv[1]), "evaluation"):
+from slim_rl.runs import evaluating
+with evaluating(Path(sys.argv[1])):
     print("working", flush=True)
     time.sleep(60)
 """

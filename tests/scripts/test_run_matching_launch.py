@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import signal
 import stat
@@ -11,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from slim_rl.config import load_config
 from slim_rl.dialogue.rows import read_rows
@@ -199,8 +199,7 @@ def test_a_second_start_beside_a_running_one_is_refused(cluster: Cluster, model:
     run = cluster.folder / "run"
     assert launch_here(cluster, MODEL=model, CONFIG=small, SAVE_DIR=run).returncode == 0
     (cluster.folder / "trained").unlink()
-    with (run / ".slim-rl-run").open("r+") as marker:
-        fcntl.flock(marker, fcntl.LOCK_EX)
+    with FileLock(run / ".slim-rl-run.lock"):
         done = launch_here(cluster, MODEL=model, CONFIG=small, SAVE_DIR=run)
         assert done.returncode == 1 and f"The run 'run' in {run} is in use by process" in done.stderr
     assert not (cluster.folder / "trained").exists()

@@ -233,15 +233,9 @@ def _own_config(config: Config, model: Path, folder: Path) -> Config:
     """The config the hook reads: relative paths made absolute, the log beside the checkpoints, the run named.
 
     Raises:
-        ConfigError: the log would lie elsewhere, where another run's may be, whose steps this run would write over; or the folder's name
-            is none for a run.
+        ConfigError: the folder's name is none for a run.
     """
     log = Path(os.path.normpath(folder / config.log.dir))
-    if not log.is_relative_to(os.path.normpath(folder)):
-        raise ConfigError(
-            f"log.dir is {config.log.dir}, but on slime a run keeps its log in its own folder, {folder}; name a folder in it, such as "
-            "--set log.dir=dialogues."
-        )
     parse_config({"name": folder.name}, source=f"SAVE_DIR {folder}")  # as the job will read it
     config = config.from_anywhere().changed(log={"dir": log}, policy={"model": str(model)})
     return config.changed(name=folder.name, arm=config.arm_name)
