@@ -9,7 +9,7 @@ import random
 from typing import Any
 
 from examples.treasure import HonestPartner, Line
-from slim_rl.environment import View
+from slim_rl import View
 
 
 class LyingPartner(HonestPartner):

@@ -9,7 +9,7 @@ import random
 import re
 from typing import Any
 
-from slim_rl.environment import BaseEnvironment
+from slim_rl import BaseEnvironment
 
 
 def reward(guesses: list[int], secret: int, allowed: int) -> float:

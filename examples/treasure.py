@@ -15,10 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from slim_rl.dialogue.partner import PartnerFailure, Reply
-from slim_rl.environment import Board, View
-from slim_rl.frontier import Frontier
-from slim_rl.measured import MeasuredEnvironment
+from slim_rl import Board, Frontier, MeasuredEnvironment, PartnerFailure, Reply, View
 
 NAMES = ("ABC", "XYZ")  # of the rows, of the columns
 KINDS = ("row", "column")

@@ -19,9 +19,9 @@ from slim_rl.files import replacing
 
 _PACKAGED = Path(__file__).parent / "_bundled"
 ROOT = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).parents[1]  # holds the folders below
-CONFIGS = ("configs", "examples")  # folders of configs, which are known by their names too
+CONFIGS = ("configs", "examples", "examples/guess_who")  # folders of configs, which are known by their names too
 MODELS = ("data/warmstart", "data/warmstart_selfplay", "data/asking_start")
-COPIED = (*CONFIGS, "scripts")  # what a user may want to change
+COPIED = ("configs", "examples", "scripts")  # what a user may want to change
 EXPERIMENT = "examples/experiment"
 
 

@@ -18,7 +18,7 @@ import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from slim_rl.config import ROOT_KEY, ChatPolicyConfig, Config, parse_config
+from slim_rl.config import ROOT_KEY, ChatPolicyConfig, Config
 from slim_rl.files import write_atomically
 from slim_rl.keys import KEYS, Key, Names
 
@@ -68,7 +68,6 @@ LEFT_OUT = {
     *(f"train.{name}" for name in ("micro_batch", "gradient_checkpointing", "keep_checkpoints")),
     *(f"train.{name}" for name in ("eval_games", "eval_before", "threads", "processes")),
 }
-OTHER_GAMES = ("slim_rl.games.guess_who.GuessWhoEnv",)  # whose keys stand at the page's end
 _COLUMN, _WIDTH = 33, 130  # where a comment begins and ends
 
 _INTRODUCTION = """\
@@ -95,14 +94,10 @@ _HEAD = f"""\
 
 
 def page() -> str:
-    """The page of all keys: every section of the default config, walked as deep as it goes, beside the table's names; then other games'."""
+    """The page of all keys: every section of the default config, walked as deep as it goes, beside the table's names."""
     parts = [_INTRODUCTION]
     for section, model, rows in _sections(Config(), ""):
         parts += _table(f"`{section}`" if section else "The run", section, model, rows)
-    for path in OTHER_GAMES:
-        game = parse_config({"environment": path}).game
-        for section, model, rows in _sections(game, "game"):
-            parts += _table(f"`{section}` where `environment` is `{path}`", section, model, rows)
     return "\n".join(parts).rstrip() + "\n"
 
 

@@ -119,8 +119,8 @@ else
 fi
 
 step "the benchmark"
-run slim-rl bench solo --suite guess_who
-sees 'guess who free'
+run slim-rl bench solo --suite matching_3x3
+sees 'matching 3x3 free'
 has bench/solo.json.gz
 run slim-rl leaderboard bench/*.json.gz --output board
 has board/leaderboard.html board/README.md

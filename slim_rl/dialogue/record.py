@@ -125,6 +125,11 @@ class Turn:
     state_value: float | None = None
     best_known: float | None = None
 
+    def clear_annotations(self) -> None:
+        """Sets every annotation to None, as before the game's annotator ran."""
+        for name in ANNOTATIONS:
+            setattr(self, name, None)
+
 
 @dataclass(slots=True)
 class Dialogue:

@@ -19,7 +19,6 @@ from slim_rl.environment import environment_class
 from slim_rl.errors import DataError
 from slim_rl.measured import measured
 from tests.games.matching.test_audit import ASK, dialogue
-from tests.paths import ROOT
 
 
 def test_a_log_is_audited_by_partner(tmp_path: Path) -> None:
@@ -50,7 +49,7 @@ def test_a_check_without_a_case_says_so() -> None:
 
 
 def test_every_game_that_checks_its_partner_is_audited() -> None:
-    config = load_config(ROOT / "configs" / "guess_who_local.yaml", ["partner.kind=mute", "data.eval=null"])
+    config = load_config("guess_who_local", ["partner.kind=mute", "data.eval=null"])
     players = measured(environment_class(config.environment)).scripted_players(config.game, (2,))
     worker = RolloutWorker(config, None, Speaker(next(each.player for each in players if each.questions == 2)))
     episodes = [worker.episode(row, "audit") for row in deal(config, "eval", 5)]

@@ -132,7 +132,7 @@ def test_people_are_a_line_where_their_games_are(
     bench: Any, board: list[object], suites: Path, tmp_path: Path, dialop_human: Path
 ) -> None:
     """Also beside a game, here the first by name, that has no games of people."""
-    other = {"name": "another", "environment": "slim_rl.games.guess_who.GuessWhoEnv", "game": {"size": 4}}
+    other = {"name": "another", "environment": "examples.guess_who.GuessWhoEnv", "game": {"size": 4}}
     other |= {"data": {"num_eval": 4, "seed": 7}, "partner": {"kind": "shy"}, "arms": {"free": {}}}
     (suites / "another.yaml").write_text(yaml.safe_dump({"slim_rl": other}))
     run(*board, bench("solo"), "--human", dialop_human / "optimization.jsonl")

@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from examples.guess_who import GuessWhoEnv
+from examples.guess_who.board import GameBoard
+from examples.guess_who.partners import NO, VAGUE, YES
+from examples.guess_who.settings import GuessWhoSettings
 from slim_rl.commands.play import play as play_by_hand
 from slim_rl.config import load_config
 from slim_rl.dialogue.dealing import load_rows
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.errors import ConfigError, DataError
-from slim_rl.games.guess_who import GuessWhoEnv
-from slim_rl.games.guess_who.board import GameBoard
-from slim_rl.games.guess_who.partners import NO, VAGUE, YES
-from slim_rl.games.guess_who.settings import GuessWhoSettings
-from tests.games.guess_who.made import STATE, config, play
+from tests.examples.guess_who.made import STATE, config, play
 
-LOCAL = "configs/guess_who_local.yaml"
+LOCAL = "guess_who_local"
 
 
 def said(dialogue: Dialogue) -> list[str]:
@@ -53,8 +53,8 @@ def test_who_says_nothing_is_told_so() -> None:
 def test_words_of_a_partner_vary_between_dialogues_and_follow_from_the_seed(tokenizer: Any) -> None:
     env = GuessWhoEnv()
     heard = set()
+    from examples.guess_who.partners import ShyPartner
     from slim_rl.environment import Utterance, View
-    from slim_rl.games.guess_who.partners import ShyPartner
 
     env.reset(STATE)
     for seed in range(40):

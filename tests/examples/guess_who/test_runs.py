@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from examples.guess_who.board import GameBoard
+from examples.guess_who.players import Asker
+from examples.guess_who.reading import read
 from slim_rl import incentives
 from slim_rl.analysis import analyze
 from slim_rl.config import load_config
@@ -16,12 +19,8 @@ from slim_rl.dialogue.log import annotate, read_log
 from slim_rl.dialogue.loop import Speaker
 from slim_rl.dialogue.record import StopReason
 from slim_rl.dialogue.worker import RolloutWorker
-from slim_rl.games.guess_who.board import GameBoard
-from slim_rl.games.guess_who.players import Asker
-from slim_rl.games.guess_who.reading import read
+from tests.examples.guess_who.test_players import local
 from tests.fakes.openai_server import OpenAIServer
-from tests.games.guess_who.test_players import local
-from tests.paths import ROOT
 
 
 def shy_model(body: dict[str, Any]) -> str:
@@ -54,9 +53,7 @@ async def test_a_chat_model_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_the_shipped_config_pays_for_asking_and_for_nothing_else() -> None:
-    asked = incentives.measure(
-        load_config(ROOT / "configs" / "guess_who_local.yaml"), 600, (1, 2, 4, 6, 8), everyone=False
-    )
+    asked = incentives.measure(load_config("guess_who_local"), 600, (1, 2, 4, 6, 8), everyone=False)
     assert asked.pays and asked.first is not None and asked.first.low > 0
     assert all(line.gain is not None and line.gain.value > 0 for line in asked.curve[1:])
 

@@ -8,13 +8,13 @@ import math
 import numpy as np
 import pytest
 
+from examples.guess_who import GuessWhoEnv
+from examples.guess_who.board import GameBoard, Question
+from examples.guess_who.reading import asks, read
+from examples.guess_who.worth import LookaheadAsker, Suspects, frontier
 from slim_rl.analysis import ledger
 from slim_rl.analysis.askers import Askers
-from slim_rl.games.guess_who import GuessWhoEnv
-from slim_rl.games.guess_who.board import GameBoard, Question
-from slim_rl.games.guess_who.reading import asks, read
-from slim_rl.games.guess_who.worth import LookaheadAsker, Suspects, frontier
-from tests.games.guess_who.made import GAME, STATE
+from tests.examples.guess_who.made import GAME, STATE
 
 GLASSES, HAT, RED = ("trait", "glasses"), ("trait", "hat"), ("trait", "red hair")
 

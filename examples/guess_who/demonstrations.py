@@ -11,12 +11,10 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from slim_rl.dialogue.partner import Reply
-from slim_rl.environment import View
-from slim_rl.games.guess_who.reading import read
-from slim_rl.games.guess_who.traits import TRAITS, phrase
-from slim_rl.games.guess_who.view import GuessWhoView
-from slim_rl.measured import Curriculum, Lesson
+from examples.guess_who.reading import read
+from examples.guess_who.traits import TRAITS, phrase
+from examples.guess_who.view import GuessWhoView
+from slim_rl import Curriculum, Lesson, Reply, View
 
 ASK = ("Does it have {trait}?", "Is it somebody with {trait}?", "Any sign of {trait}?")
 

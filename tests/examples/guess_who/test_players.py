@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
+from examples.guess_who.demonstrations import QuestioningPlayer
+from examples.guess_who.players import Asker, baselines
 from slim_rl import incentives
+from slim_rl.analysis.suites import load_suites
 from slim_rl.config import Config, load_config
 from slim_rl.dialogue.dealing import ensure_games, load_rows
 from slim_rl.dialogue.log import annotate
@@ -17,16 +20,13 @@ from slim_rl.dialogue.measures import measures
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import ConfigError, DataError
-from slim_rl.games.guess_who.demonstrations import QuestioningPlayer
-from slim_rl.games.guess_who.players import Asker, baselines
 from slim_rl.incentives.priced import priced
+from tests.paths import ROOT
 
 
 def local(folder: Path, *overrides: str) -> Config:
     places = [f"data.train={folder}/t.jsonl", f"data.eval={folder}/e.jsonl", "data.num_train=60", "data.num_eval=30"]
-    return load_config(
-        "configs/guess_who_local.yaml", [*places, f"output_dir={folder}", f"log.dir={folder}/logs", *overrides]
-    )
+    return load_config("guess_who_local", [*places, f"output_dir={folder}", f"log.dir={folder}/logs", *overrides])
 
 
 def played(config: Config, player: Any) -> list[Dialogue]:
@@ -113,3 +113,9 @@ def test_a_warm_start_that_the_game_does_not_have_is_refused(tmp_path: Path, ove
     extra = ["game={}", "partner={}", "arms={}"] if override.startswith("environment") else []
     with pytest.raises(ConfigError, match=message):
         warmstart(local(tmp_path, override, *extra), tmp_path / "model")
+
+
+def test_its_bench_suites_are_one_free_and_one_priced() -> None:
+    suites = load_suites(ROOT / "examples" / "guess_who" / "bench")
+    assert {suite.name: suite.price for suite in suites} == {"guess_who_free": 0.0, "guess_who_priced": 0.02}
+    assert all(suite.config.game.size == 24 and len(suite.rows) == 200 for suite in suites)

@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from slim_rl.config import Section
-from slim_rl.games.guess_who.traits import CHARACTERS
+from examples.guess_who.traits import CHARACTERS
+from slim_rl import Section
 
 
 class GuessWhoSettings(Section):

@@ -11,6 +11,6 @@ players           scripted askers and cheats (`slim-rl incentives`)
 demonstrations    what a tiny model is taught the game by
 """
 
-from slim_rl.games.guess_who.env import GuessWhoEnv
+from examples.guess_who.env import GuessWhoEnv
 
 __all__ = ["GuessWhoEnv"]

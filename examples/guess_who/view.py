@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from slim_rl.games.guess_who.board import GameBoard
+from examples.guess_who.board import GameBoard
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from slim_rl.games.guess_who.board import Question
-from slim_rl.games.guess_who.traits import CHARACTERS, named_traits
+from examples.guess_who.board import Question
+from examples.guess_who.traits import CHARACTERS, named_traits
 
 READ_UP_TO = 2000  # characters of a message
 _DECORATION = "*_`>#\"'\u201c\u201d \t\r\n-"  # what may stand around a tag: markdown, quotes

@@ -12,13 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from slim_rl.dialogue.partner import Reply
-from slim_rl.environment import View
-from slim_rl.games.guess_who.settings import GuessWhoSettings
-from slim_rl.games.guess_who.traits import phrase
-from slim_rl.games.guess_who.view import GuessWhoView
-from slim_rl.games.guess_who.worth import GreedyAsker, bits, shuffled
-from slim_rl.measured import ScriptedPlayer
+from examples.guess_who.settings import GuessWhoSettings
+from examples.guess_who.traits import phrase
+from examples.guess_who.view import GuessWhoView
+from examples.guess_who.worth import GreedyAsker, bits, shuffled
+from slim_rl import Reply, ScriptedPlayer, View
 
 Names = Sequence[str]
 

@@ -12,10 +12,9 @@ import random
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from slim_rl.dialogue.partner import PartnerFailure, Reply
-from slim_rl.environment import View
-from slim_rl.games.guess_who.reading import Message, read
-from slim_rl.games.guess_who.view import GuessWhoView
+from examples.guess_who.reading import Message, read
+from examples.guess_who.view import GuessWhoView
+from slim_rl import PartnerFailure, Reply, View
 
 VERSION = 2  # raised when the same view would get another reply
 

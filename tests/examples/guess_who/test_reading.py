@@ -6,9 +6,9 @@ import itertools
 
 import pytest
 
-from slim_rl.games.guess_who.partners import NO, NOTED, SILENT, VAGUE, YES
-from slim_rl.games.guess_who.reading import answer_of, asks, mentioned, read
-from slim_rl.games.guess_who.traits import CHARACTERS, TRAITS, phrase
+from examples.guess_who.partners import NO, NOTED, SILENT, VAGUE, YES
+from examples.guess_who.reading import answer_of, asks, mentioned, read
+from examples.guess_who.traits import CHARACTERS, TRAITS, phrase
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from examples.guess_who import GuessWhoEnv
 from slim_rl.backends.step_line import step_line
 from slim_rl.dialogue.measures import measures
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.tracked import batch_metrics
-from slim_rl.games.guess_who import GuessWhoEnv
-from tests.games.guess_who.made import play
+from tests.examples.guess_who.made import play
 
-LIAR = "tests.games.guess_who.liar.Liar"
+LIAR = "tests.examples.guess_who.liar.Liar"
 
 
 def test_turns_are_labelled_and_valued(tokenizer: Any) -> None:

@@ -12,18 +12,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Literal
 
-from slim_rl.environment import Board
-from slim_rl.errors import DataError
-from slim_rl.games.guess_who import players, worth
-from slim_rl.games.guess_who.annotate import KINDS, annotate, partner_faults, state_values
-from slim_rl.games.guess_who.board import GameBoard
-from slim_rl.games.guess_who.demonstrations import curriculum
-from slim_rl.games.guess_who.reading import answer_of, asks, named_characters, read, untagged
-from slim_rl.games.guess_who.settings import GuessWhoSettings
-from slim_rl.games.guess_who.view import GuessWhoView
-from slim_rl.games.guess_who.worth import Suspects
-from slim_rl.measured import MeasuredEnvironment
-from slim_rl.seeds import seed_of
+from examples.guess_who import players, worth
+from examples.guess_who.annotate import KINDS, annotate, partner_faults, state_values
+from examples.guess_who.board import GameBoard
+from examples.guess_who.demonstrations import curriculum
+from examples.guess_who.reading import answer_of, asks, named_characters, read, untagged
+from examples.guess_who.settings import GuessWhoSettings
+from examples.guess_who.view import GuessWhoView
+from examples.guess_who.worth import Suspects
+from slim_rl import Board, DataError, MeasuredEnvironment, seed_of
 
 _ASK = "Ask one thing at a time, a trait or a character, to be answered with yes or no."
 
@@ -42,8 +39,8 @@ class GuessWhoEnv(MeasuredEnvironment):
     instrument = 3  # 1 and 2 read some answers that leave it open as yes or no
     Settings = GuessWhoSettings
     partners: ClassVar[Mapping[str, str]] = {
-        "shy": "slim_rl.games.guess_who.partners.ShyPartner",
-        "mute": "slim_rl.games.guess_who.partners.MutePartner",
+        "shy": "examples.guess_who.partners.ShyPartner",
+        "mute": "examples.guess_who.partners.MutePartner",
     }
     annotate = staticmethod(annotate)
     state_values = staticmethod(state_values)

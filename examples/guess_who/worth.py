@@ -29,9 +29,9 @@ from typing import Any
 
 import numpy as np
 
-from slim_rl.frontier import Frontier
-from slim_rl.games.guess_who.board import GameBoard, Question
-from slim_rl.games.guess_who.traits import phrase
+from examples.guess_who.board import GameBoard, Question
+from examples.guess_who.traits import phrase
+from slim_rl import Frontier
 
 
 class Suspects:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from examples.guess_who.reading import read
 from slim_rl.dialogue.partner import Reply
 from slim_rl.environment import View
-from slim_rl.games.guess_who.reading import read
 
 
 class Liar:

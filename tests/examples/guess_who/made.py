@@ -12,16 +12,16 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from examples.guess_who import GuessWhoEnv
 from slim_rl.config import Config, parse_config
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.log import annotate
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import RolloutWorker
-from slim_rl.games.guess_who import GuessWhoEnv
 from tests.dialogue.players import Script
 
-GAME = "slim_rl.games.guess_who.GuessWhoEnv"
+GAME = "examples.guess_who.GuessWhoEnv"
 STATE: dict[str, Any] = {
     "characters": {
         "Mara": ["glasses", "hat"],

@@ -9,12 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from slim_rl.dialogue.record import ANNOTATIONS, Dialogue, Turn
-from slim_rl.errors import DataError
-from slim_rl.games.guess_who.board import GameBoard, Question
-from slim_rl.games.guess_who.reading import answer_of, mentioned, read
-from slim_rl.games.guess_who.worth import Suspects
-from slim_rl.measured import rank
+from examples.guess_who.board import GameBoard, Question
+from examples.guess_who.reading import answer_of, mentioned, read
+from examples.guess_who.worth import Suspects
+from slim_rl import DataError, Dialogue, Turn, rank
 
 KINDS: Mapping[str, str] = {
     "trait": "about one trait",
@@ -68,8 +66,7 @@ def _spoken(dialogue: Dialogue) -> Iterator[tuple[Turn, Turn | None]]:
 
 
 def _clear(turn: Turn) -> None:
-    for name in ANNOTATIONS:
-        setattr(turn, name, None)
+    turn.clear_annotations()
     turn.questions, turn.pairs, turn.learnable, turn.informative, turn.redundant = [], [], [], [], []
     turn.told = []
     turn.seeking = False

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from slim_rl.errors import DataError
-from slim_rl.games.guess_who.traits import CHARACTERS, TRAITS
+from examples.guess_who.traits import CHARACTERS, TRAITS
+from slim_rl import DataError
 
 Question = tuple[str, str]  # ("trait", "hat") or ("character", "Mara")
 
