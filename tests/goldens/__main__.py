@@ -1,0 +1,10 @@
+"""Writes goldens anew: those that are named, or all."""
+
+from __future__ import annotations
+
+import sys
+
+from tests.goldens import NAMES, write
+
+for name in sys.argv[1:] or NAMES:
+    print(write(name))
