@@ -13,8 +13,8 @@ from typing import Any
 
 import pandas as pd
 
+from slim_rl.analysis.arms import TRAIN
 from slim_rl.analysis.contrasts import HELD_OUT
-from slim_rl.analysis.load import TRAIN
 from slim_rl.analysis.plays import Plays, ends, plain, runs_trained
 
 Points = dict[str, Any]

@@ -18,10 +18,11 @@ import pandas as pd
 
 from slim_rl import provenance
 from slim_rl import statistics as st
+from slim_rl.analysis.arms import TRAIN, UNIT, Names, pooled, units_of
 from slim_rl.analysis.askers import Askers, on_paper, over_random
 from slim_rl.analysis.contrasts import HELD_OUT, Contrast, Contrasts, Manifest, Outcome, comparable
 from slim_rl.analysis.ledger import entered
-from slim_rl.analysis.load import TRAIN, load
+from slim_rl.analysis.load import load
 from slim_rl.analysis.net_reward import with_net_reward
 from slim_rl.analysis.plays import COUNTS, KEYS, Plays, by_game, ends, plain, runs_trained
 from slim_rl.dialogue.log import log_files
@@ -35,7 +36,7 @@ LEVEL = 0.05  # a contrast is shown if its (Holm) p is below
 
 def read(manifest: Manifest) -> Plays:
     """Reads all logs of the manifest, a folder at a time. Raises DataError if those of its training runs hold no dialogue."""
-    held_out, training, counted, warnings, made = [], [], [], [], []
+    held_out, training, counted, warnings, made, units = [], [], [], [], [], []
     runs: dict[str, tuple[str, str]] = {}  # run -> its arm, and the model it started from
     askers, earned = Askers(manifest.most_questions), pd.DataFrame()
     for condition in sorted(manifest.sources, key=lambda name: name != HELD_OUT):
@@ -43,6 +44,7 @@ def read(manifest: Manifest) -> Plays:
             log = load([place])
             warnings += [text for text in log.warnings if not text.startswith("Without a reward")]
             made += log.provenance
+            folder = str(log.files[0].path.parent)
             frame = plain(log.frame)
             if condition != HELD_OUT:  # whose arms' prices hold for them too
                 frame = _of_runs(frame[frame["phase"] != TRAIN], runs)
@@ -52,29 +54,40 @@ def read(manifest: Manifest) -> Plays:
             played = entered(log, frame[frame["phase"] != TRAIN], manifest.prices, askers)
             played = played.assign(over_random=over_random(log, played, manifest.prices, askers))
             if condition == HELD_OUT:
+                units.append(units_of(log.frame.assign(folder=folder)))
                 if earned.empty:
                     treated = played[played["arm"] == manifest.treatment]
                     earned = on_paper(log, treated, manifest.prices, askers)
                 names = [name for name in comparable() if name in train]
-                training.append(train.groupby(["arm", "run", "step"])[names].mean().reset_index())
+                means = train.groupby(["arm", "run", "step"])[names].mean().reset_index()
+                training.append(means.assign(folder=folder))
                 started = played.sort_values("step").groupby("run").first()
                 runs |= {str(run): (row["arm"], row["policy"]) for run, row in started.iterrows()}
                 played = ends(played, runs_trained(frame))
-            held_out.append(by_game(played.assign(condition=condition)))
+            held_out.append(by_game(played.assign(condition=condition)).assign(folder=folder))
     if not training:
         raise DataError(
             f"The manifest needs a source {HELD_OUT} with the logs of the training runs; none was found from the folder that this is run in."
         )
+    arms, apart = pooled(pd.concat(units, ignore_index=True))
     counts = pd.concat(counted).groupby(COUNTS[:2]).sum().reset_index()
     return Plays(
-        pd.concat(held_out, ignore_index=True).groupby(KEYS).mean().reset_index(),
-        pd.concat(training, ignore_index=True),
+        _renamed(pd.concat(held_out, ignore_index=True), arms).groupby(KEYS).mean().reset_index(),
+        _renamed(pd.concat(training, ignore_index=True), arms),
         counts,
-        list(dict.fromkeys(warnings)),
+        list(dict.fromkeys([*warnings, *apart])),
         provenance.distinct(made),
         earned,
         manifest.treatment,
     )
+
+
+def _renamed(rows: pd.DataFrame, names: Names) -> pd.DataFrame:
+    """Returns rows of several folders with the arms that all logs together make."""
+    of_run = {key[:2]: name for key, name in names.items()}
+    keys = map(tuple, rows[UNIT].itertuples(index=False))
+    arms = [names.get(key) or of_run.get(key[:2], key[0]) for key in keys]
+    return rows.assign(arm=arms).drop(columns="folder")
 
 
 def _counts(all_of_it: pd.DataFrame, frame: pd.DataFrame, condition: str) -> pd.DataFrame:

@@ -14,9 +14,10 @@ from typing import Any
 import pandas as pd
 
 from slim_rl.analysis import viewer
+from slim_rl.analysis.arms import TRAIN
 from slim_rl.analysis.figure_style import colours
 from slim_rl.analysis.figures import PLOTS
-from slim_rl.analysis.load import TRAIN, Log, Reader, read_dialogue
+from slim_rl.analysis.load import Log, Reader, read_dialogue
 from slim_rl.analysis.page import Page, Renewed, draw_figures
 from slim_rl.analysis.report_tables import Tables
 from slim_rl.analysis.summary import checkpoints, over_training, runs

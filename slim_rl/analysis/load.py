@@ -9,7 +9,6 @@ what is new is read (`Reader`).
 from __future__ import annotations
 
 import math
-import re
 import shlex
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,6 +23,7 @@ from tqdm import tqdm
 
 from slim_rl import jsonl, provenance
 from slim_rl.analysis import partner_faults
+from slim_rl.analysis.arms import in_arms, order_arms, pooled, units_of
 from slim_rl.analysis.rows import row_of
 from slim_rl.dialogue.log import is_readable, log_files
 from slim_rl.dialogue.measures import OF_KIND
@@ -33,8 +33,6 @@ from slim_rl.errors import DataError
 from slim_rl.formats import count, words
 from slim_rl.measured import measured
 
-TRAIN = "train"
-TREATMENT = "shy"  # the arm the others are compared with, where there is one
 _BATCH = 4096  # rows held as Python objects before they become columns
 
 
@@ -151,15 +149,18 @@ class Reader:
             )
         self._parts = [pd.concat(self._parts, ignore_index=True)]
         frame = self._parts[0]
-        folder = frame["file"].map({number: str(file.path.parent) for number, file in enumerate(files)})
+        folders = {number: str(file.path.parent) for number, file in enumerate(files)}
+        frame = frame.assign(folder=frame["file"].map(folders))
         named = ["arm", "run", "phase", "step", "id"]
-        same = frame.assign(folder=folder).duplicated([*named, "folder"], keep="last")
-        frame, folder = frame[~same], folder[~same]
-        shared = sorted(set(folder[frame.duplicated(named, keep=False)]))
+        same = frame.duplicated([*named, "folder"], keep="last")
+        frame = frame[~same]
+        shared = sorted(set(frame.loc[frame.duplicated(named, keep=False), "folder"]))
         frame = frame.drop(columns="id").reset_index(drop=True)
         for name in frame.select_dtypes(exclude=["number", "bool"]):  # words, the same ones again and again
             frame[name] = frame[name].astype("category")
-        frame["arm"] = frame["arm"].cat.reorder_categories(order_arms(frame["arm"].cat.categories))
+        names, apart = pooled(units_of(frame))
+        frame = in_arms(frame, names).drop(columns="folder")
+        frame["arm"] = pd.Categorical(frame["arm"], order_arms(frame["arm"].unique()))
         audited = [name for name in frame.columns if partner_faults.is_column(name)]
         asked = [name for name in frame.columns if name.startswith(OF_KIND)]
         frame[[*asked, *audited]] = frame[[*asked, *audited]].fillna(0)
@@ -168,7 +169,7 @@ class Reader:
             entry for folder in dict.fromkeys(file.path.parent for file in files) for entry in provenance.read(folder)
         ]
         log = Log(frame, files, kinds, provenance.distinct(made), int(same.sum()), shared)
-        log.warnings.extend(_warnings(log))
+        log.warnings.extend([*_warnings(log), *apart])
         return log
 
     def _rows(self, show: bool, until: float) -> Iterator[dict[str, Any]]:
@@ -201,18 +202,6 @@ def load(log_dirs: Sequence[str | Path]) -> Log:
     reader = Reader(log_dirs)
     reader.more(show=True)
     return reader.log()
-
-
-_PARTS = re.compile(r"([0-9]+)|([^0-9]+)")
-
-
-def order_arms(arms: Iterable[str], treatment: str = TREATMENT) -> list[str]:
-    """The treatment first, then by name, numbers in it by their size: asks_2 before asks_108."""
-
-    def key(arm: str) -> tuple[bool, list[tuple[bool, int, str]]]:
-        return arm != treatment, [(bool(number), int(number or 0), word) for number, word in _PARTS.findall(arm)]
-
-    return sorted(map(str, arms), key=key)
 
 
 def read_dialogue(log: Log, row: Any) -> dict[str, Any]:

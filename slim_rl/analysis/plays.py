@@ -16,8 +16,8 @@ import pandas as pd
 
 from slim_rl import files
 from slim_rl import statistics as st
+from slim_rl.analysis.arms import TRAIN, TREATMENT, order_arms
 from slim_rl.analysis.contrasts import HELD_OUT, Outcome, comparable
-from slim_rl.analysis.load import TRAIN, TREATMENT, order_arms
 from slim_rl.analysis.verdict import sentences
 from slim_rl.errors import DataError
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from slim_rl import provenance
+from slim_rl.analysis.arms import TRAIN
 from slim_rl.analysis.compared import sentence_of
 from slim_rl.analysis.figure_style import colours
-from slim_rl.analysis.load import TRAIN
 from slim_rl.analysis.page import Card, Page, Picture
 from slim_rl.analysis.report_tables import Tables
 from slim_rl.analysis.verdict import by_how_much, direction

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from slim_rl.analysis.arms import TRAIN
 from slim_rl.analysis.figure_style import colours
 from slim_rl.analysis.ledger import CAPTION, LOSSES
-from slim_rl.analysis.load import TRAIN
 from slim_rl.analysis.tables import (
     Column,
     Row,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -35,6 +36,7 @@ def row_of(data: dict[str, Any], path: Path) -> dict[str, Any]:
         "policy": _identity(dialogue.policy),
         "mode": str(dialogue.policy.get("intervention") or "free"),
         "partner": _identity(dialogue.partner),
+        "settings": sys.intern(orjson.dumps(dialogue.settings, option=orjson.OPT_SORT_KEYS).decode()),
         "price": float("nan") if dialogue.price is None else dialogue.price,
         "failed": dialogue.failed,
         "cost_usd": _cost(dialogue),

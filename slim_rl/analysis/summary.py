@@ -16,9 +16,9 @@ import pandas as pd
 
 from slim_rl import statistics as st
 from slim_rl.analysis import baseline
+from slim_rl.analysis.arms import TRAIN
 from slim_rl.analysis.compared import cells_of, compare
 from slim_rl.analysis.ledger import LOSSES
-from slim_rl.analysis.load import TRAIN
 from slim_rl.analysis.partner_faults import partner_faults
 from slim_rl.analysis.plays import by_arm, of_frame, verdicts
 from slim_rl.dialogue.measures import MEASURES, OF_KIND, shown_in

@@ -139,7 +139,8 @@ class Dialogue:
     which is the form of a log line, and counts them in `tokens` (prompt, response, policy). A policy that plays by text alone
     leaves them empty. `columns` is what the game's annotator says of the whole dialogue: names, and a number, word or truth value each.
     `instrument` is the version of the annotator that its turns are annotated by (`MeasuredEnvironment.instrument`);
-    None before, and where the game could not be loaded. `price` is what a question cost in it, where the policy was told.
+    None before, and where the game could not be loaded. `settings` are the run's (`config.learned`): what tells its arm and seed; empty in
+    older logs. `price` is what a question cost in it, where the policy was told.
     """
 
     id: str
@@ -165,6 +166,7 @@ class Dialogue:
     tokens: dict[str, int] | None = None
     columns: dict[str, float | str] = field(default_factory=dict)
     instrument: int | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
     prompt_ids: list[int] = field(default_factory=list)
     response_ids: list[int] = field(default_factory=list)
     loss_mask: list[int] = field(default_factory=list)

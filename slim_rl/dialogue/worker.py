@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from slim_rl.config import Config, Limits
+from slim_rl.config.learned import learned_settings
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.exploring import exploring
 from slim_rl.dialogue.factory import make_environment, make_partner, partner_name
@@ -80,6 +81,7 @@ class RolloutWorker:
         self.config, self.chat, self.policy = config, chat, policy
         self.selfplay = config.selfplay
         self.partner = partner if partner is not None else make_partner(config)
+        self._settings = learned_settings(config)
         self._kinds: dict[Any, str] = {}  # what the config's partner calls itself, and its name
         if partner is None and self.partner is not None:
             self._kinds[self.partner.identity.get("kind")] = partner_name(config, self.partner)
@@ -259,7 +261,7 @@ class RolloutWorker:
 
     def _stamped(self, dialogue: Dialogue, episode: Episode) -> Dialogue:
         config = self.config
-        dialogue.run, dialogue.arm = config.name, config.arm_name
+        dialogue.run, dialogue.arm, dialogue.settings = config.name, config.arm_name, self._settings
         if name := self._kinds.get(dialogue.partner.get("kind")):
             dialogue.partner = {**dialogue.partner, "kind": name}
         dialogue.phase, dialogue.step = episode.phase, episode.step

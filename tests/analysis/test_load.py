@@ -13,7 +13,8 @@ import pytest
 import synthetic
 
 from slim_rl.analysis import analyze
-from slim_rl.analysis.load import load, order_arms, read_dialogue
+from slim_rl.analysis.arms import order_arms
+from slim_rl.analysis.load import load, read_dialogue
 from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.measures import measures
 from slim_rl.errors import DataError

@@ -11,8 +11,9 @@ import synthetic
 from matplotlib.collections import PathCollection
 
 from slim_rl.analysis import baseline_figure
+from slim_rl.analysis.arms import order_arms
 from slim_rl.analysis.figures import training
-from slim_rl.analysis.load import load, order_arms
+from slim_rl.analysis.load import load
 from slim_rl.analysis.plays import of_frame
 from slim_rl.analysis.report_tables import Tables
 from slim_rl.analysis.summary import BINS, summarise
