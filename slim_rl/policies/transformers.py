@@ -201,6 +201,8 @@ def load_model(config: PolicyConfig) -> tuple[PreTrainedModel, Any]:
         model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, trust_remote_code=False)
     model = model.to(device)
     share_keys(model)
+    # torch copies a frozen weight for every row of an input that is not contiguous, as hidden states of a turn's last tokens are.
+    model.get_output_embeddings().register_forward_pre_hook(lambda _, inputs: (inputs[0].contiguous(),))
     return model, tokenizer
 
 

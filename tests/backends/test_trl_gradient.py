@@ -132,3 +132,31 @@ def test_the_reference_of_the_kl_is_what_trl_computes(folder) -> None:
     said = inputs["completion_mask"].bool()
     assert said.sum() > 100
     assert torch.allclose(inputs["ref_per_token_logps"][said], whole[said], atol=1e-4)
+
+
+@pytest.mark.parametrize("lora", [[], ["train.lora={r: 2}", "policy.temperature=0.7"]])
+def test_shared_prompts_leave_loss_and_gradient_equal(folder, lora: list[str]) -> None:
+    trainer, _ = make_rollouts(make_config(folder, f"shared{len(lora)}", *lora), folder)
+    assert trainer.shares_prompts
+    inputs = batch(trainer)
+    inputs["advantages"] = torch.linspace(-1, 1, len(inputs["advantages"]))
+    sizes: list[int] = []
+    model = trainer.model.get_base_model() if lora else trainer.model
+    model.base_model.layers[0].mlp.register_forward_hook(lambda _, args, __: sizes.append(args[0].shape[:-1].numel()))
+
+    def gradient(shares: bool) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        trainer.shares_prompts = shares
+        trainer.model.zero_grad()
+        sizes.clear()
+        loss = trainer._compute_loss(trainer.model, dict(inputs))
+        loss.backward()
+        return loss.detach(), [p.grad.clone() for p in trainer.model.parameters() if p.grad is not None]
+
+    expected, wanted = gradient(shares=False)
+    loss, gradients = gradient(shares=True)
+    torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-6)
+    assert len(gradients) == len(wanted) and any(each.any() for each in wanted)
+    for found, other in zip(gradients, wanted, strict=True):
+        torch.testing.assert_close(found, other, rtol=1e-4, atol=1e-5)
+    rows, tokens = inputs["prompt_ids"].shape
+    assert sizes[0] == rows // 4 * tokens, "a prompt is read once per group of four"

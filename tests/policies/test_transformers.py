@@ -187,3 +187,19 @@ def test_a_model_whose_config_names_no_number_of_positions_samples(model) -> Non
     del boundless.config.max_position_embeddings
     (sampled,) = sample_all(TransformersPolicy(boundless, [STOP]), [[5] * 100])
     assert sampled.ids
+
+
+def test_dialogues_with_one_prompt_read_it_once(model) -> None:
+    read: list[int] = []
+    hook = model.register_forward_pre_hook(
+        lambda _, __, kwargs: read.append(kwargs["input_ids"].numel()), with_kwargs=True
+    )
+    shared, other = list(range(3, 30)), list(range(5, 20))
+    try:
+        together = sample_all(TransformersPolicy(model, [1]), [shared, other, shared, shared], most=1)
+        assert read == [2 * len(shared)], "two prompts, padded to the longer"
+        alone = sample_all(TransformersPolicy(model, [1], max_batch=1), [shared, other, shared, shared], most=1)
+    finally:
+        hook.remove()
+    assert [turn.ids for turn in together] == [turn.ids for turn in alone]
+    assert [turn.logprobs[0] for turn in together] == pytest.approx([turn.logprobs[0] for turn in alone], abs=1e-5)

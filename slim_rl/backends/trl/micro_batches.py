@@ -11,14 +11,25 @@ from accelerate.utils import gather_object
 IDLE = "idle"  # the key of a micro-batch that would change nothing
 
 
-def by_length(batches: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same rows in as many batches of the same size: those without an advantage first, then by the dialogue's length. What is not
-    a row's stays with its batch.
+def by_length(batches: Sequence[dict[str, Any]], together: bool = False) -> list[dict[str, Any]]:
+    """Returns the same rows in as many batches of the same size, by the dialogue's length.
+
+    Rows without an advantage come first. What is not a row's stays with its batch.
+
+    Args:
+        batches: a step's micro-batches.
+        together: whether rows with the same prompt stay together.
     """
     size = len(batches[0]["completion_mask"])
     lengths = torch.cat([batch["prompt_mask"].sum(1) + batch["completion_mask"].sum(1) for batch in batches])
     teaches = torch.cat([batch["advantages"].reshape(size, -1).any(1) for batch in batches])
-    chosen = torch.argsort(lengths + teaches * (lengths.max() + 1), stable=True).split(size)
+    order = torch.argsort(lengths, stable=True)
+    if together:
+        prompts = torch.unique(torch.cat([batch["prompt_ids"] for batch in batches]), dim=0, return_inverse=True)[1]
+        longest = torch.zeros_like(lengths).scatter_reduce(0, prompts, lengths, "amax")[prompts]
+        for key in (prompts, longest):
+            order = order[torch.argsort(key[order], stable=True)]
+    chosen = order[torch.argsort(teaches[order].int(), stable=True)].split(size)
     sorted_batches = [dict(batch) for batch in batches]
     for name, value in batches[0].items():
         if isinstance(value, torch.Tensor) and value.dim() > 0:

@@ -18,6 +18,7 @@ from slim_rl.backends.trl.arguments import grpo_arguments
 from slim_rl.backends.trl.callbacks import ROOM, MarkWhole, StepLine, is_whole
 from slim_rl.backends.trl.micro_batches import IDLE, by_length, mark_idle, trim
 from slim_rl.backends.trl.rollouts import Rollouts
+from slim_rl.backends.trl.scoring import add_scoring, suits
 from slim_rl.backends.trl.trackers import name_measures
 from slim_rl.config import Config
 from slim_rl.dialogue.payment import pays_otherwise
@@ -41,13 +42,17 @@ class TrimmedGRPOTrainer(GRPOTrainer):
     _buffered_inputs: list[dict[str, Any]] | None  # TRL's: the step's micro-batches
     _finite: bool | torch.Tensor = True  # whether all of the step's losses are
     credit: Callable[[int, int, Any], torch.Tensor] | None = None  # with `train.credit: turn`
+    shares_prompts = False  # whether `scoring` computes the log-probabilities
+    _scored: torch.Tensor | None = (
+        None  # the policy's own tokens of the micro-batch being learned: (rows, completion tokens)
+    )
 
     def _prepare_inputs(self, generation_batch: dict[str, Any]) -> dict[str, Any]:
         before = self._buffered_inputs
         inputs: dict[str, Any] = super()._prepare_inputs(generation_batch)
         if self._buffered_inputs is None or self._buffered_inputs is before:
             return inputs
-        self._buffered_inputs = by_length(self._buffered_inputs)
+        self._buffered_inputs = by_length(self._buffered_inputs, together=self.shares_prompts)
         mark_idle(self._buffered_inputs)
         return self._buffered_inputs[self._step % self.args.steps_per_generation]
 
@@ -67,7 +72,7 @@ class TrimmedGRPOTrainer(GRPOTrainer):
         batch_size: int | None = None,
         **others: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
-        compute = super()._get_per_token_logps_and_entropies
+        compute = self._score if self.shares_prompts else super()._get_per_token_logps_and_entropies
         if batch_size is None or any(value not in (None, False) for value in others.values()):
             return compute(model, input_ids, attention_mask, logits_to_keep, batch_size, **others)  # type: ignore[no-any-return]
         # The whole step's, as the KL's reference sees it: in batches of like length, each at its own longest.
@@ -80,6 +85,26 @@ class TrimmedGRPOTrainer(GRPOTrainer):
             some, _, _ = compute(model, input_ids[rows, columns], attention_mask[rows, columns], completion)
             logprobs[rows, :completion] = some.to(logprobs.dtype)
         return logprobs, None, None
+
+    def _score(
+        self, model: Any, input_ids: Any, attention_mask: Any, logits_to_keep: int, *_: Any, **__: Any
+    ) -> tuple[torch.Tensor, torch.Tensor, None]:
+        completion = attention_mask[:, -logits_to_keep:].bool()
+        with self.accelerator.autocast():
+            logprobs, entropies = model(
+                input_ids=input_ids,
+                attention_mask=attention_mask,
+                scored=completion if self._scored is None else completion & self._scored,
+            )
+        return logprobs, entropies, None
+
+    def share_prompts(self) -> None:
+        """Has `scoring` compute log-probabilities from now on, where it suits the model."""
+        models = [self.accelerator.unwrap_model(model) for model in (self.model, self.ref_model) if model is not None]
+        bare = [model.get_base_model() if hasattr(model, "get_base_model") else model for model in models]
+        self.shares_prompts = all(map(suits, bare))
+        for model in bare if self.shares_prompts else ():
+            add_scoring(model, self.temperature)
 
     def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         loss: torch.Tensor = super().training_step(*args, **kwargs)
@@ -128,7 +153,12 @@ class TrimmedGRPOTrainer(GRPOTrainer):
         # In a step's last micro-batch all processes add up their gradients, so that one is always computed.
         if inputs.get(IDLE) and not self.beta and not self.accelerator.sync_gradients:
             return torch.zeros((), device=inputs["advantages"].device, requires_grad=True)
-        return super()._compute_loss(model, trim(inputs))
+        inputs = trim(inputs)
+        self._scored = inputs["tool_mask"].bool() if "tool_mask" in inputs else None
+        try:
+            return super()._compute_loss(model, inputs)
+        finally:
+            self._scored = None
 
 
 def reward_function(config: Config, rollouts: Rollouts) -> Callable[..., list[float | None]]:
@@ -162,6 +192,7 @@ def make_trainer(config: Config, model: Any, tokenizer: Any, rollouts: Rollouts,
     )
     trainer.credit = rollouts.credit if train.by_turn else None
     rollouts.policy.model = trainer.model
+    trainer.share_prompts()
     trainer.remove_callback(PrinterCallback)  # it prints the whole dictionary; ours prints a line
     trainer.add_callback(StepLine(run_dir, rollouts.policy))
     trainer.add_callback(MarkWhole(train.keep_checkpoints))

@@ -71,7 +71,7 @@ class Decoder:
         cache, mask = self._read(joining)
         rows = [*going_on, *joining]
         if self.mixes:  # the cache of those that have read has gaps and no room
-            cache, mask = self._batch([row.states for row in going_on] + (unbatched(cache, mask) if joining else []))
+            cache, mask = self._batch([row.states for row in rows])
         enough = max(1, int(_LEAVE * len(rows))) if self.mixes else len(rows)
         while sum(row.ended for row in rows) < enough:
             mask = self._step(rows, cache, mask)
@@ -80,34 +80,47 @@ class Decoder:
                 row.states = states
 
     def _read(self, rows: Sequence[Row]) -> tuple[Any, torch.Tensor]:
-        """Computes what is not known yet of the rows' inputs, and samples their first tokens. Between what was known and what was read
-        rows have gaps.
+        """Computes what is not known yet of the rows' inputs, and samples their first tokens.
+
+        Between what was known and what was read rows have gaps. If the decoder mixes, rows that begin alike, as the dialogues of a
+        group do, are read once, and all rows have `states` afterwards.
         """
         if not rows:
             return None, torch.zeros(0, 0, dtype=torch.long)
-        known = [0 if row.states is None else row.states.shape[3] for row in rows]
+        places: dict[Any, int] = {}
+        inputs = [tuple(row.input_ids) if self.mixes and row.states is None else row for row in rows]
+        owners = [places.setdefault(each, len(places)) for each in inputs]
+        once = [rows[owners.index(place)] for place in range(len(places))]
+        known = [0 if row.states is None else row.states.shape[3] for row in once]
         cache = (
-            batched([row.states for row in rows], self.memory) if any(known) else DynamicCache(config=self.model.config)
+            batched([row.states for row in once], self.memory) if any(known) else DynamicCache(config=self.model.config)
         )
-        past, new = max(known), max(len(row.input_ids) - length for row, length in zip(rows, known, strict=True))
-        ids = torch.full((len(rows), new), self.pad_id)
-        mask = torch.zeros((len(rows), past + new), dtype=torch.long)
-        for index, (row, length) in enumerate(zip(rows, known, strict=True)):
+        past, new = max(known), max(len(row.input_ids) - length for row, length in zip(once, known, strict=True))
+        ids = torch.full((len(once), new), self.pad_id)
+        mask = torch.zeros((len(once), past + new), dtype=torch.long)
+        for index, (row, length) in enumerate(zip(once, known, strict=True)):
             unread = row.input_ids[length:]
             ids[index, new - len(unread) :] = torch.tensor(unread)
             mask[index, past - length : past] = 1
             mask[index, past + new - len(unread) :] = 1
-        self._forward(rows, ids, mask, cache)
+        self._forward(rows, ids, mask, cache, owners)
+        if self.mixes:
+            states = unbatched(cache, mask)
+            for row, owner in zip(rows, owners, strict=True):
+                row.states = states[owner]
         return cache, mask
 
     def _step(self, rows: Sequence[Row], cache: Any, mask: torch.Tensor) -> torch.Tensor:
         """One more token for each row that goes on. Returns the mask with its column."""
         ids = torch.tensor([[row.ids[-1]] for row in rows])
         mask = torch.cat((mask, torch.tensor([[0 if row.ended else 1] for row in rows])), dim=1)
-        self._forward(rows, ids, mask, cache)
+        self._forward(rows, ids, mask, cache, range(len(rows)))
         return mask
 
-    def _forward(self, rows: Sequence[Row], ids: torch.Tensor, mask: torch.Tensor, cache: Any) -> None:
+    def _forward(
+        self, rows: Sequence[Row], ids: torch.Tensor, mask: torch.Tensor, cache: Any, owners: Sequence[int]
+    ) -> None:
+        """Samples a token for each row, from the logits that `owners` names for it."""
         device = self.model.device
         positions = (mask.cumsum(1) - 1).clamp(min=0)[:, -ids.shape[1] :]
         output = self.model(
@@ -119,7 +132,9 @@ class Decoder:
             logits_to_keep=1,
         )
         going = [index for index, row in enumerate(rows) if not row.ended]
-        tokens, logprobs = self.draw(output.logits[going, -1].float(), [rows[index].stream for index in going])
+        tokens, logprobs = self.draw(
+            output.logits[[owners[index] for index in going], -1].float(), [rows[index].stream for index in going]
+        )
         if not logprobs.isfinite().all():
             raise Diverged(
                 "The model's probabilities of a next token are not finite numbers: its weights are unusable."
