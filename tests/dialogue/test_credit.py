@@ -128,6 +128,42 @@ def test_a_question_without_an_answer_is_paid_nothing() -> None:
     assert [gain.expected for gain in expected_gains(dialogue)] == [0.0, None]
 
 
+# Messages about three pairs, the replies to them, and the pairs whose promise each question is credited with
+CREDITED = [
+    (["Now that {a} is settled, what is {k}?"], ["{k}: {vk}."], [""]),
+    (["What are {a}, {b} and {c}?", "What is {a}?"], ["Ask me about one pair.", "{a}: {va}."], ["", "a"]),
+    (["What are {a} and {b}?", "What is {b}?"], ["{a}: {va}.", "{b}: {vb}."], ["a", "b"]),
+    (["What is {a}?", "What is {a}?"], ["{a}: {va}.", "{a}: {va}."], ["a", ""]),
+    (["What is {a}?", "What is {a}?"], ["I have no score for {a}.", "{a}: {va}."], ["", "a"]),
+    (["Is {a} 50?", "What is {a}?"], ["Yes. {a}: 50.", "{a}: {va}."], ["", "a"]),
+]
+
+
+@pytest.mark.parametrize(("asked", "replies", "credited"), CREDITED)
+def test_expected_gains_unanswered_pair_credits_nothing(
+    asked: list[str], replies: list[str], credited: list[str]
+) -> None:
+    config = parse_config({"game": {"n": 4, "scales": False, "p_observed_2": 1.0, "hardness": 0}})
+    (game,) = generate_games(1, config.game, 1)
+    unknown = [(r, p) for r in range(4) for p in range(4) if not game.mask(0)[r][p] and game.table[r][p] != 50]
+    known = next((r, p) for r in range(4) for p in range(4) if game.mask(0)[r][p])
+    pairs = dict(zip("abck", [*unknown[:3], known], strict=True))
+    words = {name: game.roster.pair(pair) for name, pair in pairs.items()}
+    words |= {f"v{name}": str(game.table[r][p]) for name, (r, p) in pairs.items()}
+    dialogue, turns, hoped = answered(game, []), [], []
+    for message, reply in zip(asked, replies, strict=True):
+        turns.append(Turn(0, "policy", f"[message] {message.format(**words)}", {"kind": "message"}))
+        turns.append(Turn(1, "partner", f"[message] {reply.format(**words)}", {"kind": "message"}))
+    dialogue.turns[:0] = turns
+    annotate(dialogue)
+    knows = Knowledge(game, 0)
+    for name in credited:
+        hoped.append(knows.promise[pairs[name]] if name else 0.0)
+        knows.update([pairs[name]] if name else [])
+    assert [gain.expected for gain in expected_gains(dialogue)][:-1] == pytest.approx(hoped)
+    assert max(hoped) > 0 or credited == [""]
+
+
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10_000), st.permutations(range(3)))
 def test_a_plan_is_paid_what_it_was_expected_to_earn_and_not_how_it_turned_out(seed: int, plan: list[int]) -> None:

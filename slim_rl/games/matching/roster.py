@@ -44,6 +44,15 @@ PAPERS = (
 # What people write for a name beyond slips of the pen, and everyday words one slip away from a name of DialOp's roster.
 _ALSO_CALLED = {"bert": "roberta"}
 _NOT_NAMES = frozenset({"panel", "pastel", "petal", "globe", "sofa", "glued"})
+# Words with which questions are asked and answered: alone, none of them can name somebody.
+_GRAMMAR = frozenset(
+    """
+    about all am an and any anyone anything are as ask at be better both but by can check compare could did do does either
+    else for from get give had has have he her his how if in is it let may me might mine must my no none not nothing of on
+    or other please put rate score scores shall share she should show so tell than that the their them there these they
+    this those to value was we were what which who why will with would yes you your yours
+    """.split()  # noqa: SIM905
+)
 _MEMO = 100_000  # words
 _WORD = re.compile(r"[^\W_]+(?:[\u0300-\u036f]+[^\W_]*)*")  # an accent may follow its letter as a character of its own
 _GOES_ON = re.compile(r"\s*[:\u2013\u2014-]")  # between a short title and the rest of it
@@ -93,6 +102,10 @@ class Roster:
                 if ends := _ENDS_A_LINE.search(name):
                     raise ConfigError(
                         f"The {kind} name {name!r} has a {ends[0]!r}, which ends a line of a plan; write it without."
+                    )
+                if words := _GRAMMAR.intersection(_alone(kind, key)):
+                    raise ConfigError(
+                        f"The {kind} name {name!r} can be written as {min(words)!r}, which is a word of questions; write another name."
                     )
                 if other := known.get(key):
                     both = f"Two {kind}s are" if other == kind else f"A {other} and a {kind} are both"
@@ -235,9 +248,7 @@ def _index(roster: Roster) -> dict[tuple[str, ...], Meanings]:
     index: dict[tuple[str, ...], set[tuple[Kind, int]]] = {}
     for i, name in enumerate(roster.reviewers):
         words = _words(name)
-        # the 3 of "Reviewer 3" may be a score
-        parts = [key for key in (words[:1], words[-1:]) if not key[0].isnumeric()]
-        for key in (words, *parts):
+        for key in (words, *((part,) for part in _alone("reviewer", words))):
             index.setdefault(key, set()).add(("reviewer", i))
     for i, title in enumerate(roster.papers):
         words, short = _words(title), len(_words(roster.short_papers[i]))
@@ -250,6 +261,13 @@ def _index(roster: Roster) -> dict[tuple[str, ...], Meanings]:
         key = _words(short_title)
         index[key] = {("paper", i), *(meaning for meaning in index.get(key, ()) if meaning[0] == "reviewer")}
     return {key: tuple(sorted(meanings)) for key, meanings in index.items()}
+
+
+def _alone(kind: Kind, words: tuple[str, ...]) -> list[str]:
+    """Returns the single words by which a name is known: first and last name of a reviewer, a title of one word."""
+    if kind == "paper":
+        return [*words] if len(words) == 1 else []
+    return [part for part in (words[0], words[-1]) if not part.isnumeric()]  # the 3 of "Reviewer 3" may be a score
 
 
 def _fold(word: str) -> str:

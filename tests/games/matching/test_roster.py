@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from slim_rl.errors import ConfigError
 from slim_rl.games.matching.actions import Action, format_proposal, parse_action
+from slim_rl.games.matching.demonstrations import ASK_PAIR
+from slim_rl.games.matching.reading.form import is_malformed
 from slim_rl.games.matching.reading.interpretation import interpret
 from slim_rl.games.matching.roster import Roster
 
@@ -110,6 +112,32 @@ def test_short_papers_and_first_names() -> None:
 def test_names_that_cannot_be_told_apart_are_refused(reviewers: tuple[str, ...], papers: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError):
         Roster(reviewers, papers)
+
+
+@pytest.mark.parametrize(
+    ("reviewer", "paper", "word"),
+    [
+        ("Will Smith", "X", "will"),
+        ("Bora Can", "X", "can"),
+        ("No One", "X", "no"),
+        ("Ava Li", "Score: a Metric", "score"),
+    ],
+)
+def test_roster_name_of_a_question_word_is_refused(reviewer: str, paper: str, word: str) -> None:
+    with pytest.raises(ConfigError, match=rf"can be written as '{word}'.*write another name"):
+        Roster((reviewer, "B C"), (paper, "Y"))
+
+
+TITLES = ("On the Dangers of Parrots", "For Whom: a Tale", "At Last", "In Context", "What is It", "Of Mice and Men")
+
+
+@pytest.mark.parametrize("wording", [*ASK_PAIR, "What is {reviewer} on {paper}?", "score of {paper} for {reviewer}?"])
+def test_interpret_title_of_any_first_word_is_asked_about(wording: str) -> None:
+    roster = Roster(tuple(f"Name{i} Sur{i}" for i in "abcdef"), TITLES)
+    for number, paper in enumerate(roster.short_papers):
+        message = f"[message] {wording.format(reviewer='Namea Sura', paper=paper)}"
+        assert not is_malformed(message, roster)
+        assert interpret(message, roster).asked == ((0, number),)
 
 
 @pytest.mark.parametrize("score", range(5))

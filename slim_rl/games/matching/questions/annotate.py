@@ -13,14 +13,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from slim_rl.dialogue.record import Dialogue, Turn
-from slim_rl.games.matching.instance import state_of
-from slim_rl.games.matching.questions.answers import answers, denies_score, refused, told
+from slim_rl.games.matching.instance import GameState, state_of
+from slim_rl.games.matching.questions.answers import answers, denies_score, informs, refused, told
 from slim_rl.games.matching.questions.asked import Asked, answered, asked
 from slim_rl.games.matching.questions.value import Knowledge, Worth
 from slim_rl.games.matching.reading.form import is_malformed
 from slim_rl.games.matching.reading.masking import mask
 from slim_rl.games.matching.reading.pairing import named_pairs
-from slim_rl.games.matching.roster import Pair, Roster
+from slim_rl.games.matching.roster import Pair
 
 _SPEECH = ("message", "reject")  # the actions whose text may ask or tell
 
@@ -61,7 +61,7 @@ def annotate(dialogue: Dialogue) -> None:
         if kind == "reject" and roster is not None:
             turn.doubted = list(named_pairs(mask(words, roster)))
         for seat in seats - {turn.seat}:
-            _reply(waiting.pop(seat, None), turn, words, knows.get(seat), roster)
+            _reply(waiting.pop(seat, None), turn, words, knows.get(seat), state)
         previous = next((last[seat] for seat in seats - {turn.seat} if seat in last), "")
         last[turn.seat] = words
         _no_reply(waiting.pop(turn.seat, None), knows.get(turn.seat))  # it spoke again before it had a reply
@@ -100,33 +100,44 @@ def _fill(turn: Turn, asks: Asked) -> None:
 
 
 def _reply(
-    said: _Unanswered | None, turn: Turn, words: str, knowledge: Knowledge | None, roster: Roster | None
+    said: _Unanswered | None, turn: Turn, words: str, knowledge: Knowledge | None, state: GameState | None
 ) -> None:
     """`turn` replies with `words` to what was `said`, if anything was, by the seat that has this `knowledge`."""
+    roster = state.roster if state is not None else None
     pairs = said.asked.pairs if said is not None else ()
-    heard = turn.told = told(pairs, words, roster) if words and roster is not None else []
+    turn.told = told(pairs, words, roster) if words and roster is not None else []
+    heard = _informs(said, turn, words, state) if turn.told else []
     if said is None:
         if knowledge is not None:
             knowledge.update(heard)
         return
     asks, question = said.asked, said.turn
-    if heard and roster is not None:
-        asks = answered(asks, heard, said.words, said.previous, words, roster)
+    if turn.told and roster is not None:
+        asks = answered(asks, turn.told, said.words, said.previous, words, roster)
         _fill(question, asks)
     new = [pair for pair in heard if knowledge.informative(pair)] if knowledge is not None else []
     question.informative = [pair for pair in new if pair in asks.pairs]
     question.learnable = (question.learnable or []) + [p for p in question.informative if p not in said.asked.pairs]
-    question.uncounted = [] if "open" in asks.labels else [pair for pair in new if pair not in asks.pairs]
+    if knowledge is not None and "open" not in asks.labels:
+        question.uncounted = [pair for pair in turn.told if knowledge.informative(pair) and pair not in asks.pairs]
     if not asks.seeking:
         if knowledge is not None:
             knowledge.update(heard)
         return
     found = answers(asks.pairs, words, roster) if asks.pairs and words and roster is not None else {}
-    question.answered = bool(found) if asks.pairs else bool(heard) or (bool(words) and denies_score(words, roster))
+    question.answered = bool(found) if asks.pairs else bool(turn.told) or (bool(words) and denies_score(words, roster))
     if knowledge is not None and roster is not None:
         missing = [pair for pair, answer in found.items() if answer == "none"]
         kept = refused([pair for pair in asks.pairs if pair not in found], words, roster)
         _credit(question, knowledge.ask(asks.pairs, heard, missing, kept))
+
+
+def _informs(said: _Unanswered | None, turn: Turn, words: str, state: GameState | None) -> list[Pair]:
+    """Returns the pairs of which a reply tells something true that the message before it did not say itself."""
+    if state is None or turn.seat not in (0, 1):
+        return []
+    pairs, message = (said.asked.pairs, said.words) if said is not None else ((), "")
+    return informs(pairs, message, words, state.displayed(turn.seat), state.roster)
 
 
 def _no_reply(said: _Unanswered | None, knowledge: Knowledge | None) -> None:

@@ -1,4 +1,4 @@
-"""What a reply tells of the pairs that were asked about: a value, that there is none, or neither; and whether it refuses to.
+"""What a reply tells of the pairs that were asked about: a value, that there is none, or neither; whether it refuses to, and whether it informs.
 
 A value counts for a pair if the reply states it beside the pair's names; or, where the reply names nobody else, if it can only
 be the answer: one number for one pair, or as many numbers as pairs, in the order asked. "Quite good" is not a value.
@@ -13,7 +13,7 @@ from typing import Literal
 from slim_rl.games.matching.reading.clauses import sentences, word_clauses
 from slim_rl.games.matching.reading.interpretation import interpret
 from slim_rl.games.matching.reading.masking import body
-from slim_rl.games.matching.reading.pairing import NUMBER, by_side, without_bounds
+from slim_rl.games.matching.reading.pairing import NUMBER, by_side, stated_values, without_bounds
 from slim_rl.games.matching.reading.patterns import pattern
 from slim_rl.games.matching.roster import Pair, Roster
 
@@ -73,6 +73,27 @@ def stated(
         numbers = number.findall(_may_answer(words))
         if len(numbers) == len(asked) and all(map(set.issubset, by_side(words), zip(*asked, strict=True))):
             found = [(pair, float(value)) for pair, value in zip(asked, numbers, strict=True)]
+    return found
+
+
+def informs(
+    asked: Sequence[Pair], message: str, reply: str, table: Sequence[Sequence[int | None]], roster: Roster
+) -> list[Pair]:
+    """Returns the pairs, each once, of which the reply states a value that informs: one of the `table` that its speaker is shown, and none
+    that the `message` itself names for the pair. A false value informs of nothing, and neither does an echo. Never raises.
+    """
+    named = repeatable(asked, message, roster)
+    said = (value for value in stated(asked, reply, roster) if value not in named)
+    return list(dict.fromkeys((r, p) for (r, p), value in said if table[r][p] == value))
+
+
+def repeatable(asked: Sequence[Pair], message: str, roster: Roster) -> set[tuple[Pair, float]]:
+    """Returns the values that a message names beside a pair, in a question too; without a name beside it, of each pair that it asks about."""
+    found: set[tuple[Pair, float]] = set()
+    for clause, _ in sentences(body(message, roster)):
+        found.update(stated_values(clause))
+        if not any(by_side(clause)):
+            found.update((pair, float(value)) for pair in asked for value in NUMBER.findall(clause))
     return found
 
 

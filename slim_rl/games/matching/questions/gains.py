@@ -9,6 +9,7 @@ import numpy as np
 
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.games.matching.instance import GameState
+from slim_rl.games.matching.questions.answers import answers, informs
 from slim_rl.games.matching.questions.value import Knowledge
 from slim_rl.games.matching.roster import Pair
 from slim_rl.measured import Gain
@@ -25,24 +26,24 @@ def state_values(dialogue: Dialogue) -> list[float]:
 
 
 def expected_gains(dialogue: Dialogue) -> list[Gain]:
-    """What each of the policy's turns of an annotated dialogue was expected to add to the state value.
+    """Returns what each of the policy's turns of an annotated dialogue was expected to add to the state value.
 
-    A question: the promise of what it asks about for the first time (`Knowledge.promise`), of several pairs the highest; 0 if it has no
-    answer, without which condition a policy learns to name many pairs at once, which a shy partner does not answer. That the other
-    seat has no score is an answer. The last turn: what the plan that was agreed on was expected to score less; None if there is none.
-    What is usual: the mean promise of the pairs that it neither knew nor had asked about.
+    A question: the promise (`Knowledge.promise`) of the pairs that the reply answers for the first time, of several the highest. A true
+    value that the question did not name itself is an answer, and so is the truth that there is none. A pair that no reply answered can
+    still be asked about. The last turn: the expected loss of the agreed plan against the best one; None without agreement. The usual
+    gain: the mean promise over the pairs that were neither known nor answered before.
 
     Raises:
         DataError: the game is not the matching game.
     """
-    turns, out, asked = sum(turn.role == "policy" for turn in dialogue.turns), list[Gain](), set[Pair]()
-    for turn, knowledge, new in _before_turns(dialogue):
-        promised = max((float(knowledge.promise[pair]) for pair in new), default=0.0) if turn.answered else 0.0
+    turns, out, before = sum(turn.role == "policy" for turn in dialogue.turns), list[Gain](), set[Pair]()
+    for _, knowledge, answered in _before_turns(dialogue):
+        promised = max((float(knowledge.promise[pair]) for pair in answered - before), default=0.0)
         last = len(out) == turns - 1
-        left = [pair for pair in map(tuple, np.argwhere(~knowledge.known).tolist()) if pair not in asked]
+        left = [pair for pair in map(tuple, np.argwhere(~knowledge.known).tolist()) if pair not in before]
         usual = fmean(float(knowledge.promise[pair]) for pair in left) if left else 0.0
         out.append(Gain(_of_agreement(dialogue, knowledge) if last else promised, usual))
-        asked |= new
+        before |= answered
     return out
 
 
@@ -54,14 +55,31 @@ def _of_agreement(dialogue: Dialogue, knowledge: Knowledge) -> float | None:
 
 
 def _before_turns(dialogue: Dialogue) -> Iterator[tuple[Turn, Knowledge, set[Pair]]]:
-    """Each of the policy's turns of an annotated dialogue, what it knew then (its own cells and those that it was told), and which
-    pairs it asks about for the first time.
+    """Yields each of the policy's turns of an annotated dialogue, its knowledge before (its own cells and those it was told), and
+    the pairs that it asked about and the reply answered.
     """
-    knowledge, before = Knowledge(GameState.from_dict(dialogue.game_state), dialogue.seat), set[Pair]()
-    for turn in dialogue.turns:
+    state = GameState.from_dict(dialogue.game_state)
+    knowledge = Knowledge(state, dialogue.seat)
+    asking: Turn | None = None
+    for number, turn in enumerate(dialogue.turns):
         if turn.role == "policy":
-            new = set(turn.pairs or ()) - before if turn.seeking else set[Pair]()
-            yield turn, knowledge, new
-            before |= new
-        else:
-            knowledge.update(turn.told or ())
+            asking = turn if turn.error is None else asking
+            reply = next((later for later in dialogue.turns[number + 1 :] if later.error is None), None)
+            replied = reply is not None and reply.role != "policy" and turn.error is None
+            yield turn, knowledge, _answered(turn, reply, state) if replied and reply is not None else set()
+        elif turn.told:
+            said = (asking.pairs or (), asking.text) if asking is not None else ((), "")
+            knowledge.update(informs(*said, turn.text, state.displayed(turn.seat), state.roster))
+            asking = None
+
+
+def _answered(turn: Turn, reply: Turn, state: GameState) -> set[Pair]:
+    """Returns the pairs that a turn asks about and its reply answers truly: by a value that it did not name itself, or by saying
+    that there is none.
+    """
+    pairs, table = turn.pairs or (), state.displayed(reply.seat)
+    if not (turn.seeking and turn.answered):
+        return set()
+    values = informs(pairs, turn.text, reply.text, table, state.roster)
+    none = (pair for pair, said in answers(pairs, reply.text, state.roster).items() if said == "none")
+    return {*values, *((r, p) for r, p in none if table[r][p] is None)} & {*pairs}

@@ -37,6 +37,8 @@ _REQUEST = _WORDS.pattern(r"""\b(?=[a-z])(?:(?:please|kindly|(?:perhaps|maybe|ho
     to (?:put|keep|share|tell|give|assign|propose|place|move|pick|swap|go))))(?=.*<score>)(?:<pair>|(?=.*\byour?\b))
     (?<!you )(?:would|will|might) (?:be \w+|help(?: me)?(?: a lot)?) (?:to|if (?:i|you)(?: could)?) (?:(?:know|hear|see
     learn|tell|share)\b(?=.)|have\b(?=.*<score>))
+    ^(?:(?:and|also|then|next|okay|so|the) )*(?:score|value|number|rating|affinity) (?:for|of|on|between)\b<pair>(?!.*(?:\b(?:is|was|are|were
+    seems?|looks?|gets?)\b|[^RP\d]\d))
     what i(?: still)? (?:need|want|lack|am missing)\b|need(?:ed)? from you\b
     your turn to (?:tell|share|give)\b)""")
 _ASKABLE = re.compile(r"\b(?:[RP]\d|your?\b)")

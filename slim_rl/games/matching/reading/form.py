@@ -54,10 +54,13 @@ def _says_twice(text: str) -> bool:
 
 
 def _with_names_as_words(text: str, roster: Roster) -> str:
-    """The text, in which a name that itself says a word twice ("Li Li") is one word."""
+    """Returns the text with each title, and each name that itself repeats a word ("Li Li"), as one word. So "on On the Dangers" repeats
+    nothing.
+    """
     parts, end = [], 0
     for mention in roster.find(text):
         name = text[mention.start : mention.end]
-        parts += [text[end : mention.start], re.sub(r"\W", "", name) if _says_twice(name) else name]
+        one = mention.kind == "paper" or _says_twice(name)
+        parts += [text[end : mention.start], re.sub(r"\W", "", name) if one else name]
         end = mention.end
     return "".join((*parts, text[end:]))

@@ -43,6 +43,7 @@ _WORDS = Vocabulary(r"""
             (?:share|provide|report|list|name|compare)\b(?! (?:my|mine|our))|rate R\d+\b|<request>
 <statement> (?:i|i'm|i've|i'll|i'd|we|we're|we've|my|mine|our|ours|let's|let us)\b
 <score>     (?:scores?|values?|numbers?|ratings?)
+<one>       (?:score|value|number|rating|affinity)
 <whois>     who(?:'s| (?:do|does|would|should|has|is|are|can|could|else|scores?))\b|where (?:is|are|do|does|would)\b
 <that>      (?:it|that|this|them|these|those|(?:this|that|these|those|the same) (?:pair|one|cell|combination|assignment)s?)
 <it>        (?: (?:<that>|one|any|anything|something|(?:a|the) <score>|too|there|here|as well
@@ -53,7 +54,8 @@ _SILENT = _WORDS.pattern("<filler>")
 _ASKS = _WORDS.pattern(r"""<filler>(?:<question>|(?:who|whose|whom|where|why|when)\b|which\b(?! (?:leaves|is|was|has|means
     makes|would|puts|gives|i|we)\b))""")
 _REQUESTS = _WORDS.pattern(r"""\b(?:<request>)
-    ^<filler>your (?:score|value|number|rating)s?\b(?!.*\b(?:is|was|are|were|seems?|looks?)\b)""")
+    ^<filler>your (?:score|value|number|rating)s?\b(?!.*\b(?:is|was|are|were|seems?|looks?)\b)
+    ^<filler>(?:the )?<one> (?:for|of|on|between)\b(?!.*(?:\b(?:is|was|are|were|seems?|looks?|gets?)\b|[^RP\d]\d))""")
 _ASKS_INSIDE = pattern(r"""\bplease\b(?! (?:note|remember|recall|(?:be|stay) (?:aware|advised)|(?:keep|bear) in mind|consider|know
     understand|find|see (?:my|below|that))\b)|\bhow (?:good|well|strong|high|bad|suitable|much|does|do|is)\b
     \bwhat (?:score|value|number|rating|do|does|is|are|about)\b

@@ -45,6 +45,9 @@ BLEU, ELECTRA, GLOVE, GLUE, LLAMA, ROBERTA, QUAC, SWAG = range(8)
         ("I see Ava Li on BLEU: 62. What do you see for this pair?", [(AVA, BLEU)]),
         ("Ava on BLEU, please.", [(AVA, BLEU)]),
         ("your score for Ava on BLEU", [(AVA, BLEU)]),
+        ("score for Ava on BLEU", [(AVA, BLEU)]),
+        ("affinity between Ava and BLEU", [(AVA, BLEU)]),
+        ("score for Ava on BLEU: 62", []),
         ("What do you have for Daniel?", []),
         ("Does anyone look better for BLEU than Ava?", []),
         ("Ava on BLEU? Noah on SWAG?", []),  # suggestions, by the annotation guide

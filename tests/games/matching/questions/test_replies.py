@@ -188,3 +188,45 @@ def test_a_bound_or_another_number_is_no_score(reply: str, found: list[float]) -
 def test_a_score_that_counts_as_the_mean_is_none() -> None:
     reply = "[message] I have no score for Ava Li on BLEU, so it counts as 50."
     assert answers([(0, 0)], reply, Roster.default()) == {(0, 0): "none"}
+
+
+class Repeats(ShyPartner):
+    """Affirms whatever it is asked, knowing nothing."""
+
+    async def reply(self, view: View) -> Reply:
+        words = view.history[-1].text.removeprefix("[message] Is ").removesuffix(" 50?")
+        return Reply(f"[message] Yes. {words} is 50.")
+
+
+def test_annotate_echoed_value_informs_of_nothing() -> None:
+    pairs = [GAME.roster.pair(pair) for pair in learnable(GAME)[:9]]
+    row = measures(play([f"Is {pair} 50?" for pair in pairs], Repeats()))
+    assert (row["questions"], row["pairs_asked"]) == (9, 9)
+    assert (row["informative_pairs"], row["question_value"]) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("message", "reply", "informative"),
+    [
+        ("What is {a}?", "{a}: {v}.", 1),
+        ("What is {a}?", "{a}: {wrong}.", 0),
+        ("What is {a}?", "{wrong}.", 0),
+        ("Is {a} {v}?", "Yes, {v}.", 0),
+        ("{a}, please. Is it {v}?", "{v}.", 0),
+        ("Is {a} above {v}?", "{a}: {v}.", 1),
+        ("I have {v} for {b}. What is {a}?", "{a}: {v}.", 1),
+        ("What is {a}?", "{a}: {v}. {b}: {wrong}.", 1),
+    ],
+)
+def test_annotate_value_informs_only_if_true_and_new(message: str, reply: str, informative: int) -> None:
+    one, two, *_ = learnable(GAME)
+    value = GAME.table[one[0]][one[1]]
+    words = {"a": GAME.roster.pair(one), "b": GAME.roster.pair(two), "v": value, "wrong": value + 1}
+
+    class Answers(ShyPartner):
+        async def reply(self, view: View) -> Reply:
+            return Reply(f"[message] {reply.format(**words)}")
+
+    dialogue = play([message.format(**words)], Answers())
+    assert measures(dialogue)["informative_pairs"] == informative
+    assert (dialogue.turns[0].question_value != 0) <= bool(informative)

@@ -208,7 +208,7 @@ def test_state_values_are_of_what_was_known_before_each_turn(game: GameState) ->
     turns = [
         Turn(0, "policy", f"[message] What is {names}?", said),
         Turn(1, "partner", "wrong", None, "no tag"),
-        Turn(1, "partner", f"[message] {names}: {game.table[r][p]}.", said),
+        Turn(1, "partner", f"[message] {names}: {game.displayed(1)[r][p]}.", said),
         Turn(0, "policy", "nonsense", None, "no tag"),
         Turn(0, "policy", f"[message] What is {names}?", said),
     ]

@@ -63,6 +63,8 @@ Show me {a} on {x}.
 {x}: {a}?
 And {a} on {x}?
 Score for {a} on {x}?
+score for {a} on {x}
+affinity between {a} and {x}
 Your score for {a} on {x}?
 Any value for {a} on {x}?
 Anything on {a} for {x}?

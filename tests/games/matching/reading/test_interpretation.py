@@ -26,6 +26,9 @@ ASKS = [
     ("OK, so Ava on BLEU?", "Ava/BLEU"),
     ("Hmm, Petrov and RoBERTa?", "Andrei/RoBERTa"),
     ("your score for Ava on BLEU", "Ava/BLEU"),
+    ("score for Ava on BLEU", "Ava/BLEU"),
+    ("affinity between Ava and BLEU", "Ava/BLEU"),
+    ("The rating of Ava for BLEU.", "Ava/BLEU"),
     # what, how, whose
     ("What is Ava Li's score on Electra?", "Ava/Electra"),
     ("what's Ava on BLEU", "Ava/BLEU"),
@@ -226,6 +229,8 @@ STATEMENTS = [
     "I have Sofia on QuAC, which leaves Morgan for Electra",
     "That's what I have for Ava on BLEU",
     "What I have for Ava on BLEU is 62.",
+    "The score of Ava on BLEU, 62, is high.",
+    "score for Ava on BLEU: 62",
     "Let me tell you: Ava on BLEU is 62.",
     "I will share my score: Ava on BLEU 62",
     "You told me Ava on BLEU is 62.",
