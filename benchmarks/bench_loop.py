@@ -19,7 +19,7 @@ from slim_rl.environment import View
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.settings import MatchingSettings
-from slim_rl.warmstart.tokenizer import train_tokenizer
+from slim_rl.lab.warmstart.tokenizer import train_tokenizer
 
 SAID, HEARD = "[message] What is Ava Li on BLEU?", "[message] Ava Li on BLEU: 62."
 

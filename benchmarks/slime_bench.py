@@ -27,7 +27,7 @@ from slim_rl.environment import View
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.settings import MatchingSettings
-from slim_rl.warmstart.tokenizer import train_tokenizer
+from slim_rl.lab.warmstart.tokenizer import train_tokenizer
 from tests.backends import slime_setup
 from tests.backends.slime_setup import Sample, Talker, make_args
 from tests.fakes.sglang_server import SGLangServer

@@ -42,7 +42,7 @@ from slim_rl.games.matching.generate import generate_games  # noqa: E402
 from slim_rl.games.matching.instance import GameState  # noqa: E402
 from slim_rl.games.matching.partners.chat import MatchingChatPartner  # noqa: E402
 from slim_rl.games.matching.settings import MatchingSettings  # noqa: E402
-from slim_rl.warmstart.tokenizer import train_tokenizer  # noqa: E402
+from slim_rl.lab.warmstart.tokenizer import train_tokenizer  # noqa: E402
 from tests.fakes.openai_server import ODD  # noqa: E402
 
 GROUP = 8  # dialogues of one game

@@ -23,7 +23,7 @@ def make_model(config: Config) -> None:
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
-    from slim_rl.warmstart.tokenizer import train_tokenizer
+    from slim_rl.lab.warmstart.tokenizer import train_tokenizer
 
     folder = Path(config.policy.model)
     if folder.exists():

@@ -4,7 +4,7 @@
     ours are read where they lie: in the wheel's `slim_rl/_bundled`, in a checkout at its root
 
 So the same commands work in a checkout and in an empty folder: `slim-rl train matching_local`, or by its path there,
-`configs/matching_local.yaml`; and `data/warmstart` in a config is found in both. `slim-rl init` copies them out to be changed.
+`configs/matching_local.yaml`; and `data/warmstart` in a config is found in both. `slim-rl lab init` copies them out to be changed.
 """
 
 from __future__ import annotations

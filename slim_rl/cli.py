@@ -1,4 +1,5 @@
-"""`slim-rl`: one command a task, each in its own file in `slim_rl/commands/` that is imported only when it runs.
+"""`slim-rl`: one command per task, each in its own file in `slim_rl/commands/` that is imported only when it runs; the commands of
+`slim-rl lab` are in `slim_rl/commands/lab/`.
 
 A command's file holds `command`, the typer function with its options and help, and what it does. Here: their names, and what is
 printed when one fails. An error in the input is one sentence on stderr and exit code 1; anything else is a bug and shows
@@ -14,17 +15,22 @@ import os
 import shlex
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from slim_rl import __version__, bundled
 from slim_rl.errors import SlimError, as_sentence, nearest
 
 ABOUT = "Does a language model learn to ask questions when reinforcement learning makes asking worth it?"
-COMMANDS = (
-    *("generate", "incentives", "train", "arms", "watch", "evaluate", "bench", "leaderboard", "export", "play", "show"),
-    *("analyze", "results", "compare", "dialogues", "audit", "init", "doctor", "convert", "warmstart"),
+COMMANDS = ("generate", "train", "watch", "evaluate", "export", "play", "show", "analyze", "doctor")
+ABOUT_LAB = (
+    "What experiments add to runs and logs: arms, controls, contrasts, reference players, benchmarks and start models."
 )
+LAB = (
+    *("init", "arms", "results", "compare", "incentives", "warmstart", "bench", "leaderboard", "audit", "dialogues"),
+    "convert",
+)
+CALLS = (*COMMANDS, *(f"lab {name}" for name in LAB))
 
 
 def main(arguments: Sequence[str] | None = None, *, command_line: str | None = None, prefix: str = "slim-rl: ") -> None:
@@ -53,18 +59,22 @@ def main(arguments: Sequence[str] | None = None, *, command_line: str | None = N
 
 def _answer(arguments: Sequence[str], command_line: str | None, prefix: str) -> None:
     if arguments and arguments[0] == "help":  # `slim-rl help show`, as git has it
-        arguments = [*arguments[1:2], "--help"]
-    name, rest = (arguments[0], list(arguments[1:])) if arguments else ("--help", [])
-    if name in ("--help", "-h"):
-        print(_help())
+        arguments = [*arguments[1:], "--help"]
+    lab = list(arguments[:1]) == ["lab"]
+    words = list(arguments[1:] if lab else arguments) or ["--help"]
+    name = f"lab {words[0]}" if lab else words[0]
+    if words[0] in ("--help", "-h"):
+        print(_lab_help() if lab else _help())
     elif name in ("--version", "-V"):
         print(f"slim-rl {__version__}")
-    elif name not in COMMANDS:
-        meant = f"did you mean {near}? The" if (near := nearest(name, COMMANDS)) else "the"
-        print(f"{prefix}there is no command '{name}'; {meant} commands are {', '.join(COMMANDS)}.", file=sys.stderr)
+    elif name not in CALLS:
+        near = f"lab {name}" if name in LAB else nearest(name, CALLS)
+        meant = f"did you mean {near}? The" if near else "the"
+        known = ", ".join(LAB if lab else (*COMMANDS, "lab"))
+        print(f"{prefix}there is no command '{name}'; {meant} commands are {known}.", file=sys.stderr)
         raise SystemExit(2)
     else:
-        _run(name, rest, command_line or shlex.join(["slim-rl", *arguments]), prefix)
+        _run(name, words[1:], command_line or shlex.join(["slim-rl", *arguments]), prefix)
 
 
 def _run(name: str, options: list[str], command_line: str, prefix: str) -> None:
@@ -84,27 +94,32 @@ def _run(name: str, options: list[str], command_line: str, prefix: str) -> None:
 
 def about(name: str) -> str:
     """The first line of a command's help, which is read and not imported."""
-    source = (Path(__file__).parent / "commands" / f"{name}.py").read_text(encoding="utf-8")
+    source = (Path(__file__).parent / "commands" / f"{name.replace(' ', '/')}.py").read_text(encoding="utf-8")
     (command,) = (each for each in ast.parse(source).body if getattr(each, "name", "") == "command")
     return (ast.get_docstring(command) or "").partition("\n")[0]  # type: ignore[arg-type]
 
 
 def _help() -> str:
-    width = max(map(len, COMMANDS))
-    lines = [f"  {name:<{width}}  {about(name)}" for name in COMMANDS]
-    options = [
-        "  --version  Show the version and stop.",
-        "  --help     Show this and stop; after a command, its options.",
-    ]
     configs = textwrap.wrap(", ".join(bundled.names()), 78, initial_indent="  ", subsequent_indent="  ")
     return "\n".join(
         [
             *("Usage: slim-rl COMMAND [OPTIONS]", "", f"  {ABOUT}", ""),
-            *("Commands:", *lines, ""),
+            *("Commands:", *_listed({name: about(name) for name in COMMANDS} | {"lab": ABOUT_LAB}), ""),
             *("Configs, known by name; any other by its path:", *configs, ""),
-            *("Options:", *options),
+            *("Options:", "  --version  Show the version and stop."),
+            "  --help     Show this and stop; after a command, its options.",
         ]
     )
+
+
+def _lab_help() -> str:
+    listed = _listed({name: about(f"lab {name}") for name in LAB})
+    return "\n".join(["Usage: slim-rl lab COMMAND [OPTIONS]", "", f"  {ABOUT_LAB}", "", "Commands:", *listed])
+
+
+def _listed(commands: Mapping[str, str]) -> list[str]:
+    width = max(map(len, commands))
+    return [f"  {name:<{width}}  {what}" for name, what in commands.items()]
 
 
 if __name__ == "__main__":

@@ -18,14 +18,14 @@ from numpy.typing import ArrayLike
 from pydantic import BaseModel
 
 from slim_rl.environment import BaseEnvironment
-from slim_rl.frontier import Frontier
+from slim_rl.lab.frontier import Frontier
 
 NO_FAULT = "(no fault)"  # how a check of the partner ends that tells only how far the others could see
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptedPlayer:
-    """A program in the policy's seat that shows what a game pays (`slim-rl incentives`).
+    """A program in the policy's seat that shows what a game pays (`slim-rl lab incentives`).
 
     Attributes:
         name: what tables call it.
@@ -45,7 +45,7 @@ class ScriptedPlayer:
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """Games of a scripted player that a tiny model learns from (`slim-rl warmstart`).
+    """Games of a scripted player that a tiny model learns from (`slim-rl lab warmstart`).
 
     Attributes:
         player: as of `ScriptedPlayer`; it may think aloud (`Reply.thought`).
@@ -183,13 +183,13 @@ class MeasuredEnvironment(BaseEnvironment):
 
     @classmethod
     def curriculum(cls, config: Any) -> Curriculum | None:
-        """What `slim-rl warmstart` teaches a tiny model by, for a whole `Config`. None: the game cannot be taught so."""
+        """What `slim-rl lab warmstart` teaches a tiny model by, for a whole `Config`. None: the game cannot be taught so."""
         return None
 
     @classmethod
     def baselines(cls, game: Any, price: float = 0.0, number: int = 4) -> Mapping[str, Any]:
         """Scripted policies that others are set against, by name, each with `identity` and `async reply(view)`: such as "random" and
-        "solo", a floor, and "ideal", a ceiling. `slim-rl evaluate --policy` and `slim-rl bench` play them.
+        "solo", a floor, and "ideal", a ceiling. `slim-rl evaluate --policy` and `slim-rl lab bench` play them.
 
         Args:
             game: the config's `game` section.

@@ -51,7 +51,7 @@ def dialop_human() -> Path:
 def tokenizer():  # type: ignore[no-untyped-def]
     """A small ChatML tokenizer, trained on the spot."""
     pytest.importorskip("transformers")
-    from slim_rl.warmstart.tokenizer import train_tokenizer
+    from slim_rl.lab.warmstart.tokenizer import train_tokenizer
 
     corpus = [
         "[message] What is Ava Li on BLEU?",

@@ -63,7 +63,7 @@ refused slim-rl train matching_locl
 sees 'Cannot read the config matching_locl.*matching_local'
 
 step "what a config pays"
-run slim-rl incentives matching_local --games 100 --questions 1,4 --output-dir paid
+run slim-rl lab incentives matching_local --games 100 --questions 1,4 --output-dir paid
 sees 'Asking pays from the first question'
 has paid/incentives.json paid/incentives.png
 
@@ -88,29 +88,29 @@ if with local; then
         --partner shy --partner mute --mode free --games 10
     sees '10 held-out games'
     has logs/evaluation/table.txt logs/evaluation/warmstart_shy_free.jsonl logs/evaluation/matching_local_mute_free.jsonl
-    run slim-rl audit logs/evaluation
+    run slim-rl lab audit logs/evaluation
     run slim-rl watch runs/matching_local --terminal
     sees 'questions'
-    run slim-rl dialogues logs/evaluation --output traces
+    run slim-rl lab dialogues logs/evaluation --output traces
     has traces/*
     run slim-rl export runs/matching_local --results logs/evaluation --output exported
     has exported/README.md exported/model.safetensors
 
     step "an experiment, from an empty folder to its page"
-    run slim-rl init experiment paper
+    run slim-rl lab init experiment paper
     has paper/experiment.yaml paper/contrasts.yaml paper/arms.yaml paper/PREREGISTRATION.md
     cd paper
     few=(--set train.games_per_step=2 --set train.group_size=4 --set train.eval_games=10 --set data.num_train=40 --set data.num_eval=10)
-    run slim-rl arms matching_local --arms arms.yaml --arm shy --arm mute --seeds 0 --set train.steps=1 --set train.processes=1 "${few[@]}"
+    run slim-rl lab arms matching_local --arms arms.yaml --arm shy --arm mute --seeds 0 --set train.steps=1 --set train.processes=1 "${few[@]}"
     sees 'shy: It '
-    run slim-rl compare logs/matching_local-shy-s0 logs/matching_local-mute-s0
+    run slim-rl lab compare logs/matching_local-shy-s0 logs/matching_local-mute-s0
     sees 'questions'
-    run slim-rl results experiment.yaml --output results
+    run slim-rl lab results experiment.yaml --output results
     has results/results.html results/README.md
     cd ..
 
     step "a start of your own"
-    run slim-rl warmstart matching_local --set warmstart.games=24 --set 'warmstart.lessons={}' --set warmstart.tokenizer_games=24 --output start
+    run slim-rl lab warmstart matching_local --set warmstart.games=24 --set 'warmstart.lessons={}' --set warmstart.tokenizer_games=24 --output start
     has start/model.safetensors start/tokenizer.json
 else
     step "train without the extra"
@@ -119,10 +119,10 @@ else
 fi
 
 step "the benchmark"
-run slim-rl bench solo --suite matching_3x3
+run slim-rl lab bench solo --suite matching_3x3
 sees 'matching 3x3 free'
 has bench/solo.json.gz
-run slim-rl leaderboard bench/*.json.gz --output board
+run slim-rl lab leaderboard bench/*.json.gz --output board
 has board/leaderboard.html board/README.md
 
 step "play"
@@ -155,7 +155,7 @@ run slim-rl play treasure <typed
 honest=$(grep -o 'partner> .*' "$seen")
 run slim-rl play treasure --set partner.kind=examples.lying_partner.LyingPartner --set 'partner.args={lies: 1.0}' <typed
 [[ $(grep -o 'partner> .*' "$seen") != "$honest" ]] || fail "the lying partner says what the honest one says"
-run slim-rl init .
+run slim-rl lab init .
 has configs/matching_local.yaml examples/lying_partner.py scripts/run_matching.sh
 {
     echo 'from examples.treasure import HonestPartner'
@@ -170,7 +170,7 @@ has data/three.jsonl
 cat >recorded.jsonl <<'JSON'
 {"table": [[9, 1, 1], [1, 9, 1], [1, 1, 9]], "mask1": [[1, 1, 1], [1, 1, 1], [1, 1, 1]], "mask2": [[1, 1, 1], [1, 1, 1], [1, 1, 1]], "scale1": 1.0, "scale2": 2.0, "best_assignment_reward": 27, "action_log": [{"type": "message", "player": 0, "message": {"data": "Ava on BLEU?"}}, {"type": "message", "player": 1, "message": {"data": "Nine."}}, {"type": "proposal", "player": 0, "proposal": "BLEU: Ava Li<br/>Electra: Daniel Nguyen<br/>GloVe: Sofia Patel", "proposal_ids": [[0, 0], [1, 1], [2, 2]]}, {"type": "proposal_response", "player": 1, "response": {"accept": true}}]}
 JSON
-run slim-rl convert recorded.jsonl --output data/recorded.jsonl
+run slim-rl lab convert recorded.jsonl --output data/recorded.jsonl
 has data/recorded.jsonl
 if with local; then
     run python -m examples.train examples/treasure.yaml --set train.steps=1 --set train.eval_games=8

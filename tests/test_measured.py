@@ -9,19 +9,19 @@ from typing import Any, ClassVar
 import pytest
 
 from examples.treasure import Treasure
-from slim_rl import incentives
 from slim_rl.analysis import analyze
 from slim_rl.commands.cells import intervention
 from slim_rl.config import Config, parse_config
 from slim_rl.dialogue.log import DialogueLog, annotate, read_log
 from slim_rl.dialogue.loop import Speaker
 from slim_rl.dialogue.measures import measures
-from slim_rl.dialogue.payment import payments
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.environment import BaseEnvironment, View, environment_class, game_of
 from slim_rl.errors import ConfigError
+from slim_rl.lab import incentives
+from slim_rl.lab.payment import payments
 from slim_rl.measured import MeasuredEnvironment, measured
 from slim_rl.policies.openai_chat import ChatPolicy
 

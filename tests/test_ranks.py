@@ -83,7 +83,7 @@ def test_a_signal_ends_the_others_too(number: signal.Signals) -> None:
     script = """
         import os, time
         from slim_rl import ranks
-        with ranks.joined_by(2, ["incentives", "matching_offline", "--num-games", "1000000"]):
+        with ranks.joined_by(2, ["lab", "incentives", "matching_offline", "--num-games", "1000000"]):
             print(open(f"/proc/self/task/{os.getpid()}/children").read(), flush=True)
             time.sleep(100)
     """

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import slim_rl
-from slim_rl.cli import COMMANDS
+from slim_rl.cli import CALLS
 from slim_rl.commands import load
 from tests.paths import ROOT
 
@@ -49,9 +49,10 @@ def commands() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("page", "line"), sorted(set(commands())))
 def test_every_command_and_option_that_is_printed_is_one(page: str, line: str) -> None:
-    _, name, *words = shlex.split(line.partition(" -- ")[0].replace("[", " ").replace("]", " "), comments=True)
-    assert name in COMMANDS or name in ("--help", "--version", "-h")
-    known = {option for parameter in load(name).params for option in parameter.opts} if name in COMMANDS else set()
+    _, *words = shlex.split(line.partition(" -- ")[0].replace("[", " ").replace("]", " "), comments=True)
+    name = " ".join(words[: 1 + (words[0] == "lab")])
+    assert name in CALLS or name in ("--help", "--version", "-h", "lab --help")
+    known = {option for parameter in load(name).params for option in parameter.opts} if name in CALLS else set()
     assert {word for word in words if word.startswith("--")} <= known | {"--help"}
     for word in words:
         if word.startswith(("configs/", "examples/", "data/warmstart", "analysis/")):

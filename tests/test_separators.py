@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from slim_rl import jsonl
-from slim_rl.analysis.audit import audits
 from slim_rl.analysis.load import load, read_dialogue
 from slim_rl.dialogue.log import DialogueLog, read_log
 from slim_rl.dialogue.rows import GameRow, read_rows, write_rows
 from slim_rl.games.matching.chat_data import convert_command, read_recorded
 from slim_rl.games.matching.env import MatchingEnv
+from slim_rl.lab.audit import audits
 from tests.dialogue.made import STATE, MakeDialogue
 from tests.games.matching.test_chat_data import answers, proposes, record, says
 

@@ -61,10 +61,20 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 COMMANDS = {
     "show": ["show", "logs"],
     "analyze": ["analyze", "logs", "--output", "plots"],
-    "audit": ["audit", "logs"],
-    "results": ["results", "experiment.yaml", "--output", "page"],
+    "audit": ["lab", "audit", "logs"],
+    "results": ["lab", "results", "experiment.yaml", "--output", "page"],
     "replay": [
-        *("incentives", str(ROOT / "configs" / "matching_local.yaml"), "--games", "2", "--questions", "1", "--live"),
+        *(
+            "lab",
+            "lab",
+            "incentives",
+            str(ROOT / "configs" / "matching_local.yaml"),
+            "--games",
+            "2",
+            "--questions",
+            "1",
+            "--live",
+        ),
         *("--set", "partner.kind=replay", "--set", "partner.replay=logs"),
     ],
 }

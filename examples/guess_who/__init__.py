@@ -7,7 +7,7 @@ reading           what a message asks, and what an answer says, in free wording
 worth             what a question is worth; askers on paper, and the lines to compare a reward with
 annotate          what a dialogue asked and was told, and what its partner did wrongly
 partners          the scripted ones
-players           scripted askers and cheats (`slim-rl incentives`)
+players           scripted askers and cheats (`slim-rl lab incentives`)
 demonstrations    what a tiny model is taught the game by
 """
 

@@ -1,4 +1,4 @@
-"""Scripted players of Guess Who that show what a config pays (`slim-rl incentives`): honest ones that ask more or fewer questions, ones that
+"""Scripted players of Guess Who that show what a config pays (`slim-rl lab incentives`): honest ones that ask more or fewer questions, ones that
 try to do without, and cheats.
 
     an honest player guesses one of those who are left, at random

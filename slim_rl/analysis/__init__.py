@@ -110,8 +110,8 @@ def analyze(
 def _with_ledger(log: Log, price: float) -> pd.DataFrame:
     """The log's frame, with the ledger of asking of its held-out dialogues."""
     from slim_rl.analysis.arms import TRAIN
-    from slim_rl.analysis.askers import Askers
-    from slim_rl.analysis.ledger import LOSSES, entered
+    from slim_rl.lab.askers import Askers
+    from slim_rl.lab.gap import LOSSES, entered
 
     played = log.frame[(log.frame["phase"] != TRAIN) & ~log.frame["failed"]]
     prices = dict.fromkeys(log.frame["arm"].cat.categories, price)

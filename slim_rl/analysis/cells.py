@@ -12,12 +12,12 @@ from typing import Any
 import pandas as pd
 from scipy.special import comb
 
-from slim_rl.analysis.askers import Askers
-from slim_rl.analysis.ledger import LOSSES, of_dialogues
-from slim_rl.analysis.net_reward import NET_REWARD
 from slim_rl.analysis.verdict import frame
 from slim_rl.dialogue.measures import MEASURES, Measure, shown_in
 from slim_rl.dialogue.record import Dialogue
+from slim_rl.lab.askers import Askers
+from slim_rl.lab.gap import LOSSES, of_dialogues
+from slim_rl.lab.net_reward import NET_REWARD
 from slim_rl.statistics import Estimate, clustered_mean
 
 Cells = Mapping[str, Sequence[Dialogue]]

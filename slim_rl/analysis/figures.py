@@ -17,7 +17,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from slim_rl.analysis import baseline_figure
 from slim_rl.analysis.alt_texts import in_words, others_in_words, shares_in_words
 from slim_rl.analysis.figure_style import (
     INK,
@@ -31,6 +30,7 @@ from slim_rl.analysis.figure_style import (
     short_words,
 )
 from slim_rl.formats import sentence
+from slim_rl.lab.experiment import baseline_figure
 
 
 @dataclass(frozen=True, slots=True)

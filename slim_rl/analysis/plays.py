@@ -17,9 +17,9 @@ import pandas as pd
 from slim_rl import files
 from slim_rl import statistics as st
 from slim_rl.analysis.arms import TRAIN, TREATMENT, order_arms
-from slim_rl.analysis.contrasts import HELD_OUT, Outcome, comparable
 from slim_rl.analysis.verdict import sentences
 from slim_rl.errors import DataError
+from slim_rl.lab.experiment.contrasts import HELD_OUT, Outcome, comparable
 
 KEYS = ["condition", "arm", "run", "when", "game"]
 EMPTY = pd.DataFrame()
@@ -80,7 +80,7 @@ class Plays:
             )
         except (OSError, ValueError, KeyError) as error:
             raise DataError(
-                f"{folder} does not hold the values of an experiment ({error}); name a folder that slim-rl results wrote."
+                f"{folder} does not hold the values of an experiment ({error}); name a folder that slim-rl lab results wrote."
             ) from error
 
     @property

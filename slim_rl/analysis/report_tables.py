@@ -8,7 +8,6 @@ from typing import Any
 
 from slim_rl.analysis.arms import TRAIN
 from slim_rl.analysis.figure_style import colours
-from slim_rl.analysis.ledger import CAPTION, LOSSES
 from slim_rl.analysis.tables import (
     Column,
     Row,
@@ -24,6 +23,7 @@ from slim_rl.analysis.tables import (
 )
 from slim_rl.dialogue.measures import MEASURES, shown_in
 from slim_rl.formats import DASH, known, p_value, plain, words
+from slim_rl.lab.gap import CAPTION, LOSSES
 
 
 class Tables:

@@ -15,13 +15,13 @@ import numpy as np
 import pandas as pd
 
 from slim_rl import statistics as st
-from slim_rl.analysis import baseline
 from slim_rl.analysis.arms import TRAIN
 from slim_rl.analysis.compared import cells_of, compare
-from slim_rl.analysis.ledger import LOSSES
 from slim_rl.analysis.partner_faults import partner_faults
 from slim_rl.analysis.plays import by_arm, of_frame, verdicts
 from slim_rl.dialogue.measures import MEASURES, OF_KIND, shown_in
+from slim_rl.lab.experiment import baseline
+from slim_rl.lab.gap import LOSSES
 
 BINS = 25  # points of a curve over training, at most
 MANY = 8  # games with so many questions or more share a point

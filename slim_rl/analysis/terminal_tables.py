@@ -11,11 +11,11 @@ from rich.table import Table
 
 from slim_rl.analysis.cells import ledger_of_cells, measured_cells, reliability_of_cells
 from slim_rl.analysis.compared import PlayedCell, compare, sentence_of, usual
-from slim_rl.analysis.ledger import LOSSES
 from slim_rl.analysis.verdict import changed, frame
 from slim_rl.dialogue.measures import shown_in
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.formats import DASH, count, interval, known, p_value, plain, words
+from slim_rl.lab.gap import LOSSES
 from slim_rl.statistics import Estimate
 
 

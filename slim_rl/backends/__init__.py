@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # slime's script is watched by what is in this folder, and ne
 RESPONSE_TOKENS = 6144
 
 NO_REASON_TO_ASK = (
-    "A policy that starts without questions may never learn to ask: `slim-rl incentives CONFIG` shows what pays instead, and "
+    "A policy that starts without questions may never learn to ask: `slim-rl lab incentives CONFIG` shows what pays instead, and "
     "docs/incentives.md what to change."
 )
 
@@ -84,7 +84,7 @@ def say(text: str) -> None:
 
 def say_what_it_pays(config: Config) -> None:
     """Before anything is spent: whether asking pays, which scripted players show in seconds, once for games and a partner."""
-    from slim_rl.incentives import at_a_start
+    from slim_rl.lab.incentives import at_a_start
 
     if (found := at_a_start(config)) is not None:
         sentence, pays = found

@@ -137,11 +137,11 @@ def check_data(config: Config) -> Iterator[Check]:
 
 def check_incentives(config: Config) -> Iterator[Check]:
     """Asking pays from the first question, and hardly anything can be earned without."""
-    from slim_rl.incentives import at_a_start  # pandas and SciPy take a second
+    from slim_rl.lab.incentives import at_a_start  # pandas and SciPy take a second
 
     if (found := at_a_start(config)) is not None:
         sentence, pays = found
-        fix = "See what pays instead by `slim-rl incentives CONFIG`, and docs/incentives.md on what to change."
+        fix = "See what pays instead by `slim-rl lab incentives CONFIG`, and docs/incentives.md on what to change."
         yield verdict("what asking pays", sentence, warn="" if pays else fix)
 
 

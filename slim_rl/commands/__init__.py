@@ -1,4 +1,4 @@
-"""The commands of `slim-rl`, one file each: `command` in it is the typer function, with its options and help."""
+"""The commands of `slim-rl`, one file each, those of `slim-rl lab` in `lab/`: `command` in it is the typer function, with its options and help."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def load(name: str) -> Any:
-    """The command of that name, to be called with a list of options. Words may be joined by dashes or underscores."""
+    """The command of that name, such as "lab arms", to be called with a list of options. Words may be joined by dashes or underscores."""
     import typer
 
     app = typer.Typer(
@@ -16,5 +16,5 @@ def load(name: str) -> Any:
         rich_markup_mode=None,
         context_settings={"token_normalize_func": lambda flag: flag.replace("_", "-")},
     )
-    app.command()(import_module(f"{__name__}.{name}").command)
+    app.command()(import_module(f"{__name__}.{name.replace(' ', '.')}").command)
     return typer.main.get_command(app)

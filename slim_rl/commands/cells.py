@@ -1,4 +1,4 @@
-"""A policy against a partner, on held-out games: a cell of what `slim-rl evaluate` and `slim-rl bench` play.
+"""A policy against a partner, on held-out games: a cell of what `slim-rl evaluate` and `slim-rl lab bench` play.
 
 Every cell has its own log, and is resumable. A policy is a checkpoint, a chat model that plays by text, or one of the game's scripted policies.
 """

@@ -228,7 +228,7 @@ class TrainConfig(Section):
 
 
 class WarmstartConfig(Section):
-    """The tiny model that local runs start from (`slim-rl warmstart`)."""
+    """The tiny model that local runs start from (`slim-rl lab warmstart`)."""
 
     start: str = ""
     """folder of a model to train further, with adapters if `train.lora` is set; empty: a new model"""

@@ -19,15 +19,15 @@ from typing import Any
 from slim_rl.config import Config, Limits
 from slim_rl.config.learned import learned_settings
 from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.exploring import exploring
 from slim_rl.dialogue.factory import make_environment, make_partner, partner_name
 from slim_rl.dialogue.loop import CalledOff, Demonstrator, Player, Speaker, play_dialogue, play_selfplay
 from slim_rl.dialogue.partner import Partner
-from slim_rl.dialogue.payment import told_price
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.environment import BaseEnvironment
 from slim_rl.errors import SlimError
+from slim_rl.lab.exploring import exploring
+from slim_rl.lab.payment import told_price
 from slim_rl.seeds import seed_of
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from slim_rl.dialogue.chat import Chat
-from slim_rl.warmstart.tokenizer import train_tokenizer
+from slim_rl.lab.warmstart.tokenizer import train_tokenizer
 
 renderers = pytest.importorskip("renderers", reason="renderers comes with slim-rl[verifiers]")
 TRL = importlib.util.find_spec("trl")

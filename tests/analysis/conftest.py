@@ -6,12 +6,9 @@ from pathlib import Path
 
 import orjson
 import pytest
-import synthetic
-from made_experiment import manifest_path
 
 from slim_rl.analysis import Summary, analyze
-
-__all__ = ["manifest_path"]  # a fixture
+from tests.analysis import synthetic
 
 
 @pytest.fixture(scope="session")

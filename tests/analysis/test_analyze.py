@@ -13,13 +13,13 @@ from typing import Any
 
 import pandas as pd
 import pytest
-import synthetic
 
 from slim_rl.analysis import Summary, analyze
 from slim_rl.analysis.references import reference_lines
 from slim_rl.analysis.tables import Table, as_latex, prose
 from slim_rl.errors import DataError
 from slim_rl.games.matching.references import people
+from tests.analysis import synthetic
 from tests.paths import ROOT
 
 SCRIPT = ROOT / "analysis" / "analyze_questions.py"

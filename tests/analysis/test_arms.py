@@ -7,17 +7,17 @@ from typing import Any
 
 import orjson
 import pytest
-import synthetic
 
 from slim_rl.analysis import analyze
 from slim_rl.analysis.compared import compare_runs
-from slim_rl.analysis.contrasts import Manifest
-from slim_rl.analysis.experiment import read
 from slim_rl.analysis.live import LiveRun
 from slim_rl.analysis.load import load
 from slim_rl.config import load_config
 from slim_rl.config.learned import learned_settings
 from slim_rl.errors import DataError
+from slim_rl.lab.experiment.contrasts import Manifest
+from slim_rl.lab.experiment.results import read
+from tests.analysis import synthetic
 
 Settings = dict[str, Any]
 BASE: Settings = {"train.steps": 56, "game.n": 3, "seed": 0}

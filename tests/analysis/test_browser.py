@@ -11,14 +11,14 @@ from typing import Any
 
 import orjson
 import pytest
-import synthetic
-from browser import CHROMIUM, browse
-from browser import chromium as started
-from synthetic import EVIL, unpack
 
 from slim_rl.analysis import Summary, analyze
 from slim_rl.analysis.live import LiveRun
 from slim_rl.commands.watch import serving
+from tests.analysis import synthetic
+from tests.analysis.browser import CHROMIUM, browse
+from tests.analysis.browser import chromium as started
+from tests.analysis.synthetic import EVIL, unpack
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
 

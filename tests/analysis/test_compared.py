@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import synthetic
 
 from slim_rl.analysis import analyze
 from slim_rl.analysis.compared import PlayedCell, _of_runs, cells_of, compare, sentence_of
 from slim_rl.analysis.load import load
 from slim_rl.analysis.terminal_tables import compared_sentences
 from slim_rl.dialogue.record import Dialogue
+from tests.analysis import synthetic
 
 
 def cell(name: str, questions: list[float], policy: str = "a", mode: str = "free", games: str = "pqrs") -> PlayedCell:

@@ -14,7 +14,7 @@ from slim_rl.analysis.load import load
 from slim_rl.analysis.viewer import collect
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.environment import BaseEnvironment
-from slim_rl.frontier import Frontier
+from slim_rl.lab.frontier import Frontier
 from slim_rl.measured import MeasuredEnvironment
 
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import orjson
 import pytest
-from synthetic import make_runs, unpack
 
 from slim_rl.analysis.live import LiveRun
 from slim_rl.analysis.load import Reader, load
 from slim_rl.config import parse_config
 from slim_rl.dialogue.record import Dialogue, StopReason
+from tests.analysis.synthetic import make_runs, unpack
 
 Lines = list[bytes]
 

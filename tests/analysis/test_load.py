@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-import synthetic
 
 from slim_rl.analysis import analyze
 from slim_rl.analysis.arms import order_arms
@@ -19,6 +18,7 @@ from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.measures import measures
 from slim_rl.errors import DataError
 from slim_rl.games.matching.env import MatchingEnv
+from tests.analysis import synthetic
 
 
 @pytest.fixture

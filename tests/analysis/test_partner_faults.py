@@ -10,12 +10,12 @@ from typing import Any
 
 import orjson
 import pytest
-import synthetic
 
 from slim_rl.analysis import Summary, analyze
 from slim_rl.analysis.load import load
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.games.matching.questions import annotate
+from tests.analysis import synthetic
 
 FALSE = "stated a false value"
 TABLE = "own faults, whether or not it is made to commit them"

@@ -14,8 +14,6 @@ from typing import Any
 
 import orjson
 import pytest
-import synthetic
-from synthetic import EVIL, unpack
 
 from slim_rl.analysis import Summary
 from slim_rl.analysis.figure_style import style
@@ -26,6 +24,8 @@ from slim_rl.analysis.report_tables import Tables
 from slim_rl.analysis.viewer import choose, collect, token_decoder
 from slim_rl.errors import DataError
 from slim_rl.formats import interval, p_value, plain
+from tests.analysis import synthetic
+from tests.analysis.synthetic import EVIL, unpack
 
 
 class Page(HTMLParser):

@@ -7,10 +7,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import synthetic
 from matplotlib.collections import PathCollection
 
-from slim_rl.analysis import baseline_figure
 from slim_rl.analysis.arms import order_arms
 from slim_rl.analysis.figures import training
 from slim_rl.analysis.load import load
@@ -19,6 +17,8 @@ from slim_rl.analysis.report_tables import Tables
 from slim_rl.analysis.summary import BINS, summarise
 from slim_rl.dialogue.log import DialogueLog
 from slim_rl.games.matching.env import MatchingEnv
+from slim_rl.lab.experiment import baseline_figure
+from tests.analysis import synthetic
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import synthetic
 from rich.console import Console
 
 from slim_rl.analysis import Summary, analyze
@@ -16,6 +15,7 @@ from slim_rl.analysis.terminal_tables import before_after_table, cells_table
 from slim_rl.analysis.verdict import by_how_much, sentences, verdict
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.formats import interval
+from tests.analysis import synthetic
 
 UP = {"before": 0.7, "after": 1.5, "value": 0.8, "low": 0.6, "high": 1.0, "p": 0.0001, "clusters": 400, "by_run": [0.8]}
 FLAT = {

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def warm_start(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of games and a tiny warm-started model."""
-    from slim_rl.warmstart.train import warmstart
+    from slim_rl.lab.warmstart.train import warmstart
     from tests.backends.test_trl import make_config
 
     folder = tmp_path_factory.mktemp("warm-start")

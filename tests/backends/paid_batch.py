@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from slim_rl.config import Config
-from slim_rl.dialogue.credit import by_token, turn_advantages, turn_payments
-from slim_rl.dialogue.payment import payments
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.games.matching import MatchingEnv
+from slim_rl.lab.credit import by_token, turn_advantages, turn_payments
+from slim_rl.lab.payment import payments
 from slim_rl.measured import Gain
 
 STEP = 3

@@ -176,7 +176,7 @@ def test_verl_compares_what_is_paid(control: str) -> None:
     from slim_rl.backends.verl.launch import build_overrides
     from slim_rl.backends.verl.payment import token_rewards
     from slim_rl.backends.verl.plugin import turn_credit  # noqa: F401  (registers itself)
-    from slim_rl.dialogue.payment import takes_the_step
+    from slim_rl.lab.payment import takes_the_step
 
     config = parse_config(run(control))
     verl = compose(build_overrides(config))

@@ -29,8 +29,8 @@ from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.tracked import batch_metrics
 from slim_rl.errors import ConfigError, DataError, SlimError, SlimWarning
 from slim_rl.files import write_atomically
+from slim_rl.lab.warmstart.train import warmstart
 from slim_rl.policies.transformers import load_model, save_model
-from slim_rl.warmstart.train import warmstart
 from tests.backends.test_trl import make_config, weights
 from tests.fakes.disk import largest_file
 from tests.paths import ROOT

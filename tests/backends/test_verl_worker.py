@@ -21,10 +21,10 @@ from verl.trainer.ppo.v1 import PPOTrainer
 import slim_rl.backends.verl.plugin
 import slim_rl.backends.verl.stop  # noqa: F401  (as verl's trainer imports both)
 from slim_rl.config import Config
-from slim_rl.dialogue.credit import by_token, turn_advantages, turn_payments
-from slim_rl.dialogue.payment import payment, payments
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.tracked import batch_metrics
+from slim_rl.lab.credit import by_token, turn_advantages, turn_payments
+from slim_rl.lab.payment import payment, payments
 from tests.backends.verl_setup import Server, checkpoint, make_run
 from tests.paths import ROOT
 

@@ -62,7 +62,7 @@ def bench(suites: Path, tmp_path: Path) -> Callable[..., Path]:
     """Plays a model, and gives its file."""
 
     def play(model: str, *words: object) -> Path:
-        run("bench", model, "--suites", suites, "--output", tmp_path / "bench", *words)
+        run("lab", "bench", model, "--suites", suites, "--output", tmp_path / "bench", *words)
         return max((tmp_path / "bench").glob("*.json.gz"), key=lambda path: path.stat().st_mtime_ns)
 
     return play

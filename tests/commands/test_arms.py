@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from slim_rl.cli import main
-from slim_rl.commands.arms import Run, conclusion, in_order, numbered, plan, run_all
+from slim_rl.commands.lab.arms import Run, conclusion, in_order, numbered, plan, run_all
 from slim_rl.config import load_config
 from slim_rl.dialogue.factory import make_partner
 from slim_rl.dialogue.log import DialogueLog
@@ -55,7 +55,7 @@ def test_the_controls_are_planned_for_a_cluster_too(
     arms = ["shy", "open_book", "frozen", "shuffled_reward", "agreement_only", "price_3", "yoked", "shaping"]
     options = [option for arm in arms for option in ("--arm", arm)]
     one_rate = ["--set=train.lr_schedule=constant", "--set=train.lr_decay_steps=0"]  # verl has no other
-    told = ["arms", str(CONFIG), "--arms", str(ARMS), "--backend", backend, "--seeds", "3", *one_rate, *options]
+    told = ["lab", "arms", str(CONFIG), "--arms", str(ARMS), "--backend", backend, "--seeds", "3", *one_rate, *options]
     with pytest.raises(SystemExit) as end:
         main([*told, "--", "--num-gpus", "4"] if backend == "slime" else told)
     assert end.value.code == 0
@@ -74,7 +74,7 @@ def test_slimes_arms_run_on_a_cpu_where_they_are_told_to(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    told = ["arms", str(CONFIG), "--arms", str(ARMS), "--backend", "slime", "--seeds", "3", "--arm", "shy"]
+    told = ["lab", "arms", str(CONFIG), "--arms", str(ARMS), "--backend", "slime", "--seeds", "3", "--arm", "shy"]
     with pytest.raises(SystemExit):  # there is no slime, which the run itself says
         main(
             [

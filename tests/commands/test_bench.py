@@ -1,4 +1,4 @@
-"""`slim-rl bench`: the same deals for everybody."""
+"""`slim-rl lab bench`: the same deals for everybody."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import pandas as pd
 import pytest
 import yaml
 
-from slim_rl.analysis.suites import CANARY, load_suites
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.log import read_log
-from slim_rl.dialogue.payment import told_price
 from slim_rl.games.matching import MatchingEnv
+from slim_rl.lab.bench.suites import CANARY, load_suites
+from slim_rl.lab.payment import told_price
 from slim_rl.policies import load_tokenizer
 from tests.commands.bench_setup import PLAN, SUITE, bench, content, refused, run, suites, written
 from tests.fakes.sglang_server import SGLangServer
@@ -73,7 +73,7 @@ def test_whatever_a_figure_depends_on_changes_the_version(tmp_path: Path, suites
 def test_what_belongs_to_the_policy_does_not_change_it_and_nothing_else_may_be_set(suites: Path, capsys: Any) -> None:
     own = ["policy.temperature=0.5", "limits.turn_tokens=64", "game.rules=none"]
     assert versions(suites, *own) == versions(suites)
-    said = refused(capsys, "bench", "solo", "--suites", suites, "--set", "game.n=4")
+    said = refused(capsys, "lab", "bench", "solo", "--suites", suites, "--set", "game.n=4")
     assert "--set game.n=4 would change the suite" in said
 
 
@@ -99,19 +99,19 @@ def test_the_suites_that_come_with_it_hold_the_canary_and_say_the_price() -> Non
     ],
 )
 def test_what_cannot_be_played_is_one_sentence(suites: Path, capsys: Any, words: list[str], sentence: str) -> None:
-    assert sentence in refused(capsys, "bench", "--suites", suites, *words)
+    assert sentence in refused(capsys, "lab", "bench", "--suites", suites, *words)
 
 
 def test_a_suites_partner_must_be_scripted(tmp_path: Path, capsys: Any) -> None:
     folder = written(tmp_path / "suites", partner={"kind": "openai"})
-    assert "its partner openai is not scripted" in refused(capsys, "bench", "solo", "--suites", folder)
+    assert "its partner openai is not scripted" in refused(capsys, "lab", "bench", "solo", "--suites", folder)
 
 
 def test_a_game_without_scripted_policies_says_so(tmp_path: Path, suites: Path, capsys: Any) -> None:
     other = {"name": "treasure", "environment": "examples.treasure.Treasure", "partner": {"kind": "honest"}}
     (suites / "treasure.yaml").write_text(yaml.safe_dump({"slim_rl": {**other, "data": {"num_eval": 3}}}))
     assert "MODEL solo is not openai:MODEL, and Treasure has no scripted policies" in refused(
-        capsys, "bench", "solo", "--suites", suites
+        capsys, "lab", "bench", "solo", "--suites", suites
     )
 
 
@@ -172,7 +172,7 @@ def test_a_served_model_is_played_and_its_dialogues_follow_from_the_rules(
         path = bench(MODEL, *served, "--suite", "tiny_free")
     ends = {dialogue["stop_reason"] for dialogue in content(path)["suites"]["tiny_free"]["dialogues"]}
     assert ends == {(limit or "agreed").removeprefix("limits.").partition("=")[0].replace("game.rules", "agreed")}
-    run("leaderboard", path, "--suites", suites, "--output", tmp_path / "board")
+    run("lab", "leaderboard", path, "--suites", suites, "--output", tmp_path / "board")
     assert (pd.read_csv(tmp_path / "board" / "leaderboard.csv")["suite"] == "tiny_free").all()
 
 
@@ -185,7 +185,7 @@ def test_settings_of_another_kind_need_another_name(
         (log,) = (tmp_path / "bench" / "warmstart").glob("*.jsonl")
         log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:4]))
         again = ["--suites", suites, "--output", tmp_path / "bench", "--set", "policy.temperature=0.5"]
-        assert "by --name" in refused(capsys, "bench", *served, *again)
+        assert "by --name" in refused(capsys, "lab", "bench", *served, *again)
         assert bench(*served, "--set", "policy.temperature=0.5", "--name", "cold").name == "cold.json.gz"
 
 
@@ -203,7 +203,7 @@ def test_a_chat_models_cost_is_said_before_and_its_cassette_shows_what_it_said(
     bench: Any, suites: Path, endpoint: str, tmp_path: Path, capsys: Any
 ) -> None:
     model, cassette = "openai:gpt-4.1-2025-04-14", f"policy.openai.cassette={tmp_path}/answers.sqlite"
-    run("bench", model, "--suites", suites, "--output", tmp_path / "bench", "--dry-run")
+    run("lab", "bench", model, "--suites", suites, "--output", tmp_path / "bench", "--dry-run")
     assert re.search(r"gpt-4\.1-2025-04-14: 60 calls, about \$\d+\.\d\d", capsys.readouterr().out)
     assert not (tmp_path / "bench").exists()
 

@@ -12,20 +12,17 @@ import pytest
 import yaml
 
 from slim_rl import __version__, cli
+from slim_rl.cli import CALLS, COMMANDS, LAB
 from slim_rl.config import parse_config
 from tests.commands.shell import Done, process
 from tests.paths import ROOT
 
-COMMANDS = [
-    "generate", "train", "arms", "watch", "evaluate", "export", "play", "show", "analyze", "results", "compare", "audit", "incentives", "bench", "leaderboard", "init", "doctor",
-    "warmstart", "convert", "dialogues",
-]  # fmt: skip
 LOCAL = "configs/matching_local.yaml"
 
 
 def test_the_core_is_light() -> None:
     core = ("slim_rl", "slim_rl.cli", "slim_rl.games.matching", "slim_rl.games.matching.questions", "slim_rl.partners")
-    core += ("slim_rl.incentives", "slim_rl.backends.slime.launch")
+    core += ("slim_rl.lab.incentives", "slim_rl.backends.slime.launch")
     heavy = (
         "torch",
         "transformers",
@@ -52,12 +49,19 @@ for module in {core!r}:
 def test_help_names_every_command(slim_rl) -> None:
     result = slim_rl("--help")
     assert result.returncode == 0
-    assert all(f"  {command} " in result.stdout for command in COMMANDS)
+    assert all(f"  {command} " in result.stdout for command in (*COMMANDS, "lab")) and len(COMMANDS) == 9
+
+
+def test_help_of_the_lab_names_its_commands(slim_rl) -> None:
+    result = slim_rl("lab", "--help")
+    assert result.returncode == 0 and result.stdout == slim_rl("lab").stdout == slim_rl("help", "lab").stdout
+    assert all(f"  {command} " in result.stdout for command in LAB)
 
 
 def test_help_may_be_a_word_before_the_command(slim_rl) -> None:
     assert slim_rl("help").stdout == slim_rl("--help").stdout
     assert slim_rl("help", "show").stdout == slim_rl("show", "--help").stdout
+    assert slim_rl("help", "lab", "arms").stdout == slim_rl("lab", "arms", "--help").stdout
     assert "did you mean show?" in slim_rl("help", "shwo").stderr
 
 
@@ -72,9 +76,9 @@ def test_help_imports_no_command() -> None:
     assert printed.splitlines()[-1] == "[]"
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", CALLS)
 def test_every_command_has_help_that_begins_as_the_list_says(slim_rl, command) -> None:
-    result = slim_rl(command, "--help")
+    result = slim_rl(*command.split(), "--help")
     assert result.returncode == 0
     assert cli.about(command) in " ".join(result.stdout.split())
 
@@ -86,7 +90,16 @@ def test_version() -> None:
 def test_an_unknown_command_is_answered_by_the_known_ones(slim_rl) -> None:
     result = slim_rl("trian")
     assert result.returncode == 2
-    assert "no command 'trian'; did you mean train? The commands are generate, incentives, train," in result.stderr
+    assert "no command 'trian'; did you mean train? The commands are generate, train, watch," in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [(["arms"], "lab arms"), (["lab", "arns"], "lab arms"), (["lab", "leaderbord"], "lab leaderboard")],
+)
+def test_a_command_of_the_lab_is_found_by_its_name(slim_rl, words, meant) -> None:
+    result = slim_rl(*words)
+    assert result.returncode == 2 and f"did you mean {meant}? The commands are" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -96,19 +109,19 @@ def test_an_unknown_command_is_answered_by_the_known_ones(slim_rl) -> None:
         (("train", "configs/matching_local.yaml", "--set", "game.m=3"), "'game.m' is not a key"),
         (("train", "configs/matching.yaml", "--backend", "slime", "--", "--num-gpus", "0"), "NUM_GPUS is '0'"),
         (("train", "configs/matching_local.yaml", "a=b"), "override for verl"),
-        (("arms", "configs/matching_local.yaml", "--seeds", "a"), "whole numbers"),
+        (("lab", "arms", "configs/matching_local.yaml", "--seeds", "a"), "whole numbers"),
         (("analyze", "--log-dir", "nowhere"), "nowhere"),
-        (("audit", "nowhere"), "nowhere"),
+        (("lab", "audit", "nowhere"), "nowhere"),
         (("generate",), "--output"),
         (("evaluate", LOCAL, "--checkpoint", "data/warmstart", "--partner", "loud"), "partner.kind 'loud'"),
         (("evaluate", LOCAL, "--checkpoint", "data/warmstart", "--output", "x.csv"), "name a folder"),
-        (("warmstart", LOCAL), "--overwrite"),
-        (("warmstart", LOCAL, "--output", "x.csv"), "name a folder"),
-        (("convert", "recorded.jsonl", "--output", "x.csv"), "does not end in .jsonl"),
+        (("lab", "warmstart", LOCAL), "--overwrite"),
+        (("lab", "warmstart", LOCAL, "--output", "x.csv"), "name a folder"),
+        (("lab", "convert", "recorded.jsonl", "--output", "x.csv"), "does not end in .jsonl"),
         (("generate", "--num-games", "1", "--output", "x.csv"), "jsonl or parquet"),
         (("generate", "--num-games", "1", "--output", "README.md/x.jsonl"), "README.md/x.jsonl"),
         (("play", LOCAL, "--set", "partner.kind=self"), "choose a partner"),
-        (("audit",), "No dialogue logs"),
+        (("lab", "audit"), "No dialogue logs"),
         (("play", LOCAL, "--game", "99999"), "--game 99999 does not exist: the config has 400 games, 0 to 399."),
         (("play", LOCAL, "--model", "data/warmstartt"), "did you mean data/warmstart?"),
         (("evaluate", LOCAL, "--checkpoint", "data/warmstart", "--games", "99999"), "ask for at most 400"),
@@ -126,14 +139,14 @@ def test_an_unknown_command_is_answered_by_the_known_ones(slim_rl) -> None:
             "MODEL '/nope'",
         ),
         (("train", LOCAL, "--backend", "tlr"), "did you mean trl?"),
-        (("arms", LOCAL, "--arm", "mut", "--dry-run"), "did you mean mute?"),
+        (("lab", "arms", LOCAL, "--arm", "mut", "--dry-run"), "did you mean mute?"),
         (("evaluate", LOCAL, "--checkpoint", "data/warmstart", "--partner", "shi"), "did you mean shy?"),
         (("evaluate", LOCAL, "--policy", "solo", "--engine-args", "'"), "close each quotation mark"),
-        (("bench", "solo", "--engine-args", "'"), "close each quotation mark"),
+        (("lab", "bench", "solo", "--engine-args", "'"), "close each quotation mark"),
         (("evaluate", LOCAL, "--policy", "solo", "--mode", "forced:²"), "There is no mode 'forced:²'"),
         (("evaluate", LOCAL, "--policy", "solo", "--success-reward", "0.9"), "add --num-trials"),
         (("evaluate", LOCAL, "--policy", "solo", "--human", "nope"), "There is no file nope"),
-        (("incentives", LOCAL, "--output-dir", "x.csv"), "name a folder"),
+        (("lab", "incentives", LOCAL, "--output-dir", "x.csv"), "name a folder"),
         (("show", "logs", "--descending"), "--descending needs --sort"),
         (("export", "runs/x", "--output", "y", "--private"), "name one with --push"),
         (("generate", "--num-games", "1", "--output", ""), "Is a directory; choose another output"),
@@ -167,7 +180,7 @@ def check_one_sentence(result: Done, says: str) -> None:
 def test_a_file_that_is_no_config_is_one_sentence(slim_rl, tmp_path, content, says) -> None:
     path = tmp_path / "config.yaml"
     path.write_bytes(content)
-    check_one_sentence(slim_rl("arms", path, "--dry-run"), says)
+    check_one_sentence(slim_rl("lab", "arms", path, "--dry-run"), says)
 
 
 @pytest.mark.parametrize("number", ["-1", "0", "many"])
@@ -177,7 +190,7 @@ def test_a_number_of_games_that_is_none_is_refused(slim_rl, number) -> None:
 
 
 def test_arms_can_be_looked_at_first(slim_rl) -> None:
-    result = slim_rl("arms", "configs/matching_local.yaml", "--arm", "mute", "--seeds", "0,1", "--dry-run")
+    result = slim_rl("lab", "arms", "configs/matching_local.yaml", "--arm", "mute", "--seeds", "0,1", "--dry-run")
     assert result.returncode == 0 and result.stdout.count("partner.kind=") == 2
 
 
@@ -249,7 +262,7 @@ def test_results_are_written_whoever_reads_along(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_a_terminal_that_is_not_utf_8_is_no_traceback(encoding: str) -> None:
-    words = ("incentives", "guess_who_local", "--price", "0.02", "--games", "5")
+    words = ("lab", "incentives", "guess_who_local", "--price", "0.02", "--games", "5")
     done = process(*words, env={**os.environ, "PYTHONIOENCODING": encoding}, encoding=encoding)
     assert (done.returncode, done.stderr) == (0, "") and "never asks" in done.stdout
 

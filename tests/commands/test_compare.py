@@ -16,7 +16,7 @@ GAMES = 12
 
 def compare(*arguments: str | Path, code: int = 0) -> None:
     with pytest.raises(SystemExit) as done:
-        cli.main(["compare", *map(str, arguments)])
+        cli.main(["lab", "compare", *map(str, arguments)])
     assert done.value.code == code
 
 

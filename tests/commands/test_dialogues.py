@@ -38,7 +38,7 @@ def log(tmp_path: Path, make_dialogue: Any) -> Path:
 
 
 def export(log: Path, form: str, output: Path) -> list[Path]:
-    load("dialogues")([str(log), "--format", form, "--output", str(output)], standalone_mode=False)
+    load("lab dialogues")([str(log), "--format", form, "--output", str(output)], standalone_mode=False)
     return sorted(output.iterdir())
 
 
@@ -109,7 +109,7 @@ def test_what_is_there_is_not_replaced(log: Path, tmp_path: Path) -> None:
 def test_a_log_that_is_named_twice_is_written_once(form: str, log: Path, tmp_path: Path) -> None:
     once = export(log, form, tmp_path / "once")
     named = [str(log), str(log / "train.jsonl"), str(log / ".." / "log")]
-    load("dialogues")([*named, "--format", form, "--output", str(tmp_path / "again")], standalone_mode=False)
+    load("lab dialogues")([*named, "--format", form, "--output", str(tmp_path / "again")], standalone_mode=False)
     assert len(list((tmp_path / "again").iterdir())) == len(once)
 
 

@@ -1,4 +1,4 @@
-"""`slim-rl incentives --price`: what askers on paper earn where a question costs something."""
+"""`slim-rl lab incentives --price`: what askers on paper earn where a question costs something."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from slim_rl.cli import main
 from slim_rl.commands import load
 from slim_rl.config import load_config
 from slim_rl.errors import ConfigError
-from slim_rl.incentives.priced import priced
+from slim_rl.lab.incentives.priced import priced
 from tests.paths import ROOT
 
 LOCAL = str(ROOT / "configs" / "matching_local.yaml")
@@ -44,7 +44,7 @@ def test_a_game_without_a_frontier_is_a_sentence() -> None:
 
 def test_the_command_prints_each_price(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "sys.argv", ["slim-rl", "incentives", LOCAL, "--games", "20", "--price", "0.01", "--price", "0.02"]
+        "sys.argv", ["slim-rl", "lab", "incentives", LOCAL, "--games", "20", "--price", "0.01", "--price", "0.02"]
     )
     with pytest.raises(SystemExit) as ended:
         main()
@@ -53,10 +53,10 @@ def test_the_command_prints_each_price(capsys: pytest.CaptureFixture[str], monke
 
 
 def test_the_files_are_written_before_anything_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("slim_rl.commands.incentives.Console", None)  # whoever reads along has left
+    monkeypatch.setattr("slim_rl.commands.lab.incentives.Console", None)  # whoever reads along has left
     words = [LOCAL, "--games", "5", "--questions", "1", "--output-dir", str(tmp_path)]
     with pytest.raises(TypeError):
-        load("incentives")(words, standalone_mode=False)
+        load("lab incentives")(words, standalone_mode=False)
     assert (tmp_path / "incentives.json").stat().st_size and (tmp_path / "incentives.png").stat().st_size
     rewards = [line["reward"] for line in json.loads((tmp_path / "incentives.json").read_text())["lines"]]
     assert all(0 <= reward["low"] <= reward["value"] <= reward["high"] <= 1 for reward in rewards), "as rewards are"
@@ -75,4 +75,4 @@ def test_the_files_are_written_before_anything_is_printed(tmp_path: Path, monkey
 )
 def test_what_would_have_no_effect_is_refused(words: list[str], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        load("incentives")([LOCAL, "--games", "5", *words], standalone_mode=False)
+        load("lab incentives")([LOCAL, "--games", "5", *words], standalone_mode=False)

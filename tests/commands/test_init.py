@@ -1,4 +1,4 @@
-"""`slim-rl init experiment`: its files work as they are printed, from an empty folder to the page."""
+"""`slim-rl lab init experiment`: its files work as they are printed, from an empty folder to the page."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import yaml
 
-from slim_rl.analysis.contrasts import load_manifest
 from slim_rl.cli import main
 from slim_rl.dialogue.log import DialogueLog
+from slim_rl.lab.experiment.contrasts import load_manifest
 from tests.analysis.synthetic import make_board, make_dialogue
 from tests.paths import ROOT
 
@@ -32,7 +32,7 @@ def printed(capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def test_from_an_empty_folder_to_the_page(empty: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call("init", "experiment") == 0
+    assert call("lab", "init", "experiment") == 0
     told = [line.split() for line in printed(capsys).splitlines() if line.startswith("  slim-rl ")]
     (_, *arms), (_, *results) = told
     assert call(*arms, "--dry-run") == 0
@@ -64,18 +64,18 @@ def play(runs: list[str]) -> None:
 
 
 def test_what_is_written_is_never_over_a_persons_own_file(empty: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call("init", "experiment", "paper") == 0
+    assert call("lab", "init", "experiment", "paper") == 0
     assert sorted(path.name for path in Path("paper").iterdir()) == [
         "PREREGISTRATION.md",
         "arms.yaml",
         "contrasts.yaml",
         "experiment.yaml",
     ]
-    assert call("init", "experiment", "paper") == 0 and "nothing to write" in printed(capsys)
+    assert call("lab", "init", "experiment", "paper") == 0 and "nothing to write" in printed(capsys)
     Path("paper/contrasts.yaml").write_text("contrasts: []")
-    assert call("init", "experiment", "paper") == 1
+    assert call("lab", "init", "experiment", "paper") == 1
     assert "contrasts.yaml exists and is another file" in capsys.readouterr().err
-    assert call("init", "one", "two") == 1 and "one folder, or the word experiment" in capsys.readouterr().err
+    assert call("lab", "init", "one", "two") == 1 and "one folder, or the word experiment" in capsys.readouterr().err
 
 
 def test_the_lines_that_are_commented_out_can_be_used(empty: Path) -> None:

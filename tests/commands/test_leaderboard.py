@@ -1,4 +1,4 @@
-"""`slim-rl leaderboard`: a page of every model, and no figure that is believed unseen."""
+"""`slim-rl lab leaderboard`: a page of every model, and no figure that is believed unseen."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 import yaml
 
-from slim_rl.analysis.bench_file import read
-from slim_rl.analysis.suites import CANARY, load_suites
+from slim_rl.lab.bench.file import read
+from slim_rl.lab.bench.suites import CANARY, load_suites
 from tests.commands.bench_setup import PLAN, bench, content, refused, rewritten, run, suites, written
 from tests.paths import ROOT
 
@@ -23,7 +23,7 @@ __all__ = ["bench", "suites"]  # fixtures
 @pytest.fixture
 def board(suites: Path, tmp_path: Path) -> list[object]:
     """The words that make a page of these suites' results."""
-    return ["leaderboard", "--suites", suites, "--output", tmp_path / "board"]
+    return ["lab", "leaderboard", "--suites", suites, "--output", tmp_path / "board"]
 
 
 def test_a_page_a_table_and_a_file_of_numbers_have_every_model(

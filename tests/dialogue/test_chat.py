@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from slim_rl.dialogue.chat import Chat
 from slim_rl.errors import ConfigError
-from slim_rl.warmstart.tokenizer import CHATML, train_tokenizer
+from slim_rl.lab.warmstart.tokenizer import CHATML, train_tokenizer
 
 trl = pytest.importorskip("trl")
 TEMPLATES = Path(trl.__file__).parent / "chat_templates"

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from examples.treasure import Belief, Treasure, cell_dug, lines_named
-from slim_rl import incentives
-from slim_rl.commands.arms import plan
 from slim_rl.commands.cells import Cell
 from slim_rl.commands.evaluate import evaluate
+from slim_rl.commands.lab.arms import plan
 from slim_rl.config import Config, Limits
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.dealing import load_rows
@@ -25,6 +24,7 @@ from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import ConfigError
+from slim_rl.lab import incentives
 from tests.dialogue.players import Script
 from tests.examples.sessions import config_in, played_by_hand
 from tests.paths import ROOT

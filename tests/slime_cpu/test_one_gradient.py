@@ -27,8 +27,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from examples.grpo_by_hand import Batch, logprobs, loss, make_batch
 from slim_rl.config import Config, parse_config
-from slim_rl.dialogue.payment import payments, takes_the_step
 from slim_rl.dialogue.record import Dialogue
+from slim_rl.lab.payment import payments, takes_the_step
 from tests.backends import paid_batch
 from tests.backends.paid_batch import CONTROLS, STEP, run, token_advantages
 from tests.backends.test_payment import loop_of

@@ -16,7 +16,6 @@ import yaml
 from rich.console import Console
 
 from slim_rl.analysis import Summary, analyze, figures
-from slim_rl.analysis.experiment_page import write
 from slim_rl.analysis.figure_style import style
 from slim_rl.analysis.load import load
 from slim_rl.analysis.report_tables import Tables
@@ -27,6 +26,7 @@ from slim_rl.dialogue.log import DialogueLog, annotate, read_log
 from slim_rl.dialogue.measures import MEASURES, Measure
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.tracked import batch_metrics
+from slim_rl.lab.experiment.page import write
 from tests.stories.backends import BACKENDS, Story
 from tests.stories.games import GAME, played, speak
 
@@ -136,7 +136,7 @@ def test_the_page_of_an_experiment_has_the_measure(log_dir: Path, tmp_path: Path
     source = {"logs": [str(log_dir)], "command": "slim-rl train story"}
     manifest = {"title": "A story", "commit": "c", "machine": "m", "sources": {"held_out": source}}
     (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(manifest))
-    write(tmp_path / "experiment.yaml", tmp_path / "page", "slim-rl results here")
+    write(tmp_path / "experiment.yaml", tmp_path / "page", "slim-rl lab results here")
     readme = (tmp_path / "page" / "README.md").read_text()
     assert "| exclamation marks a game |" in readme and "(gasps.png)" in readme
     assert pd.read_csv(tmp_path / "page" / "runs.csv")["gasps"].max() == 1.0

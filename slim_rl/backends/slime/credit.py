@@ -14,8 +14,8 @@ from typing import Any
 from slime.utils.types import Sample
 
 from slim_rl.config import Config
-from slim_rl.dialogue.credit import by_token, turn_advantages, turn_payments
 from slim_rl.dialogue.record import Dialogue
+from slim_rl.lab.credit import by_token, turn_advantages, turn_payments
 
 _CARRIED = "teacher_log_probs"
 

@@ -22,11 +22,11 @@ from slim_rl.backends.slime.setup import config_of
 from slim_rl.config import Config
 from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.log import DialogueLog
-from slim_rl.dialogue.payment import payment, pays_otherwise
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.tracked import TRACKED, batch_metrics
 from slim_rl.dialogue.unlogged import unlogged_in
 from slim_rl.errors import RunStopped
+from slim_rl.lab.payment import payment, pays_otherwise
 
 
 def log_rollout(

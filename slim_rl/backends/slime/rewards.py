@@ -22,9 +22,9 @@ from slim_rl.backends.slime.hook import RECORD
 from slim_rl.backends.slime.setup import config_of
 from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.log import annotate
-from slim_rl.dialogue.payment import payment, payments
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.errors import RunStopped
+from slim_rl.lab.payment import payment, payments
 
 _GROUPED = ("grpo", "gspo", "cispo", "reinforce_plus_plus_baseline")  # estimators that slime compares within a group
 _SCALED = ("grpo", "gspo", "cispo")

@@ -21,15 +21,15 @@ from accelerate.utils import gather_object
 from trl import GRPOTrainer
 
 from slim_rl.dialogue.annotator import shared
-from slim_rl.dialogue.credit import Paid, by_token, turn_advantages, turn_payments
 from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.log import DialogueLog
-from slim_rl.dialogue.payment import payments
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.tracked import batch_metrics
 from slim_rl.dialogue.unlogged import Unlogged
 from slim_rl.dialogue.worker import Episode, RolloutWorker
+from slim_rl.lab.credit import Paid, by_token, turn_advantages, turn_payments
+from slim_rl.lab.payment import payments
 from slim_rl.policies.transformers import TransformersPolicy
 from slim_rl.seeds import seed_of
 

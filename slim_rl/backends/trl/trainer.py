@@ -21,9 +21,9 @@ from slim_rl.backends.trl.rollouts import Rollouts
 from slim_rl.backends.trl.scoring import add_scoring, suits
 from slim_rl.backends.trl.trackers import name_measures
 from slim_rl.config import Config
-from slim_rl.dialogue.payment import pays_otherwise
 from slim_rl.errors import Diverged
 from slim_rl.files import disk_errors
+from slim_rl.lab.payment import pays_otherwise
 from slim_rl.policies.lora import lora_config
 
 GAME_REWARD = "game_reward"  # the game's reward among TRL's metrics, where TRL's own `reward` is another

@@ -33,12 +33,12 @@ from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.log import DialogueLog
 from slim_rl.dialogue.measures import measures
-from slim_rl.dialogue.payment import payment
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.tracked import tracked
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.files import write_atomically
+from slim_rl.lab.payment import payment
 
 logger = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ import yaml
 
 from slim_rl.backends.verl.names import PLAYED, TURN_CREDIT
 from slim_rl.config import Config
-from slim_rl.dialogue.payment import shuffles
 from slim_rl.errors import ConfigError
+from slim_rl.lab.payment import shuffles
 
 # What verl's own config does not list and its workers read all the same.
 _ADDED = ("slim_rl.", "ray_kwargs.ray_init.runtime_env.env_vars.", "data.apply_chat_template_kwargs.")

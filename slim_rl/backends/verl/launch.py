@@ -30,13 +30,13 @@ from slim_rl.backends.verl.data import write_data
 from slim_rl.backends.verl.names import PLAYED, REFERENCE_VARIABLE, STOP_MARK, TURN_CREDIT
 from slim_rl.config import Config, DataConfig, load_config
 from slim_rl.dialogue.dealing import games_files
-from slim_rl.dialogue.payment import pays_otherwise, takes_the_step
 from slim_rl.dialogue.requirements import check_training
 from slim_rl.environment import environment_class
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.files import write_atomically
 from slim_rl.keys import disjoint, lookup, shortened
 from slim_rl.keys import values as table_values
+from slim_rl.lab.payment import pays_otherwise, takes_the_step
 from slim_rl.policies import check_model_name
 from slim_rl.processes import running, signals_end_the_run, with_packages
 from slim_rl.runs import check_same, claimed

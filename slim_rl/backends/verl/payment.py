@@ -21,10 +21,10 @@ from tensordict import NonTensorStack, TensorDict
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
 from slim_rl.config import Config, load_config
-from slim_rl.dialogue.credit import turn_payments
-from slim_rl.dialogue.payment import payments, takes_the_step
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.tracked import TRACKED, batch_metrics
+from slim_rl.lab.credit import turn_payments
+from slim_rl.lab.payment import payments, takes_the_step
 
 _config = functools.cache(load_config)
 

@@ -20,7 +20,7 @@ from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
 
 from slim_rl.backends.verl import reward  # noqa: F401  (registers itself)
 from slim_rl.backends.verl.names import PLAYED, REFERENCE_VARIABLE, TURN_CREDIT
-from slim_rl.dialogue.credit import Paid, turn_advantages
+from slim_rl.lab.credit import Paid, turn_advantages
 
 
 @register_adv_est(PLAYED)

@@ -1,4 +1,4 @@
-"""Scripted players of the matching game that show what a config pays (`slim-rl incentives`): honest ones that ask more or fewer
+"""Scripted players of the matching game that show what a config pays (`slim-rl lab incentives`): honest ones that ask more or fewer
 questions, ones that try to do without, and cheats.
 
     an honest player knows its own scores and what it was told, and proposes the plan that is best by them

@@ -14,9 +14,9 @@ import numpy as np
 
 from slim_rl import jsonl
 from slim_rl.errors import DataError
-from slim_rl.frontier import Frontier
 from slim_rl.games.matching.instance import GameState, state_of
 from slim_rl.games.matching.questions.value import Knowledge, Strategy, frontier
+from slim_rl.lab.frontier import Frontier
 
 Games = Sequence[tuple[Any, int]]
 

@@ -10,8 +10,6 @@ import pytest
 
 from examples.guess_who.demonstrations import QuestioningPlayer
 from examples.guess_who.players import Asker, baselines
-from slim_rl import incentives
-from slim_rl.analysis.suites import load_suites
 from slim_rl.config import Config, load_config
 from slim_rl.dialogue.dealing import ensure_games, load_rows
 from slim_rl.dialogue.log import annotate
@@ -20,7 +18,9 @@ from slim_rl.dialogue.measures import measures
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import ConfigError, DataError
-from slim_rl.incentives.priced import priced
+from slim_rl.lab import incentives
+from slim_rl.lab.bench.suites import load_suites
+from slim_rl.lab.incentives.priced import priced
 from tests.paths import ROOT
 
 
@@ -108,7 +108,7 @@ def test_arms_that_differ_in_what_is_shown_play_the_same_games(tmp_path: Path) -
 )
 def test_a_warm_start_that_the_game_does_not_have_is_refused(tmp_path: Path, override: str, message: str) -> None:
     pytest.importorskip("torch")
-    from slim_rl.warmstart.train import warmstart
+    from slim_rl.lab.warmstart.train import warmstart
 
     extra = ["game={}", "partner={}", "arms={}"] if override.startswith("environment") else []
     with pytest.raises(ConfigError, match=message):

@@ -11,7 +11,6 @@ import pytest
 from examples.guess_who.board import GameBoard
 from examples.guess_who.players import Asker
 from examples.guess_who.reading import read
-from slim_rl import incentives
 from slim_rl.analysis import analyze
 from slim_rl.config import load_config
 from slim_rl.dialogue.dealing import load_rows
@@ -19,6 +18,7 @@ from slim_rl.dialogue.log import annotate, read_log
 from slim_rl.dialogue.loop import Speaker
 from slim_rl.dialogue.record import StopReason
 from slim_rl.dialogue.worker import RolloutWorker
+from slim_rl.lab import incentives
 from tests.examples.guess_who.test_players import local
 from tests.fakes.openai_server import OpenAIServer
 
@@ -63,7 +63,7 @@ def test_it_is_taught_trained_evaluated_and_reported(tmp_path: Path) -> None:
     from slim_rl.backends.trl.run import train
     from slim_rl.commands.cells import Cell
     from slim_rl.commands.evaluate import evaluate
-    from slim_rl.warmstart.train import warmstart
+    from slim_rl.lab.warmstart.train import warmstart
 
     config = local(
         tmp_path,

@@ -123,8 +123,8 @@ def test_the_same_view_gives_the_same_action() -> None:
 def test_demonstrations_teach_its_own_words_alone() -> None:
     pytest.importorskip("torch")
     from slim_rl.dialogue.chat import Chat
-    from slim_rl.warmstart.tokenizer import train_tokenizer
-    from slim_rl.warmstart.train import _demonstrations, _labels
+    from slim_rl.lab.warmstart.tokenizer import train_tokenizer
+    from slim_rl.lab.warmstart.train import _demonstrations, _labels
 
     config = Config(game=GAME, partner=PartnerConfig(accept_fraction=0))
     chat = Chat(train_tokenizer(["[message] What is Ava Li on BLEU?"] * 3, 400))
@@ -174,8 +174,8 @@ def test_what_its_player_cannot_do_is_one_sentence(player: Any, sentence: str) -
 def test_the_lesson_of_gaps_asks_about_each_pair_that_is_left_once() -> None:
     pytest.importorskip("torch")
     from slim_rl.dialogue.chat import Chat
-    from slim_rl.warmstart.tokenizer import train_tokenizer
-    from slim_rl.warmstart.train import _demonstrations
+    from slim_rl.lab.warmstart.tokenizer import train_tokenizer
+    from slim_rl.lab.warmstart.train import _demonstrations
 
     settings = {"game": {"n": 3, "scales": False}, "partner": {"accept_fraction": 0}}
     config = parse_config({**settings, "warmstart": {"messages": [0.1, 0.3, 0.3, 0.3]}})
@@ -207,7 +207,7 @@ def test_the_lesson_of_gaps_asks_about_each_pair_that_is_left_once() -> None:
 )
 def test_a_cut_demonstration_is_refused(tmp_path: Path, limits: dict[str, Any], named: str) -> None:
     pytest.importorskip("torch")
-    from slim_rl.warmstart.train import warmstart
+    from slim_rl.lab.warmstart.train import warmstart
 
     start = ROOT / "data" / "warmstart"
     data = {"train": f"{tmp_path}/t.jsonl", "eval": f"{tmp_path}/e.jsonl", "num_train": 20, "num_eval": 2}

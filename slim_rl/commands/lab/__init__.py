@@ -1,0 +1,1 @@
+"""The commands of `slim-rl lab`, one file each."""

@@ -1,0 +1,35 @@
+"""`slim-rl lab results`: an experiment's page, from the logs and the contrasts that its manifest names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from slim_rl.commands.options import Games, Paper, check_folder, name_games
+from slim_rl.commands.screen import printable
+
+
+def command(
+    context: typer.Context,
+    manifest: Annotated[Path, typer.Argument(help="a YAML file, such as analysis/experiment.yaml", show_default=False)],
+    output: Annotated[
+        Path, typer.Option("--output", "--output-dir", help="folder for README.md, results.html, figures and CSV")
+    ] = Path("analysis/results"),
+    values: Annotated[
+        Path | None, typer.Option(help="a folder written by this command: make the page from its values, without logs")
+    ] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="keep the values in the output folder of runs whose logs are not here")
+    ] = False,
+    paper: Paper = False,
+    game: Games = None,
+) -> None:
+    """Write the page of an experiment: its arms, contrasts and figures, over seeds and games."""
+    from slim_rl.lab.experiment.page import write
+
+    name_games(game)
+    for said in write(manifest, check_folder(output), context.obj, values, keep, paper):
+        typer.echo(printable(said))
+    typer.echo(f"{output / 'results.html'}, {output / 'README.md'}")

@@ -1,0 +1,1 @@
+"""What experiments add to runs and logs; nothing but `commands/` imports it."""

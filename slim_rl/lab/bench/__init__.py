@@ -1,0 +1,1 @@
+"""The benchmark: suites, result files and leaderboard."""

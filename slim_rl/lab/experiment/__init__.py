@@ -1,0 +1,1 @@
+"""An experiment: contrasts, figures and page, over seeds and games."""

@@ -1,0 +1,268 @@
+"""Figures of an experiment, beside those of `figures`. An arm has one colour in all of them; thin lines and small dots are single
+seeds. Each function returns one matplotlib Figure, or None where it has nothing to show.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from slim_rl.analysis.figure_style import INK, SOFT, colours, legend, panels, short_words
+from slim_rl.analysis.figures import Plot, curve
+from slim_rl.analysis.plays import Plays
+from slim_rl.dialogue.measures import MEASURES, shown_in
+from slim_rl.formats import sentence, words
+from slim_rl.lab.askers import OVER_RANDOM
+from slim_rl.lab.experiment import baseline, baseline_figure
+from slim_rl.lab.experiment.contrasts import HELD_OUT, Contrasts, Outcome, comparable
+from slim_rl.lab.net_reward import NET_REWARD
+
+Rows = Sequence[dict[str, Any]]
+
+
+def _chief() -> list[str]:
+    """Measures that have their own figures."""
+    return [measure.name for measure in shown_in("experiment")]
+
+
+def _compared(contrasts: Contrasts, among: Collection[str]) -> list[str]:
+    """What the primary contrasts measure, of what there is, and the questions; else the measures that have their own figures."""
+    primary = [spec.measure for spec in contrasts.contrasts if spec.role == "primary"]
+    return [name for name in dict.fromkeys([*primary, "questions"] if primary else _chief()) if name in among]
+
+
+def _primary(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
+    """The arms that primary contrasts set side by side, over training."""
+    sides = [
+        side
+        for spec in contrasts.contrasts
+        if spec.role == "primary" and isinstance(spec.b, Outcome)
+        for side in spec.outcomes
+    ]
+    arms = {side.arm for side in sides} & set(plays.training["arm"])
+    if len(arms) < 2:
+        return None
+    measures = _compared(contrasts, plays.training)
+    figure, axes = panels(len(measures), 2 if len(measures) == 4 else 3, 4.4, 3.5, sharey=False)
+    for ax, measure in zip(axes, measures, strict=True):
+        curve(ax, _curves(plays, arms, measure), measure)
+        ax.set_title(sentence(comparable()[measure].heading))
+    return figure
+
+
+def _training(measure: str) -> Any:
+    """A measure over training, one panel an arm."""
+
+    def draw(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
+        if plays.training.empty:
+            return None
+        figure, axes = panels(len(plays.arms), 4, 2.9, 2.5, margin=(0.4, 0.3))
+        for number, (ax, arm) in enumerate(zip(axes, plays.arms, strict=True)):
+            curve(ax, _curves(plays, {arm}, measure), measure, labels=False)
+            ax.set_title(short_words(arm))
+            if number % 4:
+                ax.set_ylabel("")
+        figure.suptitle(_title(measure, 99), x=0.01, ha="left", fontsize=10)
+        return figure
+
+    return draw
+
+
+def _curves(plays: Plays, arms: set[str], measure: str) -> dict[str, Any]:
+    """The measure over training in these arms, smoothed a little, as `curve` draws it."""
+    curves: dict[str, Any] = {arm: {} for arm in plays.arms}
+    for arm in arms:
+        rows = plays.training[plays.training["arm"] == arm]
+        table = rows.pivot(index="step", columns="run", values=measure)
+        table = table.rolling(max(1, len(table) // 20), min_periods=1).mean()
+        runs = {run: table[run].tolist() for run in table}
+        curves[arm] = {"steps": table.index.tolist(), "measures": {measure: {"mean": table.mean(axis=1), "runs": runs}}}
+    return {"arms": plays.arms, "curves": curves, "measures": {measure: comparable()[measure].about}}
+
+
+def _title(measure: str, width: int = 26) -> str:
+    return textwrap.fill(sentence(comparable()[measure].heading), width)
+
+
+def _arms(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
+    """Where each arm ended on held-out games: intervals over seeds and games, small dots for single seeds, hollow ones for the start."""
+    after = plays.held_out[(plays.held_out["condition"] == HELD_OUT) & (plays.held_out["when"] == "after")]
+    arms = [arm for arm in plays.arms if arm in set(after["arm"])]
+    if not arms:
+        return None
+    measures = _compared(contrasts, after)
+    figure = Figure(figsize=(max(9.6, 2.6 * len(measures)), 0.32 * len(arms) + 0.9))
+    axes = figure.subplots(1, len(measures), sharey=True, squeeze=False)[0]
+    for ax, measure in zip(axes, measures, strict=True):
+        seeds = after.groupby(["arm", "run"])[measure].mean()
+        found = {row["arm"]: row for row in rows if (row["condition"], row["measure"]) == (HELD_OUT, measure)}
+        for place, arm in enumerate(arms):
+            ax.plot(seeds[arm], [place] * len(seeds[arm]), "o", color=SOFT, markersize=3, alpha=0.6)
+            if row := found.get(arm):
+                colour = colours(plays.arms)[arm]
+                ax.plot([row["after_low"], row["after_high"]], [place, place], color=colour, linewidth=2.5)
+                ax.plot(row["before"], place, "o", color=colour, markerfacecolor="white", markersize=5)
+                ax.plot(row["after"], place, "o", color=colour, markersize=6)
+        ax.set_yticks(range(len(arms)), [short_words(arm) for arm in arms])
+        ax.set_title(_title(measure))
+    axes[0].invert_yaxis()
+    return figure
+
+
+def _doses(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
+    """What runs did against their dose, one panel a trend that was written down."""
+    specs = [spec for spec in contrasts.contrasts if spec.doses and spec.reaches is None]
+    found = [
+        (spec, {dose: plays.table(outcome, spec.measure).mean(axis=1) for dose, outcome in spec.doses})
+        for spec in specs
+    ]
+    found = [(spec, points) for spec, points in found if any(len(values) for values in points.values())]
+    if not found:
+        return None
+    figure, axes = panels(len(found), 4, 2.9, 3.0, margin=(0.4, 0.3), sharey=False)
+    for ax, (spec, points) in zip(axes, found, strict=True):
+        means = pd.Series({dose: values.mean() for dose, values in sorted(points.items())}).dropna()
+        for dose, values in points.items():
+            ax.plot([dose] * len(values), values, "o", color=SOFT, markersize=3, alpha=0.6)
+        ax.plot(means.index, means, "o-", color="#0072B2", linewidth=1.9)
+        ax.set_title(textwrap.fill(spec.name, 26))
+        ax.set_xlabel("dose")
+        ax.set_ylabel(words(spec.measure))
+    return figure
+
+
+def _forced(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
+    """Reward after so many questions asked for the policy, before (dashed) and after training."""
+    names = [name for name in plays.held_out["condition"].unique() if re.fullmatch(r"forced_\d+", name)]
+    # questions asked -> condition
+    conditions = dict(sorted((int(name.removeprefix("forced_")), name) for name in names))
+    found = {(row["arm"], row["condition"]): row for row in rows if row["measure"] == "reward"}
+    arms = [arm for arm in plays.arms if any((arm, name) in found for name in conditions.values())]
+    if not arms:
+        return None
+    figure, axes = panels(len(arms), 4, 2.9, 2.8, margin=(0.4, 0.3))
+    for ax, arm in zip(axes, arms, strict=True):
+        for when, style in (("before", "--"), ("after", "-")):
+            part = [(k, found[arm, name]) for k, name in conditions.items() if (arm, name) in found]
+            k, y = [k for k, _ in part], np.array([row[when] for _, row in part])
+            ends = np.array([[row[f"{when}_low"], row[f"{when}_high"]] for _, row in part]).T
+            ax.errorbar(
+                k, y, np.abs(ends - y), fmt="o" + style, color=colours(plays.arms)[arm], capsize=2, markersize=3
+            )
+        ax.set_title(short_words(arm))
+        ax.set_xlabel("questions asked for it")
+    axes[0].set_ylabel("reward")
+    return figure
+
+
+def _baseline(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
+    """What the start earns where questions are put for it, beside what its trained runs earn with those they ask themselves."""
+    points, arm = baseline.of_plays(plays), plays.arms[0]
+    if not points["put"] or arm not in points["trained"]:
+        return None
+    return baseline_figure.alone(points, {arm: colours(plays.arms)[arm]})
+
+
+_ASKERS = {"greedy": ("the best questions", "-"), "random": ("random questions", "--")}
+
+
+def _frontier(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
+    """Net reward by the number of questions: askers on paper, the start with questions put for it, and what was trained: the arms that
+    contrasts on net reward compare, if there are any. Others may play another game than the askers do, such as one with an open book.
+    """
+    askers, points = plays.askers, baseline.of_plays(plays)
+    if askers.empty or not points["trained"]:
+        return None
+    net = [spec for spec in contrasts.contrasts if spec.measure in (NET_REWARD.name, OVER_RANDOM.name)]
+    shown = {side.arm for spec in net for side in spec.outcomes} or set(plays.arms)
+    palette = {arm: colours(plays.arms)[arm] for arm in plays.arms if arm in shown & points["trained"].keys()}
+    price = float(askers["price"].iloc[0])
+    (ideal,) = askers[askers["asker"] == "ideal"].to_dict(orient="records") or [None]
+    most = 1 + np.ceil(max(baseline_figure.reach(points, palette), ideal["questions"] if ideal else 0.0))
+    figure = Figure(figsize=(7.2, 4.4))
+    ax = figure.subplots()
+    for name, (label, style) in _ASKERS.items():
+        curve = askers[(askers["asker"] == name) & (askers["questions"] <= most)]
+        ax.plot(curve["questions"], curve["net_reward"], style, color=INK, linewidth=1.4, label=label)
+        ax.fill_between(curve["questions"], curve["low"], curve["high"], color=INK, alpha=0.08, linewidth=0)
+    if ideal:
+        ax.plot(ideal["questions"], ideal["net_reward"], "*", color=INK, markersize=11, label="ideal: and stopping")
+    never = askers[(askers["asker"] == "random") & (askers["questions"] == 0)]["net_reward"]
+    for value in never:
+        ax.axhline(value, color=SOFT, linewidth=0.9, linestyle=(0, (1, 2)), label="never asking", zorder=1)
+    baseline_figure.draw(ax, points, palette, "questions", price)
+    ax.set_xlabel("questions a game")
+    ax.set_ylabel(f"reward less {price:.3g} a question" if price else "reward")
+    ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1))
+    return figure
+
+
+def _transfer(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
+    """Reward and questions before (hollow) and after in conditions that no run was trained in."""
+    conditions = [name for name in dict.fromkeys(row["condition"] for row in rows) if not name.startswith("forced_")]
+    arms = [arm for arm in plays.arms if any(row["arm"] == arm and row["condition"] != HELD_OUT for row in rows)]
+    if len(conditions) < 2 or not arms:
+        return None
+    figure = Figure(figsize=(9.6, 0.45 * len(conditions) * max(1, len(arms) / 2) + 1.2))
+    for ax, measure in zip(figure.subplots(1, 2, sharey=True), ("questions", "reward"), strict=True):
+        for row in rows:
+            if row["measure"] != measure or row["arm"] not in arms or row["condition"] not in conditions:
+                continue
+            place = conditions.index(row["condition"]) + 0.7 * ((arms.index(row["arm"]) + 0.5) / len(arms) - 0.5)
+            colour = colours(plays.arms)[row["arm"]]
+            ax.plot([row["before"], row["after"]], [place, place], color=colour, linewidth=0.8)
+            ax.plot(row["before"], place, "o", color=colour, markerfacecolor="white", markersize=5)
+            ax.plot([row["after_low"], row["after_high"]], [place, place], color=colour, linewidth=2.5)
+            ax.plot(row["after"], place, "o", color=colour, markersize=5)
+        ax.set_yticks(range(len(conditions)), [short_words(name) for name in conditions])
+        ax.set_title(_title(measure, 99))
+    figure.axes[0].invert_yaxis()
+    legend(figure, {arm: colours(plays.arms)[arm] for arm in arms})
+    return figure
+
+
+def plots() -> dict[str, Plot]:
+    """The figures, by file name, to be drawn from the plays, the contrasts and `plays.by_arm`'s rows."""
+    return {
+        "primary": Plot(
+            _primary,
+            "The arms that the primary contrasts compare, over training. Thin lines: single seeds; thick: their mean; both smoothed.",
+        ),
+        "arms": Plot(
+            _arms,
+            "Where each arm ended on held-out games, with 95% intervals over seeds and games (over games, of one run). Small dots: single "
+            "seeds; hollow: the start.",
+        ),
+        **{
+            name: Plot(
+                _training(name),
+                f"{sentence(MEASURES[name].title)} over training. Thin lines: single seeds; thick: their mean; both smoothed.",
+            )
+            for name in _chief()
+        },
+        "doses": Plot(
+            _doses, "What the trained policies did against the dose. Small dots: single seeds; line: their means."
+        ),
+        "forced": Plot(
+            _forced,
+            "Reward on held-out games after so many questions asked for the policy, before training (dashed) and after. Bars: 95% "
+            "intervals over seeds and games (over games, of one start).",
+        ),
+        "baseline": Plot(_baseline, baseline_figure.CAPTION),
+        "frontier": Plot(
+            _frontier,
+            "Held-out reward net of the price a question, by the number of questions: of askers on paper, who ask the best or random questions, as "
+            "many in every game (bands: 95% intervals over games), of the best ones that stop by themselves, of the start with questions put "
+            "for it and by itself, and of what was trained and is compared by net reward, a dot a run.",
+        ),
+        "transfer": Plot(
+            _transfer,
+            "Held-out games in each condition, before training (hollow) and after, with 95% intervals over seeds and games (over games, of one run).",
+        ),
+    }

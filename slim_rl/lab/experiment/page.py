@@ -1,0 +1,148 @@
+"""The page of an experiment: results.html and README.md from the same parts, figures beside them, CSV of every number a seed, and
+Parquet of every number a run and game, from which the page can be made again.
+
+What it shows and cannot show is written by hand (`Manifest.text`) and stands on the page as it was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from slim_rl import __version__, files, provenance
+from slim_rl.analysis import tables
+from slim_rl.analysis.figure_style import colours
+from slim_rl.analysis.page import Page, write_figures, write_numbers
+from slim_rl.analysis.plays import Plays, by_arm, verdicts
+from slim_rl.errors import ConfigError
+from slim_rl.formats import count, words
+from slim_rl.lab.experiment import results as ex
+from slim_rl.lab.experiment.contrasts import HELD_OUT, Manifest, load_manifest
+from slim_rl.lab.experiment.figures import plots
+from slim_rl.lab.experiment.kept import kept
+from slim_rl.lab.gap import CAPTION, LOSSES
+
+METHOD = (
+    "Every number is one a run and held-out game. Intervals are over seeds and games at once: what another seed, on other games, is "
+    "expected to show; over games, given that run, where there is one; over seeds where a run has one number. Dialogues that failed are "
+    "left out."
+)
+
+
+def write(
+    manifest_path: Path,
+    output_dir: Path,
+    command: str,
+    values: Path | None = None,
+    keep: bool = False,
+    paper: bool = False,
+) -> list[str]:
+    """Writes the page of an experiment to `output_dir`; returns its verdict in sentences.
+
+    Args:
+        values: a folder that this wrote before: its values are taken in place of the logs.
+        keep: what `output_dir` has from before of runs whose logs are not here stays.
+        paper: write each table as CSV, LaTeX and Markdown too, and each figure as PDF.
+
+    Raises:
+        ConfigError, DataError: the manifest, its contrasts, its text or its logs cannot be used.
+    """
+    provenance.here()  # now, before the page itself changes a tree it is committed to
+    manifest, contrasts = load_manifest(manifest_path)
+    text = _by_hand(manifest.text)
+    plays = Plays.read(values) if values else ex.read(manifest)
+    if keep:
+        plays = kept(plays, Plays.read(output_dir))
+    plays = replace(plays, treatment=manifest.treatment)
+    measures = [name for name in manifest.measures if name in plays.held_out]
+    rows = by_arm(plays, list(dict.fromkeys((*measures, "questions", "reward"))), HELD_OUT)
+    compared = ex.compare(plays, manifest, contrasts)
+    said = _sentences(manifest, rows, compared)
+    forms = ("png", "pdf") if paper else ("png",)
+    page = Page(
+        title=manifest.title,
+        sentences=said,
+        figures=write_figures(output_dir, plots(), plays, contrasts, rows, first="primary", forms=forms),
+        sections={
+            **({"Contrasts": tables.contrasts(compared, manifest.preregistered)} if compared else {}),
+            "Held-out games": _conditions(plays, manifest, rows, measures),
+            **({"The ledger of asking": [_ledger(plays)]} if "lost" in plays.held_out else {}),
+        },
+        origin=_origin(plays, manifest, command),
+        method=METHOD,
+        warnings=ex.left_out(plays, manifest),
+        text=text,
+    )
+    files.write_atomically(output_dir / "runs.csv", ex.by_seed(plays, measures).to_csv(index=False))
+    numbers = pd.DataFrame([{k: v for k, v in row.items() if k != "by_run"} for row in compared])
+    files.write_atomically(output_dir / "contrasts.csv", numbers.to_csv(index=False))
+    plays.write(output_dir)
+    provenance.record(output_dir, anew=True)
+    found = {"verdict": said, "origin": page.origin, "contrasts": compared, "arms": rows}
+    write_numbers(output_dir / "results.json", found)
+    files.write_atomically(output_dir / "README.md", page.markdown())
+    files.write_atomically(output_dir / "results.html", page.html())
+    page.write_tables(output_dir, wanted=paper)
+    return said
+
+
+def _sentences(manifest: Manifest, rows: list[dict[str, Any]], compared: list[dict[str, Any]]) -> list[str]:
+    """What the treatment learned; where none of its runs was played before training, what came of the primary contrasts."""
+    for row in verdicts(rows):
+        if (row["arm"], row["condition"]) == (manifest.treatment, HELD_OUT):
+            return list(row["sentences"])
+    primary = [row for row in compared if row["role"] == "primary"]
+    if not primary:
+        return [f"No run of {manifest.treatment} was played before and after training."]
+    held = sum(row["found"] == ex.holds(manifest) for row in primary)
+    return [f"{held} of {count(len(primary), 'primary contrast')}: {ex.holds(manifest)}."]
+
+
+def _by_hand(path: Path | None) -> str:
+    if path is None:
+        return (
+            "Nothing has been written yet about what this shows, what it cannot, and what was chosen after looking.\n"
+        )
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"text: {path} cannot be read ({error}); write what the experiment shows in it.") from error
+
+
+def _origin(plays: Plays, manifest: Manifest, command: str) -> str:
+    runs = plays.held_out[plays.held_out["run"] != ""]["run"]
+    seeds = sorted({ex.seed_of_run(run) for run in runs}, key=lambda seed: (len(seed), seed))
+    contrasts = f"Contrasts: `{manifest.contrasts}`. " if manifest.contrasts else ""
+    made = manifest.made or [
+        f"{provenance.code_of(entry)}; {provenance.machine_of(entry)}" for entry in plays.provenance
+    ]
+    return (
+        f"{count(runs.nunique(), 'run')}{', seeds ' if seeds else ''}{', '.join(seeds)}; "
+        f"{' and '.join(dict.fromkeys(made)) or 'what made them is not known'}. "
+        f"{contrasts}Page: `{command}`, slim_rl {__version__}."
+    )
+
+
+def _conditions(
+    plays: Plays, manifest: Manifest, rows: Sequence[dict[str, Any]], measures: Sequence[str]
+) -> list[tables.Table]:
+    made = []
+    dialogues = plays.counts.groupby("condition")["dialogues"].sum()
+    for condition in dict.fromkeys(row["condition"] for row in rows):
+        included = " (those of training included)" if condition == HELD_OUT else ""
+        caption = (
+            f"{words(condition).capitalize()}: before → after training, and the change with its 95% interval; "
+            f"{dialogues[condition]:,} dialogues{included}. {'; '.join(manifest.source(condition))}."
+        )
+        own = [row for row in rows if row["condition"] == condition]
+        made.append(tables.held_out(own, measures, caption, colours(plays.arms)))
+    return made
+
+
+def _ledger(plays: Plays) -> tables.Table:
+    rows = by_arm(plays, list(LOSSES), HELD_OUT)
+    return tables.held_out(rows, list(LOSSES), CAPTION, colours(plays.arms), "condition")

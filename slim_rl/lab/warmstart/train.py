@@ -1,0 +1,255 @@
+"""Makes the starting point of a local run: tokenizer, model, demonstrations, supervised training, one folder at the end.
+
+    slim-rl lab warmstart configs/matching_local.yaml
+
+What is played is the game's own (`MeasuredEnvironment.curriculum`). Only the scripted player's own words are learned (labels elsewhere are
+-100), its thoughts included. Of a lesson without `opening` all is learned but for the first token of the game, which decides whether to
+ask at all: it teaches how to ask, when to stop and how to use answers, while how often it asks is taught by the demonstrations alone.
+
+The demonstration games are dealt from a separate seed and are in neither split of the run's data.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import re
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from peft import get_peft_model
+from tqdm import tqdm
+from transformers import DataCollatorForSeq2Seq, Qwen3Config, Qwen3ForCausalLM, Trainer, TrainingArguments
+
+from slim_rl.config import Config, Limits
+from slim_rl.dialogue.chat import Chat
+from slim_rl.dialogue.dealing import load_rows
+from slim_rl.dialogue.loop import Demonstrator
+from slim_rl.dialogue.partner import Partner
+from slim_rl.dialogue.record import Dialogue, StopReason
+from slim_rl.dialogue.rows import GameRow
+from slim_rl.dialogue.worker import Episode, RolloutWorker
+from slim_rl.environment import as_dict, environment_class
+from slim_rl.errors import ConfigError
+from slim_rl.lab.warmstart.optimizer import MuonWithAdamW
+from slim_rl.lab.warmstart.tokenizer import train_tokenizer
+from slim_rl.measured import Curriculum, Lesson, measured
+from slim_rl.policies import check_model_folder
+from slim_rl.policies.lora import lora_config
+from slim_rl.policies.transformers import load_model, save_model
+from slim_rl.seeds import seed_of
+
+Dealt = tuple[str, Any]  # a game's id and its state
+
+
+def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
+    """Trains the model of `config.warmstart` on demonstrations of `config.game` and writes it, tokenizer included, to `output`.
+
+    The folder appears whole or not at all. Returns it. Raises DataError if `output` holds other things than a model, which this one
+    would replace, or the disk is full; ConfigError if the game has no demonstrations, or a limit is too narrow for them.
+    """
+    check_model_folder(output)
+    settings, curriculum = config.warmstart, _curriculum(config)
+    lessons = _lessons(config, curriculum)
+    torch.manual_seed(config.seed)
+    torch.set_num_threads(config.train.threads)
+    with tempfile.TemporaryDirectory() as scratch:  # wanted by the trainer, which keeps nothing there
+        arguments = TrainingArguments(
+            output_dir=scratch,
+            num_train_epochs=settings.epochs,
+            per_device_train_batch_size=settings.batch_size,
+            lr_scheduler_type="cosine",
+            warmup_steps=50,
+            logging_steps=50,
+            save_strategy="no",
+            report_to="none",
+            seed=config.seed,
+            use_cpu=not torch.cuda.is_available(),
+            train_sampling_strategy="group_by_length",
+            dataloader_pin_memory=False,
+            ddp_find_unused_parameters=False,
+        )
+        number = sum(count for lesson, count in lessons if lesson.deals is None)
+        games = list(_shown(_fresh_games(config, number, workers), number, "dealing"))
+        if settings.start:
+            model, tokenizer = load_model(config.policy.changed(model=settings.start))
+        else:
+            tokenizer = train_tokenizer(
+                _texts(config, curriculum, games[: settings.tokenizer_games]), settings.vocab_size
+            )
+            model = tiny_qwen3(len(tokenizer), settings.hidden_size, settings.layers, tokenizer)
+        optimizer: torch.optim.Optimizer
+        if settings.start and config.train.lora:
+            model = get_peft_model(model, lora_config(config.train.lora))
+            optimizer = torch.optim.AdamW(
+                model.parameters(), settings.learning_rate, betas=(0.9, 0.98), weight_decay=0.0
+            )
+        else:
+            optimizer = MuonWithAdamW(model, settings.learning_rate)
+        chat = Chat(tokenizer)
+        total = sum(count for _, count in lessons)
+        rows = list(_shown(_rows_to_learn(config, lessons, games, chat), total, "playing"))
+        trainer = Trainer(
+            model=model,
+            args=arguments,
+            train_dataset=Dataset.from_list(rows),
+            data_collator=DataCollatorForSeq2Seq(tokenizer, label_pad_token_id=-100),
+            optimizers=(optimizer, None),
+        )
+        trainer.train()
+        if trainer.is_world_process_zero():
+            # Half the size on disk; a run loads it as float32 again.
+            save_model(trainer.accelerator.unwrap_model(trainer.model).to(torch.bfloat16), tokenizer, output)
+    return output
+
+
+def tiny_qwen3(vocab: int, hidden: int, layers: int, tokenizer: Any) -> Qwen3ForCausalLM:
+    """A Qwen3 of the given width and depth, randomly initialised."""
+    config = Qwen3Config(
+        vocab_size=(vocab + 63) // 64 * 64,
+        hidden_size=hidden,
+        intermediate_size=3 * hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=hidden // 32,
+        num_key_value_heads=max(1, hidden // 64),
+        head_dim=32,
+        max_position_embeddings=1024,
+        rope_theta=10_000.0,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    return Qwen3ForCausalLM(config)
+
+
+def _curriculum(config: Config) -> Curriculum:
+    found = measured(environment_class(config.environment)).curriculum(config)
+    if found is None:
+        raise ConfigError(
+            f"{config.environment} has nothing to teach a model by: give it a classmethod curriculum, or start from a model of your own."
+        )
+    return found
+
+
+def _lessons(config: Config, curriculum: Curriculum) -> list[tuple[Lesson, int]]:
+    """What is played, in order, and how many games of each: the demonstrations, and after them the lessons."""
+    settings, own = config.warmstart, curriculum.lessons
+    wanted = {name: lesson.games for name, lesson in own.items()} if settings.lessons is None else settings.lessons
+    if unknown := [name for name in wanted if name not in own]:
+        raise ConfigError(
+            f"warmstart.lessons names {', '.join(unknown)}, not a lesson of {config.environment}: choose among {', '.join(own) or 'none'}."
+        )
+    kinds, used = environment_class(config.environment).partners, curriculum.demonstrations.partners
+    if strangers := [kind for kind in used if kind not in kinds]:
+        raise ConfigError(
+            f"warmstart.partners names {', '.join(strangers)}, not a partner of {config.environment}: choose among {', '.join(kinds)}."
+        )
+    return [(curriculum.demonstrations, settings.games), *((own[name], number) for name, number in wanted.items())]
+
+
+def _fresh_games(config: Config, number: int, workers: int) -> Iterator[Dealt]:
+    """Games that neither split of the run's data holds."""
+    taken = {row.game_id for row in load_rows(config, "train") + load_rows(config, "eval")}
+    game, seed = environment_class(config.environment), seed_of(config.seed, "warmstart")
+    dealt = game.deal(config.game, seed, "train", range(number + len(taken)), workers)
+    return itertools.islice((one for one in dealt if one[0] not in taken), number)
+
+
+def _rows_to_learn(
+    config: Config, lessons: Iterable[tuple[Lesson, int]], games: Iterable[Dealt], chat: Chat
+) -> Iterator[dict[str, list[int]]]:
+    left = iter(games)
+    for lesson, number in lessons:
+        dealt = itertools.islice(left, number) if lesson.deals is None else lesson.deals(number)
+        for dialogue in _demonstrations(config, dealt, chat, lesson):
+            yield _labels(_check_whole(dialogue, chat, config.limits), lesson.opening)
+
+
+def _demonstrations(config: Config, games: Iterable[Dealt], chat: Chat, lesson: Lesson) -> Iterator[Dialogue]:
+    """Games of the lesson's player, with partners of the kinds that it names."""
+    whole = config.changed(limits={"truncated_turn": "end"})  # half a turn teaches nothing
+    kinds, shares = list(lesson.partners), list(lesson.partners.values())
+    workers = {kind: RolloutWorker(whole.changed(partner={"kind": kind}), chat) for kind in kinds}
+
+    async def play(index: int, dealt: Dealt) -> Dialogue:
+        kind = random.Random(index).choices(kinds, shares)[0]
+        worker, seat = workers[kind], index % 2 if config.warmstart.both_seats else 0
+        player: Partner = lesson.player
+        opposite = worker.partner
+        if seat == 1:  # the partner's seat is taught
+            assert worker.partner is not None
+            player, opposite = worker.partner, lesson.player
+        row = GameRow(dealt[0], seat, as_dict(dealt[1]), [])
+        episode = Episode(row, f"demonstration/{index}", seed_of(config.seed, "demonstration", index), "demonstration")
+        (dialogue,) = await worker.play(episode, policy=Demonstrator(player), partner=opposite)
+        return dialogue
+
+    async def play_some(some: list[tuple[int, Dealt]]) -> list[Dialogue]:
+        return [await play(index, dealt) for index, dealt in some]
+
+    numbered = iter(enumerate(games))
+    while some := list(itertools.islice(numbered, 1000)):
+        yield from asyncio.run(play_some(some))
+
+
+_CUTS = {  # how a demonstration may end too early -> the limit that does it
+    StopReason.TURN_TOKENS: "turn_tokens",
+    StopReason.DIALOGUE_TOKENS: "dialogue_tokens",
+    StopReason.CONTEXT_LENGTH: "context_tokens",
+}
+
+
+def _check_whole(dialogue: Dialogue, chat: Chat, limits: Limits) -> Dialogue:
+    """The demonstration. Raises ConfigError if it failed, or a limit cut it: what is left would be taught as if it were all."""
+    key = _CUTS.get(dialogue.stop_reason or StopReason.AGREED)
+    if dialogue.failed:
+        raise ConfigError(
+            f"A demonstration of the game {dialogue.game_id} failed ({dialogue.stop_reason}: {dialogue.failure}), and would be taught as "
+            "if it were complete; correct the game's player or its partner."
+        )
+    if key is None:
+        return dialogue
+    last = dialogue.turns[-1]
+    longer = f", by a turn of {len(chat.said_ids(last.text, last.thought))} tokens" if key == "turn_tokens" else ""
+    raise ConfigError(
+        f"A demonstration is cut at limits.{key} = {getattr(limits, key)}{longer}, with this tokenizer; raise the limit "
+        f"(--set limits.{key}=...): otherwise the cut text would be taught as if it were complete."
+    )
+
+
+def _labels(dialogue: Dialogue, opening: bool = True) -> dict[str, list[int]]:
+    """What the trainer reads. Without `opening` the player's first token is not learned: it decides whether to speak or to propose."""
+    learned = list(dialogue.loss_mask)
+    if not opening:
+        learned[learned.index(1)] = 0
+    spoken = zip(dialogue.response_ids, learned, strict=True)
+    return {
+        "input_ids": dialogue.prompt_ids + dialogue.response_ids,
+        "labels": [-100] * len(dialogue.prompt_ids) + [token if learn else -100 for token, learn in spoken],
+        "attention_mask": [1] * (len(dialogue.prompt_ids) + len(dialogue.response_ids)),
+    }
+
+
+def _shown(items: Iterable[Any], total: int, what: str) -> Iterator[Any]:
+    return iter(tqdm(items, total=total, desc=what, unit="game", disable=None))
+
+
+def _texts(config: Config, curriculum: Curriculum, games: Iterable[Dealt]) -> Iterator[str]:
+    """What the tokenizer is trained on: the games' own texts, the game's further words, and each role."""
+    stand_in = Chat(train_tokenizer(["stand-in"], 300))
+    controls = re.compile("|".join(map(re.escape, stand_in.tokenizer.get_added_vocab())))
+    spoken = replace(curriculum.demonstrations, player=curriculum.speaker)
+    for dialogue in _demonstrations(config, games, stand_in, spoken):
+        yield from controls.split(stand_in.tokenizer.decode(dialogue.prompt_ids + dialogue.response_ids))
+        yield from (turn.error for turn in dialogue.turns if turn.error)
+    yield from curriculum.words
+    yield from (
+        f"{role}\n" for role in ("system", "user", "assistant") for _ in range(500)
+    )  # so that each is one token

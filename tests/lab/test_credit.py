@@ -1,0 +1,229 @@
+"""Credit by the turn: shaping moves no total, failed dialogues have no say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from slim_rl.config import parse_config
+from slim_rl.dialogue.record import Dialogue, StopReason, Turn
+from slim_rl.games.matching.generate import generate_games
+from slim_rl.games.matching.instance import GameState
+from slim_rl.games.matching.optimum import best_assignment
+from slim_rl.games.matching.questions.annotate import annotate
+from slim_rl.games.matching.questions.gains import expected_gains, state_values
+from slim_rl.games.matching.questions.value import Knowledge
+from slim_rl.games.matching.roster import Pair
+from slim_rl.lab.credit import (
+    Paid,
+    by_token,
+    returns,
+    shaped,
+    turn_advantages,
+    turn_payments,
+    without_luck,
+)
+from slim_rl.measured import Gain
+
+_SHARE = st.floats(0, 1)
+_VALUES = st.lists(_SHARE, min_size=1, max_size=6)
+
+
+def paid(group: str, reward: float | None, values: list[float]) -> Paid:
+    return Paid(group, [] if reward is None else shaped(reward, values))
+
+
+@settings(max_examples=50, deadline=None)
+@given(_SHARE, _VALUES)
+def test_from_each_turn_on_the_payments_add_up_to_the_reward_less_what_was_known(
+    reward: float, values: list[float]
+) -> None:
+    assert returns(shaped(reward, values)) == pytest.approx([reward - before for before in values])
+    alone = returns(shaped(reward, values), decay=0)
+    assert alone == pytest.approx([after - before for before, after in zip(values, [*values[1:], reward], strict=True)])
+    assert sum(alone) == pytest.approx(reward - values[0])
+
+
+def test_what_a_question_costs_is_taken_off_the_turn_that_asks_it() -> None:
+    """Two questions at 0.05, and a plan that earns 0.9: by itself each turn has its own price, and all together what was paid."""
+    config = parse_config({"environment": "tests.backends.paid_batch.Known"}, ["train.question_price=0.05"])
+    asking = [Turn(0, "policy", "?", {"kind": "message"}, questions=["pair"], seeking=True)] * 2
+    turns = [*asking, Turn(0, "policy", "[propose]", {"kind": "propose"}, questions=[])]
+    dialogue = Dialogue("d", "g", 0, 0, {}, {}, {}, turns=turns, reward=0.9)
+    (found,) = turn_payments([dialogue], [0.8], config)  # state values 0, 0.1 and 0.2
+    assert found.turns == pytest.approx([0.05, 0.05, 0.7])
+    shuffled = config.changed(train={"reward": "shuffled"})
+    assert turn_payments([dialogue], [0.8], shuffled)[0].turns == pytest.approx([0.1, 0.1, 0.6])
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(st.none() | _SHARE, _VALUES), min_size=1, max_size=8), _SHARE)
+def test_a_group_is_compared_by_its_dialogues_and_failed_ones_have_no_say(rows: list[Any], decay: float) -> None:
+    group = [paid("a", *row) for row in rows]
+    found = turn_advantages(group, decay, scale=False)
+    assert [len(each) for each in found] == [0 if reward is None else len(values) for reward, values in rows]
+    assert sum(each[0] for each in found if each) == pytest.approx(0, abs=1e-9)
+    among_others = turn_advantages([paid("b", 1.0, [0.0]), *group, paid("b", 0.0, [0.3])], decay, scale=False)
+    assert among_others[1:-1] == found
+    assume(sum(reward is not None for reward, _ in rows) > 1)
+    played = [each for each in group if each.turns]
+    assert turn_advantages(played, decay, scale=False) == [each for each in found if each]
+
+
+def test_where_there_is_nothing_to_compare_there_is_no_advantage() -> None:
+    assert turn_advantages([paid("a", 0.7, [0.5, 0.5]), paid("a", 0.7, [0.5])]) == [[0.0, 0.0], [0.0]]
+    alone = [paid("a", 0.7, [0.5, 0.6]), paid("a", None, [])]
+    assert turn_advantages(alone) == [[0.0, 0.0], []]
+
+
+def test_a_turns_tokens_have_its_advantage_and_no_others() -> None:
+    turns = [Turn(0, "policy", "a", span=(0, 2)), Turn(1, "partner", "b"), Turn(0, "policy", "c", span=(4, 5))]
+    dialogue = Dialogue("d", "g", 0, 0, {}, {}, {}, turns=turns)
+    assert by_token(dialogue, [0.5, -1.0], 6) == [0.5, 0.5, 0.0, 0.0, -1.0, 0.0]
+    assert by_token(dialogue, [], 3) == [0.0, 0.0, 0.0], "a failed one has none"
+
+
+def test_a_dialogue_in_which_the_policy_had_no_turn_has_no_say() -> None:
+    found = turn_advantages([paid("a", 0.0, []), paid("a", 1.0, [0.5]), paid("a", 0.0, [0.5])], scale=False)
+    assert found == [[], [0.5], [-0.5]]
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10_000), st.floats(0, 0.05))
+def test_a_question_is_paid_what_it_was_expected_to_add_and_not_what_its_answer_added(seed: int, price: float) -> None:
+    """Compared with what a question drawn at random promises. Asked about again a pair promises nothing; a plan that is not agreed on is paid
+    what it earned above its promise.
+    """
+    overrides = ["train.credit=expected", "train.credit_lambda=0", f"train.question_price={price}"]
+    config = parse_config({"game": {"n": 3, "scales": False, "p_observed_2": 1.0, "hardness": 0}}, overrides)
+    (game,) = generate_games(1, config.game, seed)
+    pairs = [(r, p) for r in range(3) for p in range(3) if not game.mask(0)[r][p]]
+    assume(pairs)
+    dialogue = answered(game, [pairs[0], pairs[0]])
+    (turns,) = (found.turns for found in turn_payments([dialogue], [dialogue.reward - 2 * price], config))
+    knows = Knowledge(game, 0)
+    promised, usual = knows.promise[pairs[0]], knows.promise.sum() / len(pairs)
+    knows.update([pairs[0]])
+    left = knows.promise.sum() / max(1, len(pairs) - 1)
+    assert turns[:2] == pytest.approx([promised - price - usual, -price - left])
+    assert turns[2] == pytest.approx(dialogue.reward - state_values(dialogue)[2] - left)
+
+
+def test_a_question_without_an_answer_is_paid_nothing() -> None:
+    """However many pairs it names, whose best would promise more: a shy partner would rather be asked about one."""
+    config = parse_config({"game": {"n": 3, "scales": False, "p_observed_2": 1.0, "hardness": 0}})
+    (game,) = generate_games(1, config.game, 0)
+    pairs = [(r, p) for r in range(3) for p in range(3) if not game.mask(0)[r][p]]
+    dialogue = answered(game, pairs[:1])
+    (question, _) = expected_gains(dialogue)
+    assert question.expected == Knowledge(game, 0).promise[pairs[0]] > 0
+    names = " and ".join(game.roster.pair(pair) for pair in pairs[:3])
+    dialogue.turns[0].text, dialogue.turns[1].text = f"[message] What are {names}?", "[message] Ask me about one pair."
+    annotate(dialogue)
+    assert len(dialogue.turns[0].pairs or []) == 3
+    assert [gain.expected for gain in expected_gains(dialogue)] == [0.0, None]
+
+
+# Messages about three pairs, the replies to them, and the pairs whose promise each question is credited with
+CREDITED = [
+    (["Now that {a} is settled, what is {k}?"], ["{k}: {vk}."], [""]),
+    (["What are {a}, {b} and {c}?", "What is {a}?"], ["Ask me about one pair.", "{a}: {va}."], ["", "a"]),
+    (["What are {a} and {b}?", "What is {b}?"], ["{a}: {va}.", "{b}: {vb}."], ["a", "b"]),
+    (["What is {a}?", "What is {a}?"], ["{a}: {va}.", "{a}: {va}."], ["a", ""]),
+    (["What is {a}?", "What is {a}?"], ["I have no score for {a}.", "{a}: {va}."], ["", "a"]),
+    (["Is {a} 50?", "What is {a}?"], ["Yes. {a}: 50.", "{a}: {va}."], ["", "a"]),
+]
+
+
+@pytest.mark.parametrize(("asked", "replies", "credited"), CREDITED)
+def test_expected_gains_unanswered_pair_credits_nothing(
+    asked: list[str], replies: list[str], credited: list[str]
+) -> None:
+    config = parse_config({"game": {"n": 4, "scales": False, "p_observed_2": 1.0, "hardness": 0}})
+    (game,) = generate_games(1, config.game, 1)
+    unknown = [(r, p) for r in range(4) for p in range(4) if not game.mask(0)[r][p] and game.table[r][p] != 50]
+    known = next((r, p) for r in range(4) for p in range(4) if game.mask(0)[r][p])
+    pairs = dict(zip("abck", [*unknown[:3], known], strict=True))
+    words = {name: game.roster.pair(pair) for name, pair in pairs.items()}
+    words |= {f"v{name}": str(game.table[r][p]) for name, (r, p) in pairs.items()}
+    dialogue, turns, hoped = answered(game, []), [], []
+    for message, reply in zip(asked, replies, strict=True):
+        turns.append(Turn(0, "policy", f"[message] {message.format(**words)}", {"kind": "message"}))
+        turns.append(Turn(1, "partner", f"[message] {reply.format(**words)}", {"kind": "message"}))
+    dialogue.turns[:0] = turns
+    annotate(dialogue)
+    knows = Knowledge(game, 0)
+    for name in credited:
+        hoped.append(knows.promise[pairs[name]] if name else 0.0)
+        knows.update([pairs[name]] if name else [])
+    assert [gain.expected for gain in expected_gains(dialogue)][:-1] == pytest.approx(hoped)
+    assert max(hoped) > 0 or credited == [""]
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10_000), st.permutations(range(3)))
+def test_a_plan_is_paid_what_it_was_expected_to_earn_and_not_how_it_turned_out(seed: int, plan: list[int]) -> None:
+    """The best plan by what was known nothing, another one what it was expected to earn less; a plan that was not agreed on what it got."""
+    overrides = ["train.credit=expected", "train.credit_lambda=0"]
+    config = parse_config({"game": {"n": 3, "scales": False, "p_observed_2": 1.0, "hardness": 0}}, overrides)
+    (game,) = generate_games(1, config.game, seed)
+    values = [[game.table[r][p] if game.mask(0)[r][p] else 50 for p in range(3)] for r in range(3)]
+    best, most = best_assignment(values)
+    dialogue = answered(game, [])
+    usual = expected_gains(dialogue)[0].usual
+    for proposed, less in (best, 0.0), (plan, most - sum(values[r][plan[r]] for r in range(3))):
+        dialogue.turns[-1].action = {"kind": "propose", "assignment": list(proposed)}
+        dialogue.stop_reason, dialogue.reward = (
+            StopReason.AGREED,
+            game.score(tuple(proposed)) / game.best_assignment_reward,
+        )
+        (found,) = turn_payments([dialogue], [dialogue.reward], config)
+        assert found.turns == pytest.approx([-less / game.best_assignment_reward - usual])
+    dialogue.stop_reason, dialogue.reward = StopReason.MAX_TURNS, 0.0
+    (found,) = turn_payments([dialogue], [0.0], config)
+    assert found.turns == pytest.approx([-most / game.best_assignment_reward - usual])
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(_SHARE, _SHARE), min_size=1, max_size=6), _SHARE)
+def test_compared_with_what_is_usual_each_turn_earns_less_by_that(
+    rows: list[tuple[float, float]], decay: float
+) -> None:
+    turns, usual = map(list, zip(*rows, strict=True))
+    less = [earned - each for earned, each in zip(returns(turns, decay), usual, strict=True)]
+    gains = [Gain(None, each) for each in usual]
+    assert returns(without_luck(turns, [0.0] * len(turns), gains, decay), decay) == pytest.approx(less)
+
+
+def test_on_average_a_question_is_paid_as_where_the_answer_counts() -> None:
+    """Over what a pair's score may be, 0 to 100, in points: shares are of the best, which the score may move."""
+    config = parse_config({"game": {"n": 3, "scales": False, "hardness": 0}}, ["train.credit=turn"])
+    (game,) = generate_games(1, config.game.changed(p_observed_2=1.0), 3)
+    pair = next((r, p) for r in range(3) for p in range(3) if not game.mask(0)[r][p])
+    found = []
+    for score in range(101):
+        table = [
+            [score if (r, p) == pair else value for p, value in enumerate(row)] for r, row in enumerate(game.table)
+        ]
+        best = int(best_assignment(table)[1])
+        dialogue = answered(replace(game, table=tuple(map(tuple, table)), best_assignment_reward=best), [pair])
+        found.append(best * turn_payments([dialogue], [dialogue.reward], config)[0].turns[0])
+    promised = game.best_assignment_reward * Knowledge(game, 0).promise[pair]
+    assert sum(found) / len(found) == pytest.approx(promised, abs=0.1)
+
+
+def answered(game: GameState, pairs: list[Pair]) -> Dialogue:
+    """The policy asks about each pair, is told its score, and proposes."""
+    turns = []
+    for pair in pairs:
+        name = game.roster.pair(pair)
+        turns.append(Turn(0, "policy", f"[message] What is {name}?", {"kind": "message"}))
+        turns.append(Turn(1, "partner", f"[message] {name}: {game.table[pair[0]][pair[1]]}.", {"kind": "message"}))
+    turns.append(Turn(0, "policy", "[propose]", {"kind": "propose"}))
+    dialogue = Dialogue("d", "g", 0, 0, game.to_dict(), {}, {}, turns=turns, reward=0.9)
+    annotate(dialogue)
+    return dialogue

@@ -1,0 +1,304 @@
+"""What an experiment shows: its contrasts, on made-up runs whose behaviour is known."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pandas as pd
+import pytest
+import yaml
+
+from slim_rl.analysis import plays as pl
+from slim_rl.bundled import copy_experiment
+from slim_rl.config import load_section
+from slim_rl.errors import ConfigError, DataError
+from slim_rl.lab.experiment import results as ex
+from slim_rl.lab.experiment.contrasts import Contrast, Contrasts, Manifest, Outcome, load_manifest
+from tests.analysis import synthetic
+from tests.lab.made_experiment import CONTRASTS, GAMES, SEEDS
+from tests.paths import ROOT
+
+
+@pytest.fixture(scope="module")
+def plays(manifest_path: Path) -> pl.Plays:
+    return ex.read(load_manifest(manifest_path)[0])
+
+
+@pytest.fixture(scope="module")
+def compared(manifest_path: Path, plays: pl.Plays) -> dict[str, dict[str, Any]]:
+    return {row["name"]: row for row in ex.compare(plays, *load_manifest(manifest_path))}
+
+
+def test_all_that_was_written_down_is_shown_and_nothing_else(compared: dict[str, dict[str, Any]]) -> None:
+    assert list(compared) == [contrast["name"] for contrast in CONTRASTS]
+    assert compared["never run"]["found"] == compared["never run"]["note"] == "not run"
+
+
+def test_what_was_chosen_after_looking_was_not_predicted(manifest_path: Path, plays: pl.Plays) -> None:
+    manifest, contrasts = load_manifest(manifest_path)
+    explored = ex.compare(plays, manifest.model_copy(update={"preregistered": False}), contrasts)
+    found = {row["name"]: row["found"] for row in explored}
+    assert found["dose"] == "shown" and "as predicted" not in found.values()
+
+
+def test_contrasts_are_those_of_the_made_up_arms(compared: dict[str, dict[str, Any]]) -> None:
+    more, rises = compared["asks more"], compared["rises"]
+    want = synthetic.ASKS["shy"][1] - synthetic.ASKS["mute"][1]
+    assert more["low"] < want < more["high"]
+    assert more["value"] > 1 and more["runs"] == [SEEDS, SEEDS] and more["games"] == GAMES
+    assert more["least"] == more["p_permutation"] == pytest.approx(2 / 70)
+    assert more["p"] == max(more["p_crossed"], more["p_permutation"])
+    assert more["p_holm"] == pytest.approx(4 * more["p"]), "what was not run counts in the family"
+    assert more["least_holm"] == pytest.approx(8 / 70)
+    assert more["found"] == "not shown", "four seeds cannot show it in a family of four"
+    assert rises["least_holm"] == pytest.approx(2 * 2 / 16), "one larger, two smaller in the family"
+    assert rises["least"] == 2 / 2**SEEDS and rises["b"] == "zero"
+    assert compared["dose"]["value"] == pytest.approx(want, rel=0.25) and compared["dose"]["found"] == "as predicted"
+    assert compared["sooner"]["value"] < 0 and compared["sooner"]["note"] == "4 of 8 runs never reach it"
+    assert np.isnan(compared["sooner"]["low"]) or compared["sooner"]["low"] < 0
+    assert compared["sooner"]["over"] == "seeds" and more["over"] == "seeds and games"
+
+
+def test_a_correlation_over_the_games_of_each_run_is_compared_with_a_number(
+    plays: pl.Plays, compared: dict[str, dict[str, Any]]
+) -> None:
+    rows = plays.held_out
+    shy = rows[(rows["condition"] == "held_out") & (rows["arm"] == "shy") & (rows["when"] == "after")]
+    each = [np.corrcoef(run["questions"], run["unknown"])[0, 1] for _, run in shy.groupby("run")]
+    row = compared["by what it knows"]
+    assert row["by_run"] == [pytest.approx([value - 0.3 for value in each])] and row["b"] == "0.3"
+    assert row["over"] == "seeds" and row["low"] < row["value"] < row["high"]
+    always = plays.held_out.assign(questions=2.0)
+    (column,) = replace(plays, held_out=always).correlations(Outcome(arm="shy"), "questions", "unknown").to_numpy().T
+    assert list(column) == [0.0] * SEEDS, "who always asks as much does not ask by what is unknown"
+    nothing = replace(plays, held_out=rows.assign(unknown=np.nan)).correlations(
+        Outcome(arm="shy"), "questions", "unknown"
+    )
+    assert nothing.isna().all().all(), "nor is it known where unknown pairs were not counted"
+    moved = plays.correlations(Outcome(arm="shy", when="change"), "questions", "unknown")["correlation"]
+    before = plays.correlations(Outcome(arm="shy", when="before"), "questions", "unknown")["correlation"]
+    assert (moved + before).tolist() == pytest.approx(each)
+
+
+def test_an_outcome_may_be_compared_with_a_part_of_another(compared: dict[str, dict[str, Any]]) -> None:
+    mute, shy = (np.mean(side) for side in compared["asks more"]["by_run"][::-1])
+    assert compared["a quarter"]["value"] == pytest.approx(mute - 0.25 * shy)
+    assert compared["a quarter"]["b"] == "0.25 × shy"
+
+
+def test_a_slope_over_conditions_of_one_arm_is_that_of_its_runs() -> None:
+    """Runs differ by far more than a dose changes in any of them; of other runs' doses nothing could be told."""
+    rows = [
+        {"condition": f"forced_{dose}", "arm": "shy", "run": f"s{run}", "when": "after", "game": f"g{game}"}
+        | {"reward": 10.0 * run + dose * (0.5 + 0.01 * run) + 0.02 * ((7 * game + dose) % 5)}
+        for run in range(4)
+        for dose in (0, 1, 2)
+        for game in range(30)
+    ]
+    doses = [[dose, {"arm": "shy", "condition": f"forced_{dose}"}] for dose in (0, 1, 2)]
+    spec = {"name": "dose", "measure": "reward", "doses": doses, "direction": "more"}
+    manifest = Manifest.model_validate({"title": "", "sources": {"held_out": {"logs": ["x"], "command": ""}}})
+    plays = pl.Plays(pd.DataFrame(rows), pd.DataFrame({"arm": [], "run": [], "step": []}))
+    (row,) = ex.compare(plays, manifest, Contrasts.model_validate({"contrasts": [spec]}))
+    table = pd.DataFrame(rows).groupby(["run", "condition"])["reward"].mean().unstack()
+    slopes = [np.polyfit([0, 1, 2], values, 1)[0] for values in table.to_numpy()]
+    assert row["by_run"] == [pytest.approx(slopes)] and row["games"] == 30
+    assert row["value"] == pytest.approx(np.mean(slopes)) and 0.4 < row["low"] < row["high"] < 0.7
+
+
+def test_what_is_the_opposite_is_called_so(manifest_path: Path, plays: pl.Plays) -> None:
+    manifest, contrasts = load_manifest(manifest_path)
+    alone = contrasts.model_copy(update={"contrasts": [contrasts.contrasts[1]]})
+    (row,) = ex.compare(plays, manifest, alone)
+    assert row["p_holm"] == row["p"] < 0.05 and row["found"] == "the opposite"
+
+
+def test_an_evaluation_belongs_to_the_runs_whose_models_played(
+    manifest_path: Path, plays: pl.Plays, compared: dict[str, dict[str, Any]]
+) -> None:
+    after = plays.table(Outcome(arm="shy", condition="forced_4"), "questions")
+    before = plays.table(Outcome(arm="shy", condition="forced_4", when="before"), "questions")
+    change = plays.table(Outcome(arm="shy", condition="forced_4", when="change"), "questions")
+    assert list(after.index) == [f"shy-{seed}" for seed in range(SEEDS)] and list(before.index) == [""]
+    pd.testing.assert_series_equal(change.loc["shy-1"], after.loc["shy-1"] - before.loc[""], check_names=False)
+    start = pl.change(plays, "shy", "reward", "forced_4")
+    assert start["before_low"] < start["before"] < start["before_high"], "over games: there is one start"
+    assert start["over"] == "seeds and games"
+    row = compared["forced pays"]
+    assert row["runs"] == [SEEDS] and row["games"] == GAMES and row["found"] in ("as predicted", "not shown")
+    assert "No logs yet of transfer." in ex.left_out(plays, load_manifest(manifest_path)[0])
+
+
+def test_an_arm_that_was_played_only_after_training_has_no_before(plays: pl.Plays) -> None:
+    rows = plays.held_out
+    alone = replace(plays, held_out=rows[~((rows["arm"] == "mute") & (rows["when"] == "before"))])
+    row = pl.change(alone, "mute", "reward", "held_out")
+    assert row["after"] == pl.change(plays, "mute", "reward", "held_out")["after"]
+    assert np.isnan(row["before"]) and np.isnan(row["value"]) and np.isnan(row["low"]) and row["by_run"] == []
+
+
+def test_a_run_that_has_not_played_since_it_began_is_not_counted_as_trained(
+    manifest_path: Path, tmp_path: Path, plays: pl.Plays
+) -> None:
+    """What it played before its first step is its before, its training is in the curves, and the page says that the rest is missing."""
+    manifest = yaml.safe_load(manifest_path.read_text())
+    (whole,) = manifest["sources"]["held_out"]["logs"]
+    interrupted = shutil.copytree(whole, tmp_path / "arms")
+    for path in interrupted.rglob("*.jsonl"):
+        lines = [orjson.loads(line) for line in path.read_bytes().splitlines()]
+        lines = [line for line in lines if line["run"] != "shy-1" or line["step"] < 10]
+        path.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
+    manifest["sources"]["held_out"] = {"logs": [str(interrupted)], "command": "slim-rl lab arms here"}
+    (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(manifest))
+    left = load_manifest(tmp_path / "experiment.yaml")[0]
+    found = ex.read(left)
+    shy = Outcome(arm="shy", condition="held_out")
+    assert sorted(found.table(shy, "questions").index) == ["shy-0", "shy-2", "shy-3"]
+    assert "shy-1" in found.table(shy.model_copy(update={"when": "before"}), "questions").index
+    assert "Not played after training yet, so in the curves alone: shy-1." in ex.left_out(found, left)
+    assert not any("Not played after training" in warning for warning in ex.left_out(plays, left))
+
+
+def test_a_price_is_taken_off_the_arms_own_reward(plays: pl.Plays) -> None:
+    rows = plays.held_out[plays.held_out["condition"] == "held_out"]
+    mute, shy = rows[rows["arm"] == "mute"], rows[rows["arm"] == "shy"]
+    assert (mute["net_reward"] - mute["reward"] + 0.1 * mute["questions"]).abs().max() < 1e-9
+    assert (shy["net_reward"] == shy["reward"]).all()
+    put = (
+        plays.held_out[plays.held_out["condition"] == "forced_4"].set_index(["arm", "when", "run", "game"]).sort_index()
+    )
+    assert (put.loc["mute", "net_reward"] - put.loc["mute", "reward"] + 0.4).abs().max() < 1e-9, "of its start's, too"
+    assert (put.loc["shy", "net_reward"] == put.loc["shy", "reward"]).all()
+    assert put.loc["mute", "over_random"].mean() < put.loc["shy", "over_random"].mean() - 0.2
+
+
+def test_the_first_step_that_reaches_a_level() -> None:
+    steps = pd.DataFrame(
+        {"arm": "a", "run": ["x"] * 4 + ["y"] * 4, "step": [0, 1, 2, 3] * 2, "questions": [0, 1, 1, 2, 0, 0, 0, 0]}
+    )
+    got = pl.Plays(pd.DataFrame(), steps.astype({"step": float})).first_steps("a", "questions", 1.0, window=2)
+    assert got["step"].to_dict() == {"x": 2.0, "y": 4.0}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"measure": "cleverness"}, "no measure cleverness"),
+        ({"b": None}, "compares with zero"),
+        ({"correlated_with": "cleverness"}, "no measure cleverness"),
+        ({"correlated_with": "unknown", "reaches": 1}, "do not go together"),
+        ({"direction": "same"}, "margin"),
+        ({"a": {"arm": "shy", "condition": "moon"}}, "moon"),
+        ({"doses": [[0, "shy"]]}, "either"),
+    ],
+)
+def test_a_wrong_contrast_is_one_sentence(manifest_path: Path, tmp_path: Path, change: dict, words: str) -> None:
+    manifest = yaml.safe_load(manifest_path.read_text())
+    (tmp_path / "contrasts.yaml").write_text(yaml.safe_dump({"contrasts": [{**CONTRASTS[0], **change}]}))
+    (tmp_path / "experiment.yaml").write_text(
+        yaml.safe_dump({**manifest, "contrasts": str(tmp_path / "contrasts.yaml")})
+    )
+    with pytest.raises(ConfigError, match=words):
+        load_manifest(tmp_path / "experiment.yaml")
+
+
+def test_an_experiment_needs_its_training_runs(manifest_path: Path) -> None:
+    manifest, _ = load_manifest(manifest_path)
+    nothing = Manifest.model_validate(
+        {**manifest.model_dump(), "sources": {"held_out": {"logs": ["none/*"], "command": ""}}}
+    )
+    with pytest.raises(DataError, match="training runs"):
+        ex.read(nothing)
+
+
+@pytest.mark.parametrize(("folder", "treatment"), [("", "shy"), ("asking", "expected")])
+def test_the_projects_own_manifests_can_be_read(folder: str, treatment: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    manifest, contrasts = load_manifest(ROOT / "analysis" / folder / "experiment.yaml")
+    primary = [contrast for contrast in contrasts.contrasts if contrast.role == "primary"]
+    assert manifest.treatment == treatment and 1 < len(primary) < 12
+    arms = yaml.safe_load((ROOT / "analysis" / folder / "arms.yaml").read_text())
+    compared = {outcome.arm for contrast in contrasts.contrasts for outcome in contrast.outcomes}
+    assert {treatment, *manifest.prices, *compared} <= set(arms)
+    assert {"forced_2", "forced_4"} <= set(manifest.sources)
+    assert manifest.sources["forced_4"].logs[0].endswith("*_forced4.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("manifest", "results"),
+    [
+        ("experiment.yaml", "results"),
+        ("confirmation/experiment.yaml", "results/confirmation"),
+        ("asking/experiment.yaml", "results/asking"),
+        ("discovery/experiment.yaml", "results/discovery"),
+        ("wordings/experiment.yaml", "results/wordings"),
+        ("rescue/experiment.yaml", "results/rescue"),
+    ],
+)
+def test_the_committed_contrasts_follow_from_the_committed_values(
+    manifest: str, results: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    folder = ROOT / "analysis" / results
+    found = ex.compare(pl.Plays.read(folder), *load_manifest(Path("analysis", manifest)))
+    said = pd.read_csv(folder / "contrasts.csv").set_index("name")
+    for row in found:
+        numbers = said.loc[row["name"]]
+        for key in ("value", "low", "high", "p"):
+            assert row[key] == pytest.approx(numbers[key], rel=1e-6, nan_ok=True), (row["name"], key)
+
+
+def test_a_measure_under_its_former_name_is_the_same_measure() -> None:
+    named = Contrast(name="better", measure="value", a={"arm": "shy", "when": "change"}, direction="more")  # type: ignore[arg-type]
+    assert named.measure == "question_value"
+    written_down = load_section(ROOT / "analysis" / "contrasts.yaml", Contrasts)
+    assert "question_value" in {contrast.measure for contrast in written_down.contrasts}
+
+
+def test_a_change_is_of_the_runs_that_were_played_on_both_sides() -> None:
+    rows = [
+        {
+            "condition": "held_out",
+            "arm": "shy",
+            "run": run,
+            "when": when,
+            "game": f"g{game}",
+            "questions": value + 0.1 * game,
+        }
+        for run, when, value in (
+            ("s0", "before", 1.0),
+            ("s0", "after", 1.0),
+            ("s1", "after", 4.0),
+            ("s2", "after", 4.0),
+        )
+        for game in range(9)
+    ]
+    found = pl.change(pl.Plays(pd.DataFrame(rows)), "shy", "questions", "held_out")
+    assert (found["value"], found["before"], found["after"]) == pytest.approx((0.0, 1.4, 1.4)) and found["by_run"] == [
+        0.0
+    ]
+    apart = pd.DataFrame([row for row in rows if (row["run"], row["when"]) != ("s0", "after")])
+    found = pl.change(pl.Plays(apart), "shy", "questions", "held_out")
+    assert np.isnan(found["value"]) and found["by_run"] == [] and found["after"] == pytest.approx(4.4)
+
+
+def test_a_run_that_ends_early_and_never_reaches_a_level_is_not_among_the_first() -> None:
+    steps = [{"arm": "a", "run": "short", "step": step, "questions": 0.0} for step in range(10)]
+    steps += [{"arm": "b", "run": "long", "step": step, "questions": float(step > 20)} for step in range(28)]
+    plays = pl.Plays(pd.DataFrame(columns=pl.KEYS), pd.DataFrame(steps))
+    assert plays.first_steps("a", "questions", 1.0, 1)["step"].tolist() == [28.0]
+    assert plays.first_steps("b", "questions", 1.0, 1)["step"].tolist() == [21.0]
+
+
+def test_a_manifest_from_another_folder_says_where_its_paths_are_read_from(tmp_path: Path, monkeypatch: Any) -> None:
+    copy_experiment(tmp_path / "mine")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"mine/experiment\.yaml names it, and its paths are read from the folder"):
+        load_manifest(Path("mine/experiment.yaml"))
+    monkeypatch.chdir(tmp_path / "mine")
+    assert load_manifest(Path("experiment.yaml"))[1].contrasts

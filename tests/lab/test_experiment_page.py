@@ -1,0 +1,249 @@
+"""The page, the README and the tables of an experiment, on made-up runs."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pandas as pd
+import pytest
+import yaml
+
+from slim_rl.analysis import analyze
+from slim_rl.analysis import plays as pl
+from slim_rl.errors import DataError
+from slim_rl.lab.experiment.contrasts import Contrast, Contrasts, Outcome
+from slim_rl.lab.experiment.figures import plots
+from slim_rl.lab.experiment.kept import kept
+from slim_rl.lab.experiment.page import write
+from tests.lab.made_experiment import GAMES, SEEDS
+
+
+@pytest.fixture(scope="module")
+def written(manifest_path: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """The page's folder, and what was said."""
+    folder = tmp_path_factory.mktemp("page")
+    return folder, write(manifest_path, folder, "slim-rl lab results here")
+
+
+def test_page_readme_and_tables_say_the_same(written: tuple[Path, list[str]]) -> None:
+    folder, said = written
+    page, readme = ((folder / name).read_text(encoding="utf-8") for name in ("results.html", "README.md"))
+    assert said[0].startswith("It learned to ask")
+    assert "by each of 4 seeds" in said[2] and "one more seed is expected" in said[2]
+    for text in (page, readme):
+        for part in (
+            *said[:2],
+            "abc1234",
+            "no machine",
+            "slim-rl lab arms here",
+            "--mode forced:4",
+            "asks more",
+            "never run",
+            "seeds 0, 1, 2, 3",
+        ):
+            assert part in text, part
+    assert "<em>made up</em>" in page and "<script" not in page
+    for name in ("primary", "arms", "questions", "doses", "forced", "baseline", "frontier"):
+        assert (folder / f"{name}.png").stat().st_size > 1000 and f"({name}.png)" in readme
+    runs = pd.read_csv(folder / "runs.csv")
+    shy = runs[(runs["arm"] == "shy") & (runs["condition"] == "held_out") & (runs["when"] == "after")]
+    numbers = orjson.loads((folder / "results.json").read_bytes())
+    row = next(
+        r for r in numbers["arms"] if (r["arm"], r["measure"], r["condition"]) == ("shy", "questions", "held_out")
+    )
+    assert len(shy) == SEEDS and shy["questions"].mean() == pytest.approx(row["after"])
+    assert shy["seed"].tolist() == list(range(SEEDS))
+
+
+@pytest.mark.usefixtures("unprinted")
+def test_what_made_the_logs_is_read_where_the_manifest_does_not_say_it(manifest_path: Path, tmp_path: Path) -> None:
+    arms = Path(yaml.safe_load(manifest_path.read_text())["sources"]["held_out"]["logs"][0])
+    manifest = {
+        "title": "one",
+        "sources": {"held_out": {"logs": [str(tmp_path / "arms")], "command": "slim-rl lab arms here"}},
+    }
+    (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(manifest))
+    shutil.copytree(arms, tmp_path / "arms")
+    folders = sorted(path for path in (tmp_path / "arms").iterdir() if path.is_dir())
+    made = [
+        {"commit": "abc", "clean": True, "machine": {"cores": 2, "processor": "an Abacus"}},
+        {"commit": "def", "clean": True},
+    ]
+    for folder, entry in zip(folders, made, strict=False):
+        (folder / "provenance.json").write_bytes(orjson.dumps([entry]))
+    write(tmp_path / "experiment.yaml", tmp_path / "page", "slim-rl lab results here")
+    readme = (tmp_path / "page" / "README.md").read_text(encoding="utf-8")
+    assert "commit abc; 2 cores of an Abacus, no GPU and commit def" in readme
+    assert "written by several versions of the code: commit abc; commit def." in readme
+    assert (tmp_path / "page" / "provenance.json").exists()
+
+
+def test_a_page_is_made_again_from_its_values_alone(
+    manifest_path: Path, written: tuple[Path, list[str]], tmp_path: Path
+) -> None:
+    first, said = written
+    manifest = yaml.safe_load(manifest_path.read_text())
+    for source in manifest["sources"].values():
+        source["logs"] = [str(tmp_path / "nowhere")]
+    (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(manifest))
+    assert write(tmp_path / "experiment.yaml", tmp_path / "again", "slim-rl lab results here", first) == said
+    assert (tmp_path / "again" / "README.md").read_bytes() == (first / "README.md").read_bytes()
+    for name in ("runs.csv", "contrasts.csv"):
+        pd.testing.assert_frame_equal(*(pd.read_csv(made / name) for made in (tmp_path / "again", first)))
+    games = pd.read_parquet(first / "held_out.parquet")
+    shy = games[(games["arm"] == "shy") & (games["condition"] == "held_out") & (games["when"] == "after")]
+    assert (
+        shy["run"].nunique() == SEEDS
+        and len(shy) > 0.9 * SEEDS * GAMES
+        and {"reward", "questions", "lost_by_choice"} <= set(shy)
+    )
+    assert "The ledger of asking" in (tmp_path / "again" / "results.html").read_text(encoding="utf-8")
+    assert (tmp_path / "again" / "frontier.png").read_bytes() == (first / "frontier.png").read_bytes()
+    (first / "askers.parquet").rename(tmp_path / "askers.parquet")
+    assert pl.Plays.read(first).askers.empty, "a folder that an older version wrote"
+    (tmp_path / "askers.parquet").rename(first / "askers.parquet")
+    with pytest.raises(DataError, match="does not hold the values"):
+        write(tmp_path / "experiment.yaml", tmp_path / "again", "slim-rl lab results here", tmp_path)
+
+
+def test_where_nothing_was_played_before_the_primary_contrasts_answer(
+    manifest_path: Path, written: tuple[Path, list[str]], tmp_path: Path
+) -> None:
+    manifest = yaml.safe_load(manifest_path.read_text()) | {"treatment": "nobody"}
+    (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(manifest))
+    (said,) = write(tmp_path / "experiment.yaml", tmp_path / "page", "slim-rl lab results here", written[0])
+    rows = orjson.loads((tmp_path / "page" / "results.json").read_bytes())["contrasts"]
+    found = [row["found"] for row in rows if row["role"] == "primary"]
+    assert said == f"{found.count('as predicted')} of {len(found)} primary contrasts: as predicted."
+
+
+@pytest.mark.usefixtures("unprinted")
+def test_of_runs_that_have_only_begun_the_page_says_that_and_nothing_else_is_missing(
+    manifest_path: Path, tmp_path: Path
+) -> None:
+    manifest = yaml.safe_load(manifest_path.read_text())
+    (whole,) = manifest["sources"]["held_out"]["logs"]
+    for path in Path(whole).rglob("*.jsonl"):
+        lines = [line for line in path.read_bytes().splitlines(keepends=True) if orjson.loads(line)["phase"] == "train"]
+        (tmp_path / path.parent.name).mkdir()
+        (tmp_path / path.parent.name / path.name).write_bytes(b"".join(lines))
+    (tmp_path / "one.yaml").write_text(
+        yaml.safe_dump({"title": "", "sources": {"held_out": {"logs": [str(tmp_path)], "command": ""}}})
+    )
+    assert write(tmp_path / "one.yaml", tmp_path / "page", "") == [
+        "No run of shy was played before and after training."
+    ]
+    page = (tmp_path / "page" / "README.md").read_text()
+    assert "\n0 runs; " in page and "so in the curves alone: " in page and "No logs yet" not in page
+
+
+def test_runs_whose_logs_are_gone_stay_on_the_page(
+    manifest_path: Path, written: tuple[Path, list[str]], tmp_path: Path
+) -> None:
+    first, said = written
+    manifest = yaml.safe_load(manifest_path.read_text())
+    arms = Path(manifest["sources"]["held_out"]["logs"][0])
+    shutil.copytree(arms, tmp_path / "arms", ignore=shutil.ignore_patterns("shy-0"))
+    manifest["sources"]["held_out"]["logs"] = [str(tmp_path / "arms")]
+    (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(manifest))
+    with pytest.raises(DataError, match="does not hold the values"):
+        write(tmp_path / "experiment.yaml", tmp_path / "empty", "slim-rl lab results here", keep=True)
+    assert write(tmp_path / "experiment.yaml", tmp_path / "without", "slim-rl lab results here") != said
+
+    shutil.copytree(first, tmp_path / "page")
+    assert write(tmp_path / "experiment.yaml", tmp_path / "page", "slim-rl lab results here", keep=True) == said
+    assert (tmp_path / "page" / "README.md").read_bytes() == (first / "README.md").read_bytes()
+    names = ["condition", "arm", "run", "seed", "when"]
+    runs = [
+        pd.read_csv(folder / "runs.csv").sort_values(names, ignore_index=True) for folder in (tmp_path / "page", first)
+    ]
+    pd.testing.assert_frame_equal(*runs)
+
+
+def test_all_of_a_run_comes_from_one_place() -> None:
+    def plays(value: float, runs: dict[str, str]) -> pl.Plays:
+        rows = [("held_out", "a", run, when, 0, value) for run, when in runs.items()]
+        rows += [("probe", "a", run, "after", 0, value) for run in [*runs, ""]]
+        training = [("a", run, 0, value) for run in runs]
+        return pl.Plays(
+            pd.DataFrame(rows, columns=[*pl.KEYS, "questions"]),
+            pd.DataFrame(training, columns=["arm", "run", "step", "questions"]),
+            pd.DataFrame([("held_out", run, 1, 0) for run in runs], columns=pl.COUNTS),
+        )
+
+    before = plays(1.0, {"ended": "after", "both": "after", "neither": "before", "alone": "before"})
+    found = kept(plays(2.0, {"ended": "before", "both": "after", "neither": "before"}), before)
+    for frame in (found.held_out, found.training):
+        sources = frame.groupby("run")["questions"].agg(["min", "max"])
+        assert (sources["min"] == sources["max"]).all(), "all of a run comes from one place"
+        assert sources["min"].drop("", errors="ignore").to_dict() == {"alone": 1, "both": 2, "ended": 1, "neither": 2}
+    assert found.held_out.loc[found.held_out["run"] == "", "questions"].tolist() == [2.0], "the start is there once"
+    assert sorted(found.counts["run"]) == ["alone", "both", "ended", "neither"]
+
+
+def test_one_run_is_an_experiment_without_contrasts(manifest_path: Path, tmp_path: Path) -> None:
+    manifest = yaml.safe_load(manifest_path.read_text())
+    logs = str(Path(manifest["sources"]["held_out"]["logs"][0]) / "shy-0")
+    del manifest["contrasts"], manifest["text"]
+    manifest["sources"] = {"held_out": {"logs": [logs], "command": "slim-rl train here"}}
+    (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(manifest))
+    said = write(tmp_path / "experiment.yaml", tmp_path / "page", "slim-rl lab results here")
+    report = analyze([logs], tmp_path / "report", max_dialogues=0)
+    assert said == report.results["verdict"][0]["sentences"], "the report on its logs says the same"
+    readme = (tmp_path / "page" / "README.md").read_text(encoding="utf-8")
+    assert said[0] in readme and "ontrasts" not in readme and "| games |" in readme, "its intervals are over games"
+    assert not (tmp_path / "page" / "primary.png").exists() and (tmp_path / "page" / "reward.png").exists()
+
+
+def lines(ax: Any) -> dict[str, np.ndarray]:
+    """What is drawn: label -> (points, 2)."""
+    return {str(line.get_label()): np.column_stack([line.get_xdata(), line.get_ydata()]) for line in ax.lines}
+
+
+def test_the_frontier_sets_what_was_trained_against_askers_on_paper_and_the_decoding_baseline() -> None:
+    price, curves = 0.1, {"random": [0.5, 0.6, 0.65, 0.66], "greedy": [0.5, 0.7, 0.75, 0.76]}
+    askers = [
+        {"asker": name, "questions": float(k), "net_reward": reward - price * k, "low": 0.0, "high": 1.0}
+        for name, rewards in curves.items()
+        for k, reward in enumerate(rewards)
+    ]
+    askers.append({"asker": "ideal", "questions": 1.2, "net_reward": 0.61, "low": 0.0, "high": 1.0})
+
+    def row(arm: str, run: str, when: str, questions: float, reward: float, condition: str = "held_out") -> dict:
+        played = {"condition": condition, "arm": arm, "run": run, "when": when, "game": "g"}
+        return {**played, "questions": questions, "informative_pairs": questions, "reward": reward}
+
+    rows = [
+        row("turn", "turn-s0", "after", 2, 0.9),
+        row("asks", "asks-s1", "after", 1, 0.8),
+        row("asks", "asks-s2", "after", 2, 0.85),
+        row("asks", "", "before", 0.5, 0.55),
+        row("turn", "", "before", 3, 0.64, "forced_2"),
+        *(row("asks", "", "before", k, 0.5 + 0.05 * k, f"forced_{k}") for k in (2, 1)),
+    ]
+    plays = pl.Plays(pd.DataFrame(rows), askers=pd.DataFrame(askers).assign(price=price, games=1), treatment="asks")
+    assert plays.arms == ["asks", "turn"], "the treatment first, whatever it is called"
+    none = Contrasts.model_construct(contrasts=[])
+    drawn = lines(plots()["frontier"].draw(plays, none, []).axes[0])
+    assert drawn["random questions"][:, 1] == pytest.approx([0.5, 0.5, 0.45, 0.36])
+    assert drawn["the best questions"][1].tolist() == pytest.approx([1, 0.6])
+    assert drawn["ideal: and stopping"].tolist() == [[1.2, 0.61]]
+    assert set(drawn["never asking"][:, 1]) == {0.5}
+    assert drawn["the start, questions put for it"].tolist() == pytest.approx(np.array([[1, 0.45], [2, 0.4]]))
+    assert drawn["the start"].tolist() == pytest.approx(np.array([[0.5, 0.5]]))
+    assert sorted(drawn["asks"].tolist()) == pytest.approx(np.array([[1, 0.7], [2, 0.65]]))
+    assert drawn["turn"].tolist() == pytest.approx(np.array([[2, 0.7]]))
+    assert plots()["frontier"].draw(replace(plays, askers=pd.DataFrame()), none, []) is None
+    net = Contrast(name="earns", measure="net_reward", a=Outcome(arm="asks"), b=0.5, direction="more", role="primary")
+    compared = lines(plots()["frontier"].draw(plays, Contrasts.model_construct(contrasts=[net]), []).axes[0])
+    assert len(compared["trained: one dot a run"]) == 2, (
+        "an arm that no contrast on net reward has may play another game"
+    )
+    alone = lines(plots()["baseline"].draw(plays, none, []).axes[0])
+    assert alone["the start, questions put for it"].tolist() == pytest.approx(np.array([[1, 0.55], [2, 0.6]]))
+    assert len(alone["trained: one dot a run"]) == 2, "of the treatment"

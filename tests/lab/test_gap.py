@@ -1,0 +1,250 @@
+"""The ledger of asking: its parts sum to the whole, and its ideal asker is as good as it is called."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as draw
+
+from slim_rl.analysis import Summary, analyze
+from slim_rl.analysis.load import load, read_dialogue
+from slim_rl.games.matching import MatchingEnv
+from slim_rl.games.matching.generate import generate_games
+from slim_rl.games.matching.instance import GameState
+from slim_rl.games.matching.questions.value import frontier
+from slim_rl.games.matching.settings import MatchingSettings
+from slim_rl.lab.askers import Askers, on_paper, over_random
+from slim_rl.lab.frontier import Frontier
+from slim_rl.lab.gap import LOSSES, entered, losses
+from slim_rl.lab.net_reward import paid
+from tests.analysis import synthetic
+
+PARTS = [name for name in LOSSES if name != "lost"]
+numbers = draw.lists(draw.floats(0, 1), min_size=8, max_size=8)
+
+
+@given(numbers, numbers, numbers, draw.lists(draw.integers(0, 12), min_size=8, max_size=8), draw.floats(0, 0.2))
+def test_the_parts_sum_to_the_whole(
+    rising: list[float], known: list[float], earned: list[float], asked: list[int], price: float
+) -> None:
+    rewards = np.sort(np.outer(np.linspace(0.2, 1, 8), [0.3, *rising[:4], 1.0]), axis=1)
+    ideal = Frontier(rewards, np.abs(np.diff(rewards, axis=1, append=rewards[:, -1:])))
+    found = losses(ideal, asked, known, earned, price)
+    assert sum(found[name] for name in PARTS) == pytest.approx(found["lost"], abs=1e-12)
+
+
+def test_each_fault_is_found_where_it_was_made() -> None:
+    """Two games: one question solves the first, and in the second, which is solved, there is something left to ask. At a price of 0.1."""
+    ideal = Frontier(
+        np.array([[0.5, 1.0, 1.0], [1.0, 1.0, 1.0]]), np.array([[0.5, -np.inf, -np.inf], [0.0, 0.0, -np.inf]])
+    )
+
+    def means(asked: list[int], known: list[float], earned: list[float]) -> dict[str, float]:
+        found = losses(ideal, asked, known, earned, 0.1)
+        return {name: round(float(part.mean()), 6) for name, part in found.items() if abs(part.mean()) > 1e-9}
+
+    assert means([1, 0], [1, 1], [1, 1]) == {}
+    assert means([0, 0], [0.5, 1], [0.5, 1]) == {"lost": 0.2, "lost_by_number": 0.2}
+    assert means([1, 1], [1, 1], [1, 1]) == {"lost": 0.05, "lost_by_number": 0.05}
+    assert means([0, 1], [0.5, 1], [0.5, 1]) == {"lost": 0.25, "lost_by_stopping": 0.25}
+    assert means([3, 3], [1, 1], [1, 1]) == {"lost": 0.25, "lost_by_number": 0.25}
+    assert means([1, 0], [0.6, 1], [0.6, 1]) == {"lost": 0.2, "lost_by_choice": 0.2}
+    assert means([1, 0], [1, 1], [0.0, 1]) == {"lost": 0.5, "lost_by_use": 0.5}
+
+
+# -- the ideal asker ---------------------------------------------------------------------------------------------------
+
+
+def _games(n: int, number: int, seen: float = 0.9) -> list[GameState]:
+    wanted = MatchingSettings(n=n, p_observed=0.25, p_observed_2=seen, scales=False, hardness=0)
+    return list(generate_games(number, wanted, seed=11))
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_it_asks_what_trying_every_question_finds_best(n: int) -> None:
+    plans = np.array(list(permutations(range(n))))
+    answers = np.linspace(0.5, 99.5, 100)  # of a score that is uniform between 0 and 100
+    for game in _games(n, 12):
+        curve = frontier([game], [0], n * n)
+        table, known, chance = (np.array(part) for part in (game.table, game.mask(0), np.mean(game.mask(1))))
+        for k in range(n * n):
+            believed = np.where(known, table, 50.0)
+            scores = believed[np.arange(n), plans].sum(axis=1)
+            truly = table[np.arange(n), plans].sum(axis=1)[np.isclose(scores, scores.max())].mean()
+            assert curve.rewards[0, k] == pytest.approx(truly / game.best_assignment_reward)
+            if known.all():
+                break
+            gains = np.full((n, n), -np.inf)
+            for cell in np.argwhere(~known):
+                uses = plans[:, cell[0]] == cell[1]
+                gains[tuple(cell)] = np.maximum.reduce(scores[:, None] + uses[:, None] * (answers - 50.0)).mean()
+            best = gains.max()
+            assert curve.hoped[0, k] == pytest.approx(
+                chance * (best - scores.max()) / game.best_assignment_reward, abs=1e-4
+            )
+            if np.sum(gains > best - 0.05) > 1:
+                break  # which of those that tie it asks is drawn
+            known[np.unravel_index(gains.argmax(), gains.shape)] = True
+
+
+@pytest.mark.parametrize("price", [0.01, 0.03])
+def test_one_question_ahead_is_near_the_optimum_where_that_can_be_had(price: float) -> None:
+    """On 2 × 2 boards, whose two plans differ by a sum: all that matters is that difference and how many cells are unknown."""
+    games = _games(2, 400, seen=1.0)
+    ideal = frontier(games, [0] * len(games), 4)
+    mine = ideal.net(ideal.stops(price), price)
+    best = [_optimum(game, price) for game in games]
+    assert 0 < np.mean(best) - mine.mean() < 0.015
+
+
+def _optimum(game: GameState, price: float) -> float:
+    """The net reward of the policy that dynamic programming finds best before any answer, when it plays this game."""
+    answers = np.arange(101)
+    cost, signs = price * game.best_assignment_reward, np.array([[1, -1], [-1, 1]])
+    differences = np.arange(-400, 401)
+    worth = [np.abs(differences) / 2]  # with no cell unknown, as by how much the better plan exceeds the mean of both
+    asks = [np.zeros(len(differences), dtype=bool)]
+    for _ in range(4):
+        after = np.clip(differences[:, None] + answers - 50 + 400, 0, 800)
+        asking = worth[-1][after].mean(axis=1) - cost
+        asks.append(asking > np.abs(differences) / 2)
+        worth.append(np.maximum(asking, np.abs(differences) / 2))
+    table, known = np.array(game.table), np.array(game.mask(0))
+    paid = 0
+    for cell in np.argwhere(~known):
+        believed = int((signs * np.where(known, table, 50)).sum())
+        if not asks[int((~known).sum())][believed + 400]:
+            break
+        known[tuple(cell)], paid = True, paid + 1
+    believed = int((signs * np.where(known, table, 50)).sum())
+    plans = [table[0, 0] + table[1, 1], table[0, 1] + table[1, 0]]
+    earned = np.mean(plans) if believed == 0 else plans[believed < 0]
+    return float(earned) / game.best_assignment_reward - price * paid
+
+
+@settings(deadline=None, max_examples=20)
+@given(draw.integers(0, 2**31))
+def test_a_game_is_asked_about_alike_whatever_is_asked_beside_it(seed: int) -> None:
+    three, four = _games(3, 3), _games(4, 2)
+    mixed = frontier([four[0], *three, four[1]], [1, 0, 1, 0, 0], 5, "random", seed)
+    alone = frontier([three[1]], [1], 5, "random", seed)
+    assert (mixed.rewards[2] == alone.rewards[0]).all() and (mixed.hoped[2] == alone.hoped[0]).all()
+
+
+def test_who_pays_nothing_asks_everything_and_who_pays_too_much_nothing() -> None:
+    curve = frontier(_games(3, 200), [0] * 200, 9)
+    assert (curve.at(curve.stops(0.0)) == 1.0).all() and curve.best_number(0.0) <= 9
+    assert (curve.stops(0.5) == 0).all() and curve.best_number(0.5) == 0
+    assert curve.spent(0.0, 0.1) == pytest.approx(curve.rewards[:, 0])
+    assert curve.spent(curve.stops(0.02).mean(), 0.02) == pytest.approx(curve.net(curve.stops(0.02), 0.02))
+    for number in (0.5, 2.0, 4.5):  # better than the same number in every game
+        assert curve.spent(number, 0.02).mean() > curve.net(number, 0.02).mean() + 0.002
+    assert curve.at(1.5) == pytest.approx((curve.rewards[:, 1] + curve.rewards[:, 2]) / 2)
+    assert (curve.at(40) == curve.rewards[:, -1]).all()
+
+
+# -- in logs and pages -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("unprinted")
+def test_a_log_has_its_ledger(log_dir: Path, analysed: Summary, tmp_path: Path) -> None:
+    log = load([log_dir])
+    played = log.frame[(log.frame["phase"] != "train") & ~log.frame["failed"]]
+    rows = entered(log, played, {"shy": 0.02, "mute": 0.02}, Askers())
+    assert rows[PARTS].sum(axis=1).to_numpy() == pytest.approx(rows["lost"].to_numpy(), abs=1e-12)
+    assert rows["lost_by_use"].to_numpy() == pytest.approx((rows["best_known"] - rows["reward"]).to_numpy())
+    priced = analyze([log_dir], tmp_path, max_dialogues=0, price=0.02)
+    found = [
+        {row["measure"]: row["after"] for row in summary.results["ledger"] if row["arm"] == "shy"}
+        for summary in (analysed, priced)
+    ]
+    after = rows[(rows["step"] == rows["step"].max()) & (rows["arm"] == "shy")]
+    expected = after.groupby(["run", "cluster"], observed=True)[list(LOSSES)].mean().groupby("run").mean().mean()
+    assert found[1] == pytest.approx(expected.to_dict(), abs=1e-9)
+    assert found[0]["lost"] != found[1]["lost"] and found[0]["lost_by_use"] == found[1]["lost_by_use"]
+    assert "The ledger of asking" in priced.report.read_text(encoding="utf-8")
+
+
+def test_a_game_without_an_ideal_asker_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MatchingEnv, "frontier", lambda games, most, seed=0: {})
+    synthetic.write_runs(tmp_path / "logs", arms=("shy",), seeds=1, steps=2, n=3, eval_games=5)
+    summary = analyze([tmp_path / "logs"], tmp_path / "plots")
+    assert summary.results["ledger"] == []
+    assert "The ledger of asking" not in summary.report.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("most", [2, 9])
+def test_reward_is_set_against_the_best_fixed_number_of_random_questions_on_the_same_games(
+    log_dir: Path, most: int
+) -> None:
+    log = load([log_dir])
+    played = log.frame[(log.frame["phase"] != "train") & ~log.frame["failed"]]
+    shy = played[(played["arm"] == "shy") & (played["run"] == "shy-0") & (played["step"] == 0)]
+    games = [(GameState.from_dict(read_dialogue(log, row)["game_state"]), int(row.seat)) for row in shy.itertuples()]
+    draws = [frontier(*map(list, zip(*games, strict=True)), most, "random", seed).rewards for seed in range(8)]
+    nets = np.mean(draws, axis=0) - 0.02 * np.arange(most + 1)
+    found = over_random(log, shy, {"shy": 0.02}, Askers(most))
+    best = nets[:, nets.mean(axis=0).argmax()]
+    assert found.to_numpy() == pytest.approx((shy["reward"] - 0.02 * shy["questions"]).to_numpy() - best)
+    halves = np.where(np.arange(len(shy)) % 2, 0.0, 0.3)
+    split = over_random(log, shy.assign(price=halves), {}, Askers(most))
+    dear = halves == 0.3
+    never = (shy["reward"] - 0.3 * shy["questions"]).to_numpy()[dear] - np.mean(draws, axis=0)[dear, 0]
+    assert split.to_numpy()[dear] == pytest.approx(never), "each price has its own best number, here none"
+
+
+def test_askers_on_paper_are_entered_in_one_table(log_dir: Path) -> None:
+    log = load([log_dir])
+    played = log.frame[(log.frame["phase"] != "train") & ~log.frame["failed"] & (log.frame["arm"] == "shy")]
+    met = Askers(3)
+    table = on_paper(log, played, {"shy": 0.02}, met).set_index(["asker", "questions"])
+    assert len(table) == 4 + 4 + 1 and set(table["games"]) == {played["cluster"].nunique()} == {8}
+    nets = table["net_reward"]
+    assert nets["random", 0] == pytest.approx(nets["greedy", 0])
+    once = played.drop_duplicates("cluster")
+    states = [GameState.from_dict(read_dialogue(log, row)["game_state"]) for row in once.itertuples()]
+    alone = frontier(states, list(once["seat"]), 3)
+    assert nets["greedy", 3] == pytest.approx(alone.net(3, 0.02).mean())
+    assert nets["ideal"].item() == pytest.approx(alone.net(alone.stops(0.02), 0.02).mean())
+    assert (table["low"] < nets).all() and (nets < table["high"]).all()
+    assert on_paper(log, played.iloc[:0], {}, met).empty
+
+
+# -- prices that are drawn for each game --------------------------------------------------------------------------------
+
+
+def test_with_a_price_a_game_each_games_ledger_is_of_its_own_price() -> None:
+    games = _games(3, 40)
+    ideal = frontier(games, [0] * len(games), 9)
+    asked, known = np.arange(40) % 4, ideal.at(2)
+    earned = known * 0.9
+    alike = losses(ideal, asked, known, earned, np.full(40, 0.01))
+    for name, part in losses(ideal, asked, known, earned, 0.01).items():
+        assert (alike[name] == part).all(), "one price for all is a price a game"
+    prices = np.where(np.arange(40) % 2, 0.05, 0.002)
+    found = losses(ideal, asked, known, earned, prices)
+    assert sum(found[name] for name in PARTS) == pytest.approx(found["lost"], abs=1e-12)
+    for price in (0.05, 0.002):
+        mine = prices == price
+        stops = ideal.stops(price)[mine]
+        assert (ideal.stops(prices)[mine] == stops).all()
+        net = ideal.net(ideal.stops(price), price)[mine] - (earned - price * asked)[mine]
+        assert found["lost"][mine] == pytest.approx(net)
+
+
+def test_where_the_log_says_the_price_of_a_game_the_ledger_takes_it(tmp_path: Path) -> None:
+    synthetic.write_runs(tmp_path / "logs", arms=("shy",), seeds=1, steps=2, n=3, eval_games=20)
+    log = load([tmp_path / "logs"])
+    played = log.frame[(log.frame["phase"] != "train") & ~log.frame["failed"]]
+    priced = played.assign(price=np.where(np.arange(len(played)) % 2, 0.03, np.nan))
+    assert set(paid(priced, {"shy": 0.01})) == {0.03, 0.01}
+    assert set(paid(played, {"shy": 0.01})) == {0.01} and set(paid(played, {})) == {0.0}
+    found = entered(log, priced, {"shy": 0.01}, Askers())["lost"]
+    for price in (0.03, 0.01):
+        alone = entered(log, played, {"shy": price}, Askers())["lost"]
+        mine = paid(priced, {"shy": 0.01}) == price
+        assert found[mine].to_numpy() == pytest.approx(alone[mine].to_numpy())

@@ -1,0 +1,277 @@
+"""What a config pays is said before it is trained on, and every config that comes with slim_rl pays for asking."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from examples.treasure import Treasure
+from slim_rl.backends import say_what_it_pays
+from slim_rl.backends.checks import check_incentives
+from slim_rl.config import Config, load_config, parse_config
+from slim_rl.dialogue.partner import PartnerFailure, Reply
+from slim_rl.environment import MATCHING, View
+from slim_rl.errors import ConfigError, SlimError
+from slim_rl.games.matching.partners.chat import MatchingChatPartner
+from slim_rl.games.matching.partners.scripted import ShyPartner
+from slim_rl.lab.incentives import FREE, Incentives, PlayerIncentive, as_dict, at_a_start, measure
+from slim_rl.lab.incentives.figure import draw
+from slim_rl.lab.incentives.priced import priced
+from slim_rl.statistics.estimate import Estimate
+from tests.fakes.openai_server import serving
+from tests.paths import ROOT
+
+SHIPPED = {  # one of each game and partner that is shipped; `test_configs_alike` says which are alike
+    "matching_offline": ("matching", "verl_ppo", "verl_selfplay"),
+    "matching_1gpu": (),
+    "matching_local": ("matching_selfplay_local",),
+    "asking_local": (),
+    "smollm2_local": (),
+}
+# Each gain is 1.8 standard errors above zero or more, and the first two 2.9.
+GAMES = {
+    "matching_offline": 600,
+    "matching_1gpu": 300,
+    "matching_local": 200,
+    "asking_local": 200,
+    "smollm2_local": 600,
+}
+DIALOP = {
+    "game": {"hardness": 1.25, "p_observed": 0.4, "scales": True, "max_proposals": None},
+    "partner": {"kind": "shy", "doubts": True},
+}
+
+
+def config_of(name: str) -> Config:
+    return load_config(ROOT / "configs" / f"{name}.yaml")
+
+
+def room(config: Config) -> int:
+    """The questions that a game's turns leave room for, beside a plan and its acceptance."""
+    return (int(config.game.max_turns) - 2) // 2
+
+
+def played(config: Config) -> tuple[Any, ...]:
+    """All that incentives depend on."""
+    game, partner = config.game.model_dump(exclude={"rules", "max_errors"}), config.partner
+    return game, partner.accept_fraction, partner.doubts
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_shipped_config_pays_for_asking_and_for_nothing_else(name: str) -> None:
+    """The first and the second question pay for sure, each further one up to the eighth, or the last that there is room for, adds
+    more than its standard error, and no player who asks nothing earns more than one honest solo plan."""
+    config = config_of(name)
+    most = min(8, room(config))
+    asked = measure(config, GAMES[name], tuple(range(1, most + 1)), everyone=False)
+    gains = [line.gain for line in asked.curve[1:]]
+    assert len(gains) == most
+    assert all(gain is not None and gain.value > (gain.high - gain.low) / 4 for gain in gains), gains
+    assert all(gain is not None and gain.low > 0 for gain in gains[:2]), gains[:2]
+    assert asked.without.reward.value <= asked.lines[0].reward.value + FREE
+    assert asked.pays
+
+
+def test_the_asking_recipe_pays_for_asking_and_for_choosing() -> None:
+    """On paper, at its own price, with as many questions as its turns leave room for."""
+    config = config_of("asking_local")
+    most, price = room(config), config.train.question_price
+    found = {each.name: each for each in priced(config, 300, [price], most)}
+    rule = "one number of questions for all"
+    greedy, random = found[f"greedy, {rule}"], found[f"random, {rule}"]
+    assert most == 4 and random.net.low > found["never asks"].net.high + 0.01
+    assert greedy.choice is not None and greedy.choice.low > 0.02
+
+
+def test_configs_alike() -> None:
+    names = [path.stem for path in (ROOT / "configs").glob("*.yaml")]
+    files = {
+        name for name in names if config_of(name).environment == MATCHING
+    }  # another game's tests hold its own to it
+    assert files == {*SHIPPED, *(other for others in SHIPPED.values() for other in others)}
+    for name, others in SHIPPED.items():
+        for other in others:
+            assert played(config_of(other)) == played(config_of(name)), other
+
+
+@pytest.fixture(scope="module")
+def by_dialop() -> Incentives:
+    return measure(parse_config(DIALOP), 70, (1, 4))
+
+
+def test_dialops_own_rules_pay_for_trying_plans(by_dialop: Incentives) -> None:
+    assert not by_dialop.pays
+    assert (
+        by_dialop.without.questions == 0 and "one by one" in by_dialop.without.name
+    ) or "doubts" in by_dialop.without.name
+    assert by_dialop.without.reward.value > by_dialop.lines[0].reward.value + 0.3
+    assert by_dialop.sentence.startswith("Asking pays, but is not needed: one random question")
+    assert f"({by_dialop.without.name}: " in by_dialop.sentence
+
+
+@pytest.mark.parametrize(("least", "pays"), [(-0.02, True), (0.01, False)])
+def test_luck_is_no_way_around_asking(least: float, pays: bool) -> None:
+    """Where a game is won or lost, one of several players without a question earns 0.05 more by luck alone."""
+
+    def line(name: str, questions: int, curve: str, reward: float, gain: float, low: float) -> PlayerIncentive:
+        known = Estimate(reward, reward - 0.1, reward + 0.1, 99, 99)
+        return PlayerIncentive(
+            name, questions, curve, "", 99, 0, known, 0.0, Estimate(gain, low, 2 * gain - low, 99, 99)
+        )
+
+    asked = line("1 random question", 1, "random", 0.3, 0.2, 0.1)
+    found = Incentives(
+        (line("a guess", 0, "random", 0.1, 0.0, 0.0), asked, line("other", 0, "", 0.15, 0.05, least)), "shy"
+    )
+    assert found.pays is pays and (found.without.name == "a guess") is pays
+
+
+def test_cheats_are_compared_with_honest_players(by_dialop: Incentives) -> None:
+    cheats = [line for line in by_dialop.lines if line.against]
+    names = {line.name for line in by_dialop.lines}
+    assert len(cheats) >= 9 and all(line.against in names for line in cheats)
+    assert all(line.told is not None and line.games == 70 for line in by_dialop.lines)
+    asker = next(line for line in by_dialop.lines if line.name == "4 random questions")
+    assert asker.told is not None and 0.5 < asker.told <= 4
+
+
+def test_what_is_written_is_json_and_a_picture(by_dialop: Incentives) -> None:
+    data = json.loads(json.dumps(as_dict(by_dialop), allow_nan=False))
+    assert data["pays"] is False and len(data["lines"]) == len(by_dialop.lines)
+    assert draw(by_dialop, "dialop").startswith(b"\x89PNG")
+
+
+def test_what_is_put_in_training_changes_nothing_of_what_a_config_pays() -> None:
+    config = load_config("matching_offline")
+    explores = config.changed(train={"exploring_starts": 1.0})
+    assert measure(explores, 4, (1,), everyone=False) == measure(config, 4, (1,), everyone=False)
+
+
+def test_an_endpoint_is_stood_in_for_by_the_scripted_partner() -> None:
+    found = measure(parse_config({"partner": {"kind": "openai"}}), 3, (1,), everyone=False)
+    assert found.partner == "shy, standing in for openai"
+    assert measure(parse_config({"partner": {"kind": "self"}}), 3, (1,), everyone=False).partner.startswith("shy")
+
+
+def test_a_game_for_one_has_no_partner_to_ask(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no partner to ask"):
+        measure(parse_config({"environment": "examples.secret_number.SecretNumber"}), 3)
+    assert at_a_start(parse_config({"environment": "examples.secret_number.SecretNumber"})) is None
+
+
+class OnPaper(Treasure):
+    """The treasure game with reference lines alone."""
+
+    @classmethod
+    def frontier(cls, games: Sequence[tuple[Any, int]], most: int, seed: int = 0) -> dict[str, Any]:
+        return {}
+
+
+class Nothing(OnPaper):
+    """Not even those."""
+
+    @classmethod
+    def references(cls, games: Sequence[tuple[Any, int]]) -> dict[str, dict[str, Any]]:
+        return {}
+
+
+def test_a_game_with_reference_lines_alone_shows_them_and_claims_nothing() -> None:
+    config = {"environment": f"{__name__}.OnPaper", "partner": {"kind": "honest"}}
+    found = measure(parse_config(config), 20)
+    assert [line.name for line in found.lines] == ["a cell at random", "a cell after one question"]
+    assert found.first is None and not found.pays and "not known" in found.sentence
+    assert at_a_start(parse_config(config)) is None
+    with pytest.raises(ConfigError, match="nothing to judge a config by"):
+        measure(parse_config({**config, "environment": f"{__name__}.Nothing"}), 20)
+
+
+@pytest.mark.parametrize("pays", [True, False])
+def test_doctor_and_a_start_say_it_and_warn(
+    pays: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SLIM_RL_CACHE", str(tmp_path))
+    monkeypatch.setattr("slim_rl.lab.incentives.start.GAMES", (80, 160))
+    game = {"n": 3, "scales": False, "p_observed": 0.2, "p_observed_2": 0.9, "hardness": 0}
+    config = parse_config({"game": game if pays else {**game, "max_proposals": None}})
+    say_what_it_pays(config)
+    said = capsys.readouterr().err
+    assert said.startswith("slim-rl: Asking pays from" if pays else "slim-rl: WARNING. Asking pays, but is not needed")
+    assert ("docs/incentives.md" in said) != pays
+    (check,) = check_incentives(config)
+    assert (check.status, check.name) == ("pass" if pays else "warn", "what asking pays")
+    assert check.found in said and ("slim-rl lab incentives" in check.fix) != pays
+
+
+def test_the_sentence_of_a_start_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLIM_RL_CACHE", str(tmp_path))
+    monkeypatch.setattr("slim_rl.lab.incentives.start.GAMES", (40, 80))
+    config = parse_config({"game": {"n": 3, "hardness": 0, "scales": False}})
+    said = at_a_start(config)
+    (file,) = tmp_path.rglob("*.json")
+    assert said is not None and "random question" in said[0]
+    file.write_text(json.dumps({"sentence": "kept", "pays": True}))
+    assert at_a_start(config) == ("kept", True)
+    file.write_text("torn")
+    assert at_a_start(config) == said
+    assert at_a_start(parse_config({"game": {"n": 3, "hardness": 0, "scales": False}, "data": {"seed": 1}})) == said
+    assert len(list(tmp_path.rglob("*.json"))) == 1
+    assert at_a_start(parse_config({"game": {"n": 4, "hardness": 0, "scales": False}})) != said
+
+
+def test_a_game_of_ones_own_that_has_changed_is_judged_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLIM_RL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("slim_rl.lab.incentives.start.GAMES", (40, 80))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    file = tmp_path / "judged_anew.py"
+    file.write_text("from examples.treasure import HonestPartner, Treasure\n\n\nclass Own(Treasure):\n    pass\n")
+    config = parse_config({"environment": "judged_anew.Own", "partner": {"kind": "honest"}})
+    assert at_a_start(config) == at_a_start(config)
+    assert len(list(tmp_path.rglob("*.json"))) == 1
+    file.write_text(file.read_text() + "    max_turns = 3\n")
+    at_a_start(config)
+    assert len(list(tmp_path.rglob("*.json"))) == 2
+
+
+class Own(MatchingChatPartner):
+    """A chat partner that goes by its dotted path."""
+
+
+class Refused(ShyPartner):
+    """A partner whose endpoint takes nothing any more."""
+
+    stopped = "The endpoint is down."
+
+    async def reply(self, view: View) -> Reply:
+        raise PartnerFailure(self.stopped)
+
+
+def test_a_chat_partner_of_ones_own_is_stood_in_for() -> None:
+    config = parse_config({"game": {"n": 3}, "partner": {"kind": f"{__name__}.Own"}})
+    with serving() as server:
+        found = measure(config.changed(partner={"openai": {"base_url": server.url}}), 2, (1,))
+        assert found.partner.startswith("shy, standing in for") and not server.requests
+
+
+def test_a_partner_that_gives_up_is_said_and_nothing_is_kept_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLIM_RL_CACHE", str(tmp_path))
+    config = parse_config({"game": {"n": 3}, "partner": {"kind": f"{__name__}.Refused"}})
+    with pytest.raises(SlimError, match="The endpoint is down"):
+        measure(config, 2, (1,))
+    with pytest.raises(SlimError, match="The endpoint is down"):
+        at_a_start(config)
+    assert not list(tmp_path.rglob("*.json"))
+
+
+def test_of_games_that_all_failed_nothing_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLIM_RL_CACHE", str(tmp_path))
+    monkeypatch.setattr(Refused, "stopped", None)
+    config = parse_config({"game": {"n": 3}, "partner": {"kind": f"{__name__}.Refused"}})
+    found = measure(config, 2, (1,))
+    assert not found.pays and found.sentence == "What asking pays is not known: no game was played to its end."
+    assert at_a_start(config) is None and not list(tmp_path.rglob("*.json"))
