@@ -28,8 +28,8 @@ run: $(VENV)/local
 ## the same by the cluster's own stack, on a CPU: slime's train.py, Megatron-LM, Ray, SGLang and its router (docs/cluster.md)
 SLIME := build/slime-env
 run-slime: $(SLIME)/installed
-	$(SLIME)/bin/slim-rl train configs/matching_local.yaml --backend slime --set name=matching_slime --set policy.top_p=1 \
-	    --set train.steps=$(or $(STEPS),50) --set train.save_every=10 -- --on-cpu --save-dir runs/matching_slime
+	PYTHONPATH=tools $(SLIME)/bin/python -m slime_cpu configs/matching_local.yaml --set name=matching_slime --set policy.top_p=1 \
+	    --set train.steps=$(or $(STEPS),50) --set train.save_every=10 --save-dir runs/matching_slime
 	$(SLIME)/bin/slim-rl analyze --log-dir runs/matching_slime/logs --output-dir plots/slime
 	@echo "Open plots/slime/report.html in a browser; the model is in runs/matching_slime/model."
 
@@ -66,7 +66,7 @@ first-hour:
 check: $(VENV)/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy slim_rl scripts analysis examples benchmarks
+	$(BIN)/mypy slim_rl scripts analysis examples benchmarks tools
 	$(BIN)/lint-imports
 	$(BIN)/mkdocs build --strict
 
@@ -172,8 +172,8 @@ rescue: $(VENV)/local build/discovery/hardly/config.json
 TRAINERS := configs/matching_local.yaml --set policy.top_p=1 --set train.steps=50 --set train.save_every=10
 trainers: $(VENV)/local $(SLIME)/installed
 	for seed in 0 1 2; do \
-	  $(SLIME)/bin/slim-rl train $(TRAINERS) --backend slime --set name=slime-s$$seed --set arm=slime --set seed=$$seed -- \
-	    --on-cpu --save-dir runs/trainers/slime-s$$seed && \
+	  PYTHONPATH=tools $(SLIME)/bin/python -m slime_cpu $(TRAINERS) --set name=slime-s$$seed --set arm=slime --set seed=$$seed \
+	    --save-dir runs/trainers/slime-s$$seed && \
 	  $(BIN)/slim-rl train $(TRAINERS) --set name=trl-s$$seed --set arm=trl --set seed=$$seed \
 	    --set output_dir=runs/trainers --set log.dir=logs/trainers || exit 1; \
 	done

@@ -28,8 +28,12 @@ def command(
     settings = load_config(config, changes)
     with interruptible(backends.GO_ON):
         result = backends.start(backends.Request(config, changes, settings, extra or (), fresh=fresh, dry_run=dry_run))
-    if result is None or own_rank() != 0:  # the first process reports
-        return
+    if result is not None and own_rank() == 0:  # the first process reports
+        report(result)
+
+
+def report(result: backends.Result) -> None:
+    """Prints what a run on this machine came to: held-out games before and after, and where its files are."""
     from rich.console import Console
 
     from slim_rl.analysis.terminal_tables import before_after_table

@@ -16,14 +16,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from slime_cpu import flags, run, sources
+from slime_cpu.progress import told
 
 from slim_rl.backends.checkpoints import read_model_config
-from slim_rl.backends.slime.cpu import flags, launch, sources
-from slim_rl.backends.slime.cpu.launch import adapted
-from slim_rl.backends.slime.cpu.progress import told
 from slim_rl.backends.slime.launch import missing
 from slim_rl.backends.slime.layout import find_architecture
-from slim_rl.backends.slime.settings import Settings, read_settings
+from slim_rl.backends.slime.settings import Settings
 from slim_rl.config import load_config
 from slim_rl.dialogue.log import DialogueLog
 from slim_rl.errors import ConfigError, SlimError
@@ -32,7 +31,7 @@ from tests.backends.paid_batch import dialogues
 from tests.fakes.cluster import write_slime
 from tests.paths import ROOT
 
-SITE = ROOT / "slim_rl" / "backends" / "slime" / "cpu" / "site"
+SITE = ROOT / "tools" / "slime_cpu" / "site"
 
 
 @pytest.mark.parametrize("model", ["warmstart", "warmstart_selfplay"])
@@ -44,17 +43,9 @@ def test_the_small_models_have_a_shape_of_their_own(model: str, tmp_path: Path) 
     assert architecture["--vocab-size"] == [str(shape["vocab_size"])]
 
 
-def test_on_cpu_is_a_switch() -> None:
-    assert read_settings(["--on-cpu"], {})[0].on_cpu == "1"
-    assert read_settings([], {"ON_CPU": "1"})[0].on_cpu == "1"
-    assert read_settings([], {})[0].on_cpu is None
-
-
-def test_a_machine_without_a_gpu_lacks_nothing_where_that_is_meant(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_without_a_gpu_names_make_run_slime(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert "make run-slime" in missing([])
-    monkeypatch.setenv("ON_CPU", "1")
-    assert missing([]) == ""
 
 
 @pytest.mark.parametrize(
@@ -68,7 +59,9 @@ def test_a_machine_without_a_gpu_lacks_nothing_where_that_is_meant(monkeypatch: 
 def test_what_it_cannot_do_is_said_first(change: str, settings: dict[str, Any], told: str, monkeypatch: Any) -> None:
     monkeypatch.setattr(sys, "path", [])  # where nothing is installed
     with pytest.raises(ConfigError, match=told):
-        adapted(Settings.model_validate(settings), load_config(ROOT / "configs" / "matching_local.yaml", [change]), [])
+        run.adapted(
+            Settings.model_validate(settings), load_config(ROOT / "configs" / "matching_local.yaml", [change]), []
+        )
 
 
 def test_megatron_and_sglang_compute_in_one_precision() -> None:
@@ -159,13 +152,13 @@ def stopped(folder: Path, monkeypatch: pytest.MonkeyPatch, kills: bool = False, 
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
     monkeypatch.syspath_prepend(folder)
-    monkeypatch.setenv("PYTHONPATH", f"{folder}:{ROOT}")
+    monkeypatch.setenv("PYTHONPATH", f"{folder}:{SITE.parents[1]}:{ROOT}")
     monkeypatch.setenv("ENGINE", str(folder / "pid"))
     monkeypatch.setenv("KILLS", "1" if kills else "")
     config = load_config(ROOT / "configs" / "matching_local.yaml", [f"log.dir={folder}/logs"])
     job: Any = SimpleNamespace(config=config, folder=folder, entry="train.py")
     with pytest.raises(SlimError) as said:
-        launch._run(job, SimpleNamespace(slime=folder, megatron=folder), [], -1)  # type: ignore[arg-type]
+        run._run(job, SimpleNamespace(slime=folder, megatron=folder), [], -1)  # type: ignore[arg-type]
     return str(said.value)
 
 
@@ -200,7 +193,7 @@ for wrong in (gemm.multiply, Own, lambda: triton.runtime.driver.active):
 """
     done = subprocess.run(
         [sys.executable, "-c", program],
-        env={"PYTHONPATH": f"{SITE}:{ROOT}"},
+        env={"PYTHONPATH": f"{SITE}:{SITE.parents[1]}:{ROOT}"},
         capture_output=True,
         text=True,
         check=False,
@@ -268,8 +261,8 @@ def published(folder: Path, files: dict[str, str]) -> str:
 
 def found_from(home: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """Where the sources are, told in a folder that has nothing beside it but the package."""
-    program = "from slim_rl.backends.slime.cpu import sources; print(sources.here(), *sources.find(), sources.here())"
-    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(home), **variables}
+    program = "from slime_cpu import sources; print(sources.here(), *sources.find(), sources.here())"
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": f"{home}:{home}/tools", **variables}
     command = [sys.executable, "-c", program]
     return subprocess.run(command, cwd=home, env=environment, capture_output=True, text=True, check=False)
 
@@ -277,7 +270,8 @@ def found_from(home: Path, **variables: str) -> subprocess.CompletedProcess[str]
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     (tmp_path / "home").mkdir()
-    (tmp_path / "home" / "slim_rl").symlink_to(ROOT / "slim_rl")
+    for folder in ("slim_rl", "tools"):
+        (tmp_path / "home" / folder).symlink_to(ROOT / folder)
     return tmp_path / "home"
 
 

@@ -70,23 +70,6 @@ def test_the_controls_are_planned_for_a_cluster_too(
     assert "This is the plan, and nothing is run: " in said.err, "a machine without a GPU"
 
 
-def test_slimes_arms_run_on_a_cpu_where_they_are_told_to(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    told = ["lab", "arms", str(CONFIG), "--arms", str(ARMS), "--backend", "slime", "--seeds", "3", "--arm", "shy"]
-    with pytest.raises(SystemExit):  # there is no slime, which the run itself says
-        main(
-            [
-                *told,
-                f"--set=output_dir={tmp_path}",
-                *["--", "--on-cpu", "--slime-dir", "nowhere", "--megatron-dir", "nowhere"],
-            ]
-        )
-    assert "These runs failed: matching_local-shy-s3" in capsys.readouterr().err
-    assert "slime is not found in" in (tmp_path / "matching_local-shy-s3.out").read_text()
-
-
 def test_seeds_are_numbers_and_ranges() -> None:
     assert numbered("0, 2,5-7") == [0, 2, 5, 6, 7]
     for wrong in ("", "1;2", "1-", "-1", "1-2-3", "one"):

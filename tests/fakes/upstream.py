@@ -16,7 +16,7 @@ import warnings
 from pathlib import Path
 from types import ModuleType
 
-from slim_rl.backends.slime.cpu.sources import unpacked
+from slime_cpu.sources import unpacked
 
 NO_SLIME = "slime's sources are not here: set SLIME_DIR to a checkout of slime"
 NO_MEGATRON = "Megatron's sources are not here: set MEGATRON_DIR to a checkout of Megatron-LM"

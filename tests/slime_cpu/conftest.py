@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from slime_cpu import sources
+from slime_cpu.environment import environment
 
-from slim_rl.backends.slime.cpu import sources
-from slim_rl.backends.slime.cpu.environment import environment
 from slim_rl.processes import last_lines, running
 from tests.paths import ROOT
 

@@ -1,4 +1,4 @@
-"""Runs of `slim-rl train … --on-cpu` with real Ray, real SGLang and its router, slime's script and Megatron; their partner is an endpoint
+"""Runs of `python -m slime_cpu` with real Ray, real SGLang and its router, slime's script and Megatron; their partner is an endpoint
 beside the tests.
 """
 
@@ -47,7 +47,11 @@ class Run:
 
     @property
     def environment(self) -> dict[str, str]:
-        return os.environ | {"PYTHONPATH": str(ROOT), "OPENAI_API_KEY": "none", "SLIM_RL_TEST": self.mark}
+        return os.environ | {
+            "PYTHONPATH": f"{ROOT}:{ROOT / 'tools'}",
+            "OPENAI_API_KEY": "none",
+            "SLIM_RL_TEST": self.mark,
+        }
 
     def start(self, log: Path, *overrides: str, own: Sequence[str] = ()) -> Started:
         """`own`: settings of the launch, and slime's own flags."""
@@ -57,8 +61,8 @@ class Run:
         changes += ["train.lr_decay_steps=0", "train.warmup_steps=0", "partner.kind=openai"]
         openai = _PARTNER | {"base_url": self.partner.url}
         changes += [*(f"partner.openai.{key}={value}" for key, value in openai.items()), *overrides]
-        words = ["train", "configs/matching_local.yaml", "--backend=slime", *(f"--set={change}" for change in changes)]
-        words += ["--", "--on-cpu", f"--save-dir={self.folder}", "--eval-interval=0"]
+        words = ["configs/matching_local.yaml", *(f"--set={change}" for change in changes)]
+        words += [f"--save-dir={self.folder}", "--eval-interval=0"]
         words += ["--save-debug-rollout-data", f"{self.folder}/played/{{rollout_id}}.pt", *own]
         options: dict[str, Any] = {"cwd": ROOT, "env": self.environment, "process_group": 0}
         with log.open("wb") as output:

@@ -24,7 +24,7 @@ _IMPORTED = (
     "slime.rollout.sglang_rollout",
     "torch.distributed.checkpoint",
     "transformers.models.qwen3.modeling_qwen3",
-    "slim_rl.backends.slime.cpu.layers",
+    "slime_cpu.layers",
 )
 
 

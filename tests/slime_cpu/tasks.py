@@ -22,10 +22,10 @@ from slime.backends.megatron_utils.megatron_to_hf import convert_to_hf
 from slime.backends.megatron_utils.update_weight.common import named_params_and_buffers
 from slime.ray.rollout import RolloutManager
 from slime.utils.arguments import parse_args
+from slime_cpu import flags
 
 from slim_rl.backends.slime.arguments import words
 from slim_rl.backends.slime.cluster import find_checkouts
-from slim_rl.backends.slime.cpu import flags
 from slim_rl.backends.slime.launch import plan, read_config
 from slim_rl.backends.slime.settings import read_settings
 from slim_rl.config import parse_config

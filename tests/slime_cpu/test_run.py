@@ -16,9 +16,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 from safetensors.torch import load_file  # noqa: E402
+from slime_cpu import sources  # noqa: E402
 
 from slim_rl.backends.checkpoints import last_whole  # noqa: E402
-from slim_rl.backends.slime.cpu import sources  # noqa: E402
 from tests.fakes.openai_server import serving  # noqa: E402
 from tests.paths import ROOT  # noqa: E402
 from tests.slime_cpu.conftest import need_slime  # noqa: E402

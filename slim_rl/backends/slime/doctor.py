@@ -19,7 +19,6 @@ from slim_rl.backends.checks import (
 from slim_rl.backends.gpus import find_gpus
 from slim_rl.backends.slime.arguments import router_policy
 from slim_rl.backends.slime.cluster import check_save_dir, find_checkouts
-from slim_rl.backends.slime.cpu import sources
 from slim_rl.backends.slime.launch import plan
 from slim_rl.backends.slime.settings import read_settings
 from slim_rl.config import Config
@@ -65,20 +64,9 @@ def check_partners_cost(config: Config) -> Iterator[Check]:
 
 
 def check_machine(config: Config) -> Iterator[Check]:
-    """The GPUs of NUM_GPUS are there; without it one is enough, and with ON_CPU none."""
+    """The GPUs of NUM_GPUS are there; without it one is enough."""
     settings, _, _ = read_settings((), os.environ)
-    yield from check_gpus(config, 0 if settings.on_cpu == "1" else settings.num_gpus or 1, "NUM_GPUS")
-
-
-def check_cpu(config: Config) -> Iterator[Check]:
-    """On a machine without a GPU: what of slime can be tried all the same."""
-    if find_gpus():
-        return
-    there = "whose sources are here" if sources.here() else "whose sources git would clone"
-    tried = (
-        f"`make run-slime` trains the tiny model by slime and Megatron themselves, {there}, with real Ray and SGLang"
-    )
-    yield Check("without a GPU", "pass", tried)
+    yield from check_gpus(config, settings.num_gpus or 1, "NUM_GPUS")
 
 
 EXAMINATIONS: dict[str, Examination] = {
@@ -88,5 +76,4 @@ EXAMINATIONS: dict[str, Examination] = {
     "hooks": check_hooks,
     "router": check_router,
     "model": check_launch,
-    "without a GPU": check_cpu,
 }

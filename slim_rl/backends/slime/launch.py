@@ -25,14 +25,13 @@ from typing import Any
 import yaml
 
 from slim_rl import bundled
-from slim_rl.backends import GO_ON, Request, Result, is_trained, say, say_what_it_pays
+from slim_rl.backends import GO_ON, Request, is_trained, say, say_what_it_pays
 from slim_rl.backends.checkpoints import hub_name, locate_model, read_model_config
 from slim_rl.backends.cost import cost_report
 from slim_rl.backends.gpus import count_gpus
 from slim_rl.backends.partner import try_partner
 from slim_rl.backends.slime.arguments import Job, command_line
 from slim_rl.backends.slime.cluster import DRIVER, Checkouts, check_save_dir, find_checkouts, submit
-from slim_rl.backends.slime.cpu import launch as cpu
 from slim_rl.backends.slime.layout import find_architecture, lay_out, parse_flags
 from slim_rl.backends.slime.settings import PARTIAL_SELFPLAY, Settings, read_settings
 from slim_rl.config import ROOT_KEY, Config, parse_config, read_yaml
@@ -44,16 +43,12 @@ from slim_rl.processes import interruptible, signals_end_the_run
 from slim_rl.runs import check_same, claimed
 
 
-def start(request: Request) -> Result | None:
-    """`slim-rl train` with slime. Raises SystemExit with the job's exit code, unless it is 0. Returns what was trained on this machine."""
+def start(request: Request) -> None:
+    """`slim-rl train` with slime. Raises SystemExit with the job's exit code, unless it is 0."""
     request.no_fresh()
     words = ["--config", str(request.path), *(f"--set={override}" for override in request.overrides), *request.extra]
-    done = launch([*words, *(["--dry-run"] if request.dry_run else [])])
-    if isinstance(done, Result):
-        return done
-    if done:
-        raise SystemExit(done)
-    return None
+    if code := launch([*words, *(["--dry-run"] if request.dry_run else [])]):
+        raise SystemExit(code)
 
 
 TRACKERS = ("tensorboard", "wandb")  # of slime's
@@ -82,7 +77,7 @@ def check(config: Config) -> None:
 
 def missing(words: Sequence[str]) -> str:
     """What this machine lacks to start slime with these words. Raises ConfigError, as `read_settings` does."""
-    if read_settings(words, os.environ)[0].on_cpu == "1" or count_gpus() or os.environ.get("RAY_ADDRESS"):
+    if count_gpus() or os.environ.get("RAY_ADDRESS"):
         return ""
     return (
         "this machine has no GPU, and slime trains on GPUs only. For the whole loop on a CPU: make run; with slime itself and a tiny "
@@ -91,8 +86,8 @@ def missing(words: Sequence[str]) -> str:
     )
 
 
-def launch(words: Sequence[str], needs_model: bool = False) -> int | Result:
-    """Launches, or prints, one run. Returns the job's exit code, or the result of a run on this machine (`slime.cpu`).
+def launch(words: Sequence[str], needs_model: bool = False) -> int:
+    """Launches, or prints, one run. Returns the job's exit code.
 
     Args:
         words: settings and slime's own flags, as on the command line of the script.
@@ -106,15 +101,11 @@ def launch(words: Sequence[str], needs_model: bool = False) -> int | Result:
         raise ConfigError(
             "MODEL is not set: give a checkpoint folder or a name on the hub, such as MODEL=Qwen/Qwen3-4B."
         )
-    gpus, on_cpu = count_gpus(), settings.on_cpu == "1"
-    if on_cpu:
-        settings = cpu.settled(settings)
-    elif not options.dry_run and (lacks := missing(words)):
+    gpus = count_gpus()
+    if not options.dry_run and (lacks := missing(words)):
         raise ConfigError(lacks)
     checkouts = find_checkouts(settings, options.dry_run)
     config, plugins = read_config(settings, options.overrides, options.plugins)
-    if on_cpu:
-        settings, own = cpu.adapted(settings, config, own)
     job, flags, about = plan(settings, config, checkouts, own, gpus, options.dry_run)
     cost = cost_report(job.config, settings.evaluates_every(job.config.train.eval_every), job.folder)
     saved = check_save_dir(job.folder, settings.num_nodes, options.dry_run)
@@ -124,16 +115,16 @@ def launch(words: Sequence[str], needs_model: bool = False) -> int | Result:
         if note:
             say(note)
     if options.dry_run:
-        print(_shown(job, checkouts, flags, cpu.DRIVER if on_cpu else DRIVER))
+        print(_shown(job, checkouts, flags, DRIVER))
         return 0
-    if job.done and not on_cpu and not {"--ckpt-step", "--start-rollout-id"} & parse_flags(own).keys():
+    if job.done and not {"--ckpt-step", "--start-rollout-id"} & parse_flags(own).keys():
         say(is_trained(job.config, job.folder))
         return 0
     try_partner(job.config)
     say_what_it_pays(job.config)
     games = partial(ensure_games, job.config)
     with signals_end_the_run(), claimed(job.folder, job.config, games, **plugins):
-        return cpu.train(job, checkouts, flags) if on_cpu else submit(job, checkouts, flags, gpus)
+        return submit(job, checkouts, flags, gpus)
 
 
 def read_config(
@@ -260,8 +251,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of scripts/run_matching.sh; an error is one sentence on stderr and exit code 1."""
     try:
         with interruptible(GO_ON):
-            done = launch(sys.argv[1:] if arguments is None else arguments, needs_model=True)
-            return done if isinstance(done, int) else 0
+            return launch(sys.argv[1:] if arguments is None else arguments, needs_model=True)
     except (SlimError, ModuleNotFoundError, OSError) as error:
         sentence = as_sentence(error)
         if sentence is None:

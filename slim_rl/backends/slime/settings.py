@@ -87,9 +87,6 @@ class Settings(BaseModel):
         alias="async",
         description="0: play, then train; 1: play the next step's games while training; full: games never wait for a step",
     )
-    on_cpu: Literal["0", "1"] | None = Field(
-        None, description="1: on this machine without a GPU, for a tiny model (make run-slime)"
-    )
     torch_dist: str = Field(
         "", description="the checkpoint in Megatron's format, converted when missing; empty: slime reads MODEL itself"
     )
@@ -118,7 +115,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     for variable, text in Settings.names().items():
         switch: dict[str, Any] = {"action": "store_const", "const": "1"}
-        kind = switch if variable in ("COLOCATE", "ON_CPU") else {"metavar": variable}
+        kind = switch if variable == "COLOCATE" else {"metavar": variable}
         parser.add_argument(f"--{variable.lower().replace('_', '-')}", **kind, help=text)
         if variable == "COLOCATE":
             parser.add_argument("--no-colocate", action="store_const", const="0", dest="colocate", help="COLOCATE=0")

@@ -1,6 +1,6 @@
 """What runs where slime's driver runs (`slim_rl.backends.slime.driver`), on a machine without a GPU: Ray first, in this process, then it.
 
-    python -m slim_rl.backends.slime.cpu.driver SLIME_DIR/train.py [slime's flags, the address of an SGLang among them]
+    python -m slime_cpu.driver SLIME_DIR/train.py [slime's flags, the address of an SGLang among them]
 
 Ray is told of as many GPUs as the run's layout has; what it hands out under these names are shares of the CPU. Its processes end with this
 one. It has no dashboard: nobody submits a job, and the dashboard's agent gives up where cores are busy.
@@ -15,11 +15,10 @@ import time
 import ray
 
 from slim_rl.backends.slime import driver
-from slim_rl.backends.slime.cpu.flags import ENGINE
 from slim_rl.errors import SlimError
 from slim_rl.policies.servers import connect
+from slime_cpu.flags import ENGINE, GPUS
 
-GPUS = 2  # one for training, one for playing, as slime lays a run out that shares none
 _CPUS = (
     4  # Ray's count of shares, and not of cores: one for the rollout manager, one for its lock, the rest for the GPUs
 )

@@ -9,10 +9,11 @@ What cannot be there without a GPU is stood in for, each thing in a module of it
     optimizer     torch's Adam, where Megatron's checkpoints know those of Transformer Engine and Apex
     absent        packages that are imported and never called
 
-`site/sitecustomize.py` puts them in place in every process that has `site` on its PYTHONPATH. All else here starts such processes:
+`site/sitecustomize.py` installs them in every process that has `site` on its PYTHONPATH. All else here starts such processes:
 
     sources       slime's and Megatron's sources: found, unpacked or cloned
-    engine        SGLang and its router
     driver        Ray, and slime's script in it
-    launch        a run: its flags, its processes, its lines on the screen, its end
+    run           a run: its flags, its processes, its lines on the screen, its end
+
+It stands outside the package, and imports slim_rl as a user's own program would; nothing in slim_rl imports it.
 """

@@ -1,9 +1,9 @@
 """A run of slime on this machine, without a GPU: SGLang, then Ray with slime's script in it; all in the run's folder.
 
-    slim-rl train CONFIG --backend slime -- --on-cpu        (make run-slime)
+    PYTHONPATH=tools python -m slime_cpu CONFIG [--set key=value …] [settings and slime's own flags]        (make run-slime)
 
-Config, layout and flags are those of any launch; only what is said here differs. Everything that is started ends with this process. Held-out
-games are played by the stack itself, before the first step and after the last.
+Config, layout and flags are those of any launch; what differs is here. Every process that is started ends with this one. The stack plays
+held-out games itself, before the first step and after the last.
 
     sglang.log, slime.log      what the two print
     hf/N, weights/             the model as it was saved after step N + 1, and on its way to SGLang
@@ -17,20 +17,27 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from slim_rl.backends import Result, say
 from slim_rl.backends.checkpoints import read_model_config
+from slim_rl.backends.export import export, own_results
+from slim_rl.backends.partner import try_partner
 from slim_rl.backends.slime.arguments import Job, words
-from slim_rl.backends.slime.cluster import Checkouts
-from slim_rl.backends.slime.cpu import flags, sources
-from slim_rl.backends.slime.cpu.environment import environment
-from slim_rl.backends.slime.cpu.progress import told
+from slim_rl.backends.slime.cluster import Checkouts, find_checkouts
+from slim_rl.backends.slime.launch import plan, read_config
 from slim_rl.backends.slime.layout import parse_flags
-from slim_rl.backends.slime.settings import Settings
+from slim_rl.backends.slime.settings import Settings, read_settings
 from slim_rl.config import Config
+from slim_rl.dialogue.dealing import ensure_games
 from slim_rl.errors import ConfigError, SlimError
-from slim_rl.processes import last_lines, running
+from slim_rl.policies.servers import connect, starting
+from slim_rl.processes import last_lines, running, signals_end_the_run
+from slim_rl.runs import check_same, claimed
+from slime_cpu import flags, sources
+from slime_cpu.environment import environment
+from slime_cpu.progress import told
 
 DRIVER = f"{__package__}.driver"
 _NEEDED = ("ray", "sglang", "sglang_router", "torch", "transformers")
@@ -47,11 +54,29 @@ _SGLANG = {
 }
 
 
+def launch(arguments: Sequence[str]) -> Result:
+    """Trains what the config and the settings ask for; the words are those of scripts/run_matching.sh, and the config before them.
+
+    Raises:
+        SlimError: something of it cannot be had without a GPU, or slime ended with an error.
+    """
+    settings, options, own = read_settings(["--config", *arguments], os.environ)
+    settings = settled(settings)
+    config, plugins = read_config(settings, options.overrides, options.plugins)
+    settings, own = adapted(settings, config, own)
+    checkouts = find_checkouts(settings, dry_run=False)
+    job, line, _ = plan(settings, config, checkouts, own, flags.GPUS, dry_run=False)
+    check_same(job.folder / "config.yaml", job.config)
+    try_partner(job.config)
+    with signals_end_the_run(), claimed(job.folder, job.config, partial(ensure_games, job.config), **plugins):
+        return train(job, checkouts, line)
+
+
 def settled(settings: Settings) -> Settings:
     """The settings of a machine without a GPU: the sources where they are found, and Ray told of a GPU for training and one for playing."""
     named = {"SLIME_DIR": settings.slime_dir, "MEGATRON_DIR": settings.megatron_dir}
     slime, megatron = sources.find(os.environ | named)
-    here = {"num_gpus": 2, "colocate": "0", "slime_dir": str(slime), "megatron_dir": str(megatron)}
+    here = {"num_gpus": flags.GPUS, "colocate": "0", "slime_dir": str(slime), "megatron_dir": str(megatron)}
     return settings.model_copy(update=here)
 
 
@@ -76,9 +101,6 @@ def adapted(settings: Settings, config: Config, own: Sequence[str]) -> tuple[Set
 
 def train(job: Job, checkouts: Checkouts, line: Sequence[str]) -> Result:
     """Trains to the end, from the last checkpoint if there is one. Raises SlimError if slime ended otherwise."""
-    # Here, since it imports pandas and SciPy, which a launch on a cluster starts without.
-    from slim_rl.backends.export import export, own_results
-
     if not job.done:
         _run(job, checkouts, line, -1 if job.last is None else job.last)
     export(job.folder, job.folder / "model", overwrite=True)
@@ -87,8 +109,6 @@ def train(job: Job, checkouts: Checkouts, line: Sequence[str]) -> Result:
 
 
 def _run(job: Job, checkouts: Checkouts, line: Sequence[str], done: int) -> None:
-    from slim_rl.policies.servers import starting  # with an HTTP client, which a launch on GPUs does without
-
     config, log = job.config, job.folder / "slime.log"
     assert checkouts.slime is not None and checkouts.megatron is not None
     variables = environment(checkouts.slime, checkouts.megatron)
@@ -119,8 +139,6 @@ def _run(job: Job, checkouts: Checkouts, line: Sequence[str], done: int) -> None
 
 
 def _answers(url: str) -> bool:
-    from slim_rl.policies.servers import connect
-
     try:
         connect(url)
     except SlimError:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from types import ModuleType
 
-_CPU = "slim_rl.backends.slime.cpu"
+_CPU = "slime_cpu"
 _BEFORE = {"megatron": "cuda"}  # module: the stand-in that must be there before it
 _AFTER = {  # module: the stand-in that changes it
     "slime.utils.accelerator": "accelerator",

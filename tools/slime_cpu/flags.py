@@ -9,6 +9,7 @@ from typing import Any
 from slim_rl.backends.slime.layout import Flags
 from slim_rl.errors import ConfigError
 
+GPUS = 2  # as Ray counts them: one for training, one for playing, as slime lays a run out that shares none
 ENGINE = "--rollout-external-engine-addrs"
 _CPU = __package__
 _FLOAT32 = "--custom-megatron-init-path"

@@ -7,7 +7,8 @@ from pathlib import Path
 from slim_rl.backends.slime.cluster import PACKAGES
 from slim_rl.processes import with_packages
 
-_SITE = Path(__file__).parent / "site"
+_TOOLS = Path(__file__).parents[1]
+_SITE = _TOOLS / "slime_cpu" / "site"
 _VARIABLES = {
     "TORCHDYNAMO_DISABLE": "1",  # compiling for a CPU takes longer than it saves
     "OMP_NUM_THREADS": "1",  # processes share the cores; SGLang with more threads is a hundred times slower on two
@@ -22,4 +23,4 @@ _VARIABLES = {
 
 def environment(slime: Path, megatron: Path) -> dict[str, str]:
     """This process's, with the stand-ins in place and slime, Megatron and slim_rl to import."""
-    return with_packages([_SITE, slime, megatron, PACKAGES]) | _VARIABLES
+    return with_packages([_SITE, _TOOLS, slime, megatron, PACKAGES]) | _VARIABLES

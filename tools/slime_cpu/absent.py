@@ -41,9 +41,7 @@ class _Name(type):
             return _ANSWERS[cls.__name__]
         if cls.__name__.partition(".")[0] in _CALLED_AT_IMPORT:
             return _name(f"{cls.__name__}()")
-        raise RuntimeError(
-            f"{cls.__name__} was called, which is not there without a GPU (slim_rl.backends.slime.cpu.absent)."
-        )
+        raise RuntimeError(f"{cls.__name__} was called, which is not there without a GPU (slime_cpu.absent).")
 
     def __getitem__(cls, key: Any) -> Any:
         return cls

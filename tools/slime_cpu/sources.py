@@ -20,11 +20,10 @@ import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from slim_rl import bundled
 from slim_rl.backends import say
 from slim_rl.errors import SlimError
 
-_HOME = bundled.ROOT if (bundled.ROOT / "pyproject.toml").is_file() else Path.cwd()
+_HOME = Path(__file__).parents[2]
 _ARCHIVES = _HOME.parent / "shared" / "upstream"
 _UNPACKED = _HOME / "build" / "upstream"
 _PINNED = {
