@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pydantic import BaseModel
 
 from slim_rl import files
 from slim_rl import statistics as st
@@ -65,22 +66,24 @@ class Plays:
     def read(cls, folder: Path) -> Plays:
         """What `write` wrote. Raises DataError if it cannot be read."""
         try:
-            held_out, training = (pd.read_parquet(folder / f"{name}.parquet") for name in ("held_out", "training"))
+            held_out = _values(folder / "held_out.parquet", KEYS)
             askers = folder / "askers.parquet"  # of which older folders have none
-            told = {name: held_out.attrs[name] for name in ("warnings", "provenance")}
-            counts = held_out.attrs["counts"]
+            about = _Attributes.model_validate(held_out.attrs).model_dump()
+            counts: Any = about["counts"]
             if isinstance(counts, dict):  # an older folder: condition -> dialogues
                 counts = [dict(zip(COUNTS, (condition, "", n, 0), strict=True)) for condition, n in counts.items() if n]
             return cls(
                 held_out,
-                training,
+                _values(folder / "training.parquet", ["arm", "run"]),
                 pd.DataFrame(counts, columns=COUNTS),
-                askers=pd.read_parquet(askers) if askers.exists() else EMPTY,
-                **told,
+                about["warnings"],
+                about["provenance"],
+                _values(askers, ["asker"]) if askers.exists() else EMPTY,
             )
-        except (OSError, ValueError, KeyError) as error:
+        except Exception as error:  # whatever pyarrow and pandas make of a damaged file
+            reason = " ".join(str(error).split())[:200]
             raise DataError(
-                f"{folder} does not hold the values of an experiment ({error}); name a folder that slim-rl lab results wrote."
+                f"{folder} does not hold the values of an experiment ({reason}); name a folder that slim-rl lab results wrote."
             ) from error
 
     @property
@@ -130,6 +133,31 @@ class Plays:
             smooth = rows.set_index("step")[measure].sort_index().rolling(window, min_periods=1).mean()
             steps[run] = float((smooth >= level).idxmax()) if (smooth >= level).any() else never
         return pd.DataFrame({"step": pd.Series(steps, dtype=float)})
+
+
+class _Counted(BaseModel):
+    condition: str
+    run: str
+    dialogues: int
+    failed: int
+
+
+class _Attributes(BaseModel):
+    """What `Plays.write` keeps beside the values."""
+
+    warnings: list[str]
+    provenance: list[dict[str, Any]]
+    counts: list[_Counted] | dict[str, int]
+
+
+def _values(path: Path, names: Sequence[str]) -> pd.DataFrame:
+    """Reads a file of `Plays.write`: `names` are texts, all else numbers. Raises ValueError if they are not."""
+    frame = pd.read_parquet(path)
+    for name in dict.fromkeys((*names, *frame.columns)):
+        kind = pd.api.types.infer_dtype(frame[name], skipna=name not in names)
+        if len(frame) and (kind != "string" if name in names else not pd.api.types.is_numeric_dtype(frame[name])):
+            raise ValueError(f"{path.name}: the column {name} holds values of type {kind}")
+    return frame
 
 
 def _moved(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:

@@ -77,6 +77,9 @@ def test_seeds_are_numbers_and_ranges() -> None:
             numbered(wrong)
     with pytest.raises(ConfigError, match="has an empty range: a range begins with its smallest number"):
         numbered("3-1")
+    for many in ("0-99999999", "0-600,0-600"):
+        with pytest.raises(ConfigError, match=r"names more than 1,000 seeds, each a run per arm; name fewer\.$"):
+            numbered(many)
 
 
 def test_what_a_backend_cannot_play_is_said_before_anything_runs() -> None:

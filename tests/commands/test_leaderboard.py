@@ -8,10 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import yaml
 
+from slim_rl.errors import SlimError
 from slim_rl.lab.bench.file import read
 from slim_rl.lab.bench.suites import CANARY, load_suites
 from tests.commands.bench_setup import PLAN, bench, content, refused, rewritten, run, suites, written
@@ -88,6 +90,10 @@ def _twice(data: dict[str, Any]) -> None:
         (_set(_first, "stop_reason", "won"), "lacks a part of a result"),
         (lambda d: d.pop("suites"), "lacks a part of a result"),
         (_set(lambda d: _first(d)["turns"][0], "text", 5), "lacks a part of a result"),
+        *((_set(_first, "spent", {"cost_usd": cost}), "is no amount from 0 to") for cost in ("nan", 1e308, -1, True, None)),
+        (_set(_first, "spent", {"calls": float("inf")}), "is not JSON"),
+        *((_set(lambda d: d, "model", name), "not printed") for name in ("a\nb", "a\x1b[31mb", "a\u202eb")),
+        (_set(lambda d: d["suites"]["tiny_free"]["policy"], "kind", "a\x07"), "not printed"),
     ],
 )  # fmt: skip
 def test_a_file_that_was_changed_is_refused(
@@ -113,6 +119,24 @@ def test_what_is_no_result_is_one_sentence(bench: Any, board: list[object], tmp_
     assert "cannot be read" in refused(capsys, *board, tmp_path / "c.json.gz")
     path = bench("solo", "--suite", "tiny_free")
     assert "Two results are called solo" in refused(capsys, *board, path, path)
+
+
+def test_a_damaged_result_is_one_sentence(bench: Any, suites: Path, tmp_path: Path) -> None:
+    """Any byte of it changed, or cut off there, before and after compression."""
+    whole = bench("solo", "--suite", "tiny_free").read_bytes()
+    known, rng = load_suites(suites), np.random.default_rng(0)
+    path = tmp_path / "damaged.json.gz"
+    refused = 0
+    for plain in (False, True):
+        content = gzip.decompress(whole) if plain else whole
+        for at in rng.integers(len(content), size=60):
+            for damaged in (content[:at], content[:at] + bytes([rng.integers(256)]) + content[at + 1 :]):
+                path.write_bytes(gzip.compress(damaged) if plain else damaged)
+                try:
+                    read(path, known)
+                except SlimError as error:
+                    refused += "damaged.json.gz" in str(error) and "\n" not in str(error)
+    assert refused > 150
 
 
 def test_plain_json_is_read_too(bench: Any, board: list[object], tmp_path: Path) -> None:

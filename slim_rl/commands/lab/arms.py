@@ -32,6 +32,7 @@ from slim_rl.config import load_config, read_yaml
 from slim_rl.errors import ConfigError, SlimError, did_you_mean
 from slim_rl.processes import interruptible, running, signals_end_the_run
 
+MOST_SEEDS = 1000
 LOOK_SECONDS = 0.1  # between two looks at what runs
 STOP_SECONDS = 120.0  # for a run to end, which may have a cluster to end
 
@@ -104,7 +105,10 @@ def numbered(seeds: str) -> list[int]:
             raise ConfigError(
                 f"--seeds takes whole numbers and ranges with commas between them, such as 0,1,5-8, not '{seeds}'."
             )
-        found += range(int(ends[1]), int(ends[2] or ends[1]) + 1)
+        named = range(int(ends[1]), int(ends[2] or ends[1]) + 1)
+        if len(found) + len(named) > MOST_SEEDS:
+            raise ConfigError(f"--seeds {seeds} names more than {MOST_SEEDS:,} seeds, each a run per arm; name fewer.")
+        found += named
     if not found:
         raise ConfigError(f"--seeds {seeds} has an empty range: a range begins with its smallest number.")
     return found

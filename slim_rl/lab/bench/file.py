@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import zlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ FORMAT = 1
 SUFFIX = ".json.gz"
 MEASURED = ("reward", "questions", "agreed", "errors")  # beside the net reward and the ledger
 _SPENT = ("calls", "input_tokens", "cached_tokens", "output_tokens", "cost_usd")
+_MOST_SPENT = 1e9  # of anything in one dialogue: more is a damaged file
 _LIMITS = {StopReason.TURN_TOKENS, StopReason.DIALOGUE_TOKENS, StopReason.CONTEXT_LENGTH}
 _CUT = "cut short ("  # begins the error of a turn that a limit ended
 _HIDDEN = ("base_url",)  # of a policy's identity: addresses are nobody's business
@@ -168,9 +170,12 @@ def read(path: Path, suites: Sequence[Suite]) -> Result:
                     f"{path} has the suite {name}, which is not one of {', '.join(known)}: name the folder of its suites."
                 )
             found.append(_scored(path, known[name], recorded))
+        about = [data["model"], data["provenance"], *(scored.policy for scored in found)]
+        if wrong := next((text for text in _texts(about) if not text.isprintable()), None):
+            raise ValueError(f"{wrong!r} has characters that are not printed")
         made = [entry for entry in data["provenance"] if isinstance(entry, dict)]
         return Result(path, str(data["model"]), made, found)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise DataError(f"{path} lacks a part of a result ({error!r}): make it again by slim-rl lab bench.") from error
 
 
@@ -178,9 +183,9 @@ def _data(path: Path) -> dict[str, Any]:
     try:
         content = path.read_bytes()
         data = orjson.loads(gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content)
-    except OSError as error:
+    except FileNotFoundError as error:
         raise DataError(f"{path} cannot be read ({error}): give a file that slim-rl lab bench wrote.") from error
-    except (EOFError, ValueError) as error:
+    except (OSError, EOFError, ValueError, zlib.error) as error:
         raise DataError(
             f"{path} is not JSON, compressed or plain ({error}): give a file that slim-rl lab bench wrote."
         ) from error
@@ -210,9 +215,25 @@ def _scored(path: Path, suite: Suite, recorded: Mapping[str, Any]) -> SuiteScore
     again = asyncio.run(_replay(worker, [(rows[entry["game"]], entry) for entry in entries], f"{path}, {suite.name}"))
     spent = Counter[str]()
     for entry in entries:
-        spent.update({name: float(value) for name, value in entry.get("spent", {}).items() if name in _SPENT})
+        spent.update({name: _amount(value) for name, value in entry.get("spent", {}).items() if name in _SPENT})
     policy = recorded.get("policy", {})
     return SuiteScores(suite, scores(again, suite), dict(spent), policy if isinstance(policy, dict) else {})
+
+
+def _amount(value: Any) -> float:
+    """Returns what one dialogue spent of a thing, its own account of which nothing checks but this. Raises ValueError if it is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MOST_SPENT:
+        raise ValueError(f"{value!r} is no amount from 0 to {_MOST_SPENT:g}")
+    return float(value)
+
+
+def _texts(data: Any) -> Iterator[str]:
+    """Yields every text in JSON, keys too."""
+    if isinstance(data, str):
+        yield data
+    elif isinstance(data, Mapping | list):
+        for part in (*data, *data.values()) if isinstance(data, Mapping) else data:
+            yield from _texts(part)
 
 
 @dataclass
