@@ -46,6 +46,7 @@ from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import DataError, Diverged, RunStopped, SlimError
 from slim_rl.files import disk_errors, write_atomically
 from slim_rl.policies import check_model_folder
+from slim_rl.policies.lora import adapted_layers, check_adapters
 from slim_rl.policies.transformers import TransformersPolicy, load_model, load_policy, save_model
 from slim_rl.ranks import own_rank
 from slim_rl.runs import RunFolder
@@ -82,6 +83,8 @@ def train(config: Config, fresh: bool = False) -> Result:
             "generate more (data.num_train) or lower it."
         )
     policy, chat = load_policy(config.policy)
+    if config.train.lora:
+        check_adapters(policy.model, config.train.lora.target_modules)
     worker = RolloutWorker(config, chat, policy)
     with ExitStack() as stack:
         with arguments.main_process_first(local=False):
@@ -204,7 +207,8 @@ def _held_out_rows(config: Config) -> list[GameRow]:
 def restore(start: Any, config: Config, checkpoint: Path) -> Any:
     """The model of a checkpoint, which holds all weights, or the adapters of the model that was started from."""
     if (checkpoint / "adapter_config.json").exists():
-        from peft import PeftModel
+        from peft import PeftConfig, PeftModel
 
+        check_adapters(start, adapted_layers(PeftConfig.from_pretrained(checkpoint)))
         return PeftModel.from_pretrained(start, checkpoint)
     return load_model(config.policy.changed(model=str(checkpoint)))[0]

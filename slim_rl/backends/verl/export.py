@@ -55,14 +55,17 @@ def _check_shards(checkpoint: Path) -> None:
 
 
 def _merge_adapter(config: Config, folder: Path, adapter: Path) -> None:
-    from peft import PeftModel
+    from peft import PeftConfig, PeftModel
     from transformers import AutoModelForCausalLM
+
+    from slim_rl.policies.lora import adapted_layers, check_adapters
 
     described = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))
     if not described.get("lora_alpha") and config.train.lora is not None:  # verl's merger may not know it
         described |= {"lora_alpha": config.train.lora.alpha}
         write_atomically(adapter / "adapter_config.json", json.dumps(described))
     model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto", trust_remote_code=False)
+    check_adapters(model, adapted_layers(PeftConfig.from_pretrained(adapter)))
     merged = PeftModel.from_pretrained(model, adapter).merge_and_unload()
     merged.save_pretrained(folder)
     shutil.rmtree(adapter)

@@ -37,7 +37,7 @@ from slim_rl.files import write_atomically
 from slim_rl.keys import disjoint, lookup, shortened
 from slim_rl.keys import values as table_values
 from slim_rl.lab.payment import pays_otherwise, takes_the_step
-from slim_rl.policies import check_model_name
+from slim_rl.policies import check_model_name, unreadable
 from slim_rl.processes import running, signals_end_the_run, with_packages
 from slim_rl.runs import check_same, claimed
 
@@ -62,6 +62,8 @@ def start(request: Request) -> None:
     for key in MODELS.values():
         if name := lookup(config, key):
             check_model_name(name, key)
+    if config.train.lora is not None and find_spec("transformers") is not None:
+        _check_adapters(config)
     overrides = build_overrides(config, theirs)
     folder = run_dir(config)
     command = [sys.executable, "-m", "verl.trainer.main_ppo", "--config-path", str(folder), "--config-name", FILE]
@@ -100,6 +102,22 @@ def start(request: Request) -> None:
             code = process.wait()
     if code:
         raise SlimError(f"verl stopped with exit code {code}; its own message is above.")
+
+
+def _check_adapters(config: Config) -> None:
+    """Raises ConfigError if the model, made without its weights, cannot have the adapters of `train.lora`."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    from slim_rl.policies.lora import check_adapters
+
+    assert config.train.lora is not None
+    with (
+        unreadable(f"policy.model '{config.policy.model}' has no config.json of a language model"),
+        torch.device("meta"),
+    ):
+        model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(bundled.model(config.policy.model)))
+    check_adapters(model, config.train.lora.target_modules)
 
 
 def missing(words: Sequence[str]) -> str:

@@ -41,7 +41,7 @@ from slim_rl.lab.warmstart.optimizer import MuonWithAdamW
 from slim_rl.lab.warmstart.tokenizer import train_tokenizer
 from slim_rl.measured import Curriculum, Lesson, measured
 from slim_rl.policies import check_model_folder
-from slim_rl.policies.lora import lora_config
+from slim_rl.policies.lora import check_adapters, lora_config
 from slim_rl.policies.transformers import load_model, save_model
 from slim_rl.seeds import seed_of
 
@@ -79,6 +79,8 @@ def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
         games = list(_shown(_fresh_games(config, number, workers), number, "dealing"))
         if settings.start:
             model, tokenizer = load_model(config.policy.changed(model=settings.start))
+            if config.train.lora:
+                check_adapters(model, config.train.lora.target_modules)
         else:
             tokenizer = train_tokenizer(
                 _texts(config, curriculum, games[: settings.tokenizer_games]), settings.vocab_size
