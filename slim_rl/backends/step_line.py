@@ -12,6 +12,13 @@ _USUAL = ("agreed", "finished")  # ends of a game that was played, with proposal
 _PAID, _KL = ("reward_paid", "paid", ".3f"), ("kl", "kl", ".3f")
 
 
+def played_step(updates: int) -> int:
+    """Returns the number of the step that the last of so many updates learned from: the updates before its dialogues were played, as
+    in the dialogue log, so that the first step is 0.
+    """
+    return updates - 1
+
+
 def step_line(step: int, logs: Mapping[str, Any], width: int = 80, played: str = "") -> str:
     """What a person is shown of a step, in a line of at most `width` characters: the first of what is worth knowing, as far as there
     is room. The stop reasons are those that are not usual. Everything is in `metrics.jsonl`. `played`: what, where not the step's own games.

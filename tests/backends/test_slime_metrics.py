@@ -102,7 +102,11 @@ def test_an_evaluation_has_the_number_of_steps_trained_before_it(
     tokenizer, tokenizer_dir, tmp_path, monkeypatch
 ) -> None:
     """slime calls the one before training and the one after the first step by one number."""
+    tracked: list[tuple[str, float]] = []
     monkeypatch.setattr(metrics, "_begun", False)
+    monkeypatch.setattr(
+        metrics, "log_metrics", lambda args, found, step_key: tracked.append((step_key, found[step_key]))
+    )
     args, samples = play_some(tokenizer, tokenizer_dir, tmp_path, evaluation=True)
     for train in (None, 0, 1):
         if train is not None:
@@ -112,6 +116,11 @@ def test_an_evaluation_has_the_number_of_steps_trained_before_it(
     lines = list(read_log(tmp_path / "logs" / "eval.jsonl"))
     assert [line.step for line in lines] == [0] * 4 + [1] * 4 + [2] * 4
     assert len({line.id for line in lines}) == 12
+    steps = [
+        (f"{phase}/step", step)
+        for phase, step in (("eval", 0), ("rollout", 0), ("eval", 1), ("rollout", 1), ("eval", 2))
+    ]
+    assert tracked == steps, "trackers have the log's numbers"
 
 
 def test_a_rollout_of_failures_stops_the_run_once_it_is_logged(tokenizer_dir, tmp_path) -> None:

@@ -92,9 +92,9 @@ def test_a_step_is_told_when_its_dialogues_are_logged(tmp_path: Path, capsys: py
     with told(path, dialogues=8, done=0):
         assert heard() == []
         log(1)
-        assert heard() == ["slim-rl: step    2"]
+        assert heard() == ["slim-rl: step    1"]
         log(2)
-    assert heard() == ["slim-rl: step    3"]
+    assert heard() == ["slim-rl: step    2"]
 
 
 _STAND_INS = {  # an SGLang that answers, a Ray that is none, and a slime that stops, with or without an engine

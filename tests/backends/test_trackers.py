@@ -14,8 +14,8 @@ from slim_rl.errors import ConfigError
 from slim_rl.keys import values
 
 EVERY = ["tensorboard", "wandb", "mlflow", "trackio"]
-LOGS = {"questions": 1.5, "stop/agreed": 0.25, "loss": 0.125}
-TOLD = {"dialogue/questions": 1.5, "dialogue/stop/agreed": 0.25, "train/loss": 0.125}
+LOGS = {"reward": 0.5, "questions": 1.5, "stop/agreed": 0.25, "loss": 0.125}
+TOLD = {"dialogue/reward": 0.5, "dialogue/questions": 1.5, "dialogue/stop/agreed": 0.25, "train/loss": 0.125}
 
 
 def config_of(backend: str, trackers: list[str]) -> Any:
@@ -69,6 +69,7 @@ def test_tensorboards_event_file_has_them(tmp_path: Path, transformers: Any) -> 
     read = accumulator.EventAccumulator(str(tmp_path))
     read.Reload()
     assert {name: read.Scalars(name)[-1].value for name in read.Tags()["scalars"]} == TOLD
+    assert {read.Scalars(name)[-1].step for name in TOLD} == {2}, "as in the log: the first of three steps is 0"
 
 
 def test_wandbs_summary_has_them_offline(tmp_path: Path, transformers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,3 +105,13 @@ def test_other_callbacks_are_told_as_before(transformers: Any) -> None:
     name_measures([own], lambda: {"questions"})
     own.on_log(logs=LOGS)
     assert seen == [LOGS]
+
+
+def test_verl_numbers_a_step_as_the_log_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    payment = pytest.importorskip("slim_rl.backends.verl.payment")
+    told: list[Any] = []
+    logged = payment.by_played_step(lambda self, data, step: told.append((step, data)))
+    logged(None, {"dialogue/reward": 0.5, "val-core/x": 0.7}, 3)
+    logged(None, {"val-core/x": 0.1}, 0)
+    assert told == [(2, {"dialogue/reward": 0.5}), (3, {"val-core/x": 0.7}), (0, {"val-core/x": 0.1})]
+    assert payment.Tracking.log.__wrapped__ is not None, "verl's own trackers are told so"

@@ -44,7 +44,7 @@ def test_the_last_checkpoint_before_it_is_named_and_whole(folder: Path, monkeypa
         return trainer
 
     monkeypatch.setattr(local, "make_trainer", with_a_bad_third_step)
-    with pytest.raises(Diverged, match=r"gradient of step 3 is not a finite number.*checkpoint-2"):
+    with pytest.raises(Diverged, match=r"gradient of step 2 is not a finite number.*checkpoint-2"):
         local.train(config)
     assert list(whole_checkpoints(config.run_dir / "checkpoints")) == [2]
     saved = load_file(config.run_dir / "checkpoints" / "checkpoint-2" / "model.safetensors")

@@ -261,13 +261,13 @@ def check_one_run(config: Config, done: subprocess.CompletedProcess[str], steps:
     """Both processes' games are in the run, and what is said is said once. `steps`: those that `done` took."""
     assert done.returncode == 0, done.stderr[-3000:]
     printed = done.stdout + done.stderr
-    assert [printed.count(f"step    {step}: ") for step in (1, 2)] == [int(step in steps) for step in (1, 2)]
+    assert [printed.count(f"step    {step - 1}: ") for step in (1, 2)] == [int(step in steps) for step in (1, 2)]
     assert printed.count("step    1, held-out: ") == 1
     assert printed.count("model: ") == printed.count("dialogues: ") == 1
     begins = re.findall(rf" {steps[0] - 1}/2 \[\d\d:\d\d<\?", printed)
     assert len(begins) == 1 + (steps[0] > 1), "one bar begins, and stands again below what is said of the evaluation"
     logged = [json.loads(line)["step"] for line in (config.run_dir / "metrics.jsonl").read_text().split("\n") if line]
-    assert logged == [1, 2]
+    assert logged == [0, 1]
     assert (config.run_dir / "checkpoints" / "checkpoint-2" / "COMPLETE").exists()
     assert (config.run_dir / "model" / "model.safetensors").exists()
     logs = [list(read_log(config.log.dir / config.name / file)) for file in ("train.jsonl", "train-1.jsonl")]

@@ -47,7 +47,7 @@ class _Steps:
         self.step.append(dialogue)
         if len(self.step) == self.dialogues:
             self.done = dialogue.step
-            yield step_line(self.done + 1, batch_metrics(self.step))
+            yield step_line(self.done, batch_metrics(self.step))
             self.step = []
 
     def _file(self) -> int | None:

@@ -87,7 +87,7 @@ def log_eval_rollout(rollout_id: int, args: Namespace, data: Mapping[str, dict[s
             results["rewards"] = [
                 mean if failed(sample) else reward for reward, sample in zip(rewards, samples, strict=True)
             ]
-    _track(args, metrics, rollout_id, "eval/step")
+    _track(args, metrics, steps, "eval/step")
     if stopped:
         call_off()
         raise RunStopped(f"Training stops: {stopped}")

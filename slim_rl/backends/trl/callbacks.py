@@ -16,7 +16,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from slim_rl import jsonl
 from slim_rl.backends.checkpoints import numbered
-from slim_rl.backends.step_line import step_line
+from slim_rl.backends.step_line import played_step, step_line
 from slim_rl.backends.trl.trackers import HELD_OUT
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.tracked import batch_metrics
@@ -29,8 +29,8 @@ ROOM = "make room and run the same command: it continues from the last whole che
 
 
 class StepLine(TrainerCallback):
-    """A progress bar, a line a step, and `metrics.jsonl`: one JSON line a step, appended whole. Under torchrun rank 0 writes them;
-    TRL's numbers are those of all processes, tokens a second are rank 0's.
+    """Progress bar, a line per step, and `metrics.jsonl`: one JSON line per step, appended whole. A step has the number that its dialogues
+    have in the log. Under torchrun rank 0 writes them; TRL's numbers are those of all processes, tokens per second are rank 0's.
     """
 
     def __init__(self, run_dir: Path, policy: TransformersPolicy) -> None:
@@ -46,7 +46,7 @@ class StepLine(TrainerCallback):
         self._bar = tqdm(total=state.max_steps, initial=state.global_step, desc="training", unit="step", smoothing=0.1)
         self._tokens, self._time = self.policy.tokens_sampled, time.monotonic()
         if self.path.exists():  # a resumed run writes the lines after its checkpoint again
-            jsonl.keep_lines(self.path, lambda line: line["step"] <= state.global_step)
+            jsonl.keep_lines(self.path, lambda line: line["step"] < state.global_step)
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         if self._bar is not None:
@@ -65,9 +65,10 @@ class StepLine(TrainerCallback):
         now = time.monotonic()
         logs["tokens_per_second"] = (self.policy.tokens_sampled - self._tokens) / max(now - self._time, 1e-9)
         self._tokens, self._time = self.policy.tokens_sampled, now
-        tqdm.write(step_line(state.global_step, logs))
+        step = played_step(state.global_step)
+        tqdm.write(step_line(step, logs))
         with jsonl.Appender(self.path, "metrics") as file:
-            file.append({"step": state.global_step, **logs})
+            file.append({"step": step, **logs})
 
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any

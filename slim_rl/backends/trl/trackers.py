@@ -5,11 +5,13 @@ held-out games as `eval/dialogue/<name>`, and the trainer's own numbers as trans
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from copy import copy
 from functools import partial
 from typing import Any
 
 from transformers.integrations import integration_utils
 
+from slim_rl.backends.step_line import played_step
 from slim_rl.dialogue.tracked import TRACKED
 
 HELD_OUT = f"eval/{TRACKED}"  # begins the name of each measure of held-out games
@@ -28,13 +30,22 @@ def name_measures(callbacks: Collection[Any], names: Callable[[], Collection[str
 def _renamed(
     log: Callable[..., Any],
     names: Callable[[], Collection[str]],
-    *args: Any,
+    args: Any,
+    state: Any,
+    *others_given: Any,
     logs: dict[str, Any] | None = None,
     **others: Any,
 ) -> Any:
     ours = names()
+    if "reward" in (logs or {}):  # of a step's own dialogues
+        state = copy(state)
+        state.global_step = played_step(state.global_step)
     return log(
-        *args, logs={TRACKED + name if name in ours else name: value for name, value in (logs or {}).items()}, **others
+        args,
+        state,
+        *others_given,
+        logs={TRACKED + name if name in ours else name: value for name, value in (logs or {}).items()},
+        **others,
     )
 
 

@@ -117,7 +117,7 @@ class TrimmedGRPOTrainer(GRPOTrainer):
         finite = torch.as_tensor(norm, device=self.accelerator.device).isfinite() & self._finite
         self._finite = True
         if not self.accelerator.gather(finite.reshape(1)).all():  # type: ignore[no-untyped-call]
-            raise Diverged(f"The loss or the gradient of step {self.state.global_step + 1} is not a finite number.")
+            raise Diverged(f"The loss or the gradient of step {self.state.global_step} is not a finite number.")
         return norm
 
     @torch.no_grad()

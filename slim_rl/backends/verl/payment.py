@@ -19,7 +19,9 @@ import torch
 import transfer_queue as tq
 from tensordict import NonTensorStack, TensorDict
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+from verl.utils.tracking import Tracking
 
+from slim_rl.backends.step_line import played_step
 from slim_rl.config import Config, load_config
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.tracked import TRACKED, batch_metrics
@@ -82,4 +84,21 @@ def after_payment(compute: Any) -> Any:
     return computed
 
 
+def by_played_step(log: Any) -> Any:
+    """verl's `Tracking.log`, which counts a step's numbers by the updates after it; here they have the number that its dialogues have in
+    the log. Those of held-out games (verl's `val-...`) keep theirs: the updates before they were played.
+    """
+
+    @functools.wraps(log)
+    def logged(self: Any, data: dict[str, Any], step: int, *args: Any, **kwargs: Any) -> None:
+        held_out = {name: value for name, value in data.items() if name.startswith("val-")}
+        if trained := {name: value for name, value in data.items() if name not in held_out}:
+            log(self, trained, played_step(step), *args, **kwargs)
+        if held_out:
+            log(self, held_out, step, *args, **kwargs)
+
+    return logged
+
+
+Tracking.log = by_played_step(Tracking.log)
 PPOTrainer._compute_advantage = after_payment(PPOTrainer._compute_advantage)

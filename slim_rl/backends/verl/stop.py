@@ -95,7 +95,7 @@ def after_the_update(update: Any) -> Any:
         for name, value in metrics.items():
             if name.startswith("actor/") and name.endswith(("loss", "grad_norm")) and not math.isfinite(value or 0.0):
                 raise Diverged(
-                    f"Training stops at step {self.global_steps}: {name} is {value}. Nothing is saved after it; lower "
+                    f"Training stops at step {self.global_steps - 1}: {name} is {value}. Nothing is saved after it; lower "
                     "train.learning_rate and start over under another name (--set name=...)."
                 )
         return result
