@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
 import pytest
 import yaml
 from pydantic import ValidationError
@@ -184,3 +188,45 @@ def test_what_is_wrong_with_a_section_does_not_repeat_all_of_it() -> None:
     assert "train: lr_schedule is wsd and lr_decay_steps 0" in str(wrong.value) and "games_per_step" not in str(
         wrong.value
     )
+
+
+@pytest.mark.parametrize(
+    ("override", "value"),
+    [
+        ("name=2026-11-25", "2026-11-25"),
+        ("name=0123", "0123"),
+        ("name=1.50", "1.50"),
+        ("name=true", "true"),
+        ("name='7'", "7"),
+        ("arm=no", "no"),
+        ("arm=null", "null"),
+        ("output_dir=2026", Path("2026")),
+        ("data.eval=null", None),
+        ("partner.openai.base_url=null", None),
+        ("partner.openai.model=4", "4"),
+        ("train.steps=0123", 123),
+        ("train.frozen=no", False),
+        ("train.frozen=on", True),
+        ("train.report_to=wandb", ("wandb",)),
+        ("train.report_to=[wandb, mlflow]", ("wandb", "mlflow")),
+        ("train.lora.target_modules=q_proj", ["q_proj"]),
+        ("train.lora.target_modules=[no, q_proj]", ["no", "q_proj"]),
+        ("train.lora.target_modules=all-linear", "all-linear"),
+        ("train.question_price=0.1", 0.1),
+    ],
+)
+def test_override_of_a_string_or_list_is_read_as_written(override: str, value: Any, tmp_path: Path) -> None:
+    key = override.partition("=")[0]
+    config = parse_config({}, [override])
+    assert attrgetter(key)(config) == value
+    config.write(tmp_path / "config.yaml")
+    assert attrgetter(key)(load_config(tmp_path / "config.yaml")) == value
+
+
+def test_plain_values_of_a_file_are_those_of_yaml_1_2(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("slim_rl: {name: 2026-11-25, arm: off, train: {frozen: yes, report_to: wandb}}")
+    config = load_config(path)
+    assert (config.name, config.arm, config.train.frozen, config.train.report_to) == (
+        "2026-11-25", "off", True, ("wandb",),
+    )  # fmt: skip

@@ -93,6 +93,9 @@ def say_what_it_pays(config: Config) -> None:
 
 def start(request: Request) -> Result | None:
     """Starts the run with its config's backend. Returns its result where it was trained here, else None."""
+    from slim_rl.backends.trackers import check_trackers
+
+    check_trackers(request.config)
     result: Result | None = _launcher(request.config).start(request)
     return result
 

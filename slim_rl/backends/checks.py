@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import netrc
 import os
 import shutil
 import sys
@@ -22,6 +20,7 @@ from slim_rl import jsonl
 from slim_rl.backends.checkpoints import count_parameters, locate_model, read_model_config
 from slim_rl.backends.cost import cost_report, usd_now
 from slim_rl.backends.gpus import find_gpus
+from slim_rl.backends.trackers import has_wandb_login
 from slim_rl.config import Config, OpenAIConfig, hosted
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.dealing import deal, existing_rows, games_files, shortage
@@ -215,9 +214,7 @@ def check_cost(config: Config, eval_interval: int = 0) -> Iterator[Check]:
 def check_tracker(config: Config) -> Iterator[Check]:
     """A key for Weights & Biases, where `train.report_to` names it."""
     if "wandb" in config.train.report_to:
-        there = os.environ.get("WANDB_MODE") in ("offline", "disabled") or bool(os.environ.get("WANDB_API_KEY"))
-        with contextlib.suppress(OSError, netrc.NetrcParseError):
-            there = there or netrc.netrc().authenticators("api.wandb.ai") is not None
+        there = has_wandb_login()
         fix = "" if there else "Set WANDB_API_KEY, or WANDB_MODE=offline, or leave wandb out of train.report_to."
         yield verdict("W&B", "a key, or none is needed" if there else "no key", fail=fix)
 

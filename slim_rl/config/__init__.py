@@ -29,7 +29,7 @@ from slim_rl.config.sections import (
     TrainConfig,
     WarmstartConfig,
 )
-from slim_rl.config.sentences import checked, keys_of, sentence_of
+from slim_rl.config.sentences import checked, keys_of, sentence_of, texts_of
 from slim_rl.environment import MATCHING, environment_class, load_object
 from slim_rl.errors import ConfigError, did_you_mean
 from slim_rl.files import write_atomically
@@ -226,6 +226,11 @@ def _sections() -> frozenset[str]:
     return frozenset({"game", "warmstart.player", *(key.rpartition(".")[0] for key in keys_of(Config))})
 
 
+@cache
+def _texts() -> dict[str, bool]:
+    return dict(texts_of(Config))
+
+
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     """Reads a YAML file and applies overrides such as ``partner.kind=mute`` (values are YAML).
 
@@ -258,7 +263,7 @@ def parse_config(data: Any, overrides: Sequence[str] = (), source: str = "the co
         raise ConfigError(f"{source} must be a mapping under the key '{ROOT_KEY}', but is {type(data).__name__}.")
     try:
         changes = [text.removeprefix(f"{ROOT_KEY}.") for text in overrides]
-        config = Config.model_validate(overridden(data, changes, _sections() if changes else ()))
+        config = Config.model_validate(overridden(data, changes, *(_sections(), _texts()) if changes else ()))
         for key in others:
             if key in Config.model_fields:
                 raise ConfigError(

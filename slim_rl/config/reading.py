@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,7 +20,11 @@ S = TypeVar("S", bound=Section)
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a key that stands twice in a mapping: YAML's own takes the last, and the settings below the first are lost."""
+    """Loader of YAML 1.2's plain values: no, on, 2026-11-25 and 0123 are strings, which a key of another type takes all the same. It refuses
+    a key that stands twice in a mapping: YAML's own takes the last, and the settings below the first are lost.
+    """
+
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  (PyYAML's own way to have none of the base's)
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)
@@ -32,6 +37,20 @@ class _Loader(yaml.SafeLoader):
                     )
                 seen.add(key.value)
         return node
+
+
+for _tag, _form, _first in (
+    ("null", "~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("bool", "true|True|TRUE|false|False|FALSE", list("tTfF")),
+    ("int", "[-+]?(0|[1-9][0-9_]*|0x[0-9a-fA-F_]+)", list("-+0123456789")),
+    (
+        "float",
+        r"[-+]?([0-9][0-9_]*\.[0-9_]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+        list("-+.0123456789"),
+    ),
+    ("merge", "<<", ["<"]),
+):
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^({_form})$"), _first)
 
 
 def load_section(path: str | Path, section: type[S], hint: str = PATH) -> S:
@@ -58,16 +77,19 @@ def read_yaml(path: str | Path, hint: str = PATH) -> Any:
         raise ConfigError(f"{path} is nested too deeply to be a config; give the path of another file.") from error
 
 
-def overridden(data: Mapping[str, Any], overrides: Sequence[str], sections: Collection[str] = ()) -> dict[str, Any]:
+def overridden(
+    data: Mapping[str, Any], overrides: Sequence[str], sections: Collection[str] = (), texts: Mapping[str, bool] = {}
+) -> dict[str, Any]:
     """A copy with overrides such as ``partner.kind=mute``. Raises ConfigError for one that is none; RecursionError for data that holds
     itself.
 
     Args:
         sections: of these a mapping changes the keys that it names, and an empty one empties them; any other value is replaced.
+        texts: keys whose value is text, as it is written, whatever YAML makes of it; True where null is a value too.
     """
     tree = _copy(data)
     for override in overrides:
-        _apply(tree, override, sections)
+        _apply(tree, override, sections, texts)
     return tree
 
 
@@ -76,7 +98,7 @@ def _copy(data: Mapping[str, Any]) -> dict[str, Any]:
     return {key: _copy(value) if isinstance(value, Mapping) else value for key, value in data.items()}
 
 
-def _apply(tree: dict[str, Any], override: str, sections: Collection[str]) -> None:
+def _apply(tree: dict[str, Any], override: str, sections: Collection[str], texts: Mapping[str, bool]) -> None:
     key, equals, text = override.partition("=")
     if not equals or not key:
         raise ConfigError(f"The override '{override}' is not of the form key=value, for example partner.kind=mute.")
@@ -87,7 +109,9 @@ def _apply(tree: dict[str, Any], override: str, sections: Collection[str]) -> No
             raise ConfigError(f"The override '{override}' goes through '{parent}', which is not a section.")
         tree = child
     try:
-        value = yaml.safe_load(text)
+        value = _Loader(text).get_single_data()
+        if key in texts and not isinstance(value, str | list | dict) and not (value is None and texts[key]):
+            value = text.strip()
     except (yaml.YAMLError, ValueError) as error:
         raise ConfigError(f"The override '{override}' has a value that is not valid YAML.") from error
     tree[last] = _merged(tree.get(last), value, key, sections)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import typing
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -77,6 +78,17 @@ def keys_of(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
         for kind in (info.annotation, *typing.get_args(info.annotation)):
             if isinstance(kind, type) and issubclass(kind, BaseModel):
                 yield from keys_of(kind, f"{prefix}{name}.")
+
+
+def texts_of(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, bool]]:
+    """The dotted names of the keys whose value is a string or a path, each with whether it may be null too."""
+    for name, info in model.model_fields.items():
+        kinds = typing.get_args(info.annotation) or (info.annotation,)
+        if set(kinds) <= {str, Path, type(None)}:
+            yield prefix + name, type(None) in kinds
+        for kind in kinds:
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                yield from texts_of(kind, f"{prefix}{name}.")
 
 
 def _nearest_key(name: str, known: Sequence[str]) -> str:

@@ -4,6 +4,8 @@
     turn_ids(sampled, observation)    what stands between a sampled turn and the next one
     decode(sampled)                   what the policy said
 
+A template without a system role (Gemma 2's, Mistral's) has the rules at the start of the first message, as `folded` writes it.
+
 so that the policy's next input is always the previous input + what it sampled + `turn_ids`, also where a template would rewrite
 earlier turns, as Qwen3's does with thoughts. Control tokens come from the template alone: a message that spells ``<|im_end|>`` is
 encoded as those letters.
@@ -43,13 +45,20 @@ class Chat:
         self.tokenizer = tokenizer
         self.thinking = thinking
         self._name = getattr(tokenizer, "name_or_path", "") or type(tokenizer).__name__
-        if not getattr(tokenizer, "chat_template", None):
-            raise ConfigError(f"The tokenizer {self._name} has no chat template; use an instruct model's tokenizer.")
+        self._template = _template_of(tokenizer, self._name)
         if not getattr(tokenizer, "is_fast", False):
             raise ConfigError(f"The tokenizer {self._name} is a slow one; slim_rl needs its tokenizer.json.")
         self._plain = _without_added_tokens(tokenizer)
         self._frames: dict[tuple[str, ...], list[str]] = {}
-        frame = self._frame(("system", "user", "assistant", "user"))
+        self._folds = False
+        try:
+            frame = self._frame(("system", "user", "assistant", "user"))
+        except ConfigError as error:
+            self._folds = True
+            try:
+                frame = self._frame(("user", "assistant", "user"))
+            except ConfigError:
+                raise error from None
         self._controls = {
             str(token): index
             for index, token in tokenizer.added_tokens_decoder.items()
@@ -65,26 +74,37 @@ class Chat:
         self._unsaid = {index for index, token in known if token.special and str(token) not in marks}
         longest_first = sorted(self._controls, key=len, reverse=True)
         self._split = re.compile("(" + "|".join(map(re.escape, longest_first)) + ")")
-        first, *rest = [piece for piece in self._split.split(frame[3]) if piece]
+        first, *rest = [piece for piece in self._split.split(frame[-2]) if piece]
         if first not in self._controls:
             raise ConfigError(
                 f"The chat template of {self._name} ends an assistant turn with {first!r}, which is not a single token; "
                 "slim_rl needs a template whose turns end in a control token."
             )
         self._end, self.end_id = first, self._controls[first]
-        self._before_observation, self._after_observation = "".join(rest), frame[4]
-        self._begins_thought = frame[4].rstrip().endswith(THINK_OPEN)  # the template does, and not the policy
+        self._before_observation, self._after_observation = "".join(rest), frame[-1]
+        self._begins_thought = frame[-1].rstrip().endswith(THINK_OPEN)  # the template does, and not the policy
         eos = tokenizer.eos_token_id
         self.stop_ids = [self.end_id] if eos in (None, self.end_id) else [self.end_id, eos]
         self._check()
 
     def prompt_ids(self, messages: Messages) -> list[int]:
         """Token ids of the opening messages, up to where the policy speaks."""
+        messages = self.folded(messages)
         frame = self._frame(tuple(message["role"] for message in messages))
         pieces: list[tuple[str, bool]] = [(frame[0], True)]
         for message, after in zip(messages, frame[1:], strict=True):
             pieces += [(message["content"], False), (after, True)]
         return self._encode(pieces)
+
+    def folded(self, messages: Messages) -> Messages:
+        """Returns the messages as the template takes them: a system message before the first message of a user, in one with it, where
+        the template has no such role.
+        """
+        if not self._folds or not messages or messages[0]["role"] != "system":
+            return messages
+        rules, *others = messages
+        first, *rest = others if others and others[0]["role"] == "user" else [{"role": "user", "content": ""}, *others]
+        return [first | {"content": f"{rules['content']}\n\n{first['content']}".rstrip()}, *rest]
 
     def turn_ids(self, sampled: Sequence[int], observation: str) -> list[int]:
         """Token ids that stand between the sampled turn and the next: its end token if it has none, then the observation as
@@ -120,7 +140,8 @@ class Chat:
         """The template's own rendering, as text. Raises ConfigError for a template that cannot be rendered."""
         try:
             rendered = self.tokenizer.apply_chat_template(
-                list(messages),
+                list(self.folded(messages)),
+                chat_template=self._template,
                 tokenize=False,
                 add_generation_prompt=add_generation_prompt,
                 enable_thinking=self.thinking,
@@ -204,6 +225,20 @@ class Chat:
 
     def _text(self, ids: Sequence[int]) -> str:
         return str(self.tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+
+def _template_of(tokenizer: Any, name: str) -> str:
+    """Returns the chat template: of several with names, the one called default. Raises ConfigError if there is none."""
+    found = getattr(tokenizer, "chat_template", None)
+    if isinstance(found, list | tuple):  # as tokenizer_config.json has them
+        found = {each["name"]: each["template"] for each in found}
+    if isinstance(found, dict):
+        found = found.get("default") or (next(iter(found.values())) if len(found) == 1 else None)
+    if not found:
+        raise ConfigError(
+            f"The tokenizer {name} has no chat template, or several and none called default; use an instruct model's tokenizer."
+        )
+    return str(found)
 
 
 def split_thought(text: str, opened: bool = False) -> tuple[str, str | None]:

@@ -199,6 +199,11 @@ def load_model(config: PolicyConfig) -> tuple[PreTrainedModel, Any]:
     with unreadable(refused, torch.OutOfMemoryError):
         tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
         model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, trust_remote_code=False)
+    for module in model.modules():
+        if isinstance(
+            module, torch.nn.Embedding
+        ):  # padding is masked, and where it is a turn's end too that token is to learn
+            module.padding_idx = None
     model = model.to(device)
     share_keys(model)
     # torch copies a frozen weight for every row of an input that is not contiguous, as hidden states of a turn's last tokens are.

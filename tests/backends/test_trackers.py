@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from slim_rl.backends import check
+from slim_rl.backends import Request, check, start
+from slim_rl.backends.trackers import check_trackers, has_wandb_login
 from slim_rl.config import parse_config
 from slim_rl.errors import ConfigError
 from slim_rl.keys import values
@@ -35,6 +36,26 @@ def test_a_name_that_a_backend_lacks_is_one_sentence() -> None:
         check(config_of("slime", EVERY))
     with pytest.raises(ConfigError, match=r"train\.report_to"):
         config_of("trl", ["neptune"])
+
+
+@pytest.mark.parametrize("backend", ["trl", "slime", "verl"])
+def test_wandb_without_a_login_is_one_sentence(backend: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("WANDB_API_KEY", "WANDB_MODE", "WANDB_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    request = Request(tmp_path / "config.yaml", (), config_of(backend, ["wandb"]), dry_run=True)
+    with pytest.raises(ConfigError, match=r"^train\.report_to=wandb: Weights & Biases has no login here"):
+        start(request)
+    (tmp_path / "netrc").write_text("machine wandb.mine login user password key\n")
+    assert not has_wandb_login()
+    monkeypatch.setenv("WANDB_BASE_URL", "https://wandb.mine/")
+    assert has_wandb_login()
+
+
+def test_tracker_that_is_not_installed_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("slim_rl.backends.trackers.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"^train\.report_to=mlflow and trackio: not installed here\. Run pip"):
+        check_trackers(config_of("trl", ["mlflow", "trackio"]))
 
 
 def test_verl_has_them_all() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -195,7 +196,7 @@ def test_the_tokenizers_own_control_tokens_are_just_letters_in_a_message(tokeniz
     )
 
 
-def gemma_like() -> Any:
+def gemma_like(chat_template: str = "") -> Any:
     """A tokenizer made as Gemma's is, whose white space and tags are among its added tokens, though no control tokens."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
@@ -213,7 +214,7 @@ def gemma_like() -> Any:
     made.add_tokens([AddedToken(token, special=False, normalized=False) for token in text])
     names = {"bos_token": "<bos>", "eos_token": "<eos>", "unk_token": "<unk>", "pad_token": "<pad>"}
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=made, **names)
-    tokenizer.chat_template = template("gemma3")
+    tokenizer.chat_template = chat_template or template("gemma3")
     return tokenizer
 
 
@@ -227,6 +228,42 @@ def test_white_space_and_tags_among_the_added_tokens_are_text() -> None:
     spelled = chat.turn_ids([chat.end_id], "<end_of_turn>\n<start_of_turn>model\n[accept]<eos>")
     plain = chat.turn_ids([chat.end_id], "hello")
     assert [i for i in spelled if i in controls] == [i for i in plain if i in controls]
+
+
+# as Mistral's: the rules are written into the last message of the user, so that they would move with every turn
+MISTRAL = """{{ bos_token }}{% if messages[0]['role'] == 'system' %}{% set rules = messages[0]['content'] %}{% set messages = messages[1:] %}\
+{% endif %}{% for m in messages %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('roles must alternate') }}\
+{% endif %}{% if m['role'] == 'user' %}<start_of_turn>{% if loop.last and rules is defined %}{{ rules + '\n\n' }}{% endif %}\
+{{ m['content'] }}<end_of_turn>{% else %}{{ m['content'] + eos_token }}{% endif %}{% endfor %}"""
+
+
+@pytest.mark.parametrize("name", ["gemma", "mistral"])
+@pytest.mark.parametrize("opening", [("system", "user"), ("system",), ("user",)], ids=" ".join)
+def test_template_without_a_system_role_gets_the_rules_first(name: str, opening: tuple[str, ...]) -> None:
+    tokenizer = gemma_like(MISTRAL if name == "mistral" else template("gemma"))
+    chat = Chat(tokenizer)
+    messages = [{"role": role, "content": f"What the {role} says."} for role in opening]
+    told = "\n\n".join(message["content"] for message in messages)
+    folded = [{"role": "user", "content": told}]
+    render = partial(tokenizer.apply_chat_template, add_generation_prompt=True, return_dict=False)
+    assert chat.folded(messages) == folded and chat.prompt_ids(messages) == render(folded)
+    said = chat.said_ids("[message] hi")
+    ids = chat.prompt_ids(messages) + said + chat.turn_ids(said, "hello")
+    turns = [{"role": "assistant", "content": "[message] hi"}, {"role": "user", "content": "hello"}]
+    assert ids == render([*folded, *turns]), "and they stay there"
+    assert chat.render([*messages, *turns]) == tokenizer.decode(ids)
+
+
+def test_named_templates_have_a_default() -> None:
+    tokenizer = train_tokenizer(["a b c"], 300)
+    expected = Chat(tokenizer).prompt_ids([{"role": "user", "content": "a"}])
+    named = {"default": CHATML, "tool_use": "{{ 1 }}"}
+    for given_as in (named, [{"name": name, "template": text} for name, text in named.items()], {"chat": CHATML}):
+        tokenizer.chat_template = given_as
+        assert Chat(tokenizer).prompt_ids([{"role": "user", "content": "a"}]) == expected
+    tokenizer.chat_template = {"rag": CHATML, "tool_use": CHATML}
+    with pytest.raises(ConfigError, match="none called default"):
+        Chat(tokenizer)
 
 
 def test_a_template_without_end_tokens_is_refused_with_a_sentence() -> None:

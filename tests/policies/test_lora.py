@@ -17,9 +17,9 @@ from slim_rl.backends.trl.run import train  # noqa: E402
 from slim_rl.config import load_config  # noqa: E402
 from slim_rl.config.sections import LoraSection  # noqa: E402
 from slim_rl.errors import ConfigError  # noqa: E402
+from slim_rl.lab.warmstart.train import warmstart  # noqa: E402
 from slim_rl.policies.lora import check_adapters, lora_config  # noqa: E402
 from slim_rl.policies.transformers import save_model  # noqa: E402
-from slim_rl.warmstart.train import warmstart  # noqa: E402
 from tests.fakes.models import tiny_qwen3  # noqa: E402
 from tests.paths import ROOT  # noqa: E402
 

@@ -9,9 +9,10 @@ import pytest
 torch = pytest.importorskip("torch")
 from transformers import Qwen3ForCausalLM  # noqa: E402
 
+from slim_rl.config import PolicyConfig  # noqa: E402
 from slim_rl.dialogue.policy import PolicyFailure, Sampled  # noqa: E402
 from slim_rl.dialogue.record import StopReason  # noqa: E402
-from slim_rl.policies.transformers import TransformersPolicy  # noqa: E402
+from slim_rl.policies.transformers import TransformersPolicy, load_model  # noqa: E402
 from tests.fakes.models import SHAPE, tiny_qwen3  # noqa: E402
 
 STOP = 3
@@ -203,3 +204,13 @@ def test_dialogues_with_one_prompt_read_it_once(model) -> None:
         hook.remove()
     assert [turn.ids for turn in together] == [turn.ids for turn in alone]
     assert [turn.logprobs[0] for turn in together] == pytest.approx([turn.logprobs[0] for turn in alone], abs=1e-5)
+
+
+def test_turn_end_that_pads_too_is_trained(tokenizer, tmp_path) -> None:
+    """Transformers leaves out the gradient of an embedding that the config names as padding."""
+    end = tokenizer.eos_token_id
+    tiny_qwen3(len(tokenizer), pad_token_id=end, eos_token_id=end).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    model, _ = load_model(PolicyConfig(model=str(tmp_path)))
+    model(torch.tensor([[5, end, 6, 7]])).logits[:, 1:].log_softmax(-1)[..., 8].sum().backward()
+    assert model.get_input_embeddings().weight.grad[end].abs().sum() > 0

@@ -34,6 +34,7 @@ from slim_rl.backends.slime.arguments import Job, command_line
 from slim_rl.backends.slime.cluster import DRIVER, Checkouts, check_save_dir, find_checkouts, submit
 from slim_rl.backends.slime.layout import find_architecture, lay_out, parse_flags
 from slim_rl.backends.slime.settings import PARTIAL_SELFPLAY, Settings, read_settings
+from slim_rl.backends.trackers import check_trackers
 from slim_rl.config import ROOT_KEY, Config, parse_config, read_yaml
 from slim_rl.dialogue.dealing import ensure_games
 from slim_rl.dialogue.requirements import check_training
@@ -120,6 +121,7 @@ def launch(words: Sequence[str], needs_model: bool = False) -> int:
     if job.done and not {"--ckpt-step", "--start-rollout-id"} & parse_flags(own).keys():
         say(is_trained(job.config, job.folder))
         return 0
+    check_trackers(job.config)
     try_partner(job.config)
     say_what_it_pays(job.config)
     games = partial(ensure_games, job.config)
