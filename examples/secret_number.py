@@ -35,11 +35,10 @@ class SecretNumber(BaseEnvironment):
     def sample_state(cls, seed: int) -> dict[str, Any]:
         return {"share": random.Random(seed).random()}  # of the range, so that one file serves any `high`
 
-    def reset(self, game_state: Any) -> tuple[str, dict[str, Any]]:
+    def reset(self, game_state: Any) -> None:
         self.secret = 1 + int(game_state["share"] * self.high)
         self.guesses: list[int] = []
         self.errors = 0
-        return self.get_state_description(), {}
 
     def step(self, text: str) -> tuple[str, bool, dict[str, Any]]:
         info: dict[str, Any] = {"seat": 0, "action": None, "error": None}

@@ -55,11 +55,10 @@ class Treasure(MeasuredEnvironment):
     def sample_state(cls, seed: int) -> dict[str, Any]:
         return {"treasure": list(divmod(random.Random(seed).randrange(9), 3))}
 
-    def reset(self, game_state: Any) -> tuple[str, dict[str, Any]]:
+    def reset(self, game_state: Any) -> None:
         self.row, self.column = game_state["treasure"]
         self.turn = self.taken = self.errors = 0
         self.dug: tuple[int, int] | None = None
-        return self.get_state_description(0), {}
 
     def step(self, text: str) -> tuple[str, bool, dict[str, Any]]:
         info: dict[str, Any] = {"seat": self.turn, "action": None, "error": None}

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from slim_rl import bundled
 from slim_rl.errors import ConfigError, DataError
 from slim_rl.seeds import seed_of
+from slim_rl.signatures import check_methods
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -119,6 +120,7 @@ class BaseEnvironment(ABC):
         partners: scripted partners by name, each a dotted path of a class with `identity` and `async reply(view)`.
         tags: what actions begin with in brackets, such as ("message", "propose"): a person's line without a tag is given the
             first. Empty: actions are plain text.
+        reward_range: the least and the highest reward. A dialogue with another one has failed.
         undealt: settings on which no deal depends: arms that differ in them play the same file of games.
         max_errors: refused actions in a row that end the game, of which a person is told; 0: it has no such limit.
         rules: "none" leaves the rules out of a policy's opening messages.
@@ -129,13 +131,14 @@ class BaseEnvironment(ABC):
     Settings: ClassVar[type[BaseModel] | None] = None
     partners: ClassVar[Mapping[str, str]] = {}
     tags: ClassVar[tuple[str, ...]] = ()
+    reward_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     undealt: ClassVar[tuple[str, ...]] = ("max_errors",)
     max_errors: int = 0
     rules: str = "full"
 
     @abstractmethod
-    def reset(self, game_state: Any) -> tuple[str, dict[str, Any]]:
-        """Deals the game, from a state of its own to play on. Returns what the first seat to act sees, and an info dict."""
+    def reset(self, game_state: Any) -> Any:
+        """Deals the game, from a state of its own to play on. Players read the deal from `get_state_description`."""
 
     @abstractmethod
     def step(self, text: str) -> tuple[str, bool, dict[str, Any]]:
@@ -143,7 +146,7 @@ class BaseEnvironment(ABC):
 
     @abstractmethod
     def get_normalized_reward(self) -> float:
-        """The reward so far, in [0, 1]; shared by both seats."""
+        """The reward so far, in `reward_range`; shared by both seats."""
 
     @abstractmethod
     def get_prompt_prefix(self, seat: int = 0) -> str:
@@ -188,10 +191,6 @@ class BaseEnvironment(ABC):
         rules = [{"role": "system", "content": self.get_prompt_prefix(seat)}] if self.rules != "none" else []
         return [*rules, {"role": "user", "content": self.get_state_description(seat)}]
 
-    def format_observation(self, observation: str) -> dict[str, str]:
-        """An observation as a chat message (the convention of slime's multi-turn examples)."""
-        return {"role": "user", "content": observation}
-
     def close(self) -> None:  # noqa: B027  most games hold nothing
         """Releases what the game holds. Nothing, by default."""
 
@@ -209,8 +208,28 @@ def as_dict(game_state: Any) -> dict[str, Any]:
 
 
 def reset_to(env: BaseEnvironment, game_state: Any) -> None:
-    """Deals a game to `env`, which may play on its state in place: whoever else holds it (a row, a log) keeps it as it was dealt."""
-    env.reset(copy.deepcopy(game_state))
+    """Deals a game to `env`, which may play on its state in place: the row and the log keep theirs as it was dealt.
+
+    Raises ConfigError if `reset` returns text that no player would read.
+    """
+    returned = env.reset(copy.deepcopy(game_state))
+    text = returned[0] if isinstance(returned, tuple) and returned else returned
+    if isinstance(text, str) and text.strip() not in env.get_state_description(env.turn):
+        raise ConfigError(
+            f"environment: {type(env).__name__}.reset returns {text[:60]!r}, which no player reads. Return nothing there, and this text "
+            "from get_state_description."
+        )
+
+
+def step_of(env: BaseEnvironment, text: str) -> tuple[str, bool, dict[str, Any]]:
+    """Plays an action. Raises ConfigError if `step` returns anything but an observation, whether the game is over, and its info."""
+    returned = env.step(text)
+    if not (isinstance(returned, tuple) and list(map(type, returned))[::2] == [str, dict] and len(returned) == 3):
+        raise ConfigError(
+            f"environment: {type(env).__name__}.step returned {str(returned)[:60]}. Return (observation, done, info): a text, True or "
+            "False, and a dict."
+        )
+    return returned
 
 
 _OURS = "slim_rl.games."
@@ -227,6 +246,7 @@ def environment_class(path: str) -> type[BaseEnvironment]:
         raise ConfigError(
             f"environment: {path} is not a subclass of slim_rl.environment.BaseEnvironment; name one that is."
         )
+    check_methods(found, f"environment: {path}")
     return found  # type: ignore[no-any-return]
 
 

@@ -64,7 +64,7 @@ class GuessWhoEnv(MeasuredEnvironment):
             board = GameBoard.dealt(seed_of(seed, split, number), game.size, game.max_questions)
             yield board.id, board.to_dict()
 
-    def reset(self, game_state: Any) -> tuple[str, dict[str, Any]]:
+    def reset(self, game_state: Any) -> None:
         """Deals a game. Raises DataError for a malformed state."""
         self.game = GameBoard.from_dict(game_state)
         self.suspects = Suspects(self.game)
@@ -72,7 +72,6 @@ class GuessWhoEnv(MeasuredEnvironment):
         self.guess: str | None = None
         self.end: str | None = None
         self._last = ""  # what the asker said
-        return self.get_state_description(0), {"seat": 0}
 
     def step(self, text: str) -> tuple[str, bool, dict[str, Any]]:
         info: dict[str, Any] = {"seat": self.turn, "action": None, "error": None}

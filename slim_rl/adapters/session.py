@@ -40,7 +40,7 @@ class Observation:
 
     Attributes:
         messages: the chat messages since it last spoke: first its prompt, then one of the user's; empty once the game is over.
-        text: the same as text. Of a game that is over: the partner's last words, if it had the last word.
+        text: the same as text. Of a game that is over: the last words of the partner, or of a game that answers itself.
         error: why the game refused what the policy just said; None if it did not.
         done: whether the game is over; then `Session.dialogue` is its record.
         reward: 0 until the game is over; None if it failed, which says nothing about the policy.
@@ -181,7 +181,7 @@ class Session:
         (self.dialogue,) = task.result()
         self.games.keep(self.dialogue)
         turns = self.dialogue.turns
-        last = turns[-1].text if turns and turns[-1].role == "partner" else ""
+        last = "" if not turns else turns[-1].text if turns[-1].role == "partner" else turns[-1].observation or ""
         error = turns[-1].error if turns and turns[-1].role == "policy" else None
         self._last = Observation((), last, error, done=True, reward=self.dialogue.reward)
         return self._last

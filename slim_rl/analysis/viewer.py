@@ -196,6 +196,7 @@ _SHOWN = (
     "text",
     "thought",
     "error",
+    "observation",
     "span",
     "malformed",
     "answered",

@@ -158,8 +158,8 @@ def _play_person(
     last = dialogue.turns[-1] if dialogue.turns and not dialogue.failed else None
     if last is not None and last.role == "partner":
         console.print(Text(f"partner> {printable(last.text)}", "cyan"))
-    elif last is not None and last.error:
-        console.print(Text(printable(last.error), "red"))
+    elif last is not None and (words := last.observation or last.error):
+        console.print(Text(printable(words), "red" if last.error else "cyan"))
     return dialogue
 
 

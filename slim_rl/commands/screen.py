@@ -60,6 +60,8 @@ def turn_texts(dialogue: Dialogue) -> Iterator[Text]:
         yield line
         if turn.error:
             yield Text(f"  refused: {printable(turn.error)}", "red")
+        if turn.observation:
+            yield Text(printable(f"game> {turn.observation}"), "cyan")
 
 
 def table_of(board: Board) -> Table:

@@ -122,6 +122,8 @@ def messages(dialogue: Dialogue) -> list[dict[str, str]]:
         said.append({"role": "assistant" if turn.role == "policy" else "user", "content": turn.text, **thought})
         if turn.error:
             said.append({"role": "system", "content": turn.error})
+        if turn.observation:
+            said.append({"role": "user", "content": turn.observation})
     return said
 
 
@@ -138,8 +140,8 @@ def _step(dialogue: Dialogue, turn: Turn) -> dict[str, Any]:
         step["reasoning_content"] = turn.thought
     if turn.role == "policy" and turn.span is not None:
         step["metrics"] = _metrics(dialogue, *turn.span)
-    if turn.error:
-        step["observation"] = {"results": [{"content": turn.error}]}
+    if results := [text for text in (turn.error, turn.observation) if text]:
+        step["observation"] = {"results": [{"content": text} for text in results]}
     return step
 
 

@@ -16,6 +16,7 @@ from slim_rl.config import PARTNERS, SELF, Config
 from slim_rl.dialogue.partner import Partner
 from slim_rl.environment import BaseEnvironment, environment_class, load_object
 from slim_rl.errors import ConfigError
+from slim_rl.signatures import takes
 
 
 def make_environment(config: Config) -> BaseEnvironment:
@@ -51,6 +52,12 @@ def make_partner(config: Config) -> Partner | None:
     if lacks:
         raise ConfigError(
             f"partner.kind: {kind} has no {' and no '.join(lacks)}; a partner has both (docs/own_game.md)."
+        )
+    if not takes(partner.reply, 1) or (
+        inspect.isroutine(partner.reply) and not inspect.iscoroutinefunction(partner.reply)
+    ):
+        raise ConfigError(
+            f"partner.kind: {kind}.reply must be async reply(view). Correct the class (docs/own_game.md)."
         )
     return partner
 

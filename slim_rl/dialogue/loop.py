@@ -30,10 +30,11 @@ from slim_rl.dialogue.deadline import Deadline
 from slim_rl.dialogue.partner import Partner, PartnerFailure
 from slim_rl.dialogue.policy import Policy
 from slim_rl.dialogue.record import Dialogue, DialogueOver, StopReason, Turn
-from slim_rl.environment import BaseEnvironment, Utterance, View, as_dict, reset_to
+from slim_rl.environment import BaseEnvironment, Utterance, View, as_dict, reset_to, step_of
 from slim_rl.lab.payment import price_sentence
 
 _END = {end.value: end for end in (StopReason.AGREED, StopReason.FINISHED, StopReason.REJECTED, StopReason.MAX_TURNS)}
+_ROUNDING = 1e-6  # by which a sum of floats may pass the end of its range
 _ERRORS = "errors"  # too many refused actions: whose they are makes the stop reason
 
 
@@ -213,13 +214,16 @@ class _Game:
         self.env.close()
 
     def _earn(self) -> None:
-        """The game's reward. Nothing could be learned from, or averaged with, one that is no number: then the dialogue has failed."""
-        reward = float(self.env.get_normalized_reward())
-        if isfinite(reward):
+        """Takes the game's reward. With one that is no number, or outside the game's range, the dialogue has failed."""
+        reward, (low, high) = float(self.env.get_normalized_reward()), self.env.reward_range
+        if isfinite(reward) and low - _ROUNDING <= reward <= high + _ROUNDING:
             self.reward = reward
-        else:
-            self.stop_reason = StopReason.BROKEN
-            self.failure = f"{type(self.env).__name__}.get_normalized_reward gave {reward}; it must be a finite number."
+            return
+        game, self.stop_reason = type(self.env).__name__, StopReason.BROKEN
+        self.failure = (
+            f"{game}.get_normalized_reward gave {reward}; it must be a finite number from {low:g} to {high:g}, or {game}.reward_range "
+            "another range."
+        )
 
     async def _turn(self) -> None:
         author = self.env.turn
@@ -242,13 +246,14 @@ class _Game:
 
     def _step(self, author: int, said: AgentReply, seconds: float) -> None:
         """Gives the game what `author` said, and the seats what they may see of it."""
-        observation, done, info = self.env.step(said.text)
+        observation, done, info = step_of(self.env, said.text)
         error = info.get("error")
-        self.turns.append(
-            Turn(
-                author, "", said.text, info.get("action"), error, said.thought, said.span, seconds, said.usage, said.put
-            )
+        turn = Turn(
+            author, "", said.text, info.get("action"), error, said.thought, said.span, seconds, said.usage, said.put
         )
+        if self.env.turn == author and (error is None or self.env.seats == 1) and observation not in ("", error):
+            turn.observation = observation  # the game answers: no turn of the other seat holds these words
+        self.turns.append(turn)
         for seat, history in self._history.items():
             if error is None or seat == author:
                 told = observation if seat == self.env.turn else ""

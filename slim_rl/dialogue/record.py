@@ -73,6 +73,7 @@ class Turn:
         seconds: time taken to produce the turn.
         usage: tokens and cost of a partner's API calls, if there were any (see `dialogue.partner.Usage`).
         put: whether it was put for a policy with tokens, which did not sample it (`interventions`).
+        observation: what the game itself answered its author, as in a one-seat game; None where the other seat answers.
 
     Annotations, filled in by the game's annotator when the dialogue is logged, and None before:
         questions: the kinds of question it asks, such as "pair" and "check"; empty if it asks nothing.
@@ -105,6 +106,7 @@ class Turn:
     seconds: float = 0.0
     usage: dict[str, Any] | None = None
     put: bool = False
+    observation: str | None = None
     questions: list[str] | None = None
     seeking: bool | None = None
     pairs: list[tuple[Any, ...]] | None = None

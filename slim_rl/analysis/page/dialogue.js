@@ -119,6 +119,7 @@ function turnView(board, turn, i) {
     turn.thought && h("div", { class: "thought" }, turn.thought),
     h("div", { class: `bubble${turn.span ? " sampled" : ""}` }, turn.text === "" ? "(nothing)" : marked(turn.text)),
     turn.error && h("div", { class: "error" }, `Refused: ${turn.error}`),
+    turn.observation && h("div", { class: "observation" }, `Game: ${turn.observation}`),
     board?.truth && turn.assignment?.length === board.truth.length && proposal(board, turn.assignment));
 }
 

@@ -114,14 +114,13 @@ class MatchingEnv(MeasuredEnvironment):
             raise RuntimeError("No game has been dealt: call reset(game_state) first.")
         return self._game
 
-    def reset(self, game_state: GameState | Mapping[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+    def reset(self, game_state: GameState | Mapping[str, Any] | None = None) -> None:
         """Deals a game. Raises DataError for a malformed state, or none."""
         if game_state is None:
             raise DataError("reset needs a game_state: a GameState or its dict.")
         self._game = game_state if isinstance(game_state, GameState) else GameState.from_dict(game_state)
         self._clear()
         self._conversations = [Heard(seat, self._game.roster) for seat in (0, 1)]
-        return self.get_state_description(0), {"seat": 0}
 
     def step(self, text: str) -> tuple[str, bool, dict[str, Any]]:
         author = self.turn

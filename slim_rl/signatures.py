@@ -1,0 +1,51 @@
+"""Checks of a user's class against the slim_rl class that it fills in: every method is there and takes what it is given."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+from slim_rl.errors import ConfigError
+
+_ON_CLASS = (classmethod, staticmethod)
+
+
+def check_methods(made: type, key: str) -> None:
+    """Checks that a subclass can be called as its base is. Raises ConfigError, which begins with `key` and names all that is wrong.
+
+    Args:
+        made: class to check; each of its public methods is compared with the one that the first base declares.
+    """
+    missing = sorted(getattr(made, "__abstractmethods__", ()))
+    wrong = [*([f"it has no {', '.join(missing)}"] if missing else []), *_wrong(made)]
+    if wrong:
+        raise ConfigError(f"{key}: {'; '.join(wrong)}. Correct the class (docs/own_game.md).")
+
+
+def _wrong(made: type) -> Iterator[str]:
+    for name in dir(made):
+        own = inspect.getattr_static(made, name)
+        base = next((cls.__dict__[name] for cls in reversed(made.__mro__) if name in cls.__dict__), own)
+        if name.startswith("_") or base is own or not (isinstance(base, _ON_CLASS) or inspect.isfunction(base)):
+            continue
+        declared = inspect.signature(base.__func__ if isinstance(base, _ON_CLASS) else base).parameters.values()
+        given = [each.name for each in list(declared)[not isinstance(base, staticmethod) :]]
+        needed = sum(each.default is each.empty for each in declared) - (not isinstance(base, staticmethod))
+        found, bound = getattr(made, name), not isinstance(base, _ON_CLASS) and inspect.isfunction(own)
+        if not callable(found) or inspect.iscoroutinefunction(found):
+            yield f"{name} must be a method, and not async"
+        elif not all(takes(found, count + bound) for count in {needed, len(given)}):
+            kind = "the class method " if isinstance(base, classmethod) else ""
+            yield f"{name} must be {kind}{name}({', '.join(given)})"
+
+
+def takes(function: Any, count: int) -> bool:
+    """Returns True if a function can be called with so many positional arguments."""
+    try:
+        inspect.signature(function).bind(*[None] * count)
+    except TypeError:
+        return False
+    except ValueError:  # a builtin without a signature
+        pass
+    return True

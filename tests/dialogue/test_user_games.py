@@ -1,0 +1,265 @@
+"""A user's game, once right and once wrong in each way: its replies are in the record, and each fault is one sentence."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slim_rl import cli
+from slim_rl.analysis.load import load
+from slim_rl.analysis.viewer import collect
+from slim_rl.config import Config, parse_config
+from slim_rl.dialogue.exchange import messages, session_trace, trajectory
+from slim_rl.dialogue.factory import make_partner
+from slim_rl.dialogue.log import DialogueLog
+from slim_rl.dialogue.loop import Speaker
+from slim_rl.dialogue.record import Dialogue, StopReason
+from slim_rl.dialogue.rows import GameRow
+from slim_rl.dialogue.worker import RolloutWorker
+from slim_rl.environment import BaseEnvironment, environment_class
+from slim_rl.errors import ConfigError
+from slim_rl.measured import MeasuredEnvironment
+from tests.dialogue.players import Countdown, Says
+
+
+class Oracle(BaseEnvironment):
+    """Answers its only player: the number of turns so far, and a farewell."""
+
+    reward = 1.0
+
+    @classmethod
+    def sample_state(cls, seed: int) -> dict[str, Any]:
+        return {"seed": seed}
+
+    def reset(self, game_state: Any) -> Any:
+        self.turns = 0
+
+    def step(self, text: str) -> tuple[str, bool, dict[str, Any]]:
+        if text == "what":
+            return "Pardon?", False, {"action": None, "error": "Pardon?"}
+        self.turns += 1
+        done = self.turns == 3
+        said = "Farewell, it was 3." if done else f"That was turn {self.turns}."
+        return said, done, {"action": {"kind": "word"}, "error": None, **({"end": "finished"} if done else {})}
+
+    def get_normalized_reward(self) -> float:
+        return self.reward
+
+    def get_prompt_prefix(self, seat: int = 0) -> str:
+        return "Speak."
+
+    def get_state_description(self, seat: int = 0) -> str:
+        return "Begin."
+
+
+class Words(Says):
+    async def reply(self, view: Any) -> Any:
+        self.words = [*getattr(self, "words", ["go", "what", "go", "go"])]
+        word, self.words = self.words[0], self.words[1:]
+        return type(await super().reply(view))(word)
+
+
+def config_of(game: str, **keys: Any) -> Config:
+    return parse_config({"environment": f"{__name__}.{game}", **keys})
+
+
+def played(game: str) -> Dialogue:
+    config = config_of(game)
+    worker = RolloutWorker(config, None, Speaker(Words("go")))
+    row = GameRow.of(worker.environment(), "g", {"seed": 1})
+    (dialogue,) = asyncio.run(worker.play(worker.episode(row, "test")))
+    return dialogue
+
+
+REPLIES = ["That was turn 1.", None, "That was turn 2.", "Farewell, it was 3."]
+
+
+def test_one_seat_game_replies_are_in_the_record(tmp_path: Path, capsys: Any) -> None:
+    dialogue = played("Oracle")
+    assert dialogue.stop_reason is StopReason.FINISHED, dialogue.failure
+    assert [turn.observation for turn in dialogue.turns] == REPLIES
+    with DialogueLog(tmp_path / "log.jsonl") as log:
+        log.append(dialogue)
+    (line,) = (json.loads(each) for each in (tmp_path / "log.jsonl").read_text().splitlines())
+    assert [turn["observation"] for turn in line["turns"]] == REPLIES
+    (view,) = collect(load([tmp_path]), 1)["dialogues"]
+    assert [turn["observation"] for turn in view["turns"]] == REPLIES
+    with pytest.raises(SystemExit):
+        cli.main(["show", str(tmp_path)])
+    shown = capsys.readouterr().out
+    assert all(f"game> {reply}" in shown for reply in REPLIES if reply) and shown.count("Pardon?") == 1
+
+
+def test_one_seat_game_replies_are_in_the_exports() -> None:
+    dialogue = played("Oracle")
+    said = [(message["role"], message["content"]) for message in messages(dialogue)[2:]]
+    assert said == [
+        ("assistant", "go"), ("user", REPLIES[0]), ("assistant", "what"), ("system", "Pardon?"),
+        ("assistant", "go"), ("user", REPLIES[2]), ("assistant", "go"), ("user", REPLIES[3]),
+    ]  # fmt: skip
+    for exported in (session_trace(dialogue), trajectory(dialogue)):
+        assert all(reply in json.dumps(exported) for reply in REPLIES if reply)
+
+
+def test_two_seat_game_turns_hold_no_observation() -> None:
+    worker = RolloutWorker(config_of("Twice", partner={"kind": f"{__name__}.Go"}), None, Speaker(Says("go")))
+    row = GameRow.of(worker.environment(), "g", {"seed": 1})
+    (dialogue,) = asyncio.run(worker.play(worker.episode(row, "test")))
+    assert {turn.observation for turn in dialogue.turns} == {None}
+
+
+class Twice(Countdown):
+    pass
+
+
+class Go(Says):
+    def __init__(self) -> None:
+        super().__init__("go")
+
+
+class Rich(Oracle):
+    reward = 10.0
+
+
+class Nothing(Oracle):
+    reward = float("nan")
+
+
+class Declared(Oracle):
+    reward = 10.0
+    reward_range = (0.0, 10.0)
+
+
+class Rounded(Oracle):
+    reward = 1.0 + 2e-16
+
+
+@pytest.mark.parametrize("game", ["Rich", "Nothing"])
+def test_reward_outside_the_range_fails_the_dialogue(game: str) -> None:
+    dialogue = played(game)
+    assert (dialogue.reward, dialogue.stop_reason) == (None, StopReason.BROKEN)
+    assert f"{game}.get_normalized_reward gave" in str(dialogue.failure)
+    assert "from 0 to 1, or" in str(dialogue.failure) and f"{game}.reward_range" in str(dialogue.failure)
+
+
+@pytest.mark.parametrize(("game", "reward"), [("Declared", 10.0), ("Rounded", 1.0)])
+def test_reward_inside_the_range_is_kept(game: str, reward: float) -> None:
+    assert played(game).reward == pytest.approx(reward)
+
+
+class LostText(Oracle):
+    def reset(self, game_state: Any) -> Any:
+        super().reset(game_state)
+        return "The secret word is apple.", {}
+
+
+class SameText(Oracle):
+    def reset(self, game_state: Any) -> Any:
+        super().reset(game_state)
+        return self.get_state_description(), {}
+
+
+def test_reset_text_that_no_player_reads_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"LostText.reset returns 'The secret word is apple.', which no player reads"):
+        played("LostText")
+    assert played("SameText").reward == 1.0
+
+
+class NoReward(BaseEnvironment):
+    def reset(self, game_state: Any) -> Any: ...
+
+    def step(self, text: str) -> Any: ...
+
+    def get_state_description(self, seat: int = 0) -> str:
+        return ""
+
+    def get_prompt_prefix(self, seat: int = 0) -> str:
+        return ""
+
+
+class WrongStep(Oracle):
+    def step(self) -> Any:  # type: ignore[override]
+        return "", True, {}
+
+
+class NoSeat(Oracle):
+    def get_prompt_prefix(self) -> str:  # type: ignore[override]
+        return ""
+
+
+class OnInstance(Oracle):
+    def sample_state(self, seed: int) -> Any:  # type: ignore[override]
+        return {}
+
+
+class Async(Oracle):
+    async def step(self, text: str) -> Any:  # type: ignore[override]
+        return "", True, {}
+
+
+class AsksLess(Oracle, MeasuredEnvironment):
+    @classmethod
+    def asks(cls, text: str) -> bool:  # type: ignore[override]
+        return False
+
+
+class More(Oracle):
+    def reset(self, game_state: Any, seed: int) -> Any:  # type: ignore[override]
+        return None
+
+
+@pytest.mark.parametrize(
+    ("game", "sentence"),
+    [
+        ("NoReward", "it has no get_normalized_reward"),
+        ("WrongStep", r"step must be step\(text\)"),
+        ("NoSeat", r"get_prompt_prefix must be get_prompt_prefix\(seat\)"),
+        ("OnInstance", r"sample_state must be the class method sample_state\(seed\)"),
+        ("Async", "step must be a method, and not async"),
+        ("AsksLess", r"asks must be the class method asks\(text, game_state\)"),
+        ("More", r"reset must be reset\(game_state\)"),
+    ],
+)
+def test_wrong_method_is_one_sentence_at_load(game: str, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^environment: {__name__}.{game}: {sentence}\. Correct"):
+        environment_class(f"{__name__}.{game}")
+
+
+class ShortStep(Oracle):
+    def step(self, text: str) -> Any:
+        return "Done.", True
+
+
+class NoInfo(Oracle):
+    def step(self, text: str) -> Any:
+        return "Done.", True, None
+
+
+@pytest.mark.parametrize("game", ["ShortStep", "NoInfo"])
+def test_step_that_returns_another_shape_is_one_sentence(game: str) -> None:
+    with pytest.raises(ConfigError, match=rf"{game}.step returned \('Done.', True.*Return \(observation, done, info\)"):
+        played(game)
+
+
+class Sync:
+    identity = {"kind": "sync"}  # noqa: RUF012
+
+    def reply(self, view: Any) -> str:
+        return "go"
+
+
+class Blind:
+    identity = {"kind": "blind"}  # noqa: RUF012
+
+    async def reply(self) -> str:
+        return "go"
+
+
+@pytest.mark.parametrize("kind", ["Sync", "Blind"])
+def test_partner_with_another_reply_is_one_sentence(kind: str) -> None:
+    with pytest.raises(ConfigError, match=rf"{kind}.reply must be async reply\(view\)"):
+        make_partner(config_of("Twice", partner={"kind": f"{__name__}.{kind}"}))
