@@ -5,6 +5,7 @@ Every cell has its own log, and is resumable. A policy is a checkpoint, a chat m
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.held_out import SCOPE, play_held_out
 from slim_rl.dialogue.interventions import INSTEAD, AskFirst, NeverAsk
 from slim_rl.dialogue.loop import Player, Speaker
-from slim_rl.dialogue.record import Dialogue
+from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import Episode, RolloutWorker
 from slim_rl.environment import environment_class
@@ -33,6 +34,15 @@ from slim_rl.policies.openai_chat import ChatPolicy
 from slim_rl.runs import claim_log, evaluating
 from slim_rl.seeds import seed_of
 
+_WITHOUT_RESULT = frozenset(
+    {
+        StopReason.MAX_TURNS,
+        StopReason.POLICY_ERRORS,
+        StopReason.TURN_TOKENS,
+        StopReason.DIALOGUE_TOKENS,
+        StopReason.CONTEXT_LENGTH,
+    }
+)
 CHAT, SCRIPTED = "openai:", "scripted:"  # before the name of a chat model, and of one of the game's scripted policies
 
 
@@ -222,6 +232,13 @@ def notes(played: Mapping[str, Sequence[Dialogue]]) -> Iterator[str]:
         if ended.reasons:
             reasons = ", ".join(f"{reason} {count}" for reason, count in ended.reasons.most_common())
             yield f"{name}: {ended.reasons.total()} of {len(dialogues)} dialogues failed ({reasons}); the same command plays them again."
+        unended = Counter(str(each.stop_reason) for each in dialogues if each.stop_reason in _WITHOUT_RESULT)
+        if 2 * unended.total() >= len(dialogues) > 0:
+            reasons = ", ".join(f"{reason} {count}" for reason, count in unended.most_common())
+            yield (
+                f"{name}: {unended.total()} of {len(dialogues)} games ended without a result ({reasons}). If the policy was trained with other "
+                "rules or limits, set them: game.rules, limits.turn_tokens."
+            )
         usages = [turn.usage for d in dialogues for turn in d.turns if turn.role == "policy" and turn.usage]
         if usages:
             calls, cost = (sum(usage.get(key) or 0 for usage in usages) for key in ("calls", "cost_usd"))

@@ -32,6 +32,7 @@ from slim_rl.commands.screen import printable
 from slim_rl.config import Config, load_config
 from slim_rl.dialogue.dealing import load_rows
 from slim_rl.dialogue.factory import costs_money
+from slim_rl.dialogue.failures import check_measured
 from slim_rl.dialogue.measures import shown_in
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.errors import ConfigError
@@ -40,6 +41,7 @@ from slim_rl.formats import count
 from slim_rl.policies import check_model_name
 from slim_rl.policies.engines import EngineChoice
 from slim_rl.processes import interruptible
+from slim_rl.trained import differences, model_of, trained_config
 
 MOST_PAIRS = 8  # of cells that are compared on the screen
 GAMES = 200  # a cell, where nothing else is asked for
@@ -49,7 +51,8 @@ _FILES = ("table.txt", "cells.csv", "cells.json")
 def command(
     config: ConfigFile,
     checkpoint: Annotated[
-        list[str] | None, typer.Option("--checkpoint", "--model", help="a model folder or hub name (repeatable)")
+        list[str] | None,
+        typer.Option("--checkpoint", "--model", help="a model or run folder, or hub name (repeatable)"),
     ] = None,
     policy: Annotated[
         list[str] | None,
@@ -100,16 +103,19 @@ def command(
     if success_reward is not None and num_trials < 2:
         raise ConfigError("--success-reward is for pass^k, which takes several dialogues per game: add --num-trials 4.")
     choice = EngineChoice(engine, server, words_of(engine_args))
+    checkpoint = [model_of(each, "--checkpoint") for each in checkpoint or ()]
     wanted = (
         Cell(each, kind, name)
-        for each in policies(settings, checkpoint or (), policy or (), choice)
+        for each in policies(settings, checkpoint, policy or (), choice)
         for kind in partner or [settings.opposite]
         for name in mode or ["free"]
     )
     cells = list(dict.fromkeys(wanted))  # what is named twice is played once
     num_games = check_games(settings, games)
-    for name in checkpoint or ():
+    for name in checkpoint:
         check_model_name(name, "--checkpoint")
+        if (trained := trained_config(name)) is not None and (differ := differences(settings, trained)):
+            typer.echo(f"{name} is evaluated with other settings: {', '.join(differ)}.")
     if dry_run:
         _say_cost(settings, cells, num_games, num_trials)
     else:
@@ -121,6 +127,7 @@ def command(
             lines = reference_lines([(row.game_state, row.seat) for row in rows], human, settings.environment)
             played = evaluate(settings, cells, output, num_games, choice, concurrency, num_trials)
         _print_results(settings, played, output, len(rows), lines, success_reward)
+        check_measured(played)
 
 
 def policies(config: Config, checkpoints: Sequence[str], named: Sequence[str], engine: EngineChoice) -> list[str]:

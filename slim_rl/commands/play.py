@@ -25,22 +25,26 @@ from slim_rl.dialogue.dealing import load_rows
 from slim_rl.dialogue.factory import make_environment
 from slim_rl.dialogue.loop import Speaker
 from slim_rl.dialogue.partner import PartnerFailure, Reply
-from slim_rl.dialogue.record import Dialogue, StopReason
+from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.environment import BaseEnvironment, Board, View, environment_class, reset_to
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.policies import check_model_name
+from slim_rl.trained import model_of
 
 QUIT = "quit"
-_NO_PARTNER = (StopReason.PARTNER_FAILED, StopReason.OUTAGE, StopReason.BUDGET)
+LEFT = "you left the game"
 
 
 def command(
     config: ConfigFile,
     game: Annotated[int, typer.Option(min=0, help="number of the held-out game, from 0")] = 0,
     model: Annotated[
-        str | None, typer.Option("--model", "--checkpoint", help="watch this model play instead: a folder or hub name")
+        str | None,
+        typer.Option(
+            "--model", "--checkpoint", help="watch this model play instead: a model or run folder, or hub name"
+        ),
     ] = None,
     overrides: Overrides = None,
 ) -> None:
@@ -95,12 +99,12 @@ class Person:
             while not (text := self.ask("you> ").strip()):
                 pass  # a line of nothing is no action
             if text.lower() == QUIT:
-                raise PartnerFailure("you left the game")
+                raise PartnerFailure(LEFT)
             if text.lower().startswith("[propose]"):
                 while line := self.ask("   > ").strip():
                     text += f"\n{line}"
         except EOFError:
-            raise PartnerFailure("you left the game") from None
+            raise PartnerFailure(LEFT) from None
         tags = self.env.tags
         return text if text.startswith("[") or not tags else f"[{tags[0]}] {text}"
 
@@ -123,6 +127,7 @@ def play(
     if game >= len(rows):
         raise ConfigError(f"--game {game} does not exist: the config has {len(rows)} games, 0 to {len(rows) - 1}.")
     if model is not None:
+        model = model_of(model, "--model")
         check_model_name(model)
     row = rows[game]
     env = make_environment(config)
@@ -131,7 +136,7 @@ def play(
         _play_person(config, env, row, console, ask) if model is None else _watch(config, env, row, model, console)
     )
     reward = dialogue.reward or 0.0
-    deserted = dialogue.stop_reason in _NO_PARTNER
+    deserted = dialogue.failed and dialogue.failure != LEFT
     if not deserted:
         console.print(Text(printable(f"ended: {dialogue.failure or dialogue.stop_reason}"), "dim"))
     if not dialogue.failed:
@@ -139,7 +144,7 @@ def play(
     if (truth := env.board(None)) is not None:
         console.print(table_of(truth))
     if deserted:
-        raise SlimError(dialogue.failure or "The partner gave no reply.")
+        raise SlimError(f"The game failed: {dialogue.failure or dialogue.stop_reason}")
     return reward
 
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from slim_rl.config import Config
 from slim_rl.dialogue.record import Dialogue, StopReason
-from slim_rl.errors import RunStopped
+from slim_rl.errors import RunStopped, SlimError
 
 _STOPS = (StopReason.BUDGET, StopReason.OUTAGE)
 
@@ -82,15 +82,34 @@ class Failures:
             raise RunStopped(f"Training stops: {self.stopped}")
         if self.failed_share > config.train.stop_failures:
             raise RunStopped(
-                f"Training stops: {self._summary()}. train.stop_failures allows {config.train.stop_failures:.0%}; "
+                f"Training stops: {self.summary}. train.stop_failures allows {config.train.stop_failures:.0%}; "
                 "fix the cause and start again from the last checkpoint."
             )
 
     def warn(self, config: Config) -> None:
         """Logs an error if more than `slime.warn_failures` of the dialogues failed."""
         if self.failed_share > config.slime.warn_failures:
-            log.error("!!! %s. They are not trained on, but find the cause (slime.warn_failures).", self._summary())
+            log.error("!!! %s. They are not trained on, but find the cause (slime.warn_failures).", self.summary)
 
-    def _summary(self) -> str:
+    @property
+    def summary(self) -> str:
+        """How many failed, and the commonest causes."""
         most = "; ".join(f"{count} × {cause}" for cause, count in self._causes.most_common(3))
-        return f"{self.reasons.total()} of {self.count} dialogues failed ({self.failed_share:.0%}): {most}"
+        return f"{self.reasons.total()} of {self.count} dialogues failed ({self.failed_share:.0%}): {most}".rstrip(".")
+
+
+def nothing_measured(played: Mapping[str, Sequence[Dialogue]]) -> str:
+    """Returns a sentence on the evaluations, by name, in which every dialogue failed; empty if there are none."""
+    lost = {name: Failures(those) for name, those in played.items() if those and all(each.failed for each in those)}
+    causes = Failures.of_all(lost.values()).summary
+    return (
+        f"Nothing was measured in {', '.join(lost)}: {causes}. Fix the cause and run the same command again."
+        if lost
+        else ""
+    )
+
+
+def check_measured(played: Mapping[str, Sequence[Dialogue]]) -> None:
+    """Raises SlimError if every dialogue of some evaluation failed."""
+    if sentence := nothing_measured(played):
+        raise SlimError(sentence)

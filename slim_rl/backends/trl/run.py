@@ -37,6 +37,7 @@ from slim_rl.backends.trl.trainer import make_trainer
 from slim_rl.config import Config
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.dealing import load_rows
+from slim_rl.dialogue.failures import nothing_measured
 from slim_rl.dialogue.held_out import SCOPE, play_held_out
 from slim_rl.dialogue.log import DialogueLog, read_log
 from slim_rl.dialogue.record import Dialogue
@@ -117,16 +118,18 @@ def _train(
         processes.wait_for_everyone()  # none writes while another reads
         own = folder.logs / (f"{name}-{rank}.jsonl" if rank else f"{name}.jsonl")
         mine = held_out[rank::number]
-        stopped = ""
+        stopped, played = "", list[Dialogue]()
         try:
-            play_held_out(worker, mine, own, step=step, earlier=earlier, title=f"held-out games{share}")
+            played = play_held_out(worker, mine, own, step=step, earlier=earlier, title=f"held-out games{share}")
         except SlimError as error:
             if not worker.stopped:
                 raise
             stopped = str(error)
         # All wait for all here, and stop at once, as in `Rollouts`: those that save wait for each other.
-        if said := next(filter(None, gather_object([stopped])), ""):
-            raise RunStopped(said)
+        told = gather_object([(stopped, nothing_measured({name: played}))])
+        ends = next((why for why, _ in told if why), "") or (told[0][1] if all(lost for _, lost in told) else "")
+        if ends:
+            raise RunStopped(ends)
         return [] if rank else _logged(folder.logs, name)
 
     def made() -> list[provenance.Entry]:

@@ -5,6 +5,7 @@ It is `slim-rl evaluate` on deals, partners and prices that are the same for eve
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -25,6 +26,7 @@ from slim_rl.commands.options import (
 )
 from slim_rl.commands.screen import printable
 from slim_rl.config import Config
+from slim_rl.dialogue.failures import check_measured
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.environment import environment_class
 from slim_rl.errors import ConfigError
@@ -35,13 +37,14 @@ from slim_rl.measured import measured
 from slim_rl.policies import check_model_name
 from slim_rl.policies.engines import EngineChoice
 from slim_rl.processes import interruptible
+from slim_rl.trained import model_of, settings_of, trained_config
 
 
 def command(
     model: Annotated[
         str,
         typer.Argument(
-            help="a model folder or hub name; openai:NAME, a chat model; or a scripted policy: random, solo, ideal, forced:K, greedy:K",
+            help="a model or run folder, or hub name; openai:NAME, a chat model; or a scripted policy: random, solo, ideal, forced:K, greedy:K",
             show_default=False,
         ),
     ],
@@ -73,7 +76,15 @@ def command(
     Resumable: what is in the logs is not played again. The result is one file, which slim-rl lab leaderboard reads.
     """
     choice = EngineChoice(engine, server, words_of(engine_args))
+    model = model_of(model, "MODEL")
     wanted = load_suites(suites, suite or (), overrides or ())
+    if (trained := trained_config(model)) is not None:
+        own = settings_of(trained, {each.config.environment for each in wanted})
+        typer.echo(
+            f"As {model} was trained: {', '.join(f'{key}={value}' for key, value in own.items()) or 'by the defaults'}."
+        )
+        said = [f"{key}={json.dumps(value)}" for key, value in own.items()]
+        wanted = load_suites(suites, suite or (), [*said, *(overrides or ())])
     policy = policy_of(model, wanted)
     cells = {Cell(policy, each.config.opposite, suite=f"{each.name}-{each.version}"): each for each in wanted}
     configs = {cell: cell_config(each.config, cell) for cell, each in cells.items()}
@@ -94,6 +105,7 @@ def command(
     path = output / f"{title}{bench_file.SUFFIX}"
     bench_file.write(path, title, played, provenance.read(folder))
     _print(played, path)
+    check_measured({name: dialogues for name, (_, dialogues) in played.items()})
 
 
 def policy_of(model: str, suites: Sequence[Suite]) -> str:
