@@ -10,6 +10,7 @@ names file and line in every error.
 
 from __future__ import annotations
 
+import codecs
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -54,6 +55,11 @@ class Line:
     torn: bool = False
 
 
+def without_bom(content: bytes) -> bytes:
+    """Returns a file's first bytes without the byte order mark that some editors write before UTF-8."""
+    return content.removeprefix(codecs.BOM_UTF8)
+
+
 def scan(path: Path, offset: int = 0) -> Iterator[Line]:
     """Every line of a file that is not empty, the unreadable ones included, from `offset` on. Raises OSError if the file cannot be
     read.
@@ -62,6 +68,9 @@ def scan(path: Path, offset: int = 0) -> Iterator[Line]:
         stream.seek(offset)
         for number, line in enumerate(stream, 1):
             start, offset = offset, offset + len(line)
+            if start == 0:
+                line = without_bom(line)
+                start = offset - len(line)
             if not line.strip():
                 continue
             try:
@@ -212,7 +221,7 @@ def repair_last_line(path: Path) -> None:
 def _is_whole(line: bytes) -> bool:
     """Whether it is an object that ends: what was cut from one never does."""
     with suppress(orjson.JSONDecodeError):
-        return isinstance(orjson.loads(line), dict)
+        return isinstance(orjson.loads(without_bom(line)), dict)
     return False
 
 

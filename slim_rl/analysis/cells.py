@@ -101,4 +101,4 @@ def ledger_of_cells(
 
 
 def _mean(values: pd.Series, games: Any, measure: Measure) -> Estimate:
-    return clustered_mean(values, games, measure.bounded, measure.signed)
+    return clustered_mean(values, games, measure.bounded, measure.signed, measure.ceiling)

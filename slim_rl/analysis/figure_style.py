@@ -6,8 +6,8 @@ Colours are Okabe and Ito's, which the colour-blind tell apart; an arm has one c
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import cycle
 from typing import Any
 
@@ -85,9 +85,13 @@ class Percent(Formatter):
         return f"{100 * x:.{self._decimals}f}%" if -1e-9 < x < 1 + 1e-9 else ""
 
 
-def style() -> AbstractContextManager[None]:
-    """The look of all figures; draw and save inside it."""
-    return matplotlib.rc_context(STYLE)
+@contextmanager
+def style() -> Iterator[None]:
+    """Gives all figures their look, from matplotlib's own defaults and no user's matplotlibrc; draw and save inside it."""
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(STYLE)
+        yield
 
 
 def to_bytes(figure: Figure, *forms: str) -> list[bytes]:

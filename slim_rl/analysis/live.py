@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,11 @@ class LiveRun:
         self._quiet = quiet
         self.version += changed
         return changed
+
+    def forget(self) -> None:
+        """Reads the log from its start at the next look: it changed while it was read."""
+        self._reader, self.log, self.numbers = None, None, {}
+        self.version += 1
 
     @property
     def behind(self) -> bool:
@@ -164,7 +170,11 @@ class LiveRun:
 
 
 def _last_written(log: Log) -> float:
-    return max((file.path.stat().st_mtime for file in log.files if file.path.exists()), default=0.0)
+    times = [0.0]
+    for file in log.files:
+        with suppress(OSError):  # it may have gone
+            times.append(file.path.stat().st_mtime)
+    return max(times)
 
 
 def _failures(frame: pd.DataFrame) -> list[str]:

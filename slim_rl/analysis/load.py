@@ -12,6 +12,7 @@ import math
 import shlex
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -115,7 +116,10 @@ class Reader:
             DataError: a path does not exist, or there is no *.jsonl file.
         """
         until = time.process_time() + seconds
-        found = {path: path.stat() for path in log_files(*self.log_dirs)}
+        found = {}
+        for path in log_files(*self.log_dirs):
+            with suppress(FileNotFoundError):  # it may have gone since
+                found[path] = path.stat()
         anew = any(
             path not in found or place.inode != found[path].st_ino or place.read > found[path].st_size
             for path, place in self._open.items()
@@ -136,7 +140,11 @@ class Reader:
     def progress(self) -> tuple[int, int]:
         """The bytes that were read, and those that there are."""
         places = self._open.items()
-        return sum(place.read for _, place in places), sum(path.stat().st_size for path, _ in places if path.exists())
+        there = 0
+        for path, _ in places:
+            with suppress(OSError):
+                there += path.stat().st_size
+        return sum(place.read for _, place in places), there
 
     def log(self) -> Log:
         """What was read. Raises DataError if no line of it is a dialogue."""
@@ -174,7 +182,8 @@ class Reader:
 
     def _rows(self, show: bool, until: float) -> Iterator[dict[str, Any]]:
         """A row a new dialogue, with its place; counts what the files hold."""
-        places = list(self._open.values())
+        places = [place for place in self._open.values() if place.file.path.is_file()]
+        numbers = {id(place): number for number, place in enumerate(self._open.values())}
         sizes = [place.file.path.stat().st_size for place in places]
         with tqdm(total=sum(sizes), desc="reading", unit="B", unit_scale=True, disable=None if show else True) as bar:
             for index, place in enumerate(places):
@@ -183,12 +192,11 @@ class Reader:
                     bar.update(before + offset - bar.n)
                     try:
                         row = row_of(data, place.file.path)
-                    except (AttributeError, LookupError, TypeError, ValueError):
-                        # it has a dialogue's keys, yet not its form
+                    except ValueError:  # it has a dialogue's keys, yet not its form
                         place.file.foreign += 1
                         continue
                     place.file.dialogues += 1
-                    yield {**row, "file": index, "offset": offset}
+                    yield {**row, "file": numbers[id(place)], "offset": offset}
                     if time.process_time() > until:
                         return
 
@@ -205,10 +213,14 @@ def load(log_dirs: Sequence[str | Path]) -> Log:
 
 
 def read_dialogue(log: Log, row: Any) -> dict[str, Any]:
-    """The whole line behind a row of `log.frame` (needs its `file` and `offset`)."""
-    with log.files[int(row.file)].path.open("rb") as stream:
-        stream.seek(int(row.offset))
-        data: dict[str, Any] = orjson.loads(stream.readline())
+    """Returns the whole line behind a row of `log.frame` (needs its `file` and `offset`). Raises DataError if it is not there any more."""
+    path = log.files[int(row.file)].path
+    try:
+        with path.open("rb") as stream:
+            stream.seek(int(row.offset))
+            data: dict[str, Any] = orjson.loads(stream.readline())
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} changed while it was read ({error}); run the same command again.") from error
     return data
 
 
@@ -219,6 +231,12 @@ def _names(paths: Sequence[str | Path]) -> str:
 def _lines(place: _Open) -> Iterator[tuple[int, dict[str, Any]]]:
     """The file's new dialogues with the offset of their lines; counts the others."""
     file = place.file
+    try:
+        file.path.open("rb").close()
+    except OSError as error:
+        raise DataError(
+            f"Cannot read {file.path}: {error.strerror}; make it readable, or move it out of the log folder."
+        ) from error
     file.lines, file.torn = file.lines - file.torn, 0
     for line in jsonl.scan(file.path, place.read):
         file.lines += 1

@@ -6,7 +6,7 @@ kind is two columns, how often it happened and how often it could have.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -21,13 +21,17 @@ from slim_rl.measured import NO_FAULT, measured
 _FAULTS, _CASES = "faults: ", "cases: "  # columns' names begin so
 
 
-def columns_of(dialogue: Dialogue) -> dict[str, int]:
-    """A dialogue's part of its row."""
+def faults_of(dialogue: Dialogue) -> Mapping[str, tuple[int, int]]:
+    """Returns what the game's audit finds; nothing of a dialogue that it cannot read, which counts all the same."""
     try:
-        found = measured(game_of(dialogue.environment)).partner_faults(dialogue)
-    except Exception:  # a dialogue counts, even one that its game's audit cannot read
+        return measured(game_of(dialogue.environment)).partner_faults(dialogue)
+    except Exception:  # the game may be a user's own
         return {}
-    faults = {name: pair for name, pair in found.items() if not name.endswith(NO_FAULT)}
+
+
+def columns_of(dialogue: Dialogue) -> dict[str, int]:
+    """Returns a dialogue's part of its row."""
+    faults = {name: pair for name, pair in faults_of(dialogue).items() if not name.endswith(NO_FAULT)}
     return {
         f"{kind}{name}": n for name, pair in faults.items() for kind, n in zip((_FAULTS, _CASES), pair, strict=True)
     }

@@ -226,7 +226,8 @@ def change(plays: Plays, arm: str, measure: str, condition: str) -> dict[str, An
     where there is one run; clusters, the games of the change; runs and games; by_run, the change in each; next_low, next_high, what one more run is
     expected to show.
     """
-    bounded, signed = comparable()[measure].bounded, comparable()[measure].signed
+    about = comparable()[measure]
+    bounded = about.bounded
     tables = {
         when: plays.table(Outcome(arm=arm, when=when, condition=condition), measure)  # type: ignore[arg-type]
         for when in ("before", "after")
@@ -239,7 +240,7 @@ def change(plays: Plays, arm: str, measure: str, condition: str) -> dict[str, An
     sides = []
     for when, table in tables.items():
         sides.append(table[games.index] if len(by_run) == 1 else table)  # of one run what is compared, game by game
-        mean = st.arm_mean(sides[-1], bounded, signed)
+        mean = st.arm_mean(sides[-1], bounded, about.signed, about.ceiling)
         out |= {when: mean.value, f"{when}_low": mean.low, f"{when}_high": mean.high, "over": mean.over}
         out |= {"runs": int(table.notna().any(axis=1).sum()), "games": mean.clusters}
     found = st.contrast([moved], [1.0], limit=1.0 if bounded else np.inf)

@@ -18,7 +18,7 @@ from slim_rl.dialogue.record import Dialogue
 
 
 def row_of(data: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Flat. `data`: a line of the log at `path`. Raises AttributeError, KeyError, TypeError or ValueError if it has not a dialogue's form."""
+    """Flat. `data`: a line of the log at `path`. Raises ValueError if it has not a dialogue's form."""
     dialogue = of_line(data)
     step, found = data.get("step"), measures(dialogue)
     row = {

@@ -78,7 +78,7 @@ def collect(
         try:
             view = _view(read_dialogue(log, row), row, pool, decode)
             taken += len(orjson.dumps(view))
-        except (AttributeError, LookupError, TypeError, ValueError):  # counted, but not of a form that can be shown
+        except (ValueError, DataError):  # counted, but not of a form that can be shown, or gone since
             continue
         if taken + pool.bytes > max_bytes:
             break

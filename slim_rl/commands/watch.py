@@ -18,7 +18,7 @@ import typer
 
 from slim_rl.analysis.live import LiveRun
 from slim_rl.commands.options import Games, name_games
-from slim_rl.errors import SlimError
+from slim_rl.errors import DataError, SlimError
 
 HOST = "127.0.0.1"
 _NAMES = (HOST, "localhost", "[::1]")  # by which a browser may ask: any other is a page elsewhere that would read along
@@ -109,7 +109,11 @@ class _Pages:
     def newest(self) -> tuple[int, bytes]:
         with self._lock:
             if time.monotonic() - self._looked >= self.every:
-                if self.live.look() or not self._page:
+                try:
+                    if self.live.look() or not self._page:
+                        self._page = self.live.page(self.every).encode()
+                except (DataError, OSError):  # a file of the log went away while it was read
+                    self.live.forget()
                     self._page = self.live.page(self.every).encode()
                 self._looked = time.monotonic()
             return self.live.version, self._page

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from slim_rl import jsonl, provenance
+from slim_rl.dialogue.form import check_form
 from slim_rl.dialogue.record import ANNOTATIONS, FORMAT, Dialogue
 from slim_rl.environment import game_of
 from slim_rl.errors import DataError, SlimWarning
@@ -108,34 +109,19 @@ def read_log(*paths: str | Path) -> Iterator[Dialogue]:
             if last.get(_key(folders[number], data)) == (number, at):
                 try:
                     dialogue = of_line(data)
-                except (AttributeError, TypeError, ValueError) as error:
-                    raise DataError(f"{file}, line {at}: not a dialogue's line ({error}).") from error
+                except ValueError as error:
+                    raise DataError(
+                        f"{file}, line {at}: not a dialogue's line ({error}); remove the line, or restore the file."
+                    ) from error
                 yield dialogue
 
 
 def of_line(data: dict[str, Any]) -> Dialogue:
-    """A line's dialogue, annotated as its game annotates now. Raises AttributeError, TypeError or ValueError if it has not a dialogue's
-    form.
-    """
-    for key, form in _FORM.items():
-        if key in data and not (isinstance(data[key], form) and (key != "seat" or data[key] in (0, 1))):
-            raise ValueError(f"its {key} is {str(data[key])[:80]}")
+    """Returns a line's dialogue, annotated as its game annotates now. Raises ValueError if it has not a dialogue's form."""
+    check_form(data)
     dialogue = Dialogue.from_dict(data)
-    if not all(isinstance(turn.text, str) for turn in dialogue.turns):
-        raise ValueError("a turn's text is none")
     annotate(dialogue, again=False)
     return dialogue
-
-
-# What is compared, counted or looked into
-_FORM: dict[str, Any] = {
-    **dict.fromkeys(("id", "game_id"), str | int),
-    **dict.fromkeys(("seed", "group"), str | int | float | None),
-    **dict.fromkeys(("reward", "price", "step"), int | float | None),
-    **dict.fromkeys(("phase", "environment"), str),
-    **dict.fromkeys(("policy", "partner"), dict),
-    "seat": int,
-}
 
 
 def log_files(*paths: str | Path) -> list[Path]:
@@ -149,7 +135,8 @@ def log_files(*paths: str | Path) -> list[Path]:
                 f"There is no dialogue log {path}; give a *.jsonl file, or the folder that a run wrote it to."
             )
         for file in sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]:
-            found.setdefault(file.resolve(), file)
+            if file.is_file() or file == path:  # not a link to nothing, nor a folder of that name
+                found.setdefault(file.resolve(), file)
     if not found:
         where = ", ".join(map(str, paths))
         raise DataError(f"There is no *.jsonl in {where}; give the folder that a run wrote its dialogue log to.")

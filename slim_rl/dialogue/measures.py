@@ -68,6 +68,7 @@ class Measure:
             ones are shown with their intervals, uncorrected.
         bounded: its values lie in [0, 1], and so do the intervals of their mean.
         signed: its values may be negative; of others the intervals of their mean end at zero.
+        ceiling: no value lies above, nor does an interval of their mean.
         short: for narrow tables, where the title is long.
         brief: for the step line, where the name is long.
     """
@@ -81,6 +82,7 @@ class Measure:
     role: Literal["primary", "secondary"] = "secondary"
     bounded: bool = False
     signed: bool = False
+    ceiling: float = math.inf
     short: str = ""
     brief: str = ""
 

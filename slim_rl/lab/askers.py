@@ -5,6 +5,7 @@ The random one's numbers are means over several draws of what it asks.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -28,6 +29,7 @@ OVER_RANDOM = replace(
     title="net reward above that of the best fixed number of random questions",
     short="above random questions",
     role="secondary",
+    ceiling=math.inf,
 )
 _TOGETHER = ["arm", "run", "policy", "phase", "step", "partner", "mode"]
 
@@ -101,7 +103,7 @@ def on_paper(log: Log, rows: pd.DataFrame, prices: Mapping[str, float], askers: 
     found = []
 
     def enter(name: str, curve: Frontier, questions: ArrayLike) -> None:
-        net = clustered_mean(curve.net(questions, price), once["cluster"].astype(str))
+        net = clustered_mean(curve.net(questions, price), once["cluster"].astype(str), ceiling=1.0)
         numbers = {"net_reward": net.value, "low": net.low, "high": net.high, "price": price.mean(), "games": len(once)}
         found.append({"asker": name, "questions": float(np.asarray(questions, float).mean()), **numbers})
 

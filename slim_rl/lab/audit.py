@@ -9,10 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from slim_rl.analysis.partner_faults import faults_of
 from slim_rl.dialogue.record import Dialogue
-from slim_rl.environment import game_of
 from slim_rl.formats import count
-from slim_rl.measured import measured
 
 
 @dataclass(slots=True)
@@ -51,7 +50,7 @@ def audits(dialogues: Iterable[Dialogue]) -> tuple[list[Audit], int]:
     by_partner: dict[str, Audit] = {}
     together, skipped = Audit("all partners"), 0
     for dialogue in dialogues:
-        found = measured(game_of(dialogue.environment)).partner_faults(dialogue)
+        found = faults_of(dialogue)
         if not found:
             skipped += 1
             continue

@@ -9,7 +9,7 @@ import pandas as pd
 
 from slim_rl.dialogue.measures import MEASURES
 
-NET_REWARD = replace(MEASURES["reward"], name="net_reward", title="net reward", bounded=False, signed=True)
+NET_REWARD = replace(MEASURES["reward"], name="net_reward", title="net reward", bounded=False, signed=True, ceiling=1.0)
 
 
 def paid(rows: pd.DataFrame, prices: Mapping[str, float]) -> pd.Series[float]:

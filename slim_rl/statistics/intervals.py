@@ -102,18 +102,20 @@ def _unknown(value: float, n: int, games: int, note: str, over: Over) -> Estimat
     return Estimate(value, np.nan, np.nan, n, games, note=note, over=over)
 
 
-def arm_mean(arm: pd.DataFrame, bounded: bool = False, signed: bool = True) -> Estimate:
-    """The mean of one arm, a row a run and a column a game: over seeds and games; of one run over games. `bounded`, `signed`: see
-    `clustered_means`.
+def arm_mean(arm: pd.DataFrame, bounded: bool = False, signed: bool = True, ceiling: float = np.inf) -> Estimate:
+    """Returns the mean of one arm, a row a run and a column a game: over seeds and games; of one run over games. `bounded`, `signed`,
+    `ceiling`: see `clustered_means`.
     """
     arm = arm.dropna(how="all")
     one = len(arm) < 2
     found = contrast([arm.dropna(axis=1) if one else arm], [1.0], over=GAMES if one else BOTH)
     if np.isnan(found.df):
         return found
-    mean, se, games = (np.asarray(number) for number in (found.value, found.se, found.clusters))
-    low, high = _in_range(mean, se, _t(found.df), games, bounded, not signed)
-    return replace(found, low=float(low), high=float(high))
+    mean, se, n = (np.asarray(number) for number in (found.value, found.se, found.n))
+    least, most = np.nanmin(arm.to_numpy(float)), np.nanmax(arm.to_numpy(float))
+    share = bounded and least >= -_ROUNDING and most <= 1 + _ROUNDING
+    low, high = _in_range(mean, se, _t(found.df), n, share, least >= 0 and not signed)
+    return replace(found, low=float(low), high=min(float(high), ceiling) if most <= ceiling else float(high))
 
 
 def next_run(values: Floats) -> tuple[float, float]:
@@ -165,14 +167,16 @@ def paired_comparison(
 # -- of dialogues ------------------------------------------------------------------------------------------------------
 
 
-def clustered_mean(y: ArrayLike, cluster: ArrayLike, bounded: bool = False, signed: bool = True) -> Estimate:
+def clustered_mean(
+    y: ArrayLike, cluster: ArrayLike, bounded: bool = False, signed: bool = True, ceiling: float = np.inf
+) -> Estimate:
     """The mean of `y` and its interval with errors clustered by game.
 
     With residuals e = y - mean, n values and G games: se² = G/(G-1) · Σ_games (Σ_i∈game e_i)² / n²; the interval is
     mean ± t(G-1) · se. This is the intercept of an OLS fit with CR1 errors [1]. With one value a game it is the usual t
-    interval. `bounded`, `signed`: see `clustered_means`.
+    interval. `bounded`, `signed`, `ceiling`: see `clustered_means`.
     """
-    table = clustered_means(y, cluster, np.zeros(len(np.asarray(y)), dtype=int), bounded, signed)
+    table = clustered_means(y, cluster, np.zeros(len(np.asarray(y)), dtype=int), bounded, signed, ceiling)
     if table.empty:
         return Estimate(np.nan, np.nan, np.nan, 0, 0, note="no data")
     row = table.iloc[0]
@@ -181,15 +185,21 @@ def clustered_mean(y: ArrayLike, cluster: ArrayLike, bounded: bool = False, sign
 
 
 def clustered_means(
-    y: ArrayLike, cluster: ArrayLike, group: ArrayLike, bounded: bool = False, signed: bool = True
+    y: ArrayLike,
+    cluster: ArrayLike,
+    group: ArrayLike,
+    bounded: bool = False,
+    signed: bool = True,
+    ceiling: float = np.inf,
 ) -> pd.DataFrame:
     """`clustered_mean` of every group at once. Returns a frame indexed by group: mean, low, high, n, clusters.
 
     Args:
         bounded: all values lie in [0, 1], and so do the intervals: Wilson's [4], with as many independent draws as would
-            have the clustered error, mean · (1 - mean) / se²; where all values are 0 or all are 1, as many as there are games.
-            Ignored where a value lies outside.
+            have the clustered error, mean · (1 - mean) / se². Where all values are 0 or all are 1 these are the n values, which is
+            the limit of one value that differs. Ignored where a value lies outside.
         signed: values may be negative; where they may not, and none is, intervals are cut at zero.
+        ceiling: no value lies above; where none does, no interval does.
     """
     values = np.asarray(y, dtype=float)
     ok = np.isfinite(values)
@@ -203,9 +213,10 @@ def clustered_means(
     residuals = np.bincount(cells, values, len(keys)) - np.bincount(cells, minlength=len(keys)) * mean[owner]
     count = np.where(clusters > 1, clusters, np.nan)
     se = np.sqrt(count / (count - 1) * np.bincount(owner, residuals**2, len(groups))) / n
-    positive = bool(len(values)) and values.min() >= 0
-    share = bounded and positive and bool(values.max() <= 1)
-    low, high = _in_range(mean, se, _t(count - 1), clusters, share, positive and not signed)
+    least, most = (values.min(), values.max()) if len(values) else (np.nan, np.nan)
+    share = bounded and bool(least >= -_ROUNDING and most <= 1 + _ROUNDING)
+    low, high = _in_range(mean, se, _t(count - 1), n, share, bool(least >= 0) and not signed)
+    high = np.minimum(high, ceiling) if most <= ceiling else high
     columns = {"mean": mean, "low": low, "high": high, "n": n, "clusters": clusters}
     return pd.DataFrame(columns, index=pd.Index(groups))
 
@@ -217,15 +228,17 @@ def _t(df: ArrayLike) -> Floats:
 
 
 def _in_range(
-    mean: Floats, se: Floats, t: Floats, clusters: NDArray[np.int64], share: bool, positive: bool
+    mean: Floats, se: Floats, t: Floats, n: NDArray[np.int64], share: bool, positive: bool
 ) -> tuple[Floats, Floats]:
-    """mean ± t · se; of a share Wilson's interval [4]; of what cannot be negative cut at zero."""
+    """Returns mean ± t · se; of a share Wilson's interval [4]; of what cannot be negative cut at zero."""
     centre, half = mean, se * t
     if share:
-        variance = np.clip(mean * (1 - mean), 0.0, None)
+        mean = np.clip(mean, 0.0, 1.0)
+        variance = mean * (1 - mean)
         with np.errstate(divide="ignore", invalid="ignore"):
-            draws = np.where(variance > 0, variance / se**2, clusters)
+            draws = np.where(variance > _ROUNDING, variance / se**2, n)
         shrunk = 1 + t**2 / draws
         half = t * np.sqrt(variance / draws + (t / (2 * draws)) ** 2) / shrunk
         centre = (mean + t**2 / (2 * draws)) / shrunk
+        return np.clip(centre - half, 0.0, mean), np.clip(centre + half, mean, 1.0)
     return np.maximum(0.0, centre - half) if positive else centre - half, centre + half

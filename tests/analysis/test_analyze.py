@@ -15,7 +15,11 @@ import pandas as pd
 import pytest
 
 from slim_rl.analysis import Summary, analyze
+from slim_rl.analysis.figures import PLOTS
+from slim_rl.analysis.load import load
+from slim_rl.analysis.page import write_figures
 from slim_rl.analysis.references import reference_lines
+from slim_rl.analysis.summary import summarise
 from slim_rl.analysis.tables import Table, as_latex, prose
 from slim_rl.errors import DataError
 from slim_rl.games.matching.references import people
@@ -198,3 +202,15 @@ def test_a_caption_of_any_signs_is_one_in_latex() -> None:
     assert caption == (
         r"\caption{runs/a\_1 \& 50\% of \{each\} \textasciitilde{}/b\textasciicircum{}2 \textbackslash{}n}"
     )
+
+
+def test_a_users_matplotlibrc_changes_no_figure(log_dir: Path, tmp_path: Path) -> None:
+    import matplotlib
+
+    results = summarise(load([log_dir]).frame)
+    plots = {"training": PLOTS["training"]}
+    (own,) = write_figures(tmp_path / "own", plots, results, first="", forms=("png",))
+    with matplotlib.rc_context({"text.usetex": True, "font.size": 30}):
+        (users,) = write_figures(tmp_path / "users", plots, results, first="", forms=("png",))
+        assert matplotlib.rcParams["text.usetex"]  # left as it was
+    assert users.svg == own.svg

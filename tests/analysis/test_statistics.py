@@ -154,6 +154,35 @@ def test_all_or_none_is_not_certain() -> None:
     assert (none.low, none.high) == pytest.approx((1 - every.high, 1 - every.low))
 
 
+@given(draw.integers(2, 30), draw.integers(1, 8), draw.data())
+def test_intervals_shrink_with_certainty(games: int, size: int, data: draw.DataObject) -> None:
+    """One more success never lowers an end, up to all of them; so too for failures."""
+    values = np.ones(games * size)
+    failures = data.draw(draw.lists(draw.integers(0, len(values) - 1), max_size=6, unique=True))
+    ends = []
+    for number in range(min(len(failures), 2) + 1):
+        values[failures[:number]] = 0.0
+        got = st.clustered_mean(values, np.arange(len(values)) // size, bounded=True)
+        runs = pd.DataFrame(values.reshape(size, games))
+        ends.append((got.low, got.value, got.high, st.arm_mean(runs, bounded=True).low))
+    if len(ends) > 1:
+        assert ends[0][0] >= ends[1][0] - 1e-9 and ends[0][2] == 1.0 and ends[0][3] >= ends[1][3] - 1e-9
+
+
+def test_all_games_agreed_is_surer_than_nearly_all() -> None:
+    values = np.ones(30 * 8)
+    every = st.clustered_mean(values, np.arange(240) // 8, bounded=True)
+    values[17] = 0.0
+    assert 0.97 < st.clustered_mean(values, np.arange(240) // 8, bounded=True).low < every.low
+
+
+def test_no_interval_goes_above_its_ceiling() -> None:
+    net = np.array([1.0] * 9 + [-0.5])
+    got, free = (st.clustered_mean(net, np.arange(10), ceiling=end) for end in (1.0, np.inf))
+    assert got.high == 1.0 < free.high and got.low == free.low
+    assert st.arm_mean(pd.DataFrame([net]), ceiling=1.0).high == 1.0
+
+
 def test_values_outside_keep_their_t_interval() -> None:
     y = np.array([0.5, 1.5, 0.9, 1.2])
     assert st.clustered_mean(y, np.arange(4), bounded=True) == st.clustered_mean(y, np.arange(4))
