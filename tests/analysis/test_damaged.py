@@ -12,7 +12,6 @@ from typing import Any
 
 import orjson
 import pytest
-import synthetic
 from hypothesis import given, settings
 from hypothesis import strategies as draw
 from rich.console import Console
@@ -27,6 +26,7 @@ from slim_rl.commands.watch_screen import screen
 from slim_rl.dialogue.log import of_line, read_log
 from slim_rl.errors import DataError
 from slim_rl.lab.audit import audits
+from tests.analysis import synthetic
 
 Lines = list[dict[str, Any]]
 VALUES: list[Any] = [None, True, False, 0, -1, 3.7, 1e308, 10**18, "x", "", [], {}, [None], [1], {"a": 1}, [[[]]]]
