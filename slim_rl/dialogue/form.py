@@ -110,5 +110,7 @@ def check_form(data: Any) -> None:
         _LINE.validate_python(data)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        key = ".".join(map(str, first["loc"])) or "line"
-        raise ValueError(f"{key}: {first['msg']}, not {str(first['input'])[:60]}") from None
+        key = ".".join(str(part) for part in first["loc"] if part not in ("str", "int"))  # names of a union's members
+        if first["type"] == "missing":
+            raise ValueError(f"it has no {key}") from None
+        raise ValueError(f"its {key or 'data'} is {str(first['input'])[:80]}") from None

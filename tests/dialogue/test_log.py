@@ -138,7 +138,7 @@ def test_foreign_lines_are_named(line: bytes, tmp_path: Path) -> None:
         ({"seat": 5}, "its seat is 5"),
         ({"partner": None}, "its partner is None"),
         ({"reward": [1]}, "its reward is"),
-        ({"turns": [{"seat": 0, "role": "policy", "text": None}]}, "a turn's text"),
+        ({"turns": [{"seat": 0, "role": "policy", "text": None}]}, "its turns.0.text is None"),
     ],
 )
 def test_a_line_with_other_values_is_named(
