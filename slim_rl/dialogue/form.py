@@ -10,7 +10,7 @@ from typing import Annotated, Any, Required
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-Number = Annotated[float, Field(allow_inf_nan=False)]
+Number = Annotated[float, Field(ge=-1e12, le=1e12)]  # sums of larger ones overflow
 Count = Annotated[int, Field(ge=0, le=10**7)]
 Name = str | int
 Pairs = list[list[int | str]] | None
