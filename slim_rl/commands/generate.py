@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -10,9 +11,9 @@ import typer
 from slim_rl.backends.verl.data import write_parquet
 from slim_rl.commands.options import Overrides, Workers
 from slim_rl.config import Config, load_config, parse_config
-from slim_rl.dialogue.dealing import deal, ensure_games
+from slim_rl.dialogue.dealing import deal, ensure_games, seats_of
 from slim_rl.dialogue.factory import make_environment
-from slim_rl.dialogue.rows import write_rows
+from slim_rl.dialogue.rows import GameRow, read_rows, write_rows
 from slim_rl.errors import ConfigError
 
 
@@ -34,6 +35,9 @@ def command(
     scales: Annotated[bool | None, typer.Option(help="show each player differently scaled scores")] = None,
     p_observed: Annotated[float | None, typer.Option(help="chance that a player sees a cell")] = None,
     overrides: Overrides = None,
+    games: Annotated[
+        Path | None, typer.Option(help="JSON lines of game states to write as whole rows, in place of dealing any")
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="replace the files that CONFIG names")] = False,
     config_file: Annotated[Path | None, typer.Option("--config", help="the same as CONFIG")] = None,
 ) -> None:
@@ -60,10 +64,10 @@ def command(
     ]
     settings = load_config(config, changes) if config is not None else parse_config({}, changes)
     if output is not None:
-        write(settings, output, format or output.suffix.removeprefix(".") or "jsonl", workers)
+        write(settings, output, format or output.suffix.removeprefix(".") or "jsonl", workers, games)
         typer.echo(output)
         return
-    if config is None or num_games is not None or format is not None:
+    if config is None or num_games is not None or format is not None or games is not None:
         raise ConfigError(
             "There is no place to write the games: give --output, or only a config that names its data files."
         )
@@ -72,13 +76,17 @@ def command(
             typer.echo(path)
 
 
-def write(config: Config, output: Path, format: str, workers: int = 1) -> None:
-    """Makes `data.num_train` games. Raises ConfigError for another format than jsonl and parquet (verl's), or if no game fits."""
+def write(config: Config, output: Path, format: str, workers: int = 1, games: Path | None = None) -> None:
+    """Writes `data.num_train` games, or those of the file `games`. Raises ConfigError for another format than jsonl and parquet (verl's), or if no game fits."""
     if format not in ("jsonl", "parquet"):
         raise ConfigError(
             f"The format {format!r} is unknown: choose jsonl or parquet (--format, or the output's suffix)."
         )
-    rows = deal(config, "train", config.data.num_train, workers=workers, name=output.name)
+    rows: Iterable[GameRow] = (
+        read_rows(games, make_environment(config), seats_of(config))
+        if games
+        else deal(config, "train", config.data.num_train, workers=workers, name=output.name)
+    )
     if format == "parquet":
         write_parquet(rows, output, make_environment(config))
     else:

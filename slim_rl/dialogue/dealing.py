@@ -15,9 +15,10 @@ from typing import Any
 
 from tqdm import tqdm
 
+from slim_rl import jsonl
 from slim_rl.config import Config
 from slim_rl.dialogue.factory import make_environment
-from slim_rl.dialogue.rows import GameRow, Split, read_rows, write_rows
+from slim_rl.dialogue.rows import GameRow, Split, is_bare, read_rows, write_rows
 from slim_rl.environment import BaseEnvironment, environment_class
 from slim_rl.errors import ConfigError, DataError, SlimWarning
 
@@ -84,7 +85,8 @@ def existing_rows(config: Config, split: Split, taken: Collection[str] | None = 
             or shares a game with the other split's.
     """
     path, number = games_files(config)[split]
-    rows = read_rows(path, make_environment(config))
+    rows = read_rows(path, make_environment(config), seats_of(config))
+    _check_whole(path, config)
     spec = _spec(config, split)
     for row in rows:
         for key, value in (row.spec or {}).items():
@@ -135,8 +137,7 @@ def deal(
     config: Config, split: Split, number: int, taken: Collection[str] = (), workers: int = 1, name: str = "games"
 ) -> Iterator[GameRow]:
     """`number` rows of distinct games, none of them of the ids `taken`. With `data.seat` both, every other one for either seat."""
-    env, seat, spec = make_environment(config), config.data.seat, _spec(config, split)
-    seats = (0, 1) if seat == "both" else (seat,)
+    env, seats, spec = make_environment(config), seats_of(config), _spec(config, split)
     games = _distinct(type(env), config, split, number, taken, workers)
     for index, (game_id, state) in enumerate(
         tqdm(games, total=number, desc=name, unit="game", delay=0.5, disable=None)
@@ -164,6 +165,21 @@ def _distinct(
     raise ConfigError(
         f"The config's games repeat: of {number} wanted, {missing} cannot be dealt without repetition; ask for fewer."
     )
+
+
+def seats_of(config: Config) -> tuple[int, ...]:
+    """Returns the policy's seats, which its rows have in turn."""
+    return (0, 1) if config.data.seat == "both" else (config.data.seat,)
+
+
+def _check_whole(path: Path, config: Config) -> None:
+    """Raises DataError for a file of game states alone on slime, which reads prompt and metadata from the file itself."""
+    number, row = next(iter(jsonl.read(path)))
+    if config.train.backend == "slime" and is_bare(row):
+        raise DataError(
+            f"{path}, line {number} is a game state alone, but slime reads the prompt from the file. Make whole rows of them: slim-rl generate "
+            f"CONFIG --games {path} --output NEW.jsonl."
+        )
 
 
 def _spec(config: Config, split: Split) -> dict[str, Any]:

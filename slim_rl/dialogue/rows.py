@@ -6,8 +6,10 @@ A file appears whole or not at all. slime reads it with ``--input-key prompt --m
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -63,19 +65,35 @@ class GameRow:
 
     @classmethod
     def from_dict(cls, row: Mapping[str, Any]) -> GameRow:
-        """Reads `to_dict`'s form. Raises DataError if something is missing or malformed."""
+        """Reads `to_dict`'s form. Raises DataError, with all that is wrong, if something is missing or malformed."""
         if not isinstance(row, Mapping):
             raise DataError(f"a row must be a mapping, but is {type(row).__name__}.")
         missing = [key for key in _NEEDED if row.get(key) is None]
-        if missing:
-            raise DataError(f"the row has no {', '.join(missing)}.")
-        seat = row["metadata"].get("seat") if isinstance(row["metadata"], Mapping) else None
-        if seat not in (0, 1):
-            raise DataError(f"metadata.seat must be 0 or 1, not {seat!r}.")
+        wrong = [f"the row has no {', '.join(missing)}"] if missing else []
+        seat = row["metadata"].get("seat") if isinstance(row.get("metadata"), Mapping) else None
+        if "metadata" not in missing and seat not in (0, 1):
+            wrong.append(f"metadata.seat must be 0 or 1, not {seat!r}")
         if not isinstance(row.get("spec"), Mapping | None):
-            raise DataError(f"spec must be a mapping, but is {type(row['spec']).__name__}.")
+            wrong.append(f"spec must be a mapping, but is {type(row['spec']).__name__}")
+        if wrong:
+            raise DataError(f"{'; '.join(wrong)}.")
         solution = {key: value for key, value in row.items() if key not in (*_NEEDED, "spec")}
-        return cls(str(row["game_id"]), seat, row["game_state"], row["prompt"], solution, row.get("spec"))
+        return cls(str(row["game_id"]), seat or 0, row["game_state"], row["prompt"], solution, row.get("spec"))
+
+    @classmethod
+    def bare(cls, row: Mapping[str, Any], seat: int) -> GameRow:
+        """Reads a game of a user's own: a game state, with `game_id` and `seat` if it names them; it has no prompt yet."""
+        state = {key: value for key, value in row.items() if key not in ("game_id", "seat")}
+        seat = row.get("seat", seat)
+        if seat not in (0, 1):
+            raise DataError(f"seat must be 0 or 1, not {seat!r}.")
+        digest = hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()[:16]
+        return cls(str(row.get("game_id") or digest), seat, state, [])
+
+
+def is_bare(row: Any) -> bool:
+    """Returns True for a row that is a game state and no more, as a user writes it."""
+    return isinstance(row, Mapping) and bool(row) and not {"prompt", "game_state", "metadata"} & row.keys()
 
 
 _NEEDED = ("prompt", "game_state", "game_id", "metadata")
@@ -86,24 +104,35 @@ def write_rows(rows: Iterable[GameRow], path: str | Path) -> int:
     return jsonl.write(path, (row.to_dict() for row in rows))
 
 
-def read_rows(path: str | Path, env: BaseEnvironment | None = None) -> list[GameRow]:
-    """Reads a file of `write_rows`. With `env`, each game is dealt once, so that a broken one is found here.
+def read_rows(path: str | Path, env: BaseEnvironment | None = None, seats: Sequence[int] = (0,)) -> list[GameRow]:
+    """Reads a file of `write_rows`, or of game states alone, each of which `env` then makes a whole row.
+
+    Args:
+        env: deals each game once, so that a broken one is found here.
+        seats: the policy's seats, in turn, in rows that name none.
 
     Raises:
-        DataError: there is no such file, it is empty, or a row is bad; the message names the line and what is missing.
+        DataError: there is no such file, it is empty, or a row is bad; the message names the line and all that is wrong there.
     """
-    rows = []
+    rows: list[GameRow] = []
     for number, data in jsonl.read(path, "games file", "make it with `slim-rl generate`"):
+        bare, row, wrong = is_bare(data), None, []
         try:
-            row = GameRow.from_dict(data)
-            if env is not None:
-                reset_to(env, row.game_state)
+            row = GameRow.bare(data, seats[len(rows) % len(seats)]) if bare else GameRow.from_dict(data)
         except DataError as error:
-            raise DataError(f"{path}, line {number}: {error}") from error
-        except (KeyError, TypeError, ValueError) as error:
-            raise DataError(
-                f"{path}, line {number} is not a game of {type(env).__name__} ({error!r}); make the file with slim-rl generate."
-            ) from error
+            wrong.append(str(error))
+        state = row.game_state if row else data.get("game_state") if isinstance(data, Mapping) else None
+        try:
+            if env is not None and state is not None:
+                reset_to(env, state)
+                if bare and row:
+                    row = replace(row, prompt=env.prompt(row.seat), solution=env.solution())
+        except DataError as error:
+            wrong.append(str(error))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            wrong.append(f"it is not a game of {type(env).__name__} ({error!r}); make the file with slim-rl generate.")
+        if row is None or wrong:
+            raise DataError(f"{path}, line {number}: {' '.join(wrong)}")
         rows.append(row)
     if not rows:
         raise DataError(f"The games file {path} holds no game; make it again with `slim-rl generate`.")

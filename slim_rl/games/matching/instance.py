@@ -111,39 +111,44 @@ class GameState:
     def from_dict(cls, state: Mapping[str, Any]) -> GameState:
         """Reads `to_dict`'s form, or a recorded DialOp game (keys it does not know are ignored).
 
+        A table and two masks are enough: scales are 1 then, and a cell that neither seat sees holds 50 unless best_assignment_reward
+        says what the table's optimum is.
+
         Raises:
-            DataError: a key is missing or malformed, or best_assignment_reward is not the table's optimum.
+            DataError: the state cannot be used; the message has all that is wrong with it.
         """
         if not isinstance(state, Mapping):
             raise DataError(f"A game state must be a mapping, but is {type(state).__name__}.")
-        missing = [key for key in _KEYS if state.get(key) is None]
-        if missing:
-            if len(missing) == len(_KEYS):
-                raise DataError(f"This is not a game state: it has none of {', '.join(_KEYS)}; give another file.")
-            raise DataError(f"The game state has no {', '.join(missing)}; it needs {', '.join(_KEYS)}.")
-        table = _square(state, "table")
-        n = len(table)
-        masks = []
+        missing = [key for key in _NEEDED if state.get(key) is None]
+        if len(missing) == len(_NEEDED):
+            raise DataError(f"This is not a game state: it has none of {', '.join(_NEEDED)}; give another file.")
+        wrong = [f"it has no {', '.join(missing)}"] if missing else []
+        squares = {key: _square(state, key, wrong) for key in _NEEDED if key not in missing}
+        table = squares.get("table")
+        n = len(table) if table else None
         for key in ("mask1", "mask2"):
-            mask = _square(state, key)
-            if len(mask) != n or not {0, 1}.issuperset(chain.from_iterable(mask)):
-                raise DataError(f"The game state's {key} must be {n} rows of {n} zeros and ones, like its table.")
-            masks.append(tuple(tuple(map(bool, row)) for row in mask))
-        scales = []
-        for key in ("scale1", "scale2"):
-            try:
-                scales.append(float(state[key]))
-            except (TypeError, ValueError):
-                scales.append(0.0)
-            if not 0 < scales[-1] < float("inf"):
-                raise DataError(f"The game state's {key} must be a number above 0, not {state[key]!r}.")
-        best = int(best_assignment(table)[1])
-        if state["best_assignment_reward"] != best or best <= 0:
-            raise DataError(
-                f"The game state says best_assignment_reward = {state['best_assignment_reward']!r}, but its table's "
-                f"optimum is {best}; give a table with a positive optimum, and that optimum."
+            if (mask := squares.get(key)) is not None and not (
+                len(mask) == (n or len(mask)) and {0, 1}.issuperset(chain.from_iterable(mask))
+            ):
+                wrong.append(f"{key} must be {n or 'as many'} rows of {n or 'as many'} zeros and ones, like its table")
+        scales = [_scale(state, key, wrong) for key in ("scale1", "scale2")]
+        roster = _roster(state, n, wrong) if n else None
+        if not table or wrong or roster is None:
+            raise DataError(f"The game state cannot be used: {'; '.join(wrong)}.")
+        masks = [tuple(tuple(map(bool, row)) for row in squares[key] or ()) for key in ("mask1", "mask2")]
+        told = state.get("best_assignment_reward")
+        if told is None:
+            table = tuple(
+                tuple(value if one or two else UNSEEN_VALUE for value, one, two in zip(*rows, strict=True))
+                for rows in zip(table, *masks, strict=True)
             )
-        return cls(table, masks[0], masks[1], scales[0], scales[1], best, _roster(state, n))
+        best = int(best_assignment(table)[1])
+        if told not in (None, best) or best <= 0:
+            raise DataError(
+                f"The game state says best_assignment_reward = {told!r}, but its table's optimum is {best}; give a table with a positive "
+                "optimum, and that optimum or none."
+            )
+        return cls(table, masks[0], masks[1], scales[0], scales[1], best, roster)
 
 
 def state_of(data: Any) -> GameState | None:
@@ -159,10 +164,10 @@ def rows_of(array: NDArray[Any]) -> tuple[tuple[Any, ...], ...]:
     return tuple(map(tuple, array.tolist()))
 
 
-_KEYS = ("table", "mask1", "mask2", "scale1", "scale2", "best_assignment_reward")
+_NEEDED = ("table", "mask1", "mask2")
 
 
-def _square(state: Mapping[str, Any], key: str) -> Table:
+def _square(state: Mapping[str, Any], key: str, wrong: list[str]) -> Table | None:
     try:
         values = np.asarray(state[key])
     except ValueError:  # rows of unequal length
@@ -170,18 +175,31 @@ def _square(state: Mapping[str, Any], key: str) -> Table:
     if values.dtype == object and values.ndim == 1 and len(values):  # rows as arrays, the way a parquet reader has them
         values = np.array([list(row) for row in values]) if len({len(row) for row in values}) == 1 else np.empty(0)
     if values.ndim != 2 or values.shape[0] != values.shape[1] or values.dtype.kind not in "iub":
-        raise DataError(f"The game state's {key} must be as many rows as columns of whole numbers.")
+        wrong.append(f"{key} must be as many rows as columns of whole numbers")
+        return None
     return rows_of(values.astype(int) if values.dtype.kind == "b" else values)
 
 
-def _roster(state: Mapping[str, Any], n: int) -> Roster:
+def _scale(state: Mapping[str, Any], key: str, wrong: list[str]) -> float:
+    try:
+        scale = float(1.0 if state.get(key) is None else state[key])
+    except (TypeError, ValueError):
+        scale = 0.0
+    if not 0 < scale < float("inf"):
+        wrong.append(f"{key} must be a number above 0, not {state[key]!r}")
+    return scale
+
+
+def _roster(state: Mapping[str, Any], n: int, wrong: list[str]) -> Roster | None:
     reviewers, papers = state.get("reviewers"), state.get("papers")
     default = Roster.default(n)
     if default.n == n and reviewers is None and papers is None:
         return default
-    if reviewers is None or papers is None or len(reviewers) != n or len(papers) != n:
-        raise DataError(f"The game state must name its {n} reviewers and {n} papers in `reviewers` and `papers`.")
+    if not (isinstance(reviewers, Sequence) and isinstance(papers, Sequence) and len(reviewers) == len(papers) == n):
+        wrong.append(f"it must name its {n} reviewers and {n} papers in `reviewers` and `papers`")
+        return None
     try:
         return Roster(tuple(map(str, reviewers)), tuple(map(str, papers)))
     except ConfigError as error:
-        raise DataError(f"The game state's names cannot be used: {error}") from error
+        wrong.append(f"its names cannot be used: {str(error).rstrip('.')}")
+        return None
