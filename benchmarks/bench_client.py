@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT))
 
 from slim_rl.config import OpenAIConfig  # noqa: E402
 from slim_rl.partners.answers import read_answer  # noqa: E402
-from slim_rl.partners.client import make_client  # noqa: E402
+from slim_rl.partners.client import address_of, make_client  # noqa: E402
 from slim_rl.partners.secrets import Secrets  # noqa: E402
 
 IN_FLIGHT, LATENCY = 256, 2.5  # of a run; seconds
@@ -41,7 +41,7 @@ def request(number: int) -> dict[str, Any]:
 
 async def seconds_a_call(url: str, typed: bool, calls: int) -> float:
     config = OpenAIConfig(base_url=url)
-    client, slots, secrets = make_client(url, "", "", config), asyncio.Semaphore(IN_FLIGHT), Secrets()
+    client, slots, secrets = make_client(address_of(config), config), asyncio.Semaphore(IN_FLIGHT), Secrets()
 
     async def post(body: dict[str, Any]) -> None:
         read_answer(await client.post("/chat/completions", body=body, cast_to=str), body, config, secrets)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import shutil
 import sys
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from importlib import metadata, util
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from slim_rl import jsonl
 from slim_rl.backends.checkpoints import count_parameters, locate_model, read_model_config
@@ -25,11 +26,13 @@ from slim_rl.config import Config, OpenAIConfig, hosted
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.dealing import deal, existing_rows, games_files, shortage
 from slim_rl.dialogue.factory import costs_money, make_environment, make_partner
+from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.dialogue.rows import GameRow, Split, read_rows
 from slim_rl.environment import BaseEnvironment, Utterance, View, reset_to
 from slim_rl.errors import SlimError
 from slim_rl.measured import measured
-from slim_rl.partners.client import OPENAI_URL, make_client, read_key, split_url
+from slim_rl.partners.client import address_of, make_client
+from slim_rl.partners.openai_chat import OpenAIPartner
 from slim_rl.policies import load_tokenizer
 
 GB, GIB = 1e9, 2**30
@@ -154,14 +157,52 @@ def check_partner(config: Config) -> Iterator[Check]:
         return
     row, env = _dealt(config)
     questions = measured(type(env)).questions_worth_asking(row.game_state, 0, 1, 0)
-    for question in questions:
-        env.step(question)
+    actions = [env.step(question)[2].get("action") for question in questions]
     history = tuple(Utterance(0, question) for question in questions)
     view = View(1, env.get_prompt_prefix(1), env.get_state_description(1), history, env.get_private_view(1), 0)
     started = time.monotonic()
     reply = asyncio.run(partner.reply(view))
-    took = f"{time.monotonic() - started:.2f} s" + (f", ${reply.usage.cost_usd:.5f}" if reply.usage else "")
-    yield Check("partner", "pass", f"{config.partner.kind} answered in {took}: {textwrap.shorten(reply.text, 80)!r}")
+    seconds = time.monotonic() - started
+    took = f"{seconds:.2f} s" + (f", ${reply.usage.cost_usd:.5f}" if reply.usage else "")
+    found = f"{config.partner.kind} answered in {took}: {textwrap.shorten(reply.text, 80)!r}"
+    yield _judged(config, row, env, dict(zip(questions, actions, strict=True)), reply.text, found)
+    if isinstance(partner, OpenAIPartner):
+        yield from _endpoint_checks(config, partner, seconds)
+
+
+def _judged(config: Config, row: GameRow, env: BaseEnvironment, asked: dict[str, Any], reply: str, found: str) -> Check:
+    """Whether a reply is an action of the game, and answers the question it was given. A named partner of the game may keep silent."""
+    game = measured(type(env))
+    info = env.step(reply)[2] if env.turn == 1 else {}
+    error = info.get("error")
+    if error is not None:
+        fix = "Give the partner this game's rules (partner.openai.prompt), or name a partner of this game in partner.kind."
+        return verdict("partner", f"{found}, which the game refuses: {error}", fail=fix)
+    turns = [Turn(0, "policy", text, action) for text, action in asked.items()]
+    turns.append(Turn(1, "partner", reply, info.get("action")))
+    dialogue = Dialogue("doctor", row.game_id, 0, 0, row.game_state, {}, {}, config.environment, turns=turns)
+    game.annotate(dialogue)
+    scripted = config.partner.kind in type(env).partners and config.partner.kind != "openai"
+    silent = bool(asked) and turns[-2].answered is False and not scripted
+    fix = "Name a partner that answers direct questions in this game, or give it other rules (partner.openai.prompt)."
+    return verdict(
+        "partner", f"{found}, which does not answer {next(iter(asked))!r}" if silent else found, fail=fix * silent
+    )
+
+
+def _endpoint_checks(config: Config, partner: OpenAIPartner, seconds: float) -> Iterator[Check]:
+    """What the one call showed of the endpoint: whether it reads whole prompts, and how many requests it takes at once."""
+    if partner.warnings:
+        fix = "See docs/partners.md, 'A model of your own'."
+        yield verdict("partner's endpoint", " ".join(partner.warnings), warn=fix)
+    openai, at_once = config.partner.openai, config.partner_concurrency
+    fit = max(1, int(openai.request_seconds / max(seconds, 1e-3)))
+    if partner.endpoint.address.is_local and fit < at_once:
+        found = (
+            f"{seconds:.1f} s a reply: {at_once} at once take {seconds * at_once:.0f} s if they are answered one by one"
+        )
+        fix = f"Set partner.openai.concurrency={fit}, or partner.openai.request_seconds={math.ceil(2 * seconds * at_once)}."
+        yield verdict("partner's pace", found, warn=fix)
 
 
 def check_model(config: Config) -> Iterator[Check]:
@@ -191,13 +232,15 @@ async def list_models(config: OpenAIConfig) -> tuple[str, list[str]]:
     """
     from openai import OpenAIError
 
-    url, userinfo = split_url(config.base_url or OPENAI_URL)
-    async with make_client(url, read_key(config, url), userinfo, config) as client:
+    address = address_of(config)
+    async with make_client(address, config) as client:
         try:
             async with asyncio.timeout(config.request_seconds):
-                return url, [str(model["id"]) for model in json.loads(await client.get("/models", cast_to=str))["data"]]
+                return address.url, [
+                    str(model["id"]) for model in json.loads(await client.get("/models", cast_to=str))["data"]
+                ]
         except (OpenAIError, TimeoutError, ValueError, LookupError, TypeError, RecursionError):
-            return url, []
+            return address.url, []
 
 
 def check_cost(config: Config, eval_interval: int = 0) -> Iterator[Check]:

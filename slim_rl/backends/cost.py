@@ -14,8 +14,7 @@ from slim_rl.config import Config, OpenAIConfig
 from slim_rl.dialogue.dealing import games_files
 from slim_rl.dialogue.factory import costs_money
 from slim_rl.formats import count
-from slim_rl.partners.ledger import spent_usd
-from slim_rl.partners.spend import cost_usd, price_of
+from slim_rl.partners.spend import cost_usd, price_of, spent_usd
 
 NOW, LATER = 5, 10  # the partner's turns a game
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from slim_rl.config import hosted
 from slim_rl.config.section import Section
@@ -27,6 +27,33 @@ _PRICES = {
 }
 
 
+# keys of a request's body that are a setting of the section
+_HAVE_A_SETTING = {name: name for name in ("model", "temperature", "top_p", "max_tokens", "reasoning_effort")} | {
+    "max_completion_tokens": "max_tokens",
+    "max_output_tokens": "max_tokens",
+    "max_new_tokens": "max_tokens",
+    "reasoning": "reasoning_effort",
+    "seed": "send_seed",
+    "random_seed": "send_seed",
+    "headers": "headers",
+    "extra_headers": "headers",
+    "query": "query",
+    "extra_query": "query",
+}
+# and those that make an answer of another form, or of another price than is counted
+_REFUSED = {
+    **dict.fromkeys(("messages", "prompt", "input"), "the game writes the messages"),
+    **dict.fromkeys(("n", "best_of", "num_return_sequences", "use_beam_search"), "one reply is asked for, and counted"),
+    **dict.fromkeys(("stream", "stream_options"), "an answer is read whole"),
+    **dict.fromkeys(("tools", "tool_choice", "functions", "function_call", "web_search_options", "plugins"),
+                    "a partner has no tools"),
+    **dict.fromkeys(("models", "route", "fallbacks", "service_tier", "prediction", "modalities", "audio"),
+                    "it changes the price of an answer"),
+    "extra_body": "its keys belong into extra itself",
+    "api_key": "a key is read from the environment alone (api_key_env)",
+}  # fmt: skip
+
+
 LEAST_CONCURRENCY, MOST_CONCURRENCY = 64, 1024  # of requests to an endpoint, where the config names no number
 
 
@@ -42,6 +69,10 @@ class OpenAIConfig(Section):
     """such as http://localhost:8100/v1 for a model of your own; null: OpenAI"""
     api_key_env: str = "OPENAI_API_KEY"
     """environment variable that holds the key; optional with a base_url"""
+    headers: dict[str, str] = Field({})
+    """further headers of each request; {key} in a value stands for the API key, as in {api-key: "{key}"}"""
+    query: dict[str, str] = Field({})
+    """parameters of each request's URL, such as {api-version: "2024-10-21"}"""
     prompt: Path | None = None
     """file with the partner's rules; null: the game's own"""
 
@@ -57,7 +88,7 @@ class OpenAIConfig(Section):
     send_seed: bool = True
     """send a seed derived from the dialogue's, for endpoints that support it"""
     extra: dict[str, Any] = Field({})
-    """further keys of the request body, such as chat_template_kwargs"""
+    """further keys of the request body, such as chat_template_kwargs; none that has a setting or changes the price"""
     note_plan_worth: bool = True
     """a note under each proposal says what it is worth to the partner, so that the model does not have to add up"""
     malformed_retries: int = Field(2, ge=0)
@@ -113,6 +144,16 @@ class OpenAIConfig(Section):
     """sqlite file that keeps every exchange"""
     cassette_mode: Literal["auto", "record", "replay"] = "auto"
     """auto: ask the endpoint only what the cassette does not hold; record: ask everything again; replay: ask nothing"""
+
+    @field_validator("extra")
+    @classmethod
+    def _check_extra(cls, extra: dict[str, Any]) -> dict[str, Any]:
+        for key in extra:
+            if key in _HAVE_A_SETTING:
+                raise ValueError(f"{key} has a setting: remove it here and set {_HAVE_A_SETTING[key]} instead")
+            if key in _REFUSED:
+                raise ValueError(f"{key} cannot be sent, since {_REFUSED[key]}: remove it")
+        return extra
 
 
 class ChatPolicyConfig(OpenAIConfig):

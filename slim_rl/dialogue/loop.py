@@ -233,7 +233,9 @@ class _Game:
         except PartnerFailure as failure:
             if failure.usage is not None and failure.usage.input_tokens:  # what was paid for is in the record
                 seconds, usage = time.monotonic() - began, asdict(failure.usage)
-                self.turns.append(Turn(author, "", "", None, failure.failure, seconds=seconds, usage=usage))
+                self.turns.append(
+                    Turn(author, "", "", None, failure.failure, failure.thought, seconds=seconds, usage=usage)
+                )
             raise
         seconds = time.monotonic() - began
         if said.cut and not (said.cut is StopReason.TURN_TOKENS and self.limits.truncated_turn == "continue"):

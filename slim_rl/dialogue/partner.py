@@ -24,6 +24,7 @@ class Usage:
         retries: requests that had to be made again.
         malformed: replies that were not a valid action and were asked again.
         model: the snapshot that answered, as the API names it.
+        asides: replies with words outside their action, which the other player does not hear.
         estimated: answers whose tokens the API did not tell, or told wrongly, and that were estimated from the text.
     """
 
@@ -36,6 +37,7 @@ class Usage:
     malformed: int = 0
     model: str | None = None
     estimated: int = 0
+    asides: int = 0
 
     def __add__(self, other: Usage) -> Usage:
         """The sum of both; the later model's name stands."""
@@ -50,7 +52,7 @@ class Reply:
     Attributes:
         text: as the game reads it, such as "[message] What is Ava Li on BLEU?".
         usage: what it took to get it; None for a player that calls no API.
-        thought: what a player in the policy's seat thought before it spoke, if it thinks aloud.
+        thought: what the player thought, if it thinks aloud; the other player does not hear it.
         cut: the limit that cut it short, of a player in the policy's seat.
     """
 
@@ -61,13 +63,17 @@ class Reply:
 
 
 class PartnerFailure(DialogueOver):
-    """The partner has no reply, after all retries. The message says why. `usage`: what it took all the same."""
+    """The partner has no reply, after all retries. The message says why. `usage`: what it took all the same; `thought`: what it thought."""
 
     def __init__(
-        self, message: str, reason: StopReason = StopReason.PARTNER_FAILED, usage: Usage | None = None
+        self,
+        message: str,
+        reason: StopReason = StopReason.PARTNER_FAILED,
+        usage: Usage | None = None,
+        thought: str | None = None,
     ) -> None:
         super().__init__(reason, message)
-        self.usage = usage
+        self.usage, self.thought = usage, thought
 
 
 class Partner(Protocol):

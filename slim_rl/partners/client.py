@@ -1,31 +1,119 @@
 """The openai client of one event loop, made so that no response can hurt it.
 
     at most `response_bytes` of a response are read, nothing is decompressed, and no redirect is followed
+    no server on loopback is reached by a proxy
 
 A response that trickles in is ended by timeouts, which the caller sets.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import os
+import resource
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from slim_rl.config import OpenAIConfig
 from slim_rl.errors import ConfigError
 from slim_rl.partners.faults import TooLargeError
-from slim_rl.partners.secrets import to_base64
+from slim_rl.partners.secrets import Secrets, to_base64
 
 OPENAI_URL = "https://api.openai.com/v1"
 _KEPT_HEADERS = ("retry-after", "retry-after-ms")
+_OWN_HEADERS = {"authorization", "accept-encoding", "content-type", "content-length", "host"}
 
 
-def make_client(url: str, key: str, userinfo: str, config: OpenAIConfig) -> Any:
-    """An `openai.AsyncOpenAI` for the running event loop."""
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where an endpoint is, and what it takes to be let in.
+
+    Attributes:
+        url: without credentials.
+        key: "" for none.
+        userinfo: ``user:password`` of the URL; "" for none.
+        headers, query: the config's, with the key in the place of ``{key}``.
+    """
+
+    url: str
+    key: str
+    userinfo: str
+    headers: dict[str, str]
+    query: dict[str, str]
+
+    @property
+    def secrets(self) -> Secrets:
+        return Secrets(self.key, self.userinfo, *self.headers.values())
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is on this machine."""
+        host = (urlsplit(self.url).hostname or "").rstrip(".")
+        try:
+            return ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            return host == "localhost" or host.endswith(".localhost")
+
+
+def address_of(config: OpenAIConfig, called: bool = True) -> Address:
+    """Returns the config's endpoint.
+
+    Args:
+        called: whether any call will be made, which takes a key.
+
+    Raises:
+        ConfigError: no key where one is needed, one that no header can hold, or a URL or a header that cannot be used.
+    """
+    url, userinfo = split_url(config.base_url or OPENAI_URL)
+    key = os.environ.get(config.api_key_env, "").strip() if called else ""
+    if called and not key and config.base_url is None:
+        raise ConfigError(
+            f"No key for {url}: set the environment variable {config.api_key_env}, or partner.openai.base_url "
+            "for an endpoint that needs none."
+        )
+    if not _is_printable(key) or " " in key:
+        raise ConfigError(
+            f"The key in ${config.api_key_env} holds a space, a line break or a character outside ASCII, which no key does: "
+            "copy it again."
+        )
+    headers = {name: value.replace("{key}", key) for name, value in config.headers.items()}
+    for name, value in headers.items():
+        if name.lower() in _OWN_HEADERS or not (name.replace("-", "").replace("_", "").isalnum() and name.isascii()):
+            raise ConfigError(f"partner.openai.headers: {name} cannot be set; the key is in ${config.api_key_env}.")
+        if not _is_printable(value):
+            raise ConfigError(f"partner.openai.headers.{name} holds a character that no header can: correct it.")
+    return Address(url, key, userinfo, headers, {n: v.replace("{key}", key) for n, v in config.query.items()})
+
+
+def _is_printable(text: str) -> bool:
+    return text.isascii() and (text.isprintable() or not text)
+
+
+def split_url(url: str) -> tuple[str, str]:
+    """Returns the URL without its credentials, and these (user:password, or ""). Raises ConfigError for one that cannot be used."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.query
+        _ = parts.port, (parts.hostname or "").encode("idna")
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ConfigError(
+            "partner.openai.base_url must be like http://localhost:8000/v1: http or https, a host, and no query; "
+            "partner.openai.query is for that."
+        )
+    userinfo, _, host = parts.netloc.rpartition("@")
+    return urlunsplit((parts.scheme, host, parts.path, "", "")).rstrip("/"), unquote(userinfo)
+
+
+def make_client(address: Address, config: OpenAIConfig) -> Any:
+    """Returns an `openai.AsyncOpenAI` for the running event loop."""
     from openai import AsyncOpenAI, DefaultAioHttpClient
 
     class BoundedClient(DefaultAioHttpClient):  # type: ignore[misc, valid-type]
-        """Reads a response whole, or not at all."""
+        """HTTP client that reads a response whole, or not at all."""
 
         async def send(self, request: Any, **options: Any) -> Any:
             response = await super().send(request, **(options | {"stream": True}))
@@ -44,47 +132,25 @@ def make_client(url: str, key: str, userinfo: str, config: OpenAIConfig) -> Any:
             headers = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}
             return type(response)(response.status_code, headers=headers, content=bytes(content), request=request)
 
-    headers = {"Accept-Encoding": "identity"}
-    if userinfo:
-        headers["Authorization"] = f"Basic {to_base64(userinfo)}"
+    basic = {"Authorization": f"Basic {to_base64(address.userinfo)}"} if address.userinfo else {}
     return AsyncOpenAI(
-        api_key=key or "none",
-        base_url=url,
-        max_retries=0,  # see the docstring of `calls`
+        api_key=address.key or "none",
+        base_url=address.url,
+        max_retries=0,  # see the docstring of `endpoint`
         timeout=config.request_seconds,
-        default_headers=headers,
-        # Half the CPU a request of the default client, and no slower pool with hundreds.
-        http_client=BoundedClient(follow_redirects=False),
+        default_headers={"Accept-Encoding": "identity", **basic, **address.headers},
+        default_query=address.query,
+        # Half the processor time per request of the default client, and no slower pool with hundreds.
+        http_client=BoundedClient(follow_redirects=False, trust_env=not address.is_local),
     )
 
 
-def read_key(config: OpenAIConfig, url: str) -> str:
-    """The key from the environment. Raises ConfigError if there is none where one is needed, or one that no header can hold."""
-    key = os.environ.get(config.api_key_env, "").strip()
-    if not key and config.base_url is None:
-        raise ConfigError(
-            f"No key for {url}: set the environment variable {config.api_key_env}, or partner.openai.base_url "
-            "for an endpoint that needs none."
-        )
-    if not (key.isascii() and all(char.isprintable() and char != " " for char in key)):
-        raise ConfigError(
-            f"The key in ${config.api_key_env} holds a space, a line break or a character outside ASCII, which no key does: "
-            "copy it again."
-        )
-    return key
+def open_files() -> tuple[int, int]:
+    """Returns how many files this process may open (`ulimit -n`), and for how many requests at once there is room.
 
-
-def split_url(url: str) -> tuple[str, str]:
-    """The URL without its credentials, and the credentials (user:password, or ""). Raises ConfigError for one that cannot be used."""
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.query
-        _ = parts.port, (parts.hostname or "").encode("idna")
-    except ValueError:
-        usable = False
-    if not usable:
-        raise ConfigError(
-            "partner.openai.base_url must be like http://localhost:8000/v1: http or https, a host, and no query."
-        )
-    userinfo, _, host = parts.netloc.rpartition("@")
-    return urlunsplit((parts.scheme, host, parts.path, "", "")).rstrip("/"), unquote(userinfo)
+    Half of what is free: a game may hold a second connection, to its engine.
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return limit, 10**6
+    return limit, max(1, (limit - sum(1 for _ in Path("/dev/fd").iterdir())) // 2)

@@ -1,8 +1,7 @@
-"""Which request parameters a model takes, learned from what its endpoint refuses by name and kept for the process.
+"""Request parameters that a model does not take, learned from its endpoint's refusals and kept for the process.
 
-    a request is addressed in a cassette, and its cost bounded, as it was asked for: only what is sent differs
-
-Only what a model can do without is left out; anything else that it refuses is a fault of the config.
+A request is addressed in a cassette, and its cost bounded, as the config asks for it: only what is sent differs.
+Only what a model can do without is left out; any other refusal is a fault of the config.
 """
 
 from __future__ import annotations
@@ -12,43 +11,36 @@ from typing import Any
 
 RENAMED = {"max_tokens": "max_completion_tokens"}
 LEFT_OUT = ("temperature", "top_p", "seed")
+LEARNED = (*RENAMED, *LEFT_OUT)
 
 
 class Dialect:
     """What one endpoint's model takes.
 
     Attributes:
-        refused: the parameters that it does not take, in the order they were learned.
+        refused: parameters that it does not take, in the order they were learned.
     """
 
     def __init__(self) -> None:
         self.refused: list[str] = []
-        self._said: list[str] = []
+        self._reported: list[str] = []
 
     def fit(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The request as the model takes it."""
+        """Returns the request as the model takes it."""
         if not self.refused:
             return body
         names = {name: RENAMED.get(name) if name in self.refused else name for name in body}
         return {taken: body[name] for name, taken in names.items() if taken}
 
-    def learn(self, parameter: str | None, sent: dict[str, Any]) -> bool:
-        """Notes a parameter that was refused. Returns whether the request `sent` may do without it."""
-        if parameter not in sent or parameter not in (*RENAMED, *LEFT_OUT):
-            return False
-        self.recall([parameter])
-        return True
-
     def recall(self, parameters: Iterable[str]) -> None:
         """Notes parameters that the model is known to refuse."""
-        known = (*RENAMED, *LEFT_OUT)
-        self.refused += [name for name in parameters if name in known and name not in self.refused]
+        self.refused += [name for name in parameters if name in LEARNED and name not in self.refused]
 
     def remark(self, model: str) -> str | None:
-        """One sentence on what is sent otherwise than the config says, once for each change; None if there is nothing to say."""
-        if self._said == self.refused:
+        """Returns a sentence on what is sent otherwise than the config says, once per change; None if nothing changed."""
+        if self._reported == self.refused:
             return None
-        self._said = list(self.refused)
+        self._reported = list(self.refused)
         changes = [f"{name} is sent as {RENAMED[name]}" for name in self.refused if name in RENAMED]
         dropped = [name for name in self.refused if name in LEFT_OUT]
         if dropped:

@@ -1,61 +1,142 @@
-"""What an unanswered request means, from the exception it ended with.
+"""Table of what may come back from an endpoint instead of an answer, and what is done about it.
 
-An error of this program's own is never the endpoint's: it ends one game and tells nothing about any other.
+    wait   busy      it asks for patience: asked again for as long as a turn may take
+           down      it does not answer: asked again `max_retries` times; failures in a row are an outage
+           wrong     the same, but it did answer, and perhaps this request alone is the reason
+    learn  parameter the model does not take it: asked again without it, or under its other name
+    stop   refused   only a person can change it, such as an unknown model
+           account   the same, and it concerns every request: key and money
+    fail   request   this game's request alone is at fault
+           own       this program is
+
+An answer, which is played, is read by `answers`. The same table is for an error within a response of status 200.
 """
 
 from __future__ import annotations
 
 import contextlib
 import email.utils
+import json
 import math
+import re
 import socket
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from slim_rl.config import OpenAIConfig
-from slim_rl.partners.answers import UnreadableError
+from slim_rl.partners.answers import ReportedError, UnreadableError
+from slim_rl.partners.dialect import LEARNED, RENAMED
 from slim_rl.partners.quoting import one_line
 from slim_rl.partners.secrets import Secrets
 
-LONGEST_PAUSE = 30 * 86400.0  # seconds; what asks for more is not believed
+LONGEST_PAUSE = 30 * 86400.0  # seconds; a longer one is not believed
 
-Kind = Literal["down", "wrong", "busy", "refused", "account", "request", "own"]
+Kind = Literal["busy", "down", "wrong", "parameter", "refused", "account", "request", "own"]
+
+
+class Row(NamedTuple):
+    """Line of the table: the first that fits decides.
+
+    Attributes:
+        kind: what is done; ``unknown`` is a request's own fault once the endpoint has answered any, and else a refusal.
+        status: HTTP status, or the code within a response of status 200.
+        words: pattern in what the endpoint reports; "" fits everything.
+        hint: what to look at, for the person who reads the sentence.
+    """
+
+    kind: Kind | Literal["unknown"]
+    status: Container[int]
+    words: str = ""
+    hint: str = ""
+
+
+ANY = range(1000)
+TABLE = (
+    Row("account", {402}, hint="the account has no money left"),
+    Row(
+        "account",
+        ANY,
+        r"insufficient[_ ](quota|balance|credits?|funds)|exceeded_current_quota|billing_(hard_limit|not_active)|"
+        r"requires more credits|credit balance is too low|out of credits",
+        "the account has no money left",
+    ),
+    Row("account", {401}, hint="is the key in ${key} right?"),
+    Row(
+        "account",
+        {400, 403},
+        r"(invalid|incorrect|expired|missing|no)[_ ]api[_ ]?key|api[_ ]?key (is |was )?(not valid|not found|invalid|expired)",
+        "is the key in ${key} right?",
+    ),
+    Row("busy", {429}),
+    Row("busy", ANY, r"rate[_ -]?limit|too[_ ]many[_ ]requests|tokens per (minute|day|hour)|\(TPM\)"),
+    Row(
+        "request",
+        {400, 403, 413, 422, 451},
+        r"context[_ ](length|window|size)|maximum context|too many (input )?tokens|(prompt|input) is too (long|large)|"
+        r"content[_ ](filter|policy|management)|ResponsibleAI|data_inspection|moderation|flagged|\bsafety\b",
+    ),
+    Row("request", {413, 451}),
+    Row("parameter", {400, 404, 422, 501}),  # where `refused_parameters` finds one
+    Row(
+        "refused",
+        {400, 422},
+        r"model[_ ]not[_ ](found|exist)|(invalid|unknown|unsupported) model|not a valid model|"
+        r"model\b.{0,100}\b(not (found|exist|available|supported)|decommissioned|deprecated)|\"param\": ?\"model",
+        "is the model {model} right, and may this key use it?",
+    ),
+    Row("refused", {403, 404}, hint="is the model {model} right, and may this key use it?"),
+    Row("refused", range(300, 400), hint="it answers from another address: is partner.openai.base_url right?"),
+    Row("refused", {405, 410}, hint="is partner.openai.base_url right?"),
+    Row("wrong", {409, 500, 501, 505}),
+    Row("down", {408, 425, *range(500, 600)}),
+    Row("unknown", ANY, hint="does the endpoint know every parameter of the request?"),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A request that was not answered.
+    """Request that was not answered.
 
     Attributes:
         why: one sentence's worth, without secrets.
-        kind: ``down`` (the endpoint is to blame), ``wrong`` (so it is, but it answered: it may be this request alone), ``busy`` (it
-            asks for patience), ``refused`` (it will not work before a person changes something), ``account`` (the same, and surely
-            so for all requests: key and money), ``request`` (this request is at fault, and only it) or ``own`` (this program is).
-        retry_after: seconds the endpoint asks to wait; None if it does not say.
+        kind: what is done about it.
+        retry_after: seconds that the endpoint asks to wait; None if it does not say.
         billed: whether the endpoint did its work, so that the request has a price.
-        parameter: the one of the request's that the model does not take, if that is why.
+        parameters: those of the request that the model does not take, if that is why.
     """
 
     why: str
     kind: Kind
     retry_after: float | None = None
     billed: bool = False
-    parameter: str | None = None
+    parameters: tuple[str, ...] = ()
 
 
 class TooLargeError(Exception):
-    """A response longer than is read."""
+    """Response longer than is read."""
 
 
-def fault_of(error: Exception, config: OpenAIConfig, secrets: Secrets, ever_answered: bool) -> Fault:
-    """What an exception of a request means. `ever_answered`: the endpoint has worked before, with this very configuration."""
+def fault_of(
+    error: Exception, body: Mapping[str, Any], config: OpenAIConfig, secrets: Secrets, ever_answered: bool
+) -> Fault:
+    """Returns what an exception of a request means.
+
+    Args:
+        body: the request as it was sent.
+        ever_answered: whether the endpoint has worked before, with this very configuration.
+    """
     import openai
 
+    if isinstance(error, ReportedError):
+        return _reported(error.status, error.content, {}, body, config, secrets, ever_answered, error.billed)
     if isinstance(error, openai.APIStatusError):
-        return _status_fault(error, config, secrets, ever_answered)
+        response = error.response
+        return _reported(
+            error.status_code, response.text, response.headers, body, config, secrets, ever_answered, False
+        )
     causes = list(_causes(error))
     why = one_line(secrets.redact(f"{type(causes[-1]).__name__}: {causes[-1]}"))
     if isinstance(error, UnreadableError):
@@ -72,7 +153,7 @@ def fault_of(error: Exception, config: OpenAIConfig, secrets: Secrets, ever_answ
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error and what caused it, down to the first cause."""
+    """Yields the error and its causes, down to the first."""
     seen: set[int] = set()
     at: BaseException | None = error
     while at is not None and id(at) not in seen:
@@ -83,48 +164,116 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 def _is_connections(error: BaseException) -> bool:
     modules = {made.__module__.partition(".")[0] for made in type(error).__mro__}
-    return isinstance(error, OSError | EOFError) or bool(
-        modules & {"aiohttp", "httpx", "httpx2", "httpcore", "h11", "anyio"}
+    return isinstance(error, OSError | EOFError) or bool(modules & {"aiohttp", "httpx", "httpx2", "httpcore", "h11"})
+
+
+def _reported(
+    status: int,
+    content: str,
+    headers: Mapping[str, str],
+    body: Mapping[str, Any],
+    config: OpenAIConfig,
+    secrets: Secrets,
+    ever_answered: bool,
+    billed: bool,
+) -> Fault:
+    """Returns the fault that an endpoint reports, by the table."""
+    error = error_in(content)
+    code = str(error.get("code") or "")
+    parameters, hint = refused_parameters(error, body)
+    row = next(row for row in TABLE if _fits(row, status, content, bool(parameters)))
+    kind = row.kind
+    if kind == "parameter" and hint:
+        kind = "unknown"
+    if kind == "unknown":
+        kind = "request" if ever_answered else "refused"
+    hint = hint if row.kind == "parameter" else row.hint.format(key=config.api_key_env, model=config.model)
+    hint = f" ({hint})" if hint and kind != "request" else ""
+    name = f" {one_line(secrets.redact(code), 60)}" if code not in ("", str(status)) else ""
+    why = f"HTTP {status}{name}: {one_line(secrets.redact(error['message']))}{hint}"
+    return Fault(why, kind, retry_after(headers), billed, parameters)
+
+
+def _fits(row: Row, status: int, content: str, names_parameters: bool) -> bool:
+    fits = status in row.status and re.search(row.words, content[:20_000], re.IGNORECASE | re.DOTALL) is not None
+    return fits and (row.kind != "parameter" or names_parameters)
+
+
+def error_in(content: str) -> dict[str, Any]:
+    """Returns the error that a response's body reports, in OpenAI's form; its `message` is all of the body if it has no other."""
+    try:
+        data = json.loads(content)
+    except (ValueError, RecursionError):
+        data = None
+    data = data[0] if isinstance(data, list) and data else data
+    if not isinstance(data, dict):
+        return {"message": content.strip() or "no reason is given"}
+    choices = data.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    inner = data.get("error") or (choice.get("error") if isinstance(choice, dict) else None) or data
+    error = inner if isinstance(inner, dict) else {"message": inner}
+    texts = (error.get("message"), data.get("detail"), data.get("message"))
+    message = next((text for text in texts if isinstance(text, str) and text), content.strip())
+    return {**error, "message": message, "detail": data.get("detail")}
+
+
+# --- which parameter of the request it was
+
+_REFUSES = re.compile(
+    r"unsupport|n[o']t support|unknown|unrecogni[sz]ed|unexpected|not (permitted|allowed|accepted|recogni[sz]ed)|"
+    r"extra[_ ](inputs|fields|forbidden)|cannot find field|not a valid (field|parameter)|additional propert",
+    re.IGNORECASE,
+)
+_VALUE = re.compile(
+    r"(should|must) be|(less|greater) than|at (most|least)|out of range|between|too (large|high|small|low)|positive|invalid value",
+    re.IGNORECASE,
+)
+_TAKES = re.compile(
+    r"(?<!not )\b(supported|allowed|valid|accepted|known) (\w+ )?(parameters|arguments|fields|keys|values)\b|\bexpected\b|\buse\b|\bdrop\b",
+    re.IGNORECASE,
+)
+
+
+def refused_parameters(error: Mapping[str, Any], body: Mapping[str, Any]) -> tuple[tuple[str, ...], str]:
+    """Returns the request's parameters that an error names, and a hint at the key to set if not all of them can be learned."""
+    message, detail = error["message"], error.get("detail")
+    refuses = bool(_REFUSES.search(message)) or str(error.get("code") or "").startswith("unsupported")
+    param = error.get("param")
+    places = [place for place in detail if isinstance(place, dict)] if isinstance(detail, list) else []
+    if isinstance(param, str) and param in _named(body):
+        names = [param]
+    elif places:
+        text = " ".join(f"{place.get('msg')} {place.get('type')}" for place in places)
+        refuses = bool(_REFUSES.search(text))
+        found = [step for place in places for step in place.get("loc") or () if isinstance(step, str)]
+        names = [name for name in found if name in _named(body)]
+    else:
+        sentences = [s for s in re.split(r"(?<=[.!;])\s+|\n", message) if _REFUSES.search(s) or _VALUE.search(s)]
+        words = " ".join(_TAKES.split(sentence, maxsplit=1)[0] for sentence in sentences)
+        names = [name for name in _named(body) if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", words)]
+        refuses = refuses and any(_REFUSES.search(sentence) for sentence in sentences)
+    if not names or not (refuses or _VALUE.search(message) or places):
+        return (), ""
+    if refuses and all(name in LEARNED for name in names):
+        return tuple(names), ""
+    keys = {renamed: name for name, renamed in RENAMED.items()}
+    key = keys.get(names[0], names[0])
+    where = (
+        f"set partner.openai.{key}" if key in OpenAIConfig.model_fields else f"remove {key} from partner.openai.extra"
     )
+    return tuple(names), f"{where}{' to a value that it takes, or to null' if where.startswith('set') else ''}"
 
 
-def _status_fault(error: Any, config: OpenAIConfig, secrets: Secrets, ever_answered: bool) -> Fault:
-    status, code = error.status_code, str(error.code or "")
-    name = f" {one_line(secrets.redact(code), 60)}" if code else ""
-    why = f"HTTP {status}{name}: {one_line(secrets.redact(_said(error)))}"
-    if code == "insufficient_quota" or status == 402:
-        return Fault(f"{why} (the account has no money left)", "account")
-    if status == 401:
-        return Fault(f"{why} (is the key in ${config.api_key_env} right?)", "account")
-    if status in (403, 404) or code == "model_not_found" or (status == 400 and "model" in str(error.param or "")):
-        return Fault(f"{why} (is the model {config.model} right, and may this key use it?)", "refused")
-    if 300 <= status < 400:
-        return Fault(f"{why} (it answers from another address: is partner.openai.base_url right?)", "refused")
-    if status in (408, 409, 425, 429, 503) or status >= 500:
-        kind: Kind = "busy" if status == 429 else "wrong" if status in (409, 500, 501, 505) else "down"
-        return Fault(why, kind, retry_after(error.response.headers))
-    parameter = str(error.param) if code in ("unsupported_parameter", "unsupported_value") else None
-    if ever_answered or code in ("context_length_exceeded", "content_filter"):
-        return Fault(why, "request", parameter=parameter)
-    return Fault(f"{why} (does the endpoint know every parameter of the request?)", "refused", parameter=parameter)
+def _named(body: Mapping[str, Any]) -> list[str]:
+    return [name for name in body if name not in ("model", "messages")]
 
 
-def _said(error: Any) -> str:
-    """The server's own words, wherever it puts them: OpenAI's error.message, another's detail, or all that it sent."""
-    body = error.body
-    for said in (body.get("message"), body.get("detail")) if isinstance(body, dict) else (body,):
-        if said and isinstance(said, str):
-            return said
-    return error.response.text.strip() or str(error.message)
-
-
-def retry_after(headers: Any) -> float | None:
-    """Seconds, from Retry-After-Ms or Retry-After (a number or a date, RFC 9110). None if absent or unreadable."""
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Returns seconds, from Retry-After-Ms or Retry-After (a number or a date, RFC 9110); None if absent or unreadable."""
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
-        value = headers.get(name)
+        value, seconds = headers.get(name), math.nan
         if value is None:
             continue
-        seconds = math.nan
         with contextlib.suppress(ValueError):
             seconds = float(value) / unit
         if math.isnan(seconds):

@@ -90,6 +90,10 @@ class OpenAIPartner:
         """
         return ""
 
+    def action_in(self, text: str, view: View) -> str:
+        """Returns the one action within a reply that has more words, such as thoughts; by default all of it is the action."""
+        return text
+
     def complaint(self, text: str, view: View) -> str | None:
         """Why a reply is not an action that can be taken, as a sentence for the model; None for one that can."""
         return None
@@ -106,11 +110,16 @@ class OpenAIPartner:
     @property
     def usage(self) -> Usage:
         """The sum over all calls of this process to the endpoint so far."""
-        return self.endpoint.calls.spend.total
+        return self.endpoint.spend.total
+
+    @property
+    def warnings(self) -> list[str]:
+        """What was warned of so far, such as prompts that the endpoint cuts."""
+        return list(self.endpoint.warned.values())
 
     def keep_spend(self, folder: Path) -> None:
         """Keeps what is spent in the run's `folder`, and counts what is kept there against the budget."""
-        self.endpoint.calls.spend.keep(folder)
+        self.endpoint.spend.keep(folder)
 
     @property
     def stopped(self) -> str | None:
@@ -144,35 +153,57 @@ class OpenAIPartner:
         messages = self.messages(view)
         opening = all(utterance.seat != view.seat for utterance in view.history)
         usage = Usage()
-        for malformed in range(self.config.malformed_retries + 1):
+        errors: list[str] = []
+        thoughts: list[str | None] = []
+        # A reply that is all thought twice in a row will be so the third time.
+        while len(errors) <= self.config.malformed_retries and errors[-2:] != [self._all_thought] * 2:
             try:
-                completion = await self.endpoint.ask(messages, view.seed % 2**31, opening and malformed == 0)
+                completion = await self.endpoint.ask(messages, view.seed % 2**31, opening and not errors)
             except PartnerFailure as failure:
-                failure.usage = replace(usage + (failure.usage or Usage()), malformed=malformed)
+                failure.usage = replace(usage + (failure.usage or Usage()), malformed=len(errors))
                 raise
             usage += completion.usage
-            said, thought = split_thought(completion.text)  # which is not for the other player to hear
+            text, thought = split_thought(completion.text)  # which is not for the other player to hear
+            said = self.action_in(text, view)
+            aside = len(said) < len(text)
+            thoughts += [completion.thought, completion.refusal and f"(It refused: {completion.refusal})", thought]
             error = self._error(completion, said, view)
             if error is None:
-                return Reply(said, replace(usage, malformed=malformed), thought)
+                thoughts += [text.replace(said, "", 1).strip()] if aside else []
+                usage = replace(usage, malformed=len(errors), asides=int(aside))
+                return Reply(said, usage, "\n\n".join(filter(None, thoughts)) or None)
+            errors.append(error)
             if said:
                 say(messages, "assistant", sanitized(said))
             say(messages, "user", _error_message(error))
-        tries = self.config.malformed_retries + 1
         raise PartnerFailure(
-            f"{self.config.model} made {tries} malformed replies in a row; the last error: {error}",
+            f"{self.config.model} made {len(errors)} malformed replies in a row; the last error: {errors[-1]}",
             StopReason.PARTNER_ERRORS,
-            replace(usage, malformed=tries - 1),
+            replace(usage, malformed=len(errors) - 1),
+            "\n\n".join(filter(None, thoughts)) or None,
+        )
+
+    @property
+    def _all_thought(self) -> str:
+        return (
+            f"Your reply was all thought, and max_tokens={self.config.max_tokens} left none for an action. Think less, and "
+            "reply with one short action."
         )
 
     def _error(self, completion: Completion, said: str, view: View) -> str | None:
         """What is wrong with a reply, as a sentence for the model; None for a valid action of the right kind."""
         if completion.finish_reason == "length":
-            return "Your reply was cut off because it was too long. Reply with one short action."
+            cut_off = "Your reply was cut off because it was too long. Reply with one short action."
+            return cut_off if said else self._all_thought
         if completion.finish_reason == "content_filter":
             return "Your reply was cut off by a content filter. Reply with one short action."
+        if completion.refusal and not said:
+            return f"You refused to answer: {one_line(completion.refusal)}. Reply with one action."
+        if completion.finish_reason == "tool_calls":
+            return "Your reply was a call of a tool, and there is none. Reply with one action."
         if not said:
-            return "Your reply was empty. Reply with one action."
+            thought = "only a thought" if completion.thought else "empty"
+            return f"Your reply was {thought}. Reply with one action."
         return self.complaint(said, view)
 
 
@@ -212,6 +243,6 @@ def _shared_endpoint(config: OpenAIConfig) -> Endpoint:
     """The endpoint of all partners that are configured alike. One that was given up goes with its run: the next run tries again."""
     key = config.model_dump_json()
     found = _SHARED.get(key)
-    if found is None or found.calls.breaker.stopped:
+    if found is None or found.breaker.stopped:
         found = _SHARED[key] = Endpoint(config)
     return found

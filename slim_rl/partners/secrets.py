@@ -2,8 +2,8 @@
 
     what comes from an endpoint is redacted whole before it is cut, logged, recorded or reported
 
-`Secrets.redact` does it for the texts an endpoint sends. What any logger of the process says passes the same way, tracebacks
-included: each handler has a filter that does it, from the moment an endpoint is made, or first asked on an event loop.
+`Secrets.redact` does it for texts of an endpoint. Each handler of the process has a filter that does it for log records, tracebacks
+included, from the moment an endpoint is made, or first asked on an event loop.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ _all: WeakSet[Secrets] = WeakSet()
 
 
 class Secrets:
-    """The secrets of one endpoint.
+    """Secrets of one endpoint.
 
     Args:
         key: the API key; "" for none.
         userinfo: ``user:password`` of the endpoint's URL; "" for none.
+        others: values of headers that may be secret too.
     """
 
-    def __init__(self, key: str = "", userinfo: str = "") -> None:
-        values = {key, userinfo, to_base64(userinfo), *userinfo.split(":", 1)}
+    def __init__(self, key: str = "", userinfo: str = "", *others: str) -> None:
+        values = {key, userinfo, to_base64(userinfo), *userinfo.split(":", 1), *others}
         self._values = sorted((value for value in values if len(value) >= SHORTEST), key=len, reverse=True)
         _all.add(self)
         redact_logs()
@@ -37,7 +38,7 @@ class Secrets:
         return f"Secrets({HIDDEN})"
 
     def redact(self, text: str, shortest: int = SHORTEST) -> str:
-        """`text` with *** in place of every secret of at least `shortest` characters."""
+        """Returns `text` with *** in place of every secret of at least `shortest` characters."""
         for value in self._values:
             if len(value) >= shortest:
                 text = text.replace(value, HIDDEN)
@@ -45,38 +46,35 @@ class Secrets:
 
 
 def to_base64(text: str) -> str:
+    """Returns the UTF-8 bytes of `text` in base 64."""
     return base64.b64encode(text.encode()).decode()
 
 
-def redact_all(text: str) -> str:
-    """`text` without the secrets of any endpoint of this process."""
-    for secrets in list(_all):
-        text = secrets.redact(text)
-    return text
-
-
 def redact_logs() -> None:
-    """Has every handler of the process redact what it is given. A handler hears all loggers below its own, which a logger's filter
-    does not.
-    """
-    loggers = [logging.root, *logging.root.manager.loggerDict.values()]
-    for logger in loggers:
+    """Gives every handler of the process the filter: it has the records of all loggers below its own, unlike a logger's filter."""
+    for logger in (logging.root, *logging.root.manager.loggerDict.values()):
         for handler in logger.handlers if isinstance(logger, logging.Logger) else ():
             handler.addFilter(_redact_record)
 
 
 def _redact_record(record: logging.LogRecord) -> bool:
-    """Takes every secret out of the record's message and its traceback."""
+    """Removes every secret from the record's message and its traceback. Returns True."""
     try:
         message = record.getMessage()
     except Exception:  # a record that cannot be formatted is its author's fault, and its handler reports it
         return True
-    clean = redact_all(message)
+    clean = _redact_all(message)
     if clean != message:
         record.msg, record.args = clean, None
     if record.exc_info:
         trace = logging.Formatter().formatException(record.exc_info)
-        clean = redact_all(trace)
+        clean = _redact_all(trace)
         if clean != trace:
             record.exc_info, record.exc_text = None, clean
     return True
+
+
+def _redact_all(text: str) -> str:
+    for secrets in list(_all):
+        text = secrets.redact(text)
+    return text

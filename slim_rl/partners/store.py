@@ -1,9 +1,10 @@
-"""A sqlite file that several processes share.
+"""Sqlite file that several processes share.
 
     a transaction is in the file whole or not at all, whenever its process is killed
     one process at a time changes the file; another one waits, `BUSY_SECONDS` at most
+    a file of something else is refused, untouched
 
-On a file system without locks a folder beside the file is the lock, which a process killed in a transaction leaves behind.
+On a file system without locks a folder next to the file is the lock, which a process killed in a transaction leaves behind.
 """
 
 from __future__ import annotations
@@ -19,27 +20,28 @@ from typing import Any
 
 BUSY_SECONDS = 5.0  # what is done in a transaction takes a thousandth of that
 NO_LOCKS = (sqlite3.SQLITE_IOERR_RDLOCK, sqlite3.SQLITE_IOERR_LOCK)  # on a file system that has none
-SIGNATURE = b"SQLite format 3\0"
 
 
 class Store:
-    """Every method raises OSError, with sqlite's words for `strerror`.
+    """One table in one file. Every method raises OSError, with sqlite's words for `strerror`.
 
     Args:
         path: the file; made, with its folder, when something is written. None: in memory.
-        tables: the SQL that makes the tables where they are missing.
-        local: for processes of one machine alone: a crash of the whole machine loses the last transactions at most. Otherwise
+        table: the table's name.
+        columns: its columns' names, and their SQL types.
+        local: True for processes of one machine alone: a crash of the whole machine loses the last transactions at most. Otherwise
             those of several may share it through a network file system, and such a crash may damage it.
     """
 
-    def __init__(self, path: Path | None, tables: str, local: bool) -> None:
-        self.path, self.tables, self.local = path, tables, local
+    def __init__(self, path: Path | None, table: str, columns: dict[str, str], local: bool) -> None:
+        self.path, self.table, self.columns, self.local = path, table, columns, local
         self._db: sqlite3.Connection | None = None
+        self._finalizer: Any = None
         self._lock = threading.RLock()  # event loops may run in threads
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that no other one runs beside; within another one of this object, a part of it."""
+        """Runs a transaction that excludes all others; within another one of this object, a part of it."""
         with self._lock, _in_words(self.path):
             if self.path is not None:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -55,20 +57,16 @@ class Store:
                 yield db
 
     def rows(self, query: str, *values: Any) -> list[Any]:
-        """What a SELECT finds; nothing where there is no file."""
+        """Returns what a SELECT finds; nothing where there is no file."""
         with self._lock, _in_words(self.path):
             if self.path is not None and not self.path.exists():
                 return []
             return self._open().execute(query, values).fetchall()
 
-    def close(self) -> None:
-        if self._db is not None:
-            self._finalizer()
-            self._db = None
-
     def _open(self) -> sqlite3.Connection:
-        if self.path is not None and not self.path.exists():
-            self.close()  # it was removed: what is written now goes into a new one
+        if self.path is not None and not self.path.exists() and self._db is not None:
+            self._finalizer()  # it was removed: what is written now goes into a new one
+            self._db = None
         if self._db is None:
             try:
                 self._db = self._connected("")
@@ -81,14 +79,27 @@ class Store:
 
     def _connected(self, options: str) -> sqlite3.Connection:
         where = "file::memory:" if self.path is None else f"{self.path.absolute().as_uri()}{options}"
+        if self.path is not None and self.path.exists() and self.path.stat().st_size:
+            shared = self.path.with_name(f"{self.path.name}-wal").exists()
+            # a file of nobody's is read as it is, which makes none next to it
+            self._check(f"{where}{'&' if options else '?'}mode=ro{'' if shared else '&immutable=1'}")
         db = sqlite3.connect(where, BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
         try:
             db.execute(f"PRAGMA synchronous = {'NORMAL' if self.local else 'OFF'}")
-            db.execute(self.tables)
+            columns = ", ".join(f"{name} {kind}" for name, kind in self.columns.items())
+            db.execute(f"CREATE TABLE IF NOT EXISTS {self.table} ({columns})")
         except sqlite3.Error:
             db.close()
             raise
         return db
+
+    def _check(self, where: str) -> None:
+        """Raises OSError if the file holds something else. A connection that only reads changes nothing, not at its end either."""
+        with contextlib.closing(sqlite3.connect(where, BUSY_SECONDS, uri=True)) as db:
+            tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+            columns = [name for (name,) in db.execute("SELECT name FROM pragma_table_info(?)", (self.table,))]
+        if tables and (tables != [self.table] or columns != list(self.columns)):
+            raise OSError(errno.EINVAL, f"it holds other tables ({', '.join(tables[:3])})", str(self.path))
 
 
 def _close(db: sqlite3.Connection) -> None:

@@ -56,7 +56,7 @@ class ChatPolicy:
 
     def keep_spend(self, folder: Path) -> None:
         """Keeps what this model spends in `folder`/policy/MODEL from now on, apart from what a partner spends: each has its own budget."""
-        self.endpoint.calls.spend.keep(folder / "policy" / self.config.model.replace("/", "-"))
+        self.endpoint.spend.keep(folder / "policy" / self.config.model.replace("/", "-"))
 
     def messages(self, view: View) -> Messages:
         """The request's messages."""
@@ -79,8 +79,10 @@ class ChatPolicy:
         try:
             completion = await self.endpoint.ask(self.messages(view), view.seed % 2**31, opening)
         except PartnerFailure as failure:
-            raise PartnerFailure(_own(str(failure)), failure.reason, failure.usage) from None
+            raise PartnerFailure(_own(str(failure)), failure.reason, failure.usage, failure.thought) from None
         text, thought = split_thought(completion.text)
+        refused = completion.refusal and f"(It refused: {completion.refusal})"
+        thought = "\n\n".join(filter(None, (completion.thought, refused, thought))) or None
         cut = StopReason.TURN_TOKENS if completion.finish_reason == "length" else None
         return Reply(text, completion.usage, thought, cut)
 

@@ -21,7 +21,7 @@ from slim_rl.dialogue.partner import PartnerFailure, Usage
 from slim_rl.dialogue.record import StopReason
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.errors import ConfigError, DataError
-from slim_rl.partners.ledger import spent_usd
+from slim_rl.partners.spend import spent_usd
 from tests.adapters.played import ACTIONS, ASK, OTHER, PROPOSE, SMALL, WRONG, by_worker, line
 from tests.dialogue.players import Says, Script
 
@@ -223,7 +223,7 @@ def test_what_the_partner_costs_is_kept_beside_the_log(tmp_path: Path) -> None:
     endpoint = {"base_url": "http://127.0.0.1:9/v1", "budget_usd": 1.0}
     config = SMALL | {"partner": {"kind": "openai", "openai": endpoint}}
     games = Games(config, log=tmp_path / "log.jsonl")
-    spend = games.worker.partner.endpoint.calls.spend  # type: ignore[union-attr]
+    spend = games.worker.partner.endpoint.spend  # type: ignore[union-attr]
     spend.add(Usage(calls=1, cost_usd=0.25))
     spend.give_back("the call")
     assert spent_usd(tmp_path) == 0.25

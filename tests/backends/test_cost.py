@@ -25,9 +25,8 @@ from slim_rl.backends.cost import (
 from slim_rl.config import Config, OpenAIConfig, load_config, parse_config
 from slim_rl.dialogue.dealing import ensure_games
 from slim_rl.games.matching.partners.chat import MatchingChatPartner
-from slim_rl.partners.ledger import Ledger
 from tests.fakes.openai_server import OpenAIServer
-from tests.partners.openai_setup import partner_of
+from tests.partners.openai_setup import partner_of, spend_elsewhere
 from tests.partners.test_deadline import Asks, play
 
 STEPS, GAMES, GROUP, HELD_OUT = 25, 3, 4, 7
@@ -110,7 +109,7 @@ def test_evaluations_during_training_count(tmp_path: Path, backend: str, every: 
 
 def test_what_is_spent_and_what_has_no_price_is_said(tmp_path: Path) -> None:
     made = config(tmp_path)
-    Ledger(made.run_dir).write({"cost_usd": 1.25})
+    spend_elsewhere(made.run_dir, 1.25)
     assert (cost_report(made) or "").endswith("a budget of $5, of which $1.25 is spent")
     served = config(tmp_path, "partner.openai.model=Qwen/Qwen3-32B", "partner.openai.budget_usd=null")
     assert "Qwen/Qwen3-32B having no price" in (cost_report(served) or "") and usd_now(served) is None

@@ -18,7 +18,7 @@ from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.errors import ConfigError, RunStopped
-from slim_rl.partners.ledger import spent_usd
+from slim_rl.partners.spend import spent_usd
 from tests.backends.test_trl import make_config
 from tests.fakes.openai_server import OpenAIServer, Step, serving
 

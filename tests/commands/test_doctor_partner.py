@@ -91,3 +91,39 @@ async def test_an_endpoint_without_a_list_of_models_is_no_failure(
         check = await looked_up(tmp_path, config, monkeypatch, server, model="gpt-6")
     assert check == Check("partner's model", "pass", f"{server.url} has no list of its models")
     assert "partner's model" not in await asyncio.to_thread(doctor, tmp_path, config), "a scripted partner has none"
+
+
+UNFIT: dict[str, tuple[Step, str, str]] = {
+    "vague": (Step(text="[message] Hard to say."), "partner", "does not answer '[message] What is "),
+    "of another game": (Step(text="[move] e4"), "partner", "malformed replies in a row"),
+    "a prompt that is cut": (
+        Step(usage={"prompt_tokens": 90, "completion_tokens": 9}),
+        "partner's endpoint",
+        "cuts prompts",
+    ),
+    "all thought": (Step(text="", finish_reason="length"), "partner", "all thought"),
+    "slow": (Step(seconds=1.0), "partner's pace", "128 at once take"),
+}
+
+
+@pytest.mark.parametrize(("step", "name", "found"), UNFIT.values(), ids=UNFIT)
+async def test_doctor_partner_unfit_for_the_game_does_not_pass(
+    tmp_path: Path, config: dict[str, Any], step: Step, name: str, found: str
+) -> None:
+    async with OpenAIServer(meets=lambda body: step) as server:
+        checks = await asyncio.to_thread(doctor, tmp_path, config | {"partner": openai(server)})
+    check = checks[name]
+    assert check.status == ("fail" if name == "partner" else "warn") and found in check.found
+    assert check.fix or "in a row" in check.found
+    if name == "partner's pace":
+        assert "Set partner.openai.concurrency=" in check.fix and checks["partner"].status == "pass"
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"), [("shy", "pass"), ("mute", "pass"), ("examples.treasure.HonestPartner", "fail")]
+)
+def test_doctor_partner_in_code_must_speak_the_game(
+    tmp_path: Path, config: dict[str, Any], kind: str, status: str
+) -> None:
+    check = doctor(tmp_path, config | {"partner": {"kind": kind}})["partner"]
+    assert check.status == status, check

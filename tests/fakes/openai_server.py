@@ -23,7 +23,7 @@ import re
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -72,6 +72,7 @@ class Step:
             (JSON within JSON without end).
         seconds: waits so long first.
         text: what to answer; None: what the server's `answer` says. ``{authorization}`` as in `message`.
+        part, choice, top: of an answer, merged into its message, its choice and the whole.
         model: the snapshot it names; None: the server's.
         usage: of an answer; True: the true one, None: left out.
         size: see `kind`.
@@ -94,6 +95,9 @@ class Step:
     model: str | None = None
     usage: Any = True
     size: int = 20_000_000
+    part: Mapping[str, Any] = field(default_factory=dict)
+    choice: Mapping[str, Any] = field(default_factory=dict)
+    top: Mapping[str, Any] = field(default_factory=dict)
 
 
 def shy_answer(body: dict[str, Any]) -> str:
@@ -124,6 +128,7 @@ class OpenAIServer:
         model: the one model it serves, and the snapshot it names.
         key: the bearer token it requires; None: no token.
         meets: request body -> the step that it meets, or None for the script's or a drawn one.
+        seen: given the query of each request, if `keep`.
         refuses: the parameters of `REFUSALS` that the model does not take; a request hears of one at a time.
         models: whether it serves /v1/models.
         refusal: what every request meets while it is set, such as a revoked key.
@@ -137,6 +142,7 @@ class OpenAIServer:
     answer: Callable[[dict[str, Any]], str] = shy_answer
     script: Iterable[Step] = ()
     meets: Callable[[dict[str, Any]], Step | None] = lambda body: None
+    seen: Callable[[str], None] = lambda query: None
     refuses: tuple[str, ...] = ()
     models: bool = True
     refusal: Step | None = None
@@ -177,6 +183,7 @@ class OpenAIServer:
     async def start(self, port: int = 0) -> None:
         app = web.Application(client_max_size=2**24)
         app.router.add_post("/v1/chat/completions", self._completions)
+        app.router.add_post("/{proxied:.*}/v1/chat/completions", self._completions)
         app.router.add_get("/v1/models", self._models)
         app.router.add_get("/tally", self._tally)
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
@@ -208,6 +215,7 @@ class OpenAIServer:
             return self._reset(request)
         raw = await request.read()
         if self.keep:
+            self.seen(request.query_string)
             self.headers.append(dict(request.headers))
             self.times.append(time.monotonic())
         try:
@@ -298,6 +306,10 @@ class OpenAIServer:
                     text = self.answer(body)
                 answer = self._completion(body, text, step.finish_reason)
                 answer["model"] = (step.model or self.model).replace("{authorization}", authorization)
+                (choice,) = answer["choices"]
+                choice["message"] |= step.part
+                choice |= step.choice
+                answer |= step.top
                 if step.usage is None:
                     del answer["usage"]
                 elif step.usage is not True:

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from slim_rl.config import OpenAIConfig, PartnerConfig
+from slim_rl.dialogue.partner import Usage
 from slim_rl.environment import Utterance, View
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.partners.chat import MatchingChatPartner
 from slim_rl.games.matching.roster import Roster
+from slim_rl.partners.spend import Spend
 
 # Seat 1 sees Ava on BLEU (60) and Daniel on Electra (30); seat 0 sees the other two.
 GAME = GameState(
@@ -52,6 +54,14 @@ def partner_config(url: str | None, **settings: Any) -> PartnerConfig:
 
 def partner_of(server: Any, **settings: Any) -> MatchingChatPartner:
     return MatchingChatPartner(partner_config(server.url, **settings))
+
+
+def spend_elsewhere(folder: Path, usd: float) -> Spend:
+    """What another process of the run in `folder` has spent."""
+    spend = Spend(folder=folder)
+    spend.add(Usage(cost_usd=usd))
+    spend.give_back(None)
+    return spend
 
 
 def recorded(path: Path) -> list[dict[str, Any]]:

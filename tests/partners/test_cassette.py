@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sqlite3
 import subprocess
 import sys
@@ -39,7 +38,7 @@ async def test_a_recorded_game_is_replayed_without_network(tmp_path: Path) -> No
     path = tmp_path / "cassettes" / "a.sqlite"
     views = [view_after(QUESTION, seed=seed) for seed in range(3)]
     async with OpenAIServer() as server:
-        said = iter(["malformed", "[message] one", "[message] two", "[message] three"])
+        said = iter(["[malformed]", "[message] one", "[message] two", "[message] three"])
         server.answer = lambda body: next(said)
         recorder = partner_of(server, cassette=path, cassette_mode="record")
         recorded = [await recorder.reply(view) for view in views]
@@ -104,6 +103,7 @@ async def test_failed_requests_are_not_recorded(tmp_path: Path) -> None:
 RECORDER = """
 import sys
 from pathlib import Path
+from typing import Any
 from slim_rl.partners.cassette import Cassette
 path, name, mode = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 cassette = Cassette(path, mode)
@@ -180,6 +180,7 @@ def test_an_answer_replaces_the_one_of_an_earlier_recording(tmp_path: Path) -> N
 KEEPS = """
 import sys
 from pathlib import Path
+from typing import Any
 from slim_rl.partners.cassette import Cassette
 cassette, number = Cassette(Path(sys.argv[1])), 0
 while True:
@@ -218,116 +219,75 @@ def test_a_cassette_that_no_process_has_open_is_one_file(tmp_path: Path) -> None
     assert len(recorded(tmp_path / "a.sqlite")) == 400
 
 
-# --- cassettes of JSON lines, which older versions wrote
+# --- files of something else
 
 
-def line(key: str, text: str) -> bytes:
-    entry = {"key": key, "seed": 3, "request": {"model": "m", "words": "é"}, "answer": {"text": text, "model": "m"}}
-    return json.dumps(entry).encode() + b"\n"
+def _other(path: Path, kind: str) -> None:
+    """Writes a file that is no cassette."""
+    if kind == "lines":
+        path.write_bytes(b'{"game_id": "g1", "table": [[1]]}\n' * 2)
+        return
+    with closing(sqlite3.connect(path)) as db:
+        columns = {
+            "its own": "notes (id INTEGER)",
+            "of the name": "answers (question TEXT)",
+            "beside": "notes (id INTEGER)",
+        }
+        db.execute("PRAGMA journal_mode = WAL" if kind == "its own" else "PRAGMA user_version = 3")
+        db.execute(f"CREATE TABLE {columns[kind]}")
+        if kind == "beside":
+            db.execute(
+                "CREATE TABLE answers (key TEXT PRIMARY KEY, seed INTEGER, request TEXT, answer TEXT, recorded REAL)"
+            )
+        db.commit()
 
 
-OLD = line("k1", "first") + line("k2", "two") + line("k1", "last")
-
-
-async def test_old_lines_are_replayed_and_stay_as_they_are(tmp_path: Path) -> None:
-    path = tmp_path / "old.jsonl"
-    async with OpenAIServer() as server:
-        partner = partner_of(server)
-        body = partner.endpoint.body(partner.messages(view_after(QUESTION)), 7)
-    path.write_bytes(OLD + line(request_key(body, 7), "[message] As I said."))
-    replayer = partner_of(server, cassette=path, cassette_mode="replay")  # the server is gone
+@pytest.mark.parametrize("kind", ["lines", "its own", "of the name", "beside"])
+@pytest.mark.parametrize("mode", ["auto", "record", "replay"])
+def test_cassette_file_of_something_else_is_refused_untouched(tmp_path: Path, kind: str, mode: Any) -> None:
+    path = tmp_path / "other.sqlite"
+    _other(path, kind)
     before = path.read_bytes()
-    assert (await replayer.reply(view_after(QUESTION))).text == "[message] As I said."
-    assert path.read_bytes() == before
+    with pytest.raises(
+        ConfigError, match=r"other\.sqlite cannot be read as a cassette, and was not changed: .+Name another"
+    ):
+        Cassette(path, mode)
+    assert path.read_bytes() == before and [file.name for file in tmp_path.iterdir()] == ["other.sqlite"]
 
 
-@pytest.mark.parametrize("mode", ["auto", "replay"])
-def test_of_old_lines_of_one_key_the_last_one_stands(tmp_path: Path, mode: Any) -> None:
-    path = tmp_path / "old.jsonl"
-    path.write_bytes(OLD)
-    cassette = Cassette(path, mode)
-    assert cassette.get("k1") == {"text": "last", "model": "m"} and cassette.get("k2") == {"text": "two", "model": "m"}
-    assert len(cassette) == 2
+def test_cassette_empty_file_is_a_new_one(tmp_path: Path) -> None:
+    (tmp_path / "a.sqlite").touch()
+    cassette = Cassette(tmp_path / "a.sqlite")
+    assert cassette.keep("k", {}, 0, {"text": "one"}) == {"text": "one"} and len(Cassette(tmp_path / "a.sqlite")) == 1
 
 
-def test_what_is_recorded_beside_old_lines_joins_them(tmp_path: Path) -> None:
-    path = tmp_path / "old.jsonl"
-    path.write_bytes(OLD)
-    one, two = Cassette(path), Cassette(path)
-    one.keep("k3", {"model": "m"}, 1, {"text": "three"})
-    assert two.get("k3") == {"text": "three"}
-    assert {row["key"]: row["answer"]["text"] for row in recorded(path)} == {"k1": "last", "k2": "two", "k3": "three"}
-    assert [row["request"] for row in recorded(path) if row["key"] == "k1"] == [{"model": "m", "words": "é"}]
+NO_ANSWERS = [
+    b"\xff\xfe\x00",
+    "[" * 100_000,
+    "7",
+    "null",
+    "not json",
+    None,
+    '["text"]',
+    '{"text": 5}',
+    '{"text": "x", "finish_reason": [], "model": 1}',
+    '{"text": "x", "refused": 3}',
+    '{"text": "x", "thought": {}}',
+    "{}",
+]
 
 
-def test_old_lines_that_cannot_be_replaced_are_said(tmp_path: Path) -> None:
-    path = tmp_path / "old.jsonl"
-    path.write_bytes(OLD)
-    (tmp_path / "old.jsonl.lock").mkdir()  # which is to be a file
-    with pytest.raises(ConfigError, match=r"old\.jsonl of JSON lines a sqlite file: .*only replay it"):
-        Cassette(path)
-    assert path.read_bytes() == OLD and Cassette(path, "replay").get("k2") == {"text": "two", "model": "m"}
-
-
-def test_two_processes_on_old_lines_lose_none_of_them(tmp_path: Path) -> None:
-    path = tmp_path / "old.jsonl"
-    path.write_bytes(b"".join(line(f"old{number}", "kept") for number in range(2000)))
-    recorders = [[sys.executable, "-c", RECORDER, str(path), name, "auto"] for name in ("one", "two")]
-    processes = [
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-        for command in recorders
-    ]
-    said = [process.communicate("go\n", timeout=60)[0].splitlines()[1:] for process in processes]
-    assert said[0] == said[1]
-    assert len(Cassette(path)) == 2400
-
-
-def test_a_torn_line_is_skipped_and_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path = tmp_path / "old.jsonl"
-    path.write_bytes(line("k1", "one") + b'{"key": "k2", "ans')
-    cassette = Cassette(path)
-    assert cassette.get("k1") == {"text": "one", "model": "m"} and cassette.get("k2") is None
-    assert "1 torn line" in caplog.text
-    cassette.keep("k3", {}, 0, {"text": "three"})
-    assert len(Cassette(path)) == 2
-
-
-@pytest.mark.parametrize(
-    "torn",
-    [
-        b"\xff\xfe\x00",
-        b"[" * 100_000,
-        b"7",
-        b"null",
-        b'{"key": ["a"], "answer": {"text": "x"}}',
-        b'{"key": "k", "answer": "x"}',
-        b'{"key": "k", "answer": {"text": 5}}',
-        b'{"key": "k", "answer": {"text": "x", "finish_reason": [], "model": 1}}',
-        b'{"key": "k"}',
-        b'{"key": "k", "answer": {"text": 1e400}}',
-    ],
-    ids=range(10),
-)
-@pytest.mark.parametrize("mode", ["auto", "replay"])
-def test_a_malformed_line_counts_as_not_recorded(tmp_path: Path, torn: bytes, mode: Any) -> None:
-    path = tmp_path / "old.jsonl"
-    path.write_bytes(line("good", "one") + torn + b"\n")
-    cassette = Cassette(path, mode)
-    assert cassette.get("k") is None and cassette.get("good") == {"text": "one", "model": "m"} and len(cassette) == 1
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b'{"game_id": "g1", "table": [[1]]}\n' * 2,
-        b"partner:\n  kind: shy\n",
-        line("k1", "one") + b"7\n" + line("k2", "two"),
-    ],
-    ids=["games", "yaml", "a line in the middle"],
-)
-def test_a_file_that_is_no_cassette_stays_as_it_is(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "games.jsonl"
-    path.write_bytes(content)
-    with pytest.raises(ConfigError, match=r"games\.jsonl is not a .*name another file in partner\.openai\.cassette"):
-        Cassette(path)
-    assert path.read_bytes() == content
+@pytest.mark.parametrize("bad", NO_ANSWERS, ids=range(len(NO_ANSWERS)))
+async def test_cassette_row_without_an_answer_is_not_recorded(tmp_path: Path, bad: Any) -> None:
+    path = tmp_path / "a.sqlite"
+    async with OpenAIServer() as server:
+        recorder = partner_of(server, cassette=path)
+        good = await recorder.reply(view_after(QUESTION))
+        with closing(sqlite3.connect(path)) as db:
+            db.execute("UPDATE answers SET answer = ?", (bad,))
+            db.commit()
+        with pytest.raises(PartnerFailure, match="has no answer to request"):
+            await partner_of(server, cassette=path, cassette_mode="replay").reply(view_after(QUESTION))
+        for _ in range(2):
+            assert (await partner_of(server, cassette=path).reply(view_after(QUESTION))).text == good.text
+        assert len(server.requests) == 2, "it is asked for once, and kept"

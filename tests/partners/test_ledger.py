@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import sqlite3
@@ -19,10 +20,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slim_rl.config import parse_config
-from slim_rl.dialogue.partner import PartnerFailure, Reply
+from slim_rl.dialogue.partner import PartnerFailure, Reply, Usage
 from slim_rl.dialogue.record import StopReason
 from slim_rl.dialogue.worker import RolloutWorker
-from slim_rl.partners.ledger import FOLDER, Ledger, spent_usd
+from slim_rl.partners.spend import FILE, Spend, spent_usd
 from tests.fakes.openai_server import OpenAIServer
 from tests.partners.openai_setup import partner_config, partner_of
 from tests.partners.test_openai_endpoint import ask_many
@@ -104,8 +105,9 @@ def answered(url: str) -> int:
 
 def totals(folder: Path) -> list[dict[str, Any]]:
     """What each process has spent."""
-    with closing(sqlite3.connect(Ledger(folder).path)) as db:
-        return [json.loads(total) for (total,) in db.execute("SELECT total FROM spending")]
+    with closing(sqlite3.connect(folder / FILE)) as db:
+        rows = db.execute("SELECT total, reserved_usd FROM spending").fetchall()
+    return [json.loads(total) | {"reserved_usd": reserved} for total, reserved in rows]
 
 
 @pytest.fixture
@@ -140,19 +142,14 @@ def test_processes_at_work_together_share_the_budget(tmp_path: Path) -> None:
 def test_what_a_process_set_aside_counts_while_it_lives(tmp_path: Path) -> None:
     with serving(60.0) as url, asking(url, tmp_path, 0.15) as process:
         begin(process)
-        ledger = Ledger(tmp_path)
+        spend = Spend(folder=tmp_path)
         until = time.monotonic() + 30
-        while not (aside := _aside(ledger)) and time.monotonic() < until:
+        while not (aside := spend.reserved_elsewhere()) and time.monotonic() < until:
             time.sleep(0.02)
         assert 0 < aside <= 0.15, "no more is in flight than the budget holds"
         process.send_signal(signal.SIGKILL)
         process.wait()
-        assert _aside(ledger) == 0.0
-
-
-def _aside(ledger: Ledger) -> float:
-    with ledger.alone() as (_, aside):
-        return aside
+        assert spend.reserved_elsewhere() == 0.0
 
 
 async def test_a_restart_has_what_is_left_of_the_budget(server: OpenAIServer, tmp_path: Path) -> None:
@@ -188,14 +185,14 @@ async def test_another_run_of_the_process_begins_at_nothing(server: OpenAIServer
 
 
 async def test_what_cannot_be_counted_is_not_paid_for(server: OpenAIServer, tmp_path: Path) -> None:
-    (tmp_path / FOLDER).write_text("not a folder")
+    (tmp_path / "spend").write_text("not a folder")
     partner = partner_of(server, concurrency=1)
     partner.keep_spend(tmp_path)
     outcomes = await ask_many(partner, 5)
     assert len(server.requests) == 1
     assert sum(isinstance(outcome, Reply) for outcome in outcomes) == 1, "what was paid for is played"
-    assert partner.stopped is not None and str(tmp_path / FOLDER) in partner.stopped
-    (tmp_path / FOLDER).unlink()
+    assert partner.stopped is not None and str(tmp_path / FILE) in partner.stopped
+    (tmp_path / "spend").unlink()
     assert partner.stopped is None
     assert spent_usd(tmp_path) == pytest.approx(partner.usage.cost_usd)
 
@@ -204,24 +201,15 @@ async def test_what_cannot_be_counted_is_not_paid_for(server: OpenAIServer, tmp_
 @given(st.lists(st.tuples(st.integers(0, 3), st.floats(0, 100)), max_size=30))
 def test_a_run_has_spent_the_sum_of_its_processes(tmp_path_factory: Any, calls: list[Any]) -> None:
     folder = tmp_path_factory.mktemp("run")
-    ledgers, sums = [Ledger(folder, look_seconds=0.0) for _ in range(4)], [0.0] * 4
+    spends, sums = [Spend(folder=folder) for _ in range(4)], [0.0] * 4
     for process, usd in calls:
         sums[process] += usd
-        ledgers[process].write({"cost_usd": sums[process], "reserved_usd": usd})
-        for mine, ledger in enumerate(ledgers):
-            assert ledger.others_usd() == pytest.approx(sum(sums) - sums[mine])
+        spends[process].add(Usage(cost_usd=usd))
+        spends[process].give_back(None)
+        for mine, spend in enumerate(spends):
+            spend._looked = -math.inf
+            assert spend.spent_before == pytest.approx(sum(sums) - sums[mine])
     assert spent_usd(folder) == pytest.approx(sum(sums))
-
-
-async def test_what_older_versions_kept_as_lines_counts(server: OpenAIServer, tmp_path: Path) -> None:
-    (tmp_path / FOLDER).mkdir()
-    lines = b'{"cost_usd": 0.004}\n{"cost_usd": 0.015, "reserved_usd": 0.5}\n'
-    (tmp_path / FOLDER / "here-1-aa.ndjson").write_bytes(lines + b'{"cost_usd": 9')  # killed while writing
-    (tmp_path / FOLDER / "here-2-bb.ndjson").write_bytes(b'{"cost_usd": 0.006}\n')
-    assert spent_usd(tmp_path) == pytest.approx(0.021)
-    partner = partner_of(server, budget_usd=BUDGET)
-    partner.keep_spend(tmp_path)
-    assert partner.stopped is not None and "budget of $0.02 is spent ($0.0210)" in partner.stopped
 
 
 def test_a_folder_that_is_only_looked_at_stays_as_it_is(tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,9 @@ import pytest
 from slim_rl.dialogue.partner import PartnerFailure, Reply
 from slim_rl.dialogue.record import StopReason
 from slim_rl.partners.answers import count_tokens, most_tokens
-from slim_rl.partners.ledger import Ledger
+from slim_rl.partners.spend import FILE
 from tests.fakes.openai_server import OpenAIServer, Step
-from tests.partners.openai_setup import QUESTION, partner_of, view_after
+from tests.partners.openai_setup import QUESTION, partner_of, spend_elsewhere, view_after
 from tests.partners.test_ledger import totals
 from tests.partners.test_openai_endpoint import ANSWER, FLAT, VIEW, ask_many
 
@@ -76,14 +78,14 @@ async def test_what_cannot_be_set_aside_for_all_to_see_is_not_sent(
     server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("slim_rl.partners.store.BUSY_SECONDS", 0.05)
-    kept = Ledger(tmp_path)
-    kept.write({"cost_usd": 0.0})
+    spend_elsewhere(tmp_path, 0.1)
     partner = partner_of(server, budget_usd=1.0)
     partner.keep_spend(tmp_path)
     with (
-        kept.alone(),
-        pytest.raises(PartnerFailure, match=f"{kept.path}.*keeps it locked.*make it writable") as failure,
+        closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as other,
+        pytest.raises(PartnerFailure, match=f"{tmp_path / FILE}.*keeps it locked.*make it writable") as failure,
     ):
+        other.execute("BEGIN IMMEDIATE")
         await partner.reply(VIEW)
     assert failure.value.reason is StopReason.BUDGET and not server.requests
     assert (await partner.reply(VIEW)).text == ANSWER

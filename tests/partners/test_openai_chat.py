@@ -117,7 +117,8 @@ async def test_doubts_are_named_only_where_the_config_says_so(server: OpenAIServ
 @pytest.mark.parametrize(
     ("said", "bad", "good", "complaint"),
     [
-        ((QUESTION,), "It is 60.", "[message] It is 60.", "Begin with a tag"),
+        ((QUESTION, "[message] 60.", QUESTION), "It is 60.", "[message] It is 60.", "Begin with a tag"),
+        ((QUESTION,), "[say] 60.", "[message] 60.", "Begin with a tag"),
         ((QUESTION,), "[accept]", "[message] 60.", "There is no proposal to accept"),
         ((QUESTION,), GOOD_PLAN, "[message] 60.", "You do not make proposals"),
         ((QUESTION,), "[message] 60. [message] 70.", "[message] 60.", "One action at a time"),
@@ -157,7 +158,7 @@ async def test_what_the_partner_thinks_is_not_said(server: OpenAIServer) -> None
 
 
 async def test_too_many_malformed_replies_end_the_game(server: OpenAIServer) -> None:
-    server.answer = lambda body: "no tag"
+    server.answer = lambda body: "[no] tag"
     with pytest.raises(PartnerFailure, match=r"3 malformed replies in a row.*Begin with a tag") as failure:
         await partner_of(server, malformed_retries=2).reply(view_after(QUESTION))
     assert failure.value.reason is StopReason.PARTNER_ERRORS

@@ -9,6 +9,7 @@ import logging
 import time
 import warnings
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -120,11 +121,7 @@ async def test_a_small_retry_after_does_not_shorten_the_backoff(
         ),
         ({}, Step("status", status=401, message="No."), r"HTTP 401: No\. \(is the key in \$OPENAI_API_KEY right\?\)"),
         ({}, Step("status", status=403, message="Country."), "HTTP 403: Country"),
-        (
-            {},
-            Step("status", status=400, message="Unknown parameter: 'seed'."),
-            "does the endpoint know every parameter",
-        ),
+        ({}, Step("status", status=400, message="No."), "does the endpoint know every parameter"),
         ({}, Step("status", status=429, code="insufficient_quota", message="Pay."), "the account has no money left"),
     ],
 )
@@ -196,7 +193,7 @@ async def test_an_outage_is_said_once_and_costs_no_game(server: OpenAIServer, ca
     assert (await partner.reply(VIEW)).text == ANSWER
     server.down = True
     asked = asyncio.create_task(ask_many(partner, 50))
-    await until(lambda: partner.endpoint.calls.breaker.is_open)
+    await until(lambda: partner.endpoint.breaker.is_open)
     await asyncio.sleep(0.3)
     assert not asked.done()
     server.down = False
@@ -212,7 +209,7 @@ async def test_failed_probes_take_none_of_a_calls_tries(server: OpenAIServer) ->
     server.down = True
     partner = partner_of(server, outage_failures=2, outage_seconds=0.0, outage_probe_seconds=0.02, max_retries=2)
     asked = asyncio.create_task(ask_many(partner, 2))
-    await until(lambda: partner.endpoint.calls.breaker.is_open)
+    await until(lambda: partner.endpoint.breaker.is_open)
     await asyncio.sleep(0.5)
     server.down = False
     assert [outcome.text for outcome in await asked if isinstance(outcome, Reply)] == [ANSWER] * 2
@@ -246,14 +243,14 @@ async def test_a_short_pause_at_the_end_of_a_turn_is_no_outage(server: OpenAISer
     partner = partner_of(server, turn_seconds=0.5, request_seconds=0.4)
     with pytest.raises(PartnerFailure, match=r"in 0.5 s"):
         await partner.reply(VIEW)
-    assert not partner.endpoint.calls.breaker.is_open
+    assert not partner.endpoint.breaker.is_open
 
 
 async def test_a_cancelled_probe_lets_another_one_through(server: OpenAIServer) -> None:
     server.down = True
     partner = partner_of(server, outage_failures=1, outage_seconds=0.0)
     first = asyncio.create_task(partner.reply(VIEW))
-    await until(lambda: partner.endpoint.calls.breaker.is_open)
+    await until(lambda: partner.endpoint.breaker.is_open)
     server.down = False
     script(server, Step("hang"))
     await until(lambda: server.requests)  # the probe hangs
@@ -290,7 +287,8 @@ def test_one_partner_serves_event_loops_in_sequence() -> None:
             made = partner_config(server.url)
             if not partner:
                 partner.append(OpenAIPartner(made))
-            partner[0].endpoint.calls.url = server.url  # a fresh server each step: the old loop's is gone
+            here = partner[0].endpoint
+            here.address = replace(here.address, url=server.url)  # a fresh server each step: the old loop's is gone
             return [outcome.text for outcome in await ask_many(partner[0], 5) if isinstance(outcome, Reply)]
 
     partner: list[OpenAIPartner] = []

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from slim_rl.config import OpenAIConfig, Price
 from slim_rl.dialogue.partner import Usage
 from slim_rl.partners.breaker import Breaker
-from slim_rl.partners.ledger import Ledger
 from slim_rl.partners.limiter import RateLimit
 from slim_rl.partners.spend import Spend, cost_usd, price_of
+from tests.partners.openai_setup import spend_elsewhere
 
 
 class Clock:
@@ -292,7 +292,7 @@ def test_usages_add_up() -> None:
 
 
 def test_what_an_interrupted_run_spent_counts(tmp_path: Path) -> None:
-    Ledger(tmp_path).write({"cost_usd": 0.9})
+    spend_elsewhere(tmp_path, 0.9)
     spend = Spend(budget_usd=1.0)
     spend.keep(tmp_path)
     assert spend.refusal(opening=True) is None

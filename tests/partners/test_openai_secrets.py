@@ -35,7 +35,7 @@ async def main(url, folder):
             except Exception as failure:
                 traceback.print_exc()
                 print(repr(failure), vars(failure))
-        print(partner.stopped, partner.usage, partner.endpoint.calls.spend, open("/proc/self/cmdline").read())
+        print(partner.stopped, partner.usage, partner.endpoint.spend, open("/proc/self/cmdline").read())
     raise SystemExit("over")
 
 asyncio.run(main(*sys.argv[1:]))

@@ -7,6 +7,7 @@ import io
 import json
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -102,7 +103,7 @@ def test_handlers_that_came_later_are_watched_too_and_the_record_factory_is_left
 async def _down(partner: OpenAIPartner) -> None:
     """The partner is asked, in vain."""
     async with OpenAIServer(refusal=Step("status", status=401)) as server:
-        partner.endpoint.calls.url = server.url
+        partner.endpoint.address = replace(partner.endpoint.address, url=server.url)
         with pytest.raises(PartnerFailure):
             await partner.reply(view_after(QUESTION))
 

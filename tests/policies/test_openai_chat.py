@@ -16,7 +16,7 @@ from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import ConfigError
 from slim_rl.games.matching.env import MatchingEnv
-from slim_rl.partners.ledger import spent_usd
+from slim_rl.partners.spend import spent_usd
 from slim_rl.policies.openai_chat import ChatPolicy
 from tests.dialogue.players import Countdown, Says
 from tests.fakes.openai_server import OpenAIServer, Step
@@ -94,7 +94,7 @@ async def test_a_game_that_its_endpoint_ends_records_what_its_replies_cost(forbi
         dialogue = await play(player, Says("go"), Countdown(4), {})
     assert dialogue.stop_reason is StopReason.ENGINE_FAILED and dialogue.turns[-1].error == dialogue.failure
     cost = sum(turn.usage["cost_usd"] for turn in dialogue.turns if turn.usage)
-    assert cost == pytest.approx(policy.endpoint.calls.spend.total.cost_usd) and len(dialogue.turns) == 3
+    assert cost == pytest.approx(policy.endpoint.spend.total.cost_usd) and len(dialogue.turns) == 3
 
 
 async def test_the_budget_is_its_own() -> None:
@@ -152,7 +152,7 @@ async def test_its_budget_outlives_the_process_and_is_its_own(tmp_path: Path) ->
         again = await start(server)
         assert asked > 0 and len(server.requests) == asked, "what the first start spent is spent"
         assert again.stopped == first.stopped
-        assert (await start(server, budget_usd=0.5)).endpoint.calls.spend.spent_before == pytest.approx(
-            first.endpoint.calls.spend.total.cost_usd, abs=1e-6
+        assert (await start(server, budget_usd=0.5)).endpoint.spend.spent_before == pytest.approx(
+            first.endpoint.spend.total.cost_usd, abs=1e-6
         )
     assert spent_usd(tmp_path) == 0.0, "a partner's budget is another"

@@ -22,9 +22,9 @@ ActionKind = Literal["message", "propose", "accept", "reject"]
 
 KINDS: tuple[ActionKind, ...] = ("message", "propose", "accept", "reject")
 
-_TAG = re.compile(rf"\[\s*({'|'.join(KINDS)})\s*\]", re.IGNORECASE | re.ASCII)
+TAG = re.compile(rf"\[\s*({'|'.join(KINDS)})\s*\]", re.IGNORECASE | re.ASCII)
 _ANY_TAG = re.compile(r"\[\s*([A-Za-z_]+)\s*\]")
-_DECORATION = "*_`>#\"'“”- \t\r\n\v\f"  # what may stand around a leading tag: markdown, quotes
+DECORATION = "*_`>#\"'“”- \t\r\n\v\f"  # what may stand around a leading tag: markdown, quotes
 _BREAK = re.compile(r"<\s*br\s*(?:/\s*)?>|[\r\n\v\f\x85\u2028\u2029;]", re.IGNORECASE)
 _LONG_CHARACTER = re.compile(r"&#(?=\d{8})")  # names no character, and takes long to find that out
 _BRACKETED = re.compile(r"\([^()]*\)")
@@ -65,8 +65,8 @@ def parse_action(
         plan: gives the plan that `[propose]` alone means; None: it means none.
     """
     allowed = "[accept] or [reject]" if must_respond else "[message] or [propose]"
-    tags = list(_TAG.finditer(text))
-    if not tags or text[: tags[0].start()].strip(_DECORATION):
+    tags = list(TAG.finditer(text))
+    if not tags or text[: tags[0].start()].strip(DECORATION):
         wrong = _ANY_TAG.search(text)
         unknown = f"[{wrong[1][:20]}] is no tag. " if wrong and not tags else ""
         return ActionError(f"{unknown}Begin with a tag: {allowed}.")
@@ -78,7 +78,7 @@ def parse_action(
         return ActionError("A proposal is waiting for your answer: reply with [accept] or [reject].")
     if not must_respond and kind in ("accept", "reject"):
         return ActionError(f"There is no proposal to {kind}: use [message] or [propose].")
-    if kind == "message" and not body.strip(_DECORATION):
+    if kind == "message" and not body.strip(DECORATION):
         return ActionError("The message is empty: write something after [message].")
     if kind != "propose":
         return Action(kind, body)
@@ -91,8 +91,8 @@ def parse_action(
 
 def is_bare_proposal(text: str) -> bool:
     """Whether a text is `[propose]` and no plan."""
-    tag = _TAG.match(text.lstrip(_DECORATION))
-    return tag is not None and tag[1].lower() == "propose" and not tag.string[tag.end() :].strip(_DECORATION)
+    tag = TAG.match(text.lstrip(DECORATION))
+    return tag is not None and tag[1].lower() == "propose" and not tag.string[tag.end() :].strip(DECORATION)
 
 
 def parse_proposal(text: str, roster: Roster) -> Assignment | ActionError:

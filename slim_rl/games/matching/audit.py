@@ -5,7 +5,7 @@
 What the policy asked is judged by its own words (`questions.asked.asked`), since no reply excuses itself. Two readers judge it
 (`reading.interpretation` and `questions.classify`): they share how a text is masked and cut, but no rules. A partner must answer what both
 take for a direct question, and may tell what either does. Which numbers a reply holds is read here a second time and independently,
-so that a value that the shared reading misses is noticed as unread. A reply with an unread number is in no other count but `malformed`.
+so that a value that the shared reading misses is noticed as unread. A reply with an unread number is in no other count but `malformed` and `aside`.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ CHECKS = {
     "not_vague": "told on a general question",  # general questions; a name that was not in the question counts
     "bad_accept": "accepted below its threshold",  # acceptances
     "malformed": "malformed reply",  # replies, those included that were asked again
+    "aside": f"words outside its action {NO_FAULT}",  # replies; the policy does not hear them
     "unread": f"number not readable {NO_FAULT}",  # numbers said
 }
 DEFAULT_ACCEPT_FRACTION = 0.75  # for partners whose identity names none
@@ -127,6 +128,8 @@ class _Audit:
 
     def _count_malformed(self, turn: Turn) -> None:
         asked_again = int((turn.usage or {}).get("malformed") or 0)
+        if turn.text:
+            self._add("aside", int((turn.usage or {}).get("asides") or 0), 1)
         none_came = turn.error is not None and turn.error == self.dialogue.failure
         # a turn without words records what was paid all the same
         if none_came and self.dialogue.stop_reason is not StopReason.PARTNER_ERRORS:

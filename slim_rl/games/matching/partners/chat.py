@@ -8,17 +8,23 @@ asks for: [accept] or [reject] where a proposal waits, else [message]; the shy p
 
 from __future__ import annotations
 
+import re
 from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import Any
 
 from slim_rl.environment import View
-from slim_rl.games.matching.actions import ActionError, is_bare_proposal, parse_action
+from slim_rl.games.matching.actions import DECORATION, TAG, ActionError, is_bare_proposal, parse_action
 from slim_rl.games.matching.partners.judging import judge
 from slim_rl.games.matching.partners.scripted import BETTER
 from slim_rl.games.matching.prompt import RESPOND
 from slim_rl.games.matching.view import MatchingView
 from slim_rl.partners.openai_chat import OpenAIPartner
+
+_PARAGRAPHS = re.compile(
+    r"\n[ \t]*\n\s*|\n(?=\W*(?:notes?|thoughts?|thinking|reasoning|explanation|rationale)\b)", re.IGNORECASE
+)
+_LISTED = re.compile(r"(?:[-*•|]|\d+[.)])\s")
 
 _NAMES_DOUBTS = "When you reject, you may name the one or two assignments you doubt most, without any number."
 _NAMES_NONE = "When you reject, do not say which assignments you doubt: that too is something you were not asked."
@@ -66,6 +72,28 @@ class MatchingChatPartner(OpenAIPartner):
             f"{RESPOND}\n(Note, for you alone: to you this plan is worth {share} of your best plan, so you "
             f"{'accept' if verdict.accepts else 'reject'} it.{f' You doubt {doubts}.' if doubts else ''})"
         )
+
+    def action_in(self, text: str, view: View) -> str:
+        """Returns the one tagged action within a reply with thoughts before or after it. A first reply without a tag is a message:
+        models of one's own forget it there. What can be read in more than one way is left as it is, and refused.
+        """
+        tags = list(TAG.finditer(text))
+        if not tags:
+            first = all(utterance.seat != view.seat for utterance in view.history) and view.private.pending is None
+            return f"[message] {text}" if first and text and not text.startswith("[") else text
+        # where the line begins, for tags that only decoration stands before
+        lines = [text.rfind("\n", 0, tag.start()) + 1 for tag in tags]
+        begins = [at for at, tag in zip(lines, tags, strict=True) if not text[at : tag.start()].strip(DECORATION)]
+        begins = begins or [tag.start() for tag in tags]
+        if len(begins) > 1:
+            return text
+        begin = begins[0] if text[: begins[0]].strip(DECORATION) else 0
+        action, *rest = _PARAGRAPHS.split(text[begin:])
+        for paragraph in rest:  # a list belongs to the words before it
+            if not action.endswith(":") and not _LISTED.match(paragraph):
+                break
+            action = f"{action}\n\n{paragraph}"
+        return action.strip()
 
     def complaint(self, text: str, view: View) -> str | None:
         game: MatchingView = view.private

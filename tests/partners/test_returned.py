@@ -1,0 +1,519 @@
+"""What may come back from an endpoint, one row per case: what a server on loopback sends, and what becomes of the game and the run."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from slim_rl.config import ChatPolicyConfig, OpenAIConfig
+from slim_rl.dialogue.partner import PartnerFailure, Reply
+from slim_rl.dialogue.record import StopReason
+from slim_rl.errors import ConfigError
+from slim_rl.partners.openai_chat import OpenAIPartner
+from slim_rl.policies.openai_chat import ChatPolicy
+from tests.fakes.openai_server import OpenAIServer, Step
+from tests.partners.openai_setup import GOOD_PLAN, QUESTION, partner_config, partner_of, view_after
+from tests.partners.test_openai_endpoint import ANSWER, VIEW, ask_many, script
+from tests.paths import ROOT
+
+MODEL = "gpt-4.1-2025-04-14"
+
+
+def inside(error: Any, **others: Any) -> Step:
+    """A response of status 200 that holds an error."""
+    return Step("status", status=200, body=json.dumps({"error": error, **others}))
+
+
+def http(status: int, error: Any, **step: Any) -> Step:
+    """An error response in a server's own form."""
+    return Step("status", status=status, body=error if isinstance(error, str) else json.dumps(error), **step)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[OpenAIServer]:
+    async with OpenAIServer() as running:
+        yield running
+
+
+HALF_REPLY = {"choices": [{"message": {"content": "[message] Ava Li on"}, "finish_reason": "error"}]}
+GROQ_413 = {
+    "error": {
+        "message": "Request too large for model `m` on tokens per minute (TPM): Limit 6000, Requested 7000.",
+        "type": "tokens",
+        "code": "rate_limit_exceeded",
+    }
+}
+
+# --- asked again, and then played: whether it was paid for
+
+AGAIN: dict[str, tuple[Step, bool]] = {
+    "half a reply, finish_reason error": (Step(text="[message] Ava Li on", finish_reason="error"), True),
+    "half a reply, an engine's abort": (Step(text="[message] Ava Li on", finish_reason="abort"), True),
+    "half a reply, DeepSeek's overload": (Step(text="[message] A", finish_reason="insufficient_system_resource"), True),
+    "an error next to the choices": (Step(text="[message] Ava", top={"error": {"message": "Upstream."}}), True),
+    "an error in the choice": (Step(text="[message] A", choice={"error": {"code": 502, "message": "Upstream."}}), True),
+    "429 within 200": (inside({"code": 429, "message": "Slow down."}), False),
+    "429 within 200, as a string": (inside({"code": "429", "message": "Slow down."}), False),
+    "a code's name within 200": (inside({"code": "rate_limit_exceeded", "message": "Slow down."}), False),
+    "502 within 200": (inside({"code": 502, "message": "Upstream."}), False),
+    "words within 200": (inside("The engine is overloaded."), False),
+    "vLLM's error object within 200": (http(200, {"object": "error", "message": "Busy.", "code": 503}), False),
+    "a detail within 200": (http(200, {"detail": "Try again."}), False),
+    "Groq's 413": (http(413, GROQ_413), False),
+    "a 403 for too many requests": (http(403, {"message": "API rate limit exceeded."}), False),
+    "529": (http(529, {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}), False),
+    "503 with a date": (
+        http(503, "Busy", retry_after="Fri, 01 Jan 2021 00:00:00 GMT"),
+        False,
+    ),
+    "llama.cpp loads its model": (http(503, {"error": {"code": 503, "message": "Loading model"}}), False),
+    "a list of errors": (http(503, [{"error": {"code": 503, "status": "UNAVAILABLE", "message": "Later."}}]), False),
+    "a web page of status 200": (Step("html"), True),
+    "no choices": (Step("empty"), True),
+    "choices that are null": (Step(top={"choices": None}), True),
+    "a choice that is null": (Step(top={"choices": [None]}), True),
+    "a stream, though none was asked for": (http(200, 'data: {"choices": [{"delta": {"content": "hi"}}]}\n\n'), True),
+}
+
+
+@pytest.mark.parametrize(("step", "billed"), AGAIN.values(), ids=AGAIN)
+async def test_a_reply_that_is_none_is_asked_again(server: OpenAIServer, step: Step, billed: bool) -> None:
+    script(server, step)
+    partner = partner_of(server)
+    reply = await partner.reply(VIEW)
+    assert reply.text == ANSWER and reply.usage is not None
+    assert (reply.usage.retries, reply.usage.calls, reply.usage.malformed) == (1, 1, 0)
+    tokens = (await partner_of(server).reply(VIEW)).usage.input_tokens  # type: ignore[union-attr]
+    assert (reply.usage.input_tokens > 1.5 * tokens) == billed
+    assert partner.stopped is None
+
+
+BUSY = [inside({"code": 429, "message": "Slow down."}), http(413, GROQ_413)]
+
+
+@pytest.mark.parametrize("step", BUSY, ids=["429 within 200", "Groq's 413"])
+async def test_busy_is_asked_again_beyond_the_retries(server: OpenAIServer, step: Step) -> None:
+    script(server, *[step] * 12)
+    reply = await partner_of(server, max_retries=1, max_backoff_seconds=0.02).reply(VIEW)
+    assert reply.usage is not None and reply.usage.retries == 12
+
+
+# --- the run stops at the first
+
+MONEY = "the account has no money left"
+KEY = r"is the key in \$OPENAI_API_KEY right"
+NAME = f"is the model {MODEL} right"
+STOPS: dict[str, tuple[Step, str]] = {
+    "402": (http(402, {"error": {"message": "Insufficient credits", "code": 402}}), MONEY),
+    "402 within 200": (inside({"code": 402, "message": "This request requires more credits."}), MONEY),
+    "quota as 429": (
+        http(429, {"error": {"message": "Exceeded.", "type": "insufficient_quota", "code": "insufficient_quota"}}),
+        MONEY,
+    ),
+    "quota by its type alone": (
+        http(429, {"error": {"message": "No.", "type": "exceeded_current_quota_error"}}),
+        MONEY,
+    ),
+    "quota within 200": (inside({"code": "insufficient_quota", "message": "Pay."}), MONEY),
+    "Anthropic's balance as 400": (
+        http(400, {"error": {"message": "Your credit balance is too low to access the API."}}),
+        MONEY,
+    ),
+    "Gemini's key as 400": (http(400, [{"error": {"code": 400, "message": "API key not valid."}}]), KEY),
+    "401 within 200": (inside({"code": 401, "message": "No auth credentials found"}), KEY),
+    "OpenRouter's model": (http(400, {"error": {"message": "m is not a valid model ID", "code": 400}}), NAME),
+    "LiteLLM's model": (http(400, {"error": {"message": "Invalid model name passed in model=m", "code": "400"}}), NAME),
+    "Azure's deployment": (http(404, {"error": {"code": "DeploymentNotFound", "message": "No."}}), NAME),
+    "a wrong path": (http(405, "Method not allowed"), r"is partner\.openai\.base_url right"),
+    "a parameter of the config": (
+        http(400, {"error": {"message": "Unknown parameter: 'reasoning_effort'."}}),
+        r"set partner\.openai\.reasoning_effort",
+    ),
+    "a value of the config": (
+        http(422, {"detail": [{"loc": ["body", "temperature"], "msg": "Input should be less than 1", "type": "less"}]}),
+        r"set partner\.openai\.temperature to a value that it takes",
+    ),
+    "a value, in words": (
+        http(422, {"error": "Input validation error: `temperature` must be strictly positive"}),
+        r"set partner\.openai\.temperature to a value that it takes",
+    ),
+    "too many tokens asked for": (
+        http(400, {"error": {"message": "max_tokens is too large: 300. This model supports at most 256."}}),
+        r"set partner\.openai\.max_tokens to a value that it takes",
+    ),
+    "a key of extra": (
+        http(422, {"detail": [{"loc": ["body", "top_k"], "msg": "Extra inputs are not permitted"}]}),
+        r"remove top_k from partner\.openai\.extra",
+    ),
+}
+
+
+@pytest.mark.parametrize(("step", "sentence"), STOPS.values(), ids=STOPS)
+async def test_what_a_person_must_change_stops_the_run(server: OpenAIServer, step: Step, sentence: str) -> None:
+    server.meets = lambda body: step
+    partner = partner_of(server, concurrency=1, reasoning_effort="low", extra={"top_k": 3})
+    outcomes = await ask_many(partner, 4)
+    assert all(isinstance(outcome, PartnerFailure) for outcome in outcomes)
+    assert partner.stopped is not None and len(server.times) == 1, "one request tells all"
+    with pytest.raises(PartnerFailure, match=sentence):
+        await partner.reply(VIEW)
+
+
+# --- one game fails
+
+FAILS: dict[str, Step] = {
+    "vLLM's context": http(
+        400, {"object": "error", "message": "This model's maximum context length is 99.", "code": 400}
+    ),
+    "llama.cpp's context": http(400, {"error": {"code": 400, "type": "exceed_context_size_error", "message": "No."}}),
+    "Azure's content filter": http(400, {"error": {"code": "content_filter", "message": "Filtered."}}),
+    "OpenRouter's moderation": http(403, {"error": {"code": 403, "message": "Input was flagged: violence"}}),
+    "a context within 200": inside({"code": 400, "message": "maximum context length is 99"}),
+    "too large a body": http(413, "Payload too large"),
+}
+
+
+@pytest.mark.parametrize("step", FAILS.values(), ids=FAILS)
+async def test_a_request_at_fault_ends_its_game_alone(server: OpenAIServer, step: Step) -> None:
+    script(server, step)
+    partner = partner_of(server)
+    with pytest.raises(PartnerFailure, match="refuses this request: HTTP 4"):
+        await partner.reply(VIEW)
+    assert partner.stopped is None and len(server.times) == 1
+    assert (await partner.reply(VIEW)).text == ANSWER
+
+
+# --- learned
+
+LEARNED: dict[str, tuple[Step, list[str]]] = {
+    "LiteLLM": (
+        http(
+            400,
+            {
+                "error": {
+                    "message": "litellm.UnsupportedParamsError: openai does not support parameters: ['seed', 'temperature'], "
+                    "for model=o9. To drop these, set `litellm.drop_params=True`; max_tokens stays.",
+                    "type": "None",
+                    "param": None,
+                    "code": "400",
+                }
+            },
+        ),
+        ["seed", "temperature"],
+    ),
+    "LiteLLM, one value": (
+        http(
+            400, {"error": {"message": "gpt-5 models don't support temperature=0.0. Only temperature=1 is supported."}}
+        ),
+        ["temperature"],
+    ),
+    "Mistral": (
+        http(
+            422,
+            {"detail": [{"type": "extra_forbidden", "loc": ["body", "seed"], "msg": "Extra inputs are not permitted"}]},
+        ),
+        ["seed"],
+    ),
+    "Groq": (http(400, {"error": {"message": "property 'seed' is unsupported"}}), ["seed"]),
+    "Gemini": (http(400, [{"error": {"code": 400, "message": 'Unknown name "seed": Cannot find field.'}}]), ["seed"]),
+    "OpenAI, another name": (
+        http(
+            400, {"error": {"message": "'max_tokens' is not supported with this model. Use 'max_completion_tokens'."}}
+        ),
+        ["max_tokens"],
+    ),
+    "a list of what it takes": (
+        http(
+            400, {"error": {"message": "unknown field `seed`, expected one of `messages`, `temperature`, `max_tokens`"}}
+        ),
+        ["seed"],
+    ),
+    "within 200": (inside({"code": 400, "message": "Unsupported parameter(s): `seed`"}), ["seed"]),
+}
+
+
+@pytest.mark.parametrize(("step", "refused"), LEARNED.values(), ids=LEARNED)
+async def test_a_refused_parameter_is_learned(server: OpenAIServer, step: Step, refused: list[str]) -> None:
+    server.meets = lambda body: step if any(name in body for name in refused) else None
+    partner = partner_of(server)
+    assert (await partner.reply(VIEW)).text == ANSWER and (await partner.reply(VIEW)).text == ANSWER
+    assert len(server.times) == 3, "it is learned once"
+    assert partner.identity["refused"] == refused
+    kept = {"temperature", "seed", "max_tokens"} - set(refused)
+    assert kept <= server.requests[-1].keys() and not set(refused) & server.requests[-1].keys()
+
+
+# --- answers in other forms, which are played
+
+PLAYED: dict[str, Step] = {
+    "parts": Step(part={"content": [{"type": "text", "text": "[message] "}, {"type": "text", "text": "60."}]}),
+    "parts of another type": Step(part={"content": [{"type": "output_text", "text": "[message] 60."}]}),
+    "parts without a type": Step(part={"content": [{"text": "[message] "}, "60."]}),
+    "one part": Step(part={"content": {"type": "text", "text": "[message] 60."}}),
+    "a part with a picture": Step(part={"content": [{"type": "image_url"}, {"type": "text", "text": "[message] 60."}]}),
+    "Mistral's parts": Step(
+        part={
+            "content": [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}, {"text": "[message] 60."}]
+        }
+    ),
+    "a completion of the older form": Step(top={"choices": [{"text": "[message] 60.", "finish_reason": "stop"}]}),
+    "no finish_reason": Step(text="[message] 60.", choice={"finish_reason": None}),
+    "an unknown finish_reason": Step(text="[message] 60.", finish_reason="eos"),
+    "an error that is null": Step(text="[message] 60.", top={"error": None}),
+    "null usage": Step(text="[message] 60.", top={"usage": None}),
+    "usage without details": Step(text="[message] 60.", usage={"prompt_tokens": 900, "completion_tokens": 9}),
+    "a tag in other words": Step(text="**[message]** 60."),
+}
+
+
+@pytest.mark.parametrize("step", PLAYED.values(), ids=PLAYED)
+async def test_an_answer_of_another_form_is_played(server: OpenAIServer, step: Step) -> None:
+    script(server, step)
+    reply = await partner_of(server).reply(VIEW)
+    assert reply.text.replace("*", "") == "[message] 60." and reply.usage is not None
+    assert (reply.usage.retries, reply.usage.malformed, reply.usage.asides) == (0, 0, 0)
+    assert reply.thought == ("Hm." if "thinking" in str(step.part) else None)
+
+
+# --- malformed: asked again with the reason, which is kept
+
+NOTHING = {"content": None}
+CUT = {"finish_reason": "length"}
+MALFORMED: dict[str, tuple[Step, str, str | None]] = {
+    "all thought": (Step(part=NOTHING | {"reasoning_content": "Hm."}), "only a thought", "Hm."),
+    "all thought, OpenRouter's name": (Step(part=NOTHING | {"reasoning": "Hm."}), "only a thought", "Hm."),
+    "all thought, cut": (Step(part=NOTHING | {"reasoning_content": "Hm."}, choice=CUT), "all thought", "Hm."),
+    "all thought, unseen": (Step(part={"content": ""}, choice=CUT), "all thought", None),
+    "all thought, in the text": (Step(text="<think>Hm.", choice=CUT), "all thought", "Hm."),
+    "refusal": (
+        Step(part=NOTHING | {"refusal": "I cannot."}),
+        "You refused to answer: I cannot.",
+        "(It refused: I cannot.)",
+    ),
+    "refusal, as a part": (
+        Step(part={"content": [{"type": "refusal", "refusal": "I cannot."}]}),
+        "You refused to answer: I cannot.",
+        "(It refused: I cannot.)",
+    ),
+    "tool calls": (Step(part=NOTHING | {"tool_calls": [{"id": "1"}]}), "call of a tool", None),
+    "a content filter": (Step(text="", finish_reason="content_filter"), "content filter", None),
+    "Gemini's filter": (Step(text="[message] A", finish_reason="SAFETY"), "content filter", None),
+    "Anthropic's limit": (Step(text="[message] A", finish_reason="max_tokens"), "too long", None),
+    "Mistral's limit": (Step(text="[message] A", finish_reason="model_length"), "too long", None),
+    "repetition": (Step(text="[message] A A A", finish_reason="repetition"), "too long", None),
+    "nothing": (Step(text=""), "Your reply was empty", None),
+}
+
+
+@pytest.mark.parametrize(("step", "why", "thought"), MALFORMED.values(), ids=MALFORMED)
+async def test_a_malformed_reply_is_kept_and_asked_again(
+    server: OpenAIServer, step: Step, why: str, thought: str | None
+) -> None:
+    script(server, step)
+    reply = await partner_of(server).reply(VIEW)
+    assert reply.text == ANSWER and reply.usage is not None and reply.usage.malformed == 1
+    assert why in server.requests[1]["messages"][-1]["content"] and reply.thought == thought
+
+
+async def test_all_thought_twice_in_a_row_ends_the_game(server: OpenAIServer, caplog: pytest.LogCaptureFixture) -> None:
+    server.meets = lambda body: Step(part=NOTHING | {"reasoning_content": "Hm."}, choice=CUT)
+    with pytest.raises(PartnerFailure, match="all thought, and max_tokens=300 left none") as failure:
+        await partner_of(server, malformed_retries=9).reply(VIEW)
+    assert failure.value.thought == "Hm.\n\nHm." and failure.value.reason is StopReason.PARTNER_ERRORS
+    assert len(server.requests) == 2
+    assert [r.getMessage() for r in caplog.records] == [
+        f"{MODEL} uses all of partner.openai.max_tokens=300 for thoughts, and says nothing. Raise it, or set "
+        "partner.openai.reasoning_effort=low."
+    ]
+
+
+async def test_a_policys_refusal_and_thoughts_are_recorded(server: OpenAIServer) -> None:
+    script(server, Step(part={"content": None, "refusal": "I cannot.", "reasoning_content": "Hm."}))
+    policy = ChatPolicy(ChatPolicyConfig(model=server.model, base_url=server.url))
+    reply = await policy.reply(view_after(seat=0))
+    assert (reply.text, reply.thought) == ("", "Hm.\n\n(It refused: I cannot.)")
+
+
+# --- words outside the action
+
+OUTSIDE: dict[str, tuple[tuple[str, ...], str, str, str]] = {
+    "before": ((QUESTION,), "I see Ava on GLUE, 90.\n\n[message] 60.", "[message] 60.", "I see Ava on GLUE, 90."),
+    "before, in one line": ((QUESTION,), "Sure! [message] 60.", "[message] 60.", "Sure!"),
+    "before, and it names a tag": ((QUESTION,), "I use [message].\n[message] 60.", "[message] 60.", "I use [message]."),
+    "after": ((QUESTION,), "[message] 60.\n\nI told only that.", "[message] 60.", "I told only that."),
+    "after, as a note": ((QUESTION,), "[message] 60.\nNote: GLUE is 90.", "[message] 60.", "Note: GLUE is 90."),
+    "after an acceptance": ((GOOD_PLAN,), "[accept]\n\nIt is worth 90%.", "[accept]", "It is worth 90%."),
+    "both": ((QUESTION,), "Hm.\n[message] 60.\n\nDone.", "[message] 60.", "Hm.\n\n\nDone."),
+}
+
+
+@pytest.mark.parametrize(("heard", "text", "action", "rest"), OUTSIDE.values(), ids=OUTSIDE)
+async def test_one_action_is_played_and_the_rest_counted(
+    server: OpenAIServer, heard: tuple[str, ...], text: str, action: str, rest: str
+) -> None:
+    script(server, Step(text=text))
+    reply = await partner_of(server).reply(view_after(*heard))
+    assert reply.text == action and reply.thought is not None and reply.usage is not None
+    assert reply.thought.split() == rest.split() and reply.usage.asides == 1
+    assert (reply.usage.malformed, len(server.requests)) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    "text", ["[message] My scores:\n\nAva Li: 60\n\n- Daniel Nguyen: 30", "[message] One.\nTwo.", "> [message] 60."]
+)
+async def test_a_message_of_more_lines_stays_whole(server: OpenAIServer, text: str) -> None:
+    script(server, Step(text=text))
+    reply = await partner_of(server).reply(VIEW)
+    assert reply.text == text and reply.usage is not None and reply.usage.asides == 0 and reply.thought is None
+
+
+async def test_a_first_reply_without_a_tag_is_a_message(server: OpenAIServer) -> None:
+    script(server, Step(text="It is 60."))
+    reply = await partner_of(server).reply(VIEW)
+    assert reply.text == "[message] It is 60." and len(server.requests) == 1
+    script(server, Step(text="I agree."), Step(text="[accept]"))
+    assert (await partner_of(server).reply(view_after(GOOD_PLAN))).text == "[accept]", "a proposal waits for a tag"
+
+
+# --- a prompt that is cut
+
+USAGES: dict[str, tuple[dict[str, Any], bool]] = {
+    "cut": ({"prompt_tokens": 130, "completion_tokens": 9}, True),
+    "cut to next to nothing": ({"prompt_tokens": 20, "completion_tokens": 9}, True),
+    "whole": ({"prompt_tokens": 1300, "completion_tokens": 9}, False),
+    "without the cached": (
+        {"prompt_tokens": 130, "completion_tokens": 9, "prompt_tokens_details": {"cached_tokens": 1170}},
+        False,
+    ),
+    "not told": ({"prompt_tokens": 0, "completion_tokens": 9}, False),
+}
+
+
+@pytest.mark.parametrize(("usage", "cut"), USAGES.values(), ids=USAGES)
+async def test_a_prompt_that_is_cut_is_warned_of_once(
+    server: OpenAIServer, usage: dict[str, Any], cut: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.meets = lambda body: Step(usage=usage)
+    partner = partner_of(server)
+    assert sum(isinstance(outcome, Reply) for outcome in await ask_many(partner, 5)) == 5
+    warned = [text for text in partner.warnings if "cuts prompts without saying so" in text]
+    assert len(warned) == cut and caplog.text.count("cuts prompts") == cut
+
+
+# --- how it is reached
+
+
+@pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_a_server_on_loopback_is_reached_without_a_proxy(
+    server: OpenAIServer, monkeypatch: pytest.MonkeyPatch, variable: str, host: str
+) -> None:
+    monkeypatch.setenv(variable, "http://127.0.0.1:9")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    partner = OpenAIPartner(partner_config(server.url.replace("127.0.0.1", host), max_retries=0))
+    assert (await partner.reply(VIEW)).text == ANSWER
+
+
+async def test_another_server_is_reached_by_the_proxy(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", server.url.removesuffix("/v1"))
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test-1")
+    partner = OpenAIPartner(partner_config("http://partner.invalid/v1", max_retries=0))
+    assert (await partner.reply(VIEW)).text == ANSWER
+
+
+async def test_headers_and_query_are_sent(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-1")
+    seen: list[str] = []
+    server.seen = seen.append
+    partner = partner_of(server, headers={"api-key": "{key}", "X-Team": "one"}, query={"api-version": "2024-10-21"})
+    script(server, Step("status", status=500, message="{authorization}, sk-secret-1, one"))
+    assert (await partner.reply(VIEW)).text == ANSWER
+    sent = {name.lower(): value for name, value in server.headers[-1].items()}
+    assert (sent["api-key"], sent["x-team"]) == ("sk-secret-1", "one")
+    assert seen == ["api-version=2024-10-21"] * 2 and "sk-secret" not in json.dumps(partner.identity)
+
+
+@pytest.mark.parametrize(
+    "headers", [{"Authorization": "Bearer x"}, {"content-length": "3"}, {"X-A": "a\nb"}, {"X A": "b"}, {"": "b"}]
+)
+def test_a_header_that_cannot_be_set_is_refused(headers: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match=r"partner\.openai\.headers"):
+        OpenAIPartner(partner_config("http://localhost:1/v1", headers=headers))
+
+
+@pytest.mark.parametrize(
+    ("key", "says"),
+    [
+        ("model", "set model instead"),
+        ("max_tokens", "set max_tokens instead"),
+        ("max_completion_tokens", "set max_tokens instead"),
+        ("temperature", "set temperature instead"),
+        ("seed", "set send_seed instead"),
+        ("n", "one reply is asked for"),
+        ("best_of", "one reply is asked for"),
+        ("stream", "read whole"),
+        ("messages", "the game writes the messages"),
+        ("tools", "has no tools"),
+        ("service_tier", "price"),
+        ("models", "price"),
+        ("api_key", "environment"),
+    ],
+)
+def test_extra_takes_no_key_that_has_a_setting(key: str, says: str) -> None:
+    for section in (OpenAIConfig, ChatPolicyConfig):
+        with pytest.raises(ValidationError, match=f"{key} .*{says}"):
+            section(extra={key: 4})
+
+
+# --- open files
+
+MANY = """
+import asyncio, resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+from tests.partners.openai_setup import QUESTION, partner_config, view_after
+from slim_rl.games.matching.partners.chat import MatchingChatPartner
+
+async def main():
+    partner = MatchingChatPartner(partner_config(sys.argv[1], concurrency=int(sys.argv[2]), cassette=sys.argv[3]))
+    views = [view_after(QUESTION, seed=seed) for seed in range(320)]
+    replies = await asyncio.gather(*(partner.reply(view) for view in views), return_exceptions=True)
+    print(sum(not isinstance(reply, Exception) for reply in replies), *partner.warnings, sep="\\n")
+
+asyncio.run(main())
+"""
+
+
+@contextmanager
+def files(limit: int) -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_concurrency_fits_the_limit_of_open_files(tmp_path: Any) -> None:
+    from tests.fakes.openai_server import serving
+
+    with serving(latency=0.2) as server:
+        command = [sys.executable, "-c", MANY, server.url, "320", str(tmp_path / "a.sqlite")]
+        said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+        assert 30 < server.busiest < 200
+    assert said[0] == "320"
+    assert "This process may open 256 files: " in said[1] and "ulimit -n" in said[1] and len(said) == 2
+
+
+async def test_enough_open_files_change_nothing(server: OpenAIServer) -> None:
+    with files(4096):
+        partner = partner_of(server, concurrency=64)
+        await partner.reply(VIEW)
+    assert partner.warnings == []
