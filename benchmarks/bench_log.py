@@ -1,11 +1,11 @@
 # ruff: noqa: E402  (the repository must be on the path first)
 """How long a slime rollout's dialogues keep its GPUs waiting before they can be trained on: annotating and logging them.
 
-    python benchmarks/bench_log.py [--dialogues 4096] [--rollout 60] [--processes 1]
+    python benchmarks/bench_log.py [--dialogues 4096] [--rollout 60]
 
 Dialogues of 12 turns on 8×8 boards end evenly over a rollout, as they do on a cluster. `at the end`: none is annotated when the
-rollout is over, and the log does it. `as they end`: another process annotates each one when it ends, as the hook has it. Both then
-run the hook's own `log_rollout`. Processor time is the rollout process's alone. slime's own classes are used: SLIME_DIR names its checkout.
+rollout is over, and the log does it. `as they end`: a thread annotates each one when it ends, as the hook has it. Both then
+run the hook's own `log_rollout`. slime's own classes are used: SLIME_DIR names its checkout.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import random
 import sys
 import tempfile
 import time
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
 
 from bench_questions import dialogue
 
-from slim_rl.dialogue.annotator import Annotator
+from slim_rl.dialogue.log import annotate_beside
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.questions.classify import _questions
@@ -48,12 +47,12 @@ def make_dialogues(number: int) -> list[Dialogue]:
     return made
 
 
-async def end(dialogues: list[Dialogue], rollout: float, annotator: Annotator) -> float:
+async def end(dialogues: list[Dialogue], rollout: float) -> float:
     """Lets the dialogues end over `rollout` seconds, and annotates each. Returns the seconds waited after the last one ended."""
     start, waiting = time.monotonic(), []
     for index, one in enumerate(dialogues):
         await asyncio.sleep(max(0.0, start + rollout * index / len(dialogues) - time.monotonic()))
-        waiting.append(asyncio.wrap_future(annotator.submit(one)))
+        waiting.append(asyncio.create_task(annotate_beside([one])))
     ended = time.monotonic()
     await asyncio.gather(*waiting)
     return time.monotonic() - ended
@@ -82,7 +81,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--dialogues", type=int, default=4096)
     parser.add_argument("--rollout", type=float, default=60.0, help="seconds over which they end")
-    parser.add_argument("--processes", type=int, default=1, help="that annotate")
     options = parser.parse_args()
     played = make_dialogues(options.dialogues)
     later = copy.deepcopy(played)
@@ -95,10 +93,9 @@ def main() -> None:
         _questions.cache_clear()
         mask.cache_clear()
         word_clauses.cache_clear()
-        with closing(Annotator(options.processes)) as annotator:
-            before = time.process_time()
-            waited = asyncio.run(end(later, options.rollout, annotator))
-            submitted = 1e3 * (time.process_time() - before) / len(later)
+        before = time.process_time()
+        waited = asyncio.run(end(later, options.rollout))
+        submitted = 1e3 * (time.process_time() - before) / len(later)
         wall, cpu = log(folder, "as", later)
         each = 1e3 * cpu / len(later)
         print(

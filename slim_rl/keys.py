@@ -199,7 +199,7 @@ KEYS: tuple[Key, ...] = (
         note="8192 for slime if not set; verl: verl.prompt_tokens + limits.dialogue_tokens",
     ),
     _key("limits.turn_tokens", note="applied by the dialogue loop, in every backend"),
-    _key("limits.seconds", note="applied by the dialogue loop, in every backend"),
+    _key("limits.turn_seconds", note="applied by the dialogue loop, in every backend"),
     _key("verl.adv_estimator", verl="algorithm.adv_estimator", note="slime: --advantage-estimator; TRL has GRPO only"),
     _key("verl.gamma", verl="algorithm.gamma", note="slime: --gamma"),
     _key("verl.lam", verl="algorithm.lam", note="slime: --lambd"),

@@ -45,7 +45,7 @@ SHIPPED: dict[str, tuple[Any, str]] = {
     ),
     "limits.dialogue_tokens": (6144, ""),
     "limits.context_tokens": (8192, ""),
-    "limits.seconds": (900.0, ""),
+    "limits.turn_seconds": (900.0, ""),
     "policy.model": ("Qwen/Qwen3-4B", ""),
     "train.backend": ("slime", ""),
     "train.steps": (200, ""),

@@ -37,7 +37,7 @@ _READ = (  # by a run, where these keys say
     *("policy.model", "data.train", "data.eval"),
     *("partner.replay", "partner.openai.prompt", "partner.openai.cassette"),
 )
-_LOGS = re.compile(r"(train|eval-\d+)(-\d+)?\.jsonl|train(-\d+)?-unlogged\.lines")  # by a run, in its log's folder
+_LOGS = re.compile(r"(train|eval-\d+)(-\d+)?\.jsonl")  # by a run, in its log's folder
 # How long a run trains, when it saves, what it bears, and the pace and patience of its partner's calls: none of it changes what a dialogue
 # may hold, or what is learned of it.
 _OPENAI = (

@@ -57,7 +57,7 @@ def test_fresh_removes_what_the_run_wrote_and_nothing_else(tmp_path: Path) -> No
     folder = started(make_config(tmp_path))
     write_atomically(folder.path / "notes.md", "mine")
     write_atomically(folder.logs / "notes.md", "mine")
-    of_two_processes = ("train-1.jsonl", "eval-000000.jsonl", "eval-000000-1.jsonl", "train-1-unlogged.lines")
+    of_two_processes = ("train-1.jsonl", "eval-000000.jsonl", "eval-000000-1.jsonl")
     for name in of_two_processes:
         write_atomically(folder.logs / name, "")
     with RunFolder(make_config(tmp_path, "seed=5")).working(fresh=True):

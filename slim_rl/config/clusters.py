@@ -19,12 +19,6 @@ class SlimeConfig(Section):
     (over-sampling)"""
     drop_equal_rewards: bool = False
     """also drop groups whose games all have the same reward: they teach nothing, but replacing them costs a new group"""
-    resume: Literal["replay", "restart"] = "replay"
-    """what happens to a game that slime aborted, with --partial-rollout; replay: its recorded turns are replayed and it continues;
-    restart: it starts again, which also happens if the weights are new and `new_weights` is restart"""
-    new_weights: Literal["restart", "mask", "keep"] = "restart"
-    """what happens to a game in progress when the weights change; restart: it starts again; mask: it continues and its old tokens are
-    not trained on; keep: it continues"""
     engine_patience: float = Field(60.0, ge=0)
     """seconds to wait out an engine that answers with errors"""
     max_staleness: int = Field(3, ge=2)

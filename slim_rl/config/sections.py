@@ -60,10 +60,9 @@ class Limits(Section):
     """prompt (about 1,000 tokens at 8×8) and response together"""
     truncated_turn: Literal["end", "continue"] = "end"
     """end: a turn that is cut at turn_tokens ends the game; continue: the text so far is played"""
-    seconds: float | None = Field(None, gt=0)
-    """time for the policy's turns and the game's own work; waiting for the partner's endpoint does not count
-    (partner.openai.turn_seconds limits that); a dialogue that takes longer has failed: no reward, no training on
-    it"""
+    turn_seconds: float | None = Field(None, gt=0)
+    """time of one policy turn; a dialogue with a longer one has failed: no reward, no training on it
+    (partner.openai.turn_seconds limits the partner's)"""
 
     def within(
         self,

@@ -8,8 +8,10 @@ Where that is not possible the reader does it: of two lines of one dialogue the 
 
 from __future__ import annotations
 
+import asyncio
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal
 
@@ -45,8 +47,10 @@ class DialogueLog(jsonl.Appender):
             super().__init__(path, "dialogue log")
 
     def append(self, dialogue: Dialogue) -> None:
-        """Writes the dialogue's line, annotated: before it came here (see `annotator`) or else now. Raises DataError if the disk
-        would not take it, or if it holds what is no JSON.
+        """Writes the dialogue's line, annotated.
+
+        Raises:
+            DataError: the disk would not take it, or it holds what is no JSON.
         """
         if dialogue.instrument is None:
             annotate(dialogue)
@@ -88,11 +92,21 @@ def annotate(dialogue: Dialogue, again: bool = True) -> None:
         warnings.warn(f"{dialogue.id}: not annotated; {type(error).__name__}: {error}", SlimWarning, stacklevel=2)
 
 
+async def annotate_beside(dialogues: Iterable[Dialogue]) -> None:
+    """Annotates dialogues while others are played on this event loop, which one on an 8×8 board would hold up for some 10 ms."""
+    loop = asyncio.get_running_loop()
+    for dialogue in dialogues:
+        await loop.run_in_executor(_BESIDE, annotate, dialogue)
+
+
+_BESIDE = ThreadPoolExecutor(1, "annotate")  # with more threads the event loop would wait for each of them in turn
+
+
 def read_log(*paths: str | Path) -> Iterator[Dialogue]:
     """The dialogues of log files, or of every *.jsonl in folders and below, in order, each file once; of repeated dialogues the last. Each
     is annotated as its game annotates now.
 
-    Dialogues are one if folder, run, arm, phase, step and id are, and the attempt of `unlogged` ones. A torn last line is left out, with a warning.
+    Dialogues are one if folder, run, arm, phase, step and id are. A torn last line is left out, with a warning.
 
     Raises:
         DataError: there is no such path, a folder has no *.jsonl, or a line (named by file and number) is not a dialogue's.

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from math import isfinite
 from typing import Any
@@ -26,7 +25,6 @@ from slim_rl.dialogue.agents import (
     TokenAgent,
 )
 from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.deadline import Deadline
 from slim_rl.dialogue.partner import Partner, PartnerFailure
 from slim_rl.dialogue.policy import Policy
 from slim_rl.dialogue.record import Dialogue, DialogueOver, StopReason, Turn
@@ -53,8 +51,6 @@ class Speaker:
 
 
 Player = Policy | Demonstrator | Speaker
-# given what there is of the dialogues when the task that plays them is cancelled
-CalledOff = Callable[[list[Dialogue]], None]
 
 
 async def play_dialogue(
@@ -70,8 +66,6 @@ async def play_dialogue(
     seat: int = 0,
     seed: int = 0,
     price: float | None = None,
-    resume: Dialogue | None = None,
-    called_off: CalledOff | None = None,
 ) -> Dialogue:
     """Plays `game_state` with the policy on `seat` and the partner on the other one.
 
@@ -82,24 +76,18 @@ async def play_dialogue(
         id: names the dialogue; also the policy's routing key.
         seed: goes into the players' views.
         price: of a question, which the policy is told with what it is dealt; None: it is told none.
-        resume: an aborted dialogue of this same game; its recorded turns are played again and the game continues.
-        called_off: see `CalledOff`; the dialogue is an aborted one then, of whole turns.
 
     Returns:
         The dialogue. A failure of the partner or the engine is its stop reason, with reward None; it is never raised.
     """
-
-    def played() -> list[Dialogue]:
-        return [game.dialogue(seat, id, game_id, partner.identity if partner else {"kind": "none"})]
-
     game = _Game(env, limits, game_state, seed, price)
     game.agents[seat] = _policy_agent(policy, chat, limits, game.opening(seat), id)
     if env.seats == 2:
         if partner is None:
             raise ValueError("a game for two needs a partner")
         game.agents[1 - seat] = TextAgent(partner)
-    (dialogue,) = await game.play(played, resume, called_off)
-    return dialogue
+    await game.play()
+    return game.dialogue(seat, id, game_id, partner.identity if partner else {"kind": "none"})
 
 
 async def play_selfplay(
@@ -112,20 +100,16 @@ async def play_selfplay(
     id: str,
     game_id: str = "",
     seed: int = 0,
-    called_off: CalledOff | None = None,
     price: float | None = None,
 ) -> tuple[Dialogue, Dialogue]:
     """Plays `game_state` with the policy on both seats. Returns one dialogue a seat, each with its own view and tokens; ids and
     routing keys end in ``/0`` and ``/1``. Reward and stop reason are shared.
     """
-
-    def played() -> list[Dialogue]:
-        return [game.dialogue(seat, f"{id}/{seat}", game_id, {"kind": "self"}) for seat in (0, 1)]
-
     game = _Game(env, limits, game_state, seed, price)
     for seat in (0, 1):
         game.agents[seat] = _policy_agent(policy, chat, limits, game.opening(seat), f"{id}/{seat}")
-    first, second = await game.play(played, None, called_off)
+    await game.play()
+    first, second = (game.dialogue(seat, f"{id}/{seat}", game_id, {"kind": "self"}) for seat in (0, 1))
     return first, second
 
 
@@ -175,42 +159,18 @@ class _Game:
         price = self.price if prompt is not None else None
         return View(seat, rules, state, tuple(self._history[seat]), private, self.seed, price, tuple(prompt or ()))
 
-    async def play(
-        self, played: Callable[[], list[Dialogue]], resume: Dialogue | None, called_off: CalledOff | None
-    ) -> list[Dialogue]:
-        """What is `played` by the end."""
-        try:
-            await self._to_the_end(resume)
-        except asyncio.CancelledError:
-            if called_off is not None:
-                self.stop_reason, self.failure = StopReason.ABORTED, "the trainer called the dialogue off"
-                called_off(played())
-            raise
-        return played()
-
-    async def _to_the_end(self, resume: Dialogue | None) -> None:
-        """Within the time that a dialogue itself may take."""
+    async def play(self) -> None:
+        """Plays to the end."""
         started = time.monotonic()
         try:
-            async with Deadline(self.limits.seconds) as deadline:
-                if resume is not None:
-                    self._repeat(resume)
-                while self.stop_reason is None:
-                    deadline.check()
-                    await self._turn()
+            while self.stop_reason is None:
+                await self._turn()
         except DialogueOver as over:
             self.stop_reason, self.failure = over.reason, over.failure
-        except TimeoutError:
-            if not deadline.expired:  # a timeout, but not ours: a fault
-                raise
-            self.stop_reason, self.failure = (
-                StopReason.DEADLINE,
-                f"longer than {self.limits.seconds} s, the partner's waits left out",
-            )
         assert self.stop_reason is not None
         if not self.stop_reason.is_failure:
             self._earn()
-        self.seconds = time.monotonic() - started + (resume.seconds if resume else 0.0)
+        self.seconds = time.monotonic() - started
         self.env.close()
 
     def _earn(self) -> None:
@@ -228,8 +188,15 @@ class _Game:
     async def _turn(self) -> None:
         author = self.env.turn
         began = time.monotonic()
+        agent = self.agents[author]
+        most = self.limits.turn_seconds if agent.is_policy else None
         try:
-            said = await self.agents[author].act(self.view(author))
+            async with asyncio.timeout(most) as clock:
+                said = await agent.act(self.view(author))
+        except TimeoutError:
+            if not clock.expired():  # a timeout, but not ours: a fault
+                raise
+            raise DialogueOver(StopReason.DEADLINE, f"a turn of the policy took longer than {most:g} s") from None
         except PartnerFailure as failure:
             if failure.usage is not None and failure.usage.input_tokens:  # what was paid for is in the record
                 seconds, usage = time.monotonic() - began, asdict(failure.usage)
@@ -276,19 +243,6 @@ class _Game:
             self.failure = (
                 f"{type(self.env).__name__}.step ended the game with end = {end!r}; it must be one of {known}."
             )
-
-    def _repeat(self, old: Dialogue) -> None:
-        """Plays the turns of an earlier attempt again."""
-        for turn in old.turns:
-            agent = self.agents[self.env.turn]
-            span = None
-            if isinstance(agent, TokenAgent):
-                if turn.span is None:
-                    raise ValueError(f"{old.id}: a policy turn without its tokens cannot be resumed")
-                agent.observe(self.view(turn.seat))
-                start, end = turn.span
-                span = agent.add_sampled(old.response_ids[start:end], old.logprobs[start:end])
-            self._step(turn.seat, AgentReply(turn.text, turn.thought, span, turn.usage, put=turn.put), turn.seconds)
 
     def dialogue(self, seat: int, id: str, game_id: str, partner: dict[str, Any]) -> Dialogue:
         """The record as `seat` lived it."""

@@ -36,7 +36,7 @@ class StopReason(StrEnum):
     PARTNER_ERRORS = "partner_errors"  # the partner made too many malformed actions in a row
     PARTNER_FAILED = "partner_failed"  # the partner gave no reply at all, retries included
     ENGINE_FAILED = "engine_failed"  # the policy's engine gave no tokens, retries included
-    DEADLINE = "deadline"  # the dialogue took longer than it may, the partner's waits left out
+    DEADLINE = "deadline"  # a turn of the policy took longer than it may
     BUDGET = "budget"  # the money for partner calls is spent
     OUTAGE = "outage"  # the partner's endpoint is down for good, or refuses: no more calls are made
     ABORTED = "aborted"  # the trainer called the dialogue off

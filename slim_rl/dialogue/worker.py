@@ -20,7 +20,7 @@ from slim_rl.config import Config, Limits
 from slim_rl.config.learned import learned_settings
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.factory import make_environment, make_partner, partner_name
-from slim_rl.dialogue.loop import CalledOff, Demonstrator, Player, Speaker, play_dialogue, play_selfplay
+from slim_rl.dialogue.loop import Demonstrator, Player, Speaker, play_dialogue, play_selfplay
 from slim_rl.dialogue.partner import Partner
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow
@@ -143,15 +143,12 @@ class RolloutWorker:
         policy: Player | None = None,
         partner: Partner | None = None,
         limits: Limits | None = None,
-        resume: Dialogue | None = None,
-        called_off: CalledOff | None = None,
     ) -> list[Dialogue]:
         """Plays an episode in a new environment.
 
         Args:
             policy, partner: in place of the worker's.
             limits: narrower ones than the config's (`Limits.within`).
-            resume, called_off: see `play_dialogue`.
 
         Returns:
             One dialogue, or under self-play those of seats 0 and 1.
@@ -162,19 +159,14 @@ class RolloutWorker:
         policy = policy or self.policy
         if policy is None:
             raise ValueError("the worker was given no policy")
-
-        def stamped(dialogues: list[Dialogue]) -> list[Dialogue]:
-            return [self._stamped(dialogue, episode) for dialogue in dialogues]
-
-        cut: CalledOff | None = called_off and (lambda dialogues: called_off(stamped(dialogues)))
         try:
-            dialogues = await self._play(episode, policy, partner or self.partner, limits, resume, cut)
+            dialogues = await self._play(episode, policy, partner or self.partner, limits)
         except SlimError:
             raise
         except Exception as error:
             log.exception("dialogue %s broke", episode.id)
             dialogues = self._broken(episode, policy, error)
-        return stamped(dialogues)
+        return [self._stamped(dialogue, episode) for dialogue in dialogues]
 
     async def play_all(
         self,
@@ -215,13 +207,7 @@ class RolloutWorker:
         return [task.result() for task in running]
 
     async def _play(
-        self,
-        episode: Episode,
-        policy: Player,
-        partner: Partner | None,
-        limits: Limits | None,
-        resume: Dialogue | None,
-        called_off: CalledOff | None,
+        self, episode: Episode, policy: Player, partner: Partner | None, limits: Limits | None
     ) -> list[Dialogue]:
         env, row, limits = self.environment(), episode.row, limits or self.config.limits
         dealt: dict[str, Any] = {
@@ -229,15 +215,14 @@ class RolloutWorker:
             "id": episode.id,
             "game_id": row.game_id,
             "seed": episode.seed,
-            "called_off": called_off,
             "price": told_price(self.config.train, row.game_id),
         }
         chat = self.chat
         if not self.selfplay:
             step = episode.dealt if episode.step is None else episode.step
-            if episode.phase == "train" and step is not None and not _spoken(resume):
+            if episode.phase == "train" and step is not None:
                 policy = exploring(self.config, policy, chat, row, step, episode.seed)
-            return [await play_dialogue(env, policy, partner, chat, limits, seat=row.seat, resume=resume, **dealt)]
+            return [await play_dialogue(env, policy, partner, chat, limits, seat=row.seat, **dealt)]
         return list(await play_selfplay(env, policy, chat, limits, **dealt))
 
     def _broken(self, episode: Episode, policy: Player, error: Exception) -> list[Dialogue]:
@@ -268,8 +253,3 @@ class RolloutWorker:
         dialogue.environment = config.environment
         dialogue.group = f"{episode.group}/{dialogue.seat}" if self.selfplay else episode.group
         return dialogue
-
-
-def _spoken(resume: Dialogue | None) -> bool:
-    """Whether the policy has had its first turn."""
-    return resume is not None and any(turn.role == "policy" for turn in resume.turns)

@@ -26,7 +26,6 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from slim_rl.config import LEAST_CONCURRENCY, OpenAIConfig
-from slim_rl.dialogue.deadline import not_counted
 from slim_rl.dialogue.partner import PartnerFailure, Usage
 from slim_rl.dialogue.record import StopReason
 from slim_rl.errors import ConfigError, DataError
@@ -146,8 +145,7 @@ class Endpoint:
         """
         body = self.body(messages, seed)
         try:
-            with not_counted():  # another's wait for the endpoint is as little this dialogue's own
-                answer, usage = await self._answer(body, seed, opening)
+            answer, usage = await self._answer(body, seed, opening)
         except DataError as error:
             self.warn_once(str(error))
             raise PartnerFailure(str(error)) from None

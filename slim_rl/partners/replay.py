@@ -1,7 +1,6 @@
 """A partner that repeats what a recorded partner said. It never invents: where the record ends, the dialogue ends.
 
-No other "replay" is meant here: `partner.openai.cassette_mode: replay` repeats an endpoint's recorded answers, `slime.resume:
-replay` continues a game that slime aborted.
+`partner.openai.cassette_mode: replay` is another replay: it repeats an endpoint's recorded answers.
 
 For debugging: `partner.replay` names a dialogue log. A dialogue is found by what the partner's seat was dealt, in the game's own
 words, and by what was said so far: of several recorded dialogues of a game, the one that fits is followed, that of the same seed

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from math import isfinite
 from typing import Any, ClassVar
 
@@ -80,12 +81,16 @@ def _turn(answer: Any, read: Read) -> Sampled:
         sampled = read(answer)
     except (AttributeError, LookupError, TypeError) as error:
         raise ValueError(f"no turn in the engine's answer {str(answer)[:200]!r}") from error
-    if sampled.finish not in ("stop", "length", "abort"):
-        raise ValueError(f"the engine ended a turn for an unknown reason, {sampled.finish!r}")
     # JSON has no NaN: some engines write null
-    if sampled.logprobs and not any(logprob is not None and isfinite(logprob) for logprob in sampled.logprobs):
+    missing = sum(logprob is None or not isfinite(logprob) for logprob in sampled.logprobs)
+    if missing and missing == len(sampled.logprobs):
         raise Diverged("The model's probabilities of a next token are not finite numbers: its weights are unusable.")
-    return sampled
+    if missing:
+        raise PolicyFailure(
+            f"the engine returned no finite logprob for {missing} of {len(sampled.logprobs)} sampled tokens"
+        )
+    # An engine ends a turn for reasons of its own too, such as "repetition": the turn is whole, and cut.
+    return sampled if sampled.finish in ("stop", "length", "abort") else replace(sampled, finish="length")
 
 
 def _is_refusal(error: Exception) -> bool:

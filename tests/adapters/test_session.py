@@ -129,7 +129,7 @@ async def test_a_partner_that_fails_leaves_no_reward() -> None:
 
 
 async def test_a_policy_that_takes_too_long_has_failed() -> None:
-    games = Games(SMALL, overrides=["limits.seconds=0.05"])
+    games = Games(SMALL, overrides=["limits.turn_seconds=0.05"])
     session = games.session()
     await session.reset(games.deal("train", 1)[0])
     await asyncio.sleep(0.1)

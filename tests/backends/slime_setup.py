@@ -172,13 +172,13 @@ def serve(tokenizer: Any, **settings: Any) -> SGLangServer:
     return SGLangServer(Talker(tokenizer, questions), **settings)
 
 
-def check_invariant(sample: Sample, masked_turns: bool = False) -> None:
-    """The token invariant, on a sample that is ready for training. `masked_turns`: turns of old weights may be masked."""
+def check_invariant(sample: Sample) -> None:
+    """The token invariant, on a sample that is ready for training."""
     length = sample.response_length
     assert len(sample.loss_mask) == len(sample.rollout_log_probs) == length > 0
     assert len(sample.tokens) > length
     for logprob, mask in zip(sample.rollout_log_probs, sample.loss_mask, strict=True):
-        assert mask or logprob == 0.0 or masked_turns
+        assert mask or logprob == 0.0
 
 
 def sampled_ids(server: SGLangServer, key: str) -> list[dict[str, Any]]:

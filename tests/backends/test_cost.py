@@ -26,8 +26,7 @@ from slim_rl.config import Config, OpenAIConfig, load_config, parse_config
 from slim_rl.dialogue.dealing import ensure_games
 from slim_rl.games.matching.partners.chat import MatchingChatPartner
 from tests.fakes.openai_server import OpenAIServer
-from tests.partners.openai_setup import partner_of, spend_elsewhere
-from tests.partners.test_deadline import Asks, play
+from tests.partners.openai_setup import Asks, partner_of, play, spend_elsewhere
 
 STEPS, GAMES, GROUP, HELD_OUT = 25, 3, 4, 7
 
@@ -83,7 +82,7 @@ async def test_a_dialogue_makes_as_many_calls_as_the_partner_has_turns() -> None
         partner = partner_of(server)
         for seed, questions in enumerate((4, 9)):
             before = len(server.requests)
-            dialogue = await play(partner, Asks(questions), seconds=None, seed=seed)
+            dialogue = await play(partner, Asks(questions), seed=seed)
             assert len(server.requests) - before == sum(turn.role == "partner" for turn in dialogue.turns)
             assert len(server.requests) - before == estimate_cost(partner.config, 1, questions + 1)["calls"]
 

@@ -7,15 +7,12 @@ from typing import Any
 
 import pytest
 
-from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.record import StopReason
 from tests.backends import slime_setup
-from tests.backends.slime_setup import Sample, check_invariant, make_args, make_group, run, sampling_params, serve
+from tests.backends.slime_play import Status, play_group, record, remote, server
+from tests.backends.slime_setup import Sample, check_invariant, make_args, make_group, run, serve
 from tests.fakes.openai_server import OpenAIServer, Step
 from tests.fakes.sglang_server import Faults
-
-from slim_rl.rollout import generate  # isort: skip  (after slime is made importable)
-from tests.backends.slime_play import Status, play_group, record, remote, server
 
 __all__ = ["server"]  # a fixture
 
@@ -143,27 +140,6 @@ def test_a_partner_that_fails_fails_the_game_and_what_it_cost_is_kept(server, to
     assert (failed.status, failed.reward, failed.remove_sample) == (Status.FAILED, 0.0, True)
     assert record(failed).stop_reason is StopReason.PARTNER_FAILED
     check_invariant(failed)
-
-
-def test_a_cancelled_game_leaves_its_record_and_what_it_cost(server, tokenizer_dir, tmp_path) -> None:
-    [sample] = make_group(1)
-
-    async def work() -> None:
-        async with OpenAIServer(script=[Step(), *[Step("hang")] * 9]) as partner:
-            args = make_args(tokenizer_dir, server.port, tmp_path, remote(partner))
-            task = asyncio.create_task(generate(args, sample, sampling_params(args)))
-            while len(partner.requests) < 2:  # noqa: ASYNC110  (the server has no event for it)
-                await asyncio.sleep(0.005)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-
-    run(make_args(tokenizer_dir, server.port, tmp_path), work())
-    assert sample.status == Status.ABORTED
-    assert [turn.role for turn in record(sample).turns] == ["policy", "partner", "policy"]
-    (kept,) = read_log(tmp_path / "logs" / "unlogged.lines")
-    assert kept.stop_reason is StopReason.ABORTED
-    assert [turn.usage["calls"] for turn in kept.turns if turn.usage] == [1]
 
 
 def test_failed_selfplay_is_a_list_too(tokenizer_dir, tmp_path) -> None:

@@ -202,13 +202,3 @@ def test_what_a_run_spends_is_kept_beside_its_checkpoints(tokenizer, tokenizer_d
     assert Counting.kept == [tmp_path / "run"]
     with pytest.raises(RunStopped, match="No money left"):
         log_rollout(0, args, samples, {}, 1.0)
-
-
-def test_what_ended_is_on_disk_before_its_step_is_logged(tokenizer, tokenizer_dir, tmp_path) -> None:
-    args, samples = play_some(tokenizer, tokenizer_dir, tmp_path)
-    waiting = tmp_path / "logs" / "unlogged.lines"
-    ended = list(read_log(waiting))
-    assert len(ended) == len(samples) and all(turn.questions is not None for d in ended for turn in d.turns)
-    log_rollout(0, args, samples[1:], {}, 1.0)  # slime dropped the first one's group
-    assert [dialogue.id for dialogue in read_log(waiting)] == [ended[0].id]
-    assert len(list(read_log(tmp_path / "logs" / "train.jsonl"))) == len(samples) - 1

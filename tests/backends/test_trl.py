@@ -164,24 +164,6 @@ def lines(result: local.Result) -> list[tuple[Any, ...]]:
     return [tuple(getattr(line, key) for key in keep) for line in read_log(result.log_dir / "train.jsonl")]
 
 
-def test_what_ended_is_on_disk_before_its_step_is_logged(folder, monkeypatch) -> None:
-    trainer, rollouts = make_rollouts(make_config(folder, "unlogged"), folder)
-    prompts = [name for name in rollouts.names()[:2] for _ in range(4)]
-
-    def breaks(dialogue: Dialogue) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(rollouts.log, "append", breaks)
-        with pytest.raises(KeyboardInterrupt):
-            rollouts(prompts, trainer)
-    ended = list(read_log(rollouts.unlogged.path))
-    assert len(ended) == len(prompts) and not list(read_log(rollouts.log.path))
-    rollouts(prompts, trainer)  # the same step again
-    assert list(read_log(rollouts.unlogged.path)) == ended, "they were paid for, and are in no step"
-    assert {dialogue.id for dialogue in read_log(rollouts.log.path)} == {dialogue.id for dialogue in ended}
-
-
 def test_a_run_trains_logs_and_can_be_interrupted_at_any_step(folder, whole, monkeypatch) -> None:
     broken = make_config(folder, "broken")
 

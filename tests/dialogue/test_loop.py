@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from slim_rl.config import Limits
 from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.loop import Speaker, play_dialogue, play_selfplay
+from slim_rl.dialogue.loop import play_dialogue, play_selfplay
 from slim_rl.dialogue.partner import Reply, Usage
 from slim_rl.dialogue.policy import Sampled
 from slim_rl.dialogue.record import Dialogue, StopReason
@@ -58,14 +58,6 @@ def check_invariant(dialogue: Dialogue, policy: Script, chat: Chat) -> None:
     sampled = {i for start, end in spans for i in range(start, end)}
     assert {i for i, m in enumerate(dialogue.loss_mask) if m} == sampled
     assert all((lp != 0.0) == bool(m) for lp, m in zip(dialogue.logprobs, dialogue.loss_mask, strict=True))
-
-
-def test_the_deadline_holds_where_nobody_ever_waits() -> None:
-    endless, say = Countdown(length=10**9), Says("go")
-    limits = Limits(seconds=0.05)
-    play = play_dialogue(endless, Speaker(say), say, None, limits, game_state=GAME, id="g")
-    dialogue = asyncio.run(play)
-    assert dialogue.stop_reason is StopReason.DEADLINE and dialogue.reward is None and endless.closed
 
 
 class Won(Countdown):
@@ -185,14 +177,35 @@ def test_token_budgets_are_never_passed(chat, name) -> None:
         check_invariant(dialogue, policy, chat)
 
 
-def test_deadline_ends_the_dialogue(chat) -> None:
-    class Sleeps(Says):
-        async def reply(self, view: Any) -> Reply:
-            await asyncio.sleep(30)
-            return Reply("go")
+def test_policy_turn_longer_than_turn_seconds_fails_the_dialogue(chat) -> None:
+    class Slow(Script):
+        async def sample(self, input_ids: list[int], max_tokens: int, key: str) -> Sampled:
+            await asyncio.sleep(30 if len(self.inputs) else 0)
+            return await super().sample(input_ids, max_tokens, key)
 
-    dialogue, _ = play(chat, ["go"], Sleeps("go"), limits=Limits(seconds=0.05))
+    dialogue, _ = play(chat, Slow(chat, ["go", "go", "go"]), limits=Limits(turn_seconds=0.3))
     assert (dialogue.stop_reason, dialogue.reward) == (StopReason.DEADLINE, None)
+    assert dialogue.failure == "a turn of the policy took longer than 0.3 s"
+    assert [turn.role for turn in dialogue.turns] == ["policy", "partner"]
+
+
+def test_slow_partner_under_turn_seconds_ends_no_dialogue(chat) -> None:
+    class Slow(Says):
+        async def reply(self, view: Any) -> Reply:
+            await asyncio.sleep(0.4)
+            return await super().reply(view)
+
+    dialogue, _ = play(chat, ["go"] * 9, Slow("go"), limits=Limits(turn_seconds=0.3))
+    assert dialogue.stop_reason is StopReason.AGREED
+
+
+def test_timeout_raised_by_a_player_is_a_fault_and_no_deadline(chat) -> None:
+    class Broken(Script):
+        async def sample(self, input_ids: list[int], max_tokens: int, key: str) -> Sampled:
+            raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        play(chat, Broken(chat, ["go"]), limits=Limits(turn_seconds=30))
 
 
 def test_usage_is_kept_with_its_turn(chat) -> None:
@@ -212,26 +225,6 @@ def test_wrong_logprob_count_is_an_engine_failure(chat) -> None:
 
     dialogue, _ = play(chat, Short(chat, ["go"]))
     assert dialogue.stop_reason is StopReason.ENGINE_FAILED and "logprobs" in dialogue.failure
-
-
-def test_an_aborted_dialogue_goes_on_where_it_was(chat) -> None:
-    class Aborts(Script):
-        async def sample(self, input_ids: list[int], max_tokens: int, key: str) -> Sampled:
-            sampled = await super().sample(input_ids, max_tokens, key)
-            return replace(sampled, finish="abort") if len(self.inputs) == 3 else sampled
-
-    env = Countdown(8)
-    first, _ = play(chat, Aborts(chat, ["go 1", "no", "go 3"]), env=env)
-    assert (first.stop_reason, first.reward) == (StopReason.ABORTED, None)
-    assert len(first.turns) == 3 and first.loss_mask[-1] == 0  # the observation was heard, the cut turn left no trace
-    stored = Dialogue.from_dict(json.loads(json.dumps(first.to_dict())))
-    rest = Script(chat, ["go 3", "go 5", "go 7"])
-    second, _ = play(chat, rest, env=Countdown(8), resume=stored)
-    assert second.stop_reason is StopReason.AGREED
-    whole, _ = play(chat, Script(chat, ["go 1", "no", "go 3", "go 5", "go 7"]), env=Countdown(8))
-    assert second.response_ids == whole.response_ids and second.loss_mask == whole.loss_mask
-    assert [t.text for t in second.turns] == [t.text for t in whole.turns]
-    check_invariant(second, rest, chat)
 
 
 def test_selfplay_gives_each_seat_its_own_view(chat) -> None:

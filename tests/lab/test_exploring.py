@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -56,11 +55,9 @@ def worker(tokenizer: Any, *overrides: str) -> RolloutWorker:
     return RolloutWorker(config, Chat(tokenizer))
 
 
-def play(
-    by: RolloutWorker, turns: list[Any], resume: Dialogue | None = None, **episode: Any
-) -> tuple[Dialogue, Script]:
+def play(by: RolloutWorker, turns: list[Any], **episode: Any) -> tuple[Dialogue, Script]:
     policy = Script(by.chat, turns)
-    (dialogue,) = asyncio.run(by.play(by.episode(ROW, "test", **episode), policy=policy, resume=resume))
+    (dialogue,) = asyncio.run(by.play(by.episode(ROW, "test", **episode), policy=policy))
     annotate(dialogue)
     return dialogue, policy
 
@@ -109,15 +106,3 @@ def test_nothing_is_put_where_nothing_is_trained(tokenizer: Any) -> None:
     """As where a person plays, or what a config pays is measured: there is no step."""
     dialogue, _ = play(worker(tokenizer), [PLAN] * 9)
     assert not any(turn.put for turn in dialogue.turns)
-
-
-@pytest.mark.parametrize("whole_turns", [0, 1, 2, 4])
-def test_a_dialogue_that_goes_on_is_not_put_its_question_twice(tokenizer: Any, whole_turns: int) -> None:
-    by = worker(tokenizer)
-    turns = ["[message] What is Ava Li on BLEU?", PLAN, PLAN, PLAN]
-    whole, _ = play(by, turns, step=0)
-    left = replace(whole, turns=whole.turns[:whole_turns], stop_reason=StopReason.ABORTED, reward=None)
-    said = sum(turn.role == "policy" and not turn.put for turn in left.turns)
-    again, _ = play(by, turns[said:], resume=left, step=0)
-    assert [(turn.text, turn.put) for turn in again.turns] == [(turn.text, turn.put) for turn in whole.turns]
-    assert (again.response_ids, again.loss_mask) == (whole.response_ids, whole.loss_mask)

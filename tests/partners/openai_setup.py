@@ -6,10 +6,12 @@ import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from slim_rl.config import OpenAIConfig, PartnerConfig
-from slim_rl.dialogue.partner import Usage
+from slim_rl.config import Limits, OpenAIConfig, PartnerConfig
+from slim_rl.dialogue.loop import Speaker, play_dialogue
+from slim_rl.dialogue.partner import Partner, Reply, Usage
+from slim_rl.dialogue.record import Dialogue
 from slim_rl.environment import Utterance, View
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.instance import GameState
@@ -43,6 +45,25 @@ def view_after(*said: str, seat: int = 1, seed: int = 7) -> View:
             history.append(Utterance(author, text, info["error"]))
     private = env.get_private_view(seat)
     return View(seat, env.get_prompt_prefix(seat), env.get_state_description(seat), tuple(history), private, seed)
+
+
+class Asks:
+    """A player that asks `questions` times and then proposes."""
+
+    identity: ClassVar[dict[str, Any]] = {"kind": "asks"}
+
+    def __init__(self, questions: int = 3) -> None:
+        self.questions = questions
+
+    async def reply(self, view: View) -> Reply:
+        return Reply(QUESTION if len(view.history) < 2 * self.questions else GOOD_PLAN)
+
+
+async def play(partner: Partner, player: Asks, seed: int = 7) -> Dialogue:
+    """Plays one game of the player against the partner."""
+    return await play_dialogue(
+        MatchingEnv(), Speaker(player), partner, None, Limits(), game_state=GAME, id=f"g#{seed}", seed=seed
+    )
 
 
 def partner_config(url: str | None, **settings: Any) -> PartnerConfig:

@@ -19,8 +19,7 @@ from slim_rl.partners.answers import UnreadableError, count_tokens, read_answer
 from slim_rl.partners.limiter import LONGEST_CORRECTION, RateLimit
 from slim_rl.partners.secrets import Secrets
 from tests.fakes.openai_server import ODD_USAGE, OpenAIServer, Step
-from tests.partners.openai_setup import QUESTION, partner_of, view_after
-from tests.partners.test_deadline import Asks, play
+from tests.partners.openai_setup import QUESTION, Asks, partner_of, play, view_after
 from tests.partners.test_openai_endpoint import ask_many
 from tests.partners.test_openai_parts import on_its_own_clock
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import Any
 
 import pytest
@@ -72,6 +73,38 @@ async def test_a_model_without_finite_probabilities_is_not_asked_again(tokenizer
     with SGLangServer(said(chat), broken=True) as server, pytest.raises(Diverged, match="are not finite numbers"):
         await SGLangPolicy(server.url).sample([1, 2, 3], 8, "d")
     assert len(server.requests) == 1
+
+
+def answer(logprobs: list[float | None], finish: str) -> dict[str, Any]:
+    drawn = [[logprob, token, None] for token, logprob in enumerate(logprobs)]
+    return {"meta_info": {"output_token_logprobs": drawn, "finish_reason": {"type": finish}}}
+
+
+@pytest.mark.parametrize("hole", [None, math.nan, -math.inf])
+async def test_sample_turn_with_some_logprobs_missing_fails_at_once(hole: float | None) -> None:
+    calls = []
+
+    async def post(body: dict[str, Any]) -> Any:
+        calls.append(body)
+        return answer([-0.5, hole, -0.1], "stop")
+
+    with pytest.raises(PolicyFailure, match="no finite logprob for 1 of 3 sampled tokens"):
+        await sample_turn(post, {}, read, 60.0)
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("finish", "read_as"), [("repetition", "length"), ("content_filter", "length"), ("stop", "stop")]
+)
+async def test_sample_turn_with_an_engines_own_reason_is_cut_at_once(finish: str, read_as: str) -> None:
+    calls = []
+
+    async def post(body: dict[str, Any]) -> Any:
+        calls.append(body)
+        return answer([-0.5, -0.1], finish)
+
+    sampled = await sample_turn(post, {}, read, 60.0)
+    assert (sampled.finish, sampled.ids, len(calls)) == (read_as, [0, 1], 1)
 
 
 async def test_a_server_that_is_not_there() -> None:

@@ -422,8 +422,8 @@ def test_a_config_of_verls_is_checked_as_slimes(cluster: Cluster, model: Path) -
 
 
 def test_selfplay_cannot_be_partial(cluster: Cluster, model: Path) -> None:
-    told = one_sentence(dry_run(cluster, "--partial-rollout", MODEL=model, PARTNER="self"))
-    assert "which slime's partial rollout cannot hold" in told
+    told = one_sentence(dry_run(cluster, "--partial-rollout", MODEL=model))
+    assert "a dialogue that slime calls off is played again from its first turn; leave it out" in told
 
 
 def test_a_file_of_which_no_games_are_asked_for_is_not_evaluated(cluster: Cluster, model: Path, small: Path) -> None:

@@ -73,10 +73,6 @@ class Run:
         """The dialogues in the steps' log."""
         return _lines(self.folder / "logs" / "train.jsonl")
 
-    def unlogged(self) -> list[dict[str, Any]]:
-        """Dialogues that have ended, or were called off, and are in no step's log."""
-        return _lines(self.folder / "logs" / "unlogged.lines")
-
     def games(self, step: int) -> list[str]:
         """The games that a step has in the log."""
         return sorted({line["game_id"] for line in self.logged() if line["step"] == step})

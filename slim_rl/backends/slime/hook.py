@@ -1,34 +1,37 @@
-"""`generate`: plays one game and hands it to slime as a sample, or under self-play as one sample a seat. Then
+"""`generate`: plays one game and returns it to slime as a sample, or under self-play as one sample per seat.
 
-    a played game's sample.tokens are its dialogue's prompt_ids + response_ids, and loss_mask is 1 exactly on what was sampled
-    a failed game is FAILED, removed, rewarded 0.0 so that slime computes no reward for it, and one masked token long
-    ABORTED is returned only when slime itself is aborting
-    a task that is cancelled leaves on its sample what an aborted game leaves: the record and the tokens of all whole turns
+Invariants:
 
-It raises for a configuration or data row that cannot be used, and never for a game. slime from v0.3.2 on aborts by cancelling, where
-`abort_mode` asks for it; older ones set a flag, which is looked at (`setup.Interruptible`).
+    A played game's sample.tokens are its dialogue's prompt_ids + response_ids, and loss_mask is the dialogue's.
+    A failed game is FAILED, removed, rewarded 0.0 so that slime computes no reward for it, and one masked token long.
+    A game that slime aborts or cancels leaves its sample as it came; only an aborted one is returned, as ABORTED.
+
+The dialogue is the record. Its sample is written from it when it ends, turn by turn, by slime's own `append_response_tokens`. A game during
+which the weights change goes on: each logprob is that of the weights that sampled its token.
+
+`generate` raises for a configuration or data row that cannot be used, and never for a game. slime from v0.3.2 on aborts by cancelling if
+`abort_mode` asks for it; older ones set a flag, which `setup.Interruptible` reads.
 """
 
 from __future__ import annotations
 
 import copy
-import functools
 import uuid
 from argparse import Namespace
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from slime.utils.types import Sample
 
 from slim_rl.backends.slime.policy import SlimePolicy
 from slim_rl.backends.slime.setup import Interruptible, RolloutContext, process_of
+from slim_rl.dialogue.log import annotate_beside
 from slim_rl.dialogue.partner import Partner
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.errors import DataError
 
 RECORD = "dialogue"  # the key of sample.metadata under which the record stands
-RESTARTS = 3  # times a game restarts because the weights changed; after that its old turns are masked instead
 
 _TRUNCATED = (StopReason.TURN_TOKENS, StopReason.DIALOGUE_TOKENS, StopReason.CONTEXT_LENGTH)
 _GIVEN = (  # what a sample has from slime's data source; the rest is the game's
@@ -54,7 +57,6 @@ async def generate(
 
     Args:
         sample: from slime's data source; ``sample.metadata`` holds ``game_state`` and may hold ``game_id`` and ``seat``.
-            One that slime aborted continues where it stopped (partial rollout) or restarts.
         sampling_params: slime's; ``max_new_tokens`` bounds the response, the partner's turns included.
 
     Raises:
@@ -62,39 +64,24 @@ async def generate(
     """
     process = process_of(args)
     row = _row(sample)
-    old = _aborted(args, process, sample)
+    _reset(sample)
     sample.session_id = sample.session_id or uuid.uuid4().hex
     phase = "eval" if evaluation else "train"
     # slime's index is unique among a run's samples, those of one game included; the step is told by the log functions
     group = row.game_id if evaluation else f"{sample.group_index}"
     dealt = None if evaluation else (sample.group_index or 0) // args.rollout_batch_size
     episode = process.worker.episode(row, f"{phase}/{sample.index}", phase=phase, group=group, dealt=dealt)
-    for restart in range(RESTARTS + 1):
-        if old is None:
-            _reset(sample)
-        samples = _seats(sample, process.worker.ids(episode))
-        new_weights = process.config.slime.new_weights
-        if new_weights == "restart" and restart == RESTARTS:
-            new_weights = "mask"
-        policy = SlimePolicy(args, process, sampling_params, samples, new_weights)
-        finish = functools.partial(_finish_all, args, process, samples, old is not None)
-        dialogues = await process.worker.play(
-            episode,
-            policy=policy,
-            partner=_interruptible(process.worker.partner, policy.state),
-            limits=process.limits(args, policy.sampling["max_new_tokens"], evaluation),
-            resume=old,
-            called_off=finish,
-        )
-        if not policy.outdated:
-            break
-        for thrown_away in dialogues:  # its partner was paid all the same
-            process.keep(thrown_away, old is not None)
-        old = None
-    try:
-        await process.annotate(dialogues)
-    finally:
-        finish(dialogues)
+    samples = _seats(sample, process.worker.ids(episode))
+    policy = SlimePolicy(args, process, sampling_params, samples)
+    dialogues = await process.worker.play(
+        episode,
+        policy=policy,
+        partner=_interruptible(process.worker.partner, policy.state),
+        limits=process.limits(args, policy.sampling["max_new_tokens"], evaluation),
+    )
+    await annotate_beside(dialogue for dialogue in dialogues if dialogue.stop_reason is not StopReason.ABORTED)
+    for dialogue in dialogues:
+        _finish(args, process, samples[dialogue.id], dialogue, policy.metas[dialogue.id])
     return list(samples.values()) if process.worker.selfplay else sample
 
 
@@ -117,18 +104,6 @@ def _row(sample: Sample) -> GameRow:
     return GameRow(str(metadata.get("game_id", "")), int(metadata.get("seat", 0)), metadata["game_state"], [])
 
 
-def _aborted(args: Namespace, process: RolloutContext, sample: Sample) -> Dialogue | None:
-    """The record of a game that slime aborted and that is to continue."""
-    record = (sample.metadata or {}).get(RECORD)
-    resumes = getattr(args, "partial_rollout", False) and process.config.slime.resume == "replay"
-    if not resumes or record is None or sample.status != Sample.Status.ABORTED or not sample.response_length:
-        return None
-    old = Dialogue.from_dict(record)
-    old.response_ids = sample.tokens[-sample.response_length :]
-    old.logprobs = list(sample.rollout_log_probs)
-    return old
-
-
 def _reset(sample: Sample) -> None:
     """Makes `sample` what the data source gave out: a game that restarts keeps nothing of an earlier attempt."""
     fresh = Sample(**{name: getattr(sample, name) for name in _GIVEN if hasattr(sample, name)})
@@ -146,32 +121,27 @@ def _seats(sample: Sample, ids: list[str]) -> dict[str, Sample]:
     return {ids[0]: sample, ids[1]: other}
 
 
-def _finish_all(
-    args: Namespace,
-    process: RolloutContext,
-    samples: Mapping[str, Sample],
-    goes_on: bool,
-    dialogues: Iterable[Dialogue],
+def _finish(
+    args: Namespace, process: RolloutContext, sample: Sample, dialogue: Dialogue, metas: Sequence[Mapping[str, Any]]
 ) -> None:
-    for dialogue in dialogues:
-        process.keep(dialogue, goes_on)
-        _finish(args, process, samples[dialogue.id], dialogue)
-
-
-def _finish(args: Namespace, process: RolloutContext, sample: Sample, dialogue: Dialogue) -> None:
-    """Status, reward and record. Every turn has left its own status on the sample; this is the dialogue's."""
-    if not dialogue.failed and _differs(sample, dialogue):
-        dialogue.stop_reason, dialogue.reward = StopReason.BROKEN, None
-        dialogue.failure = "slime's sample does not hold the dialogue's tokens and mask"
+    """Writes the dialogue to its sample: tokens, status, reward and record. `metas`: the engine's `meta_info` of each policy turn."""
+    if dialogue.stop_reason is StopReason.ABORTED:
+        sample.status = Sample.Status.ABORTED
+        return
+    if not dialogue.failed:
+        try:
+            _write_tokens(args, sample, dialogue, metas)
+        except ValueError as error:  # what else the engine returned does not fit its tokens
+            dialogue.stop_reason, dialogue.reward = StopReason.ENGINE_FAILED, None
+            dialogue.failure = f"slime cannot keep the engine's answer: {error}"
     reason = dialogue.stop_reason
     assert reason is not None
     sample.metadata = {**(sample.metadata or {}), RECORD: dialogue.to_dict(tokens=False)}
     sample.reward = dialogue.reward
-    if reason is StopReason.ABORTED:
-        sample.status = Sample.Status.ABORTED
-    elif reason.is_failure:
+    if reason.is_failure:
         _blank(args, process, sample, dialogue)
     else:
+        # every turn has left its own status; this is the dialogue's
         sample.status = Sample.Status.TRUNCATED if reason in _TRUNCATED else Sample.Status.COMPLETED
         if not sample.response_length:
             _pad(args, process, sample, dialogue)
@@ -179,12 +149,16 @@ def _finish(args: Namespace, process: RolloutContext, sample: Sample, dialogue: 
     sample.response = process.chat.tokenizer.decode(sample.tokens[len(sample.tokens) - sample.response_length :])
 
 
-def _differs(sample: Sample, dialogue: Dialogue) -> bool:
-    """Whether slime would train on other tokens or another mask than the dialogue's. New weights may have zeroed the mask."""
-    tokens = sample.tokens[len(sample.tokens) - sample.response_length :]
-    mask = list(sample.loss_mask or ())
-    outdated = all(own <= whole for own, whole in zip(mask, dialogue.loss_mask, strict=False))
-    return tokens != dialogue.response_ids or len(mask) != len(dialogue.loss_mask) or not outdated
+def _write_tokens(args: Namespace, sample: Sample, dialogue: Dialogue, metas: Sequence[Mapping[str, Any]]) -> None:
+    """Appends the response turn by turn: what the policy read, masked, then what it sampled. Raises ValueError if slime refuses a turn."""
+    sample.tokens, written = list(dialogue.prompt_ids), 0
+    spans = [turn.span for turn in dialogue.turns if turn.span is not None]
+    for (start, end), meta in zip(spans, metas, strict=True):
+        if start > written:
+            sample.append_response_tokens(args, tokens=dialogue.response_ids[written:start], trainable=False)
+        ids, logprobs = dialogue.response_ids[start:end], dialogue.logprobs[start:end]
+        sample.append_response_tokens(args, tokens=ids, log_probs=logprobs, trainable=True, meta_info=meta)
+        written = end
 
 
 def _blank(args: Namespace, process: RolloutContext, sample: Sample, dialogue: Dialogue) -> None:

@@ -33,7 +33,7 @@ from slim_rl.backends.partner import try_partner
 from slim_rl.backends.slime.arguments import Job, command_line
 from slim_rl.backends.slime.cluster import DRIVER, Checkouts, check_save_dir, find_checkouts, submit
 from slim_rl.backends.slime.layout import find_architecture, lay_out, parse_flags
-from slim_rl.backends.slime.settings import PARTIAL_SELFPLAY, Settings, read_settings
+from slim_rl.backends.slime.settings import Settings, read_settings
 from slim_rl.backends.trackers import check_trackers
 from slim_rl.config import ROOT_KEY, Config, parse_config, read_yaml
 from slim_rl.dialogue.dealing import ensure_games
@@ -158,9 +158,7 @@ def read_config(
         "train.save_every": settings.save_interval,
     }
     own = ["train.backend=slime", *(_override(key, value) for key, value in given.items() if value)]
-    # in a fully asynchronous run nearly every game sees new weights: restarted each time, none would end
-    usual = ["slime.new_weights=keep"] if settings.asynchronous == "full" else []
-    return parse_config(section, [*usual, *overrides, *own], source=str(settings.config)), foreign
+    return parse_config(section, [*overrides, *own], source=str(settings.config)), foreign
 
 
 def _override(key: str, value: str | int) -> str:
@@ -190,8 +188,6 @@ def plan(
         raise ConfigError(
             f"train.credit is {config.train.credit}, whose numbers take the place in slime that --use-opd needs for its teacher's: leave one out."
         )
-    if config.selfplay and "--partial-rollout" in given:
-        raise ConfigError(PARTIAL_SELFPLAY)
     if config.train.exploring_starts and (flags := [flag for flag in _OF_SAMPLING if flag in given]):
         raise ConfigError(
             f"train.exploring_starts needs policy.temperature and policy.top_p of 1; leave {' and '.join(flags)} out."

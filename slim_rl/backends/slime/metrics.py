@@ -24,7 +24,6 @@ from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.log import DialogueLog
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.tracked import TRACKED, batch_metrics
-from slim_rl.dialogue.unlogged import unlogged_in
 from slim_rl.errors import RunStopped
 from slim_rl.lab.payment import payment, pays_otherwise
 
@@ -120,13 +119,12 @@ def _age(samples: Sequence[Sample]) -> dict[str, float]:
 
 def _log(config: Config, phase: str, step: int, prefix: str, samples: Iterable[Sample]) -> list[Dialogue]:
     """Writes the samples' dialogues to the log, their ids and groups made unique in the run by `prefix`."""
-    dialogues, ids = [], set()
+    dialogues = []
     writer = _writer(config, phase, step)
     for sample in samples:
         if (record := (sample.metadata or {}).get(RECORD)) is None:
             continue
         dialogue = Dialogue.from_dict(record)
-        ids.add(dialogue.id)
         dialogue.step = step
         dialogue.id, dialogue.group = (f"{config.name}/{prefix}/{part}" for part in (dialogue.id, dialogue.group))
         at = len(sample.tokens) - sample.response_length
@@ -134,7 +132,6 @@ def _log(config: Config, phase: str, step: int, prefix: str, samples: Iterable[S
         dialogue.loss_mask, dialogue.logprobs = list(sample.loss_mask or ()), list(sample.rollout_log_probs or ())
         writer.append(dialogue)
         dialogues.append(dialogue)
-    unlogged_in(config.log.dir).logged(ids)
     return dialogues
 
 

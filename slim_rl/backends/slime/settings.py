@@ -27,15 +27,11 @@ _DERIVED = {
     "--tensor-model-parallel-size": "TP",
 }
 _REFUSED = {
+    "--partial-rollout": "is refused: a dialogue that slime calls off is played again from its first turn; leave it out.",
     "--group-rm": "is refused: slime would overwrite the games' rewards with those of a reward model; leave it out.",
     "--num-steps-per-rollout": "is refused: slime takes it beside no --global-batch-size, by which the updates of a step are set; give that instead.",
     **{flag: f"is set from {setting}; give that instead." for flag, setting in _DERIVED.items()},
 }
-PARTIAL_SELFPLAY = (
-    "Self-play (partner.kind: self) gives two samples a game, which slime's partial rollout cannot hold: drop --partial-rollout, or "
-    "choose another partner."
-)
-
 _EVAL_INTERVAL = 10  # steps, where nobody says
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import json
 from argparse import Namespace
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,13 +15,10 @@ from weakref import WeakKeyDictionary
 from slime.rollout.sglang_rollout import GenerateState
 from slime.utils.http_utils import post as slime_post
 
-from slim_rl.backends.slime.settings import PARTIAL_SELFPLAY
 from slim_rl.config import ROOT_KEY, Config, Limits, parse_config
-from slim_rl.dialogue.annotator import Annotator, shared
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.partner import Partner, PartnerFailure, Reply
-from slim_rl.dialogue.record import Dialogue, StopReason
-from slim_rl.dialogue.unlogged import unlogged_in
+from slim_rl.dialogue.record import StopReason
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.environment import View
 from slim_rl.errors import ConfigError
@@ -33,28 +29,12 @@ _LOOK_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class RolloutContext:
-    """The rollout worker and the connections to the engines (None: slime's) of one event loop, and the program's annotator."""
+    """The rollout worker and the connections to the engines (None: slime's) of one event loop."""
 
     config: Config
     chat: Chat
     worker: RolloutWorker
-    annotator: Annotator
     connection: Connection | None
-
-    async def annotate(self, dialogues: Iterable[Dialogue]) -> None:
-        """Annotates dialogues while others are played. Nothing waits for those that slime aborted."""
-        for dialogue in dialogues:
-            if dialogue.stop_reason is not StopReason.ABORTED:
-                await asyncio.wrap_future(self.annotator.submit(dialogue))
-
-    def keep(self, dialogue: Dialogue, goes_on: bool) -> None:
-        """Writes a dialogue down until its step is logged (`unlogged`); one that slime aborted, too, if anything was said in it.
-
-        Args:
-            goes_on: it is one that slime aborted before.
-        """
-        if dialogue.turns or dialogue.stop_reason is not StopReason.ABORTED:
-            unlogged_in(self.config.log.dir).append(dialogue, goes_on)
 
     async def post(self, url: str, body: dict[str, Any], headers: dict[str, str] | None) -> Any:
         """One request, tried once."""
@@ -83,8 +63,10 @@ def config_of(args: Namespace) -> Config:
     content = json.dumps(data, sort_keys=True, default=str)
     if content not in _configs:
         config = parse_config(data, source=getattr(args, "custom_config_path", None) or f"args.{ROOT_KEY}")
-        if config.selfplay and getattr(args, "partial_rollout", False):
-            raise ConfigError(PARTIAL_SELFPLAY)
+        if getattr(args, "partial_rollout", False):
+            raise ConfigError(
+                "--partial-rollout is not supported: a dialogue that slime calls off is played again from its first turn; leave it out."
+            )
         _configs[content] = config
     return _configs[content]
 
@@ -103,7 +85,7 @@ def process_of(args: Namespace) -> RolloutContext:
         worker = RolloutWorker(config, chat)
         if save := getattr(args, "save", None):  # the run's folder
             worker.keep_spend(Path(save))
-        here = _processes[loop] = RolloutContext(config, chat, worker, shared(), connection)
+        here = _processes[loop] = RolloutContext(config, chat, worker, connection)
     return here
 
 

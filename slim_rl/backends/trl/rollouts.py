@@ -13,20 +13,17 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import Future
 from typing import Any
 
 import torch
 from accelerate.utils import gather_object
 from trl import GRPOTrainer
 
-from slim_rl.dialogue.annotator import shared
 from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.log import DialogueLog
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.tracked import batch_metrics
-from slim_rl.dialogue.unlogged import Unlogged
 from slim_rl.dialogue.worker import Episode, RolloutWorker
 from slim_rl.lab.credit import Paid, by_token, turn_advantages, turn_payments
 from slim_rl.lab.payment import payments
@@ -40,8 +37,7 @@ class Rollouts:
     def __init__(
         self, worker: RolloutWorker, policy: TransformersPolicy, rows: Sequence[GameRow], log: DialogueLog
     ) -> None:
-        self.worker, self.policy, self.log, self.annotator = worker, policy, log, shared()
-        self.unlogged = Unlogged(log.path.with_name(f"{log.path.stem}-unlogged.lines"))
+        self.worker, self.policy, self.log = worker, policy, log
         self.config = worker.config
         self.rows = {row.name: row for row in rows}
         self.metrics: dict[str, float] = {}
@@ -62,8 +58,7 @@ class Rollouts:
         self.policy.reseed(seed_of(self.config.seed, "sampling", step, rank))
         dialogues = self._play(prompts, step, rank)
         for dialogue in dialogues:
-            self.log.append(dialogue)  # annotated while others were still played
-        self.unlogged.logged({dialogue.id for dialogue in dialogues})
+            self.log.append(dialogue)
         self.dialogues, self.metrics = dialogues, batch_metrics(dialogues)
         self.paid = payments(dialogues, self.config, step)
         # Under torchrun all processes stop at the same step: those that save wait for each other.
@@ -100,15 +95,7 @@ class Rollouts:
             seen[name] += 1
             episodes.setdefault(episode.id, episode)
             wanted.append(f"{episode.id}/{name.rpartition('/')[2]}" if self.worker.selfplay else episode.id)
-        waiting: list[Future[None]] = []
-
-        def done(ended: Dialogue) -> None:
-            self.unlogged.append(ended)
-            waiting.append(self.annotator.submit(ended))
-
-        results = asyncio.run(self.worker.play_all(list(episodes.values()), done=done))
-        for future in waiting:
-            future.result()
+        results = asyncio.run(self.worker.play_all(list(episodes.values())))
         played = {dialogue.id: dialogue for dialogues in results for dialogue in dialogues}
         return [played[id] for id in wanted]
 

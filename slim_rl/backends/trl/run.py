@@ -8,7 +8,6 @@ runs/<name>/metrics.jsonl         one line a step
 runs/<name>/tensorboard/          where train.report_to names tensorboard: `tensorboard --logdir runs`
 runs/<name>/model/                the trained model, its tokenizer and its card
 <log.dir>/<name>/train.jsonl      one line a dialogue; train-<rank>.jsonl for torchrun's further processes
-<log.dir>/<name>/train-unlogged.lines   those of a step that is not over (see `dialogue.unlogged`)
 <log.dir>/<name>/eval-<step>.jsonl      and eval-<step>-<rank>.jsonl: each process plays its share of the held-out games
 
 Nothing is written there before the model, the games and the partner are known to be usable, and one run at a time writes there

@@ -8,7 +8,6 @@ row without trainable tokens, which the estimator `grpo_played` leaves out of th
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import logging
 import math
@@ -28,10 +27,9 @@ from slim_rl.backends.verl.groups import Groups
 from slim_rl.backends.verl.names import STOP_MARK
 from slim_rl.backends.verl.policy import ServerPolicy
 from slim_rl.config import WITHOUT_GROUPS, Config, Limits, load_config
-from slim_rl.dialogue.annotator import Annotator, shared
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.failures import Failures
-from slim_rl.dialogue.log import DialogueLog
+from slim_rl.dialogue.log import DialogueLog, annotate_beside
 from slim_rl.dialogue.measures import measures
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow
@@ -52,7 +50,6 @@ class Process:
     worker: RolloutWorker
     log: DialogueLog
     folder: Path
-    annotator: Annotator = field(default_factory=shared)
     groups: Groups = field(default_factory=Groups)
 
 
@@ -95,8 +92,8 @@ class DialogueLoop(AgentLoopBase):
         try:
             policy = self._policy(sampling_params)
             dialogues = await self._play(policy, row)
+            await annotate_beside(dialogues)
             for dialogue in dialogues:
-                await asyncio.wrap_future(self.process.annotator.submit(dialogue))
                 self._log(dialogue)
             played = [self._output(d, policy) for d in dialogues if self._is_playable(d)]
         finally:
