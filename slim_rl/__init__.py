@@ -1,6 +1,6 @@
 """slim_rl: does a language model learn to ask questions when reinforcement learning makes asking worth it?
 
-Importing this package imports nothing else, and no name below needs torch. A name is imported from its module when it is first used;
+Importing this package imports nothing else, and no name below needs torch but `train` and `engine`, once they are called. A name is imported from its module when it is first used;
 torch, transformers, trl, slime, verl and openai are imported only by the modules that need them, which are in ``policies``,
 ``backends``, ``warmstart``, ``adapters`` and ``partners``.
 """
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from slim_rl.adapters.session import Games as Games
     from slim_rl.analysis import analyze as analyze
+    from slim_rl.backends import train as train
     from slim_rl.config import Section as Section
     from slim_rl.config import load_config as load_config
     from slim_rl.dialogue.dealing import load_rows as load_rows
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from slim_rl.measured import MeasuredEnvironment as MeasuredEnvironment
     from slim_rl.measured import ScriptedPlayer as ScriptedPlayer
     from slim_rl.measured import rank as rank
+    from slim_rl.policies.engine import engine as engine
     from slim_rl.seeds import seed_of as seed_of
 
 __version__ = "0.1.0"
@@ -47,7 +49,7 @@ _MODULE_OF = {  # the imports above say the same to type checkers
     "DataError": "errors",
     "Dialogue": "dialogue.record",
     "DialogueLog": "dialogue.log",
-    "Frontier": "frontier",
+    "Frontier": "lab.frontier",
     "Gain": "measured",
     "Games": "adapters.session",
     "Lesson": "measured",
@@ -64,12 +66,14 @@ _MODULE_OF = {  # the imports above say the same to type checkers
     "View": "environment",
     "analyze": "analysis",
     "classify": "games.matching.questions.classify",
+    "engine": "policies.engine",
     "load_config": "config",
     "load_rows": "dialogue.dealing",
     "measures": "dialogue.measures",
     "rank": "measured",
     "read_log": "dialogue.log",
     "seed_of": "seeds",
+    "train": "backends",
 }
 __all__ = sorted(_MODULE_OF)
 

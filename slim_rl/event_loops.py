@@ -1,9 +1,11 @@
-"""What belongs to an event loop: made for each, when it is first asked for there, and closed when its loop shuts down."""
+"""Event loops: one in a thread for code that is not asynchronous (`wait`), and objects of a loop, made for each, when it is first asked for there, and closed when its loop shuts down."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+import os
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -38,3 +40,22 @@ class PerLoop(Generic[T]):
             yield
         finally:
             await self._close(made)
+
+
+def wait(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Runs a coroutine to its end from code that is not asynchronous. All of a process's run on one event loop."""
+    return asyncio.run_coroutine_threadsafe(coroutine, _loop(os.getpid())).result()
+
+
+_LOOPS: dict[int, asyncio.AbstractEventLoop] = {}
+
+
+def _loop(process: int) -> asyncio.AbstractEventLoop:
+    """An event loop in its own thread. A forked process loses its parent's threads and gets a new one."""
+    if process not in _LOOPS:
+        loop = asyncio.new_event_loop()
+        if _LOOPS.setdefault(process, loop) is loop:  # else another thread came first
+            threading.Thread(target=loop.run_forever, name="slim_rl", daemon=True).start()
+        else:
+            loop.close()
+    return _LOOPS[process]

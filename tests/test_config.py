@@ -146,7 +146,7 @@ def test_a_config_cannot_be_changed_by_accident() -> None:
         ("train.backend=tlr", "did you mean trl?"),
         ("partner.kind=shi", "did you mean shy?"),
         ("train.zzz=1", "remove it or correct its spelling."),
-        ("train.lr=1", "remove it or correct its spelling."),
+        ("train.lr=1", "today's name is 'train.learning_rate'."),
     ],
 )
 def test_a_key_that_is_nearly_one_is_answered_by_it_in_a_file_too(tmp_path, wrong, meant) -> None:
@@ -230,3 +230,28 @@ def test_plain_values_of_a_file_are_those_of_yaml_1_2(tmp_path: Path) -> None:
     assert (config.name, config.arm, config.train.frozen, config.train.report_to) == (
         "2026-11-25", "off", True, ("wandb",),
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("former", "today"),
+    [
+        ("num_epochs", "train.steps"),
+        ("train.num_epochs", "train.steps"),
+        ("train.keep_last_n", "train.keep_checkpoints"),
+        ("train.output_dir", "output_dir"),
+        ("train.num_generations", "train.group_size"),
+        ("policy.model_name_or_path", "policy.model"),
+    ],
+)
+def test_name_of_another_trainer_is_answered_with_todays(former: str, today: str) -> None:
+    said = rf"'{former.rpartition('.')[2]}' is not a key slim_rl knows; today's name is '{today}'"
+    with pytest.raises(ConfigError, match=said.replace("'", "'(?:[a-z]+\\.)?", 1)):
+        parse_config({}, [f"{former}=3"])
+    *section, name = former.split(".")
+    with pytest.raises(ConfigError, match=said):
+        Config().changed(**({section[0]: {name: 3}} if section else {name: 3}))
+
+
+def test_misspelt_key_of_a_program_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"'stepz' is not a key slim_rl knows; did you mean 'steps'\?"):
+        Config().changed(train={"stepz": 3})

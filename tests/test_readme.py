@@ -30,9 +30,9 @@ def python(code: str, folder: Path) -> str:
     return done.stdout
 
 
-def quick_start() -> str:
-    (block,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "api.md").read_text(encoding="utf-8"), re.M | re.S)
-    return block
+def programs() -> list[str]:
+    """The quick start of docs/api.md, and its program that trains."""
+    return re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "api.md").read_text(encoding="utf-8"), re.M | re.S)
 
 
 def commands() -> list[tuple[str, str]]:
@@ -68,7 +68,7 @@ def test_a_newcomer_is_told_how_to_have_the_command_before_it_is_used() -> None:
 def test_the_quick_start_runs(tmp_path: Path) -> None:
     (tmp_path / "configs").symlink_to(ROOT / "configs")
     heavy = f"\nimport sys\nprint(sorted({HEAVY!r} & set(sys.modules)))"
-    played, report, loaded = python(quick_start() + heavy, tmp_path).splitlines()
+    played, report, loaded = python(programs()[0] + heavy, tmp_path).splitlines()
     results = ast.literal_eval(played)
     assert len(results) == 3 and all(0 <= reward <= 1 for reward, _ in results)
     assert "<!doctype html>" in (tmp_path / report).read_text(encoding="utf-8")
@@ -76,8 +76,19 @@ def test_the_quick_start_runs(tmp_path: Path) -> None:
     assert loaded == "[]"
 
 
+def test_program_that_trains_runs(tmp_path: Path) -> None:
+    pytest.importorskip("trl")
+    for name in ("configs", "data"):
+        (tmp_path / name).mkdir()
+        for path in (ROOT / name).iterdir():
+            (tmp_path / name / path.name).symlink_to(path)
+    *_, replies, last = python(programs()[1], tmp_path).splitlines()
+    assert len(ast.literal_eval(replies)) == 2 and last.endswith(" 3")
+    assert (tmp_path / "runs" / "small" / "model" / "config.json").exists()
+
+
 def test_the_quick_start_has_ten_lines() -> None:
-    assert sum(bool(line) for line in quick_start().splitlines()) <= 10
+    assert sum(bool(line) for line in programs()[0].splitlines()) <= 10
 
 
 def test_importing_slim_rl_imports_nothing_of_it(tmp_path: Path) -> None:

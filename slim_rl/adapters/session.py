@@ -8,14 +8,12 @@ So rules, partner, limits, reward, stop reason and log line are `play_dialogue`'
 from __future__ import annotations
 
 import asyncio
-import os
-import threading
 import weakref
 from collections import Counter
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from slim_rl.config import Config, load_config, parse_config
 from slim_rl.dialogue.agents import opening
@@ -30,8 +28,6 @@ from slim_rl.dialogue.tracked import batch_metrics
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.environment import View
 from slim_rl.errors import ConfigError
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,22 +228,3 @@ def metrics(dialogue: Dialogue) -> dict[str, float]:
 
 
 _NOT_MEASURES = ("reward", "failed", "failure/", "stop/", "turns_", "partner_seconds_")
-
-
-def wait(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Runs a coroutine to its end from code that is not asynchronous. All of a process's run on one event loop."""
-    return asyncio.run_coroutine_threadsafe(coroutine, _loop(os.getpid())).result()
-
-
-_LOOPS: dict[int, asyncio.AbstractEventLoop] = {}
-
-
-def _loop(process: int) -> asyncio.AbstractEventLoop:
-    """An event loop in its own thread. A forked process loses its parent's threads and gets a new one."""
-    if process not in _LOOPS:
-        loop = asyncio.new_event_loop()
-        if _LOOPS.setdefault(process, loop) is loop:  # else another thread came first
-            threading.Thread(target=loop.run_forever, name="slim_rl adapters", daemon=True).start()
-        else:
-            loop.close()
-    return _LOOPS[process]

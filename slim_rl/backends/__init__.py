@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,6 +99,29 @@ def start(request: Request) -> Result | None:
     check_trackers(request.config)
     result: Result | None = _launcher(request.config).start(request)
     return result
+
+
+def train(config: Config | str | Path, *, fresh: bool = False) -> Result | None:
+    """Trains by the trainer that the config names; an interrupted run of the same name and config resumes.
+
+    Args:
+        config: a config (`load_config`, `Config.changed`), its file, or the name of one that comes with slim_rl.
+        fresh: start over instead of resuming.
+
+    Returns:
+        The run's folders and its held-out dialogues, where it was trained in this process (TRL).
+
+    Raises:
+        SlimError: as `slim-rl train` says it.
+    """
+    from slim_rl.config import Config, load_config
+
+    if not isinstance(config, Config):
+        return start(Request(Path(config), (), load_config(config), fresh=fresh))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "config.yaml"
+        config.write(path)
+        return start(Request(path, (), load_config(path), own_folder(config), fresh=fresh))
 
 
 def check(config: Config) -> None:

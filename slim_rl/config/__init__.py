@@ -16,7 +16,7 @@ import yaml
 from pydantic import Field, SerializeAsAny, ValidationError, ValidationInfo, field_validator, model_validator
 
 from slim_rl import bundled
-from slim_rl.config.clusters import WITHOUT_GROUPS, SlimeConfig, VerlConfig
+from slim_rl.config.clusters import WITHOUT_GROUPS, SlimeConfig, TrlConfig, VerlConfig
 from slim_rl.config.endpoint import LEAST_CONCURRENCY, MOST_CONCURRENCY, ChatPolicyConfig, OpenAIConfig, Price
 from slim_rl.config.reading import load_section, overridden, read_yaml
 from slim_rl.config.section import Section
@@ -102,6 +102,7 @@ class Config(Section):
     warmstart: WarmstartConfig = Field(WarmstartConfig(), validate_default=True)
     arms: dict[str, dict[str, Any]] = _ARMS
     """arms of an experiment: each has a name and the keys that it changes"""
+    trl: TrlConfig = TrlConfig()
     slime: SlimeConfig = SlimeConfig()
     verl: VerlConfig = VerlConfig()
 

@@ -1,4 +1,4 @@
-"""The sections of a config that one trainer on a cluster reads, slime or verl."""
+"""Sections of a config that one trainer alone reads: TRL, slime or verl."""
 
 from __future__ import annotations
 
@@ -7,6 +7,13 @@ from typing import Any, Literal
 from pydantic import Field
 
 from slim_rl.config.section import Section
+
+
+class TrlConfig(Section):
+    """TRL's trainer. The keys under `overrides` are TRL's own."""
+
+    overrides: dict[str, Any] = Field(default_factory=dict)
+    """fields of TRL's GRPOConfig that no other key sets, such as entropy_coef (a bonus for entropy) or delta"""
 
 
 class SlimeConfig(Section):

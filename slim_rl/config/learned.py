@@ -32,7 +32,7 @@ def learned_settings(config: Config) -> dict[str, Any]:
     """Returns the keys that decide what is played and learned, dotted, with values other than the default; and the seed."""
     given = config.model_dump(mode="json", exclude_defaults=True)
     backend = config.train.backend
-    ignored = (*_OTHERS, *(f"{name}." for name in ("slime", "verl") if name != backend))
+    ignored = (*_OTHERS, *(f"{name}." for name in ("trl", "slime", "verl") if name != backend))
     found = {key: value for key, value in _flat(given) if not _is_one_of(key, ignored) and _shapes(key)}
     for key in ("data.train", "policy.model"):
         if key in found:

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, model_validator
+
+from slim_rl.errors import ConfigError, nearest
+
+# Names of other trainers and of earlier programs -> today's key
+FORMER = {
+    **dict.fromkeys(("num_epochs", "epochs", "num_train_epochs", "max_steps", "num_steps"), "train.steps"),
+    **dict.fromkeys(("keep_last_n", "save_total_limit", "keep_last"), "train.keep_checkpoints"),
+    **dict.fromkeys(("output_dir", "out_dir", "save_dir"), "output_dir"),
+    **dict.fromkeys(("lr",), "train.learning_rate"),
+    **dict.fromkeys(("batch_size", "train_batch_size"), "train.games_per_step"),
+    **dict.fromkeys(("num_generations", "n_samples_per_prompt"), "train.group_size"),
+    **dict.fromkeys(("beta", "kl_loss_coef"), "train.kl_coef"),
+    **dict.fromkeys(("model_name", "model_name_or_path"), "policy.model"),
+}
 
 
 class Section(BaseModel):
@@ -30,9 +44,13 @@ class Section(BaseModel):
         }
 
     def changed(self, **values: Any) -> Self:
-        """A copy with other values, unchecked; for a section within it, a mapping of those of its keys that change."""
+        """Returns a copy with other values, which are checked when a run starts; for a section within it, a mapping of those of its keys
+        that change. Raises ConfigError for a key that is none.
+        """
         new = {}
         for name, value in values.items():
+            if name not in type(self).model_fields:
+                raise ConfigError(f"'{name}' is not a key slim_rl knows; {meant(name, [*type(self).model_fields])}.")
             old = getattr(self, name)
             new[name] = old.changed(**value) if isinstance(old, Section) and isinstance(value, Mapping) else value
         return self.model_copy(update=new)
@@ -42,6 +60,13 @@ class Section(BaseModel):
         return self.model_copy(
             update={name: value.absolute() for name, value in self if isinstance(value, Section | Path)}
         )
+
+
+def meant(name: str, known: Sequence[str], prefix: str = "") -> str:
+    """Returns how to correct a key that is none: today's name, one that is spelt nearly so, or to remove it."""
+    if former := FORMER.get(name.rpartition(".")[2]):
+        return f"today's name is '{former}'"
+    return f"did you mean '{prefix}{near}'?" if (near := nearest(name, known)) else "remove it or correct its spelling"
 
 
 def _lists(section: type[BaseModel], name: str, value: str | float) -> bool:

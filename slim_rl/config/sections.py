@@ -183,7 +183,7 @@ class TrainConfig(Section):
     """steps between evaluations on held-out games during training; 0: only before and after it on TRL; every save_every steps on verl;
     every 10 on slime, where EVAL_INTERVAL of the launch wins over this"""
     eval_games: int = Field(200, ge=0)
-    """held-out games of an evaluation, before, during and after training (TRL; slime and verl play all of data.eval)"""
+    """held-out games of an evaluation, before, during and after training, if data.eval names any (TRL; slime and verl play all of data.eval)"""
     eval_before: bool = True
     """play them before training too; if many runs share one start, once is enough (TRL)"""
     threads: int = Field(1, ge=1)

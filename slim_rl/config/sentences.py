@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from slim_rl.config.section import FORMER
 from slim_rl.errors import ConfigError, did_you_mean, nearest
 from slim_rl.formats import without_passwords
 
@@ -30,8 +31,10 @@ def sentence_of(error: ValidationError, model: type[BaseModel], section: str = "
         name = ".".join(map(str, item["loc"]))
         where = f"{prefix}{name}".removesuffix(".")
         if item["type"] == "extra_forbidden":
+            former = FORMER.get(name.rpartition(".")[2])
             near = _nearest_key(name, list(keys_of(model)))
             fix = f"did you mean '{prefix}{near}'?" if near else "remove it or correct its spelling"
+            fix = f"today's name is '{former}'" if former else fix
             parts.append(f"'{where}' is not a key slim_rl knows; {fix}")
         else:
             message = item["msg"].removeprefix("Value error, ")

@@ -44,7 +44,10 @@ class EngineChoice:
 
     def __post_init__(self) -> None:
         if self.name not in ENGINES:
-            raise ConfigError(f"There is no engine '{self.name}': use {', '.join(ENGINES[:-1])} or {ENGINES[-1]}.")
+            today = "; hf is called transformers" if self.name in ("hf", "huggingface") else ""
+            raise ConfigError(
+                f"There is no engine '{self.name}': use {', '.join(ENGINES[:-1])} or {ENGINES[-1]}{today}."
+            )
         if self.name == "transformers" and (self.server or self.arguments):
             raise ConfigError("--server and --engine-args are for a server: add --engine sglang or --engine vllm.")
         if self.server and self.arguments:

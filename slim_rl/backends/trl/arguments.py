@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from trl import GRPOConfig
 
 from slim_rl.config import Config
-from slim_rl.errors import SlimError
-from slim_rl.keys import values
+from slim_rl.errors import ConfigError, SlimError, did_you_mean
+from slim_rl.keys import KEYS, values
 from slim_rl.ranks import run_size
 
 
@@ -44,7 +47,7 @@ def grpo_arguments(config: Config, run_dir: Path) -> GRPOConfig:
     # Read only by loss types that divide by it; the dialogues themselves obey `limits`.
     longest = config.limits.dialogue_tokens or config.limits.context_tokens or 4096
     settled = config.changed(train={"micro_batch": micro}, limits={"dialogue_tokens": longest})
-    return GRPOConfig(
+    ours = dict(
         **values(settled, "trl"),
         gradient_accumulation_steps=accumulation,
         steps_per_generation=accumulation,
@@ -63,3 +66,29 @@ def grpo_arguments(config: Config, run_dir: Path) -> GRPOConfig:
         dataloader_pin_memory=on_gpu,
         remove_unused_columns=False,
     )
+    overrides = _checked(config.trl.overrides, ours)
+    try:
+        return GRPOConfig(**ours, **overrides)
+    except (TypeError, ValueError) as error:
+        if not overrides:
+            raise
+        raise ConfigError(f"trl.overrides: TRL refuses {overrides} ({error}); correct it.") from error
+
+
+# Each of them would break the count of steps, or who samples.
+_NOT_OURS = ("num_iterations", "generation_batch_size", "use_vllm", "use_transformers_continuous_batching")
+
+
+def _checked(overrides: Mapping[str, Any], ours: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns `trl.overrides`. Raises ConfigError for a field that TRL does not have, or that slim_rl sets."""
+    fields = [field.name for field in dataclasses.fields(GRPOConfig) if field.init]
+    for name in overrides:
+        if name not in fields:
+            meant = did_you_mean(name, fields) or "; correct or remove it."
+            raise ConfigError(f"trl.overrides.{name}: TRL's GRPOConfig has no such field{meant}")
+        if name in ours or name in _NOT_OURS:
+            key = next((key.name for key in KEYS if name in key.trl), "")
+            raise ConfigError(
+                f"trl.overrides.{name} is set by slim_rl; " + (f"set {key} instead." if key else "leave it out.")
+            )
+    return overrides

@@ -35,7 +35,7 @@ torch.serialization.register_package(0, lambda _: None, lambda storage, place: s
 
 class TrimmedGRPOTrainer(GRPOTrainer):
     """TRL's trainer without what changes nothing. Dialogues of like length share a micro-batch, computed at its own longest; and where
-    there is no KL those without an advantage (their whole group earned the same) are not computed at all. Same loss, same gradient:
+    there is no KL and no entropy bonus those without an advantage (their whole group earned the same) are not computed at all. Same loss, same gradient:
     every micro-batch of a step counts towards the same update.
     """
 
@@ -149,9 +149,14 @@ class TrimmedGRPOTrainer(GRPOTrainer):
             metrics["reward_paid"], metrics["reward"] = metrics["reward"], metrics.pop(GAME_REWARD)
         super().log(logs, start_time)
 
+    @property
+    def _regularised(self) -> bool:
+        """Whether a dialogue without an advantage has a gradient all the same: of a KL, or a bonus for entropy."""
+        return bool(self.beta or self._entropy_bonus_enabled)
+
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
         # In a step's last micro-batch all processes add up their gradients, so that one is always computed.
-        if inputs.get(IDLE) and not self.beta and not self.accelerator.sync_gradients:
+        if inputs.get(IDLE) and not self._regularised and not self.accelerator.sync_gradients:
             return torch.zeros((), device=inputs["advantages"].device, requires_grad=True)
         inputs = trim(inputs)
         self._scored = inputs["tool_mask"].bool() if "tool_mask" in inputs else None

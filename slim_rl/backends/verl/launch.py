@@ -123,7 +123,8 @@ def _check_adapters(config: Config) -> None:
 def missing(words: Sequence[str]) -> str:
     """What this machine lacks to start verl."""
     if find_spec("verl") is None:
-        return "verl is not installed here: pip install 'slim-rl[verl]'."
+        other = "Python 3.13 has no verl 0.9.1; use Python 3.11 or 3.12." if sys.version_info >= (3, 13) else ""
+        return other or "verl is not installed here: pip install 'slim-rl[verl]'."
     if not find_gpus() and not os.environ.get("RAY_ADDRESS"):
         return "this machine has no GPU, and verl trains on GPUs only."
     return ""
