@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, TypeGuard
 
 DASH = "–"
+NOT_MEASURED = "not measured"
 
 
 _USERINFO = re.compile(r"(?<=://)[^/\s?#'\"]+(?=@)")

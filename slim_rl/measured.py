@@ -205,7 +205,7 @@ def rank(value: float, others: ArrayLike) -> float | None:
     return float(np.where(abs(more) < 1e-12, 0.5, more > 0).mean()) if more.size else None
 
 
-def says(game: type[BaseEnvironment], name: str) -> bool:
+def says(game: type[BaseEnvironment] | None, name: str) -> bool:
     """Whether a game has a member of `MeasuredEnvironment` of its own."""
     found, ours = getattr(measured(game), name), getattr(MeasuredEnvironment, name)
     return getattr(found, "__func__", found) is not ours.__func__  # a game may name a plain function

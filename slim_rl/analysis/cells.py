@@ -94,7 +94,7 @@ def ledger_of_cells(
         played = [dialogue for dialogue in dialogues if not dialogue.failed]
         data = frame(played)
         prices = [usual if dialogue.price is None else dialogue.price for dialogue in played]
-        net = data["reward"].astype(float) - prices * data["questions"].astype(float)
+        net = data["reward"].astype(float) - prices * data["questions"].astype(float).fillna(0.0)
         yield CellNumber(name, NET_REWARD, NET_REWARD.title, _mean(net, data["game_id"], NET_REWARD))
         for loss, values in of_dialogues(played, data, usual, askers).items():
             yield CellNumber(name, LOSSES[loss], LOSSES[loss].heading, clustered_mean(values, data["game_id"]))

@@ -29,7 +29,7 @@ from slim_rl.analysis.figure_style import (
     panels,
     short_words,
 )
-from slim_rl.formats import sentence
+from slim_rl.formats import NOT_MEASURED, sentence
 from slim_rl.lab.experiment import baseline_figure
 
 
@@ -117,6 +117,8 @@ def curve(ax: Axes, results: Mapping[str, Any], name: str, labels: bool = True, 
         known = np.flatnonzero(np.isfinite(mean))
         if len(known):
             ends.append((float(mean[known[-3:]].mean()), steps[known[-1]], arm, colour))
+    if not ends:
+        ax.text(0.5, 0.5, NOT_MEASURED, transform=ax.transAxes, color=SOFT, ha="center")
     measure = results["measures"].get(name, {"title": name, "unit": "", "share": False})
     title = sentence(measure["title"])
     ax.set_title(title if labels else textwrap.fill(title, 30), fontsize=10 if labels else 9)

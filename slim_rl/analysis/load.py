@@ -25,7 +25,7 @@ from tqdm import tqdm
 from slim_rl import jsonl, provenance
 from slim_rl.analysis import partner_faults
 from slim_rl.analysis.arms import in_arms, order_arms, pooled, units_of
-from slim_rl.analysis.rows import row_of
+from slim_rl.analysis.rows import row_of, without_unmeasured
 from slim_rl.dialogue.log import is_readable, log_files
 from slim_rl.dialogue.measures import OF_KIND
 from slim_rl.dialogue.record import FORMAT
@@ -163,7 +163,7 @@ class Reader:
         same = frame.duplicated([*named, "folder"], keep="last")
         frame = frame[~same]
         shared = sorted(set(frame.loc[frame.duplicated(named, keep=False), "folder"]))
-        frame = frame.drop(columns="id").reset_index(drop=True)
+        frame = without_unmeasured(frame.drop(columns="id").reset_index(drop=True))
         for name in frame.select_dtypes(exclude=["number", "bool"]):  # words, the same ones again and again
             frame[name] = frame[name].astype("category")
         names, apart = pooled(units_of(frame))

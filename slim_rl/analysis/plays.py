@@ -261,8 +261,8 @@ def verdicts(rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Whether each arm learned to ask, and whether that helped, in sentences; one row an arm and condition of `by_arm`'s rows in which
     it was played before and after.
     """
-    found = {(row["arm"], row["condition"], row["measure"]): row for row in rows if row["by_run"]}
-    for arm, condition, measure in found:
-        if measure == "questions" and (reward := found.get((arm, condition, "reward"))) is not None:
+    found = {(row["arm"], row["condition"], row["measure"]): row for row in rows}
+    for (arm, condition, measure), reward in found.items():
+        if measure == "reward" and reward["by_run"] and (arm, condition, "questions") in found:
             said = sentences(found[arm, condition, "questions"], reward)
             yield {"arm": arm, "condition": condition, "sentences": said}

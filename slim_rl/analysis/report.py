@@ -15,7 +15,7 @@ from slim_rl.analysis.page import Card, Page, Picture
 from slim_rl.analysis.report_tables import Tables
 from slim_rl.analysis.verdict import by_how_much, direction
 from slim_rl.dialogue.measures import MEASURES
-from slim_rl.formats import count, interval, known, plain, sentence, words
+from slim_rl.formats import NOT_MEASURED, count, interval, known, plain, sentence, words
 
 TITLE = "What did the policy learn to ask?"
 MOST_SOURCES = 3  # commands that the first screen names
@@ -114,6 +114,8 @@ def _card(results: Mapping[str, Any], row: Mapping[str, Any]) -> Card:
     sign = {"up": 1, "down": -1, "": 0}[measure["better"]]
     trend = {1: "gain", 0: "", -1: "loss"}[sign * direction(row)] if known(row["low"]) else ""
     before, after = (plain(row[side], share) for side in ("before", "after"))
+    if not known(row["after"]):
+        return Card(sentence(measure["title"]), "", NOT_MEASURED, "", "")
     over = f", over {row['over']}" if known(row["low"]) else ""
     return Card(sentence(measure["title"]), before, after, by_how_much(row, share) + over, trend)
 

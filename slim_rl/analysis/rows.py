@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pandas as pd
 
 from slim_rl.analysis import partner_faults
 from slim_rl.dialogue.log import of_line
-from slim_rl.dialogue.measures import MEASURES, measures
+from slim_rl.dialogue.measures import MEASURES, annotated, measures, not_measured
 from slim_rl.dialogue.record import Dialogue
 
 
@@ -40,6 +41,7 @@ def row_of(data: dict[str, Any], path: Path) -> dict[str, Any]:
         "price": float("nan") if dialogue.price is None else dialogue.price,
         "failed": dialogue.failed,
         "cost_usd": _cost(dialogue),
+        "annotated": sys.intern(annotated(dialogue)),
         **found,
         **partner_faults.columns_of(dialogue),
     }
@@ -47,6 +49,15 @@ def row_of(data: dict[str, Any], path: Path) -> dict[str, Any]:
         raise ValueError("a measure that is no number")
     own = {name: value for name, value in dialogue.columns.items() if isinstance(value, bool | int | float | str)}
     return own | row
+
+
+def without_unmeasured(frame: pd.DataFrame) -> pd.DataFrame:
+    """Returns the frame with NaN for the measures that a game does not measure, in place of a count of nothing."""
+    for environment, rows in frame.groupby("environment", observed=True):
+        if absent := not_measured(str(environment), rows["annotated"].unique()):
+            frame[absent] = frame[absent].astype(float)
+            frame.loc[rows.index, absent] = float("nan")
+    return frame.drop(columns="annotated")
 
 
 def _cost(dialogue: Dialogue) -> float:

@@ -36,7 +36,7 @@ def summarise(frame: pd.DataFrame, seed: int = 0, kinds: Mapping[str, str] | Non
     """
     kinds = kinds or {}
     played = frame[~frame["failed"]]
-    names = [m.name for m in shown_in("report") if m.name in frame and frame[m.name].notna().any()]
+    names = [m.name for m in shown_in("report") if m.name in frame and _is_shown(frame, m.name)]
     plays = of_frame(frame)
     held_out = by_arm(plays, names)
     training = over_training(frame, names, kinds)
@@ -63,6 +63,11 @@ def summarise(frame: pd.DataFrame, seed: int = 0, kinds: Mapping[str, str] | Non
         "partner_faults": list(partner_faults(frame, TRAIN)),
         "compared": compare(cells_of(frame), seed),
     }
+
+
+def _is_shown(frame: pd.DataFrame, name: str) -> bool:
+    """Returns True if there is something of a measure, or if a reader looks for it: then that it is not measured is said."""
+    return name == "questions" or bool(frame[name].notna().any())
 
 
 def over_training(frame: pd.DataFrame, names: Sequence[str], kinds: Mapping[str, str]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from slim_rl.analysis.verdict import by_how_much
-from slim_rl.formats import DASH, interval, known, p_value, plain, words
+from slim_rl.formats import DASH, NOT_MEASURED, interval, known, p_value, plain, words
 from slim_rl.lab.experiment.contrasts import comparable
 
 Row = Mapping[str, Any]
@@ -68,6 +68,8 @@ def arm(palette: Mapping[str, str], key: str = "arm", head: str = "arm") -> Colu
 
 def with_interval(part: Row, share: bool = False, signed: bool = False) -> TableCell:
     """The row's value, and its interval in grey."""
+    if part.get("n") == 0 and not known(part["value"]):
+        return TableCell(NOT_MEASURED)
     span = interval(part["low"], part["high"], share, signed)
     return TableCell(plain(part["value"], share, signed), "" if span == DASH else span)
 
@@ -163,7 +165,7 @@ def moved(row: Row) -> str | TableCell:
     """'0.435 → 6.62', and how sure its change is; of what was played only after training, that with its interval."""
     share = comparable()[row["measure"]].share
     if not known(row["after"]):
-        return DASH
+        return NOT_MEASURED
     if not known(row["before"]):
         return TableCell(plain(row["after"], share), interval(row["after_low"], row["after_high"], share))
     aside = by_how_much(row, share).replace(", 95% interval", ",")

@@ -14,7 +14,7 @@ from slim_rl.analysis.compared import PlayedCell, compare, sentence_of, usual
 from slim_rl.analysis.verdict import changed, frame
 from slim_rl.dialogue.measures import shown_in
 from slim_rl.dialogue.record import Dialogue
-from slim_rl.formats import DASH, count, interval, known, p_value, plain, words
+from slim_rl.formats import DASH, NOT_MEASURED, count, interval, known, p_value, plain, words
 from slim_rl.lab.gap import LOSSES
 from slim_rl.statistics import Estimate
 
@@ -30,7 +30,7 @@ def cells_table(cells: Mapping[str, Sequence[Dialogue]], title: str, success: fl
             "" if place else number.heading,
             words(number.cell),
             f"{mean.n:,}",
-            plain(mean.value, share),
+            plain(mean.value, share) if mean.n else NOT_MEASURED,
             interval(mean.low, mean.high, share),
             end_section=place == len(cells) - 1,
         )
@@ -75,6 +75,8 @@ def _bench_table(suites: Mapping[str, Mapping[str, Estimate]], columns: Mapping[
 
 def with_error(mean: Estimate) -> str:
     """'0.123 ± 0.045'."""
+    if not mean.n:
+        return NOT_MEASURED
     return f"{plain(mean.value)} ± {(mean.high - mean.low) / 2:.3f}" if known(mean.low) else plain(mean.value)
 
 
@@ -111,8 +113,7 @@ def change_table(changes: Mapping[str, Mapping[str, Any]], title: str, headings:
         change, share = changes[measure.name], measure.share
         table.add_row(
             measure.heading,
-            plain(change["before"], share),
-            plain(change["after"], share),
+            *(plain(change[side], share) if known(change[side]) else NOT_MEASURED for side in ("before", "after")),
             plain(change["value"], share, signed=True),
             interval(change["low"], change["high"], share, signed=True),
             p_value(change["p"]),

@@ -12,9 +12,10 @@ from typing import Any
 
 import pandas as pd
 
-from slim_rl.dialogue.measures import MEASURES, measures
+from slim_rl.analysis.rows import without_unmeasured
+from slim_rl.dialogue.measures import MEASURES, annotated, measures
 from slim_rl.dialogue.record import Dialogue
-from slim_rl.formats import count, interval, known, p_value, plain
+from slim_rl.formats import NOT_MEASURED, count, interval, known, p_value, plain
 from slim_rl.statistics import paired_comparison
 
 Change = Mapping[str, Any]
@@ -28,8 +29,19 @@ def verdict(before: Sequence[Dialogue], after: Sequence[Dialogue]) -> list[str]:
 
 def frame(dialogues: Sequence[Dialogue]) -> pd.DataFrame:
     """One row a dialogue that did not fail: its measures, game_id and seat."""
-    rows = [{"game_id": d.game_id, "seat": d.seat, **measures(d)} for d in dialogues if not d.failed]
-    return pd.DataFrame(rows, columns=None if rows else ["game_id", "seat", *MEASURES])
+    rows = [
+        {
+            "game_id": d.game_id,
+            "seat": d.seat,
+            "environment": d.environment,
+            "annotated": annotated(d),
+            **measures(d),
+        }
+        for d in dialogues
+        if not d.failed
+    ]
+    names = ["game_id", "seat", "environment", "annotated", *MEASURES]
+    return without_unmeasured(pd.DataFrame(rows, columns=None if rows else names)).drop(columns="environment")
 
 
 def changed(before: pd.DataFrame, after: pd.DataFrame, measure: str) -> dict[str, Any]:
@@ -41,9 +53,18 @@ def changed(before: pd.DataFrame, after: pd.DataFrame, measure: str) -> dict[str
 
 def sentences(questions: Change, reward: Change) -> list[str]:
     """The three sentences, from two rows of `plays.by_arm`."""
-    if not known(questions["low"]) or not known(reward["low"]):
+    if not known(reward["low"]) or (known(questions["after"]) and not known(questions["low"])):
         return ["Whether it learned to ask cannot be judged: fewer than two games were played both before and after."]
-    asked, helped = direction(questions), direction(reward)
+    helped = direction(reward)
+    changed_to = f"from {plain(reward['before'])} to {plain(reward['after'])} ({by_how_much(reward)})"
+    if not known(questions["after"]):
+        paid = {1: "Reward rose", 0: "Reward did not clearly change:", -1: "Reward fell"}[helped]
+        return [
+            f"Asking is {NOT_MEASURED}: this game annotates no questions.",
+            f"{paid} {changed_to}.",
+            _how_sure(None, reward),
+        ]
+    asked = direction(questions)
     span = (
         f"from {plain(questions['before'])} to {plain(questions['after'])} questions a game ({by_how_much(questions)})"
     )
@@ -52,11 +73,10 @@ def sentences(questions: Change, reward: Change) -> list[str]:
         0: f"It did not clearly learn to ask: {span}.",
         -1: f"It learned to ask less: {span}.",
     }[asked]
-    span = f"from {plain(reward['before'])} to {plain(reward['after'])} ({by_how_much(reward)})"
     paid = {
-        1: f"Reward rose {'with it' if asked > 0 else 'all the same'}, {span}.",
-        0: f"Reward did not clearly change: {span}.",
-        -1: f"Reward fell, {span}.",
+        1: f"Reward rose {'with it' if asked > 0 else 'all the same'}, {changed_to}.",
+        0: f"Reward did not clearly change: {changed_to}.",
+        -1: f"Reward fell, {changed_to}.",
     }[helped]
     return [learned, paid, _how_sure(questions, reward)]
 
@@ -73,15 +93,16 @@ def by_how_much(change: Change, share: bool = False) -> str:
     return f"{value}, 95% interval {span}" if known(change["low"]) else value
 
 
-def _how_sure(questions: Change, reward: Change) -> str:
-    runs = len(questions["by_run"])
+def _how_sure(questions: Change | None, reward: Change) -> str:
+    runs = len(reward["by_run"])
     seeds = f" by each of {runs} seeds" if runs > 1 else ""
-    text = (
-        f"How sure: {count(questions['clusters'], 'held-out game')}, each played before and after{seeds}; p of no change "
-        f"{p_value(questions['p'])} for questions and {p_value(reward['p'])} for reward"
-    )
+    games = count(reward["clusters"] if questions is None else questions["clusters"], "held-out game")
+    asked = "" if questions is None else f"{p_value(questions['p'])} for questions and "
+    text = f"How sure: {games}, each played before and after{seeds}; p of no change {asked}{p_value(reward['p'])} for reward"
     if runs < 2:
         return f"{text}; one run, which says nothing about another seed."
+    if questions is None:
+        return f"{text}, over {reward['over']}; reward rose in {sum(value > 0 for value in reward['by_run'])} of {runs} runs."
     rose, gained = (sum(value > 0 for value in change["by_run"]) for change in (questions, reward))
     ahead = interval(questions.get("next_low"), questions.get("next_high"))
     return (

@@ -19,7 +19,7 @@ import slim_rl
 from slim_rl import bundled, provenance
 from slim_rl.backends.checkpoints import hub_name
 from slim_rl.config import NOBODY, Config, TrainConfig
-from slim_rl.dialogue.measures import Measure, measures, shown_in
+from slim_rl.dialogue.measures import Measure, annotated, measures, not_measured, shown_in
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.formats import count, interval, known, plain
 from slim_rl.statistics import Estimate, clustered_mean
@@ -239,8 +239,11 @@ def _row(name: str, dialogues: Sequence[Dialogue]) -> str:
 def _means(dialogues: Sequence[Dialogue]) -> Iterator[tuple[Measure, Estimate]]:
     """The card's measures over the dialogues that did not fail."""
     data = pd.DataFrame({"game_id": d.game_id, **measures(d)} for d in dialogues if not d.failed)
+    absent = not_measured(dialogues[0].environment, map(annotated, dialogues)) if dialogues else []
     for measure in shown_in("card"):
         values = data[measure.name].astype(float)
+        if measure.name in absent:
+            values = values * float("nan")
         yield measure, clustered_mean(values, data["game_id"], measure.bounded, measure.signed)
 
 

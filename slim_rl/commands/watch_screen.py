@@ -20,7 +20,7 @@ from slim_rl.analysis.viewer import newest
 from slim_rl.commands.screen import printable, turn_texts
 from slim_rl.dialogue.log import of_line
 from slim_rl.dialogue.record import Dialogue
-from slim_rl.formats import plain, words
+from slim_rl.formats import NOT_MEASURED, plain, words
 
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 32  # characters of a loss mask
@@ -64,7 +64,7 @@ def _curves(arm: str, curves: Mapping[str, Any], measures: Mapping[str, Any]) ->
     for name, found in curves["measures"].items():
         means, share = found["mean"], measures[name]["share"]
         known = [value for value in means if np.isfinite(value)]
-        ends = (plain(known[0], share), plain(known[-1], share)) if known else ("", "")
+        ends = (plain(known[0], share), plain(known[-1], share)) if known else (NOT_MEASURED, "")
         table.add_row(measures[name]["title"], *ends, sparkline(means))
     return table
 

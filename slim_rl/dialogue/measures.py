@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.environment import game_of
-from slim_rl.measured import measured
+from slim_rl.measured import measured, says
 
 Place = Literal[
     "step", "step end", "tracker", "table", "card", "first screen", "report", "experiment", "experiment table"
@@ -69,6 +69,7 @@ class Measure:
         bounded: its values lie in [0, 1], and so do the intervals of their mean.
         signed: its values may be negative; of others the intervals of their mean end at zero.
         ceiling: no value lies above, nor does an interval of their mean.
+        needs: annotations, of which a game must fill in one for this to be measured; "": none.
         short: for narrow tables, where the title is long.
         brief: for the step line, where the name is long.
     """
@@ -83,6 +84,7 @@ class Measure:
     bounded: bool = False
     signed: bool = False
     ceiling: float = math.inf
+    needs: str = ""
     short: str = ""
     brief: str = ""
 
@@ -135,6 +137,7 @@ def _malformed(played: Played) -> list[bool]:
     return [turn.malformed for turn in played.own if turn.malformed is not None]
 
 
+_VALUED = "question_value gain state_value"
 _ALL: tuple[Place, ...] = ("step", "tracker", "table", "card", "first screen", "report")
 
 # In the order in which they are shown. A share or rate of nothing, and the reward of a failed dialogue, is NaN.
@@ -143,28 +146,28 @@ _TABLE = (
             "of the best score", "up", (*_ALL, "experiment"), role="primary", bounded=True),
     # Turns that seek information
     Measure("questions", "information-seeking questions a game", lambda d: sum(t.seeking is True for t in d.asking),
-            "questions", "up", (*_ALL, "experiment"), role="primary", short="questions a game"),
+            "questions", "up", (*_ALL, "experiment"), role="primary", short="questions a game", needs="seeking"),
     # Each counted once
     Measure("pairs_asked", "pairs asked a game", lambda d: len(set().union(*_asked(d))),
-            "pairs", "up", ("step", "tracker", "table", "report"), short="pairs asked", brief="pairs"),
+            "pairs", "up", ("step", "tracker", "table", "report"), short="pairs asked", brief="pairs", needs="pairs"),
     # The asker could learn them from the other seat, whether or not it answered
     Measure("learnable_pairs", "pairs first asked a game that could be learned",
             lambda d: sum(len(t.learnable or ()) for t in d.asking),
-            "pairs", "up", ("tracker", "report", "experiment"), short="learnable pairs"),
+            "pairs", "up", ("tracker", "report", "experiment"), short="learnable pairs", needs="learnable"),
     # The reply to a question about them told their value, which was new to the asker
     Measure("informative_pairs", "informative pairs asked and told a game",
             lambda d: sum(len(t.informative or ()) for t in d.asking),
             "pairs", "up", ("tracker", "table", "card", "first screen", "report"), role="primary",
-            short="informative pairs"),
+            short="informative pairs", needs="informative"),
     Measure("question_value", "question value, of all questions of a game",
             lambda d: sum((t.question_value or 0.0 for t in d.asking), 0.0),
-            "of the best score", "up", ("tracker", "report"), role="primary", signed=True, short="question value"),
+            "of the best score", "up", ("tracker", "report"), role="primary", signed=True, short="question value", needs=_VALUED),
     # A proposal was accepted; NaN in a game without proposals
     Measure("agreed", "games agreed", _agreed,
             "%", "up", (*_ALL, "experiment table"), bounded=True),
     Measure("answered", "information-seeking questions answered",
             lambda d: _share(sum(t.seeking is True and t.answered is True for t in d.asking), d["questions"]),
-            "%", "up", ("tracker", "report"), bounded=True),
+            "%", "up", ("tracker", "report"), bounded=True, needs="answered"),
     # Over questions about pairs
     Measure("regret", "regret: what the best question promised beyond the one asked", _over_questions("regret"),
             "of the best score", "down"),
@@ -177,30 +180,30 @@ _TABLE = (
     Measure("unknown", "pairs unknown at the start of a game",
             lambda d: next((float(t.unknown) for t in d.own if t.unknown is not None), NAN), "pairs"),
     Measure("questions_per_message", "information-seeking questions a message",
-            lambda d: _share(d["questions"], d["messages"]), "questions"),
+            lambda d: _share(d["questions"], d["messages"]), "questions", needs="seeking"),
     Measure("questions_per_100_words", "information-seeking questions per 100 words",
-            lambda d: _share(100 * d["questions"], d["words"]), "questions"),
+            lambda d: _share(100 * d["questions"], d["words"]), "questions", needs="seeking"),
     Measure("informative_pairs_per_message", "informative pairs a message",
-            lambda d: _share(d["informative_pairs"], d["messages"]), "pairs", "up"),
+            lambda d: _share(d["informative_pairs"], d["messages"]), "pairs", "up", needs="informative"),
     Measure("question_value_per_100_words", "question value per 100 words",
-            lambda d: _share(100 * d["question_value"], d["words"]), "of the best score", "up", signed=True),
+            lambda d: _share(100 * d["question_value"], d["words"]), "of the best score", "up", signed=True, needs=_VALUED),
     Measure("questions_any", "questions of any kind a game", lambda d: len(d.asking),
-            "questions", shown=("tracker", "report")),
+            "questions", shown=("tracker", "report"), needs="questions"),
     # New to the policy, and told in reply to a message of which no question is counted for them
     Measure("told_uncounted", "pairs told a game, of which no question is counted",
             lambda d: sum(len(t.uncounted or ()) for t in d.own),
-            "pairs", shown=("tracker", "report"), short="told, not asked"),
+            "pairs", shown=("tracker", "report"), short="told, not asked", needs="uncounted"),
     # In place of its own first turn, where training explores or evaluation puts questions
     Measure("questions_put", "questions put for the policy a game",
             lambda d: sum(t.put and t.seeking is True for t in d.own),
-            "questions", shown=("tracker", "report"), short="questions put"),
+            "questions", shown=("tracker", "report"), short="questions put", needs="seeking"),
     # By the other seat, of plans
     Measure("doubts_told", "pairs named in rejections a game",
             lambda d: sum(len(t.doubted or ()) for t in d.dialogue.turns if t.role != "policy"),
-            "pairs", shown=("tracker", "report"), short="doubts told"),
+            "pairs", shown=("tracker", "report"), short="doubts told", needs="doubted"),
     # Times that a pair was asked about again
     Measure("repeats", "pairs asked again a game", lambda d: sum(map(len, _asked(d))) - d["pairs_asked"],
-            "pairs", "down", ("tracker", "report")),
+            "pairs", "down", ("tracker", "report"), needs="pairs"),
     # Turns whose words are not a sentence; NaN where none was judged
     Measure("malformed", "malformed messages a game", lambda d: sum(some) if (some := _malformed(d)) else NAN,
             "messages", "down", ("tracker", "report")),
@@ -211,7 +214,7 @@ _TABLE = (
             lambda d: next((t.best_known for t in reversed(d.own) if t.best_known is not None), NAN),
             "of the best score", "up", ("report", "experiment table"), bounded=True, short="best known plan"),
     Measure("gain", "true gain of the best plan by the questions of a game",
-            lambda d: sum((t.gain or 0.0 for t in d.asking), 0.0), "of the best score", "up", signed=True),
+            lambda d: sum((t.gain or 0.0 for t in d.asking), 0.0), "of the best score", "up", signed=True, needs=_VALUED),
     Measure("valid_proposals", "valid proposals among those tried",
             lambda d: _share(d["proposals"], sum(t.proposes is True for t in d.own)),
             "%", "up", ("step end", "tracker", "table", "card", "report"), bounded=True,
@@ -227,6 +230,7 @@ _TABLE = (
             "turns", "down"),
 )  # fmt: skip
 MEASURES = {measure.name: measure for measure in _TABLE}
+_NEEDED = sorted({name for measure in _TABLE for name in measure.needs.split()})
 RENAMED = {"value": "question_value", "value_per_100_words": "question_value_per_100_words"}  # in files that are older
 
 
@@ -256,6 +260,19 @@ def measures(dialogue: Dialogue | Mapping[str, Any]) -> dict[str, float | str]:
         **{OF_KIND + kind: count for kind, count in kinds.items()},
         "stop_reason": reason_of(dialogue),
     }
+
+
+def annotated(dialogue: Dialogue) -> str:
+    """Returns the annotations that some turn of a dialogue has, with commas between them."""
+    return ",".join(name for name in _NEEDED if any(getattr(turn, name) is not None for turn in dialogue.turns))
+
+
+def not_measured(environment: str, found: Iterable[str]) -> list[str]:
+    """Returns the measures that a game does not measure. `found`: `annotated` of its dialogues."""
+    there = {name for names in set(found) for name in names.split(",")}
+    if says(game_of(environment), "annotate"):  # which may leave alone what asks nothing
+        there |= {"questions", "seeking"}
+    return [measure.name for measure in _TABLE if measure.needs and there.isdisjoint(measure.needs.split())]
 
 
 def reason_of(dialogue: Dialogue) -> str:

@@ -9,7 +9,7 @@ from statistics import fmean
 
 import numpy as np
 
-from slim_rl.dialogue.measures import OF_KIND, measures, reason_of, shown_in
+from slim_rl.dialogue.measures import OF_KIND, annotated, measures, not_measured, reason_of, shown_in
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.environment import game_of
 from slim_rl.measured import measured
@@ -34,10 +34,12 @@ def batch_metrics(dialogues: Sequence[Dialogue]) -> dict[str, float]:
     if not dialogues:
         return {}
     rows = [measures(dialogue) for dialogue in dialogues if not dialogue.failed]
+    absent = not_measured(dialogues[0].environment, map(annotated, dialogues))
     kinds = [name for row in rows for name in row if name.startswith(OF_KIND)]
     out: dict[str, float] = {}
     for name in dict.fromkeys((*(measure.name for measure in shown_in("tracker")), *kinds)):
-        _mean(out, name, [float(row.get(name, 0)) for row in rows])
+        if name not in absent:
+            _mean(out, name, [float(row.get(name, 0)) for row in rows])
     _spread(out, "turns", [float(row["turns"]) for row in rows])
     reasons = Counter(reason_of(dialogue) for dialogue in dialogues)
     failures = Counter(reason_of(dialogue) for dialogue in dialogues if dialogue.failed)

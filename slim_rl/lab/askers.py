@@ -88,6 +88,7 @@ def played_by(
     log: Log, rows: pd.DataFrame, askers: Askers, asker: str = IDEAL
 ) -> Iterator[tuple[pd.DataFrame, Frontier]]:
     """The dialogues of each policy, checkpoint and partner, and what an asker reaches in their games; but for games without such an asker."""
+    rows = rows[rows["questions"].notna()]  # a game that does not measure them has no such comparison
     for _, part in rows.groupby(["environment", *_TOGETHER], observed=True, dropna=False):
         if (found := _reached(log, part, askers, asker)) is not None:
             yield part, found

@@ -92,7 +92,7 @@ def of_dialogues(
         return {}
     games = [(dialogue.game_id, dialogue.seat) for dialogue in dialogues]
     ideal = askers.of(dialogues[0].environment, games, lambda i: dialogues[i].game_state)
-    if ideal is None:
+    if ideal is None or measured_as["questions"].isna().any():
         return {}
     prices = [price if dialogue.price is None else dialogue.price for dialogue in dialogues]
     return losses(ideal, measured_as["questions"], measured_as["best_known"], measured_as["reward"], prices)

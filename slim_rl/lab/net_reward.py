@@ -20,4 +20,4 @@ def paid(rows: pd.DataFrame, prices: Mapping[str, float]) -> pd.Series[float]:
 
 def with_net_reward(rows: pd.DataFrame, prices: Mapping[str, float]) -> pd.DataFrame:
     """The dialogues with a column of their net reward. `prices`: see `paid`."""
-    return rows.assign(**{NET_REWARD.name: rows["reward"] - paid(rows, prices) * rows["questions"]})
+    return rows.assign(**{NET_REWARD.name: rows["reward"] - paid(rows, prices) * rows["questions"].fillna(0.0)})
