@@ -4,8 +4,8 @@
                                                              open --(down for too long)--> stopped, for the rest of the run
     closed --(refused before it ever answered)--> stopped
 
-One game's failures never open it: they may be that game's own fault. If the endpoint does answer, but wrongly, the same may hold for
-a few games: then each failure must come from another game. The breaker belongs to no event loop: callers of `admit` sleep themselves.
+One game's failures never open it: they may be its own fault. If the endpoint answers, but wrongly, each failure must come from another
+game. The breaker belongs to no event loop: callers of `admit` sleep themselves. A call is one request of one game with all its retries.
 """
 
 from __future__ import annotations
@@ -14,43 +14,28 @@ import logging
 import time
 from collections.abc import Callable
 
+from slim_rl.config import OpenAIConfig
+
 log = logging.getLogger("slim_rl.partners")
 
 GAMES = 2  # that must fail in a row
 
 
 class Breaker:
-    """Failures in a row over all calls. A call is one request of one game with all its retries; any object names it.
-
-    Args:
-        endpoint: its name in messages.
-        failures: failures in a row that open the breaker, once the first of them is `silent_seconds` old.
-        probe_seconds: time between probes while it is open.
-        wait_seconds: longest time that it may be open before the run stops.
+    """State of the endpoint called `name`, by the keys `outage_*` of its config.
 
     Attributes:
         ever_answered: whether any call has been answered.
         stopped: sentence that says why no call is made any more; None while calls are made.
     """
 
-    def __init__(
-        self,
-        endpoint: str,
-        failures: int,
-        silent_seconds: float,
-        probe_seconds: float,
-        wait_seconds: float,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.endpoint, self.failures, self.silent_seconds = endpoint, failures, silent_seconds
-        self.probe_seconds, self.wait_seconds, self._clock = probe_seconds, wait_seconds, clock
+    def __init__(self, name: str, config: OpenAIConfig, clock: Callable[[], float] = time.monotonic) -> None:
+        self.name, self.config, self._clock = name, config, clock
+        self.probe_seconds, self.wait_seconds = config.outage_probe_seconds, config.outage_wait_minutes * 60
         self.stopped: str | None = None
-        self.ever_answered = False
-        self._in_a_row, self._row_began = 0, 0.0
-        self._failed: set[object] = set()  # calls of the failures in a row
-        self._unanswered: set[object] = set()
+        self.ever_answered = self._refuses = False  # `_refuses`: the reason why it is open
+        self._row: list[tuple[float, object, bool]] = []  # failures in a row: time, call, whether it was answered
         self._opened_at: float | None = None
-        self._refuses = False  # the reason why it is open
         self._probe_at, self._why = 0.0, ""
         self._prober: object | None = None
         self._last_prober: object | None = None
@@ -66,7 +51,7 @@ class Breaker:
         now = self._clock()
         down = now - self._opened_at
         if down >= self.wait_seconds:
-            self._stop(f"The partner's endpoint {self.endpoint} has not answered for {_duration(down)}")
+            self._stop(f"The partner's endpoint {self.name} has not answered for {_duration(down)}")
             return 0.0
         soon = self.probe_seconds / 20
         # The last prober lets others go first: its request may be one that fails for itself alone.
@@ -83,51 +68,43 @@ class Breaker:
         if self._prober is call:
             self._prober = None
 
-    def success(self, call: object = None) -> None:
-        """Notes an answer."""
-        self.ever_answered = True
-        self.alive(call)
-
-    def alive(self, call: object = None) -> None:
-        """Notes that the endpoint is up, answered or not. If it refuses, only its probe says so: older calls still return."""
+    def alive(self, call: object = None, answered: bool = False) -> None:
+        """Notes that the endpoint is up. If it refuses, only its probe says so: older calls still return."""
+        self.ever_answered |= answered
         if self._refuses and call is not None and call is not self._prober:
             return
-        self._in_a_row = 0
-        self._failed.clear()
-        self._unanswered.clear()
+        self._row.clear()
         if self._opened_at is not None:
-            down = self._clock() - self._opened_at
-            log.warning("The partner's endpoint %s answers again, after %s.", self.endpoint, _duration(down))
+            down = _duration(self._clock() - self._opened_at)
+            log.warning("The partner's endpoint %s answers again, after %s.", self.name, down)
             self._opened_at = self._last_prober = None
         self._refuses = False
 
     def failure(self, why: str, call: object, answered: bool = False) -> None:
         """Notes a failure of the endpoint's. `answered`: it did answer, but wrongly."""
         now, self._why = self._clock(), why
-        self._row_began = self._row_began if self._in_a_row else now
-        self._in_a_row += 1
-        self._failed.add(call)
-        if not answered:
-            self._unanswered.add(call)
         if self._opened_at is not None:
             if self._prober is call:
                 self._probe_at = now + self.probe_seconds
             return
+        self._row.append((now, call, answered))
+        failures = self.config.outage_failures
         # Calls that were made together fail together: that alone is not an outage.
-        silent = now - self._row_began >= self.silent_seconds
-        several = len(self._unanswered) >= min(GAMES, self.failures) or len(self._failed) >= self.failures
-        if silent and several and self._in_a_row >= self.failures:
-            self.open(f"failed {self._in_a_row} times in a row", why, self.probe_seconds)
+        silent = now - self._row[0][0] >= self.config.outage_seconds
+        calls = {call for _, call, _ in self._row}
+        unanswered = {call for _, call, answered in self._row if not answered}
+        several = len(unanswered) >= min(GAMES, failures) or len(calls) >= failures
+        if silent and several and len(self._row) >= failures:
+            self.open(f"failed {len(self._row)} times in a row", why, self.probe_seconds)
 
     def refused(self, why: str, call: object, surely: bool = False) -> None:
-        """Notes a refusal that only a person can change: a wrong key, an unknown model.
+        """Notes a refusal that only a person can change. Before the first answer the configuration is wrong, and the run stops.
 
-        Before the first answer the configuration is wrong, and the run stops. Later a key may be renewed and an account filled: a
-        refusal that `surely` concerns every call opens the breaker, and another one counts as a failure.
+        Later a key may be renewed: a refusal that `surely` concerns every call opens the breaker, and another one is a failure.
         """
         if not self.ever_answered:
             self._why = why
-            self._stop(f"The partner's endpoint {self.endpoint} refuses")
+            self._stop(f"The partner's endpoint {self.name} refuses")
         elif surely and self._opened_at is None:
             self.open("refuses", why, self.probe_seconds)
             self._refuses = True
@@ -139,10 +116,8 @@ class Breaker:
         now, self._why = self._clock(), why
         if self._opened_at is None:
             self._opened_at, self._probe_at, self._last_prober = now, now, None
-            log.warning(
-                "The partner's endpoint %s %s (%s). Calls wait for it; the run stops if it is not back in %s.",
-                self.endpoint, what, why, _duration(self.wait_seconds),
-            )  # fmt: skip
+            text = "The partner's endpoint %s %s (%s). Calls wait for it; the run stops if it is not back in %s."
+            log.warning(text, self.name, what, why, _duration(self.wait_seconds))
         self._probe_at = max(self._probe_at, now + min(seconds, self.wait_seconds / 2))
 
     def _stop(self, what: str) -> None:

@@ -28,18 +28,11 @@ _OWN_HEADERS = {"authorization", "accept-encoding", "content-type", "content-len
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where an endpoint is, and what it takes to be let in.
-
-    Attributes:
-        url: without credentials.
-        key: "" for none.
-        userinfo: ``user:password`` of the URL; "" for none.
-        headers, query: the config's, with the key in the place of ``{key}``.
-    """
+    """An endpoint's URL, without credentials, and what it takes to be let in: each "" or empty if it takes none."""
 
     url: str
     key: str
-    userinfo: str
+    userinfo: str  # user:password
     headers: dict[str, str]
     query: dict[str, str]
 
@@ -58,15 +51,12 @@ class Address:
 
 
 def address_of(config: OpenAIConfig, called: bool = True) -> Address:
-    """Returns the config's endpoint.
+    """Returns the config's endpoint. Raises ConfigError if its URL, its key or a header cannot be used.
 
     Args:
         called: whether any call will be made, which takes a key.
-
-    Raises:
-        ConfigError: no key where one is needed, one that no header can hold, or a URL or a header that cannot be used.
     """
-    url, userinfo = split_url(config.base_url or OPENAI_URL)
+    url, userinfo = _split(config.base_url or OPENAI_URL)
     key = os.environ.get(config.api_key_env, "").strip() if called else ""
     if called and not key and config.base_url is None:
         raise ConfigError(
@@ -78,21 +68,24 @@ def address_of(config: OpenAIConfig, called: bool = True) -> Address:
             f"The key in ${config.api_key_env} holds a space, a line break or a character outside ASCII, which no key does: "
             "copy it again."
         )
-    headers = {name: value.replace("{key}", key) for name, value in config.headers.items()}
+    headers, query = (
+        {name: value.replace("{key}", key) for name, value in values.items()}
+        for values in (config.headers, config.query)
+    )
     for name, value in headers.items():
-        if name.lower() in _OWN_HEADERS or not (name.replace("-", "").replace("_", "").isalnum() and name.isascii()):
-            raise ConfigError(f"partner.openai.headers: {name} cannot be set; the key is in ${config.api_key_env}.")
-        if not _is_printable(value):
-            raise ConfigError(f"partner.openai.headers.{name} holds a character that no header can: correct it.")
-    return Address(url, key, userinfo, headers, {n: v.replace("{key}", key) for n, v in config.query.items()})
+        if name.lower() in _OWN_HEADERS or not name.replace("-", "a").isidentifier() or not _is_printable(name + value):
+            raise ConfigError(
+                f"partner.openai.headers: {name!r} cannot be sent so; the key is in ${config.api_key_env}."
+            )
+    return Address(url, key, userinfo, headers, query)
 
 
 def _is_printable(text: str) -> bool:
-    return text.isascii() and (text.isprintable() or not text)
+    return text.isascii() and text.isprintable()
 
 
-def split_url(url: str) -> tuple[str, str]:
-    """Returns the URL without its credentials, and these (user:password, or ""). Raises ConfigError for one that cannot be used."""
+def _split(url: str) -> tuple[str, str]:
+    """Returns the URL without its credentials, and these. Raises ConfigError for one that cannot be used."""
     try:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.query
@@ -101,8 +94,8 @@ def split_url(url: str) -> tuple[str, str]:
         usable = False
     if not usable:
         raise ConfigError(
-            "partner.openai.base_url must be like http://localhost:8000/v1: http or https, a host, and no query; "
-            "partner.openai.query is for that."
+            "partner.openai.base_url must be like http://localhost:8000/v1: http or https, a host, and no query, which is in "
+            "partner.openai.query."
         )
     userinfo, _, host = parts.netloc.rpartition("@")
     return urlunsplit((parts.scheme, host, parts.path, "", "")).rstrip("/"), unquote(userinfo)
@@ -118,8 +111,7 @@ def make_client(address: Address, config: OpenAIConfig) -> Any:
         async def send(self, request: Any, **options: Any) -> Any:
             response = await super().send(request, **(options | {"stream": True}))
             try:
-                encoding = response.headers.get("content-encoding", "identity").lower()
-                if encoding not in ("", "identity"):
+                if response.headers.get("content-encoding", "identity").lower() not in ("", "identity"):
                     raise TooLargeError("the answer is compressed, which was not asked for")
                 content = bytearray()
                 async for chunk in response.aiter_raw():
@@ -146,10 +138,7 @@ def make_client(address: Address, config: OpenAIConfig) -> Any:
 
 
 def open_files() -> tuple[int, int]:
-    """Returns how many files this process may open (`ulimit -n`), and for how many requests at once there is room.
-
-    Half of what is free: a game may hold a second connection, to its engine.
-    """
+    """Returns how many files this process may open, and how many requests fit: half, since a game may call an engine too."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return limit, 10**6

@@ -1,7 +1,6 @@
-"""Request parameters that a model does not take, learned from its endpoint's refusals and kept for the process.
+"""Request parameters that a model refuses, learned from its endpoint and kept for the process.
 
 A request is addressed in a cassette, and its cost bounded, as the config asks for it: only what is sent differs.
-Only what a model can do without is left out; any other refusal is a fault of the config.
 """
 
 from __future__ import annotations
@@ -11,24 +10,18 @@ from typing import Any
 
 RENAMED = {"max_tokens": "max_completion_tokens"}
 LEFT_OUT = ("temperature", "top_p", "seed")
-LEARNED = (*RENAMED, *LEFT_OUT)
+LEARNED = (*RENAMED, *LEFT_OUT)  # what a model can do without; any other refusal is a fault of the config
 
 
 class Dialect:
-    """What one endpoint's model takes.
-
-    Attributes:
-        refused: parameters that it does not take, in the order they were learned.
-    """
+    """Parameters that one endpoint's model takes; `refused` has the others, in the order they were learned."""
 
     def __init__(self) -> None:
         self.refused: list[str] = []
-        self._reported: list[str] = []
+        self._remarked = 0
 
     def fit(self, body: dict[str, Any]) -> dict[str, Any]:
         """Returns the request as the model takes it."""
-        if not self.refused:
-            return body
         names = {name: RENAMED.get(name) if name in self.refused else name for name in body}
         return {taken: body[name] for name, taken in names.items() if taken}
 
@@ -37,13 +30,12 @@ class Dialect:
         self.refused += [name for name in parameters if name in LEARNED and name not in self.refused]
 
     def remark(self, model: str) -> str | None:
-        """Returns a sentence on what is sent otherwise than the config says, once per change; None if nothing changed."""
-        if self._reported == self.refused:
+        """Returns a sentence on what is sent otherwise than the config says; None if it was returned before."""
+        if self._remarked == len(self.refused):
             return None
-        self._reported = list(self.refused)
+        self._remarked = len(self.refused)
         changes = [f"{name} is sent as {RENAMED[name]}" for name in self.refused if name in RENAMED]
-        dropped = [name for name in self.refused if name in LEFT_OUT]
-        if dropped:
+        if dropped := [name for name in self.refused if name in LEFT_OUT]:
             changes.append(f"{' and '.join(dropped)} {'are' if len(dropped) > 1 else 'is'} left out")
         unsure = ": its replies may differ from run to run" if {"seed", "temperature"} & set(dropped) else ""
         return f"{model} refuses some parameters: {', '.join(changes)}{unsure}."

@@ -1,16 +1,12 @@
 """One OpenAI-compatible endpoint, shared by all dialogues of the process.
 
     every request gets a `Completion` or a `PartnerFailure`; an answer that the cassette holds is not asked for again
-    a request that fails is made again, with jittered exponential backoff, or after what Retry-After asks for (`faults`)
+    a request that fails is made again as the table of `faults` says, with jittered exponential backoff, or after Retry-After
     all calls wait together for an endpoint that is down, and one warning reports it (`breaker`)
-    nothing of this counts against a dialogue's deadline
 
-Two parts of the openai client are not used. Its typed method takes 2.7 times the processor time of its bare POST, 0.26 of a core instead
-of 0.10 with 256 calls in flight (benchmarks/bench_client.py). Its retries do not know the other calls: with them a soak of 1,500
-dialogues (benchmarks/soak_partner.py) took 1.064 of the ideal makespan instead of 1.036, sent 47 requests instead of 6 while the key was
-refused, and reported 583 retries of 1,135.
-
-Client, slots and rate limits belong to an event loop and are made for each; everything else outlives it.
+The openai client's typed method takes 2.7 times the processor time of its bare POST (benchmarks/bench_client.py). Its retries do not know
+the other calls: with them a soak of 1,500 dialogues (benchmarks/soak_partner.py) took 1.064 of the ideal makespan instead of 1.036, and
+sent 47 requests instead of 6 while the key was refused. So neither is used.
 """
 
 from __future__ import annotations
@@ -52,10 +48,9 @@ class Completion:
 
     Attributes:
         text: the first choice's content; "" if it has none.
-        finish_reason: as the API says: stop, length, content_filter, ...
+        finish_reason: as OpenAI says: stop, length, content_filter, tool_calls.
         usage: what it took, failed tries included; all zero when it came from a cassette.
-        thought: what the model thought, if its server says so apart from the text.
-        refusal: why the model refused to answer, in its words.
+        thought, refusal: what the model thought, and why it refused, where its server has them apart from the text.
     """
 
     text: str
@@ -89,19 +84,12 @@ class Endpoint:
         self.cassette = Cassette(config.cassette, config.cassette_mode) if config.cassette else None
         if self.replays and self.cassette is None:
             raise ConfigError("partner.openai.cassette_mode is replay, but partner.openai.cassette names no file.")
-        self.breaker = Breaker(
-            self.url,
-            config.outage_failures,
-            config.outage_seconds,
-            config.outage_probe_seconds,
-            config.outage_wait_minutes * 60,
-        )
+        self.breaker = Breaker(self.url, config)
         self.warned: dict[str, str] = {}  # what about -> the sentence that `warn_once` has logged
         self._loops = PerLoop(self._made, lambda here: here.client.close())
         # by loop and request, while somebody waits for its answer
         self._asking: WeakValueDictionary[tuple[asyncio.AbstractEventLoop, str], asyncio.Lock] = WeakValueDictionary()
-        # Only waits are drawn from it: a reply never depends on it.
-        self._random = random.Random()
+        self._random = random.Random()  # for waits alone
 
     @property
     def stopped(self) -> str | None:
@@ -134,18 +122,14 @@ class Endpoint:
             log.warning(sentence)
 
     async def ask(self, messages: list[dict[str, str]], seed: int, opening: bool = False) -> Completion:
-        """Returns the model's answer to `messages`.
+        """Returns the model's answer to `messages`. Raises PartnerFailure if there is none after all retries.
 
         Args:
             seed: sent with the request, and part of its address in the cassette.
             opening: True for the first call of a game, which the budget's reserve is not for.
-
-        Raises:
-            PartnerFailure: no answer after all retries; the message says why.
         """
-        body = self.body(messages, seed)
         try:
-            answer, usage = await self._answer(body, seed, opening)
+            answer, usage = await self._answer(self.body(messages, seed), seed, opening)
         except DataError as error:
             self.warn_once(str(error))
             raise PartnerFailure(str(error)) from None
@@ -185,22 +169,18 @@ class Endpoint:
                 seconds = time.monotonic() - started
                 usage += self._count(outcome, body, here.tokens)
                 if not isinstance(outcome, Fault):
-                    self.breaker.success(call)
+                    self.breaker.alive(call, answered=True)
                     if remark := self.dialect.remark(config.model):
                         log.warning(remark)
                     refused = [name for name in body if name not in sent]
                     return outcome | ({"refused": refused} if refused else {}), usage
                 self._report(outcome, call)
-            match outcome.kind:
-                case "parameter":
-                    self.dialect.recall(outcome.parameters)
-                    continue
-                case "own":
-                    raise PartnerFailure(f"The request to {self.url} could not be made: {outcome.why}", usage=usage)
-                case "request":
-                    raise PartnerFailure(
-                        f"The partner's endpoint {self.url} refuses this request: {outcome.why}", usage=usage
-                    )
+            if outcome.kind == "parameter":
+                self.dialect.recall(outcome.parameters)
+                continue
+            if outcome.kind in ("own", "request"):
+                what = "could not be made" if outcome.kind == "own" else "was refused"
+                raise PartnerFailure(f"The request to {self.url} {what}: {outcome.why}", usage=usage)
             self.spend.add(Usage(retries=1))
             usage += Usage(retries=1)
             faults += outcome.kind != "busy"  # an endpoint that asks for patience gets what the turn has
@@ -225,23 +205,17 @@ class Endpoint:
                 await here.requests.take()
                 await here.tokens.take(guess_input(body) + REPLY_TOKENS)
                 self._check(opening)
-                await self._set_aside(here, call, body, opening)
+                async with here.purse:
+                    read, written = most_tokens(body)
+                    while not self.spend.set_aside(call, cost_usd(self.price, read, 0, written), opening):
+                        self._check(opening)
+                        await asyncio.sleep(BUDGET_LOOK_SECONDS)
                 yield here
+            except DataError as error:
+                self._stop_for_money(str(error))
             finally:
                 self.spend.give_back(call)
                 self.breaker.release(call)
-
-    async def _set_aside(self, here: _Here, call: object, body: dict[str, Any], opening: bool) -> None:
-        """Waits until what the call may cost fits the budget next to the calls in flight."""
-        read, written = most_tokens(body)
-        most = cost_usd(self.price, read, 0, written)
-        async with here.purse:
-            try:
-                while not self.spend.set_aside(call, most, opening):
-                    self._check(opening)
-                    await asyncio.sleep(BUDGET_LOOK_SECONDS)
-            except DataError as error:
-                self._stop_for_money(str(error))
 
     def _check(self, opening: bool) -> None:
         """Raises PartnerFailure if no call is made any more."""
@@ -290,25 +264,28 @@ class Endpoint:
 
     def _count(self, outcome: dict[str, Any] | Fault, body: dict[str, Any], limit: RateLimit) -> Usage:
         """Returns what a try took, added to the run's spending and set against the tokens reserved for it."""
-        if isinstance(outcome, Fault):
-            if not outcome.billed:
-                return Usage()
-            tokens, calls, model = count_tokens(None, body, ""), 0, None
-        else:
-            tokens, calls, model = outcome, 1, outcome["model"]
-            if tokens["estimated"]:
-                self.warn_once(
-                    f"{self.url} reports no token counts, or impossible ones: tokens and cost are estimated.",
-                    "estimated",
-                )
-            if "prompt_read" in outcome:
-                self.warn_once(
-                    f"{self.url} read {outcome['prompt_read']} tokens of a prompt that must have at least "
-                    f"{guess_input(body) // 3}: it cuts prompts without saying so. Give the server a longer context.",
-                    "cut",
-                )
+        answered = not isinstance(outcome, Fault)
+        if isinstance(outcome, Fault) and not outcome.billed:
+            return Usage()
+        tokens = count_tokens(None, body, "") if isinstance(outcome, Fault) else outcome
         counts = (tokens["input_tokens"], tokens["cached_tokens"], tokens["output_tokens"])
-        usage = Usage(calls, *counts, cost_usd(self.price, *counts), model=model, estimated=int(tokens["estimated"]))
+        if answered and tokens["estimated"]:
+            self.warn_once(
+                f"{self.url} reports no token counts, or impossible ones: tokens and cost are estimated.", "estimated"
+            )
+        if "prompt_read" in tokens:
+            self.warn_once(
+                f"{self.url} read {tokens['prompt_read']} tokens of a prompt of about {guess_input(body)}: it cuts prompts "
+                "without saying so. Give the server a longer context.",
+                "cut",
+            )
+        usage = Usage(
+            int(answered),
+            *counts,
+            cost_usd(self.price, *counts),
+            model=tokens.get("model"),
+            estimated=int(tokens["estimated"]),
+        )
         self.spend.add(usage)
         limit.correct(counts[0] + counts[2] - guess_input(body) - REPLY_TOKENS)
         return usage

@@ -38,19 +38,14 @@ Kind = Literal["busy", "down", "wrong", "parameter", "refused", "account", "requ
 
 
 class Row(NamedTuple):
-    """Line of the table: the first that fits decides.
+    """Line of the table; the first that fits decides. `status` may also be the code within a response of status 200."""
 
-    Attributes:
-        kind: what is done; ``unknown`` is a request's own fault once the endpoint has answered any, and else a refusal.
-        status: HTTP status, or the code within a response of status 200.
-        words: pattern in what the endpoint reports; "" fits everything.
-        hint: what to look at, for the person who reads the sentence.
-    """
-
-    kind: Kind | Literal["unknown"]
+    kind: (
+        Kind | Literal["unknown"]
+    )  # unknown: a request's own fault once the endpoint has answered any, and else a refusal
     status: Container[int]
-    words: str = ""
-    hint: str = ""
+    words: str = ""  # pattern in what the endpoint reports
+    hint: str = ""  # what to look at, for the person who reads the sentence
 
 
 ANY = range(1000)
@@ -102,7 +97,6 @@ class Fault:
 
     Attributes:
         why: one sentence's worth, without secrets.
-        kind: what is done about it.
         retry_after: seconds that the endpoint asks to wait; None if it does not say.
         billed: whether the endpoint did its work, so that the request has a price.
         parameters: those of the request that the model does not take, if that is why.
@@ -130,24 +124,43 @@ def fault_of(
     """
     import openai
 
+    response: tuple[int, str, Mapping[str, str]]
     if isinstance(error, ReportedError):
-        return _reported(error.status, error.content, {}, body, config, secrets, ever_answered, error.billed)
-    if isinstance(error, openai.APIStatusError):
-        response = error.response
-        return _reported(
-            error.status_code, response.text, response.headers, body, config, secrets, ever_answered, False
-        )
+        response, billed = (error.status, error.content, {}), error.billed
+    elif isinstance(error, openai.APIStatusError):
+        response, billed = (error.status_code, error.response.text, error.response.headers), False
+    else:
+        return _without_response(error, secrets)
+    status, content, headers = response
+    reported = error_in(content)
+    code = str(reported.get("code") or "")
+    parameters, key = refused_parameters(reported, body)
+    row = next(row for row in TABLE if _fits(row, status, content, bool(parameters)))
+    kind = "unknown" if row.kind == "parameter" and key else row.kind
+    if kind == "unknown":
+        kind = "request" if ever_answered else "refused"
+    hint = key if row.kind == "parameter" else row.hint.format(key=config.api_key_env, model=config.model)
+    hint = f" ({hint})" if hint and kind != "request" else ""
+    name = f" {one_line(secrets.redact(code), 60)}" if code not in ("", str(status)) else ""
+    why = f"HTTP {status}{name}: {one_line(secrets.redact(reported['message']))}{hint}"
+    return Fault(why, kind, retry_after(headers), billed, parameters)
+
+
+def _without_response(error: Exception, secrets: Secrets) -> Fault:
     causes = list(_causes(error))
     why = one_line(secrets.redact(f"{type(causes[-1]).__name__}: {causes[-1]}"))
-    if isinstance(error, UnreadableError):
-        return Fault(str(error), "wrong", billed=True)
-    if any(isinstance(cause, TooLargeError) for cause in causes):
-        return Fault(str(causes[-1]), "wrong", billed=True)
-    if any(isinstance(cause, socket.gaierror) for cause in causes):
+
+    def is_any(*kinds: type[Exception]) -> bool:
+        return any(isinstance(cause, kinds) for cause in causes)
+
+    if is_any(UnreadableError, TooLargeError):
+        return Fault(str(error if isinstance(error, UnreadableError) else causes[-1]), "wrong", billed=True)
+    if is_any(socket.gaierror):
         return Fault(f"its address is not known ({why}); is partner.openai.base_url right?", "refused")
-    if any(isinstance(cause, ssl.SSLError) for cause in causes):
+    if is_any(ssl.SSLError):
         return Fault(f"no secure connection ({why}); is partner.openai.base_url right?", "refused")
-    if any(_is_connections(cause) for cause in causes):
+    modules = {made.__module__.partition(".")[0] for cause in causes for made in type(cause).__mro__}
+    if is_any(OSError, EOFError) or modules & {"aiohttp", "httpx", "httpx2", "httpcore", "h11", "anyio"}:
         return Fault(f"the connection failed: {why}", "down")
     return Fault(f"an error in this program itself: {why}", "own")
 
@@ -160,38 +173,6 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         seen.add(id(at))
         yield at
         at = at.__cause__ or at.__context__
-
-
-def _is_connections(error: BaseException) -> bool:
-    modules = {made.__module__.partition(".")[0] for made in type(error).__mro__}
-    return isinstance(error, OSError | EOFError) or bool(modules & {"aiohttp", "httpx", "httpx2", "httpcore", "h11"})
-
-
-def _reported(
-    status: int,
-    content: str,
-    headers: Mapping[str, str],
-    body: Mapping[str, Any],
-    config: OpenAIConfig,
-    secrets: Secrets,
-    ever_answered: bool,
-    billed: bool,
-) -> Fault:
-    """Returns the fault that an endpoint reports, by the table."""
-    error = error_in(content)
-    code = str(error.get("code") or "")
-    parameters, hint = refused_parameters(error, body)
-    row = next(row for row in TABLE if _fits(row, status, content, bool(parameters)))
-    kind = row.kind
-    if kind == "parameter" and hint:
-        kind = "unknown"
-    if kind == "unknown":
-        kind = "request" if ever_answered else "refused"
-    hint = hint if row.kind == "parameter" else row.hint.format(key=config.api_key_env, model=config.model)
-    hint = f" ({hint})" if hint and kind != "request" else ""
-    name = f" {one_line(secrets.redact(code), 60)}" if code not in ("", str(status)) else ""
-    why = f"HTTP {status}{name}: {one_line(secrets.redact(error['message']))}{hint}"
-    return Fault(why, kind, retry_after(headers), billed, parameters)
 
 
 def _fits(row: Row, status: int, content: str, names_parameters: bool) -> bool:

@@ -3,9 +3,9 @@
     a run has spent the sum over its rows: those of earlier starts and of other processes count
     the most that a call may cost is reserved before it is sent, and released when it has its answer or its fault
 
-So calls in flight cannot exceed a budget together. A call that does not fit next to the others waits for them; if none is in flight,
-one may go as long as anything is left: a budget is exceeded by one reply at most. A row is written before and after each call, so a
-killed process loses only what is in flight. A process holds its own lock while it lives: its reservations count no longer than that.
+A call that does not fit next to the calls in flight waits for them; if none is in flight, one may go as long as anything is left: a
+budget is exceeded by one reply at most. A row is written before and after each call, so a killed process loses only what is in flight. A
+process holds its own lock while it lives: its reservations count no longer than that.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import json
 import math
 import os
 import secrets
-import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -31,7 +30,6 @@ from slim_rl.partners.store import Store
 
 FILE = Path("spend", "spend.sqlite")  # in the run's folder
 COLUMNS = {"process": "TEXT PRIMARY KEY", "cost_usd": "REAL", "reserved_usd": "REAL", "total": "TEXT"}
-LOOK_SECONDS = 1.0  # between looks at what other processes have spent
 
 
 def price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
@@ -62,7 +60,7 @@ def spent_usd(folder: Path) -> float:
 
 
 class Spend:
-    """What the calls of one process have cost, a view of the run's other processes, and how much all of them may spend.
+    """What the calls of one process have cost, and how much those of the whole run may cost.
 
     Args:
         budget_usd: None for no limit.
@@ -75,39 +73,33 @@ class Spend:
     """
 
     def __init__(self, budget_usd: float | None = None, reserve: float = 0.0, folder: Path | None = None) -> None:
-        self.budget_usd, self.reserve, self.folder = budget_usd, reserve, folder
+        self.budget_usd, self.reserve = budget_usd, reserve
         # The tag: containers give every start the same host name and process id.
         self.process = f"{host_name()}-{os.getpid()}-{secrets.token_hex(4)}"
         self.total = Usage()
         self._aside: dict[object, float] = {}  # call -> US dollars
-        self._begin()
+        self._begin(folder)
+
+    def _begin(self, folder: Path | None) -> None:
+        self.folder = folder
+        self.trouble: str | None = None
+        self._path = folder / FILE if folder is not None else None
+        self._store = Store(self._path, "spending", COLUMNS, local=False)
+        self._alive: FileLock | None = None
+        self._written: tuple[Usage, float] | None = (Usage(), 0.0)
 
     def keep(self, folder: Path) -> None:
         """Keeps the total in the run's `folder` from now on. In the folder of another run than before it begins at nothing."""
-        if self.folder == folder.absolute():
-            return
-        if self.folder is not None:
-            self.total = Usage()
-        self.folder = folder.absolute()
-        self._begin()
-        self._write()
-
-    def _begin(self) -> None:
-        self.trouble: str | None = None
-        self._path = self.folder / FILE if self.folder is not None else None
-        self._store = Store(self._path, "spending", COLUMNS, local=False)
-        self._alive: FileLock | None = None
-        self._looked, self._others_usd = -math.inf, 0.0
-        self._written: tuple[Usage, float] | None = (Usage(), 0.0)
+        if self.folder != folder.absolute():
+            self.total = self.total if self.folder is None else Usage()
+            self._begin(folder.absolute())
+            self._write()
 
     @property
     def spent_before(self) -> float:
-        """US dollars that all processes of the run but this one have spent, at most `LOOK_SECONDS` old. Raises OSError."""
-        now = time.monotonic()
-        if now - self._looked >= LOOK_SECONDS:
-            found = self._store.rows("SELECT total(cost_usd) FROM spending WHERE process != ?", self.process)
-            self._looked, self._others_usd = now, sum(usd for (usd,) in found)
-        return self._others_usd
+        """US dollars that all processes of the run but this one have spent. Raises OSError."""
+        rows = self._store.rows("SELECT total(cost_usd) FROM spending WHERE process != ?", self.process)
+        return math.fsum(usd for (usd,) in rows)
 
     def reserved_elsewhere(self) -> float:
         """Returns the US dollars that other processes that live have reserved for calls in flight. Raises OSError."""
@@ -121,20 +113,15 @@ class Spend:
     def set_aside(self, call: object, usd: float, opening: bool) -> bool:
         """Reserves what a call may cost, until `give_back`. Returns False if it does not fit, or not next to the calls in flight.
 
-        Args:
-            opening: True for the first call of its game.
-
-        Raises:
-            DataError: the run's other processes could not see it.
+        `opening`: it is the first call of its game. Raises DataError if the run's other processes could not see it.
         """
         if self.budget_usd is None:
             return True
-        limit = self._limit(opening)
         try:
             with self._store.changing():  # so no two processes take the same
-                self._looked = -math.inf
                 spent = self.spent_before + self.total.cost_usd
                 in_flight = self.reserved_elsewhere() + math.fsum(self._aside.values())
+                limit = self._limit(opening)
                 if spent >= limit or (in_flight and spent + in_flight + usd > limit):
                     return False
                 self._aside[call] = usd
@@ -172,7 +159,6 @@ class Spend:
         return None
 
     def _limit(self, opening: bool) -> float:
-        """Returns the US dollars that such a call may use."""
         return (self.budget_usd or 0.0) * (1 - self.reserve if opening else 1.0)
 
     def _write(self) -> None:
@@ -198,15 +184,13 @@ class Spend:
         self._written = None  # `refusal` tries again
 
     def _lives(self, process: str) -> bool:
-        lock = self._lock(process)
         try:
-            lock.acquire(blocking=False)
+            with self._lock(process).acquire(blocking=False):
+                return False
         except Timeout:
             return True
         except OSError:  # no locks here
             return False
-        lock.release()
-        return False
 
     def _lock(self, process: str) -> FileLock:
         assert self._path is not None

@@ -27,8 +27,7 @@ class Store:
 
     Args:
         path: the file; made, with its folder, when something is written. None: in memory.
-        table: the table's name.
-        columns: its columns' names, and their SQL types.
+        columns: names of the table's columns, and their SQL types.
         local: True for processes of one machine alone: a crash of the whole machine loses the last transactions at most. Otherwise
             those of several may share it through a network file system, and such a crash may damage it.
     """
@@ -42,7 +41,7 @@ class Store:
     @contextlib.contextmanager
     def changing(self) -> Iterator[sqlite3.Connection]:
         """Runs a transaction that excludes all others; within another one of this object, a part of it."""
-        with self._lock, _in_words(self.path):
+        with self._lock, self._in_words():
             if self.path is not None:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
             db = self._open()
@@ -58,13 +57,13 @@ class Store:
 
     def rows(self, query: str, *values: Any) -> list[Any]:
         """Returns what a SELECT finds; nothing where there is no file."""
-        with self._lock, _in_words(self.path):
+        with self._lock, self._in_words():
             if self.path is not None and not self.path.exists():
                 return []
             return self._open().execute(query, values).fetchall()
 
     def _open(self) -> sqlite3.Connection:
-        if self.path is not None and not self.path.exists() and self._db is not None:
+        if self._db is not None and self.path is not None and not self.path.exists():
             self._finalizer()  # it was removed: what is written now goes into a new one
             self._db = None
         if self._db is None:
@@ -73,17 +72,17 @@ class Store:
             except sqlite3.OperationalError as error:
                 if error.sqlite_errorcode not in NO_LOCKS:
                     raise
-                self._db = self._connected("?vfs=unix-dotfile")
+                self._db = self._connected("&vfs=unix-dotfile")
             self._finalizer = weakref.finalize(self, _close, self._db)
         return self._db
 
     def _connected(self, options: str) -> sqlite3.Connection:
-        where = "file::memory:" if self.path is None else f"{self.path.absolute().as_uri()}{options}"
+        where = "file::memory:?" if self.path is None else f"{self.path.absolute().as_uri()}?"
         if self.path is not None and self.path.exists() and self.path.stat().st_size:
+            # A connection that only reads changes nothing, and none to a file that nobody has open makes others next to it.
             shared = self.path.with_name(f"{self.path.name}-wal").exists()
-            # a file of nobody's is read as it is, which makes none next to it
-            self._check(f"{where}{'&' if options else '?'}mode=ro{'' if shared else '&immutable=1'}")
-        db = sqlite3.connect(where, BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
+            self._check(f"{where}mode=ro{options}{'' if shared else '&immutable=1'}")
+        db = sqlite3.connect(f"{where}{options}", BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
         try:
             db.execute(f"PRAGMA synchronous = {'NORMAL' if self.local else 'OFF'}")
             columns = ", ".join(f"{name} {kind}" for name, kind in self.columns.items())
@@ -94,12 +93,21 @@ class Store:
         return db
 
     def _check(self, where: str) -> None:
-        """Raises OSError if the file holds something else. A connection that only reads changes nothing, not at its end either."""
+        """Raises OSError if the file holds something else."""
         with contextlib.closing(sqlite3.connect(where, BUSY_SECONDS, uri=True)) as db:
             tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
             columns = [name for (name,) in db.execute("SELECT name FROM pragma_table_info(?)", (self.table,))]
         if tables and (tables != [self.table] or columns != list(self.columns)):
             raise OSError(errno.EINVAL, f"it holds other tables ({', '.join(tables[:3])})", str(self.path))
+
+    @contextlib.contextmanager
+    def _in_words(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            busy = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
+            why = "another process keeps it locked" if busy else str(error)
+            raise OSError(errno.EAGAIN if busy else errno.EIO, why, str(self.path)) from error
 
 
 def _close(db: sqlite3.Connection) -> None:
@@ -107,13 +115,3 @@ def _close(db: sqlite3.Connection) -> None:
     with contextlib.closing(db), contextlib.suppress(sqlite3.Error):
         db.execute("PRAGMA busy_timeout = 0")
         db.execute("PRAGMA journal_mode = DELETE")
-
-
-@contextlib.contextmanager
-def _in_words(path: Path | None) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        busy = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
-        why = "another process keeps it locked" if busy else str(error)
-        raise OSError(errno.EAGAIN if busy else errno.EIO, why, str(path)) from error

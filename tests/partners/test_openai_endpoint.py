@@ -143,7 +143,7 @@ async def test_a_refusal_stops_the_run_at_once(
 async def test_a_refused_request_ends_its_own_game_alone(server: OpenAIServer) -> None:
     script(server, Step("status", status=400, code="context_length_exceeded", message="Too long."))
     partner = partner_of(server)
-    with pytest.raises(PartnerFailure, match="refuses this request: HTTP 400 context_length_exceeded: Too long"):
+    with pytest.raises(PartnerFailure, match="was refused: HTTP 400 context_length_exceeded: Too long"):
         await partner.reply(VIEW)
     assert partner.stopped is None
     assert (await partner.reply(VIEW)).text == ANSWER

@@ -118,9 +118,11 @@ def test_a_wrong_guess_is_corrected() -> None:
 # --- breaker
 
 
-def breaker(clock: Clock, **changes: Any) -> Breaker:
-    usual = {"failures": 3, "silent_seconds": 2.0, "probe_seconds": 10.0, "wait_seconds": 60.0}
-    return Breaker("http://here", clock=clock, **(usual | changes))
+def breaker(clock: Clock, failures: int = 3) -> Breaker:
+    config = OpenAIConfig(
+        outage_failures=failures, outage_seconds=2.0, outage_probe_seconds=10.0, outage_wait_minutes=1.0
+    )
+    return Breaker("http://here", config, clock)
 
 
 def test_failures_at_one_moment_are_no_outage() -> None:
@@ -141,7 +143,7 @@ def test_an_answer_in_between_is_no_outage() -> None:
         clock.now += 1.0
         one.failure("timeout", object())
         one.failure("timeout", object())
-        one.success()
+        one.alive(answered=True)
     assert not one.is_open
 
 
@@ -159,7 +161,7 @@ def test_one_probe_at_a_time_finds_out(caplog: pytest.LogCaptureFixture) -> None
     assert one.admit(calls[1]) > 0.0, "a failed probe is followed by a pause"
     clock.now += 10.0
     assert one.admit(calls[1]) == 0.0
-    one.success()
+    one.alive(answered=True)
     one.release(calls[1])
     assert one.admit(calls[2]) == 0.0
     assert [record.levelno for record in caplog.records] == [logging.WARNING] * 2
@@ -193,7 +195,7 @@ def test_a_refusal_is_final_only_before_the_first_answer() -> None:
     fresh, used = breaker(clock), breaker(clock)
     fresh.refused("wrong key", object())
     assert fresh.stopped is not None
-    used.success()
+    used.alive(answered=True)
     used.refused("wrong key", object())
     assert used.stopped is None and not used.is_open
 
@@ -225,7 +227,7 @@ def test_a_pause_is_over_with_the_outage_it_was_asked_for_in() -> None:
     one = breaker(clock)
     one.open("asks for a pause", "busy", 3600.0)
     assert one.admit(object()) == 10.0, "no call sleeps through the pause whole"
-    one.success()
+    one.alive(answered=True)
     one.open("fell", "why", 10.0)
     clock.now += 10.0
     assert one.admit(object()) == 0.0
@@ -256,13 +258,13 @@ def test_who_probed_in_vain_lets_others_go_first() -> None:
 def test_an_answer_from_before_a_refusal_does_not_end_it(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
     one, early, probe = breaker(clock), object(), object()
-    one.success(early)
+    one.alive(early, answered=True)
     one.refused("key revoked", object(), surely=True)
-    one.success(early)
+    one.alive(early, answered=True)
     assert one.is_open
     clock.now += 10.0
     assert one.admit(probe) == 0.0
-    one.success(probe)
+    one.alive(probe, answered=True)
     assert not one.is_open and len(caplog.records) == 2
 
 

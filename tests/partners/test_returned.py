@@ -185,7 +185,7 @@ FAILS: dict[str, Step] = {
 async def test_a_request_at_fault_ends_its_game_alone(server: OpenAIServer, step: Step) -> None:
     script(server, step)
     partner = partner_of(server)
-    with pytest.raises(PartnerFailure, match="refuses this request: HTTP 4"):
+    with pytest.raises(PartnerFailure, match="was refused: HTTP 4"):
         await partner.reply(VIEW)
     assert partner.stopped is None and len(server.times) == 1
     assert (await partner.reply(VIEW)).text == ANSWER
