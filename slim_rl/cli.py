@@ -27,10 +27,23 @@ ABOUT_LAB = (
     "What experiments add to runs and logs: arms, controls, contrasts, reference players, benchmarks and start models."
 )
 LAB = (
-    *("init", "arms", "results", "compare", "incentives", "warmstart", "bench", "leaderboard", "audit", "dialogues"),
+    *(
+        "init",
+        "run",
+        "page",
+        "arms",
+        "compare",
+        "incentives",
+        "warmstart",
+        "bench",
+        "leaderboard",
+        "audit",
+        "dialogues",
+    ),
     "convert",
 )
 CALLS = (*COMMANDS, *(f"lab {name}" for name in LAB))
+FORMER = {"lab results": "lab page"}
 
 
 def main(arguments: Sequence[str] | None = None, *, command_line: str | None = None, prefix: str = "slim-rl: ") -> None:
@@ -63,6 +76,7 @@ def _answer(arguments: Sequence[str], command_line: str | None, prefix: str) -> 
     lab = list(arguments[:1]) == ["lab"]
     words = list(arguments[1:] if lab else arguments) or ["--help"]
     name = f"lab {words[0]}" if lab else words[0]
+    name = FORMER.get(name, name)
     if words[0] in ("--help", "-h"):
         print(_lab_help() if lab else _help())
     elif name in ("--version", "-V"):

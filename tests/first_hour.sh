@@ -98,14 +98,14 @@ if with local; then
 
     step "an experiment, from an empty folder to its page"
     run slim-rl lab init experiment paper
-    has paper/experiment.yaml paper/contrasts.yaml paper/arms.yaml paper/PREREGISTRATION.md
+    has paper/experiment.yaml paper/PREREGISTRATION.md
     cd paper
     few=(--set train.games_per_step=2 --set train.group_size=4 --set train.eval_games=10 --set data.num_train=40 --set data.num_eval=10)
-    run slim-rl lab arms matching_local --arms arms.yaml --arm shy --arm mute --seeds 0 --set train.steps=1 --set train.processes=1 "${few[@]}"
+    run slim-rl lab arms matching_local --arms experiment.yaml --arm shy --arm mute --seeds 0 --set train.steps=1 --set train.processes=1 "${few[@]}"
     sees 'shy: It '
     run slim-rl lab compare logs/matching_local-shy-s0 logs/matching_local-mute-s0
     sees 'questions'
-    run slim-rl lab results experiment.yaml --output results
+    run slim-rl lab page .
     has results/results.html results/README.md
     cd ..
 

@@ -53,7 +53,7 @@ def test_what_is_made_again_whole_has_no_entry_of_before(tmp_path: Path, monkeyp
         provenance.here.cache_clear()
         provenance.record(tmp_path, anew=True)
     provenance.here.cache_clear()
-    assert [entry["command"] for entry in provenance.read(tmp_path)] == ["slim-rl lab results b.yaml"]
+    assert [entry["command"] for entry in provenance.read(tmp_path)] == ["slim-rl lab page b.yaml"]
 
 
 def test_processes_that_begin_at_once_lose_nothing(tmp_path: Path) -> None:

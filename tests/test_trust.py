@@ -66,7 +66,6 @@ COMMANDS = {
     "replay": [
         *(
             "lab",
-            "lab",
             "incentives",
             str(ROOT / "configs" / "matching_local.yaml"),
             "--games",

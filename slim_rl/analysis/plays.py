@@ -83,7 +83,7 @@ class Plays:
         except Exception as error:  # whatever pyarrow and pandas make of a damaged file
             reason = " ".join(str(error).split())[:200]
             raise DataError(
-                f"{folder} does not hold the values of an experiment ({reason}); name a folder that slim-rl lab results wrote."
+                f"{folder} does not hold the values of an experiment ({reason}); name a folder that slim-rl lab page wrote."
             ) from error
 
     @property

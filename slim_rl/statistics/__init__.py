@@ -34,7 +34,7 @@ from slim_rl.statistics.intervals import (
     paired_comparison,
     run_means,
 )
-from slim_rl.statistics.significance import Permutation, equivalence, holm, permute
+from slim_rl.statistics.significance import Permutation, equivalence, holm, least_p, permute
 
 __all__ = [
     "BOTH",
@@ -49,6 +49,7 @@ __all__ = [
     "contrast",
     "equivalence",
     "holm",
+    "least_p",
     "next_run",
     "paired_comparison",
     "permute",

@@ -36,7 +36,6 @@ def permute(arms: Sequence[Floats], weights: Sequence[float], resamples: int = R
     if min(map(len, known)) < 2:
         return Permutation(np.nan, np.nan, True)
     sizes = list(map(len, known))
-    ways = 2 ** sizes[0] if len(sizes) == 1 else math.factorial(sum(sizes)) // math.prod(map(math.factorial, sizes))
 
     def statistic(*samples: Floats, axis: int = -1) -> Floats:
         return np.asarray(sum(w * np.mean(x, axis=axis) for w, x in zip(weights, samples, strict=True)))
@@ -52,8 +51,18 @@ def permute(arms: Sequence[Floats], weights: Sequence[float], resamples: int = R
         batch=max(1, 2_000_000 // sum(sizes)),
         rng=np.random.default_rng(seed),
     )
-    exact = ways <= resamples
-    return Permutation(float(test.pvalue), 2 / ways if exact else 2 / (resamples + 1), exact)
+    return Permutation(float(test.pvalue), least_p(sizes, resamples), _ways(sizes) <= resamples)
+
+
+def least_p(sizes: Sequence[int], resamples: int = RESAMPLES) -> float:
+    """Returns the smallest p that `permute` can reach with arms of these sizes; NaN if one has fewer than two runs."""
+    return 2 / min(_ways(sizes), resamples + 1) if min(sizes) > 1 else np.nan
+
+
+def _ways(sizes: Sequence[int]) -> int:
+    if len(sizes) == 1:
+        return int(2 ** sizes[0])
+    return math.factorial(sum(sizes)) // math.prod(map(math.factorial, sizes))
 
 
 def equivalence(found: Estimate, margin: float) -> float:

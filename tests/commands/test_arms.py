@@ -24,8 +24,8 @@ from tests.analysis.synthetic import make_dialogue as made_up
 from tests.paths import ROOT
 
 CONFIG = ROOT / "configs" / "matching_local.yaml"
-ARMS = ROOT / "analysis" / "arms.yaml"
-ASKING, ASKING_ARMS = ROOT / "configs" / "asking_local.yaml", ROOT / "analysis" / "asking" / "arms.yaml"
+ARMS = ROOT / "analysis" / "experiment.yaml"
+ASKING, ASKING_ARMS = ROOT / "configs" / "asking_local.yaml", ROOT / "analysis" / "asking" / "experiment.yaml"
 
 
 def test_every_arm_comes_with_every_seed_and_differs_in_its_own_keys_only() -> None:

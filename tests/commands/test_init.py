@@ -34,16 +34,18 @@ def printed(capsys: pytest.CaptureFixture[str]) -> str:
 def test_from_an_empty_folder_to_the_page(empty: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call("lab", "init", "experiment") == 0
     told = [line.split() for line in printed(capsys).splitlines() if line.startswith("  slim-rl ")]
-    (_, *arms), (_, *results) = told
-    assert call(*arms, "--dry-run") == 0
+    (_, *run), (_, *results) = told
+    assert call(*run, "--dry-run") == 0
+    (step,) = printed(capsys).splitlines()
+    assert call(*step.split()[1:], "--dry-run") == 0
     runs = [line.partition(":")[0] for line in printed(capsys).splitlines()]
-    names = yaml.safe_load(Path("arms.yaml").read_text())
-    assert runs == [f"matching_local-{arm}-s{seed}" for seed in range(4) for arm in names]
+    written = yaml.safe_load(Path("experiment.yaml").read_text())
+    assert runs == [f"matching_local-{arm}-s{seed}" for seed in range(8) for arm in written["arms"]]
     play(runs)
     assert call(*results) == 0
     assert "It learned to ask: from 0.000 to 2.00 questions a game" in printed(capsys)
     page = Path("results/README.md").read_text()
-    for contrast in yaml.safe_load(Path("contrasts.yaml").read_text())["contrasts"]:
+    for contrast in written["contrasts"]:
         assert f"| {contrast['name']} |" in page
     assert "| not run |" not in page and "as written down before the runs" in page
     assert Path("results/results.html").is_file() and Path("results/primary.png").is_file()
@@ -67,14 +69,12 @@ def test_what_is_written_is_never_over_a_persons_own_file(empty: Path, capsys: p
     assert call("lab", "init", "experiment", "paper") == 0
     assert sorted(path.name for path in Path("paper").iterdir()) == [
         "PREREGISTRATION.md",
-        "arms.yaml",
-        "contrasts.yaml",
         "experiment.yaml",
     ]
     assert call("lab", "init", "experiment", "paper") == 0 and "nothing to write" in printed(capsys)
-    Path("paper/contrasts.yaml").write_text("contrasts: []")
+    Path("paper/experiment.yaml").write_text("title: mine")
     assert call("lab", "init", "experiment", "paper") == 1
-    assert "contrasts.yaml exists and is another file" in capsys.readouterr().err
+    assert "experiment.yaml exists and is another file" in capsys.readouterr().err
     assert call("lab", "init", "one", "two") == 1 and "one folder, or the word experiment" in capsys.readouterr().err
 
 
@@ -86,7 +86,6 @@ def test_the_lines_that_are_commented_out_can_be_used(empty: Path) -> None:
     opened = opened.replace("# measures:", "measures:").replace("# prices:", "prices:")
     opened += "sources:" + sources.replace("  # forced_{each}:", "  forced_{each}:").replace("  #   ", "    ")
     Path("experiment.yaml").write_text(opened)
-    Path("contrasts.yaml").write_bytes((ROOT / "examples" / "experiment" / "contrasts.yaml").read_bytes())
     manifest, contrasts = load_manifest(Path("experiment.yaml"))
     assert manifest.sources.keys() == {"held_out", "forced_2", "forced_4"} and manifest.prices == {"shy": 0.02}
     assert not manifest.preregistered and len(contrasts.contrasts) == 5

@@ -177,7 +177,7 @@ def test_the_rows_that_come_with_it_are_of_todays_suites_and_on_the_page() -> No
     for name, data in files.items():
         assert data["canary"] == CANARY and data["model"] == name
         for suite, recorded in data["suites"].items():
-            assert recorded["version"] == suites[suite].version, "another version: make leaderboard"
+            assert recorded["version"] == suites[suite].version, "another version: slim-rl lab run analysis/leaderboard"
             assert page[name, suite, "net_reward"] == pytest.approx(recorded["scores"]["net_reward"]["value"])
     assert sum(path.stat().st_size for path in ROWS.iterdir()) < 2 * 2**20
 

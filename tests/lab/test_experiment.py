@@ -14,7 +14,6 @@ import pytest
 import yaml
 
 from slim_rl.analysis import plays as pl
-from slim_rl.bundled import copy_experiment
 from slim_rl.config import load_section
 from slim_rl.errors import ConfigError, DataError
 from slim_rl.lab.experiment import results as ex
@@ -222,9 +221,8 @@ def test_the_projects_own_manifests_can_be_read(folder: str, treatment: str, mon
     manifest, contrasts = load_manifest(ROOT / "analysis" / folder / "experiment.yaml")
     primary = [contrast for contrast in contrasts.contrasts if contrast.role == "primary"]
     assert manifest.treatment == treatment and 1 < len(primary) < 12
-    arms = yaml.safe_load((ROOT / "analysis" / folder / "arms.yaml").read_text())
     compared = {outcome.arm for contrast in contrasts.contrasts for outcome in contrast.outcomes}
-    assert {treatment, *manifest.prices, *compared} <= set(arms)
+    assert {treatment, *manifest.prices, *compared} <= set(manifest.arms)
     assert {"forced_2", "forced_4"} <= set(manifest.sources)
     assert manifest.sources["forced_4"].logs[0].endswith("*_forced4.jsonl")
 
@@ -296,7 +294,10 @@ def test_a_run_that_ends_early_and_never_reaches_a_level_is_not_among_the_first(
 
 
 def test_a_manifest_from_another_folder_says_where_its_paths_are_read_from(tmp_path: Path, monkeypatch: Any) -> None:
-    copy_experiment(tmp_path / "mine")
+    manifest = {"title": "t", "sources": {"held_out": {"logs": ["logs"], "command": "c"}}}
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "experiment.yaml").write_text(yaml.safe_dump({**manifest, "contrasts": "contrasts.yaml"}))
+    (tmp_path / "mine" / "contrasts.yaml").write_text(yaml.safe_dump({"contrasts": CONTRASTS[:1]}))
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match=r"mine/experiment\.yaml names it, and its paths are read from the folder"):
         load_manifest(Path("mine/experiment.yaml"))

@@ -27,7 +27,7 @@ from tests.lab.made_experiment import GAMES, SEEDS
 def written(manifest_path: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     """The page's folder, and what was said."""
     folder = tmp_path_factory.mktemp("page")
-    return folder, write(manifest_path, folder, "slim-rl lab results here")
+    return folder, write(manifest_path, folder, "slim-rl lab page here")
 
 
 def test_page_readme_and_tables_say_the_same(written: tuple[Path, list[str]]) -> None:
@@ -76,7 +76,7 @@ def test_what_made_the_logs_is_read_where_the_manifest_does_not_say_it(manifest_
     ]
     for folder, entry in zip(folders, made, strict=False):
         (folder / "provenance.json").write_bytes(orjson.dumps([entry]))
-    write(tmp_path / "experiment.yaml", tmp_path / "page", "slim-rl lab results here")
+    write(tmp_path / "experiment.yaml", tmp_path / "page", "slim-rl lab page here")
     readme = (tmp_path / "page" / "README.md").read_text(encoding="utf-8")
     assert "commit abc; 2 cores of an Abacus, no GPU and commit def" in readme
     assert "written by several versions of the code: commit abc; commit def." in readme
@@ -91,7 +91,7 @@ def test_a_page_is_made_again_from_its_values_alone(
     for source in manifest["sources"].values():
         source["logs"] = [str(tmp_path / "nowhere")]
     (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(manifest))
-    assert write(tmp_path / "experiment.yaml", tmp_path / "again", "slim-rl lab results here", first) == said
+    assert write(tmp_path / "experiment.yaml", tmp_path / "again", "slim-rl lab page here", first) == said
     assert (tmp_path / "again" / "README.md").read_bytes() == (first / "README.md").read_bytes()
     for name in ("runs.csv", "contrasts.csv"):
         pd.testing.assert_frame_equal(*(pd.read_csv(made / name) for made in (tmp_path / "again", first)))
@@ -108,7 +108,7 @@ def test_a_page_is_made_again_from_its_values_alone(
     assert pl.Plays.read(first).askers.empty, "a folder that an older version wrote"
     (tmp_path / "askers.parquet").rename(first / "askers.parquet")
     with pytest.raises(DataError, match="does not hold the values"):
-        write(tmp_path / "experiment.yaml", tmp_path / "again", "slim-rl lab results here", tmp_path)
+        write(tmp_path / "experiment.yaml", tmp_path / "again", "slim-rl lab page here", tmp_path)
 
 
 def test_where_nothing_was_played_before_the_primary_contrasts_answer(
@@ -116,7 +116,7 @@ def test_where_nothing_was_played_before_the_primary_contrasts_answer(
 ) -> None:
     manifest = yaml.safe_load(manifest_path.read_text()) | {"treatment": "nobody"}
     (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(manifest))
-    (said,) = write(tmp_path / "experiment.yaml", tmp_path / "page", "slim-rl lab results here", written[0])
+    (said,) = write(tmp_path / "experiment.yaml", tmp_path / "page", "slim-rl lab page here", written[0])
     rows = orjson.loads((tmp_path / "page" / "results.json").read_bytes())["contrasts"]
     found = [row["found"] for row in rows if row["role"] == "primary"]
     assert said == f"{found.count('as predicted')} of {len(found)} primary contrasts: as predicted."
@@ -152,11 +152,11 @@ def test_runs_whose_logs_are_gone_stay_on_the_page(
     manifest["sources"]["held_out"]["logs"] = [str(tmp_path / "arms")]
     (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(manifest))
     with pytest.raises(DataError, match="does not hold the values"):
-        write(tmp_path / "experiment.yaml", tmp_path / "empty", "slim-rl lab results here", keep=True)
-    assert write(tmp_path / "experiment.yaml", tmp_path / "without", "slim-rl lab results here") != said
+        write(tmp_path / "experiment.yaml", tmp_path / "empty", "slim-rl lab page here", keep=True)
+    assert write(tmp_path / "experiment.yaml", tmp_path / "without", "slim-rl lab page here") != said
 
     shutil.copytree(first, tmp_path / "page")
-    assert write(tmp_path / "experiment.yaml", tmp_path / "page", "slim-rl lab results here", keep=True) == said
+    assert write(tmp_path / "experiment.yaml", tmp_path / "page", "slim-rl lab page here", keep=True) == said
     assert (tmp_path / "page" / "README.md").read_bytes() == (first / "README.md").read_bytes()
     names = ["condition", "arm", "run", "seed", "when"]
     runs = [
@@ -192,7 +192,7 @@ def test_one_run_is_an_experiment_without_contrasts(manifest_path: Path, tmp_pat
     del manifest["contrasts"], manifest["text"]
     manifest["sources"] = {"held_out": {"logs": [logs], "command": "slim-rl train here"}}
     (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(manifest))
-    said = write(tmp_path / "experiment.yaml", tmp_path / "page", "slim-rl lab results here")
+    said = write(tmp_path / "experiment.yaml", tmp_path / "page", "slim-rl lab page here")
     report = analyze([logs], tmp_path / "report", max_dialogues=0)
     assert said == report.results["verdict"][0]["sentences"], "the report on its logs says the same"
     readme = (tmp_path / "page" / "README.md").read_text(encoding="utf-8")

@@ -136,7 +136,7 @@ def test_the_page_of_an_experiment_has_the_measure(log_dir: Path, tmp_path: Path
     source = {"logs": [str(log_dir)], "command": "slim-rl train story"}
     manifest = {"title": "A story", "commit": "c", "machine": "m", "sources": {"held_out": source}}
     (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(manifest))
-    write(tmp_path / "experiment.yaml", tmp_path / "page", "slim-rl lab results here")
+    write(tmp_path / "experiment.yaml", tmp_path / "page", "slim-rl lab page here")
     readme = (tmp_path / "page" / "README.md").read_text()
     assert "| exclamation marks a game |" in readme and "(gasps.png)" in readme
     assert pd.read_csv(tmp_path / "page" / "runs.csv")["gasps"].max() == 1.0

@@ -42,7 +42,7 @@ def command(
     arm: Annotated[list[str] | None, typer.Option(help="arms to run (repeatable); all by default")] = None,
     arms: Annotated[
         Path | None,
-        typer.Option(help="YAML file of arms (names, and the keys that each changes) instead of the config's"),
+        typer.Option(help="YAML file of an experiment, or of arms (names, and the keys that each changes)"),
     ] = None,
     seeds: Annotated[str, typer.Option(help="seeds, such as 0,1,2 or 0-2")] = "0,1,2",
     jobs: Annotated[int, typer.Option(min=1, help="runs in parallel")] = 1,
@@ -60,6 +60,8 @@ def command(
     for run in runs:
         typer.echo(f"{run.name}: {shlex.join(run.command(config))}")
     base = load_config(config, changes)
+    for sentence in _out_of_reach(arms, runs):
+        typer.echo(f"slim-rl: {sentence}", err=True)
     if dry_run:
         return
     if lacks := backends.missing(base, extra or ()):
@@ -242,13 +244,30 @@ def conclusion(config: Path, runs: Sequence[Run], name: str) -> list[str]:
     return [*said, more] if said else ["No held-out games were played both before and after training.", more]
 
 
+def _out_of_reach(file: Path | None, runs: Sequence[Run]) -> list[str]:
+    """Returns what contrasts of the experiment in `file`, if it is one, these runs cannot show."""
+    data = read_yaml(file) if file is not None else None
+    if file is None or not isinstance(data, dict) or not isinstance(data.get("title"), str):
+        return []
+    from slim_rl.lab.experiment.contrasts import load_manifest
+    from slim_rl.lab.experiment.reach import out_of_reach
+
+    seeds: dict[str, set[int]] = {}
+    for run in runs:
+        seeds.setdefault(run.arm, set()).add(run.seed)
+    return list(out_of_reach(load_manifest(file)[1], seeds))
+
+
 _LOG = re.compile(r"\{log:(\w+)\}")
 
 
 def _read(file: Path) -> dict[str, dict[str, Any]]:
     """The arms of a file. Raises ConfigError if it cannot be used."""
     try:
-        return TypeAdapter(dict[str, dict[str, Any]]).validate_python(read_yaml(file))
+        data = read_yaml(file)
+        if isinstance(data, dict) and isinstance(data.get("title"), str):  # an experiment
+            data = data.get("arms")
+        return TypeAdapter(dict[str, dict[str, Any]]).validate_python(data)
     except ValidationError as error:
         raise ConfigError(
             f"{file} is not a YAML file of arms: it needs the name of each arm, and below it the keys that the arm changes."

@@ -42,7 +42,6 @@ def _experiment(folder: Path) -> None:
     new = bundled.copy_experiment(folder)
     typer.echo("\n".join(map(str, new)) if new else f"nothing to write: {folder} has an experiment's files")
     typer.echo(
-        "Write PREREGISTRATION.md and contrasts.yaml, commit them, and then, in that folder:\n"
-        "  slim-rl lab arms matching_local --arms arms.yaml --seeds 0,1,2,3\n"
-        "  slim-rl lab results experiment.yaml --output results"
+        "Write PREREGISTRATION.md and experiment.yaml, commit them, and then:\n"
+        f"  slim-rl lab run {folder}\n  slim-rl lab page {folder}"
     )

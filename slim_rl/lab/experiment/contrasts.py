@@ -140,10 +140,16 @@ class Manifest(Section):
     """An experiment's logs by condition; `held_out` is that of the training runs. Paths are relative to the working directory."""
 
     title: str
-    contrasts: Path | None = Field(
-        None, description="the file of contrasts; without it the page tells what each arm did"
+    arms: dict[str, dict[str, Any]] = Field({}, description="name: the keys that the arm changes in the config")
+    steps: list[dict[str, Any]] = Field([], description="commands that make the experiment, in order (`steps`)")
+    contrasts: Path | list[Contrast] | None = Field(
+        None, description="contrasts, or the file that has them; without them the page tells what each arm did"
     )
-    sources: Annotated[dict[str, Source], BeforeValidator(_one_by_one)] = Field(min_length=1)
+    sources: Annotated[dict[str, Source], BeforeValidator(_one_by_one)] = Field(
+        {}, description="logs by condition; without any there is no page"
+    )
+    results: Path | None = Field(None, description="folder of the page; by default results, beside this file")
+    keep: bool = Field(False, description="runs whose logs are gone stay on the page")
     commit: str = Field("", description="of the runs; what is left out is read from their provenance.json")
     machine: str = ""
     treatment: str = "shy"
@@ -176,11 +182,20 @@ class Manifest(Section):
         return list(filter(None, [found.command, commit and f"commit {commit}", found.machine or self.machine]))
 
 
+def manifest_file(folder: Path) -> Path:
+    """Returns the YAML file of an experiment that is named by its folder or by that file."""
+    return folder / "experiment.yaml" if folder.is_dir() else folder
+
+
 def load_manifest(path: Path) -> tuple[Manifest, Contrasts]:
     """Reads a manifest and its contrasts. Raises ConfigError if either cannot be used."""
     manifest = load_section(path, Manifest)
-    elsewhere = f"{path} names it, and its paths are read from the folder that the command is run in"
-    contrasts = load_section(manifest.contrasts, Contrasts, elsewhere) if manifest.contrasts else NONE
+    contrasts = NONE
+    if isinstance(manifest.contrasts, Path):
+        elsewhere = f"{path} names it, and its paths are read from the folder that the command is run in"
+        contrasts = load_section(manifest.contrasts, Contrasts, elsewhere)
+    elif manifest.contrasts:
+        contrasts = Contrasts(contrasts=manifest.contrasts)
     named = {outcome.condition for contrast in contrasts.contrasts for outcome in contrast.outcomes}
     if unknown := sorted(named - manifest.sources.keys()):
         raise ConfigError(

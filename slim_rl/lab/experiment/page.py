@@ -53,6 +53,8 @@ def write(
     """
     provenance.here()  # now, before the page itself changes a tree it is committed to
     manifest, contrasts = load_manifest(manifest_path)
+    if not manifest.sources:
+        raise ConfigError(f"{manifest_path} has no sources, so there is no page to make: name the logs of a condition.")
     text = _by_hand(manifest.text)
     plays = Plays.read(values) if values else ex.read(manifest)
     if keep:
@@ -72,7 +74,7 @@ def write(
             "Held-out games": _conditions(plays, manifest, rows, measures),
             **({"The ledger of asking": [_ledger(plays)]} if "lost" in plays.held_out else {}),
         },
-        origin=_origin(plays, manifest, command),
+        origin=_origin(plays, manifest, manifest_path, command),
         method=METHOD,
         warnings=ex.left_out(plays, manifest),
         text=text,
@@ -113,10 +115,11 @@ def _by_hand(path: Path | None) -> str:
         raise ConfigError(f"text: {path} cannot be read ({error}); write what the experiment shows in it.") from error
 
 
-def _origin(plays: Plays, manifest: Manifest, command: str) -> str:
+def _origin(plays: Plays, manifest: Manifest, path: Path, command: str) -> str:
     runs = plays.held_out[plays.held_out["run"] != ""]["run"]
     seeds = sorted({ex.seed_of_run(run) for run in runs}, key=lambda seed: (len(seed), seed))
-    contrasts = f"Contrasts: `{manifest.contrasts}`. " if manifest.contrasts else ""
+    file = path if isinstance(manifest.contrasts, list) else manifest.contrasts
+    contrasts = f"Contrasts: `{file}`. " if manifest.contrasts else ""
     made = manifest.made or [
         f"{provenance.code_of(entry)}; {provenance.machine_of(entry)}" for entry in plays.provenance
     ]

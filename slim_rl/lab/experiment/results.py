@@ -27,11 +27,11 @@ from slim_rl.errors import DataError
 from slim_rl.formats import count, words
 from slim_rl.lab.askers import Askers, on_paper, over_random
 from slim_rl.lab.experiment.contrasts import HELD_OUT, Contrast, Contrasts, Manifest, Outcome, comparable
+from slim_rl.lab.experiment.reach import LEVEL
 from slim_rl.lab.gap import entered
 from slim_rl.lab.net_reward import with_net_reward
 
 NOT_RUN = "not run"
-LEVEL = 0.05  # a contrast is shown if its (Holm) p is below
 
 
 def read(manifest: Manifest) -> Plays:

@@ -1,4 +1,4 @@
-"""`slim-rl lab results`: an experiment's page, from the logs and the contrasts that its manifest names."""
+"""`slim-rl lab page`: an experiment's page, from the logs and the contrasts that its YAML names."""
 
 from __future__ import annotations
 
@@ -13,10 +13,15 @@ from slim_rl.commands.screen import printable
 
 def command(
     context: typer.Context,
-    manifest: Annotated[Path, typer.Argument(help="a YAML file, such as analysis/experiment.yaml", show_default=False)],
+    folder: Annotated[Path, typer.Argument(help="folder of an experiment, or its YAML file", show_default=False)],
     output: Annotated[
-        Path, typer.Option("--output", "--output-dir", help="folder for README.md, results.html, figures and CSV")
-    ] = Path("analysis/results"),
+        Path | None,
+        typer.Option(
+            "--output",
+            "--output-dir",
+            help="folder for README.md, results.html, figures and CSV; by default the YAML's",
+        ),
+    ] = None,
     values: Annotated[
         Path | None, typer.Option(help="a folder written by this command: make the page from its values, without logs")
     ] = None,
@@ -27,9 +32,13 @@ def command(
     game: Games = None,
 ) -> None:
     """Write the page of an experiment: its arms, contrasts and figures, over seeds and games."""
+    from slim_rl.lab.experiment.contrasts import load_manifest, manifest_file
     from slim_rl.lab.experiment.page import write
 
     name_games(game)
-    for said in write(manifest, check_folder(output), context.obj, values, keep, paper):
+    path = manifest_file(folder)
+    manifest, _ = load_manifest(path)
+    output = check_folder(output or manifest.results or path.parent / "results")
+    for said in write(path, output, context.obj, values, keep or manifest.keep, paper):
         typer.echo(printable(said))
     typer.echo(f"{output / 'results.html'}, {output / 'README.md'}")

@@ -1,0 +1,97 @@
+"""The steps of an experiment, as its YAML lists them: each is a command of `slim-rl`, with its options by their names.
+
+- evaluate: {words: configs/matching_local.yaml, checkpoint: "runs/shy-s{1-4}/model", mode: "forced:{2,4}", set: {policy.top_p: 1}}
+
+{1-4} or {2,4}   one value per number
+set              a mapping of keys to values; `set` is the option --set
+words            arguments without a name; with a * in one, the files that match it
+after            the trainer's own flags, after --
+makes            a path; the step is skipped if it exists
+by               another program, as words, in place of `slim-rl` and the command
+arms             of `lab arms`, is the experiment's own file by default
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from slim_rl.errors import ConfigError
+
+NUMBERS = re.compile(r"\{(\d[\d,-]*)\}")
+_OWN = ("words", "set", "after", "makes", "by")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One command.
+
+    Attributes:
+        name: name of the command, such as "evaluate" or "lab arms".
+        words: its arguments and options.
+        program: words of another program that runs it; empty: `slim-rl` and the command do.
+        makes: path whose existence makes the step superfluous; None: it always runs.
+    """
+
+    name: str
+    words: tuple[str, ...]
+    program: tuple[str, ...] = ()
+    makes: Path | None = None
+
+    @property
+    def command(self) -> list[str]:
+        return [*(self.program or (sys.executable, "-P", "-m", "slim_rl", *self.name.split())), *self.words]
+
+    def __str__(self) -> str:
+        return shlex.join([*(self.program or ("slim-rl", *self.name.split())), *self.words])
+
+
+def step_of(written: Mapping[str, Any], number: int, path: Path, arms: bool = False) -> Step:
+    """Returns a step as its YAML writes it. Raises ConfigError if it is not one."""
+    if len(written) != 1 or not isinstance(options := next(iter(written.values())), Mapping):
+        raise ConfigError(
+            f"{path}: step {number} must be one command with its options, such as evaluate: {{mode: free}}."
+        )
+    (name,) = written
+    words = [word for text in _texts(options.get("words", [])) for word in _matching(text)]
+    if name == "lab arms" and arms:
+        options = {"arms": path, **options}
+    for option, value in options.items():
+        if option not in _OWN and value is not False:
+            flag = f"--{option.replace('_', '-')}"
+            words += [flag] if value is True else [word for text in _texts(value) for word in (flag, text)]
+    words += [word for key, value in options.get("set", {}).items() for word in ("--set", f"{key}={_value(value)}")]
+    if after := _texts(options.get("after", [])):
+        words += ["--", *after]
+    makes = options.get("makes")
+    return Step(name, tuple(words), tuple(shlex.split(options.get("by", ""))), Path(makes) if makes else None)
+
+
+def _texts(value: Any) -> list[str]:
+    """Returns a value or several as words, one per number of its ranges."""
+    values = value if isinstance(value, list) else [value]
+    return [text for each in values for text in _expanded(str(each))]
+
+
+def _expanded(text: str) -> Iterator[str]:
+    if not (found := NUMBERS.search(text)):
+        yield text
+        return
+    for part in found[1].split(","):
+        first, _, last = part.partition("-")
+        for number in range(int(first), int(last or first) + 1):
+            yield from _expanded(f"{text[: found.start()]}{number}{text[found.end() :]}")
+
+
+def _matching(text: str) -> list[str]:
+    return sorted(map(str, Path().glob(text))) or [text] if "*" in text else [text]
+
+
+def _value(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
