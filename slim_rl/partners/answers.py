@@ -39,13 +39,7 @@ class UnreadableError(ValueError):
 
 
 class ReportedError(ValueError):
-    """Error within a response of status 200.
-
-    Attributes:
-        status: the code inside, if it is an HTTP status; else 500.
-        content: the response.
-        billed: whether half a reply came with it.
-    """
+    """Error within a response of status 200: its code, if that is an HTTP status, else 500; and whether it came with half a reply."""
 
     def __init__(self, status: int, content: str, billed: bool) -> None:
         super().__init__(status)
@@ -53,19 +47,14 @@ class ReportedError(ValueError):
 
 
 def read_answer(content: str, body: Mapping[str, Any], config: OpenAIConfig, secrets: Secrets) -> dict[str, Any]:
-    """Returns the used parts of a chat completion, JSON-able: what a cassette keeps.
+    """Returns the used parts of a chat completion, JSON-able: what a cassette keeps. Raises ReportedError or UnreadableError.
 
     Args:
         body: the request, whose size bounds the tokens.
 
     Returns:
-        ``text`` (at most `config.reply_chars` characters; a longer one has the finish reason "length"), ``finish_reason``,
-        ``model``, ``input_tokens``, ``cached_tokens``, ``output_tokens``, ``estimated`` (whether a count is not the endpoint's),
-        and where there is one ``thought``, ``refusal`` and ``prompt_read``, the tokens of a prompt that was cut.
-
-    Raises:
-        ReportedError: it reports an error.
-        UnreadableError: it is something else.
+        ``text`` (at most `config.reply_chars` characters; a longer one has the finish reason "length"), ``finish_reason``, ``model``,
+        the counts of `count_tokens`, and where there is one ``thought``, ``refusal`` and ``prompt_read`` (`cut_prompt`).
     """
     try:
         data = json.loads(content)
@@ -76,14 +65,12 @@ def read_answer(content: str, body: Mapping[str, Any], config: OpenAIConfig, sec
             raise TypeError
         words = _words(message)
         calls_tool = bool(message.get("tool_calls") or message.get("function_call"))
-        model, usage = data.get("model"), data.get("usage")
     except ReportedError:
         raise
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         html = " (a web page: is partner.openai.base_url right?)" if content.lstrip()[:1] == "<" else ""
-        raise UnreadableError(
-            f"the answer is not a chat completion: {one_line(secrets.redact(content), 60)!r}{html}"
-        ) from None
+        found = one_line(secrets.redact(content), 60)
+        raise UnreadableError(f"the answer is not a chat completion: {found!r}{html}") from None
     texts = {
         kind: secrets.redact(whole_characters("".join(text for what, text in words if what == kind)), SHORTEST_SAID)
         for kind in ("text", "thought", "refusal")
@@ -91,11 +78,11 @@ def read_answer(content: str, body: Mapping[str, Any], config: OpenAIConfig, sec
     text = texts.pop("text")
     reason = str(choice.get("finish_reason"))
     reason = "tool_calls" if calls_tool and not text.strip() else _FINISH.get(reason.lower(), reason)
-    read = cut_prompt(usage, body)
+    read = cut_prompt(data.get("usage"), body)
     return {
         **cut(text, one_line(secrets.redact(reason), 40), config),
-        "model": one_line(secrets.redact(str(model)), 120),
-        **count_tokens(usage, body, text + texts["thought"]),
+        "model": one_line(secrets.redact(str(data.get("model"))), 120),
+        **count_tokens(data.get("usage"), body, text + texts["thought"]),
         **{kind: one_line(words, config.reply_chars) for kind, words in texts.items() if words.strip()},
         **({} if read is None else {"prompt_read": read}),
     }
@@ -124,15 +111,11 @@ def _words(content: Any, kind: str = "text") -> list[tuple[str, str]]:
         return [words for part in content for words in _words(part, kind)]
     if not isinstance(content, dict):
         return []
-    part = str(content.get("type"))
-    kind = "thought" if "think" in part or "reason" in part else kind
+    if any(word in str(content.get("type")) for word in ("think", "reason")):
+        kind = "thought"
     thoughts = next((content[name] for name in _THOUGHTS if content.get(name)), None)
-    return [
-        *_words(thoughts, "thought"),
-        *_words(content.get("content"), kind),
-        *_words(content.get("text"), kind),
-        *_words(content.get("refusal"), "refusal"),
-    ]
+    words = _words([content.get("content"), content.get("text")], kind)
+    return [*_words(thoughts, "thought"), *words, *_words(content.get("refusal"), "refusal")]
 
 
 def cut(text: str, finish_reason: str, config: OpenAIConfig) -> dict[str, str]:

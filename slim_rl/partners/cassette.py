@@ -113,11 +113,7 @@ def _answer(row: Any) -> dict[str, Any] | None:
     try:
         answer = json.loads(row)
         names = [answer.get(name) for name in ("finish_reason", "model", "thought", "refusal")]
-        names += answer.get("refused") or []
-        return (
-            answer | {"text": whole_characters(answer["text"])}
-            if all(isinstance(name, str | None) for name in names)
-            else None
-        )
+        known = all(isinstance(name, str | None) for name in [*names, *(answer.get("refused") or ())])
+        return answer | {"text": whole_characters(answer["text"])} if known else None
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None

@@ -182,10 +182,9 @@ def _fits(row: Row, status: int, content: str, names_parameters: bool) -> bool:
 
 def error_in(content: str) -> dict[str, Any]:
     """Returns the error that a response's body reports, in OpenAI's form; its `message` is all of the body if it has no other."""
-    try:
+    data: Any = None
+    with contextlib.suppress(ValueError, RecursionError):
         data = json.loads(content)
-    except (ValueError, RecursionError):
-        data = None
     data = data[0] if isinstance(data, list) and data else data
     if not isinstance(data, dict):
         return {"message": content.strip() or "no reason is given"}
@@ -198,7 +197,7 @@ def error_in(content: str) -> dict[str, Any]:
     return {**error, "message": message, "detail": data.get("detail")}
 
 
-# --- which parameter of the request it was
+# --- which parameter of the request it was: what refuses one, what refuses its value, and what begins a list of others
 
 _REFUSES = re.compile(
     r"unsupport|n[o']t support|unknown|unrecogni[sz]ed|unexpected|not (permitted|allowed|accepted|recogni[sz]ed)|"
@@ -206,47 +205,43 @@ _REFUSES = re.compile(
     re.IGNORECASE,
 )
 _VALUE = re.compile(
-    r"(should|must) be|(less|greater) than|at (most|least)|out of range|between|too (large|high|small|low)|positive|invalid value",
+    r"(should|must) be|(less|greater) than|at (most|least)|out of range|between|too (large|high|small|low)|invalid value",
     re.IGNORECASE,
 )
-_TAKES = re.compile(
-    r"(?<!not )\b(supported|allowed|valid|accepted|known) (\w+ )?(parameters|arguments|fields|keys|values)\b|\bexpected\b|\buse\b|\bdrop\b",
+_OTHERS = re.compile(
+    r"(?<!not )\b(supported|allowed|valid|accepted|known) (\w+ )?(parameters|arguments|fields|keys|values)\b|\b(expected|use|drop)\b",
     re.IGNORECASE,
 )
 
 
 def refused_parameters(error: Mapping[str, Any], body: Mapping[str, Any]) -> tuple[tuple[str, ...], str]:
     """Returns the request's parameters that an error names, and a hint at the key to set if not all of them can be learned."""
-    message, detail = error["message"], error.get("detail")
-    refuses = bool(_REFUSES.search(message)) or str(error.get("code") or "").startswith("unsupported")
-    param = error.get("param")
+    sendable = [name for name in body if name not in ("model", "messages")]
+    text, param, detail = error["message"][:20_000], error.get("param"), error.get("detail")
     places = [place for place in detail if isinstance(place, dict)] if isinstance(detail, list) else []
-    if isinstance(param, str) and param in _named(body):
+    if isinstance(param, str) and param in sendable:
         names = [param]
+        text = f"{text} {error.get('code')}"
     elif places:
         text = " ".join(f"{place.get('msg')} {place.get('type')}" for place in places)
-        refuses = bool(_REFUSES.search(text))
-        found = [step for place in places for step in place.get("loc") or () if isinstance(step, str)]
-        names = [name for name in found if name in _named(body)]
+        steps = [step for place in places if isinstance(place.get("loc"), list) for step in place["loc"]]
+        names = [name for name in sendable if name in steps]
     else:
-        sentences = [s for s in re.split(r"(?<=[.!;])\s+|\n", message) if _REFUSES.search(s) or _VALUE.search(s)]
-        words = " ".join(_TAKES.split(sentence, maxsplit=1)[0] for sentence in sentences)
-        names = [name for name in _named(body) if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", words)]
-        refuses = refuses and any(_REFUSES.search(sentence) for sentence in sentences)
-    if not names or not (refuses or _VALUE.search(message) or places):
+        sentences = [
+            part for part in re.split(r"(?<=[.!;])\s+|\n", text) if _REFUSES.search(part) or _VALUE.search(part)
+        ]
+        text = " ".join(sentences)
+        words = " ".join(_OTHERS.split(sentence, maxsplit=1)[0] for sentence in sentences)
+        names = [name for name in sendable if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", words)]
+    refuses = bool(_REFUSES.search(text))
+    if not names or not (refuses or places or _VALUE.search(text)):
         return (), ""
     if refuses and all(name in LEARNED for name in names):
         return tuple(names), ""
-    keys = {renamed: name for name, renamed in RENAMED.items()}
-    key = keys.get(names[0], names[0])
-    where = (
-        f"set partner.openai.{key}" if key in OpenAIConfig.model_fields else f"remove {key} from partner.openai.extra"
-    )
-    return tuple(names), f"{where}{' to a value that it takes, or to null' if where.startswith('set') else ''}"
-
-
-def _named(body: Mapping[str, Any]) -> list[str]:
-    return [name for name in body if name not in ("model", "messages")]
+    key = next((name for name, other in RENAMED.items() if other == names[0]), names[0])
+    if key in OpenAIConfig.model_fields:
+        return tuple(names), f"set partner.openai.{key} to a value that it takes, or to null"
+    return tuple(names), f"remove {key} from partner.openai.extra"
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

@@ -4,10 +4,8 @@
     user       what its seat was dealt, and the other seat's words, quoted; what the game adds to them is below, unquoted
     assistant  its own words; a refused action is followed by the error, as a user message
 
-so each request of a game begins with all of the one before it (which is what a provider's prompt cache needs), and the partner
-keeps nothing between calls. Form is not corrected here: a reply that is not an action of the game is asked again.
-
-A game with something to add, or with its own form to check, has a subclass with `note`, `complaint` and `default_prompt`.
+Each request of a game begins with all of the one before it (a provider's prompt cache needs that), and the partner keeps nothing between
+calls. A malformed reply is asked again. A game with notes, or with its own form to check, has a subclass.
 """
 
 from __future__ import annotations
@@ -37,14 +35,10 @@ _VERSION = re.compile(r"\A<!-- version: (.+?) -->\s*")
 
 
 class OpenAIPartner:
-    """See the module's docstring.
+    """See the module's docstring. Raises ConfigError if its endpoint cannot be made, or its prompt cannot be read.
 
     Args:
-        config: the partner's section of the configuration.
-        endpoint: what to ask; by default a new one.
-
-    Raises:
-        ConfigError: no key, no readable prompt, no cassette to replay, or a budget for a model without a price.
+        endpoint: what to ask; None: a new one.
     """
 
     def __init__(self, config: PartnerConfig, endpoint: Endpoint | None = None) -> None:
@@ -64,70 +58,64 @@ class OpenAIPartner:
 
     @classmethod
     def from_config(cls, config: PartnerConfig, make_env: Any = None) -> Self:
-        """The partner of `config`. Those of one process that are configured alike share an endpoint: its limits, budget,
-        breaker and cassette.
-        """
+        """Returns the partner of `config`. Those of one process that are configured alike share an endpoint."""
         return cls(config, _shared_endpoint(config.openai))
 
     # --- what a game may say otherwise
 
     @classmethod
     def default_prompt(cls) -> Traversable:
-        """The file with the partner's rules, where the config names none."""
+        """Returns the file with the partner's rules, if the config names none."""
         return resources.files("slim_rl.partners") / "chat_prompt.md"
 
     def placeholders(self) -> dict[str, str]:
-        """What stands for ``{name}`` in the partner's rules."""
+        """Returns what stands for ``{name}`` in the partner's rules."""
         return {}
 
     def heard(self, view: View, index: int) -> str:
-        """What the partner reads of utterance `index` of the history, one of the other seat's: by default what was said."""
+        """Returns what the partner reads of utterance `index` of the history, one of the other seat's."""
         return view.history[index].text
 
     def note(self, view: View, index: int) -> str:
-        """What the game adds, for the partner's eyes alone, below utterance `index` of the history, one of the other seat's. It may
-        depend on what was said up to there and on nothing later, so that a later request still begins with this one.
-        """
+        """Returns what the game adds below utterance `index`, for the partner alone. Nothing said later may change it."""
         return ""
 
     def action_in(self, text: str, view: View) -> str:
-        """Returns the one action within a reply that has more words, such as thoughts; by default all of it is the action."""
+        """Returns the one action within a reply that has more words, such as thoughts."""
         return text
 
     def complaint(self, text: str, view: View) -> str | None:
-        """Why a reply is not an action that can be taken, as a sentence for the model; None for one that can."""
+        """Returns why a reply is not an action that can be taken, as a sentence for the model; None for one that can."""
         return None
 
     # --- the partner
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Model as asked for, effective request parameters, and the prompt's version and hash; no secrets. The snapshot that
-        answered is in each reply's usage.
-        """
+        """Model as asked for, effective request parameters, and the prompt's version and hash; no secrets."""
         return {"kind": "openai", **self.endpoint.identity, **self._identity}
 
     @property
     def usage(self) -> Usage:
-        """The sum over all calls of this process to the endpoint so far."""
+        """Sum over all calls of this process to the endpoint so far."""
         return self.endpoint.spend.total
 
     @property
     def warnings(self) -> list[str]:
-        """What was warned of so far, such as prompts that the endpoint cuts."""
+        """What the endpoint has warned of so far, such as prompts that are cut."""
         return list(self.endpoint.warned.values())
+
+    @property
+    def stopped(self) -> str | None:
+        """Sentence that says why no new game should be started (endpoint down for good, budget spent), or None."""
+        return self.endpoint.stopped
 
     def keep_spend(self, folder: Path) -> None:
         """Keeps what is spent in the run's `folder`, and counts what is kept there against the budget."""
         self.endpoint.spend.keep(folder)
 
-    @property
-    def stopped(self) -> str | None:
-        """One sentence on why no new game should be started (endpoint down for good, budget spent), or None."""
-        return self.endpoint.stopped
-
     def messages(self, view: View) -> Messages:
-        """The request's messages."""
+        """Returns the request's messages."""
         messages = [
             {"role": "system", "content": whole_characters(f"{view.rules}\n\n{self.prompt}\n\n{QUOTED}")},
             {"role": "user", "content": whole_characters(view.state)},
@@ -144,11 +132,10 @@ class OpenAIPartner:
         return messages
 
     async def reply(self, view: View) -> Reply:
-        """The next action of `view.seat`, checked. A malformed one is asked again with the error, `malformed_retries` times.
+        """Returns the next action of `view.seat`, checked. A malformed one is asked again with the error.
 
         Raises:
-            PartnerFailure: no answer (PARTNER_FAILED), none that is well-formed (PARTNER_ERRORS), no money (BUDGET), or no endpoint
-                (OUTAGE).
+            PartnerFailure: no answer (PARTNER_FAILED), none that is well-formed (PARTNER_ERRORS), no money (BUDGET), no endpoint (OUTAGE).
         """
         messages = self.messages(view)
         opening = all(utterance.seat != view.seat for utterance in view.history)
@@ -161,6 +148,7 @@ class OpenAIPartner:
                 completion = await self.endpoint.ask(messages, view.seed % 2**31, opening and not errors)
             except PartnerFailure as failure:
                 failure.usage = replace(usage + (failure.usage or Usage()), malformed=len(errors))
+                failure.thought = _joined(thoughts)
                 raise
             usage += completion.usage
             text, thought = split_thought(completion.text)  # which is not for the other player to hear
@@ -171,7 +159,7 @@ class OpenAIPartner:
             if error is None:
                 thoughts += [text.replace(said, "", 1).strip()] if aside else []
                 usage = replace(usage, malformed=len(errors), asides=int(aside))
-                return Reply(said, usage, "\n\n".join(filter(None, thoughts)) or None)
+                return Reply(said, usage, _joined(thoughts))
             errors.append(error)
             if said:
                 say(messages, "assistant", sanitized(said))
@@ -180,7 +168,7 @@ class OpenAIPartner:
             f"{self.config.model} made {len(errors)} malformed replies in a row; the last error: {errors[-1]}",
             StopReason.PARTNER_ERRORS,
             replace(usage, malformed=len(errors) - 1),
-            "\n\n".join(filter(None, thoughts)) or None,
+            _joined(thoughts),
         )
 
     @property
@@ -191,7 +179,7 @@ class OpenAIPartner:
         )
 
     def _error(self, completion: Completion, said: str, view: View) -> str | None:
-        """What is wrong with a reply, as a sentence for the model; None for a valid action of the right kind."""
+        """Returns what is wrong with a reply, as a sentence for the model; None for a valid action of the right kind."""
         if completion.finish_reason == "length":
             cut_off = "Your reply was cut off because it was too long. Reply with one short action."
             return cut_off if said else self._all_thought
@@ -207,21 +195,23 @@ class OpenAIPartner:
         return self.complaint(said, view)
 
 
+def _joined(thoughts: list[str | None]) -> str | None:
+    return "\n\n".join(filter(None, thoughts)) or None
+
+
 def _error_message(error: str) -> str:
     return f"Error: {one_line(error, 2000)}"
 
 
 def say(messages: Messages, role: str, content: str) -> None:
     """Adds words to a chat. Those that follow others from the same side become one message with them."""
-    last = messages[-1]
-    if last["role"] == role:
-        messages[-1] = {"role": role, "content": f"{last['content']}\n\n{content}"}
-    else:
-        messages.append({"role": role, "content": content})
+    if messages[-1]["role"] == role:
+        content = f"{messages.pop()['content']}\n\n{content}"
+    messages.append({"role": role, "content": content})
 
 
 def read_prompt(config: OpenAIConfig, default: Traversable | None) -> tuple[str, str]:
-    """What the config's file of rules says, and its version. `default`: the file where it names none; None: there is none then."""
+    """Returns what the config's file of rules says, and its version. `default`: the file if it names none; None: there is none then."""
     file = config.prompt or default
     if file is None:
         return "", ""

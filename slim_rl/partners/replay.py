@@ -1,10 +1,8 @@
-"""A partner that repeats what a recorded partner said. It never invents: where the record ends, the dialogue ends.
+"""Partner that repeats what a recorded partner said. It never invents: where the record ends, the dialogue ends.
 
-`partner.openai.cassette_mode: replay` is another replay: it repeats an endpoint's recorded answers.
-
-For debugging: `partner.replay` names a dialogue log. A dialogue is found by what the partner's seat was dealt, in the game's own
-words, and by what was said so far: of several recorded dialogues of a game, the one that fits is followed, that of the same seed
-first. What was dealt is computed again from the recorded game, so a log stays usable after the words of its game have changed.
+For debugging: `partner.replay` names a dialogue log. A dialogue is found by what the partner's seat was dealt, in the game's own words, and
+by what was said so far. What was dealt is computed again from the recorded game, so a log stays usable after its words have changed.
+(`partner.openai.cassette_mode: replay` repeats an endpoint's recorded answers instead.)
 """
 
 from __future__ import annotations
@@ -24,14 +22,11 @@ History = list[tuple[int, str]]  # (seat, text): what the partner's seat has see
 
 
 class ReplayPartner:
-    """Repeats the partner's turns of a log, read whole at the start.
+    """Turns of a log's partner, read whole when made. Raises DataError if the log cannot be read, or is of another game.
 
     Args:
         path: a dialogue log, or a folder of them.
         make_env: makes an environment of the run's game.
-
-    Raises:
-        DataError: the log cannot be read, or a dialogue in it is not of the run's game.
     """
 
     def __init__(self, path: str | Path, make_env: Callable[[], BaseEnvironment]) -> None:

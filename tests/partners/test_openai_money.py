@@ -15,7 +15,8 @@ from slim_rl.config import OpenAIConfig
 from slim_rl.dialogue.partner import PartnerFailure, Reply
 from slim_rl.dialogue.record import StopReason
 from slim_rl.games.matching.audit import audit
-from slim_rl.partners.answers import UnreadableError, count_tokens, read_answer
+from slim_rl.partners.answers import ReportedError, UnreadableError, count_tokens, read_answer
+from slim_rl.partners.faults import fault_of
 from slim_rl.partners.limiter import LONGEST_CORRECTION, RateLimit
 from slim_rl.partners.secrets import Secrets
 from tests.fakes.openai_server import ODD_USAGE, OpenAIServer, Step
@@ -73,7 +74,7 @@ def test_what_can_be_is_believed_and_the_rest_estimated() -> None:
 def test_an_answer_of_any_shape_is_read_or_refused(content: str) -> None:
     try:
         answer = read_answer(content, BODY, OpenAIConfig(), Secrets())
-    except UnreadableError as error:
+    except (ReportedError, UnreadableError) as error:
         assert len(str(error)) < 400
     else:
         json.dumps(answer, ensure_ascii=False).encode()
@@ -132,3 +133,16 @@ async def test_a_game_that_malformed_replies_end_records_what_they_cost(server: 
     cost = sum(turn.usage["cost_usd"] for turn in dialogue.turns if turn.usage)
     assert cost == pytest.approx(partner.usage.cost_usd) and cost > 0
     assert audit(dialogue)["malformed"] == (3, 4)
+
+
+@given(JSON, JSON, JSON, st.sampled_from([200, 400, 413, 422, 429, 500]))
+def test_fault_of_any_shape_is_one(error: Any, detail: Any, code: Any, status: int) -> None:
+    shaped = {
+        "error": {"message": error, "code": code, "param": error},
+        "detail": detail,
+        "choices": [{"error": detail}],
+    }
+    for body in (error, {"error": error, "code": code}, {"detail": [{"loc": detail, "msg": error}]}, [shaped], shaped):
+        reported = ReportedError(status, json.dumps(body), billed=False)
+        fault = fault_of(reported, BODY, OpenAIConfig(), Secrets(), ever_answered=False)
+        assert len(fault.why) < 2000 and set(fault.parameters) <= BODY.keys()
