@@ -40,7 +40,7 @@ SHIPPED: dict[str, tuple[Any, str]] = {
     "data.num_eval": (200, "enough to know a mean reward to about ±0.02 (95%)"),
     "partner.kind": ("openai", ""),
     "partner.openai.budget_usd": (
-        600.0,
+        800.0,
         "above what this run may cost: about $350, $725 once the policy asks, three times that if nothing is cached",
     ),
     "limits.dialogue_tokens": (6144, ""),

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from slim_rl import jsonl
 from slim_rl.backends.checkpoints import count_parameters, locate_model, read_model_config
-from slim_rl.backends.cost import cost_report, usd_now
+from slim_rl.backends.cost import cost_report, usd_expected
 from slim_rl.backends.gpus import find_gpus
 from slim_rl.backends.trackers import has_wandb_login
 from slim_rl.config import Config, OpenAIConfig, hosted
@@ -244,14 +244,21 @@ async def list_models(config: OpenAIConfig) -> tuple[str, list[str]]:
 
 
 def check_cost(config: Config, eval_interval: int = 0) -> Iterator[Check]:
-    """What the endpoint will cost in training and evaluation (slime's comes every `eval_interval` steps), against the budget."""
+    """Compares the endpoint's cost in training and evaluation (on slime every `eval_interval` steps) with the budget."""
     if not costs_money(config):
         return
-    usd, budget = usd_now(config, eval_interval), config.partner.openai.budget_usd
-    found = cost_report(config, eval_interval) or "nothing: all answers are the cassette's"
-    enough = usd is None or (budget is not None and budget >= usd)
-    fix = "Set partner.openai.budget_usd to what may be spent: calls stop there, and the run ends once it has saved."
-    yield verdict("partner's cost", found, warn="" if enough else fix)
+    openai = config.partner.openai
+    found = cost_report(config, eval_interval)
+    usd = usd_expected(config, eval_interval) if found else None
+    few = none = ""
+    if usd is not None and openai.budget_usd is None:
+        none = (
+            "Set partner.openai.budget_usd to what may be spent: calls stop there, and the run ends once it has saved."
+        )
+    elif usd is not None and openai.budget_usd is not None and openai.budget_usd * (1 - openai.budget_reserve) < usd:
+        least = math.ceil(usd / (1 - openai.budget_reserve))
+        few = f"Set partner.openai.budget_usd={least} or more, or lower train.steps: the run would stop before its last step."
+    yield verdict("partner's cost", found or "nothing: all answers are the cassette's", fail=few, warn=none)
 
 
 def check_tracker(config: Config) -> Iterator[Check]:

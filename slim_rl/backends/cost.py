@@ -59,10 +59,10 @@ def cost_report(config: Config, eval_interval: int = 0, folder: Path | None = No
     return f"{'; '.join(parts)}; {money}" + (f", of which ${spent:,.2f} is spent" if spent else "")
 
 
-def usd_now(config: Config, eval_interval: int = 0) -> float | None:
-    """US dollars of the run at the lowest of the four prices; None without a price."""
+def usd_expected(config: Config, eval_interval: int = 0) -> float | None:
+    """Returns the US dollars of a run that learns to ask, with the provider's cache; None without a price."""
     dialogues = config.train.steps * config.train.dialogues + evaluation_dialogues(config, eval_interval)
-    usd: float | None = estimate_cost(config.partner.openai, dialogues, NOW)["usd"]
+    usd: float | None = estimate_cost(config.partner.openai, dialogues, LATER)["usd"]
     return usd
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from slim_rl import bundled
+from slim_rl.backends.checks import check_cost
 from slim_rl.backends.cost import (
     LATER,
     NOW,
@@ -20,7 +22,7 @@ from slim_rl.backends.cost import (
     evaluation_dialogues,
     held_out_rows,
     in_words,
-    usd_now,
+    usd_expected,
 )
 from slim_rl.config import Config, OpenAIConfig, load_config, parse_config
 from slim_rl.dialogue.dealing import ensure_games
@@ -111,9 +113,28 @@ def test_what_is_spent_and_what_has_no_price_is_said(tmp_path: Path) -> None:
     spend_elsewhere(made.run_dir, 1.25)
     assert (cost_report(made) or "").endswith("a budget of $5, of which $1.25 is spent")
     served = config(tmp_path, "partner.openai.model=Qwen/Qwen3-32B", "partner.openai.budget_usd=null")
-    assert "Qwen/Qwen3-32B having no price" in (cost_report(served) or "") and usd_now(served) is None
+    assert "Qwen/Qwen3-32B having no price" in (cost_report(served) or "") and usd_expected(served) is None
     assert cost_report(config(tmp_path, "partner.kind=shy")) is None
     assert cost_report(config(tmp_path, "partner.openai.cassette_mode=replay")) is None
+
+
+def test_shipped_budgets_cover_their_own_estimates() -> None:
+    paid = 0
+    for name in bundled.names():
+        shipped = load_config(name)
+        for check in check_cost(shipped, eval_interval=10):
+            paid += 1
+            assert check.status == "pass", (name, check)
+    assert paid, "at least one shipped config pays for its partner"
+
+
+def test_doctor_budget_below_the_estimate_fails() -> None:
+    statuses = {}
+    for budget in (600, 750, 800, "null"):
+        (check,) = check_cost(load_config("matching", [f"partner.openai.budget_usd={budget}"]), eval_interval=10)
+        statuses[budget] = check.status
+        assert (check.status == "fail") == ("budget_usd=764 or more" in check.fix)
+    assert statuses == {600: "fail", 750: "fail", 800: "pass", "null": "warn"}, "5% are reserved for games in progress"
 
 
 def test_the_number_of_calls_at_once_grows_with_the_batch(tmp_path: Path) -> None:
