@@ -18,7 +18,7 @@ Trainer = Literal["slime", "trl", "verl"]
 Names = Mapping[str, Callable[[Any], Any]]
 
 
-def _same(value: Any) -> Any:
+def same(value: Any) -> Any:
     return value
 
 
@@ -47,7 +47,7 @@ def _key(name: str, slime: str | Names = "", trl: str | Names = "", verl: str | 
 
 
 def _converted(names: str | Names) -> Names:
-    return dict.fromkeys(names.split(), _same) if isinstance(names, str) else names
+    return dict.fromkeys(names.split(), same) if isinstance(names, str) else names
 
 
 # transformers' own constant knows no warm-up
@@ -103,7 +103,7 @@ KEYS: tuple[Key, ...] = (
     _key(
         "train.clip_ratio",
         # A wider upper clip lets rare good turns, such as a first question, grow (DAPO's clip-higher).
-        {"--eps-clip": _same, "--eps-clip-high": lambda clip: round(1.4 * clip, 4)},
+        {"--eps-clip": same, "--eps-clip-high": lambda clip: round(1.4 * clip, 4)},
         "epsilon",
         f"{_ACTOR}.clip_ratio {_ACTOR}.clip_ratio_low {_ACTOR}.clip_ratio_high",
         "with one update a step the ratio is 1 and nothing is clipped",
@@ -119,11 +119,11 @@ KEYS: tuple[Key, ...] = (
             "--kl-loss-type": lambda coef: "k3" if coef else None,
             "--use-unbiased-kl": bool,
         },
-        {"beta": _same, "use_bias_correction_kl": lambda _: True},
+        {"beta": same, "use_bias_correction_kl": lambda _: True},
         {
-            f"{_ACTOR}.kl_loss_coef": _same,
+            f"{_ACTOR}.kl_loss_coef": same,
             f"{_ACTOR}.kl_loss_type": lambda _: "k3+",
-            "algorithm.kl_ctrl.kl_coef": _same,
+            "algorithm.kl_ctrl.kl_coef": same,
         },
         "the same unbiased gradient in all three; verl.kl says whether verl has it in the loss or in the reward",
     ),

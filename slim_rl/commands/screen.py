@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from slim_rl import bundled
 from slim_rl.errors import SlimWarning
 
 if TYPE_CHECKING:
@@ -23,9 +25,30 @@ if TYPE_CHECKING:
 _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
+_COMMAND = re.compile(r"`(slim-rl \w+) CONFIG\b")  # in messages: a command for the config in hand
+_config = "CONFIG"
+
+
+def config_in_hand(options: Sequence[str]) -> None:
+    """Notes the config of a command line and its changes, which the commands in messages are printed with."""
+    global _config
+    changes = [word for word in _values(options, "--set", "-s") if not word.startswith("train.backend=")]
+    named = next((word for word in options if word.endswith((".yaml", ".yml")) or word in bundled.names()), None)
+    words = [word for change in changes for word in ("--set", change)]
+    _config = shlex.join([named, *words]) if named else "CONFIG"
+
+
+def _values(options: Sequence[str], *names: str) -> Iterator[str]:
+    for word, after in zip(options, [*options[1:], ""], strict=True):
+        if word in names:
+            yield after
+        elif word.startswith(f"{names[0]}="):
+            yield word.partition("=")[2]
+
+
 def printable(text: str) -> str:
-    """The text without the characters that a terminal would obey."""
-    return _OBEYED.sub("", text)
+    """Returns the text without the characters that a terminal would obey, its commands with the config in hand."""
+    return _OBEYED.sub("", _COMMAND.sub(lambda found: f"`{found[1]} {_config}", text))
 
 
 def show_warnings_as_sentences(prefix: str) -> None:

@@ -8,6 +8,8 @@ fewer of them than the config asks for is used as far as it goes.
 
 from __future__ import annotations
 
+import re
+import shlex
 import warnings
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -92,8 +94,8 @@ def existing_rows(config: Config, split: Split, taken: Collection[str] | None = 
         for key, value in (row.spec or {}).items():
             if spec.get(key) != value:
                 raise DataError(
-                    f"{path} was made with {key} = {value!r} where the config says {spec.get(key)!r}: make it again with "
-                    f"`{MAKE}`, or name another file in data.{split}."
+                    f"{path} was made with {key} = {value!r} where the config says {spec.get(key)!r}: name files after their deal "
+                    f"({_named_after(config, key, spec.get(key))}), or make it again with `{MAKE}`."
                 )
     step = config.train.games_per_step
     if split == "train" and len(rows) < min(number, step):
@@ -108,6 +110,14 @@ def existing_rows(config: Config, split: Split, taken: Collection[str] | None = 
             f"on: make both again with `{MAKE}`, or remove one of the files."
         )
     return rows
+
+
+def _named_after(config: Config, key: str, value: Any) -> str:
+    """Returns the changes by which a config's games files are named after the value of one of their keys."""
+    text = re.sub(r"[^\w.-]+", "-", str(value))[:20].strip("-")
+    files = {split: path for split, (path, _) in games_files(config).items()}
+    named = {split: path.with_stem(f"{path.stem}-{key}{text}") for split, path in files.items()}
+    return shlex.join(word for split, path in named.items() for word in ("--set", f"data.{split}={path}"))
 
 
 def shortage(config: Config, split: Split, rows: list[GameRow]) -> str | None:

@@ -17,16 +17,16 @@ from slim_rl.errors import ConfigError, DataError, nearest
 _HUB_SECONDS = 5.0
 
 
-def check_model_name(name: str, key: str = "policy.model") -> None:
-    """Raises ConfigError for a folder that does not exist, before it is read as a hub name, and for a name that the hub does not
-    know. A model that comes with slim_rl may be named as in a checkout.
+def check_model_name(name: str, key: str = "policy.model") -> bool:
+    """Returns True if the model is a folder or the hub knows it, False if the hub cannot be reached. A model that comes with slim_rl
+    may be named as in a checkout. Raises ConfigError for a folder that does not exist, and for a name that the hub does not know.
 
     Args:
         key: what names it, for the message.
     """
     path = Path(name)
     if path.exists() or Path(bundled.model(name)).exists():
-        return
+        return True
     if name.startswith(("/", ".", "~")) or name.count("/") > 1 or ("/" in name and path.parent.is_dir()):
         beside = [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else []
         near = nearest(path.name, beside)
@@ -34,24 +34,25 @@ def check_model_name(name: str, key: str = "policy.model") -> None:
             f"did you mean {path.parent / near}?" if near else "make it, or give a hub name such as Qwen/Qwen3-0.6B."
         )
         raise ConfigError(f"{key} '{name}' is not a folder here; {meant}")
-    _ask_hub(name, key)
+    return _ask_hub(name, key)
 
 
-def _ask_hub(name: str, key: str) -> None:
-    """Asks once whether the hub knows the model. Where it cannot be reached, what its clients have in their cache must do from here
-    on, in this process and its children: they would try again for a minute.
+def _ask_hub(name: str, key: str) -> bool:
+    """Asks once whether the hub knows the model; returns False if it does not answer. Where it cannot be reached, what its clients have
+    in their cache must do from here on, in this process and its children: they would try again for a minute.
     """
     try:
         import httpx
-        from huggingface_hub import HfApi, constants, errors
+        from huggingface_hub import HfApi, constants, errors, try_to_load_from_cache
     except ModuleNotFoundError:
-        return
+        return False
     if constants.is_offline_mode():
-        return
+        return isinstance(try_to_load_from_cache(name, "config.json"), str)
     try:
         HfApi().model_info(name, timeout=_HUB_SECONDS)
+        return True
     except errors.GatedRepoError:
-        return
+        return True
     except (errors.RepositoryNotFoundError, errors.HFValidationError) as error:
         raise ConfigError(
             f"{key} '{name}' is neither a folder here nor a model that the hub shows you; give a folder, or a name such as "
@@ -60,8 +61,9 @@ def _ask_hub(name: str, key: str) -> None:
     except httpx.TransportError:
         os.environ["HF_HUB_OFFLINE"] = "1"
         constants.HF_HUB_OFFLINE = True
+        return isinstance(try_to_load_from_cache(name, "config.json"), str)
     except httpx.HTTPError:  # it answers, if not to this: its clients will say
-        return
+        return False
 
 
 def is_model_folder(folder: Path) -> bool:

@@ -7,8 +7,8 @@
 
 Everything that can be wrong is checked first, in that order, and the partner is made once, to see that it can be. Then the run's
 missing games and config.yaml are written, and its folder is locked against a second start; the checkpoint is converted if slime cannot read it; slime's own parsers read the flags; a
-Ray cluster is joined or started, and the job is submitted. A dry run prints the command after the checks and makes no partner; it needs
-neither slime nor a GPU nor a key.
+Ray cluster is joined or started, and the job is submitted. A dry run prints the command after the same checks; it needs neither slime
+nor a GPU.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from slim_rl.backends import GO_ON, Request, is_trained, say, say_what_it_pays
 from slim_rl.backends.checkpoints import hub_name, locate_model, read_model_config
 from slim_rl.backends.cost import cost_report
 from slim_rl.backends.gpus import count_gpus
-from slim_rl.backends.partner import try_partner
+from slim_rl.backends.ready import check_games, try_partner
 from slim_rl.backends.slime.arguments import Job, command_line
 from slim_rl.backends.slime.cluster import DRIVER, Checkouts, check_save_dir, find_checkouts, submit
 from slim_rl.backends.slime.layout import find_architecture, lay_out, parse_flags
@@ -112,6 +112,8 @@ def launch(words: Sequence[str], needs_model: bool = False) -> int:
     saved = check_save_dir(job.folder, settings.num_nodes, options.dry_run)
     before = "" if job.last is None or job.done else f"goes on from checkpoint {job.last} in {job.folder}"
     check_same(job.folder / "config.yaml", job.config)
+    check_games(job.config)
+    try_partner(job.config)
     for note in (about, saved, before, shortened(job.config), cost and f"partner: {cost}"):
         if note:
             say(note)
@@ -122,7 +124,6 @@ def launch(words: Sequence[str], needs_model: bool = False) -> int:
         say(is_trained(job.config, job.folder))
         return 0
     check_trackers(job.config)
-    try_partner(job.config)
     say_what_it_pays(job.config)
     games = partial(ensure_games, job.config)
     with signals_end_the_run(), claimed(job.folder, job.config, games, **plugins):

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
 
+from slim_rl.backends.ready import check_environment
 from slim_rl.errors import ConfigError
 
 # slime's flags that the launch derives from a setting: given by hand they would contradict it
@@ -137,6 +138,7 @@ def read_settings(
     except argparse.ArgumentError as error:
         needs = re.sub(r"^argument (\S+): expected one argument$", r"\1 needs a value", str(error))
         raise ConfigError(f"{needs}; --help lists the settings.") from None
+    check_environment(Settings.names(), environment)
     names = [name.lower() for name in Settings.names()]
     given = {name: environment[name.upper()] for name in names if environment.get(name.upper())}
     given |= {name: value for name, value in vars(options).items() if name in names and value is not None}

@@ -10,13 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
-from slim_rl import jsonl
+from slim_rl import bundled, jsonl
 from slim_rl.backends.cost import evaluation_dialogues
 from slim_rl.backends.trl.arguments import grpo_arguments, micro_batch
 from slim_rl.config import Config, parse_config
+from slim_rl.dialogue.chat import Chat
 from slim_rl.errors import ConfigError
 from slim_rl.files import disk_errors
 from slim_rl.formats import count
+from slim_rl.policies import load_tokenizer
 from slim_rl.runs import configuration
 
 
@@ -24,6 +26,8 @@ def dry_run(config: Config) -> list[str]:
     """Writes the file, and returns the lines to print. Raises SlimError if the batch does not divide, or the disk refuses."""
     file = config.output_dir / f"{config.name}.dry-run.yaml"
     micro_batch(config, config.train.processes)
+    if Path(model := bundled.model(config.policy.model)).is_dir():  # as the run will: the template is tried, too
+        Chat(load_tokenizer(model), config.policy.thinking)
     arguments = json.loads(grpo_arguments(config, config.run_dir).to_json_string())
     with disk_errors("dry run's file", file):
         config.write(file, trl=arguments)

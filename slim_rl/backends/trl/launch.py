@@ -8,13 +8,15 @@ from collections.abc import Sequence
 
 from slim_rl.backends import Request, Result, say, say_what_it_pays
 from slim_rl.backends.cost import cost_report
+from slim_rl.backends.ready import check_ready
 from slim_rl.config import Config
 from slim_rl.dialogue.requirements import check_training
 from slim_rl.errors import ConfigError
 from slim_rl.formats import count
 from slim_rl.keys import shortened
-from slim_rl.policies import check_model_name
+from slim_rl.policies import check_model_folder
 from slim_rl.ranks import joined_by, own_rank
+from slim_rl.runs import RunFolder
 
 
 def check(config: Config) -> None:
@@ -36,9 +38,11 @@ def start(request: Request) -> Result | None:
     if (cost := cost_report(config)) and own_rank() == 0:
         print(f"partner: {cost}", file=sys.stderr)
     if own_rank() == 0:
-        check_model_name(config.policy.model)
-        if short := shortened(config):
-            say(short)
+        RunFolder(config).check(request.fresh)
+        check_model_folder(config.run_dir / "model")
+        for note in (check_ready(config), shortened(config)):
+            if note:
+                say(note)
     if request.dry_run:
         from slim_rl.backends.trl.dry_run import dry_run
 

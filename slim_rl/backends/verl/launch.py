@@ -8,6 +8,7 @@ the config's own. POLICY_MODEL, REF_MODEL and CRITIC_MODEL in the environment sa
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import sys
@@ -24,31 +25,34 @@ from slim_rl.backends import RESPONSE_TOKENS, Request, is_trained, say, say_what
 from slim_rl.backends.checkpoints import last_whole
 from slim_rl.backends.cost import cost_report
 from slim_rl.backends.gpus import find_gpus
-from slim_rl.backends.partner import try_partner
+from slim_rl.backends.ready import check_environment, check_games, check_model, try_partner
 from slim_rl.backends.verl.compose import Overrides, check_composed, compose
 from slim_rl.backends.verl.data import write_data
 from slim_rl.backends.verl.names import PLAYED, REFERENCE_VARIABLE, STOP_MARK, TURN_CREDIT
-from slim_rl.config import Config, DataConfig, load_config
+from slim_rl.config import Config, DataConfig, load_config, parse_config
 from slim_rl.dialogue.dealing import games_files
 from slim_rl.dialogue.requirements import check_training
 from slim_rl.environment import environment_class
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.files import write_atomically
-from slim_rl.keys import disjoint, lookup, shortened
+from slim_rl.keys import KEYS, disjoint, lookup, same, shortened
 from slim_rl.keys import values as table_values
 from slim_rl.lab.payment import pays_otherwise, takes_the_step
-from slim_rl.policies import check_model_name, unreadable
+from slim_rl.policies import unreadable
 from slim_rl.processes import running, signals_end_the_run, with_packages
 from slim_rl.runs import check_same, claimed
 
 HERE = Path(__file__).parent
 FILE = "verl"  # of the run's folder, with .yaml: what hydra is given
+SHARED = {  # verl's names of keys that are the config's by another name, with the same values
+    name: key.name for key in KEYS if len(key.verl) == 1 for name in key.verl if key.verl[name] is same
+}
 MODELS = {"POLICY_MODEL": "policy.model", "REF_MODEL": "verl.reference_model", "CRITIC_MODEL": "verl.critic_model"}
 
 
 def start(request: Request) -> None:
     """Writes the run's files, starts `verl.trainer.main_ppo` and waits for its end. It resumes from its last checkpoint. A dry run
-    checks and prints the file's values and the command, and writes nothing; it makes no partner, and needs neither its key nor a GPU.
+    checks the same, prints the file's values and the command, and writes nothing; it needs no GPU.
 
     Raises:
         SlimError: this machine lacks something, the config asks for what verl cannot do, verl refuses a key, the partner cannot be made,
@@ -60,10 +64,12 @@ def start(request: Request) -> None:
     ours, theirs = _split(request.extra)
     config = with_models(load_config(request.path, [*request.overrides, *ours]), os.environ)
     for key in MODELS.values():
-        if name := lookup(config, key):
-            check_model_name(name, key)
+        if (name := lookup(config, key)) and (note := check_model(name, key)):
+            say(note)
     if config.train.lora is not None and find_spec("transformers") is not None:
         _check_adapters(config)
+    check_games(config)
+    try_partner(config)
     overrides = build_overrides(config, theirs)
     folder = run_dir(config)
     command = [sys.executable, "-m", "verl.trainer.main_ppo", "--config-path", str(folder), "--config-name", FILE]
@@ -92,7 +98,6 @@ def start(request: Request) -> None:
     if step is not None and step >= trainer.total_training_steps and trainer.resume_mode == "auto":
         say(is_trained(config, folder))
         return
-    try_partner(config)
     say_what_it_pays(config)
     with claimed(folder, config, partial(write_data, config, folder)):
         (folder / STOP_MARK).unlink(missing_ok=True)
@@ -136,7 +141,14 @@ def _shown(value: Any) -> str:
 
 
 def with_models(config: Config, environment: Mapping[str, str]) -> Config:
-    """The config with the models that the environment names, and with the folder of one that comes with slim_rl."""
+    """Returns the config with the models that the environment names, with the folder of one that comes with slim_rl, and with those of
+    `verl.overrides` that are keys of the config by another name as these.
+    """
+    check_environment(MODELS, environment)
+    if shared := {name: value for name, value in config.verl.overrides.items() if name in SHARED}:
+        others = {name: value for name, value in config.verl.overrides.items() if name not in SHARED}
+        changes = [f"{SHARED[name]}={json.dumps(value)}" for name, value in shared.items()]
+        config = parse_config(config.model_dump(mode="json"), [*changes, f"verl.overrides={json.dumps(others)}"])
     sections = {"policy": {"model": bundled.model(config.policy.model)}}
     for variable, key in MODELS.items():
         if environment.get(variable):
@@ -306,9 +318,26 @@ def _sequence_tokens(config: Config) -> int:
 
 
 def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Bare key=value words as (those of slim_rl's config, those of verl's)."""
-    ours = [word for word in words if _is_ours(word.partition("=")[0])]
-    return ours, [word for word in words if word not in ours]
+    """Splits bare key=value words into changes of slim_rl's config and verl's own. A key of verl's that is a key of the config by another
+    name becomes that one, so that whatever depends on it moves with it.
+
+    Raises:
+        ConfigError: a word is no key=value, or its key means one thing here and another to verl.
+    """
+    ours, theirs = [], []
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or word.startswith("-"):
+            raise ConfigError(f"'{word}' is neither an option nor key=value, such as trainer.total_training_steps=9.")
+        if _is_ours(name) and any(name in key.verl for key in KEYS):
+            raise ConfigError(f"'{word}' names a key of slim_rl and another of verl; give --set {word} for the first.")
+        if _is_ours(name):
+            ours.append(word)
+        elif name.lstrip("+") in SHARED:
+            ours.append(f"{SHARED[name.lstrip('+')]}={value}")
+        else:
+            theirs.append(word)
+    return ours, theirs
 
 
 def _is_ours(key: str) -> bool:
