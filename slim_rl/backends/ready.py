@@ -11,6 +11,7 @@ from slim_rl.config import Config
 from slim_rl.dialogue.dealing import existing_rows, games_files
 from slim_rl.dialogue.factory import make_partner
 from slim_rl.errors import ConfigError, DataError, nearest
+from slim_rl.formats import count
 from slim_rl.partners.client import OPENAI_URL
 from slim_rl.policies import check_model_name, is_model_folder
 
@@ -43,7 +44,7 @@ def check_games(config: Config) -> None:
         twice = config.selfplay and config.train.backend == "trl"  # a game for each seat
         if split == "train" and games * (1 + twice) < config.train.games_per_step:
             raise DataError(
-                f"data.train={path} has {games} games, too few for a step of train.games_per_step={config.train.games_per_step}; "
+                f"data.train={path} has {count(games, 'game')}, too few for a step of train.games_per_step={config.train.games_per_step}; "
                 "raise data.num_train, or lower it."
             )
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from slim_rl.backends.verl.data import write_parquet
 from slim_rl.commands.options import Overrides, Workers
 from slim_rl.config import Config, load_config, parse_config
 from slim_rl.dialogue.dealing import deal, ensure_games, seats_of
 from slim_rl.dialogue.factory import make_environment
-from slim_rl.dialogue.rows import GameRow, read_rows, write_rows
+from slim_rl.dialogue.parquet import write_parquet
+from slim_rl.dialogue.rows import Split, read_rows, write_rows
 from slim_rl.errors import ConfigError
 
 
@@ -22,8 +22,13 @@ def command(
         Path | None,
         typer.Argument(metavar="CONFIG", help="a config, whose values the options below override", show_default=False),
     ] = None,
-    num_games: Annotated[int | None, typer.Option(help="games to make")] = None,
-    output: Annotated[Path | None, typer.Option(help="file to write: .jsonl, or .parquet for verl")] = None,
+    num_games: Annotated[
+        int | None, typer.Option("--num-games", "--num-train", help="games to make, to train on")
+    ] = None,
+    num_test: Annotated[int | None, typer.Option(min=0, help="held-out games to make beside them")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="file to write: .jsonl, or .parquet for verl; with --num-test a folder of two")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="seed of the games")] = None,
     n: Annotated[int | None, typer.Option(help="reviewers and papers, 2 to 8 with DialOp's names")] = None,
     workers: Workers = 1,
@@ -57,6 +62,7 @@ def command(
         "data.seed": seed,
         "data.seat": seat,
         "data.num_train": num_games,
+        "data.num_eval": num_test,
     }
     changes = [
         *(overrides or ()),
@@ -64,10 +70,10 @@ def command(
     ]
     settings = load_config(config, changes) if config is not None else parse_config({}, changes)
     if output is not None:
-        write(settings, output, format or output.suffix.removeprefix(".") or "jsonl", workers, games)
-        typer.echo(output)
+        for path in write(settings, output, format, workers, games, held_out=num_test is not None):
+            typer.echo(path)
         return
-    if config is None or num_games is not None or format is not None or games is not None:
+    if config is None or any(each is not None for each in (num_games, num_test, format, games)):
         raise ConfigError(
             "There is no place to write the games: give --output, or only a config that names its data files."
         )
@@ -76,18 +82,41 @@ def command(
             typer.echo(path)
 
 
-def write(config: Config, output: Path, format: str, workers: int = 1, games: Path | None = None) -> None:
-    """Writes `data.num_train` games, or those of the file `games`. Raises ConfigError for another format than jsonl and parquet (verl's), or if no game fits."""
+def write(
+    config: Config,
+    output: Path,
+    format: str | None = None,
+    workers: int = 1,
+    games: Path | None = None,
+    held_out: bool = False,
+) -> Iterator[Path]:
+    """Writes `data.num_train` games, or those of the file `games`, to `output`; with `data.num_eval` held-out ones to its files train
+    and test.
+
+    Raises:
+        ConfigError: another format than jsonl and parquet (verl's), no game fits, or held-out games are to go into one file.
+    """
+    format = format or ("" if held_out else output.suffix.removeprefix(".")) or "jsonl"
     if format not in ("jsonl", "parquet"):
         raise ConfigError(
             f"The format {format!r} is unknown: choose jsonl or parquet (--format, or the output's suffix)."
         )
-    rows: Iterable[GameRow] = (
-        read_rows(games, make_environment(config), seats_of(config))
-        if games
-        else deal(config, "train", config.data.num_train, workers=workers, name=output.name)
-    )
-    if format == "parquet":
-        write_parquet(rows, output, make_environment(config))
-    else:
-        write_rows(rows, output)
+    if held_out and (output.suffix in (".jsonl", ".parquet") or output.is_file()):
+        raise ConfigError(f"--output {output} is a file, but --num-test makes two; name a folder.")
+    files: dict[Split, Path] = {"train": output}
+    if held_out:
+        files = {"train": output / f"train.{format}", "eval": output / f"test.{format}"}
+    taken: set[str] = set()
+    env = make_environment(config)
+    for split, path in files.items():
+        number = config.data.num_train if split == "train" else config.data.num_eval
+        if games is not None and split == "train":
+            rows = read_rows(games, env, seats_of(config))
+        else:
+            rows = list(deal(config, split, number, taken, workers, path.name))
+        taken |= {row.game_id for row in rows}
+        if format == "parquet":
+            write_parquet(rows, path, env, split)
+        else:
+            write_rows(rows, path)
+        yield path

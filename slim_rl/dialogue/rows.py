@@ -1,7 +1,7 @@
 """Games on disk: one JSON line a game, which holds all that a trainer's hook needs to deal it.
 
 A file appears whole or not at all. slime reads it with ``--input-key prompt --metadata-key metadata``; verl's form of it is made by
-`backends.verl.data`. The prompt is there for such readers: a dialogue is opened with the environment's own.
+`dialogue.parquet`. The prompt is there for such readers: a dialogue is opened with the environment's own.
 """
 
 from __future__ import annotations

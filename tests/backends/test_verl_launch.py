@@ -240,11 +240,22 @@ def test_hydras_own_command_line_reads_the_file(
 def test_one_grammar_of_overrides(capsys: pytest.CaptureFixture[str]) -> None:
     config = str(ROOT / "configs/verl_ppo.yaml")
     with pytest.raises(SystemExit) as ended:
-        main(["train", config, "--dry-run", "--set", "train.steps=3", "algorithm.gamma=0.5", "seed=9"])
+        main(
+            [
+                "train",
+                config,
+                "--dry-run",
+                "--set",
+                "train.steps=3",
+                "algorithm.gamma=0.5",
+                "seed=9",
+                "data.shuffle=false",
+            ]
+        )
     assert not ended.value.code
     printed = capsys.readouterr().out
     assert "trainer.total_training_steps=3" in printed and "data.seed=9" in printed
-    assert printed.rstrip().endswith("algorithm.gamma=0.5")
+    assert "algorithm.gamma=0.5" in printed and printed.rstrip().endswith("data.shuffle=false")
 
 
 def test_a_run_too_short_for_its_warm_up_and_one_that_goes_on_say_so(

@@ -13,11 +13,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from slim_rl.backends.verl.data import read_game_state, write_parquet
 from slim_rl.commands.generate import command as generate
 from slim_rl.config import Config, Limits
 from slim_rl.dialogue.dealing import ensure_games, load_rows
 from slim_rl.dialogue.loop import Speaker, play_dialogue
+from slim_rl.dialogue.parquet import read_game_state, write_parquet
 from slim_rl.dialogue.rows import GameRow, read_rows, write_rows
 from slim_rl.errors import ConfigError, DataError, SlimWarning
 from slim_rl.games.matching import MatchingEnv

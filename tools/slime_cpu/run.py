@@ -20,10 +20,11 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from slim_rl.backends.partner import try_partner
+
 from slim_rl.backends import Result, say
 from slim_rl.backends.checkpoints import read_model_config
 from slim_rl.backends.export import export, own_results
-from slim_rl.backends.partner import try_partner
 from slim_rl.backends.slime.arguments import Job, words
 from slim_rl.backends.slime.cluster import Checkouts, find_checkouts
 from slim_rl.backends.slime.launch import plan, read_config

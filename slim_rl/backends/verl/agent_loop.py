@@ -22,7 +22,6 @@ from typing import Any
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 
 from slim_rl.backends.verl.compose import check_composed
-from slim_rl.backends.verl.data import read_game_state
 from slim_rl.backends.verl.groups import Groups
 from slim_rl.backends.verl.names import STOP_MARK
 from slim_rl.backends.verl.policy import ServerPolicy
@@ -31,6 +30,7 @@ from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.log import DialogueLog, annotate_beside
 from slim_rl.dialogue.measures import measures
+from slim_rl.dialogue.parquet import read_game_state
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.tracked import tracked

@@ -63,23 +63,19 @@ def start(request: Request) -> None:
         raise ConfigError(lacks)
     ours, theirs = _split(request.extra)
     config = with_models(load_config(request.path, [*request.overrides, *ours]), os.environ)
-    for key in MODELS.values():
-        if (name := lookup(config, key)) and (note := check_model(name, key)):
-            say(note)
+    notes = [check_model(name, key) for key in MODELS.values() if (name := lookup(config, key))]
     if config.train.lora is not None and find_spec("transformers") is not None:
         _check_adapters(config)
-    check_games(config)
-    try_partner(config)
     overrides = build_overrides(config, theirs)
     folder = run_dir(config)
     command = [sys.executable, "-m", "verl.trainer.main_ppo", "--config-path", str(folder), "--config-name", FILE]
     command += overrides.extra
     config = config.from_anywhere()
     check_same(folder / "config.yaml", config)
+    check_games(config)
+    try_partner(config)
     if cost := cost_report(config, folder=folder):
         print(f"partner: {cost}", file=sys.stderr)
-    if short := shortened(config):
-        say(short)
     step = last_whole(folder / "checkpoints")
     if step is not None and step < config.train.steps:
         say(f"{config.name} goes on from step {step} of {config.train.steps}, its last checkpoint")
@@ -88,6 +84,8 @@ def start(request: Request) -> None:
     else:
         composed = compose(overrides)
         check_composed(config, composed)
+    for note in filter(None, (*notes, shortened(config))):
+        say(note)
     if request.dry_run:
         print(f"# {folder / FILE}.yaml, over verl's own ppo_trainer.yaml:")
         for key, value in overrides.values.items():

@@ -1,0 +1,56 @@
+"""Games as parquet: the columns of verl's RLHFDataset.
+
+The game is JSON text in `extra_info` (`read_game_state`), since a column of unlike games has no Arrow type.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from slim_rl.dialogue.rows import GameRow, Split
+from slim_rl.environment import BaseEnvironment
+from slim_rl.errors import DataError
+from slim_rl.files import replacing
+
+DATA_SOURCE = "slim_rl"  # what the data_source of every parquet row begins with: verl tells data sets apart by it
+
+
+def write_parquet(rows: Iterable[GameRow], path: str | Path, env: BaseEnvironment, split: Split = "train") -> int:
+    """Writes the columns data_source, prompt, reward_model and extra_info; returns how many rows."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    source = f"{DATA_SOURCE}/{type(env).__name__}"
+    table = [
+        {
+            "data_source": source,
+            "prompt": row.prompt,
+            "ability": "dialogue",
+            "reward_model": {"style": "rule", "ground_truth": json.dumps(row.solution.get("ground_truth"))},
+            "extra_info": {
+                "index": index,
+                "split": split,
+                "game_id": row.game_id,
+                "seat": row.seat,
+                "game_state": json.dumps(row.game_state),
+            },
+        }
+        for index, row in enumerate(rows)
+    ]
+    try:
+        with replacing(Path(path)) as temporary:
+            pq.write_table(pa.Table.from_pylist(table), temporary)
+    except OSError as error:
+        raise DataError(f"Cannot write {path}: {error.strerror or error}; choose another output.") from error
+    return len(table)
+
+
+def read_game_state(extra_info: Mapping[str, Any]) -> dict[str, Any]:
+    """The game of a parquet row. Raises DataError if there is none."""
+    state = extra_info.get("game_state")
+    if not state:
+        raise DataError("A row of verl's data has no extra_info.game_state; make the file with slim-rl generate.")
+    return dict(json.loads(state) if isinstance(state, str) else state)
