@@ -77,9 +77,9 @@ def command(
         raise ConfigError(
             "There is no place to write the games: give --output, or only a config that names its data files."
         )
-    for path in ensure_games(settings, workers, overwrite=overwrite):
-        if path is not None:
-            typer.echo(path)
+    for made in ensure_games(settings, workers, overwrite=overwrite):
+        if made is not None:
+            typer.echo(made)
 
 
 def write(

@@ -23,7 +23,7 @@ REFUSED = {
     "few games": ("train.games_per_step=9", "too few for a step of train.games_per_step=9"),
     "few games to make": (
         "data={train: new.jsonl, num_train: 1}",
-        "data.train=new.jsonl has 1 game, too few for a step",
+        "new.jsonl has 1 game, too few for a step",
     ),
     "no key": ("partner.kind=openai", "No key for https://api.openai.com/v1"),
     "partner's arguments": ("partner.args={foo: 1}", "partner.args do not suit the partner shy"),
