@@ -256,11 +256,9 @@ class Endpoint:
 
     def _backoff(self, retries: int, fault: Fault) -> float:
         """Returns seconds to wait: full jitter under a doubling ceiling, and a little more than the endpoint asks for."""
-        ceiling = min(self.config.max_backoff_seconds, self.config.backoff_seconds * 2.0 ** min(retries - 1, 30))
-        wait = self._random.uniform(0, ceiling)
-        if fault.retry_after is None:
-            return wait
-        return max(wait, fault.retry_after + self._random.uniform(0, self.config.backoff_seconds))
+        first, draw = self.config.backoff_seconds, self._random.uniform
+        wait = draw(0, min(self.config.max_backoff_seconds, first * 2.0 ** min(retries - 1, 30)))
+        return wait if fault.retry_after is None else max(wait, fault.retry_after + draw(0, first))
 
     def _count(self, outcome: dict[str, Any] | Fault, body: dict[str, Any], limit: RateLimit) -> Usage:
         """Returns what a try took, added to the run's spending and set against the tokens reserved for it."""
@@ -271,7 +269,7 @@ class Endpoint:
         counts = (tokens["input_tokens"], tokens["cached_tokens"], tokens["output_tokens"])
         if answered and tokens["estimated"]:
             self.warn_once(
-                f"{self.url} reports no token counts, or impossible ones: tokens and cost are estimated.", "estimated"
+                f"{self.url} reports no token counts, or impossible ones: tokens and cost are estimated.", "usage"
             )
         if "prompt_read" in tokens:
             self.warn_once(
@@ -279,13 +277,8 @@ class Endpoint:
                 "without saying so. Give the server a longer context.",
                 "cut",
             )
-        usage = Usage(
-            int(answered),
-            *counts,
-            cost_usd(self.price, *counts),
-            model=tokens.get("model"),
-            estimated=int(tokens["estimated"]),
-        )
+        estimated, cost = int(tokens["estimated"]), cost_usd(self.price, *counts)
+        usage = Usage(int(answered), *counts, cost, model=tokens.get("model"), estimated=estimated)
         self.spend.add(usage)
         limit.correct(counts[0] + counts[2] - guess_input(body) - REPLY_TOKENS)
         return usage
