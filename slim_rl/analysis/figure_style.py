@@ -44,8 +44,12 @@ STOP_COLOURS = {
 INK, SOFT, FAINT = "#222222", "#6B6B6B", "#E4E4E4"
 STYLE: Any = {
     "font.family": "DejaVu Sans",
-    "font.size": 9,
-    "axes.titlesize": 10,
+    "font.size": 9,  # of every word in every figure; pages show figures at their own size
+    "axes.titlesize": 9,
+    "axes.labelsize": 9,
+    "xtick.labelsize": 9,
+    "ytick.labelsize": 9,
+    "legend.fontsize": 9,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
     "axes.titlepad": 10,
@@ -138,7 +142,7 @@ def colours(arms: Sequence[str]) -> dict[str, str]:
 def legend(figure: Figure, entries: dict[str, str]) -> None:
     """A legend above the figure: name -> colour."""
     handles = [matplotlib.patches.Patch(color=colour, label=short_words(name)) for name, colour in entries.items()]
-    figure.legend(handles=handles, loc="outside upper left", ncols=min(6, len(handles)), handlelength=1, fontsize=8.5)
+    figure.legend(handles=handles, loc="outside upper left", ncols=min(6, len(handles)), handlelength=1)
 
 
 def short_words(name: str) -> str:

@@ -39,17 +39,23 @@ class Plot:
 
     Attributes:
         draw: makes it from the page's numbers; None where there is nothing to show.
+        caption: what is there, in words; or what makes it from the page's numbers.
         wide: it takes the page's whole width.
+        folded: a heading, under which it is folded away until a reader asks for it; "": it is not.
         says: in words and from the same numbers, what is to be seen; without it the caption's first sentence must do.
     """
 
     draw: Callable[..., Figure | None]
-    caption: str
+    caption: str | Callable[..., str]
     wide: bool = True
+    folded: str = ""
     says: Callable[..., str] | None = None
 
+    def text(self, *numbers: Any) -> str:
+        return self.caption if isinstance(self.caption, str) else self.caption(*numbers)
+
     def alt(self, *numbers: Any) -> str:
-        return self.says(*numbers) if self.says else f"Chart: {self.caption.partition('. ')[0].rstrip('.')}."
+        return self.says(*numbers) if self.says else f"Chart: {self.text(*numbers).partition('. ')[0].rstrip('.')}."
 
 
 # -- over training -----------------------------------------------------------------------------------------------------
@@ -61,29 +67,66 @@ def training(results: dict[str, Any]) -> Figure | None:
         return None
     figure, (asked, reward) = panels(2, 2, 4.8, 3.7, sharey=False)
     for ax, name in ((asked, "questions"), (reward, "reward")):
-        curve(ax, results, name, beyond=_held_out(ax, results, name))
-    _references(reward, results)
+        for arm, points in _held_out(results, name).items():
+            steps, colour = [step for step, _ in points], colours(results["arms"])[arm]
+            ax.vlines(steps, [m["low"] for _, m in points], [m["high"] for _, m in points], color=colour, linewidth=1.0)
+            dots: dict[str, Any] = {"s": 22, "color": colour, "edgecolor": "white", "linewidth": 0.6, "zorder": 3}
+            ax.scatter(steps, [m["value"] for _, m in points], **dots)
+        curve(ax, results, name, lines=_references(results) if name == "reward" else {})
     return figure
 
 
-def _held_out(ax: Axes, results: Mapping[str, Any], name: str) -> float:
-    """Dots of the held-out games, of arms that played them during training too, with one partner. Returns the last one's step, or 0."""
-    last = 0.0
-    for arm, colour in colours(results["arms"]).items():
-        points = [row for row in results["checkpoints"] if row["arm"] == arm and np.isfinite(row["step"])]
-        found = [row["measures"][name] for row in points if name in row["measures"]]
-        if len(found) < 3 or len({row["partner"] for row in points}) > 1:
-            continue
-        steps = [row["step"] for row in points]
-        ax.vlines(steps, [m["low"] for m in found], [m["high"] for m in found], color=colour, linewidth=1.0)
-        ax.scatter(steps, [m["value"] for m in found], s=22, color=colour, edgecolor="white", linewidth=0.6, zorder=3)
-        last = max(last, *steps)
-    return last
+def _held_out(results: Mapping[str, Any], name: str) -> dict[str, list[tuple[float, Mapping[str, float]]]]:
+    """Returns step and mean of the held-out games, of arms that played them during training too, with one partner."""
+    found = {}
+    for arm in results["arms"]:
+        rows = [row for row in results["checkpoints"] if row["arm"] == arm and np.isfinite(row["step"])]
+        points = [(row["step"], row["measures"][name]) for row in rows if name in row["measures"]]
+        if len(points) > 2 and len({row["partner"] for row in rows}) == 1:
+            found[arm] = points
+    return found
+
+
+def _training_caption(results: Mapping[str, Any]) -> str:
+    parts = ["Information-seeking questions per game, and reward, over training; bands: 95% intervals over games."]
+    if any(len(found["runs"]) > 1 for found in _curves_of(results, "reward")):
+        parts.append("Thin lines: single runs.")
+    if _held_out(results, "reward"):
+        parts.append("Dots: held-out games.")
+    if _references(results):
+        parts.append("Dotted: plans made without a dialogue.")
+    return " ".join(parts)
+
+
+def _curves_of(results: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    """Returns a measure's curve of each arm that has one."""
+    found = (curves.get("measures", {}).get(name) for curves in results["curves"].values())
+    return [each for each in found if each]
+
+
+def _is_flat(results: Mapping[str, Any], name: str) -> bool:
+    """Returns True if a measure is 0 at each point of each arm."""
+    return not np.any(np.nan_to_num([value for each in _curves_of(results, name) for value in each["mean"]]))
+
+
+def _others(results: Mapping[str, Any]) -> list[str]:
+    """Returns the measures that are drawn as small multiples."""
+    return [name for name in results["measures"] if name not in ("questions", "reward") and not _is_flat(results, name)]
+
+
+def _measures_caption(results: Mapping[str, Any]) -> str:
+    flat = [
+        about["title"]
+        for name, about in results["measures"].items()
+        if name not in ("questions", "reward") and _is_flat(results, name)
+    ]
+    none = f" Zero throughout, and not drawn: {', '.join(flat)}." if flat else ""
+    return f"The other measures over training; bands: 95% intervals over games.{none}"
 
 
 def measures(results: dict[str, Any]) -> Figure | None:
     """Every other measure over training, as small multiples."""
-    names = [name for name in results["measures"] if name not in ("questions", "reward")]
+    names = _others(results)
     if not any(results["curves"].values()) or not names:
         return None
     figure, axes = panels(len(names), 3, 3.2, 2.5, sharey=False)
@@ -93,13 +136,15 @@ def measures(results: dict[str, Any]) -> Figure | None:
     return figure
 
 
-def curve(ax: Axes, results: Mapping[str, Any], name: str, labels: bool = True, beyond: float = 0.0) -> None:
+def curve(
+    ax: Axes, results: Mapping[str, Any], name: str, labels: bool = True, lines: Mapping[str, float] | None = None
+) -> None:
     """A measure of every arm over training: its mean, its interval where it has one, and thin lines for single runs.
 
     Args:
         results: `arms`; `curves` as `summary` makes them; `measures`, for the titles.
-        labels: name each line at its end.
-        beyond: the last step of what else is drawn; no name stands before it.
+        labels: name each line to the right of the panel.
+        lines: levels to draw beside, by name, as far as they lie near what is drawn.
     """
     ends = []
     for arm, colour in colours(results["arms"]).items():
@@ -116,12 +161,12 @@ def curve(ax: Axes, results: Mapping[str, Any], name: str, labels: bool = True, 
         ax.plot(steps, mean, color=colour, linewidth=1.9, marker="o" if len(steps) == 1 else None)
         known = np.flatnonzero(np.isfinite(mean))
         if len(known):
-            ends.append((float(mean[known[-3:]].mean()), steps[known[-1]], arm, colour))
+            ends.append((float(mean[known[-3:]].mean()), short_words(arm), colour))
     if not ends:
         ax.text(0.5, 0.5, NOT_MEASURED, transform=ax.transAxes, color=SOFT, ha="center")
     measure = results["measures"].get(name, {"title": name, "unit": "", "share": False})
     title = sentence(measure["title"])
-    ax.set_title(title if labels else textwrap.fill(title, 30), fontsize=10 if labels else 9)
+    ax.set_title(title if labels else textwrap.fill(title, 30))
     ax.set_xlabel("training step")
     ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     if measure["share"]:
@@ -129,12 +174,30 @@ def curve(ax: Axes, results: Mapping[str, Any], name: str, labels: bool = True, 
     else:
         ax.set_ylabel(measure["unit"])
     ax.grid(False, axis="x")
+    _fit(ax)
+    ends += _drawn_lines(ax, lines or {})
     if labels and ends:
-        _label_ends(ax, ends, beyond)
+        _label_ends(ax, ends)
 
 
-def _label_ends(ax: Axes, ends: list[tuple[float, float, str, str]], beyond: float) -> None:
-    """Names each line at its end, pushed apart where lines end close together."""
+def _fit(ax: Axes) -> None:
+    """Ends the axis of what is never negative at 0, and gives data that are all 0 a scale of 1."""
+    low, high = ax.dataLim.intervaly
+    if low >= 0:
+        ax.set_ylim(0 if ax.get_ylim()[0] < 0 or high == 0 else None, 1 if high == 0 else None)
+
+
+def _drawn_lines(ax: Axes, lines: Mapping[str, float]) -> list[tuple[float, str, str]]:
+    """Draws the levels that lie near what is drawn. Returns them as ends of lines."""
+    low, high = ax.get_ylim()
+    near = {name: value for name, value in lines.items() if low - 0.12 <= value <= high + 0.12}
+    for value in near.values():
+        ax.axhline(value, color=SOFT, linewidth=0.9, linestyle=(0, (1, 2)), zorder=1)
+    return [(value, f"{short_words(name)} {value:.2f}", SOFT) for name, value in near.items()]
+
+
+def _label_ends(ax: Axes, ends: list[tuple[float, str, str]]) -> None:
+    """Names each line right of the panel, pushed apart where lines end close together."""
     low, high = ax.get_ylim()
     gap = 0.065 * (high - low)
     ends = sorted(ends)
@@ -144,17 +207,9 @@ def _label_ends(ax: Axes, ends: list[tuple[float, float, str, str]], beyond: flo
             short = gap - (places[i + 1] - places[i])
             if short > 1e-12:
                 places[i], places[i + 1] = places[i] - short / 2, places[i + 1] + short / 2
-    right = max(beyond, *(x for _, x, *_ in ends))
-    for place, (_, _, arm, colour) in zip(places, ends, strict=True):
-        ax.annotate(
-            short_words(arm),
-            (right, place),
-            (6, 0),
-            textcoords="offset points",
-            color=colour,
-            va="center",
-            fontweight="bold",
-        )
+    for place, (_, label, colour) in zip(places, ends, strict=True):
+        where: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "center"}
+        ax.annotate(label, (1.0, place), (4, 0), color=colour, annotation_clip=False, **where)
 
 
 def kinds(results: dict[str, Any]) -> Figure | None:
@@ -206,12 +261,13 @@ def reward_by_questions(results: dict[str, Any]) -> Figure | None:
     """Mean reward of the dialogues with so many information-seeking questions; a point's area is their number."""
     if not any(results["reward_by_questions"].values()):
         return None
-    figure = Figure(figsize=(7.2, 4.0))
+    figure = Figure(figsize=(5.4, 3.8))
     ax = figure.subplots()
     _points(ax, results, "reward_by_questions")
     ax.set_title("Reward by information-seeking questions asked")
     ax.set_xlabel("questions in the dialogue")
-    _references(ax, results)
+    if lines := _drawn_lines(ax, _references(results)):
+        _label_ends(ax, lines)
     return figure
 
 
@@ -220,7 +276,7 @@ def frontier(results: dict[str, Any]) -> Figure | None:
     curves = results.get("frontier") or {}
     if not curves and not any(results["reward_by_pairs"].values()):
         return None
-    figure = Figure(figsize=(7.2, 4.2))
+    figure = Figure(figsize=(5.4, 3.8))
     ax = figure.subplots()
     for i, (name, curve) in enumerate(curves.items()):
         k, label = np.arange(len(curve["mean"])), {"greedy": "ideal asker", "random": "random asker"}.get(name, name)
@@ -234,7 +290,7 @@ def frontier(results: dict[str, Any]) -> Figure | None:
 
 
 def _points(ax: Axes, results: dict[str, Any], key: str) -> None:
-    """Dots of the arms, and beside the panel a legend of them and of the lines that are drawn already."""
+    """Dots of the arms, and above the panel a legend of them and of the lines that are drawn already."""
     lines = [line for line in ax.lines if not str(line.get_label()).startswith("_")]
     drawn = {arm: [p for p in results[key][arm] if p["n"] >= 10 and p["clusters"] >= 2] for arm in results["arms"]}
     most = max((p["n"] for points in drawn.values() for p in points), default=1)
@@ -254,27 +310,20 @@ def _points(ax: Axes, results: dict[str, Any], key: str) -> None:
     ax.set_ylabel("mean reward")
     ax.grid(False, axis="x")
     handles = [ax.scatter([], [], s=36, color=palette[arm], label=short_words(arm)) for arm in shown]
-    ax.legend(handles=[*handles, *lines], loc="upper left", bbox_to_anchor=(1.01, 1), labelcolor="linecolor")
+    assert ax.figure is not None
+    ax.figure.legend(handles=[*handles, *lines], loc="outside lower left", ncols=3, labelcolor="linecolor")
 
 
-def _references(ax: Axes, results: dict[str, Any]) -> None:
-    low, high = ax.get_ylim()
-    for i, (name, reference) in enumerate((results.get("references") or {}).items()):
-        value = reference["reward"]["value"]
-        if reference["drawn"] and low - 0.12 <= value <= high + 0.12:
-            ax.axhline(value, color=SOFT, linewidth=0.9, linestyle=(0, (1, 2)), zorder=1)
-            ax.annotate(
-                f"{short_words(name)} {value:.2f}", (0.02 + 0.24 * i, value), (0, 2), xycoords=("axes fraction", "data"),
-                textcoords="offset points", color=INK, fontsize=7.5, zorder=5,
-                bbox={"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.6},
-            )  # fmt: skip
+def _references(results: Mapping[str, Any]) -> dict[str, float]:
+    """Returns the game's reference lines, by name."""
+    found = (results.get("references") or {}).items()
+    return {name: line["reward"]["value"] for name, line in found if line["drawn"]}
 
 
 PLOTS = {
     "training": Plot(
         training,
-        "Information-seeking questions a game (messages that ask about a pair or in general) and reward over training. "
-        "Bands: 95% intervals over games. Thin lines: single runs. Dots: held-out games, where they were played during training too.",
+        _training_caption,
         says=in_words("questions", "reward"),
     ),
     "reward_by_questions": Plot(
@@ -300,5 +349,5 @@ PLOTS = {
         says=shares_in_words("stop_reasons"),
     ),
     "baseline": Plot(baseline_figure.of_report, baseline_figure.CAPTION, wide=False),
-    "measures": Plot(measures, "The other measures over training; bands and lines as above.", says=others_in_words),
+    "measures": Plot(measures, _measures_caption, folded="Other measures over training", says=others_in_words),
 }

@@ -54,7 +54,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A figure, drawn: as SVG, and beside the page as <name>.png. `first`: it stands with the answer. `alt`: what it shows, for who
+    """A figure, drawn: as SVG, and beside the page as <name>.png. `first`: it stands with the answer. `folded`: the heading that it is folded under. `alt`: what it shows, for who
     cannot see it.
     """
 
@@ -62,6 +62,7 @@ class Picture:
     svg: str
     caption: str
     wide: bool
+    folded: str
     first: bool
     alt: str
 
@@ -167,7 +168,18 @@ def draw_figures(
             if (figure := plot.draw(*numbers)) is None:
                 continue
             made = dict(zip(wanted, to_bytes(figure, *wanted), strict=True))
-            yield Picture(name, made["svg"].decode(), plot.caption, plot.wide, name == first, plot.alt(*numbers)), made
+            yield (
+                Picture(
+                    name,
+                    made["svg"].decode(),
+                    plot.text(*numbers),
+                    plot.wide,
+                    plot.folded,
+                    name == first,
+                    plot.alt(*numbers),
+                ),
+                made,
+            )
 
 
 def write_figures(

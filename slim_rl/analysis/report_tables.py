@@ -38,6 +38,7 @@ class Tables:
         """Every table but those of the first screen, by heading; empty ones are left out."""
         sections = {
             "Held-out games": [*([self.held_out()] if self.results["counts"]["train"] else []), self.measures()],
+            "Questions and reward in one game": [self.correlations()],
             "The ledger of asking": [self.ledger()],
             "Held-out games by checkpoint": [self.checkpoints()],
             "Runs": [self._runs()],
@@ -141,6 +142,22 @@ class Tables:
             "difference of the two means. p is not corrected for the number of measures."
         )
         return Table(caption, columns, (), others)
+
+    def correlations(self) -> Table:
+        """How questions and reward go together among dialogues of one game, one row per arm."""
+        columns = [
+            self._arm(),
+            prose("when", "played"),
+            Column("correlation", with_interval),
+            number("n", "dialogues"),
+            number("clusters", "games"),
+        ]
+        caption = (
+            "Correlation of questions and reward among dialogues of one game, run and checkpoint, with 95% jackknife intervals over games. "
+            "It is no cause: a dialogue may ask more because its plan was rejected, and one that agrees early has no time to ask. "
+            "Forced questions (slim-rl evaluate --mode forced:3) show what asking itself brings."
+        )
+        return Table(caption, columns, self.results["correlations"])
 
     def ledger(self) -> Table:
         """Where an ideal asker earned more, one row an arm and partner."""

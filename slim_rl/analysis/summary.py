@@ -7,7 +7,7 @@ no reward: they are counted among the stop reasons and left out of everything el
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -55,6 +55,7 @@ def summarise(frame: pd.DataFrame, seed: int = 0, kinds: Mapping[str, str] | Non
         "reward_by_pairs": {
             arm: _by_count(played[played["arm"] == arm], "informative_pairs") for arm in training["arms"]
         },
+        "correlations": list(_correlations(played)),
         "held_out": held_out,
         "ledger": by_arm(plays, [name for name in LOSSES if name in frame and frame[name].notna().any()]),
         "baseline": baseline.of_frame(frame),
@@ -195,6 +196,19 @@ def _by_count(rows: pd.DataFrame, name: str) -> list[dict[str, Any]]:
     table = st.clustered_means(rows["reward"], rows["cluster"].cat.codes, count, bounded=True)
     points = table.rename_axis("count").reset_index().astype(float).to_dict(orient="records")
     return [{str(key): value for key, value in point.items()} for point in points]
+
+
+def _correlations(played: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Yields how questions and reward go together among dialogues of one game, by arm, in training and on held-out games."""
+    when = np.where(played["phase"] == TRAIN, "training", "held-out games")
+    together = played.groupby(
+        ["run", "step", "phase", "partner", "mode", "cluster"], observed=True, dropna=False
+    ).ngroup()
+    for (arm, phase), rows in played.groupby(["arm", when], observed=True):
+        columns = (rows["questions"], rows["reward"], together[rows.index], rows["cluster"].astype(str))
+        found = st.within_correlation(*columns)
+        if np.isfinite(found.value):
+            yield {"arm": arm, "when": phase, **asdict(found)}
 
 
 # -- held-out games ----------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -85,7 +85,19 @@ def collect(
         views[row.Index] = view
     reading = chosen if last else chosen.sort_values(["arm", "run", "step", "phase", "game_id", "group"], kind="stable")
     shown = [views[index] for index in reading.index if index in views]
-    return {"dialogues": shown, "boards": pool.boards, "texts": pool.texts}
+    first = 0 if last else _asking(shown)
+    return {"dialogues": shown, "first": first, "boards": pool.boards, "texts": pool.texts}
+
+
+def _asking(shown: Sequence[dict[str, Any]]) -> int:
+    """Returns the place of the dialogue that a reader sees first: one that asks, of the first arm, after training if there is one."""
+
+    def rank(place: int) -> tuple[bool, bool, bool, int, int]:
+        each = shown[place]
+        of_first = each["arm"] == shown[0]["arm"]
+        return each["questions"] > 0, of_first, each["phase"] != "train", each["step"] or 0, -place
+
+    return max(range(len(shown)), key=rank, default=0)
 
 
 def token_decoder(folder: Path) -> Decode:
@@ -163,7 +175,7 @@ def _view(data: dict[str, Any], row: Any, pool: _Pool, decode: Decode | None) ->
         "stop": row.stop_reason,
         "reward": dialogue.reward,
         "failure": dialogue.failure,
-        "questions": int(row.questions),
+        "questions": int(np.nan_to_num(row.questions)),
         "kinds": list(
             dict.fromkeys(k for turn in dialogue.turns if turn.role == "policy" for k in turn.questions or ())
         ),

@@ -33,6 +33,7 @@ from slim_rl.statistics.intervals import (
     next_run,
     paired_comparison,
     run_means,
+    within_correlation,
 )
 from slim_rl.statistics.significance import Permutation, equivalence, holm, least_p, permute
 
@@ -54,4 +55,5 @@ __all__ = [
     "paired_comparison",
     "permute",
     "run_means",
+    "within_correlation",
 ]

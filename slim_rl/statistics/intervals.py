@@ -221,6 +221,31 @@ def clustered_means(
     return pd.DataFrame(columns, index=pd.Index(groups))
 
 
+def within_correlation(x: ArrayLike, y: ArrayLike, group: ArrayLike, cluster: ArrayLike) -> Estimate:
+    """Returns the correlation of `x` and `y` as they differ from their group's means, with a jackknife interval over clusters.
+
+    Args:
+        group: dialogues that are compared with each other; one alone tells nothing.
+        cluster: games, each the owner of whole groups.
+    """
+    data = pd.DataFrame({"x": x, "y": y, "group": group, "cluster": cluster}).dropna()
+    centred = data[["x", "y"]] - data.groupby("group")[["x", "y"]].transform("mean")
+    products = pd.DataFrame({"xy": centred.x * centred.y, "xx": centred.x**2, "yy": centred.y**2})
+    sums = products.groupby(data["cluster"]).sum()
+    sums = sums[(sums["xx"] > 0) | (sums["yy"] > 0)]
+    total, games = sums.sum(), len(sums)
+    if games < 2 or min(total["xx"], total["yy"]) <= _ROUNDING:
+        return _unknown(np.nan, len(data), games, "too few games in which both differ", GAMES)
+    value = float(total["xy"] / np.sqrt(total["xx"] * total["yy"]))
+    left = total - sums
+    with np.errstate(divide="ignore", invalid="ignore"):
+        without = (left["xy"] / np.sqrt(left["xx"] * left["yy"])).to_numpy(float)
+    without = without[np.isfinite(without)]
+    se = float(np.sqrt((games - 1) / games * ((without - without.mean()) ** 2).sum()))
+    half = float(_t(games - 1)) * se
+    return Estimate(value, max(-1.0, value - half), min(1.0, value + half), len(data), games, se=se, df=games - 1)
+
+
 def _t(df: ArrayLike) -> Floats:
     """How many standard errors an interval reaches to either side: Student's quantile. `scipy.stats`, which has it too, takes half a second
     to import, at the start of every command."""

@@ -12,12 +12,15 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 import pytest
+from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from slim_rl.analysis import Summary
 from slim_rl.analysis.figure_style import style
-from slim_rl.analysis.figures import measures
+from slim_rl.analysis.figures import PLOTS, curve, measures
 from slim_rl.analysis.load import load
 from slim_rl.analysis.page import SCRIPTS, packed
 from slim_rl.analysis.report_tables import Tables
@@ -261,3 +264,55 @@ def test_people_are_named_beside_the_other_references_only_where_they_are_there(
     human = {"human": next(iter(lines.values()))}
     assert "people" not in Tables(analysed.results).references().caption
     assert "people" in Tables(analysed.results | {"references": lines | human}).references().caption
+
+
+def test_the_report_opens_with_a_dialogue_that_asks(analysed: Summary, page: Page) -> None:
+    data = viewer_data(page)
+    first = data["dialogues"][data["first"]]
+    assert first["questions"] > 0 and first["phase"] == "eval" and first["step"] > 0
+
+
+def test_other_measures_are_folded_and_zeros_are_named(analysed: Summary) -> None:
+    text = analysed.report.read_text(encoding="utf-8")
+    figures = text[text.index('id="figures"') : text.index('id="tables"')]
+    assert "<details><summary>Other measures over training" in figures
+    flat = [
+        about["title"]
+        for name, about in analysed.results["measures"].items()
+        if not any(np.nan_to_num(c["measures"][name]["mean"]).any() for c in analysed.results["curves"].values())
+    ]
+    assert flat and all(title in figures for title in flat) and "Zero throughout" in figures
+    with style():
+        drawn = [ax.get_title().replace("\n", " ").lower() for ax in measures(analysed.results).axes if ax.get_title()]
+    assert not set(drawn) & {title.lower() for title in flat}
+
+
+def test_all_zero_curves_have_an_axis_from_zero_to_one() -> None:
+    found = {"mean": [0.0, 0.0], "low": [0.0, 0.0], "high": [0.0, 0.0], "runs": {}}
+    results = {"arms": ["shy"], "measures": {}, "curves": {"shy": {"steps": [0, 1], "measures": {"questions": found}}}}
+    ax = Figure().subplots()
+    curve(ax, results, "questions")
+    assert ax.get_ylim() == (0.0, 1.0)
+
+
+def test_words_of_all_figures_have_one_size(analysed: Summary) -> None:
+    with style():
+        for plot in PLOTS.values():
+            if (figure := plot.draw(analysed.results)) is not None:
+                sizes = {text.get_fontsize() for text in figure.findobj(Text) if text.get_text()}
+                assert sizes == {9.0}
+
+
+def test_captions_name_only_what_is_drawn(analysed: Summary) -> None:
+    caption = PLOTS["training"].text(analysed.results)
+    assert "Thin lines" in caption and "Dots" not in caption
+    one = {**analysed.results, "references": {}}
+    assert "Dotted" not in PLOTS["training"].text(one)
+
+
+def test_the_correlation_within_games_stands_beside_its_limits(analysed: Summary) -> None:
+    rows = analysed.results["correlations"]
+    assert {(row["arm"], row["when"]) for row in rows} >= {("shy", "training"), ("mute", "training")}
+    assert all(-1 <= row["low"] <= row["value"] <= row["high"] <= 1 for row in rows)
+    text = analysed.report.read_text(encoding="utf-8")
+    assert "Questions and reward in one game" in text and "It is no cause" in text

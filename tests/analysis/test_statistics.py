@@ -200,3 +200,22 @@ def test_a_difference_of_shares_stays_in_range() -> None:
     before, after = pd.Series([0.0, 0.0, 1.0], index=list("abc")), pd.Series([1.0, 1.0, 1.0], index=list("abc"))
     assert st.paired_comparison(before, after, bounded=True).difference.high == 1.0
     assert st.paired_comparison(before, after).difference.high > 1.0
+
+
+def test_correlation_within_games_by_hand() -> None:
+    x, y = np.array([0.0, 2, 4, 5, 5, 8]), np.array([0.1, 0.3, 0.5, 0.9, 0.7, 1.0])
+    game = np.repeat([0, 1, 2], 2)
+    got = st.within_correlation(x, y, game, game)
+    dx, dy = np.array([-1.0, 1, -0.5, 0.5, -1.5, 1.5]), np.array([-0.1, 0.1, -0.2, 0.2, -0.15, 0.15])
+    assert got.value == pytest.approx((dx * dy).sum() / np.sqrt((dx**2).sum() * (dy**2).sum()))
+    assert -1 <= got.low < got.value < got.high <= 1 and (got.n, got.clusters) == (6, 3)
+
+
+def test_correlation_within_games_ignores_what_games_share() -> None:
+    rng = np.random.default_rng(0)
+    game = np.repeat(np.arange(200), 4)
+    ease = np.repeat(rng.normal(0, 5, 200), 4)  # easy games: fewer questions and more reward
+    x, y = -ease + rng.normal(size=800), ease + rng.normal(size=800)
+    found = st.within_correlation(x, y, game, game)
+    assert np.corrcoef(x, y)[0, 1] < -0.9 and found.low < 0 < found.high and found.high - found.low < 0.25
+    assert np.isnan(st.within_correlation([1, 1], [0, 1], [0, 0], [0, 0]).value)

@@ -77,7 +77,7 @@ function clearFilters() {
 
 function reset() {
   clearFilters();
-  state.at = 0;
+  state.at = DATA.first ?? 0;
   list();
   show(true);
 }

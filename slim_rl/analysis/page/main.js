@@ -57,7 +57,7 @@ async function start() {
 /** The viewer's elements, for the data that there is. */
 function build() {
   state.shown = DATA.dialogues;
-  state.at = 0;
+  state.at = DATA.first ?? 0; // a dialogue that asks
   state.beside = null;
   document.getElementById("viewer").replaceChildren(
     h("div", { class: "panel side" }, controls(),
