@@ -16,6 +16,9 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import orjson
 
 from slim_rl.errors import DataError
 
@@ -74,6 +77,21 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     """Writes `content`, a string as UTF-8, to `path` (see `replacing`)."""
     with replacing(path) as temporary:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Reads a JSON object. Raises DataError if the file cannot be read or holds anything else."""
+    try:
+        found = orjson.loads(path.read_bytes())
+    except OSError as error:
+        raise DataError(f"Cannot read {path}: {error.strerror}.") from error
+    except ValueError as error:
+        raise DataError(f"{path} is not valid JSON ({error}). Restore it from where it came from.") from error
+    if not isinstance(found, dict):
+        raise DataError(
+            f"{path} must be a JSON object, but is {type(found).__name__}. Restore it from where it came from."
+        )
+    return found
 
 
 def sweep(path: Path) -> None:

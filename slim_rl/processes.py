@@ -8,11 +8,14 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from slim_rl.errors import ConfigError
+
+LEAST_PROCESSES = 16  # that any machine may run, however few its cores
 _STOP_SECONDS = 60
 _LAST_LINES = 15
 
@@ -41,6 +44,33 @@ def running(
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # one that was killed, or was just starting them, has left them
         process.wait()
+
+
+def python_module(name: str, *arguments: str) -> list[str]:
+    """Returns the command of a Python module that imports nothing from the working folder, where the user's files may be."""
+    return [sys.executable, "-P", "-m", name, *arguments]
+
+
+@contextlib.contextmanager
+def environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Sets environment variables for the block and the processes that it starts."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ |= values
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def check_processes(number: int, key: str) -> None:
+    """Raises ConfigError for more processes than this machine could run at once."""
+    most = max(LEAST_PROCESSES, os.cpu_count() or 1)
+    if number > most:
+        raise ConfigError(f"{key}={number} is more than this machine can run at once; set it to {most} or fewer.")
 
 
 def with_packages(folders: Iterable[Path]) -> dict[str, str]:

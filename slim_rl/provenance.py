@@ -21,6 +21,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import orjson
 from filelock import FileLock
 
 from slim_rl import __version__, bundled
@@ -73,7 +74,7 @@ def record(folder: Path, anew: bool = False) -> None:
 def read(folder: Path) -> list[Entry]:
     """The folder's entries; none where it has no such file, or another's."""
     try:
-        entries = json.loads((folder / FILE).read_bytes())
+        entries = orjson.loads((folder / FILE).read_bytes())  # refuses what is nested too deeply, by a ValueError
     except (OSError, ValueError):
         return []
     return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []

@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from slim_rl.errors import ConfigError, SlimError
-from slim_rl.processes import signals_end_the_run
+from slim_rl.processes import check_processes, environment, python_module, signals_end_the_run
 
 _TIMEOUT = 20.0  # seconds a process is given to end by itself
 _NOTICED = 10.0  # seconds in which this process's own error, if it has one, follows another's end
@@ -50,6 +50,7 @@ def joined_by(number: int, arguments: Sequence[str]) -> Iterator[None]:
     if number < 2 or "RANK" in os.environ:
         yield
         return
+    check_processes(number, "train.processes")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -60,7 +61,7 @@ def joined_by(number: int, arguments: Sequence[str]) -> Iterator[None]:
         errors = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(1, number)]
         others = [
             subprocess.Popen(
-                [sys.executable, "-m", "slim_rl", *arguments],
+                python_module("slim_rl", *arguments),
                 env=os.environ | shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -69,7 +70,7 @@ def joined_by(number: int, arguments: Sequence[str]) -> Iterator[None]:
             for rank, error in enumerate(errors, 1)
         ]
         stack.callback(_end, others)
-        stack.enter_context(_environment(shared | {"RANK": "0", "LOCAL_RANK": "0"}))
+        stack.enter_context(environment(shared | {"RANK": "0", "LOCAL_RANK": "0"}))
         done = threading.Event()
         stack.callback(done.set)
         threading.Thread(target=_watch, args=(others, errors, done), daemon=True).start()
@@ -92,16 +93,6 @@ def _watch(processes: Sequence[subprocess.Popen[bytes]], errors: Sequence[Any], 
             print(f"slim-rl: {_last_words(processes, errors)}", file=sys.stderr, flush=True)
             _end(processes)
             os._exit(1)
-
-
-@contextmanager
-def _environment(values: dict[str, str]) -> Iterator[None]:
-    os.environ |= values
-    try:
-        yield
-    finally:
-        for name in values:
-            os.environ.pop(name, None)
 
 
 def _last_words(processes: Sequence[subprocess.Popen[bytes]], errors: Sequence[Any], timeout: float = 0.0) -> str:

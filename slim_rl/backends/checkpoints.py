@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from slim_rl import bundled
 from slim_rl.errors import ConfigError, DataError
+from slim_rl.files import read_object
 from slim_rl.policies import check_model_name
 
 LAST_WHOLE = "latest_checkpointed_iteration.txt"  # Megatron's and verl's last file of a save: the checkpoint's number
@@ -54,14 +54,9 @@ def hub_name(folder: Path) -> str | None:
 def read_model_config(model: str | Path) -> dict[str, Any]:
     """The checkpoint's config.json, or the text part of a multimodal one. Raises DataError if it cannot be read."""
     path = Path(model) / "config.json"
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataError(
-            f"Cannot read {path}: {error.strerror}; MODEL must be a Hugging Face checkpoint folder."
-        ) from error
-    except ValueError as error:
-        raise DataError(f"{path} is not valid JSON: {error}.") from error
+    if not path.exists():
+        raise DataError(f"Cannot read {path}: there is no such file; MODEL must be a Hugging Face checkpoint folder.")
+    config = read_object(path)
     if config.get("auto_map"):
         raise DataError(
             f"{path} names the model's own code (auto_map), which slime would run; choose a model without it."

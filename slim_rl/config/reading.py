@@ -19,12 +19,32 @@ PATH = "give the path of a YAML file"
 S = TypeVar("S", bound=Section)
 
 
+MOST_VALUES = 100_000  # of a document, each alias counted as what it stands for
+
+
+def _size(node: yaml.Node, known: dict[int, int]) -> int:
+    """The number of values in a node; one that holds itself counts once within itself."""
+    if id(node) not in known:
+        known[id(node)] = 1
+        inner = [part for pair in node.value for part in pair] if isinstance(node, yaml.MappingNode) else node.value
+        if not isinstance(node, yaml.ScalarNode):
+            known[id(node)] += sum(_size(part, known) for part in inner)
+    return known[id(node)]
+
+
 class _Loader(yaml.SafeLoader):
     """Loader of YAML 1.2's plain values: no, on, 2026-11-25 and 0123 are strings, which a key of another type takes all the same. It refuses
     a key that stands twice in a mapping: YAML's own takes the last, and the settings below the first are lost.
     """
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  (PyYAML's own way to have none of the base's)
+
+    def get_single_node(self) -> yaml.Node | None:
+        """Refuses a document whose aliases stand for more values than any config has: each could be a page of an error."""
+        node = super().get_single_node()
+        if node is not None and _size(node, {}) > MOST_VALUES:
+            raise yaml.YAMLError(f"its aliases (*name) stand for more than {MOST_VALUES:,} values")
+        return node  # type: ignore[no-any-return]
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)

@@ -14,6 +14,8 @@ from slim_rl.config.section import FORMER
 from slim_rl.errors import ConfigError, did_you_mean, nearest
 from slim_rl.formats import without_passwords
 
+_LONGEST = 200  # characters of a value or a key that a sentence repeats
+
 
 def checked(model: type[BaseModel], value: Any, section: str) -> BaseModel:
     """The section of that name, as the game's own model has it. Raises ConfigError."""
@@ -32,10 +34,10 @@ def sentence_of(error: ValidationError, model: type[BaseModel], section: str = "
         where = f"{prefix}{name}".removesuffix(".")
         if item["type"] == "extra_forbidden":
             former = FORMER.get(name.rpartition(".")[2])
-            near = _nearest_key(name, list(keys_of(model)))
+            near = _nearest_key(_short(name), list(keys_of(model)))
             fix = f"did you mean '{prefix}{near}'?" if near else "remove it or correct its spelling"
             fix = f"today's name is '{former}'" if former else fix
-            parts.append(f"'{where}' is not a key slim_rl knows; {fix}")
+            parts.append(f"'{_short(where)}' is not a key slim_rl knows; {fix}")
         else:
             message = item["msg"].removeprefix("Value error, ")
             choices = re.findall("'([^']+)'", message) if item["type"] == "literal_error" else ()
@@ -43,11 +45,15 @@ def sentence_of(error: ValidationError, model: type[BaseModel], section: str = "
             if isinstance(item["input"], dict) and item["type"] == "value_error":
                 message = f"{where}: {message}" if item["loc"] else message
             elif item["loc"] or (section and item["type"] == "model_type"):
-                got = f"(got {item['input']!r}){did_you_mean(str(item['input']), choices)}"
+                got = f"(got {_short(repr(item['input']))}){did_you_mean(_short(str(item['input'])), choices)}"
                 message = f"{where}: {message} {got}"
             parts.append(message)
     sentence = without_passwords("; ".join(parts))
     return sentence if sentence.endswith("?") else f"{sentence}."
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
 
 
 # How pydantic names one of a value's several types, between the value's key and what is wrong within it.

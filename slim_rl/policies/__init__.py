@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from typing import Any
 
 from slim_rl import bundled
 from slim_rl.errors import ConfigError, DataError, nearest
+from slim_rl.files import read_object
 
 _HUB_SECONDS = 5.0
 
@@ -69,10 +69,9 @@ def _ask_hub(name: str, key: str) -> bool:
 def is_model_folder(folder: Path) -> bool:
     """Whether there is a model's config.json in the folder."""
     try:
-        described = json.loads((folder / "config.json").read_bytes())
-    except (OSError, ValueError, RecursionError):
+        return "model_type" in read_object(folder / "config.json")
+    except DataError:
         return False
-    return isinstance(described, dict) and "model_type" in described
 
 
 def weights_digest(folder: Path) -> str | None:

@@ -9,7 +9,6 @@ import importlib.util
 import random
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -20,7 +19,7 @@ from typing import Any
 import httpx
 
 from slim_rl.errors import ConfigError, SlimError
-from slim_rl.processes import last_lines, running
+from slim_rl.processes import last_lines, python_module, running
 
 _PORTS = range(20_000, 30_000)
 _STOP_SECONDS = 5  # nothing in it is to be saved; and one that is told to end between two weights never does
@@ -105,7 +104,7 @@ def starting(
         )
     url = f"http://127.0.0.1:{_free_port()}"
     log.parent.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", _MODULES[engine], *_words(engine, model, url), *arguments]
+    command = python_module(_MODULES[engine], *_words(engine, model, url), *arguments)
     with (
         log.open("wb") as output,
         running(command, _STOP_SECONDS, stdout=output, stderr=subprocess.STDOUT, env=environment) as process,

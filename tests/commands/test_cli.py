@@ -15,7 +15,7 @@ from slim_rl import __version__, cli
 from slim_rl.cli import CALLS, COMMANDS, LAB
 from slim_rl.config import parse_config
 from tests.commands.shell import Done, process
-from tests.paths import ROOT
+from tests.paths import MISSING, ROOT
 
 LOCAL = "configs/matching_local.yaml"
 
@@ -126,17 +126,20 @@ def test_a_command_of_the_lab_is_found_by_its_name(slim_rl, words, meant) -> Non
         (("play", LOCAL, "--model", "data/warmstartt"), "did you mean data/warmstart?"),
         (("evaluate", LOCAL, "--checkpoint", "data/warmstart", "--games", "99999"), "ask for at most 400"),
         (("evaluate", LOCAL, "--checkpoint", "data/warmstart", "--games", "99999", "--dry-run"), "at most 400"),
-        (("evaluate", LOCAL, "--checkpoint", "/nope", "--dry-run"), "--checkpoint '/nope' is not a folder here"),
-        (("train", LOCAL, "--dry-run", "--set", "policy.model=/nope"), "policy.model '/nope' is not a folder here"),
+        (("evaluate", LOCAL, "--checkpoint", MISSING, "--dry-run"), f"--checkpoint '{MISSING}' is not a folder here"),
+        (
+            ("train", LOCAL, "--dry-run", "--set", f"policy.model={MISSING}"),
+            f"policy.model '{MISSING}' is not a folder here",
+        ),
         (("train", LOCAL, "--dry-run", "--set", "policy.model=./runs/modl"), "'./runs/modl' is not a folder here"),
         (("train", LOCAL, "--dry-run", "--set", "train.stepz=3"), "did you mean 'train.steps'?"),
         (
-            ("train", "configs/verl_ppo.yaml", "--dry-run", "--set", "policy.model=/nope"),
-            "'/nope' is not a folder here",
+            ("train", "configs/verl_ppo.yaml", "--dry-run", "--set", f"policy.model={MISSING}"),
+            f"'{MISSING}' is not a folder here",
         ),
         (
-            ("train", "configs/matching.yaml", "--backend", "slime", "--dry-run", "--", "--model", "/nope"),
-            "MODEL '/nope'",
+            ("train", "configs/matching.yaml", "--backend", "slime", "--dry-run", "--", "--model", MISSING),
+            f"MODEL '{MISSING}'",
         ),
         (("train", LOCAL, "--backend", "tlr"), "did you mean trl?"),
         (("lab", "arms", LOCAL, "--arm", "mut", "--dry-run"), "did you mean mute?"),

@@ -15,7 +15,7 @@ from slim_rl.policies import check_model_name, load_tokenizer
 from slim_rl.policies.transformers import load_model
 from tests.commands.shell import process
 from tests.fakes.hub import Hub, unreachable
-from tests.paths import ROOT
+from tests.paths import MISSING, ROOT
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_name_that_the_hub_does_not_know_is_refused_at_once(tmp_path: Path) ->
     assert "policy.model 'owner/modl' is neither a folder here nor a model that the hub shows you" in done.stderr
 
 
-@pytest.mark.parametrize("name", ["/nope", "./modl", "../modl", "~/modl", "runs/x/modl", "a/b/c", "runs/modl"])
+@pytest.mark.parametrize("name", [MISSING, "./modl", "../modl", "~/modl", "runs/x/modl", "a/b/c", "runs/modl"])
 def test_what_looks_like_a_path_is_never_looked_for_on_the_hub(tmp_path: Path, monkeypatch: Any, name: str) -> None:
     (tmp_path / "runs" / "x" / "model").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)

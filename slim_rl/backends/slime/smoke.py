@@ -31,7 +31,7 @@ from slim_rl.backends.slime.cluster import PACKAGES
 from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.tracked import batch_metrics
 from slim_rl.errors import SlimError
-from slim_rl.processes import last_lines, running, signals_end_the_run, with_packages
+from slim_rl.processes import last_lines, python_module, running, signals_end_the_run, with_packages
 
 STEPS, GAMES_PER_STEP = 3, 8
 NOTHING = "not measured"
@@ -89,7 +89,7 @@ class Smoke:
             raise SlimError(f"{self.run} holds an earlier smoke test; name another folder, or remove this one.")
         self.folder.mkdir(parents=True, exist_ok=True)
         exported = self.folder / "model"
-        own = [sys.executable, "-m", "slim_rl"]
+        own = python_module("slim_rl")
         evaluate = ["evaluate", str(self.run / "config.yaml"), "--checkpoint", str(exported), "--engine", self.engine]
         evaluate += ["--games", str(self.games), "--output", str(self.folder / "evaluation")]
         return (

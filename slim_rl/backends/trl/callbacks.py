@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import time
@@ -20,8 +21,8 @@ from slim_rl.backends.step_line import played_step, step_line
 from slim_rl.backends.trl.trackers import HELD_OUT
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.tracked import batch_metrics
-from slim_rl.errors import SlimWarning
-from slim_rl.files import disk_errors, write_atomically
+from slim_rl.errors import DataError, SlimWarning
+from slim_rl.files import disk_errors, read_object, write_atomically
 from slim_rl.policies.transformers import TransformersPolicy
 
 _MARK = "COMPLETE"
@@ -120,7 +121,7 @@ class MarkWhole(TrainerCallback):
         folder = Path(str(args.output_dir))
         mark = folder / f"checkpoint-{state.global_step}" / _MARK
         with disk_errors("checkpoint", mark.parent, ROOM):
-            write_atomically(mark, json.dumps(_sizes(mark.parent)))
+            write_atomically(mark, json.dumps(_written(mark.parent)))
         for _, checkpoint in sorted(whole_checkpoints(folder).items())[: -self.keep]:
             (checkpoint / _MARK).unlink()  # first, so that a half-removed one is not taken for whole
             shutil.rmtree(checkpoint)
@@ -128,7 +129,7 @@ class MarkWhole(TrainerCallback):
 
 def last_whole_checkpoint(folder: Path, remove_torn: bool = True) -> Path | None:
     """The newest complete checkpoint below `folder`; torn ones are removed, and nothing that a run does not write."""
-    whole = whole_checkpoints(folder)
+    whole = whole_checkpoints(folder, contents=True)
     for step, checkpoint in numbered(folder, "checkpoint-").items():
         if remove_torn and step not in whole:
             shutil.rmtree(checkpoint)
@@ -140,10 +141,14 @@ def is_whole(folder: Path, step: int) -> bool:
     return step in whole_checkpoints(folder)
 
 
-def whole_checkpoints(folder: Path) -> dict[int, Path]:
-    """The complete checkpoints by their step. A sentence is said of one that was complete and has been damaged since."""
+def whole_checkpoints(folder: Path, contents: bool = False) -> dict[int, Path]:
+    """Returns the complete checkpoints by their step, and warns of each that has been damaged since it was complete.
+
+    Args:
+        contents: compare the files' contents too, which reads all of them.
+    """
     found = {step: path for step, path in numbered(folder, "checkpoint-").items() if (path / _MARK).exists()}
-    lost = {step: what for step, path in sorted(found.items()) if (what := _lost(path))}
+    lost = {step: what for step, path in sorted(found.items()) if (what := _lost(path, contents))}
     whole = {step: path for step, path in found.items() if step not in lost}
     for step, what in lost.items():
         before = max((number for number in whole if number < step), default=None)
@@ -154,19 +159,28 @@ def whole_checkpoints(folder: Path) -> dict[int, Path]:
     return whole
 
 
-def _sizes(checkpoint: Path) -> dict[str, int]:
+def _written(checkpoint: Path) -> dict[str, tuple[int, str]]:
+    """The size and the digest of each file."""
     files = (path for path in sorted(checkpoint.rglob("*")) if path.is_file() and path.name != _MARK)
-    return {str(path.relative_to(checkpoint)): path.stat().st_size for path in files}
+    return {str(path.relative_to(checkpoint)): (path.stat().st_size, _digest(path)) for path in files}
 
 
-def _lost(checkpoint: Path) -> str:
+def _digest(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "blake2b").hexdigest()
+
+
+def _lost(checkpoint: Path, contents: bool) -> str:
     """Which file of a marked checkpoint is not as it was written; "" if none is."""
     try:
-        written = json.loads((checkpoint / _MARK).read_text(encoding="utf-8") or "{}")  # an older mark is empty
-        now = _sizes(checkpoint)
-    except (OSError, ValueError):
+        for name, written in read_object(checkpoint / _MARK).items():
+            size, digest = (written, None) if isinstance(written, int) else written  # of 0.1.0: sizes alone
+            path = checkpoint / name
+            now = path.stat().st_size if path.exists() else 0
+            if now != size:
+                return f"{name} has {now:,} of {size:,} bytes"
+            if contents and digest and _digest(path) != digest:
+                return f"{name} has other contents than were written"
+    except (DataError, OSError, TypeError, ValueError):
         return f"its {_MARK} cannot be read"
-    for name, size in written.items():
-        if now.get(name) != size:
-            return f"{name} has {now.get(name, 0):,} of {size:,} bytes"
     return ""

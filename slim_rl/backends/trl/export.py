@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from slim_rl.backends.checkpoints import numbered
@@ -10,6 +9,7 @@ from slim_rl.backends.export import read_run
 from slim_rl.backends.trl.callbacks import whole_checkpoints
 from slim_rl.backends.trl.run import restore
 from slim_rl.config import Config
+from slim_rl.files import read_object
 from slim_rl.policies.transformers import load_model
 
 
@@ -29,7 +29,7 @@ def write(run: Path, config: Config, checkpoint: Path, folder: Path) -> None:
     if not adapters.exists():
         source = source.changed(model=str(checkpoint))
     elif not Path(source.model).exists():
-        base = json.loads(adapters.read_text(encoding="utf-8")).get("base_model_name_or_path")
+        base = read_object(adapters).get("base_model_name_or_path")
         source = source.changed(model=base or source.model)
     model, tokenizer = load_model(source)
     if adapters.exists():

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,7 +13,8 @@ from slim_rl.backends.checkpoints import whole_ones
 from slim_rl.backends.export import convert
 from slim_rl.config import Config
 from slim_rl.errors import ConfigError, DataError
-from slim_rl.files import write_atomically
+from slim_rl.files import read_object, write_atomically
+from slim_rl.processes import python_module
 
 
 def checkpoints(run: Path) -> dict[int, Path]:
@@ -36,7 +36,7 @@ def write(run: Path, config: Config, checkpoint: Path, folder: Path) -> None:
     fsdp = (checkpoint / "fsdp_config.json").exists()
     if fsdp:
         _check_shards(checkpoint)
-    command = [sys.executable, "-m", "verl.model_merger", "merge", "--backend", "fsdp" if fsdp else "megatron"]
+    command = [*python_module("verl.model_merger"), "merge", "--backend", "fsdp" if fsdp else "megatron"]
     convert([*command, "--local_dir", str(checkpoint), "--target_dir", str(folder)])
     adapter = folder / "lora_adapter"
     if adapter.is_dir():
@@ -44,7 +44,9 @@ def write(run: Path, config: Config, checkpoint: Path, folder: Path) -> None:
 
 
 def _check_shards(checkpoint: Path) -> None:
-    size = json.loads((checkpoint / "fsdp_config.json").read_text(encoding="utf-8"))["world_size"]
+    size = read_object(checkpoint / "fsdp_config.json").get("world_size")
+    if not isinstance(size, int):
+        raise DataError(f"{checkpoint}/fsdp_config.json names no world_size; it is not a checkpoint of verl's.")
     names = [f"model_world_size_{size}_rank_{rank}.pt" for rank in range(size)]
     missing = [name for name in names if not (checkpoint / name).is_file()]
     if missing:
@@ -60,7 +62,7 @@ def _merge_adapter(config: Config, folder: Path, adapter: Path) -> None:
 
     from slim_rl.policies.lora import adapted_layers, check_adapters
 
-    described = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))
+    described = read_object(adapter / "adapter_config.json")
     if not described.get("lora_alpha") and config.train.lora is not None:  # verl's merger may not know it
         described |= {"lora_alpha": config.train.lora.alpha}
         write_atomically(adapter / "adapter_config.json", json.dumps(described))

@@ -39,7 +39,7 @@ from slim_rl.keys import KEYS, disjoint, lookup, same, shortened
 from slim_rl.keys import values as table_values
 from slim_rl.lab.payment import pays_otherwise, takes_the_step
 from slim_rl.policies import unreadable
-from slim_rl.processes import running, signals_end_the_run, with_packages
+from slim_rl.processes import python_module, running, signals_end_the_run, with_packages
 from slim_rl.runs import check_same, claimed
 
 HERE = Path(__file__).parent
@@ -68,7 +68,7 @@ def start(request: Request) -> None:
         _check_adapters(config)
     overrides = build_overrides(config, theirs)
     folder = run_dir(config)
-    command = [sys.executable, "-m", "verl.trainer.main_ppo", "--config-path", str(folder), "--config-name", FILE]
+    command = [*python_module("verl.trainer.main_ppo"), "--config-path", str(folder), "--config-name", FILE]
     command += overrides.extra
     config = config.from_anywhere()
     check_same(folder / "config.yaml", config)

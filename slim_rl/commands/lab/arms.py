@@ -12,7 +12,6 @@ import json
 import re
 import shlex
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -30,7 +29,7 @@ from slim_rl.commands.options import Backend, ConfigFile, Overrides, game_named
 from slim_rl.commands.screen import printable
 from slim_rl.config import load_config, read_yaml
 from slim_rl.errors import ConfigError, SlimError, did_you_mean
-from slim_rl.processes import interruptible, running, signals_end_the_run
+from slim_rl.processes import interruptible, python_module, running, signals_end_the_run
 
 MOST_SEEDS = 1000
 LOOK_SECONDS = 0.1  # between two looks at what runs
@@ -89,9 +88,7 @@ class Run:
     def command(self, config: Path) -> list[str]:
         options = [option for override in self.overrides for option in ("--set", override)]
         return [
-            sys.executable,
-            "-m",
-            "slim_rl.cli",
+            *python_module("slim_rl.cli"),
             "train",
             str(config),
             *options,

@@ -24,6 +24,7 @@ from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState, rows_of
 from slim_rl.games.matching.optimum import best_assignment, total
 from slim_rl.games.matching.roster import PAPERS, REVIEWERS, Roster
 from slim_rl.games.matching.settings import MatchingSettings
+from slim_rl.processes import check_processes, environment
 
 VALUES = 100  # scores are 0..99
 SCALES = (1.0, 10.0)
@@ -50,7 +51,9 @@ def generate_games(
         return
     size = max(1, min(256, -(-num // (4 * workers))))
     chunks = [range(at, min(at + size, start + num)) for at in range(start, start + num, size)]
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+    check_processes(workers, "--workers")
+    safe = environment({"PYTHONSAFEPATH": "1"})  # its processes import nothing from the working folder
+    with safe, ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
         try:
             for games in pool.map(partial(_generate_list, config, seed), chunks):
                 yield from games

@@ -15,8 +15,8 @@ import slim_rl
 from slim_rl.config import Config
 from slim_rl.dialogue.factory import partner_class
 from slim_rl.environment import environment_class
-from slim_rl.errors import ConfigError
-from slim_rl.files import write_atomically
+from slim_rl.errors import ConfigError, DataError
+from slim_rl.files import read_object, write_atomically
 from slim_rl.lab.incentives.found import JUDGED, Incentives
 from slim_rl.lab.incentives.play import QUESTIONS, measure
 
@@ -30,8 +30,8 @@ def at_a_start(config: Config) -> tuple[str, bool] | None:
     None for a game that cannot be judged so, and where games failed and left nothing to judge by.
     """
     kept = _cache_file(config)
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        found = json.loads(kept.read_text(encoding="utf-8"))
+    with suppress(DataError, KeyError):
+        found = read_object(kept)
         return str(found["sentence"]), bool(found["pays"])
     try:
         measured = _measured_at_a_start(config)

@@ -1,0 +1,175 @@
+"""Doors that a user's files could come in by: children import nothing from the working folder, and damaged state is one sentence."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from slim_rl.config import load_config
+from slim_rl.config.reading import MOST_VALUES, read_yaml
+from slim_rl.errors import ConfigError, DataError, SlimError
+from slim_rl.files import read_object
+from slim_rl.policies import is_model_folder
+from slim_rl.processes import check_processes, environment, python_module
+from slim_rl.provenance import read
+from tests.paths import ROOT
+
+EVIL = "from pathlib import Path\nPath('ran').touch()\nraise SystemExit('a file of the working folder was imported')\n"
+MODULES = ("yaml", "queue", "typing_extensions", "numpy", "orjson")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder whose files are called as modules are."""
+    monkeypatch.chdir(tmp_path)
+    for name in MODULES:
+        (tmp_path / f"{name}.py").write_text(EVIL)
+    return tmp_path
+
+
+def python(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False, timeout=300)
+
+
+def test_python_m_slim_rl_imports_nothing_from_here(here: Path) -> None:
+    done = python("-m", "slim_rl", "generate", "--n", "3", "--num-games", "2", "--output", "games.jsonl")
+    assert done.returncode == 0, done.stderr
+    assert not (here / "ran").exists() and (here / "games.jsonl").exists()
+
+
+def test_workers_import_nothing_from_here(here: Path) -> None:
+    words = ["generate", "--n", "3", "--num-games", "4", "--workers", "2", "--output", "games.jsonl"]
+    done = python("-P", "-m", "slim_rl.cli", *words)
+    assert done.returncode == 0, done.stderr
+    assert not (here / "ran").exists() and (here / "games.jsonl").exists()
+
+
+def test_joined_processes_import_nothing_from_here(here: Path) -> None:
+    """Each ends at once, since its config is not there, and says so: it got as far as our own code."""
+    code = "from slim_rl.ranks import joined_by\nimport time\nwith joined_by(2, ['train', 'missing.yaml']):\n    time.sleep(60)"
+    (here / "safe").mkdir()
+    (here / "safe" / "main.py").write_text(code)
+    done = python("safe/main.py")
+    assert not (here / "ran").exists() and "Cannot read the config missing.yaml" in done.stderr
+
+
+def test_every_python_child_is_started_by_one_function() -> None:
+    assert python_module("slim_rl", "train") == [sys.executable, "-P", "-m", "slim_rl", "train"]
+    for path in (ROOT / "slim_rl").rglob("*.py"):
+        if path.name != "processes.py":
+            assert not re.search(r"sys\.executable,", path.read_text(encoding="utf-8")), path
+
+
+def test_environment_is_as_before_once_the_block_is_left() -> None:
+    os.environ["SLIM_RL_TEST"] = "before"
+    with environment({"SLIM_RL_TEST": "within", "SLIM_RL_OTHER": "new"}):
+        assert os.environ["SLIM_RL_TEST"] == "within" and os.environ["SLIM_RL_OTHER"] == "new"
+    assert os.environ.pop("SLIM_RL_TEST") == "before" and "SLIM_RL_OTHER" not in os.environ
+
+
+@pytest.mark.parametrize("key", ["train.processes", "--workers"])
+def test_more_processes_than_a_machine_has_are_refused(key: str) -> None:
+    check_processes(2, key)
+    with pytest.raises(
+        ConfigError, match=rf"{key}=1000000 is more than this machine can run at once; set it to \d+ or"
+    ):
+        check_processes(1_000_000, key)
+
+
+DEEP = "[" * 100_000
+
+
+@pytest.mark.parametrize("content", ["null", "[]", "7", '"text"', DEEP, "{", ""])
+def test_state_that_is_no_object_is_one_sentence(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(content)
+    with pytest.raises(
+        DataError, match=rf"^{re.escape(str(path))} (is not valid JSON|must be a JSON object).*Restore it"
+    ):
+        read_object(path)
+    assert not is_model_folder(tmp_path)
+    (tmp_path / "provenance.json").write_text(content)
+    assert read(tmp_path) == []
+
+
+def checkpoint(folder: Path) -> Path:
+    from slim_rl.backends.trl.callbacks import _MARK, _written
+
+    made = folder / "checkpoint-2"
+    (made / "deep").mkdir(parents=True)
+    (made / "model.safetensors").write_bytes(b"weights")
+    (made / "deep" / "trainer_state.json").write_text("{}")
+    (made / _MARK).write_text(json.dumps(_written(made)))
+    return made
+
+
+def found(folder: Path) -> tuple[set[int], str]:
+    from slim_rl.backends.trl.callbacks import last_whole_checkpoint
+
+    with pytest.WarningsRecorder() as said:
+        last = last_whole_checkpoint(folder, remove_torn=False)
+    return ({2} if last else set()), " ".join(str(each.message) for each in said)
+
+
+@pytest.mark.parametrize("mark", ["null", "[]", DEEP, '{"model.safetensors": "seven"}', '{"model.safetensors": null}'])
+def test_checkpoint_whose_mark_is_damaged_is_not_used(tmp_path: Path, mark: str) -> None:
+    pytest.importorskip("trl")
+    from slim_rl.backends.trl.callbacks import _MARK
+
+    (checkpoint(tmp_path) / _MARK).write_text(mark)
+    whole, said = found(tmp_path)
+    assert not whole and "cannot be read" in said
+
+
+def test_checkpoint_of_equal_size_and_other_content_is_not_used(tmp_path: Path) -> None:
+    pytest.importorskip("trl")
+    made = checkpoint(tmp_path)
+    assert found(tmp_path) == ({2}, "")
+    (made / "model.safetensors").write_bytes(b"WEIGHTS")
+    whole, said = found(tmp_path)
+    assert not whole and "model.safetensors has other contents than were written" in said
+
+
+def test_checkpoint_marked_by_sizes_alone_is_still_used(tmp_path: Path) -> None:
+    pytest.importorskip("trl")
+    from slim_rl.backends.trl.callbacks import _MARK
+
+    (checkpoint(tmp_path) / _MARK).write_text(json.dumps({"model.safetensors": 7, "deep/trainer_state.json": 2}))
+    assert found(tmp_path) == ({2}, "")
+
+
+def bomb(levels: int, width: int = 10) -> str:
+    lines = ["a0: &a0 [" + ", ".join(["lol"] * width) + "]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * width)}]" for n in range(1, levels)]
+    return "\n".join(lines)
+
+
+def test_yaml_whose_aliases_explode_is_one_short_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(f"{bomb(9)}\nslim_rl:\n  game: {{n: *a8}}\n")
+    with pytest.raises(ConfigError, match=f"aliases .* more than {MOST_VALUES:,} values") as caught:
+        load_config(path)
+    assert len(str(caught.value)) < 400
+
+
+def test_yaml_aliases_of_a_usual_size_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("base: &base {n: 3}\nslim_rl:\n  game: *base\n")
+    assert read_yaml(path)["slim_rl"] == {"game": {"n": 3}}
+    path.write_text("a: &a [*a]\n")
+    assert isinstance(read_yaml(path)["a"], list)
+
+
+@pytest.mark.parametrize(
+    "override", ["game.n=" + "9" * 10**6 + "x", "train.steps=[" + "1," * 10_000 + "1]", "x" * 10**5 + "=1"]
+)
+def test_long_value_is_repeated_in_part(override: str) -> None:
+    with pytest.raises(SlimError) as caught:
+        load_config("matching_local", [override])
+    assert len(str(caught.value)) < 2_000
