@@ -16,13 +16,13 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from slim_rl.errors import ConfigError
+from slim_rl.processes import python_module
 
 NUMBERS = re.compile(r"\{(\d[\d,-]*)\}")
 _OWN = ("words", "set", "after", "makes", "by")
@@ -46,7 +46,7 @@ class Step:
 
     @property
     def command(self) -> list[str]:
-        return [*(self.program or (sys.executable, "-P", "-m", "slim_rl", *self.name.split())), *self.words]
+        return [*(self.program or python_module("slim_rl", *self.name.split())), *self.words]
 
     def __str__(self) -> str:
         return shlex.join([*(self.program or ("slim-rl", *self.name.split())), *self.words])
