@@ -123,14 +123,14 @@ $(SLIME)/installed: constraints-slime.txt pyproject.toml
 	@touch $@
 
 TESTED := .[local,verl,dev]
-ADAPTED := .[local,verifiers,gymnasium,dev]
-ADAPTED_OPENENV := .[local,openenv,inspect,atif,dev]
+ADAPTED := .[local,dev] -e environments/slim_rl_matching -e environments/slim_rl_gymnasium
+ADAPTED_OPENENV := .[local,inspect,atif,dev] -e environments/slim_rl_openenv
 $(OPENENV)/installed: ADAPTED = $(ADAPTED_OPENENV)
-.venv-%/installed: constraints-%.txt pyproject.toml
+.venv-%/installed: constraints-%.txt pyproject.toml $(wildcard environments/*/pyproject.toml)
 	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
 	$(@D)/bin/python -m pip install --quiet --upgrade $(call constraints,$<) pip
 	$(@D)/bin/pip install --quiet $(call constraints,$<) "$(TORCH)"
-	$(@D)/bin/pip install --quiet $(call constraints,$<) -e "$(ADAPTED)"
+	$(@D)/bin/pip install --quiet $(call constraints,$<) -e $(ADAPTED)
 	@touch $@
 
 ## constraints.txt with hashes of your index: requirements.hashed
@@ -141,9 +141,9 @@ hashes:
 ## newest versions within the ranges of pyproject.toml
 lock:
 	for each in "constraints.txt $(TESTED)" "constraints-adapters.txt $(ADAPTED)" "constraints-openenv.txt $(ADAPTED_OPENENV)"; do \
-	  set -- $$each && rm -rf build/lock && $(PYTHON) -m venv build/lock && \
+	  set -- $$each && file=$$1 && shift && rm -rf build/lock && $(PYTHON) -m venv build/lock && \
 	  build/lock/bin/python -m pip install --quiet --upgrade pip && \
-	  build/lock/bin/pip install --quiet "$(TORCH)" && build/lock/bin/pip install --quiet -e "$$2" && \
-	  { grep '^#' $$1; build/lock/bin/pip freeze --all --exclude-editable | sed 's/^torch==.*/$(TORCH)/'; } > build/lock/new && \
-	  mv build/lock/new $$1 || exit 1; \
+	  build/lock/bin/pip install --quiet "$(TORCH)" && build/lock/bin/pip install --quiet -e "$$@" && \
+	  { grep '^#' $$file; build/lock/bin/pip freeze --all --exclude-editable | sed 's/^torch==.*/$(TORCH)/'; } > build/lock/new && \
+	  mv build/lock/new $$file || exit 1; \
 	done

@@ -2,14 +2,13 @@
 
 Importing this package imports nothing else, and no name below needs torch but `train` and `engine`, once they are called. A name is imported from its module when it is first used;
 torch, transformers, trl, slime, verl and openai are imported only by the modules that need them, which are in ``policies``,
-``backends``, ``warmstart``, ``adapters`` and ``partners``.
+``backends``, ``warmstart``, ``session`` and ``partners``.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from slim_rl.adapters.session import Games as Games
     from slim_rl.analysis import analyze as analyze
     from slim_rl.backends import train as train
     from slim_rl.config import Section as Section
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from slim_rl.measured import rank as rank
     from slim_rl.policies.engine import engine as engine
     from slim_rl.seeds import seed_of as seed_of
+    from slim_rl.session import Games as Games
 
 __version__ = "0.1.0"
 _MODULE_OF = {  # the imports above say the same to type checkers
@@ -51,7 +51,7 @@ _MODULE_OF = {  # the imports above say the same to type checkers
     "DialogueLog": "dialogue.log",
     "Frontier": "lab.frontier",
     "Gain": "measured",
-    "Games": "adapters.session",
+    "Games": "session",
     "Lesson": "measured",
     "MeasuredEnvironment": "measured",
     "PartnerFailure": "dialogue.partner",

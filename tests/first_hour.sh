@@ -51,7 +51,7 @@ export PIP_CACHE_DIR=${PIP_CACHE_DIR:-$cache}
 run pip wheel --quiet --no-deps --wheel-dir "$work" "$repository"
 wheel=$(ls "$work"/slim_rl-*.whl)
 # shellcheck disable=SC2086  # $constraints is two words or none
-run pip install --quiet $constraints "$wheel${extras:+[$extras]}"
+run pip install --quiet $constraints "$wheel$(with local && printf '[local]')"
 cd "$work/empty"
 run python -c 'import slim_rl; print(slim_rl.__file__, "_bundled", slim_rl.__version__)'
 sees "$work/venv/.*_bundled"
@@ -179,10 +179,12 @@ fi
 
 if with gymnasium; then
     step "Gymnasium"
+    # shellcheck disable=SC2086
+    run pip install --quiet $constraints "$repository/environments/slim_rl_gymnasium"
     cat >gym.py <<'PYTHON'
 import gymnasium
 
-env = gymnasium.make("slim_rl.adapters.gymnasium:slim_rl/Matching-v0", config="matching_local", partner="forthcoming")
+env = gymnasium.make("slim_rl_gymnasium:slim_rl/Matching-v0", config="matching_local", partner="forthcoming")
 text, info = env.reset(seed=1)
 assert info["messages"], info
 text, *_ = env.step("[message] What is Ava Li on BLEU?")

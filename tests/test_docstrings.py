@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 MODULES = (
-    "adapters.session",
+    "session",
     "config",
     "dialogue.dealing",
     "dialogue.measures",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
-from slim_rl.adapters.session import Games
 from slim_rl.dialogue.chat import split_thought
 from slim_rl.dialogue.log import annotate
 from slim_rl.dialogue.loop import Player, Speaker
@@ -13,6 +12,7 @@ from slim_rl.dialogue.partner import Reply
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.environment import View
+from slim_rl.session import Games
 
 SMALL = {"game": {"n": 2, "scales": False, "hardness": 0, "max_turns": 6, "max_errors": 2}, "seed": 5}
 ASK = "[message] What do you have for Ava Li on BLEU?"

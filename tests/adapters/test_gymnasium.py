@@ -14,8 +14,8 @@ from tests.adapters.played import ASK, OTHER, PROPOSE, SMALL, WRONG, by_worker, 
 from tests.dialogue.players import Says
 from tests.paths import ROOT
 
-gymnasium = pytest.importorskip("gymnasium", reason="gymnasium is not installed: pip install slim-rl[gymnasium]")
-NAME = "slim_rl.adapters.gymnasium:slim_rl/Matching-v0"
+gymnasium = pytest.importorskip("gymnasium", reason="pip install -e environments/slim_rl_gymnasium")
+NAME = "slim_rl_gymnasium:slim_rl/Matching-v0"
 
 
 @pytest.mark.filterwarnings("error")

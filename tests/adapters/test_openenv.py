@@ -19,15 +19,15 @@ from typing import Any
 import httpx
 import pytest
 
-from slim_rl.adapters.session import Games
 from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.partner import PartnerFailure
 from slim_rl.dialogue.record import Dialogue, StopReason
+from slim_rl.session import Games
 from tests.adapters.played import ASK, OTHER, PROPOSE, SMALL, WRONG, by_worker, line
 from tests.dialogue.players import Says
 from tests.paths import ROOT
 
-pytest.importorskip("openenv.core", reason="openenv is not installed: pip install slim-rl[openenv]")
+pytest.importorskip("openenv.core", reason="pip install -e environments/slim_rl_openenv")
 
 Serve = Callable[[Games], str]
 
@@ -36,8 +36,7 @@ Serve = Callable[[Games], str]
 def serve() -> Iterator[Serve]:
     """serve(games): the URL of a server of these games."""
     import uvicorn
-
-    from slim_rl.adapters.openenv import make_app
+    from slim_rl_openenv import make_app
 
     running = []
 
@@ -67,7 +66,7 @@ def only(log: Path) -> Dialogue:
 @pytest.mark.parametrize("seat", [0, 1])
 @pytest.mark.parametrize("words", [[ASK, PROPOSE, OTHER, ASK, ASK, ASK], [WRONG, ASK, WRONG, WRONG]])
 def test_a_game_over_the_websocket_is_the_workers(words: list[str], seat: int, serve: Serve, tmp_path: Path) -> None:
-    from slim_rl.adapters.openenv import GameAction, GameClient
+    from slim_rl_openenv import GameAction, GameClient
 
     games = Games(SMALL | {"data": {"seat": seat}}, log=tmp_path / "log.jsonl", scope="openenv")
     with GameClient(serve(games)).sync() as game:
@@ -92,7 +91,7 @@ def test_a_game_over_the_websocket_is_the_workers(words: list[str], seat: int, s
 
 
 def test_a_row_of_a_games_file(serve: Serve) -> None:
-    from slim_rl.adapters.openenv import GameClient
+    from slim_rl_openenv import GameClient
 
     games = Games(SMALL)
     (row,) = games.deal("eval", 1)
@@ -102,7 +101,7 @@ def test_a_row_of_a_games_file(serve: Serve) -> None:
 
 
 def test_games_side_by_side(serve: Serve) -> None:
-    from slim_rl.adapters.openenv import GameAction, GameClient
+    from slim_rl_openenv import GameAction, GameClient
 
     url = serve(Games(SMALL))
 
@@ -122,7 +121,7 @@ def test_games_side_by_side(serve: Serve) -> None:
 
 
 def test_a_failed_partner_leaves_no_reward(serve: Serve) -> None:
-    from slim_rl.adapters.openenv import GameAction, GameClient
+    from slim_rl_openenv import GameAction, GameClient
 
     def fail(view: Any) -> str:
         raise PartnerFailure("no answer")
@@ -181,7 +180,7 @@ def oracle() -> ModuleType:
 
 
 def test_references_and_cheats_earn_what_the_folder_promises(oracle: ModuleType, serve: Serve) -> None:
-    from slim_rl.adapters.openenv import GameClient
+    from slim_rl_openenv import GameClient
 
     games = Games(PACKAGE / "server/game.yaml")
     players = oracle.players(games)
@@ -222,7 +221,7 @@ def test_openenvs_runtime_checks_pass_on_the_oracles_game(oracle: ModuleType, se
 
 
 def test_for_trl_the_tool_says_and_the_environment_rewards(serve: Serve, tmp_path: Path) -> None:
-    from slim_rl.adapters.openenv import TRLGame
+    from slim_rl_openenv import TRLGame
 
     games = Games(SMALL | {"data": {"seat": 1}}, log=tmp_path / "log.jsonl")
     environment = TRLGame(serve(games))
@@ -241,11 +240,10 @@ def test_trl_trains_on_it(serve: Serve, tmp_path: Path) -> None:
     pytest.importorskip("jmespath", reason="TRL's tools need jmespath")
     import torch
     from datasets import Dataset
+    from slim_rl_openenv import TRLGame
     from transformers import AutoTokenizer, Qwen3ForCausalLM
     from trl import GRPOConfig, GRPOTrainer
     from trl.chat_template_utils import qwen3_chat_template
-
-    from slim_rl.adapters.openenv import TRLGame
 
     games = Games(SMALL, overrides=["partner.accept_fraction=0"], log=tmp_path / "log.jsonl")
     rows = games.deal("train", 2)

@@ -15,7 +15,7 @@ import pytest
 from slim_rl.dialogue.chat import Chat
 from slim_rl.lab.warmstart.tokenizer import train_tokenizer
 
-renderers = pytest.importorskip("renderers", reason="renderers comes with slim-rl[verifiers]")
+renderers = pytest.importorskip("renderers", reason="renderers comes with verifiers")
 TRL = importlib.util.find_spec("trl")
 if TRL is None or TRL.origin is None:
     pytest.skip("TRL ships the templates: pip install slim-rl[local]", allow_module_level=True)

@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slim_rl.adapters.session import Games, Observation, Session, metrics, wait
 from slim_rl.config import Limits
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.partner import PartnerFailure, Usage
@@ -22,6 +21,7 @@ from slim_rl.dialogue.record import StopReason
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.errors import ConfigError, DataError
 from slim_rl.partners.spend import spent_usd
+from slim_rl.session import Games, Observation, Session, metrics, wait
 from tests.adapters.played import ACTIONS, ASK, OTHER, PROPOSE, SMALL, WRONG, by_worker, line
 from tests.dialogue.players import Says, Script
 

@@ -13,23 +13,21 @@ from typing import Any
 
 import pytest
 
-from slim_rl.adapters.session import Games
 from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.record import StopReason
 from slim_rl.dialogue.rows import GameRow
+from slim_rl.session import Games
 from tests.adapters.played import ASK, OTHER, PROPOSE, WRONG, by_worker, line
 from tests.fakes.openai_server import OpenAIServer, Step
 from tests.paths import ROOT
 
-vf = pytest.importorskip("verifiers.v1", reason="verifiers is not installed: pip install slim-rl[verifiers]")
-PACKAGE = ROOT / "environments" / "slim_rl_matching"
+vf = pytest.importorskip("verifiers.v1", reason="pip install -e environments/slim_rl_matching")
 GAME = ["game.n=2", "game.scales=false", "game.hardness=0", "game.max_turns=6", "game.max_errors=2", "seed=5"]
 MODEL = "policy"
 
 
 @pytest.fixture(autouse=True)
 def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.syspath_prepend(str(PACKAGE))
     monkeypatch.setenv("HOME", str(tmp_path))
 
 
@@ -211,10 +209,9 @@ async def test_vf_eval_runs_it(tmp_path: Path) -> None:
             "2",
         ]
         command += ["--no-push", "--no-rich", "--output-dir", str(tmp_path), "--run.name", "eval"]
-        path = os.pathsep.join([str(ROOT), str(PACKAGE)])
         process = await asyncio.create_subprocess_exec(
             *command,
-            env=os.environ | {"PYTHONPATH": path},
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
             cwd=tmp_path,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -13,9 +13,9 @@ import os
 from pathlib import Path
 
 import uvicorn
+from slim_rl_openenv import make_app
 
-from slim_rl.adapters.openenv import make_app
-from slim_rl.adapters.session import Games
+from slim_rl.session import Games
 
 _given = os.environ.get
 _config = _given("SLIM_RL_CONFIG") or Path(__file__).with_name("game.yaml")

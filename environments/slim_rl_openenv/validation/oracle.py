@@ -19,12 +19,12 @@ from statistics import mean
 from typing import Any
 
 import yaml
+from slim_rl_openenv import GameAction, GameClient
 
-from slim_rl.adapters.openenv import GameAction, GameClient
-from slim_rl.adapters.session import Games
 from slim_rl.dialogue.loop import Speaker
 from slim_rl.environment import environment_class
 from slim_rl.measured import measured
+from slim_rl.session import Games
 
 FOLDER = Path(__file__).resolve().parents[1]
 CANARIES = FOLDER / "validation/canaries.json"

@@ -21,10 +21,10 @@ from openenv.core.env_server.types import Action, EnvironmentMetadata, State
 from openenv.core.env_server.types import Observation as OpenEnvObservation
 from pydantic import Field
 
-from slim_rl.adapters.session import Games, Observation, metrics
 from slim_rl.dialogue.record import StopReason
 from slim_rl.dialogue.rows import GameRow, Split
 from slim_rl.event_loops import wait
+from slim_rl.session import Games, Observation, metrics
 
 
 class GameAction(Action):

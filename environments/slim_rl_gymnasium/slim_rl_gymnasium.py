@@ -1,4 +1,4 @@
-"""The game as a Gymnasium environment of text: `gymnasium.make("slim_rl.adapters.gymnasium:slim_rl/Matching-v0")`.
+"""The game as a Gymnasium environment of text: `gymnasium.make("slim_rl_gymnasium:slim_rl/Matching-v0")`.
 
     the same seed of `reset` is the same game, and the same words in it get the same answers and the same reward
 
@@ -16,10 +16,10 @@ from typing import Any, ClassVar
 import gymnasium
 from gymnasium.spaces import Text
 
-from slim_rl.adapters.session import Games, Observation, metrics
 from slim_rl.config import Config
 from slim_rl.dialogue.rows import GameRow, Split
 from slim_rl.event_loops import wait
+from slim_rl.session import Games, Observation, metrics
 
 ID = "slim_rl/Matching-v0"
 _PRINTABLE = "".join(chr(code) for code in range(32, 127)) + "\n"
@@ -39,7 +39,7 @@ class GymnasiumEnv(gymnasium.Env[str, str]):
     """One seat of a game, the partner's moves included.
 
     Args:
-        config: as in `slim_rl.adapters.session.Games`; any game of a config, not the matching game only.
+        config: as in `slim_rl.session.Games`; any game of a config, not the matching game only.
         split: whether the games drawn are training or held-out ones.
         options: `partner`, `overrides` and `log`, as there.
 
