@@ -1,8 +1,8 @@
-"""A game whose policy is another framework's: it reads what the policy reads, and answers what the policy says.
+"""Stepwise session of a game, for a policy of another framework: `environments/` and programs of a user's own.
 
     the rollout worker plays the dialogue, turn for turn as in training; only the policy's words come from outside
 
-So rules, partner, limits, reward, stop reason and log line are `play_dialogue`'s, and an adapter adds nothing to them.
+So rules, partner, limits, reward, stop reason and log line are `play_dialogue`'s.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from slim_rl.dialogue.tracked import batch_metrics
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.environment import View
 from slim_rl.errors import ConfigError
+from slim_rl.event_loops import wait as wait  # for programs that are not asynchronous
 
 
 @dataclass(frozen=True, slots=True)

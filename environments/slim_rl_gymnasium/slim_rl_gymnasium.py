@@ -18,8 +18,7 @@ from gymnasium.spaces import Text
 
 from slim_rl.config import Config
 from slim_rl.dialogue.rows import GameRow, Split
-from slim_rl.event_loops import wait
-from slim_rl.session import Games, Observation, metrics
+from slim_rl.session import Games, Observation, metrics, wait
 
 ID = "slim_rl/Matching-v0"
 _PRINTABLE = "".join(chr(code) for code in range(32, 127)) + "\n"

@@ -23,8 +23,7 @@ from pydantic import Field
 
 from slim_rl.dialogue.record import StopReason
 from slim_rl.dialogue.rows import GameRow, Split
-from slim_rl.event_loops import wait
-from slim_rl.session import Games, Observation, metrics
+from slim_rl.session import Games, Observation, metrics, wait
 
 
 class GameAction(Action):
