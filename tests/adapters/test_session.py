@@ -184,7 +184,7 @@ def test_waits_on_one_loop_and_leaves_no_game_behind(caplog: pytest.LogCaptureFi
 
 
 def test_limits_are_the_configs() -> None:
-    assert Games(SMALL | {"limits": {"seconds": 3.0}}).config.limits == Limits(seconds=3.0)
+    assert Games(SMALL | {"limits": {"turn_tokens": 3}}).config.limits == Limits(turn_tokens=3)
 
 
 async def _here() -> asyncio.AbstractEventLoop:
