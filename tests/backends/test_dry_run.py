@@ -15,7 +15,7 @@ from tests.fakes.cluster import write_model
 BACKENDS = [
     pytest.param(name, marks=pytest.mark.skipif(find_spec(name) is None, reason=f"needs {name}"))
     for name in ("trl", "verl")
-] + ["slime"] * False
+] + ["slime"]
 REFUSED = {
     "missing model": ("policy.model=./nope", "policy.model './nope' is not a folder here"),
     "no model in folder": ("policy.model=empty", "holds no model's config.json"),

@@ -161,6 +161,7 @@ class Cluster:
             "SLIME_DIR": str(slime),
             "REAL_PYTHON": sys.executable,
             "HF_HUB_OFFLINE": "1",
+            "OPENAI_API_KEY": "sk-fake",
         }
         return cls(folder, slime, keep | own)
 

@@ -148,7 +148,7 @@ def test_dry_run_writes_nothing(cluster: Cluster, model: Path, small: Path) -> N
     ("words", "said"),
     [
         ([], "MODEL is not set"),
-        (["--model", "nowhere/none"], "give a path"),
+        (["--model", "./nowhere"], "MODEL './nowhere' is not a folder here"),
         (["--model", "MODEL", "--set", "partner.kind=rude"], "partner.kind"),
         (["--model", "MODEL", "--set", "train.credit=turn", "--use-opd"], "leave one out"),
         (["--model", "MODEL", "--set", "train.loss=constant"], "slime does not have"),

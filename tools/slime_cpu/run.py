@@ -20,11 +20,10 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from slim_rl.backends.partner import try_partner
-
 from slim_rl.backends import Result, say
 from slim_rl.backends.checkpoints import read_model_config
 from slim_rl.backends.export import export, own_results
+from slim_rl.backends.ready import check_games, try_partner
 from slim_rl.backends.slime.arguments import Job, words
 from slim_rl.backends.slime.cluster import Checkouts, find_checkouts
 from slim_rl.backends.slime.launch import plan, read_config
@@ -68,6 +67,7 @@ def launch(arguments: Sequence[str]) -> Result:
     checkouts = find_checkouts(settings, dry_run=False)
     job, line, _ = plan(settings, config, checkouts, own, flags.GPUS, dry_run=False)
     check_same(job.folder / "config.yaml", job.config)
+    check_games(job.config)
     try_partner(job.config)
     with signals_end_the_run(), claimed(job.folder, job.config, partial(ensure_games, job.config), **plugins):
         return train(job, checkouts, line)

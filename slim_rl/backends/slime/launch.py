@@ -29,7 +29,7 @@ from slim_rl.backends import GO_ON, Request, is_trained, say, say_what_it_pays
 from slim_rl.backends.checkpoints import hub_name, locate_model, read_model_config
 from slim_rl.backends.cost import cost_report
 from slim_rl.backends.gpus import count_gpus
-from slim_rl.backends.ready import check_games, try_partner
+from slim_rl.backends.ready import check_games, check_model, try_partner
 from slim_rl.backends.slime.arguments import Job, command_line
 from slim_rl.backends.slime.cluster import DRIVER, Checkouts, check_save_dir, find_checkouts, submit
 from slim_rl.backends.slime.layout import find_architecture, lay_out, parse_flags
@@ -198,11 +198,18 @@ def plan(
         raise ConfigError(
             f"MODEL {name} is not a folder here: with several nodes it must be a folder on a disk that all of them see."
         )
-    model = locate_model(name, download=not dry_run)
-    hub, shape = hub_name(model), read_model_config(model)
+    if name.startswith("Qwen") and "/" not in name and not Path(name).exists():
+        name = f"Qwen/{name}"
+    unknown = check_model(name, "MODEL" if settings.model else "policy.model")
+    if dry_run and unknown:
+        model, shape, about = Path(name), {}, unknown
+    else:
+        model, about = locate_model(name, download=not dry_run), ""
+        shape = read_model_config(model)
+    hub = name if unknown else hub_name(model)
     title = Path(hub or model).name
-    model_flags, about = None, ""
-    if checkouts.slime is not None:
+    model_flags = None
+    if checkouts.slime is not None and shape:
         model_flags, found = find_architecture(shape, checkouts.slime)
         about = f"{title} is {found}"
     layout = lay_out(settings, shape, title, gpus, "--expert-model-parallel-size" in given)
@@ -212,7 +219,7 @@ def plan(
     if settings.torch_dist:
         # absolute: the job has another working directory
         start = Path(settings.torch_dist).expanduser().absolute()
-    elif not checkouts.read_directly(model, shape):
+    elif shape and not checkouts.read_directly(model, shape):
         # beside the checkpoint, as slime has it; but the hub's cache is not ours to write to
         start = (config.output_dir.absolute() if hub else model.parent) / f"{title}_torch_dist"
     job = Job(_own_config(config, model, folder), folder, start, model_flags, layout, settings)
@@ -238,6 +245,10 @@ def _shown(job: Job, checkouts: Checkouts, flags: Sequence[str], driver: str) ->
         lines.append(
             "# slime is not found here: the flags of the model's architecture, which are in slime's scripts/models, are left out; "
             "with SLIME_DIR the command is complete"
+        )
+    if not job.layout.parameters:
+        lines.append(
+            "# the model's config.json is not here: its architecture is left out, and TP and ENGINE_GPUS are not sized by it"
         )
     script = f"$SLIME_DIR/{job.entry}" if checkouts.slime is None else shlex.quote(f"{checkouts.slime}/{job.entry}")
     command = f"{shlex.quote(checkouts.python)} -m {driver} {script}"

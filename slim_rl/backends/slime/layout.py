@@ -187,7 +187,11 @@ def lay_out(
     node = settings.num_gpus or here or 8
     colocate = settings.colocate == "1" if settings.colocate else settings.asynchronous == "0"
     nodes, gpus, rollout = (settings.num_nodes, node, settings.num_nodes * node) if colocate else _apart(settings, node)
-    parameters = count_parameters(shape)
+    if not shape:  # of a model that could not be looked up: sized as a small one
+        shape = {"num_key_value_heads": settings.tp or 1, "vocab_size": 0}
+        expert_parallel = True
+        settings = settings.model_copy(update={"tp": settings.tp or 1, "engine_gpus": settings.engine_gpus or 1})
+    parameters = count_parameters(shape) if "hidden_size" in shape else 0
     # query groups are the coarsest grain by which Megatron splits the attention
     groups = int(shape.get("num_key_value_heads") or shape["num_attention_heads"])
     sized = settings.tp and settings.engine_gpus and expert_parallel  # by the user, as any mixture of experts can be
