@@ -140,23 +140,6 @@ async def test_a_malformed_reply_is_asked_again_with_the_error(
     assert all(message["content"] for message in second)
 
 
-@pytest.mark.parametrize(("reason", "why"), [("length", "too long"), ("content_filter", "content filter")])
-async def test_a_reply_that_was_cut_off_is_asked_again(server: OpenAIServer, reason: str, why: str) -> None:
-    cut = Step(text="[message] Ava Li on BLEU: 6", finish_reason=reason)
-    server.script.extend([cut, Step(text="[message] Ava Li on BLEU: 60.")])  # type: ignore[attr-defined]
-    reply = await partner_of(server).reply(view_after(QUESTION))
-    assert reply.text == "[message] Ava Li on BLEU: 60."
-    assert why in server.requests[1]["messages"][-1]["content"]
-
-
-async def test_what_the_partner_thinks_is_not_said(server: OpenAIServer) -> None:
-    thought = "Ava Li on GLUE is 90, but it has not asked."
-    server.script.append(Step(text=f"<think>\n{thought}\n</think>\n\n[message] Ava Li on BLEU: 60."))  # type: ignore[attr-defined]
-    reply = await partner_of(server).reply(view_after(QUESTION))
-    assert (reply.text, reply.thought) == ("[message] Ava Li on BLEU: 60.", thought)
-    assert len(server.requests) == 1
-
-
 async def test_too_many_malformed_replies_end_the_game(server: OpenAIServer) -> None:
     server.answer = lambda body: "[no] tag"
     with pytest.raises(PartnerFailure, match=r"3 malformed replies in a row.*Begin with a tag") as failure:

@@ -10,7 +10,6 @@ import time
 import warnings
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -52,30 +51,6 @@ async def until(condition: Callable[[], object]) -> None:
         await asyncio.sleep(0.01)
 
 
-@pytest.mark.parametrize(
-    "step",
-    [
-        Step("status", status=500),
-        Step("status", status=502),
-        Step("status", status=503, retry_after=0.01),
-        Step("status", status=408),
-        BUSY,
-        Step("cut"),
-        Step("cut_midway"),
-        Step("junk"),
-        Step("html"),
-        Step("empty"),
-        Step("hang"),
-    ],
-    ids=lambda step: f"{step.kind}{step.status if step.kind == 'status' else ''}",
-)
-async def test_a_passing_fault_is_tried_again(server: OpenAIServer, step: Step) -> None:
-    script(server, step)
-    reply = await partner_of(server, **patience(step)).reply(VIEW)
-    assert reply.text == ANSWER
-    assert reply.usage is not None and reply.usage.retries == 1 and reply.usage.calls == 1
-
-
 @pytest.mark.parametrize("step", [Step("status", status=500), Step("cut"), Step("junk"), Step("hang")])
 async def test_tries_are_bounded(server: OpenAIServer, step: Step) -> None:
     script(server, *[step] * 10)
@@ -109,44 +84,6 @@ async def test_a_small_retry_after_does_not_shorten_the_backoff(
     begun = time.monotonic()
     await partner_of(server, backoff_seconds=0.05).reply(VIEW)
     assert time.monotonic() - begun >= 0.05 + 0.1 + 0.2 + 0.4
-
-
-@pytest.mark.parametrize(
-    ("settings", "step", "sentence"),
-    [
-        (
-            {"model": "gpt-5000"},
-            None,
-            r"HTTP 404 model_not_found: The model `gpt-5000` does not exist\. \(is the model gpt-5000 right",
-        ),
-        ({}, Step("status", status=401, message="No."), r"HTTP 401: No\. \(is the key in \$OPENAI_API_KEY right\?\)"),
-        ({}, Step("status", status=403, message="Country."), "HTTP 403: Country"),
-        ({}, Step("status", status=400, message="No."), "does the endpoint know every parameter"),
-        ({}, Step("status", status=429, code="insufficient_quota", message="Pay."), "the account has no money left"),
-    ],
-)
-async def test_a_refusal_stops_the_run_at_once(
-    server: OpenAIServer, settings: dict[str, Any], step: Step | None, sentence: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    if step:
-        script(server, step)
-    partner = partner_of(server, concurrency=1, **settings)
-    outcomes = await ask_many(partner, 5)
-    assert all(isinstance(outcome, PartnerFailure) for outcome in outcomes)
-    assert len(server.times) == 1, "one request tells all"
-    assert partner.stopped is not None
-    with pytest.raises(PartnerFailure, match=sentence):
-        await partner.reply(VIEW)
-    assert len([r for r in caplog.records if r.levelno == logging.ERROR]) == 1
-
-
-async def test_a_refused_request_ends_its_own_game_alone(server: OpenAIServer) -> None:
-    script(server, Step("status", status=400, code="context_length_exceeded", message="Too long."))
-    partner = partner_of(server)
-    with pytest.raises(PartnerFailure, match="was refused: HTTP 400 context_length_exceeded: Too long"):
-        await partner.reply(VIEW)
-    assert partner.stopped is None
-    assert (await partner.reply(VIEW)).text == ANSWER
 
 
 async def test_a_turn_has_a_deadline(server: OpenAIServer) -> None:

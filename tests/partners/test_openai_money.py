@@ -80,12 +80,6 @@ def test_an_answer_of_any_shape_is_read_or_refused(content: str) -> None:
         json.dumps(answer, ensure_ascii=False).encode()
 
 
-def test_an_answer_in_parts_is_its_text() -> None:
-    parts = [{"type": "text", "text": "[message] "}, {"type": "audio"}, {"type": "text", "text": "60."}]
-    content = json.dumps({"choices": [{"message": {"content": parts}, "finish_reason": "stop"}]})
-    assert read_answer(content, BODY, OpenAIConfig(), Secrets())["text"] == "[message] 60."
-
-
 @pytest.mark.parametrize("usage", [None, *ODD_USAGE], ids=str)
 async def test_a_budget_holds_without_a_believable_usage(server: OpenAIServer, usage: Any) -> None:
     server.meets = lambda body: Step(usage=usage)
@@ -133,6 +127,15 @@ async def test_a_game_that_malformed_replies_end_records_what_they_cost(server: 
     cost = sum(turn.usage["cost_usd"] for turn in dialogue.turns if turn.usage)
     assert cost == pytest.approx(partner.usage.cost_usd) and cost > 0
     assert audit(dialogue)["malformed"] == (3, 4)
+
+
+async def test_audit_counts_replies_with_words_outside_their_action(server: OpenAIServer) -> None:
+    said = iter(["[message] It is 60.", "I see it.\n[message] 60.\n\nNow it knows.", "[message] 60."])
+    server.answer = lambda body: next(said, "[accept]")
+    dialogue = await play(partner_of(server), Asks())
+    assert audit(dialogue)["aside"] == (1, 4) and audit(dialogue)["malformed"] == (0, 4)
+    (aside,) = [turn for turn in dialogue.turns if turn.thought]
+    assert aside.text == "[message] 60." and aside.thought is not None and "Now it knows." in aside.thought
 
 
 @given(JSON, JSON, JSON, st.sampled_from([200, 400, 413, 422, 429, 500]))

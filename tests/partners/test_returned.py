@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import resource
 import subprocess
 import sys
@@ -55,6 +56,15 @@ GROQ_413 = {
 # --- asked again, and then played: whether it was paid for
 
 AGAIN: dict[str, tuple[Step, bool]] = {
+    "429": (Step("status", status=429, code="rate_limit_exceeded", message="Slow down."), False),
+    "500": (Step("status", status=500), False),
+    "502": (Step("status", status=502), False),
+    "503": (Step("status", status=503, retry_after=0.01), False),
+    "408": (Step("status", status=408), False),
+    "a connection that is cut": (Step("cut"), False),
+    "one that is cut midway": (Step("cut_midway"), False),
+    "no answer": (Step("hang"), False),
+    "no JSON": (Step("junk"), True),
     "half a reply, finish_reason error": (Step(text="[message] Ava Li on", finish_reason="error"), True),
     "half a reply, an engine's abort": (Step(text="[message] Ava Li on", finish_reason="abort"), True),
     "half a reply, DeepSeek's overload": (Step(text="[message] A", finish_reason="insufficient_system_resource"), True),
@@ -87,7 +97,8 @@ AGAIN: dict[str, tuple[Step, bool]] = {
 @pytest.mark.parametrize(("step", "billed"), AGAIN.values(), ids=AGAIN)
 async def test_a_reply_that_is_none_is_asked_again(server: OpenAIServer, step: Step, billed: bool) -> None:
     script(server, step)
-    partner = partner_of(server)
+    patience = 0.5 if step.kind == "hang" else 20.0
+    partner = partner_of(server, request_seconds=patience)
     reply = await partner.reply(VIEW)
     assert reply.text == ANSWER and reply.usage is not None
     assert (reply.usage.retries, reply.usage.calls, reply.usage.malformed) == (1, 1, 0)
@@ -112,6 +123,13 @@ MONEY = "the account has no money left"
 KEY = r"is the key in \$OPENAI_API_KEY right"
 NAME = f"is the model {MODEL} right"
 STOPS: dict[str, tuple[Step, str]] = {
+    "401": (http(401, {"error": {"message": "No."}}), r"HTTP 401: No\. \(is the key in \$OPENAI_API_KEY right\?\)"),
+    "403": (http(403, {"error": {"message": "Country."}}), "HTTP 403: Country"),
+    "404": (
+        http(404, {"error": {"message": "The model `m` does not exist.", "code": "model_not_found"}}),
+        rf"HTTP 404 model_not_found: The model `m` does not exist\. \({NAME}",
+    ),
+    "400": (http(400, {"error": {"message": "No."}}), "does the endpoint know every parameter"),
     "402": (http(402, {"error": {"message": "Insufficient credits", "code": 402}}), MONEY),
     "402 within 200": (inside({"code": 402, "message": "This request requires more credits."}), MONEY),
     "quota as 429": (
@@ -157,12 +175,15 @@ STOPS: dict[str, tuple[Step, str]] = {
 
 
 @pytest.mark.parametrize(("step", "sentence"), STOPS.values(), ids=STOPS)
-async def test_what_a_person_must_change_stops_the_run(server: OpenAIServer, step: Step, sentence: str) -> None:
+async def test_what_a_person_must_change_stops_the_run(
+    server: OpenAIServer, step: Step, sentence: str, caplog: pytest.LogCaptureFixture
+) -> None:
     server.meets = lambda body: step
     partner = partner_of(server, concurrency=1, reasoning_effort="low", extra={"top_k": 3})
     outcomes = await ask_many(partner, 4)
     assert all(isinstance(outcome, PartnerFailure) for outcome in outcomes)
     assert partner.stopped is not None and len(server.times) == 1, "one request tells all"
+    assert len([record for record in caplog.records if record.levelno == logging.ERROR]) == 1
     with pytest.raises(PartnerFailure, match=sentence):
         await partner.reply(VIEW)
 
@@ -170,6 +191,7 @@ async def test_what_a_person_must_change_stops_the_run(server: OpenAIServer, ste
 # --- one game fails
 
 FAILS: dict[str, Step] = {
+    "OpenAI's context": Step("status", status=400, code="context_length_exceeded", message="Too long."),
     "vLLM's context": http(
         400, {"object": "error", "message": "This model's maximum context length is 99.", "code": 400}
     ),
@@ -271,6 +293,8 @@ PLAYED: dict[str, Step] = {
     "null usage": Step(text="[message] 60.", top={"usage": None}),
     "usage without details": Step(text="[message] 60.", usage={"prompt_tokens": 900, "completion_tokens": 9}),
     "a tag in other words": Step(text="**[message]** 60."),
+    "a thought in tags": Step(text="<think>\nHm.\n</think>\n\n[message] 60."),
+    "a thought apart": Step(text="[message] 60.", part={"reasoning_content": "Hm."}),
 }
 
 
@@ -280,7 +304,7 @@ async def test_an_answer_of_another_form_is_played(server: OpenAIServer, step: S
     reply = await partner_of(server).reply(VIEW)
     assert reply.text.replace("*", "") == "[message] 60." and reply.usage is not None
     assert (reply.usage.retries, reply.usage.malformed, reply.usage.asides) == (0, 0, 0)
-    assert reply.thought == ("Hm." if "thinking" in str(step.part) else None)
+    assert reply.thought == ("Hm." if "Hm." in str(step) else None)
 
 
 # --- malformed: asked again with the reason, which is kept
@@ -288,6 +312,7 @@ async def test_an_answer_of_another_form_is_played(server: OpenAIServer, step: S
 NOTHING = {"content": None}
 CUT = {"finish_reason": "length"}
 MALFORMED: dict[str, tuple[Step, str, str | None]] = {
+    "OpenAI's limit": (Step(text="[message] A", finish_reason="length"), "too long", None),
     "all thought": (Step(part=NOTHING | {"reasoning_content": "Hm."}), "only a thought", "Hm."),
     "all thought, OpenRouter's name": (Step(part=NOTHING | {"reasoning": "Hm."}), "only a thought", "Hm."),
     "all thought, cut": (Step(part=NOTHING | {"reasoning_content": "Hm."}, choice=CUT), "all thought", "Hm."),
