@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from slim_rl.dialogue.measures import measures as measures
     from slim_rl.dialogue.partner import PartnerFailure as PartnerFailure
     from slim_rl.dialogue.partner import Reply as Reply
+    from slim_rl.dialogue.payment import Given as Given
+    from slim_rl.dialogue.payment import Payment as Payment
     from slim_rl.dialogue.record import Dialogue as Dialogue
     from slim_rl.dialogue.record import Turn as Turn
     from slim_rl.dialogue.worker import RolloutWorker as RolloutWorker
@@ -52,9 +54,11 @@ _MODULE_OF = {  # the imports above say the same to type checkers
     "Frontier": "lab.frontier",
     "Gain": "measured",
     "Games": "session",
+    "Given": "dialogue.payment",
     "Lesson": "measured",
     "MeasuredEnvironment": "measured",
     "PartnerFailure": "dialogue.partner",
+    "Payment": "dialogue.payment",
     "QuestioningPlayer": "games.matching.demonstrations",
     "Reply": "dialogue.partner",
     "RolloutWorker": "dialogue.worker",

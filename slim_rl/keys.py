@@ -54,7 +54,6 @@ def _converted(names: str | Names) -> Names:
 _TRL_SCHEDULE = {"wsd": "warmup_stable_decay", "constant": "constant_with_warmup"}
 _TRL_LOSS = {"sequence": "grpo", "token": "dapo", "constant": "dr_grpo"}
 _VERL_LOSS = {"sequence": "seq-mean-token-mean", "token": "token-mean", "constant": "seq-mean-token-sum-norm"}
-_TURNS = "slim_rl.rollout.use_turn_advantages"
 _ACTOR, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 
 KEYS: tuple[Key, ...] = (
@@ -150,14 +149,11 @@ KEYS: tuple[Key, ...] = (
         {f"{_ACTOR}.loss_agg_mode": lambda loss: _VERL_LOSS[loss or "token"]},
         "slime has no constant",
     ),
-    _key("train.reward", note="the same function in every backend"),
-    _key("train.question_price", note="the same function in every backend"),
     _key(
-        "train.credit",
-        {"--custom-advantage-function-path": lambda credit: _TURNS if credit != "dialogue" else None},
-        note="verl: algorithm.adv_estimator turn_credit",
+        "train.payment",
+        note="the same function in every backend; of turns: slime's --custom-advantage-function-path, verl's adv_estimator turn_credit",
     ),
-    _key("train.credit_lambda", note="in every backend"),
+    _key("train.payment_args", note="in every backend"),
     _key("train.exploring_starts", note="the same function in every backend; slime needs policy.temperature 1 for it"),
     _key("train.exploring_steps", note="on slime counted by games"),
     _key("train.frozen", note="the learning rate is 0, in every backend"),

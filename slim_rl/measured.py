@@ -118,14 +118,14 @@ class MeasuredEnvironment(BaseEnvironment):
     @classmethod
     def state_values(cls, dialogue: Any) -> list[float]:
         """The state value (`Turn.state_value`) before each of the policy's turns of an annotated `Dialogue`: the reward that the best
-        action by what it then knows is expected to earn. For `train.credit: turn`, which needs it.
+        action by what it then knows is expected to earn. For `train.payment: turn_credit`, which needs it.
         """
         return [0.0 for turn in dialogue.turns if turn.role == "policy"]
 
     @classmethod
     def expected_gains(cls, dialogue: Any) -> list[Gain]:
         """What each of the policy's turns of an annotated `Dialogue` was expected to add to the state value when it was taken. For
-        `train.credit: expected`, which needs it.
+        `train.payment: expected_credit`, which needs it.
         """
         return [Gain(0.0) for turn in dialogue.turns if turn.role == "policy"]
 

@@ -39,7 +39,6 @@ UNUSUAL: dict[str, Any] = {
     "train.clip_ratio": 0.15,
     "train.scale_rewards": False,
     "train.loss": "sequence",
-    "train.credit": "turn",
     "train.save_every": 9,
     "train.keep_checkpoints": 5,
     "train.eval_every": 13,
@@ -65,7 +64,7 @@ UNUSUAL: dict[str, Any] = {
 INSTEAD: dict[str, dict[str, Any]] = {
     "slime": {"train.loss": "token"},
     "trl": {},
-    "verl": {"train.lr_schedule": "cosine", "train.lr_decay_steps": 0, "train.credit": "dialogue"},
+    "verl": {"train.lr_schedule": "cosine", "train.lr_decay_steps": 0},
 }
 
 

@@ -15,13 +15,13 @@ from slim_rl.config import Config, parse_config
 from slim_rl.dialogue.log import DialogueLog, annotate, read_log
 from slim_rl.dialogue.loop import Speaker
 from slim_rl.dialogue.measures import measures
+from slim_rl.dialogue.payment import payment_of
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.environment import BaseEnvironment, View, environment_class, game_of
 from slim_rl.errors import ConfigError
 from slim_rl.lab import incentives
-from slim_rl.lab.payment import payments
 from slim_rl.measured import MeasuredEnvironment, measured
 from slim_rl.policies.openai_chat import ChatPolicy
 
@@ -84,9 +84,10 @@ def test_it_is_played_logged_read_and_paid_for(tmp_path: Path) -> None:
     again = list(read_log(tmp_path / "train.jsonl"))
     assert [measures(dialogue)["questions"] for dialogue in again] == [0] * 4
     priced = parse_config(
-        {"environment": PATH, "game": {}, "partner": {"kind": "honest"}, "arms": {}}, ["train.question_price=0.5"]
+        {"environment": PATH, "game": {}, "partner": {"kind": "honest"}, "arms": {}},
+        ["train={payment: price, payment_args: {price: 0.5}}"],
     )
-    assert payments(again, priced, 0) == [0.5, 1.0, 0.5, 0.5]
+    assert payment_of(priced)(again, 0).rewards == [0.5, 1.0, 0.5, 0.5]
 
 
 def test_it_is_evaluated_and_reported(tmp_path: Path) -> None:

@@ -20,21 +20,11 @@ from slim_rl import bundled, provenance
 from slim_rl.backends.checkpoints import hub_name
 from slim_rl.config import NOBODY, Config, TrainConfig
 from slim_rl.dialogue.measures import Measure, annotated, measures, not_measured, shown_in
+from slim_rl.dialogue.payment import payment_of
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.formats import count, interval, known, plain
 from slim_rl.statistics import Estimate, clustered_mean
 
-_CREDIT = {  # by `train.credit`
-    "dialogue": "",
-    "turn": "; credit by turn (potential-based shaping)",
-    "expected": "; credit by turn (a question is paid what it promises)",
-}
-_PAID = {  # by `train.reward`, after the algorithm
-    "game": "",
-    "agreed": "; paid 1 for any agreement, else 0 (a control)",
-    "shuffled": "; rewards shuffled within groups (a control)",
-    "shuffled_all": "; rewards, zeros too, shuffled within groups (a control)",
-}
 CITATION = """\
 @software{{slim_rl,
   title = {{slim_rl: does a language model learn to ask questions when reinforcement learning makes asking worth it?}},
@@ -97,7 +87,7 @@ def model_card(
     }
     update = "no update (a control: the policy only plays)" if train.frozen else _algorithm(config)
     adapters = f", LoRA of rank {train.lora.r}, merged" if train.lora else ""
-    paid = _PAID[train.reward] + _price(train) + _CREDIT[train.credit] + _explored(train)
+    paid = payment_of(config).description() + _explored(train)
     done = str(step) if step == train.steps else f"{step} of {train.steps}"
     return "\n".join(
         [
@@ -184,12 +174,6 @@ def _explored(train: TrainConfig) -> str:
         return ""
     steps = train.steps if train.exploring_steps is None else train.exploring_steps
     return f"; a forced first question in {train.exploring_starts:.0%} of the dialogues, falling to none within {count(steps, 'step')}"
-
-
-def _price(train: TrainConfig) -> str:
-    if isinstance(train.question_price, tuple):
-        return f"; a question costs one of {', '.join(f'{price:g}' for price in train.question_price)}, drawn for each game"
-    return f"; {train.question_price:g} a question" if train.question_price else ""
 
 
 def _what_game(config: Config) -> str:

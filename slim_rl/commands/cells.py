@@ -22,6 +22,7 @@ from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.held_out import SCOPE, play_held_out
 from slim_rl.dialogue.interventions import INSTEAD, AskFirst, NeverAsk
 from slim_rl.dialogue.loop import Player, Speaker
+from slim_rl.dialogue.payment import payment_of
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import Episode, RolloutWorker
@@ -89,7 +90,7 @@ def scripted_player(config: Config, name: str, given: str = "--policy") -> Any:
     """
     number = name.partition(":")[2]
     game = environment_class(config.environment)
-    price = float(np.mean(config.train.question_price))
+    price = float(np.mean(payment_of(config).question_price))
     known = measured(game).baselines(config.game, price, *([int(number)] if number.isdecimal() else []))
     if name in known:
         return known[name]
@@ -146,8 +147,8 @@ def play_cells(
 def _decides(config: Config, cell: Cell) -> list[str]:
     """The keys that decide how the cell's games are played. Of a price, those that a policy is told or plans by."""
     policy = [] if cell.scripted else ["policy.openai"] if cell.chat_model else ["policy"]
-    priced = cell.scripted or isinstance(config.train.question_price, tuple)
-    return ["environment", "seed", "game", "partner", "limits", *policy, *(["train.question_price"] if priced else [])]
+    priced = cell.scripted or isinstance(payment_of(config).question_price, tuple)
+    return ["environment", "seed", "game", "partner", "limits", *policy, *(["train.payment"] if priced else [])]
 
 
 def _player(cell: Cell) -> tuple[str, str]:

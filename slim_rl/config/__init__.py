@@ -40,6 +40,7 @@ __all__ = [
     "LEAST_CONCURRENCY",
     "NOBODY",
     "PARTNERS",
+    "PAYMENTS",
     "ROOT_KEY",
     "SELF",
     "WITHOUT_GROUPS",
@@ -64,6 +65,14 @@ PARTNERS = {  # kinds that any game knows; a game's own (`BaseEnvironment.partne
     "openai": "slim_rl.partners.openai_chat.OpenAIPartner",
     "replay": "slim_rl.partners.replay.ReplayPartner",
 }
+PAYMENTS = {  # short names of `train.payment`
+    "game": "slim_rl.dialogue.payment.Payment",
+    "price": "slim_rl.lab.payments.Priced",
+    "agreed": "slim_rl.lab.payments.Agreed",
+    "shuffled": "slim_rl.lab.payments.Shuffled",
+    "turn_credit": "slim_rl.lab.credit.TurnCredit",
+    "expected_credit": "slim_rl.lab.credit.ExpectedCredit",
+}
 SELF = "self"  # partner.kind of self-play
 NOBODY = "none"  # who sits opposite the policy in a game for one
 _HOW_TO_NAME_IT = f"give the path of a YAML file, or one of these names: {', '.join(bundled.names())}"
@@ -73,7 +82,7 @@ _ARMS: dict[str, dict[str, Any]] = {
     "shy": {"partner.kind": "shy"},
     "forthcoming": {"partner.kind": "forthcoming"},
     "mute": {"partner.kind": "mute"},
-    "shuffled_reward": {"partner.kind": "shy", "train.reward": "shuffled"},
+    "shuffled_reward": {"partner.kind": "shy", "train.payment": "shuffled"},
     "frozen_policy": {"partner.kind": "shy", "train.frozen": True},
 }
 
@@ -159,6 +168,16 @@ class Config(Section):
             raise ValueError(
                 f"partner.kind '{kind}' is not a partner of {made.__name__}: choose {known}, or the dotted path of your own"
                 f"{did_you_mean(kind, known.split(', '))}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _has_the_payment(self) -> Config:
+        name = self.train.payment
+        if name not in PAYMENTS and "." not in name:
+            known = ", ".join(PAYMENTS)
+            raise ValueError(
+                f"train.payment '{name}' is not a payment: choose {known}, or the dotted path of your own{did_you_mean(name, PAYMENTS)}"
             )
         return self
 

@@ -15,6 +15,10 @@ FORMER = {
     **dict.fromkeys(("num_epochs", "epochs", "num_train_epochs", "max_steps", "num_steps"), "train.steps"),
     **dict.fromkeys(("keep_last_n", "save_total_limit", "keep_last"), "train.keep_checkpoints"),
     **dict.fromkeys(("output_dir", "out_dir", "save_dir"), "output_dir"),
+    "question_price": "train.payment_args.price, with train.payment: price",
+    "credit": "train.payment, with turn_credit or expected_credit",
+    "credit_lambda": "train.payment_args.decay, with train.payment: turn_credit",
+    "reward": "train.payment, with agreed or shuffled",
     **dict.fromkeys(("lr",), "train.learning_rate"),
     **dict.fromkeys(("batch_size", "train_batch_size"), "train.games_per_step"),
     **dict.fromkeys(("num_generations", "n_samples_per_prompt"), "train.group_size"),
@@ -65,7 +69,7 @@ class Section(BaseModel):
 def meant(name: str, known: Sequence[str], prefix: str = "") -> str:
     """Returns how to correct a key that is none: today's name, one that is spelt nearly so, or to remove it."""
     if former := FORMER.get(name.rpartition(".")[2]):
-        return f"today's name is '{former}'"
+        return f"today's name is {former}"
     return f"did you mean '{prefix}{near}'?" if (near := nearest(name, known)) else "remove it or correct its spelling"
 
 

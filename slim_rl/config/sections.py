@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, SerializeAsAny, model_validator
 
@@ -146,20 +146,12 @@ class TrainConfig(Section):
     """dialogues per forward and backward pass"""
     scale_rewards: bool = True
     """divide a group's advantages by its standard deviation; false: Dr. GRPO"""
-    reward: Literal["game", "agreed", "shuffled", "shuffled_all"] = "game"
-    """what training pays for a dialogue; game: the game's reward; the others are controls; agreed: 1 for any agreement, else 0; shuffled:
-    rewards above 0 are permuted within a group; shuffled_all: all rewards are"""
-    question_price: NonNegativeFloat | Annotated[tuple[NonNegativeFloat, ...], Field(min_length=1)] = 0.0
-    """subtracted from what is paid, for each turn that seeks information; the logged `reward` does not include it; a list: for each
-    game one of these prices is drawn, and the policy is told it at the start"""
-    credit: Literal["dialogue", "turn", "expected"] = "dialogue"
-    """which advantage a token gets; dialogue: its dialogue's; turn: its turn's, by potential-based shaping with the
-    state value, the expected reward given what the policy knew (the game's `state_values`); expected: as turn, but a
-    question is paid its expected gain in that value, whatever the answer, compared with a random question
-    (the game's `expected_gains`)"""
-    credit_lambda: float = Field(1.0, ge=0, le=1)
-    """with credit turn or expected: how much of what a later turn earns goes to an earlier one; 1: all of it, so that shaping is only a
-    baseline and leaves the expected gradient unchanged; 0: a question earns only what its answer was worth"""
+    payment: str = "game"
+    """what training gives the dialogues of a step; game: the game's reward; price: less what each question costs; agreed, shuffled: controls;
+    turn_credit, expected_credit: advantages of single turns; or the dotted path of your own (`slim_rl.dialogue.payment`)"""
+    payment_args: dict[str, Any] = Field(default_factory=dict)
+    """arguments of the payment: price (a number, or a list of which each game has one, which the policy reads), zeros (shuffled), decay (credit
+    by the turn)"""
     exploring_starts: float = Field(0.0, ge=0, le=1)
     """share of a step's dialogues whose first turn is a forced question (one of the game's `questions_worth_asking`), for a
     policy that hardly asks; it is trained on like the policy's own words"""
@@ -199,11 +191,6 @@ class TrainConfig(Section):
     def dialogues(self) -> int:
         """Dialogues of one step."""
         return self.games_per_step * self.group_size
-
-    @property
-    def by_turn(self) -> bool:
-        """Whether a dialogue's turns have each their own advantage (`dialogue.credit`)."""
-        return self.credit != "dialogue"
 
     @property
     def slopes(self) -> tuple[int, int]:

@@ -36,7 +36,7 @@ def sentence_of(error: ValidationError, model: type[BaseModel], section: str = "
             former = FORMER.get(name.rpartition(".")[2])
             near = _nearest_key(_short(name), list(keys_of(model)))
             fix = f"did you mean '{prefix}{near}'?" if near else "remove it or correct its spelling"
-            fix = f"today's name is '{former}'" if former else fix
+            fix = f"today's name is {former}" if former else fix
             parts.append(f"'{_short(where)}' is not a key slim_rl knows; {fix}")
         else:
             message = item["msg"].removeprefix("Value error, ")

@@ -26,10 +26,10 @@ from slim_rl.dialogue.agents import (
 )
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.partner import Partner, PartnerFailure
+from slim_rl.dialogue.payment import price_sentence
 from slim_rl.dialogue.policy import Policy
 from slim_rl.dialogue.record import Dialogue, DialogueOver, StopReason, Turn
 from slim_rl.environment import BaseEnvironment, Utterance, View, as_dict, reset_to, step_of
-from slim_rl.lab.payment import price_sentence
 
 _END = {end.value: end for end in (StopReason.AGREED, StopReason.FINISHED, StopReason.REJECTED, StopReason.MAX_TURNS)}
 _ROUNDING = 1e-6  # by which a sum of floats may pass the end of its range

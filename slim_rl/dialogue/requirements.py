@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from slim_rl.config import Config
 from slim_rl.dialogue.dealing import games_files
+from slim_rl.dialogue.payment import payment_of
 from slim_rl.environment import environment_class
 from slim_rl.errors import ConfigError
 from slim_rl.measured import says
@@ -21,20 +20,7 @@ def check_training(config: Config) -> None:
             f"train.eval_every is {train.eval_every}, but there are no held-out games to play: name a file in data.eval, with data.num_eval "
             "and train.eval_games above 0, or leave train.eval_every at 0."
         )
-    if np.any(train.question_price) and not says(game, "annotate"):
-        raise ConfigError(
-            f"train.question_price is set, but {game.__name__} does not say which turns ask, so that nothing would be charged: give it a "
-            "classmethod annotate(dialogue), or leave the price out."
-        )
-    for name, credits, what in (
-        ("state_values", ("turn", "expected"), "knowledge is worth"),
-        ("expected_gains", ("expected",), "a turn is expected to add to what knowledge is worth"),
-    ):
-        if train.credit in credits and not says(game, name):
-            raise ConfigError(
-                f"train.credit is {train.credit}, but {game.__name__} does not say what {what}: give it a classmethod {name}(dialogue), or "
-                "set train.credit to dialogue."
-            )
+    payment_of(config).check()
     if train.exploring_starts and not says(game, "questions_worth_asking"):
         raise ConfigError(
             f"train.exploring_starts is set, but {game.__name__} does not say what to ask: give it a classmethod questions_worth_asking "

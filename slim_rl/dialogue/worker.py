@@ -22,12 +22,12 @@ from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.factory import make_environment, make_partner, partner_name
 from slim_rl.dialogue.loop import Demonstrator, Player, Speaker, play_dialogue, play_selfplay
 from slim_rl.dialogue.partner import Partner
+from slim_rl.dialogue.payment import payment_of
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.environment import BaseEnvironment
 from slim_rl.errors import SlimError
 from slim_rl.lab.exploring import exploring
-from slim_rl.lab.payment import told_price
 from slim_rl.seeds import seed_of
 
 log = logging.getLogger(__name__)
@@ -79,6 +79,7 @@ class RolloutWorker:
         partner: Partner | None = None,
     ) -> None:
         self.config, self.chat, self.policy = config, chat, policy
+        self.payment = payment_of(config)
         self.selfplay = config.selfplay
         self.partner = partner if partner is not None else make_partner(config)
         self._settings = learned_settings(config)
@@ -215,7 +216,7 @@ class RolloutWorker:
             "id": episode.id,
             "game_id": row.game_id,
             "seed": episode.seed,
-            "price": told_price(self.config.train, row.game_id),
+            "price": self.payment.told_price(row.game_id),
         }
         chat = self.chat
         if not self.selfplay:

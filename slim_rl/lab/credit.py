@@ -1,31 +1,34 @@
-"""Credit by the turn (`train.credit: turn`, `expected`): potential-based shaping (Ng, Harada and Russell 1999) by the state value, the
+"""Credit by the turn (`train.payment: turn_credit`, `expected_credit`): potential-based shaping (Ng, Harada and Russell 1999) by the state value, the
 reward expected of the best action by what the policy knows (`Turn.state_value`).
 
     a turn is paid the reward that follows it and F = (state value after) - (state value before), where that after the last turn is 0
 
 so that all payments of a dialogue from turn t on add up to its reward less the state value before t: the best policy stays the
-same. What a question costs is taken off the turn that asks it. With `expected` a turn is paid what that was expected to be when it was
+same. What a question costs is taken off the turn that asks it. With `expected_credit` a turn is paid what that was expected to be when it was
 taken (`Gain`), which is the same on average: a question without the luck of its answer, and a plan without that of its outcome, which is
 many times what a question is worth. What it earns is compared with a question drawn at random, a baseline that moves no expectation either.
 
 A trainer of its own accord gives every token of a dialogue one advantage; here a turn's tokens have their turn's own, computed from the
-same dialogues and the same `payment`. Nothing here runs with `train.credit: dialogue`.
+same dialogues and the rewards of another payment (`of`).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import sqrt
 from statistics import fmean
+from typing import Any
 
-from slim_rl.config import Config, TrainConfig
+from slim_rl.config import Config
+from slim_rl.dialogue.payment import Given, payment_of
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.environment import environment_class
-from slim_rl.lab.payment import price_of, shuffles
-from slim_rl.measured import Gain, measured
+from slim_rl.errors import ConfigError
+from slim_rl.lab.payments import Priced
+from slim_rl.measured import Gain, measured, says
 
 _EPSILON = 1e-4  # added to a deviation before dividing by it, as TRL does
 
@@ -38,31 +41,87 @@ class Paid:
     turns: list[float]
 
 
-def turn_payments(dialogues: Sequence[Dialogue], rewards: Sequence[float | None], config: Config) -> list[Paid]:
-    """What the turns of annotated dialogues are paid, where the dialogues are paid `rewards` (see `payment`)."""
-    game, train = measured(environment_class(config.environment)), config.train
+class TurnCredit(Priced):
+    """Payment of each turn by shaping (`turn_credit`).
 
-    def turns(dialogue: Dialogue, reward: float) -> list[float]:
-        costs = _costs(dialogue, train)
-        paid = shaped(reward, game.state_values(dialogue), costs)
-        if train.credit != "expected":
-            return paid
+    Args:
+        price: as for `Priced`; taken off the turn that asks.
+        decay: share of what a later turn is given that goes to an earlier one; 1: all of it, so that shaping is only a baseline and leaves
+            the expected gradient unchanged; 0: a question is given only what its answer was worth.
+        of: payment of the dialogues, by its short name, whose rewards the turns share.
+        of_args: arguments of that payment.
+    """
+
+    by_turn = True
+    expected = False
+    needs: tuple[tuple[str, str], ...] = (("state_values", "knowledge is worth"),)
+
+    def __init__(
+        self,
+        config: Config,
+        price: float | Sequence[float] = 0.0,
+        decay: float = 1.0,
+        of: str = "price",
+        of_args: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(config, price)
+        if not isinstance(decay, int | float) or not 0 <= decay <= 1:
+            raise ConfigError(f"train.payment_args.decay is {decay}: give a number from 0 to 1.")
+        arguments = {"price": price, **(of_args or {})}
+        self.decay, self.of = float(decay), payment_of(config.changed(train={"payment": of, "payment_args": arguments}))
+        self.as_game, self.whole_step = self.of.as_game, self.of.whole_step
+        self._charged = (
+            not self.of.whole_step
+        )  # a shuffled reward may be another dialogue's, whose questions cost nothing here
+        self._outcome = type(self.of) is Priced  # what the dialogue is given is the outcome of its own plan
+
+    def reward(self, dialogue: Dialogue) -> float | None:
+        return self.of.reward(dialogue)
+
+    def __call__(self, dialogues: Sequence[Dialogue], step: int) -> Given:
+        rewards = self.of(dialogues, step).rewards
+        turns = [
+            Paid(d.group, [] if reward is None else self.turns(d, reward))
+            for d, reward in zip(dialogues, rewards, strict=True)
+        ]
+        return Given(rewards, turn_advantages(turns, self.decay, self.config.train.scale_rewards))
+
+    def check(self) -> None:
+        super().check()
+        game = environment_class(self.config.environment)
+        for name, what in self.needs:
+            if not says(game, name):
+                raise ConfigError(
+                    f"train.payment is {self.config.train.payment}, but {game.__name__} does not say what {what}: give it a classmethod "
+                    f"{name}(dialogue), or set train.payment to price."
+                )
+
+    def description(self) -> str:
+        how = "a question is paid what it promises" if self.expected else "potential-based shaping"
+        return f"{self.of.description()}; credit by turn ({how})"
+
+    def turns(self, dialogue: Dialogue, reward: float) -> list[float]:
+        """Returns what each of the policy's turns is given, where the dialogue has that reward."""
+        game = measured(environment_class(self.config.environment))
+        price = self.price_of(dialogue.game_id) if self._charged else 0.0
+        own = [turn for turn in dialogue.turns if turn.role == "policy"]
+        costs = [price if turn.questions and turn.seeking else 0.0 for turn in own]
+        given = shaped(reward, game.state_values(dialogue), costs)
+        if not self.expected:
+            return given
         gains = game.expected_gains(dialogue)
-        if train.reward != "game":  # the outcome is not what the dialogue is paid for
+        if not self._outcome:
             gains = [*gains[:-1], *(replace(last, expected=None) for last in gains[-1:])]
-        return without_luck(paid, costs, gains, train.credit_lambda)
-
-    return [
-        Paid(dialogue.group, [] if reward is None else turns(dialogue, reward))
-        for dialogue, reward in zip(dialogues, rewards, strict=True)
-    ]
+        return without_luck(given, costs, gains, self.decay)
 
 
-def _costs(dialogue: Dialogue, train: TrainConfig) -> list[float]:
-    """What each of the policy's turns cost of what the dialogue is paid; nothing where that may be another dialogue's."""
-    price = 0.0 if shuffles(train) else price_of(train, dialogue.game_id)
-    own = [turn for turn in dialogue.turns if turn.role == "policy"]
-    return [price if turn.questions and turn.seeking else 0.0 for turn in own]
+class ExpectedCredit(TurnCredit):
+    """Payment of each turn by what was expected of it (`expected_credit`): a question by its expected gain in the state value, whatever
+    the answer, compared with a random question.
+    """
+
+    expected = True
+    needs = (*TurnCredit.needs, ("expected_gains", "a turn is expected to add to what knowledge is worth"))
 
 
 def shaped(reward: float, values: Sequence[float], costs: Sequence[float] = ()) -> list[float]:
@@ -122,14 +181,4 @@ def turn_advantages(dialogues: Sequence[Paid], decay: float = 1.0, scale: bool =
         deviation = sqrt(squares / (len(members) - 1))
         for index in members:
             out[index] = [(value - mean) / (deviation + _EPSILON if scale else 1.0) for value in earned[index]]
-    return out
-
-
-def by_token(dialogue: Dialogue, turns: Sequence[float], length: int) -> list[float]:
-    """Each policy turn's number at the turn's tokens, 0 elsewhere; as long as the response. `turns` is empty for a failed dialogue."""
-    out = [0.0] * length
-    spans = [turn.span for turn in dialogue.turns if turn.role == "policy"]
-    for span, value in zip(spans, turns, strict=bool(turns)):
-        if span is not None:
-            out[span[0] : span[1]] = [value] * (span[1] - span[0])
     return out

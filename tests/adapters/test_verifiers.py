@@ -91,7 +91,9 @@ async def test_a_rollout_is_the_workers(words: list[str], seat: int, tmp_path: P
 async def test_the_model_is_told_the_price_of_a_question_as_the_record_says(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     async with reciting([WRONG, WRONG]) as server:
-        episodes = await run(server, overrides=[*GAME, "train.question_price=[0.02,0.1]"], log=log)
+        episodes = await run(
+            server, overrides=[*GAME, "train={payment: price, payment_args: {price: [0.02, 0.1]}}"], log=log
+        )
     logged = {dialogue.id: dialogue for dialogue in read_log(log)}
     for episode in episodes:
         (trace,) = episode.traces

@@ -6,25 +6,26 @@ from dataclasses import replace
 from typing import Any
 
 from slim_rl.config import Config
+from slim_rl.dialogue.payment import by_token, payment_of
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.games.matching import MatchingEnv
-from slim_rl.lab.credit import by_token, turn_advantages, turn_payments
-from slim_rl.lab.payment import payments
 from slim_rl.measured import Gain
 
 STEP = 3
 CONTROLS: dict[str, dict[str, Any]] = {
     "game": {},
-    "priced": {"question_price": 0.05},
-    "drawn": {"question_price": [0.0, 0.02, 0.05, 0.1]},
-    "agreed": {"reward": "agreed"},
-    "shuffled": {"reward": "shuffled"},
-    "shuffled_all": {"reward": "shuffled_all", "question_price": 0.05},
-    "turn": {"credit": "turn"},
-    "turn_priced": {"credit": "turn", "question_price": 0.05},
-    "turn_near": {"credit": "turn", "credit_lambda": 0.5, "reward": "shuffled", "scale_rewards": False},
-    "expected": {"credit": "expected", "credit_lambda": 0.5, "question_price": 0.05},
+    "priced": {"payment": "price", "payment_args": {"price": 0.05}},
+    "drawn": {"payment": "price", "payment_args": {"price": [0.0, 0.02, 0.05, 0.1]}},
+    "agreed": {"payment": "agreed"},
+    "shuffled": {"payment": "shuffled"},
+    "shuffled_all": {"payment": "shuffled", "payment_args": {"zeros": True, "price": 0.05}},
+    "turn": {"payment": "turn_credit"},
+    "turn_priced": {"payment": "turn_credit", "payment_args": {"price": 0.05}},
+    "turn_near": {"payment": "turn_credit", "payment_args": {"decay": 0.5, "of": "shuffled"}, "scale_rewards": False},
+    "expected": {"payment": "expected_credit", "payment_args": {"decay": 0.5, "price": 0.05}},
 }
+BY_TURN = [name for name in CONTROLS if name.startswith(("turn", "expected"))]
+BY_DIALOGUE = [name for name in CONTROLS if name not in BY_TURN]
 
 
 class Known(MatchingEnv):
@@ -74,14 +75,13 @@ def _dialogue(number: int, reward: float | None, questions: int) -> Dialogue:
 
 def paid(config: Config) -> list[float | None]:
     """What the batch is paid."""
-    return payments(dialogues(), config, STEP)
+    return payment_of(config)(dialogues(), STEP).rewards
 
 
 def token_advantages(config: Config) -> list[list[float]]:
     """With credit by the turn: the advantage of each token of the responses."""
-    found = turn_advantages(
-        turn_payments(dialogues(), paid(config), config), config.train.credit_lambda, config.train.scale_rewards
-    )
+    found = payment_of(config)(dialogues(), STEP).advantages
+    assert found is not None
     return [by_token(d, turns, len(d.response_ids)) for d, turns in zip(dialogues(), found, strict=True)]
 
 

@@ -60,7 +60,12 @@ def test_rows_of_the_start_are_marked_and_what_made_it_is_told(played: list[Dial
 def test_what_training_pays_and_for_what_is_in_the_card(played: list[Dialogue]) -> None:
     plain = card(played)
     assert "credit" not in plain and "forced" not in plain
-    paid = {"credit": "expected", "exploring_starts": 0.25, "exploring_steps": 28, "question_price": 0.004}
+    paid = {
+        "payment": "expected_credit",
+        "payment_args": {"price": 0.004},
+        "exploring_starts": 0.25,
+        "exploring_steps": 28,
+    }
     text = card(played, train=paid)
     assert (
         "0.004 a question; credit by turn (a question is paid what it promises); a forced first question in 25% of"

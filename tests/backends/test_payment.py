@@ -14,14 +14,12 @@ from typing import Any
 import pytest
 
 from slim_rl.config import Config, parse_config
+from slim_rl.dialogue.payment import payment_of
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.tracked import tracked
-from tests.backends.paid_batch import CONTROLS, STEP, dialogues, paid, run, samples, token_advantages
+from tests.backends.paid_batch import BY_DIALOGUE, CONTROLS, STEP, dialogues, paid, run, samples, token_advantages
 from tests.fakes.upstream import NO_MEGATRON, NO_SLIME, megatrons, slimes
 from tests.paths import ROOT
-
-BY_DIALOGUE = [name for name, control in CONTROLS.items() if "credit" not in control]
-BY_TURN = [name for name in CONTROLS if name not in BY_DIALOGUE]
 
 
 def compared(paid: list[float | None], config: Config, epsilon: float) -> list[float]:
@@ -176,7 +174,6 @@ def test_verl_compares_what_is_paid(control: str) -> None:
     from slim_rl.backends.verl.launch import build_overrides
     from slim_rl.backends.verl.payment import token_rewards
     from slim_rl.backends.verl.plugin import turn_credit  # noqa: F401  (registers itself)
-    from slim_rl.lab.payment import takes_the_step
 
     config = parse_config(run(control))
     verl = compose(build_overrides(config))
@@ -185,12 +182,12 @@ def test_verl_compares_what_is_paid(control: str) -> None:
     loop = loop_of(config)
     policy: Any = SimpleNamespace(seconds=0.0, preempted=-1, versions=[])
     rows = [loop._output(dialogue, policy).as_dict() for dialogue in batch]
-    if takes_the_step(config):
+    if payment_of(config).takes_the_step:
         told = token_rewards(batch, [len(dialogue.response_ids) for dialogue in batch], config, STEP)
         rows = [row | {"rm_scores": torch.tensor(tokens)} for row, tokens in zip(rows, told, strict=True)]
     expected = paid(config)
     total = [row["rm_scores"].sum().item() for row in rows]
-    if config.train.credit != "expected":  # which leaves the luck of answers out; the worth before the first turn is 0
+    if control in BY_DIALOGUE:  # else the advantages of turns stand there
         assert total == pytest.approx([expected[row] for row in order], abs=1e-6)
     padded = {
         name: torch.nn.utils.rnn.pad_sequence([row[name] for row in rows], batch_first=True)

@@ -129,12 +129,19 @@ ALONE = {"environment": "slim_rl.games.matching.planning.PlanningEnv", "verl": {
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"train": {"credit": "turn"}, "verl": {"adv_estimator": "gae"}}, "train.credit is turn"),
+        (
+            {"train": {"payment": "turn_credit"}, "verl": {"adv_estimator": "gae"}},
+            "in place of what verl.adv_estimator=gae",
+        ),
+        (
+            {"train": {"payment": "turn_credit", "kl_coef": 0.1}, "verl": {"kl": "reward"}},
+            "in place of what verl.kl=reward",
+        ),
         (
             {"train": {"credit": "turn"}, "environment": "examples.treasure.Treasure", "partner": {"kind": "honest"}},
             "state_values",
         ),
-        ({**ALONE, "train": {"reward": "shuffled"}}, "single_turn"),
+        ({**ALONE, "train": {"payment": "shuffled"}}, "single_turn"),
         ({**ALONE, "train": {"exploring_starts": 0.5}}, "PlanningEnv does not say what to ask"),
         ({"train": {"lr_schedule": "linear"}}, "linear"),
         ({"train": {"lora": {"dropout": 0.1}}}, "dropout is 0.1, which verl does not have"),
@@ -154,8 +161,8 @@ def test_what_verl_cannot_do_is_said(settings: dict[str, Any], message: str) -> 
 @pytest.mark.parametrize(
     ("settings", "key", "message"),
     [
-        ({"train": {"reward": "shuffled"}}, "trainer.use_v1=false", "what train.reward shuffled asks for"),
-        ({"train": {"credit": "turn"}}, "trainer.use_v1=false", "what train.credit turn asks for"),
+        ({"train": {"payment": "shuffled"}}, "trainer.use_v1=false", "what train.payment shuffled asks for"),
+        ({"train": {"payment": "turn_credit"}}, "trainer.use_v1=false", "what train.payment turn_credit asks for"),
         ({"partner": {"kind": "self"}}, "trainer.use_v1=false", "what partner.kind self asks for"),
         ({"train": {"exploring_starts": 0.5}}, "trainer.use_v1=false", "what train.exploring_starts asks for"),
         ({"train": {"exploring_starts": 0.5}}, "algorithm.rollout_correction.rollout_is=token", "would weigh them by"),
@@ -180,10 +187,10 @@ def test_what_the_config_asks_for_and_verls_own_keys_take_away_is_said(
 @pytest.mark.parametrize(
     ("settings", "estimator"),
     [
-        ({"train": {"reward": "shuffled"}}, "grpo"),
-        ({"train": {"credit": "turn", "credit_lambda": 0.5}}, "turn_credit"),
+        ({"train": {"payment": "shuffled"}}, "grpo"),
+        ({"train": {"payment": "turn_credit", "payment_args": {"decay": 0.5}}}, "turn_credit"),
         (
-            {"train": {"question_price": 0.1}, "partner": {"kind": "self"}},
+            {"train": {"payment": "price", "payment_args": {"price": 0.1}}, "partner": {"kind": "self"}},
             "grpo_played",
         ),  # the seats of a game are paid apart
         ({"partner": {"kind": "self"}}, "grpo"),

@@ -21,10 +21,9 @@ from verl.trainer.ppo.v1 import PPOTrainer
 import slim_rl.backends.verl.plugin
 import slim_rl.backends.verl.stop  # noqa: F401  (as verl's trainer imports both)
 from slim_rl.config import Config
+from slim_rl.dialogue.payment import by_token, payment_of
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.tracked import batch_metrics
-from slim_rl.lab.credit import by_token, turn_advantages, turn_payments
-from slim_rl.lab.payment import payment, payments
 from tests.backends.verl_setup import Server, checkpoint, make_run
 from tests.paths import ROOT
 
@@ -134,13 +133,16 @@ def test_a_step_of_self_play_reaches_the_advantages(cluster: Any, tokenizer: Any
             key: (advantage[mask == 1], advantage[mask == 0], score.sum())
             for key, advantage, mask, score in zip(whole.keys, *(data[name].unbind() for name in fields), strict=True)
         }
-        by_turn = pay_again(config, verl, whole, 1, tmp_path / "turn.yaml", credit="turn", credit_lambda=0.5)
-        shuffling = with_train(config, reward="shuffled_all", question_price=0.25)
+        by_turn = pay_again(
+            config, verl, whole, 1, tmp_path / "turn.yaml", payment="turn_credit", payment_args={"decay": 0.5}
+        )
+        shuffling = with_train(config, payment="shuffled", payment_args={"zeros": True, "price": 0.25})
         # A shuffle may happen to leave all as it was: the first that does not.
         step = next(step for step in range(1, 100) if moves(shuffling, by_turn[1], step))
         shuffled = pay_again(
-            config, verl, whole, step, tmp_path / "shuffled.yaml", reward="shuffled_all", question_price=0.25
-        )
+            config, verl, whole, step, tmp_path / "shuffled.yaml", payment="shuffled",
+            payment_args={"zeros": True, "price": 0.25},
+        )  # fmt: skip
     finally:
         tq.close()
 
@@ -175,7 +177,7 @@ def pay_again(
 
     changed = with_train(config, **train)
     changed.write(file)
-    algorithm = {name: build_overrides(changed).values[f"algorithm.{name}"] for name in ("adv_estimator", "lam")}
+    algorithm = {"adv_estimator": build_overrides(changed).values["algorithm.adv_estimator"]}
     other = OmegaConf.merge(verl, {"slim_rl": {"config": str(file)}, "algorithm": algorithm})
     metrics: dict[str, Any] = {}
     PPOTrainer._compute_advantage(SimpleNamespace(config=other, global_steps=step + 1), batch, metrics)  # type: ignore[arg-type]
@@ -196,11 +198,12 @@ def with_train(config: Config, **train: Any) -> Config:
 
 def moves(config: Config, dialogues: list[Dialogue], step: int) -> bool:
     """Whether a dialogue is paid another's reward at this step."""
-    return payments(dialogues, config, step) != [payment(dialogue, config.train) for dialogue in dialogues]
+    payment = payment_of(config)
+    return payment(dialogues, step).rewards != [payment.reward(dialogue) for dialogue in dialogues]
 
 
 def check_shuffled(config: Config, dialogues: list[Dialogue], rows: list[Any], step: int) -> None:
-    paid = payments(dialogues, config, step)
+    paid = payment_of(config)(dialogues, step).rewards
     assert [sum(rewards) for rewards, _, _ in rows] == pytest.approx(paid)
     for dialogue, (_, mask, advantages) in zip(dialogues, rows, strict=True):
         group = [reward for other, reward in zip(dialogues, paid, strict=True) if other.group == dialogue.group]
@@ -210,8 +213,7 @@ def check_shuffled(config: Config, dialogues: list[Dialogue], rows: list[Any], s
 
 
 def check_by_turn(config: Config, dialogues: list[Dialogue], rows: list[Any]) -> None:
-    turns = turn_payments(dialogues, payments(dialogues, config, step=1), config)
-    found = turn_advantages(turns, 0.5, config.train.scale_rewards)
-    for dialogue, paid, values, (rewards, _, advantages) in zip(dialogues, turns, found, rows, strict=True):
-        assert sum(rewards) == pytest.approx(sum(paid.turns))
+    found = payment_of(config)(dialogues, 1).advantages
+    assert found is not None
+    for dialogue, values, (_, _, advantages) in zip(dialogues, found, rows, strict=True):
         assert advantages == pytest.approx(by_token(dialogue, values, len(advantages)), abs=1e-5)

@@ -20,7 +20,7 @@ SUITE = {
     "game": {"n": 3, "p_observed": 0.2, "p_observed_2": 0.9, "hardness": 0, "scales": False, "max_turns": 20},
     "data": {"num_eval": 6, "seed": 7},
     "partner": {"kind": "shy", "accept_fraction": 0, "args": {"max_pairs": 1}},
-    "arms": {"free": {}, "priced": {"train.question_price": [0.02]}},
+    "arms": {"free": {}, "priced": {"train.payment": "price", "train.payment_args": {"price": [0.02]}}},
 }
 
 

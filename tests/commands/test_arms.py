@@ -18,6 +18,7 @@ from slim_rl.commands.lab.arms import Run, conclusion, in_order, numbered, plan,
 from slim_rl.config import load_config
 from slim_rl.dialogue.factory import make_partner
 from slim_rl.dialogue.log import DialogueLog
+from slim_rl.dialogue.payment import payment_of
 from slim_rl.errors import ConfigError, SlimError
 from tests.analysis.synthetic import make_board
 from tests.analysis.synthetic import make_dialogue as made_up
@@ -39,7 +40,7 @@ def test_every_arm_comes_with_every_seed_and_differs_in_its_own_keys_only() -> N
         assert config.data == base.data and config.game == base.game and config.limits == base.limits
     kinds = {run.arm: load_config(CONFIG, run.overrides) for run in runs}
     assert kinds["mute"].partner.kind == "mute" and kinds["forthcoming"].partner.kind == "forthcoming"
-    assert kinds["shuffled_reward"].train.reward == "shuffled" and kinds["frozen_policy"].train.frozen
+    assert kinds["shuffled_reward"].train.payment == "shuffled" and kinds["frozen_policy"].train.frozen
 
 
 def test_an_unknown_arm_is_named_before_anything_runs() -> None:
@@ -114,8 +115,9 @@ def test_the_experiments_arms_play_the_same_games_and_differ_in_what_they_say() 
         assert (config.game == base.game) == (arm != "open_book")
     assert configs["open_book"].game.open_book and configs["open_book"].partner == base.partner
     assert [configs[f"dose_{dose}"].partner.args["answers"] for dose in (25, 50, 75)] == [0.25, 0.5, 0.75]
-    assert configs["agreement_only"].train.reward == "agreed" and configs["shaping"].train.credit == "turn"
-    assert configs["shuffled_all"].train.reward == "shuffled_all" and configs["price_3"].train.question_price > 0
+    assert configs["agreement_only"].train.payment == "agreed" and configs["shaping"].train.payment == "turn_credit"
+    assert configs["shuffled_all"].train.payment_args["zeros"] and payment_of(configs["price_3"]).question_price == 0.03
+    assert payment_of(configs["shaping_near"]).decay == 0 and all(payment_of(config) for config in configs.values())
     assert len({config.model_dump_json(exclude={"name", "arm"}) for config in configs.values()}) == len(runs)
 
 
@@ -126,8 +128,8 @@ def test_the_arms_on_what_is_asked_about_are_planned() -> None:
     configs = {arm: load_config(ASKING, run.overrides) for arm, run in runs.items()}
     base = load_config(ASKING)
     assert configs["expected"].changed(name="", arm="", seed=0, log=base.log) == base.changed(name="", arm="", seed=0)
-    assert {arm for arm, config in configs.items() if config.train.credit == "dialogue"} == {*configs} - {"expected"}
-    assert {config.train.question_price for config in configs.values()} == {0.004}
+    assert {arm for arm, config in configs.items() if not payment_of(config).by_turn} == {*configs} - {"expected"}
+    assert {payment_of(config).question_price for config in configs.values()} == {0.004}
 
 
 @pytest.mark.parametrize(("config", "arms"), [(CONFIG, ARMS), (ASKING, ASKING_ARMS)])

@@ -16,9 +16,9 @@ import yaml
 
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.log import read_log
+from slim_rl.dialogue.payment import payment_of
 from slim_rl.games.matching import MatchingEnv
 from slim_rl.lab.bench.suites import CANARY, load_suites
-from slim_rl.lab.payment import told_price
 from slim_rl.policies import load_tokenizer
 from tests.commands.bench_setup import PLAN, SUITE, bench, content, refused, run, suites, written
 from tests.fakes.sglang_server import SGLangServer
@@ -62,7 +62,12 @@ def test_deals_and_versions_are_the_same_whenever_they_are_made(suites: Path) ->
         {"partner": {"kind": "shy", "accept_fraction": 0, "args": {"max_pairs": 2}}},
         {"partner": {"kind": "mute", "accept_fraction": 0}},
         {"game": {**SUITE["game"], "max_turns": 22}},  # type: ignore[dict-item]
-        {"arms": {"free": {"train.question_price": 0.01}, "priced": {"train.question_price": 0.03}}},
+        {
+            "arms": {
+                name: {"train.payment": "price", "train.payment_args": {"price": price}}
+                for name, price in (("free", 0.01), ("priced", 0.03))
+            }
+        },
     ],
     ids=["instrument", "words", "deals", "number", "seed", "partner", "another partner", "rules", "price"],
 )
@@ -85,7 +90,7 @@ def test_the_suites_that_come_with_it_hold_the_canary_and_say_the_price() -> Non
     assert all(CANARY in path.read_text(encoding="utf-8") for path in (ROOT / "configs" / "bench").glob("*.yaml"))
     for name, suite in found.items():
         assert suite.price == (0.02 if name.endswith("priced") else 0.0)
-        assert told_price(suite.config.train, suite.rows[0].game_id) == (suite.price or None)
+        assert payment_of(suite.config).told_price(suite.rows[0].game_id) == (suite.price or None)
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,9 @@ def test_a_price_that_is_drawn_is_told_to_the_policy_alone_and_logged() -> None:
             return await super().reply(view)
 
     def dialogue(price: str) -> Dialogue:
-        config = parse_config({"partner": {"kind": f"{__name__}.Rude"}}, [f"train.question_price={price}"])
+        config = parse_config(
+            {"partner": {"kind": f"{__name__}.Rude"}}, [f"train={{payment: price, payment_args: {{price: {price}}}}}"]
+        )
         return played(RolloutWorker(config, None), policy=Speaker(Reader()))
 
     told = dialogue("[0.004]")

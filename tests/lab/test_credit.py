@@ -9,7 +9,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from slim_rl.config import parse_config
+from slim_rl.config import Config, parse_config
+from slim_rl.dialogue.payment import by_token, payment_of
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.instance import GameState
@@ -20,17 +21,22 @@ from slim_rl.games.matching.questions.value import Knowledge
 from slim_rl.games.matching.roster import Pair
 from slim_rl.lab.credit import (
     Paid,
-    by_token,
+    TurnCredit,
     returns,
     shaped,
     turn_advantages,
-    turn_payments,
     without_luck,
 )
 from slim_rl.measured import Gain
 
 _SHARE = st.floats(0, 1)
 _VALUES = st.lists(_SHARE, min_size=1, max_size=6)
+
+
+def turns_of(config: Config, dialogue: Dialogue, reward: float) -> list[float]:
+    made = payment_of(config)
+    assert isinstance(made, TurnCredit)
+    return made.turns(dialogue, reward)
 
 
 def paid(group: str, reward: float | None, values: list[float]) -> Paid:
@@ -50,14 +56,18 @@ def test_from_each_turn_on_the_payments_add_up_to_the_reward_less_what_was_known
 
 def test_what_a_question_costs_is_taken_off_the_turn_that_asks_it() -> None:
     """Two questions at 0.05, and a plan that earns 0.9: by itself each turn has its own price, and all together what was paid."""
-    config = parse_config({"environment": "tests.backends.paid_batch.Known"}, ["train.question_price=0.05"])
     asking = [Turn(0, "policy", "?", {"kind": "message"}, questions=["pair"], seeking=True)] * 2
     turns = [*asking, Turn(0, "policy", "[propose]", {"kind": "propose"}, questions=[])]
     dialogue = Dialogue("d", "g", 0, 0, {}, {}, {}, turns=turns, reward=0.9)
-    (found,) = turn_payments([dialogue], [0.8], config)  # state values 0, 0.1 and 0.2
-    assert found.turns == pytest.approx([0.05, 0.05, 0.7])
-    shuffled = config.changed(train={"reward": "shuffled"})
-    assert turn_payments([dialogue], [0.8], shuffled)[0].turns == pytest.approx([0.1, 0.1, 0.6])
+
+    def given(reward: float, **arguments: Any) -> list[float]:
+        train = {"payment": "turn_credit", "payment_args": {"price": 0.05, **arguments}}
+        return turns_of(
+            parse_config({"environment": "tests.backends.paid_batch.Known", "train": train}), dialogue, reward
+        )
+
+    assert given(0.8) == pytest.approx([0.05, 0.05, 0.7])  # state values 0, 0.1 and 0.2
+    assert given(0.8, of="shuffled") == pytest.approx([0.1, 0.1, 0.6])
 
 
 @settings(max_examples=50, deadline=None)
@@ -98,13 +108,13 @@ def test_a_question_is_paid_what_it_was_expected_to_add_and_not_what_its_answer_
     """Compared with what a question drawn at random promises. Asked about again a pair promises nothing; a plan that is not agreed on is paid
     what it earned above its promise.
     """
-    overrides = ["train.credit=expected", "train.credit_lambda=0", f"train.question_price={price}"]
+    overrides = [f"train={{payment: expected_credit, payment_args: {{decay: 0, price: {price}}}}}"]
     config = parse_config({"game": {"n": 3, "scales": False, "p_observed_2": 1.0, "hardness": 0}}, overrides)
     (game,) = generate_games(1, config.game, seed)
     pairs = [(r, p) for r in range(3) for p in range(3) if not game.mask(0)[r][p]]
     assume(pairs)
     dialogue = answered(game, [pairs[0], pairs[0]])
-    (turns,) = (found.turns for found in turn_payments([dialogue], [dialogue.reward - 2 * price], config))
+    turns = turns_of(config, dialogue, (dialogue.reward or 0.0) - 2 * price)
     knows = Knowledge(game, 0)
     promised, usual = knows.promise[pairs[0]], knows.promise.sum() / len(pairs)
     knows.update([pairs[0]])
@@ -168,7 +178,7 @@ def test_expected_gains_unanswered_pair_credits_nothing(
 @given(st.integers(0, 10_000), st.permutations(range(3)))
 def test_a_plan_is_paid_what_it_was_expected_to_earn_and_not_how_it_turned_out(seed: int, plan: list[int]) -> None:
     """The best plan by what was known nothing, another one what it was expected to earn less; a plan that was not agreed on what it got."""
-    overrides = ["train.credit=expected", "train.credit_lambda=0"]
+    overrides = ["train={payment: expected_credit, payment_args: {decay: 0}}"]
     config = parse_config({"game": {"n": 3, "scales": False, "p_observed_2": 1.0, "hardness": 0}}, overrides)
     (game,) = generate_games(1, config.game, seed)
     values = [[game.table[r][p] if game.mask(0)[r][p] else 50 for p in range(3)] for r in range(3)]
@@ -181,11 +191,11 @@ def test_a_plan_is_paid_what_it_was_expected_to_earn_and_not_how_it_turned_out(s
             StopReason.AGREED,
             game.score(tuple(proposed)) / game.best_assignment_reward,
         )
-        (found,) = turn_payments([dialogue], [dialogue.reward], config)
-        assert found.turns == pytest.approx([-less / game.best_assignment_reward - usual])
+        assert turns_of(config, dialogue, dialogue.reward) == pytest.approx(
+            [-less / game.best_assignment_reward - usual]
+        )
     dialogue.stop_reason, dialogue.reward = StopReason.MAX_TURNS, 0.0
-    (found,) = turn_payments([dialogue], [0.0], config)
-    assert found.turns == pytest.approx([-most / game.best_assignment_reward - usual])
+    assert turns_of(config, dialogue, 0.0) == pytest.approx([-most / game.best_assignment_reward - usual])
 
 
 @settings(max_examples=50, deadline=None)
@@ -201,7 +211,7 @@ def test_compared_with_what_is_usual_each_turn_earns_less_by_that(
 
 def test_on_average_a_question_is_paid_as_where_the_answer_counts() -> None:
     """Over what a pair's score may be, 0 to 100, in points: shares are of the best, which the score may move."""
-    config = parse_config({"game": {"n": 3, "scales": False, "hardness": 0}}, ["train.credit=turn"])
+    config = parse_config({"game": {"n": 3, "scales": False, "hardness": 0}}, ["train.payment=turn_credit"])
     (game,) = generate_games(1, config.game.changed(p_observed_2=1.0), 3)
     pair = next((r, p) for r in range(3) for p in range(3) if not game.mask(0)[r][p])
     found = []
@@ -211,7 +221,7 @@ def test_on_average_a_question_is_paid_as_where_the_answer_counts() -> None:
         ]
         best = int(best_assignment(table)[1])
         dialogue = answered(replace(game, table=tuple(map(tuple, table)), best_assignment_reward=best), [pair])
-        found.append(best * turn_payments([dialogue], [dialogue.reward], config)[0].turns[0])
+        found.append(best * turns_of(config, dialogue, dialogue.reward or 0.0)[0])
     promised = game.best_assignment_reward * Knowledge(game, 0).promise[pair]
     assert sum(found) / len(found) == pytest.approx(promised, abs=0.1)
 

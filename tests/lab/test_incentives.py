@@ -14,6 +14,7 @@ from slim_rl.backends import say_what_it_pays
 from slim_rl.backends.checks import check_incentives
 from slim_rl.config import Config, load_config, parse_config
 from slim_rl.dialogue.partner import PartnerFailure, Reply
+from slim_rl.dialogue.payment import payment_of
 from slim_rl.environment import MATCHING, View
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.games.matching.partners.chat import MatchingChatPartner
@@ -79,7 +80,7 @@ def test_every_shipped_config_pays_for_asking_and_for_nothing_else(name: str) ->
 def test_the_asking_recipe_pays_for_asking_and_for_choosing() -> None:
     """On paper, at its own price, with as many questions as its turns leave room for."""
     config = config_of("asking_local")
-    most, price = room(config), config.train.question_price
+    most, price = room(config), payment_of(config).question_price
     found = {each.name: each for each in priced(config, 300, [price], most)}
     rule = "one number of questions for all"
     greedy, random = found[f"greedy, {rule}"], found[f"random, {rule}"]

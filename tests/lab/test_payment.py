@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from slim_rl.config import TrainConfig, parse_config
+from slim_rl.config import Config, parse_config
+from slim_rl.dialogue.payment import Given, Payment, payment_of
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.errors import ConfigError
-from slim_rl.lab.payment import payment, payments, pays_otherwise, permutation, price_of, shuffled, told_price
+from slim_rl.lab.payments import permutation, shuffled
 
 
 def played(reward: float | None, stop_reason: StopReason, questions: int = 0) -> Dialogue:
@@ -19,43 +22,82 @@ def played(reward: float | None, stop_reason: StopReason, questions: int = 0) ->
     return Dialogue("d", "g", 0, 0, {}, {}, {}, turns=turns, reward=reward, stop_reason=stop_reason)
 
 
+def config_of(payment: str, **arguments: Any) -> Config:
+    return parse_config({"train": {"payment": payment, "payment_args": arguments}})
+
+
+def payment(payment: str, **arguments: Any) -> Payment:
+    return payment_of(config_of(payment, **arguments))
+
+
 def test_the_games_reward_is_paid_as_it_is() -> None:
-    assert payment(played(0.7, StopReason.AGREED, 3), TrainConfig()) == 0.7
-    assert payment(played(None, StopReason.PARTNER_FAILED), TrainConfig()) is None
+    assert payment("game").reward(played(0.7, StopReason.AGREED, 3)) == 0.7
+    assert payment("game").reward(played(None, StopReason.PARTNER_FAILED)) is None
 
 
 def test_for_agreement_alone_every_agreement_is_paid_alike() -> None:
-    train = TrainConfig(reward="agreed")
-    assert payment(played(0.4, StopReason.AGREED), train) == payment(played(1.0, StopReason.AGREED), train) == 1.0
-    assert (
-        payment(played(0.0, StopReason.MAX_TURNS), train) == payment(played(0.0, StopReason.POLICY_ERRORS), train) == 0
-    )
-    assert payment(played(None, StopReason.DEADLINE), train) is None
+    given = payment("agreed").reward
+    assert given(played(0.4, StopReason.AGREED)) == given(played(1.0, StopReason.AGREED)) == 1.0
+    assert given(played(0.0, StopReason.MAX_TURNS)) == given(played(0.0, StopReason.POLICY_ERRORS)) == 0
+    assert given(played(None, StopReason.DEADLINE)) is None
 
 
 def test_each_question_of_the_policys_costs_its_price() -> None:
-    train = TrainConfig(question_price=0.05)
-    assert payment(played(0.7, StopReason.AGREED, 0), train) == 0.7
-    assert payment(played(0.7, StopReason.AGREED, 3), train) == pytest.approx(0.55)
-    assert payment(played(0.0, StopReason.MAX_TURNS, 2), train) == pytest.approx(-0.1)
-    assert payment(played(None, StopReason.PARTNER_FAILED, 2), train) is None
+    given = payment("price", price=0.05).reward
+    assert given(played(0.7, StopReason.AGREED, 0)) == 0.7
+    assert given(played(0.7, StopReason.AGREED, 3)) == pytest.approx(0.55)
+    assert given(played(0.0, StopReason.MAX_TURNS, 2)) == pytest.approx(-0.1)
+    assert given(played(None, StopReason.PARTNER_FAILED, 2)) is None
 
 
 def test_a_price_may_be_drawn_for_each_game_and_is_paid_in_all_its_dialogues() -> None:
-    train = TrainConfig(question_price=(0.0, 0.01, 0.05))
+    drawn = payment("price", price=[0.0, 0.01, 0.05])
     games = [replace(played(0.7, StopReason.AGREED, 2), game_id=f"game {number}") for number in range(300)]
-    costs = [round((0.7 - (payment(game, train) or 0.0)) / 2, 6) for game in games]
+    costs = [round((0.7 - (drawn.reward(game) or 0.0)) / 2, 6) for game in games]
     assert all(60 < costs.count(price) < 140 for price in (0.0, 0.01, 0.05))
-    assert costs == [price_of(train, game.game_id) for game in reversed(games)][::-1], "whatever was drawn before"
-    assert pays_otherwise(train) and not pays_otherwise(TrainConfig(question_price=(0.0,)))
-    assert told_price(TrainConfig(question_price=0.05), "game 1") is None
-    assert told_price(TrainConfig(question_price=(0.05,)), "game 1") == 0.05
+    assert costs == [drawn.price_of(game.game_id) for game in reversed(games)][::-1], "whatever was drawn before"
+    assert not drawn.as_game and payment("price", price=[0.0]).as_game
+    assert payment("price", price=0.05).told_price("game 1") is None
+    assert payment("price", price=[0.05]).told_price("game 1") == 0.05
 
 
-def test_prices_below_zero_and_lists_without_any_are_refused() -> None:
-    for wrong in ("-0.1", "[]", "[0.1, -0.1]", "dear"):
-        with pytest.raises(ConfigError, match=r"train\.question_price"):
-            parse_config({}, [f"train.question_price={wrong}"])
+@pytest.mark.parametrize(
+    ("name", "arguments", "said"),
+    [
+        *(("price", {"price": wrong}, r"train\.payment_args\.price is .*: give a number of 0 or more")
+          for wrong in (-0.1, [], [0.1, -0.1], "dear", float("inf"))),
+        ("turn_credit", {"decay": 2}, r"train\.payment_args\.decay is 2: give a number from 0 to 1"),
+        ("agreed", {"zeros": True}, r"does not suit train\.payment=agreed: .*unexpected keyword argument 'zeros'"),
+        ("slim_rl.lab.payments.Paid", {}, r"train\.payment: slim_rl\.lab\.payments\.Paid cannot be imported"),
+    ],
+)  # fmt: skip
+def test_payment_that_cannot_be_made_is_one_sentence(name: str, arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        payment(name, **arguments)
+
+
+class Brief(Payment):
+    """A payment of one's own: turns are dear, and the whole step's best is given to all."""
+
+    whole_step, as_game = True, False
+
+    def __init__(self, config: Config, cost: float = 0.1) -> None:
+        super().__init__(config)
+        self.cost = cost
+
+    def reward(self, dialogue: Dialogue) -> float | None:
+        return None if dialogue.reward is None else dialogue.reward - self.cost * len(dialogue.turns)
+
+    def __call__(self, dialogues: Sequence[Dialogue], step: int) -> Given:
+        rewards = [self.reward(dialogue) for dialogue in dialogues]
+        best = max(reward for reward in rewards if reward is not None)
+        return Given([None if reward is None else best for reward in rewards])
+
+
+def test_payment_by_a_dotted_path_gives_what_it_says() -> None:
+    made = payment(f"{__name__}.Brief", cost=0.05)
+    assert made.takes_the_step and not made.as_game
+    assert made(batch(), 0).rewards == [0.85, 0.85, None, *[0.85] * 5]
 
 
 def test_zeros_may_be_shuffled_too() -> None:
@@ -88,18 +130,20 @@ def batch() -> list[Dialogue]:
 
 
 def test_a_step_is_shuffled_alike_whenever_it_is_shuffled_again() -> None:
-    config = parse_config({"seed": 3}, ["train.reward=shuffled"])
-    found = [payments(batch(), config, step) for step in range(10)]
-    assert found == [payments(batch(), config, step) for step in range(10)]
+    config = config_of("shuffled").changed(seed=3)
+    given = payment_of(config)
+    found = [given(batch(), step).rewards for step in range(10)]
+    assert found == [given(batch(), step).rewards for step in range(10)]
     assert len({tuple(paid) for paid in found}) > 5, "each step in its own way"
-    assert found != [payments(batch(), config.model_copy(update={"seed": 4}), step) for step in range(10)]
-    assert payments(batch(), parse_config({}), 0) == [dialogue.reward for dialogue in batch()]
+    other = payment_of(config.changed(seed=4))
+    assert found != [other(batch(), step).rewards for step in range(10)]
+    assert payment("game")(batch(), 0).rewards == [dialogue.reward for dialogue in batch()]
 
 
 def test_what_is_shuffled_is_what_is_paid() -> None:
-    config = parse_config({}, ["train.reward=shuffled_all", "train.question_price=0.1"])
+    given = payment("shuffled", zeros=True, price=0.1)
     asked = [played(0.6, StopReason.AGREED, questions) for questions in range(4)]
-    assert sorted(payments(asked, config, 0)) == pytest.approx([0.3, 0.4, 0.5, 0.6])  # type: ignore[type-var]
+    assert sorted(given(asked, 0).rewards) == pytest.approx([0.3, 0.4, 0.5, 0.6])  # type: ignore[type-var]
 
 
 def test_published_runs_are_shuffled_as_they_were() -> None:

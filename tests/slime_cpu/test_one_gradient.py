@@ -27,8 +27,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from examples.grpo_by_hand import Batch, logprobs, loss, make_batch
 from slim_rl.config import Config, parse_config
+from slim_rl.dialogue.payment import payment_of
 from slim_rl.dialogue.record import Dialogue
-from slim_rl.lab.payment import payments, takes_the_step
 from tests.backends import paid_batch
 from tests.backends.paid_batch import CONTROLS, STEP, run, token_advantages
 from tests.backends.test_payment import loop_of
@@ -117,11 +117,11 @@ def gradient(model: Any, value: Tensor) -> Gradient:
 
 
 def by_hand(model: Any, reference: Any, dialogues: list[Dialogue], config: Config) -> Gradient:
-    paid = payments(dialogues, config, STEP)
+    paid = payment_of(config)(dialogues, STEP).rewards
     for dialogue, reward in zip(dialogues, paid, strict=True):
         dialogue.reward = reward
     batch = make_batch(groups_of(dialogues), config)
-    if config.train.by_turn:
+    if payment_of(config).by_turn:
         rows = [pair for pair in zip(dialogues, token_advantages(config), strict=True) if not pair[0].failed]
         turns = torch.zeros(batch.ids.shape)
         for row, (dialogue, tokens) in zip(turns, rows, strict=True):
@@ -171,7 +171,7 @@ def by_verl(model: Any, reference: Any, dialogues: list[Dialogue], config: Confi
     verl, played = compose(build_overrides(config)), [dialogue for dialogue in dialogues if not dialogue.failed]
     loop, engine = loop_of(config), SimpleNamespace(seconds=0.0, preempted=-1, versions=[])
     rows = [loop._output(dialogue, engine).as_dict() for dialogue in played]
-    if takes_the_step(config):
+    if payment_of(config).takes_the_step:
         told = token_rewards(played, [len(dialogue.response_ids) for dialogue in played], config, STEP)
         rows = [row | {"rm_scores": torch.tensor(tokens)} for row, tokens in zip(rows, told, strict=True)]
 

@@ -13,27 +13,20 @@ from typing import Any
 
 from slime.utils.types import Sample
 
-from slim_rl.config import Config
+from slim_rl.dialogue.payment import by_token
 from slim_rl.dialogue.record import Dialogue
-from slim_rl.lab.credit import by_token, turn_advantages, turn_payments
 
 _CARRIED = "teacher_log_probs"
 
 
-def give_turns_credit(
-    args: Namespace,
-    config: Config,
-    samples: Sequence[Sample],
-    dialogues: Sequence[Dialogue],
-    paid: Sequence[float | None],
+def carry_advantages(
+    samples: Sequence[Sample], dialogues: Sequence[Dialogue], advantages: Sequence[Sequence[float]]
 ) -> None:
     """Has each sample carry the advantages of its dialogue's turns; zeros for one that failed."""
-    turns = turn_payments(dialogues, paid, config)
-    found = turn_advantages(turns, config.train.credit_lambda, args.grpo_std_normalization)
-    for sample, dialogue, advantages in zip(samples, dialogues, found, strict=True):
-        setattr(sample, _CARRIED, by_token(dialogue, advantages, sample.response_length))
+    for sample, dialogue, turns in zip(samples, dialogues, advantages, strict=True):
+        setattr(sample, _CARRIED, by_token(dialogue, turns, sample.response_length))
 
 
 def use_turn_advantages(args: Namespace, rollout_data: dict[str, Any]) -> None:
-    """slime's ``--custom-advantage-function-path``, with ``train.credit: turn``."""
+    """slime's ``--custom-advantage-function-path``, where the payment gives turns their own advantages."""
     rollout_data["advantages"] = rollout_data["returns"] = rollout_data.pop(_CARRIED)

@@ -37,6 +37,7 @@ from slim_rl.backends.slime.settings import Settings, read_settings
 from slim_rl.backends.trackers import check_trackers
 from slim_rl.config import ROOT_KEY, Config, parse_config, read_yaml
 from slim_rl.dialogue.dealing import ensure_games
+from slim_rl.dialogue.payment import payment_of
 from slim_rl.dialogue.requirements import check_training
 from slim_rl.errors import ConfigError, SlimError, as_sentence
 from slim_rl.keys import shortened
@@ -185,9 +186,9 @@ def plan(
     """
     check(config)
     given = parse_flags(own)
-    if config.train.by_turn and "--use-opd" in given:
+    if payment_of(config).by_turn and "--use-opd" in given:
         raise ConfigError(
-            f"train.credit is {config.train.credit}, whose numbers take the place in slime that --use-opd needs for its teacher's: leave one out."
+            f"train.payment={config.train.payment} gives advantages to turns, which take the place in slime that --use-opd needs for its teacher's: leave one out."
         )
     if config.train.exploring_starts and (flags := [flag for flag in _OF_SAMPLING if flag in given]):
         raise ConfigError(

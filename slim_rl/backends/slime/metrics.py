@@ -22,10 +22,10 @@ from slim_rl.backends.slime.setup import config_of
 from slim_rl.config import Config
 from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.log import DialogueLog
+from slim_rl.dialogue.payment import payment_of
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.tracked import TRACKED, batch_metrics
 from slim_rl.errors import RunStopped
-from slim_rl.lab.payment import payment, pays_otherwise
 
 
 def log_rollout(
@@ -102,8 +102,9 @@ def _measure(dialogues: Sequence[Dialogue], ended: Failures) -> dict[str, float]
 
 def _paid(dialogues: Sequence[Dialogue], config: Config) -> dict[str, float]:
     """`reward_paid`, where that is something else than the game's reward. No shuffling moves this mean."""
-    paid = [reward for dialogue in dialogues if (reward := payment(dialogue, config.train)) is not None]
-    return {"reward_paid": fmean(paid)} if paid and pays_otherwise(config.train) else {}
+    payment = payment_of(config)
+    paid = [reward for dialogue in dialogues if (reward := payment.reward(dialogue)) is not None]
+    return {"reward_paid": fmean(paid)} if paid and not payment.as_game else {}
 
 
 def _age(samples: Sequence[Sample]) -> dict[str, float]:

@@ -17,14 +17,14 @@ from slime.rollout.filter_hub.base_types import DynamicFilterOutput
 from slime.rollout.sglang_rollout import GenerateState
 from slime.utils.types import Sample
 
-from slim_rl.backends.slime.credit import give_turns_credit
+from slim_rl.backends.slime.credit import carry_advantages
 from slim_rl.backends.slime.hook import RECORD
 from slim_rl.backends.slime.setup import config_of
 from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.log import annotate
+from slim_rl.dialogue.payment import payment_of
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.errors import RunStopped
-from slim_rl.lab.payment import payment, payments
 
 _GROUPED = ("grpo", "gspo", "cispo", "reinforce_plus_plus_baseline")  # estimators that slime compares within a group
 _SCALED = ("grpo", "gspo", "cispo")
@@ -42,7 +42,7 @@ def failed(sample: Sample) -> bool:
 
 def normalize_rewards(args: Namespace, samples: Sequence[Sample]) -> tuple[list[float], list[float]]:
     """slime's ``--custom-reward-post-process-path``: what the games are paid, and slime's own normalisation of it, over the played
-    games of each group and seat. With ``train.credit: turn`` the samples carry their turns' advantages from here on.
+    games of each group and seat. Where the payment gives turns their own advantages, the samples carry them from here on.
 
     Returns:
         (raw, normalised) payments, in the samples' order. The raw payment of a failed game, which slime only averages for its
@@ -50,9 +50,10 @@ def normalize_rewards(args: Namespace, samples: Sequence[Sample]) -> tuple[list[
     """
     config, dialogues = config_of(args), [dialogue_of(sample) for sample in samples]
     step = next((dialogue.step for dialogue in dialogues if dialogue.step is not None), 0)
-    paid = payments(dialogues, config, step)
-    if config.train.by_turn:
-        give_turns_credit(args, config, samples, dialogues, paid)
+    given = payment_of(config)(dialogues, step)
+    paid = given.rewards
+    if given.advantages is not None:
+        carry_advantages(samples, dialogues, given.advantages)
     if config.selfplay:
         for sample in samples:
             sample.rollout_id = None  # slime, which wants one for both seats until here, now gives each its own
@@ -103,7 +104,8 @@ def keep_usable_groups(args: Namespace, samples: Sequence[Any], **_: Any) -> Dyn
             for playing in GenerateState(args).pendings:
                 playing.cancel()
             raise
-    rewards = [paid for dialogue in group if (paid := payment(dialogue, config.train)) is not None]
+    payment = payment_of(config)
+    rewards = [paid for dialogue in group if (paid := payment.reward(dialogue)) is not None]
     if len(rewards) < config.slime.min_survivors * len(group):
         return DynamicFilterOutput(keep=False, reason="too_few_played", keep_when_insufficient=True)
     if config.slime.drop_equal_rewards and (not rewards or max(rewards) - min(rewards) < _SAME):

@@ -21,12 +21,11 @@ from trl import GRPOTrainer
 
 from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.log import DialogueLog
+from slim_rl.dialogue.payment import Given, by_token
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.tracked import batch_metrics
 from slim_rl.dialogue.worker import Episode, RolloutWorker
-from slim_rl.lab.credit import Paid, by_token, turn_advantages, turn_payments
-from slim_rl.lab.payment import payments
 from slim_rl.policies.transformers import TransformersPolicy
 from slim_rl.seeds import seed_of
 
@@ -42,7 +41,7 @@ class Rollouts:
         self.rows = {row.name: row for row in rows}
         self.metrics: dict[str, float] = {}
         self.dialogues: list[Dialogue] = []  # of the last step
-        self.paid: list[float | None] = []  # for each of them
+        self.given = Given([])  # to them
 
     def names(self) -> list[str]:
         """Names of all rows, shuffled; under self-play each game has its two seats, side by side."""
@@ -60,7 +59,7 @@ class Rollouts:
         for dialogue in dialogues:
             self.log.append(dialogue)
         self.dialogues, self.metrics = dialogues, batch_metrics(dialogues)
-        self.paid = payments(dialogues, self.config, step)
+        self.given = self._given(dialogues, step, rank)
         # Under torchrun all processes stop at the same step: those that save wait for each other.
         Failures.of_all(gather_object([Failures(dialogues)])).check(self.config)
         end = self.worker.chat.end_id if self.worker.chat else 0
@@ -69,20 +68,25 @@ class Rollouts:
             "completion_ids": [d.response_ids or [end] for d in dialogues],
             "logprobs": [d.logprobs or [0.0] for d in dialogues],
             "env_mask": [loss_mask(d) for d in dialogues],
-            "payment": self.paid,
+            "given": self.given.rewards,
         }
 
-    def credit(self, process: int, width: int, device: Any) -> torch.Tensor:
-        """Credit by the turn, in place of TRL's one advantage a dialogue: each turn's advantage at its tokens, 0 elsewhere, (dialogues
-        of this process, width). Called by all processes at once.
+    def turn_advantages(self, width: int, device: Any) -> torch.Tensor | None:
+        """Returns, in place of TRL's one advantage per dialogue, each turn's at its tokens and 0 elsewhere: (dialogues of this process,
+        width). None: the payment gives turns none.
         """
-        train, count = self.config.train, len(self.dialogues)
-        everyone: list[Paid] = gather_object(turn_payments(self.dialogues, self.paid, self.config))
-        found = turn_advantages(everyone, train.credit_lambda, train.scale_rewards)[process * count :][:count]
-        rows = [
-            by_token(dialogue, advantages, width) for dialogue, advantages in zip(self.dialogues, found, strict=True)
-        ]
-        return torch.tensor(rows, device=device)
+        if self.given.advantages is None:
+            return None
+        pairs = zip(self.dialogues, self.given.advantages, strict=True)
+        return torch.tensor([by_token(dialogue, turns, width) for dialogue, turns in pairs], device=device)
+
+    def _given(self, dialogues: list[Dialogue], step: int, rank: int) -> Given:
+        """What this process's dialogues are given: by the whole step, of all processes, where that decides."""
+        payment = self.worker.payment
+        if not payment.whole_step and not payment.by_turn:
+            return payment(dialogues, step)
+        given, own = payment(gather_object(dialogues), step), slice(rank * len(dialogues), (rank + 1) * len(dialogues))
+        return Given(given.rewards[own], None if given.advantages is None else given.advantages[own])
 
     def _play(self, prompts: Sequence[str], step: int, rank: int) -> list[Dialogue]:
         """One dialogue a prompt, in their order. Under self-play one episode fills the prompts of both its seats."""

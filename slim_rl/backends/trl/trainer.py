@@ -1,4 +1,4 @@
-"""GRPO on one machine: TRL's GRPOTrainer, given our dialogues, credit and callbacks."""
+"""GRPO on one machine: TRL's GRPOTrainer, given our dialogues, advantages of turns and callbacks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from slim_rl.backends.trl.trackers import name_measures
 from slim_rl.config import Config
 from slim_rl.errors import Diverged
 from slim_rl.files import disk_errors
-from slim_rl.lab.payment import pays_otherwise
 from slim_rl.policies.lora import lora_config
 
 GAME_REWARD = "game_reward"  # the game's reward among TRL's metrics, where TRL's own `reward` is another
@@ -41,7 +40,7 @@ class TrimmedGRPOTrainer(GRPOTrainer):
 
     _buffered_inputs: list[dict[str, Any]] | None  # TRL's: the step's micro-batches
     _finite: bool | torch.Tensor = True  # whether all of the step's losses are
-    credit: Callable[[int, int, Any], torch.Tensor] | None = None  # with `train.credit: turn`
+    turn_advantages: Callable[[int, Any], torch.Tensor | None] | None = None  # of a payment that gives some
     shares_prompts = False  # whether `scoring` computes the log-probabilities
     _scored: torch.Tensor | None = (
         None  # the policy's own tokens of the micro-batch being learned: (rows, completion tokens)
@@ -58,9 +57,9 @@ class TrimmedGRPOTrainer(GRPOTrainer):
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         output: dict[str, Any] = super()._generate_and_score_completions(inputs)
-        if self.credit is not None:
-            ids = output["completion_ids"]
-            output["advantages"] = self.credit(self.accelerator.process_index, ids.shape[1], ids.device)
+        ids = output["completion_ids"]
+        if self.turn_advantages and (found := self.turn_advantages(ids.shape[1], ids.device)) is not None:
+            output["advantages"] = found
         return output
 
     def _get_per_token_logps_and_entropies(
@@ -166,16 +165,16 @@ class TrimmedGRPOTrainer(GRPOTrainer):
             self._scored = None
 
 
-def reward_function(config: Config, rollouts: Rollouts) -> Callable[..., list[float | None]]:
-    """It passes on what the dialogues are paid, which `rollouts` has worked out. In the step's metrics `reward` is the game's, whatever
-    is paid, and `reward_paid` what was paid.
+def reward_function(rollouts: Rollouts) -> Callable[..., list[float | None]]:
+    """Returns TRL's reward function, which passes on what the payment gave. In the step's metrics `reward` is the game's, whatever is
+    given, and `reward_paid` what was given.
     """
-    otherwise = pays_otherwise(config.train)
+    otherwise = not rollouts.worker.payment.as_game
 
-    def game(*, payment: list[float | None], log_metric: Any, **_: Any) -> list[float | None]:
+    def game(*, given: list[float | None], log_metric: Any, **_: Any) -> list[float | None]:
         for name, value in rollouts.metrics.items():
             log_metric(GAME_REWARD if name == "reward" and otherwise else name, value)
-        return payment
+        return given
 
     return game
 
@@ -189,13 +188,13 @@ def make_trainer(config: Config, model: Any, tokenizer: Any, rollouts: Rollouts,
     trainer = TrimmedGRPOTrainer(
         model=model,
         args=arguments,
-        reward_funcs=reward_function(config, rollouts),
+        reward_funcs=reward_function(rollouts),
         train_dataset=Dataset.from_dict({"prompt": rollouts.names()}),
         processing_class=tokenizer,
         peft_config=lora_config(train.lora) if train.lora else None,
         rollout_func=rollouts,
     )
-    trainer.credit = rollouts.credit if train.by_turn else None
+    trainer.turn_advantages = rollouts.turn_advantages
     rollouts.policy.model = trainer.model
     trainer.share_prompts()
     trainer.remove_callback(PrinterCallback)  # it prints the whole dictionary; ours prints a line

@@ -31,12 +31,12 @@ from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.log import DialogueLog, annotate_beside
 from slim_rl.dialogue.measures import measures
 from slim_rl.dialogue.parquet import read_game_state
+from slim_rl.dialogue.payment import payment_of
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.tracked import tracked
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.files import write_atomically
-from slim_rl.lab.payment import payment
 
 logger = logging.getLogger(__name__)
 
@@ -162,7 +162,9 @@ class DialogueLoop(AgentLoopBase):
             response_ids=dialogue.response_ids,
             response_mask=dialogue.loss_mask,
             response_logprobs=dialogue.logprobs,
-            reward_score=payment(dialogue, self.process.config.train) if dialogue.phase == "train" else dialogue.reward,
+            reward_score=payment_of(self.process.config).reward(dialogue)
+            if dialogue.phase == "train"
+            else dialogue.reward,
             num_turns=len(dialogue.turns),
             metrics=AgentLoopMetrics(
                 generate_sequences=policy.seconds, tool_calls=partner_seconds, num_preempted=policy.preempted

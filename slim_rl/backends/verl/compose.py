@@ -16,8 +16,8 @@ import yaml
 
 from slim_rl.backends.verl.names import PLAYED, TURN_CREDIT
 from slim_rl.config import Config
+from slim_rl.dialogue.payment import payment_of
 from slim_rl.errors import ConfigError
-from slim_rl.lab.payment import shuffles
 
 # What verl's own config does not list and its workers read all the same.
 _ADDED = ("slim_rl.", "ray_kwargs.ray_init.runtime_env.env_vars.", "data.apply_chat_template_kwargs.")
@@ -89,11 +89,11 @@ def check_composed(config: Config, verl: Any) -> None:
     Args:
         verl: the DictConfig that it trains with.
     """
+    payment = payment_of(config)
     train, trainer, correction = config.train, verl.trainer, verl.algorithm.rollout_correction
     newer = {  # what is had by two outputs a session, the whole step, or its number
         "partner.kind self": config.selfplay,
-        f"train.reward {train.reward}": shuffles(train),
-        f"train.credit {train.credit}": train.by_turn,
+        f"train.payment {train.payment}": payment.whole_step or payment.by_turn,
         "train.exploring_starts": bool(train.exploring_starts),
     }
     if not trainer.use_v1 and (asked := [what for what, there in newer.items() if there]):

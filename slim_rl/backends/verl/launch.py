@@ -31,13 +31,13 @@ from slim_rl.backends.verl.data import write_data
 from slim_rl.backends.verl.names import PLAYED, REFERENCE_VARIABLE, STOP_MARK, TURN_CREDIT
 from slim_rl.config import Config, DataConfig, load_config, parse_config
 from slim_rl.dialogue.dealing import games_files
+from slim_rl.dialogue.payment import payment_of
 from slim_rl.dialogue.requirements import check_training
 from slim_rl.environment import environment_class
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.files import write_atomically
 from slim_rl.keys import KEYS, disjoint, lookup, same, shortened
 from slim_rl.keys import values as table_values
-from slim_rl.lab.payment import pays_otherwise, takes_the_step
 from slim_rl.policies import unreadable
 from slim_rl.processes import python_module, running, signals_end_the_run, with_packages
 from slim_rl.runs import check_same, claimed
@@ -180,19 +180,25 @@ def build_overrides(config: Config, extra: Sequence[str] = ()) -> Overrides:
 
 def _estimator(config: Config) -> dict[str, Any]:
     """The estimator of advantages, where turns or seats have their own advantages: verl's GRPO would give both that of one."""
-    if config.train.by_turn:
-        return {"adv_estimator": TURN_CREDIT, "lam": config.train.credit_lambda}
-    seats_differ = config.selfplay and takes_the_step(config)
+    payment = payment_of(config)
+    if payment.by_turn:
+        return {"adv_estimator": TURN_CREDIT}
+    seats_differ = config.selfplay and payment.takes_the_step
     return {"adv_estimator": PLAYED} if seats_differ and config.verl.adv_estimator == "grpo" else {}
 
 
 def check(config: Config) -> None:
     """Raises ConfigError if verl cannot do what the config asks for."""
     check_training(config)
-    train = config.train
-    if train.by_turn and config.verl.adv_estimator != "grpo":
+    train, payment = config.train, payment_of(config)
+    if payment.by_turn and (config.verl.adv_estimator != "grpo" or (train.kl_coef and config.verl.kl == "reward")):
+        asked = (
+            f"verl.adv_estimator={config.verl.adv_estimator}"
+            if config.verl.adv_estimator != "grpo"
+            else "verl.kl=reward"
+        )
         raise ConfigError(
-            f"train.credit is {train.credit}, which compares turns within a group; with verl.adv_estimator {config.verl.adv_estimator} set it to dialogue."
+            f"train.payment={train.payment} gives turns their own advantages, in place of what {asked} would make of rewards; leave one out."
         )
     if train.lora is not None and train.lora.dropout:
         raise ConfigError(f"train.lora.dropout is {train.lora.dropout:g}, which verl does not have; set it to 0.")
@@ -201,12 +207,10 @@ def check(config: Config) -> None:
             f"verl.reference_model is {config.verl.reference_model}, but with train.lora verl takes the policy without its adapters as the "
             "reference; leave one of the two out."
         )
-    if config.verl.mode == "single_turn" and (
-        pays_otherwise(train) or takes_the_step(config) or train.exploring_starts
-    ):
+    if config.verl.mode == "single_turn" and (not payment.as_game or payment.takes_the_step or train.exploring_starts):
         raise ConfigError(
-            "verl.mode is single_turn, which plays no dialogues, so train.reward, train.question_price, train.credit and "
-            "train.exploring_starts would have no effect; set verl.mode to multi_turn, or leave them at their defaults."
+            "verl.mode is single_turn, which plays no dialogues, so train.payment and train.exploring_starts "
+            "would have no effect; set verl.mode to multi_turn, or leave them at their defaults."
         )
     if config.train.lr_schedule in ("linear", "wsd"):
         raise ConfigError(

@@ -1,8 +1,8 @@
 """What verl's newer trainer is told of a step's dialogues: their measures, for its trackers, and what they are paid where it takes the
-whole step to know: for shuffled rewards, for credit by the turn, and in self-play wherever the two seats are paid differently. Anything
+whole step to know: for shuffled rewards, for advantages of single turns, and in self-play wherever the two seats are paid differently. Anything
 else the agent loop says at once.
 
-    rm_scores   what a row is paid, at its last token; with credit by the turn each turn's payment, at that turn's last token
+    rm_scores   what a row is paid, at its last token; where turns have their own advantages these, at each token
     uid         the group that a row is compared in: in self-play one a seat
 
 Dialogues are taken in the order of their ids, so that a step is shuffled in one way, however verl has balanced its rows. `stop`
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -23,10 +24,9 @@ from verl.utils.tracking import Tracking
 
 from slim_rl.backends.step_line import played_step
 from slim_rl.config import Config, load_config
+from slim_rl.dialogue.payment import by_token, payment_of
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.tracked import TRACKED, batch_metrics
-from slim_rl.lab.credit import turn_payments
-from slim_rl.lab.payment import payments, takes_the_step
 
 _config = functools.cache(load_config)
 
@@ -42,7 +42,11 @@ def pay(trainer: Any, batch: Any, metrics: dict[str, Any]) -> None:
     data = tq.kv_batch_get(**where, select_fields=["extra_fields", "response_mask"])
     dialogues = [Dialogue.from_dict(extra["dialogue"]) for extra in data.pop("extra_fields").tolist()]
     metrics |= {f"{TRACKED}{name}": value for name, value in batch_metrics(dialogues).items()}
-    if not takes_the_step(config):
+    payment = payment_of(config)
+    if not payment.as_game:
+        paid = [reward for dialogue in dialogues if (reward := payment.reward(dialogue)) is not None]
+        metrics |= {f"{TRACKED}reward_paid": fmean(paid)} if paid else {}
+    if not payment.takes_the_step:
         return
     lengths = [len(mask) for mask in data["response_mask"].unbind()]
     scores = [torch.tensor(row) for row in token_rewards(dialogues, lengths, config, trainer.global_steps - 1)]
@@ -56,20 +60,18 @@ def pay(trainer: Any, batch: Any, metrics: dict[str, Any]) -> None:
 def token_rewards(
     dialogues: Sequence[Dialogue], lengths: Sequence[int], config: Config, step: int
 ) -> list[list[float]]:
-    """What is paid at each token of the dialogues' responses, which have these lengths. The first `step` is 0."""
+    """What stands at each token of the dialogues' responses, which have these lengths: the reward at the last one, or each turn's advantage
+    at its tokens. The first `step` is 0.
+    """
     order = sorted(range(len(dialogues)), key=lambda row: dialogues[row].id)
     ordered = [dialogues[row] for row in order]
-    paid = payments(ordered, config, step)
-    turns = turn_payments(ordered, paid, config) if config.train.by_turn else None
+    given = payment_of(config)(ordered, step)
     out = [[0.0] * length for length in lengths]
     for place, row in enumerate(order):
-        if turns is None:
-            out[row][-1] = paid[place] or 0.0
-            continue
-        spans = [turn.span for turn in dialogues[row].turns if turn.role == "policy"]
-        for span, payment in zip(spans, turns[place].turns, strict=True):
-            assert span is not None
-            out[row][span[1] - 1] = payment
+        if given.advantages is None:
+            out[row][-1] = given.rewards[place] or 0.0
+        else:
+            out[row] = by_token(ordered[place], given.advantages[place], lengths[row])
     return out
 
 

@@ -2,7 +2,7 @@
 (actor_rollout_ref.model.external_lib).
 
 - `grpo_played`: verl's GRPO over the rows that were played, for its older trainer (see `agent_loop`).
-- `turn_credit`: credit by the turn (see `dialogue.credit`), of what each turn is paid (see `payment`).
+- `turn_credit`: advantages of single turns, as the run's payment gives them (see `payment`).
 - a separate reference model: verl 0.9.1 builds the reference from the policy's checkpoint.
 """
 
@@ -20,7 +20,6 @@ from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
 
 from slim_rl.backends.verl import reward  # noqa: F401  (registers itself)
 from slim_rl.backends.verl.names import PLAYED, REFERENCE_VARIABLE, TURN_CREDIT
-from slim_rl.lab.credit import Paid, turn_advantages
 
 
 @register_adv_est(PLAYED)
@@ -48,26 +47,14 @@ def grpo_played(
 
 @register_adv_est(TURN_CREDIT)
 def turn_credit(
-    token_level_rewards: torch.Tensor, response_mask: torch.Tensor, index: np.ndarray, config: Any, **_: Any
+    token_level_rewards: torch.Tensor, response_mask: torch.Tensor, **_: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Each turn's advantage at its tokens. A turn is a run of trainable tokens, and is paid what stands at them.
+    """The advantages of single turns, which stand at their tokens in the rewards' place already (see `payment`).
 
     Args:
         token_level_rewards, response_mask: (rows, response length).
-        index: each row's prompt group.
-        config: verl's `algorithm`, whose `lam` is `train.credit_lambda`.
     """
-    edges = np.diff(response_mask.bool().int().cpu().numpy(), prepend=0, append=0)
-    spans = [np.flatnonzero(row).reshape(-1, 2).tolist() for row in edges]
-    paid = [
-        Paid(str(group), [rewards[start:end].sum().item() for start, end in turns])
-        for group, rewards, turns in zip(index, token_level_rewards.double(), spans, strict=True)
-    ]
-    advantages = torch.zeros_like(token_level_rewards)
-    found = turn_advantages(paid, config.lam, config.norm_adv_by_std_in_grpo)
-    for row, turns, values in zip(advantages, spans, found, strict=True):
-        for (start, end), value in zip(turns, values, strict=True):
-            row[start:end] = value
+    advantages = token_level_rewards * response_mask
     return advantages, advantages
 
 

@@ -84,7 +84,7 @@ class PlayerSettings(Section):
     """share of its games in which its questions are about pairs of its best plan so far"""
     minds_price: float = Field(0.0, ge=0, le=1)
     """share of its games in which it asks only while the best question promises more than the price that it is told
-    (`train.question_price` as a list)"""
+    (a list in `train.payment_args.price`)"""
     thinks: Literal["plan", "turn"] = "plan"
     """when it writes its table, with the scores that it was told, as a thought; plan: before a plan that it computes itself; turn: before every
     turn"""

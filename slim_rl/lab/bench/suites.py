@@ -23,11 +23,11 @@ from slim_rl import bundled
 from slim_rl.config import PARTNERS, Config, load_config
 from slim_rl.dialogue.dealing import deal
 from slim_rl.dialogue.factory import make_partner
+from slim_rl.dialogue.payment import payment_of, price_sentence
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.environment import environment_class
 from slim_rl.errors import ConfigError, did_you_mean
 from slim_rl.lab.askers import Askers
-from slim_rl.lab.payment import price_sentence
 from slim_rl.measured import measured
 
 CANARY = "slim_rl-bench-5d0c3f0e-71a4-4b0f-9d0b-6f1d2f6c9a58"  # in every file of the benchmark: never train on one that holds it
@@ -54,18 +54,18 @@ class Suite:
     @property
     def price(self) -> float:
         """Of a question. A list of one is told to the policy, as a list is everywhere."""
-        prices = self.dealt.train.question_price
+        prices = payment_of(self.dealt).question_price
         if not isinstance(prices, tuple):
             return prices
         if len(prices) > 1:
             raise ConfigError(
-                f"The suite {self.name} has {len(prices)} prices in train.question_price: give it one, as [{prices[0]:g}]."
+                f"The suite {self.name} has {len(prices)} prices in train.payment_args.price: give it one, as [{prices[0]:g}]."
             )
         return prices[0]
 
     @property
     def _told(self) -> bool:
-        return isinstance(self.dealt.train.question_price, tuple)
+        return isinstance(payment_of(self.dealt).question_price, tuple)
 
     @cached_property
     def rows(self) -> list[GameRow]:

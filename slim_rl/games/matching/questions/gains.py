@@ -1,4 +1,4 @@
-"""What each turn of an annotated dialogue was worth to the policy by what it knew then: what `train.credit` pays by the turn."""
+"""What each turn of an annotated dialogue was worth to the policy by what it knew then: what credit by the turn gives (`slim_rl.lab.credit`)."""
 
 from __future__ import annotations
 

@@ -1,0 +1,136 @@
+"""Payments of experiments (`train.payment`): a question cost, and controls in which a better plan is not what training rewards.
+
+    price         the game's reward, less what each question costs
+    agreed        1 for any agreement, else 0, less what each question costs
+    shuffled      those of `price`, permuted within a group; with zeros: true, rewards of 0 too
+
+Advantages of single turns are in `credit`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import Field, TypeAdapter, ValidationError
+
+from slim_rl.config import Config
+from slim_rl.dialogue.measures import measures
+from slim_rl.dialogue.payment import Given, Payment
+from slim_rl.dialogue.record import Dialogue, StopReason
+from slim_rl.environment import environment_class
+from slim_rl.errors import ConfigError
+from slim_rl.measured import says
+from slim_rl.seeds import seed_of
+
+_Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_PRICE: TypeAdapter[Any] = TypeAdapter(_Price | Annotated[tuple[_Price, ...], Field(min_length=1)])
+
+
+class Priced(Payment):
+    """Payment of the game's reward less a question cost for each turn that seeks information.
+
+    Args:
+        price: question cost, as a share of the highest reward; a list: for each game one of these is drawn, and the policy reads it.
+    """
+
+    def __init__(self, config: Config, price: float | Sequence[float] = 0.0) -> None:
+        super().__init__(config)
+        try:
+            self.question_price = _PRICE.validate_python(price)
+        except ValidationError as error:
+            raise ConfigError(
+                f"train.payment_args.price is {price}: give a number of 0 or more, or a list of such, for example 0.01."
+            ) from error
+        self.as_game = not np.any(self.question_price)
+
+    def reward(self, dialogue: Dialogue) -> float | None:
+        if dialogue.reward is None:
+            return None
+        price = self.price_of(dialogue.game_id)
+        return self.outcome(dialogue) - (price * float(measures(dialogue)["questions"]) if price else 0.0)
+
+    def outcome(self, dialogue: Dialogue) -> float:
+        """Returns the reward of a dialogue that did not fail, before its questions are charged."""
+        assert dialogue.reward is not None
+        return dialogue.reward
+
+    def check(self) -> None:
+        game = environment_class(self.config.environment)
+        if np.any(self.question_price) and not says(game, "annotate"):
+            raise ConfigError(
+                f"train.payment_args.price is set, but {game.__name__} does not say which turns ask, so that nothing would be charged: "
+                "give it a classmethod annotate(dialogue), or leave the price out."
+            )
+
+    def description(self) -> str:
+        prices = self.question_price
+        if isinstance(prices, tuple):
+            return f"; a question costs one of {', '.join(f'{price:g}' for price in prices)}, drawn for each game"
+        return f"; {prices:g} a question" if prices else ""
+
+
+class Agreed(Priced):
+    """Payment of 1 for any agreement, else 0 (a control)."""
+
+    def __init__(self, config: Config, price: float | Sequence[float] = 0.0) -> None:
+        super().__init__(config, price)
+        self.as_game = False
+
+    def outcome(self, dialogue: Dialogue) -> float:
+        return float(dialogue.stop_reason in (StopReason.AGREED, StopReason.FINISHED))
+
+    def description(self) -> str:
+        return "; paid 1 for any agreement, else 0 (a control)" + super().description()
+
+
+class Shuffled(Priced):
+    """Payment of rewards permuted within their groups (a control).
+
+    A game that ended without agreement keeps its 0, so that the arm still learns to play by the rules: without it the policy falls apart
+    within a few steps. What is taken away is that a better plan has a higher reward. With `zeros` the rules are not rewarded either, and
+    something else must hold the policy, such as `train.kl_coef`.
+    """
+
+    whole_step = True
+
+    def __init__(self, config: Config, price: float | Sequence[float] = 0.0, zeros: bool = False) -> None:
+        super().__init__(config, price)
+        self.zeros = zeros
+
+    def __call__(self, dialogues: Sequence[Dialogue], step: int) -> Given:
+        rewards, groups = [self.reward(dialogue) for dialogue in dialogues], [dialogue.group for dialogue in dialogues]
+        return Given(shuffled(rewards, groups, seed_of(self.config.seed, "shuffle", step), zeros=self.zeros))
+
+    def description(self) -> str:
+        which = "rewards, zeros too, shuffled" if self.zeros else "rewards shuffled"
+        return f"; {which} within groups (a control)" + super().description()
+
+
+def shuffled(
+    rewards: Sequence[float | None], groups: Sequence[str], seed: int, zeros: bool = False
+) -> list[float | None]:
+    """Returns rewards permuted among the rows of the same group. Failed rows stay so, and rows without any reward unless `zeros`."""
+    draws = np.random.RandomState(seed)
+    result = list(rewards)
+    rows: dict[str, list[int]] = defaultdict(list)
+    for index, (group, reward) in enumerate(zip(groups, rewards, strict=True)):
+        if reward or (zeros and reward is not None):
+            rows[group].append(index)
+    for indices in rows.values():
+        for target, source in zip(indices, permutation(len(indices), draws), strict=True):
+            result[target] = rewards[indices[source]]
+    return result
+
+
+def permutation(size: int, draws: np.random.RandomState) -> list[int]:
+    """Returns the numbers below `size` in a random order: that of `torch.randperm` for a generator of the same seed, by which the
+    published runs were shuffled.
+    """
+    order = list(range(size))
+    for first in range(size - 1):
+        other = first + int(draws.randint(2**32, dtype=np.uint32)) % (size - first)
+        order[first], order[other] = order[other], order[first]
+    return order
