@@ -73,26 +73,29 @@ def model_card(
         before: the same of the model that it starts from, which has its own table.
         made: what trained it, as its log's folder tells.
     """
+    from huggingface_hub import ModelCard, ModelCardData
+
     train, start = config.train, config.policy.model
-    name, front = base_model(start)
+    name, base = base_model(start)
     results = {
         row: played for row, dialogues in (results or {}).items() if (played := [d for d in dialogues if not d.failed])
     }
-    front = {
-        "library_name": "transformers",
-        "pipeline_tag": "text-generation",
-        "tags": ["slim_rl", "reinforcement-learning", _algorithm(config).lower(), train.backend],
-        **front,
-        **({"model-index": _model_index(config, results)} if results else {}),
-    }
+    front = ModelCardData(
+        library_name="transformers",
+        pipeline_tag="text-generation",
+        tags=["slim_rl", "reinforcement-learning", _algorithm(config).lower(), train.backend],
+        model_name=config.name if results else None,
+        eval_results=_evaluations(config, results) or None,
+        **base,
+    )
     update = "no update (a control: the policy only plays)" if train.frozen else _algorithm(config)
     adapters = f", LoRA of rank {train.lora.r}, merged" if train.lora else ""
     paid = payment_of(config).description() + _explored(train)
     done = str(step) if step == train.steps else f"{step} of {train.steps}"
-    return "\n".join(
+    text = "\n".join(
         [
             "---",
-            yaml.safe_dump(front, sort_keys=False, allow_unicode=True).strip(),
+            front.to_yaml(),
             "---",
             "",
             f"# {config.name}",
@@ -130,10 +133,11 @@ def model_card(
             "",
             "## Licence",
             "",
-            _licence(name, front),
+            _licence(name, base),
             "",
         ]
     )
+    return str(ModelCard(text))
 
 
 def base_model(start: str) -> tuple[str, dict[str, Any]]:
@@ -148,12 +152,12 @@ def base_model(start: str) -> tuple[str, dict[str, Any]]:
 
 
 def _front_matter(card: Path) -> dict[str, Any]:
+    from huggingface_hub import ModelCard
+
     try:
-        text = card.read_text(encoding="utf-8")
-        data = yaml.safe_load(text.split("---", 2)[1]) if text.startswith("---") else None
-    except (OSError, UnicodeDecodeError, IndexError, yaml.YAMLError):
+        return dict(ModelCard.load(card, ignore_metadata_errors=True).data.to_dict()) if card.is_file() else {}
+    except (OSError, ValueError, TypeError, yaml.YAMLError):
         return {}
-    return data if isinstance(data, dict) else {}
 
 
 def _licence(name: str, front: Mapping[str, Any]) -> str:
@@ -231,19 +235,27 @@ def _means(dialogues: Sequence[Dialogue]) -> Iterator[tuple[Measure, Estimate]]:
         yield measure, clustered_mean(values, data["game_id"], measure.bounded, measure.signed)
 
 
-def _model_index(config: Config, results: Mapping[str, Sequence[Dialogue]]) -> list[dict[str, Any]]:
-    """The results as hubs index them: a metric a measure, its interval beside it."""
-    found = []
-    for row, dialogues in results.items():
-        metrics = [
-            {"type": measure.name, "name": measure.title, "value": round(float(mean.value), 4), "args": _interval(mean)}
-            for measure, mean in _means(dialogues)
-            if known(mean.value)
-        ]
-        task = {"type": "text-generation", "name": f"A dialogue {_what_game(config)}"}
-        dataset = {"type": "slim_rl", "name": f"Held-out games of {config.environment}", "config": row, "split": "eval"}
-        found.append({"task": task, "dataset": dataset, "metrics": metrics})
-    return [{"name": config.name, "results": found}]
+def _evaluations(config: Config, results: Mapping[str, Sequence[Dialogue]]) -> list[Any]:
+    """Returns the results as hubs index them: an `EvalResult` per measure, its interval beside it."""
+    from huggingface_hub import EvalResult
+
+    return [
+        EvalResult(
+            task_type="text-generation",
+            task_name=f"A dialogue {_what_game(config)}",
+            dataset_type="slim_rl",
+            dataset_name=f"Held-out games of {config.environment}",
+            dataset_config=row,
+            dataset_split="eval",
+            metric_type=measure.name,
+            metric_name=measure.title,
+            metric_value=round(float(mean.value), 4),
+            metric_args=_interval(mean),
+        )
+        for row, dialogues in results.items()
+        for measure, mean in _means(dialogues)
+        if known(mean.value)
+    ]
 
 
 def _interval(mean: Estimate) -> dict[str, Any]:
