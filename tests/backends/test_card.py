@@ -12,6 +12,7 @@ import yaml
 from slim_rl import __version__
 from slim_rl.backends.card import CITATION, model_card
 from slim_rl.config import parse_config
+from slim_rl.dialogue.log import annotate
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.provenance import here
 from tests.paths import ROOT
@@ -25,6 +26,8 @@ def played(make_dialogue: Any) -> list[Dialogue]:
         for n, reward in enumerate(rewards)
     ]
     dialogues[3].stop_reason = "partner_failed"
+    for dialogue in dialogues:
+        annotate(dialogue)  # as a log's are
     return [d for d in dialogues if d.reward is not None]
 
 
