@@ -13,8 +13,8 @@ from typing import Any
 from slim_rl.config import Limits
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.loop import play_dialogue
-from slim_rl.dialogue.partner import Reply
 from slim_rl.dialogue.policy import Sampled
+from slim_rl.dialogue.record import Turn
 from slim_rl.environment import View
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
@@ -37,8 +37,8 @@ class InstantPartner:
     def __init__(self) -> None:
         self.identity: dict[str, Any] = {"kind": "instant"}
 
-    async def reply(self, view: View) -> Reply:
-        return Reply(HEARD)
+    async def act(self, view: View) -> Turn:
+        return Turn(HEARD)
 
 
 def main() -> None:

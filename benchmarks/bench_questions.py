@@ -52,7 +52,7 @@ def messages(rng: random.Random, state: GameState, count: int) -> list[str]:
 
 def dialogue(rng: random.Random, state: GameState, turns: int = 10) -> Dialogue:
     said = [
-        Turn(i % 2, ("policy", "partner")[i % 2], text, {"kind": "message", "text": text[10:]})
+        Turn(text, i % 2, ("policy", "partner")[i % 2], {"kind": "message", "text": text[10:]})
         for i, text in enumerate(messages(rng, state, turns))
     ]
     ends = {"reward": 0.0, "stop_reason": StopReason.MAX_TURNS}

@@ -22,7 +22,7 @@ sys.path[:0] = [str(Path(__file__).parents[1]), os.environ["SLIME_DIR"]]
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 from slim_rl.dialogue import worker as worker_module
-from slim_rl.dialogue.partner import Reply
+from slim_rl.dialogue.record import Turn
 from slim_rl.environment import View
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
@@ -41,10 +41,10 @@ class Yes:
     def __init__(self, think: Callable[[View], Any] | None = None) -> None:
         self.think = think
 
-    async def reply(self, view: View) -> Reply:
+    async def act(self, view: View) -> Turn:
         if self.think is not None:
             await self.think(view)
-        return Reply("[accept]" if view.private.pending is not None else "[message] Ava Li on BLEU: 62.")
+        return Turn("[accept]" if view.private.pending is not None else "[message] Ava Li on BLEU: 62.")
 
 
 def make_tokenizer() -> Any:

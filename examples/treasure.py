@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from slim_rl import Board, Frontier, MeasuredEnvironment, PartnerFailure, Reply, View
+from slim_rl import Board, Frontier, MeasuredEnvironment, PartnerFailure, Turn, View
 
 NAMES = ("ABC", "XYZ")  # of the rows, of the columns
 KINDS = ("row", "column")
@@ -197,13 +197,13 @@ class HonestPartner:
     def identity(self) -> dict[str, Any]:
         return {"kind": "honest"}
 
-    async def reply(self, view: View) -> Reply:
+    async def act(self, view: View) -> Turn:
         if view.private is None:
             raise PartnerFailure("The guide of the treasure game sits in seat 1: set data.seat to 0.")
         lines = lines_named(view.observation)
         if len(lines) != 1:
-            return Reply("Ask me about one row or one column, by its letter.")
-        return Reply("Yes." if self.answer(lines[0], view) else "No.")
+            return Turn("Ask me about one row or one column, by its letter.")
+        return Turn("Yes." if self.answer(lines[0], view) else "No.")
 
     def answer(self, line: Line, view: View) -> bool:
         """Whether the guide says that the treasure is there."""

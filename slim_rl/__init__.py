@@ -16,10 +16,8 @@ if TYPE_CHECKING:
     from slim_rl.dialogue.dealing import load_rows as load_rows
     from slim_rl.dialogue.log import DialogueLog as DialogueLog
     from slim_rl.dialogue.log import read_log as read_log
-    from slim_rl.dialogue.loop import Speaker as Speaker
     from slim_rl.dialogue.measures import measures as measures
     from slim_rl.dialogue.partner import PartnerFailure as PartnerFailure
-    from slim_rl.dialogue.partner import Reply as Reply
     from slim_rl.dialogue.payment import Given as Given
     from slim_rl.dialogue.payment import Payment as Payment
     from slim_rl.dialogue.record import Dialogue as Dialogue
@@ -60,12 +58,10 @@ _MODULE_OF = {  # the imports above say the same to type checkers
     "PartnerFailure": "dialogue.partner",
     "Payment": "dialogue.payment",
     "QuestioningPlayer": "games.matching.demonstrations",
-    "Reply": "dialogue.partner",
     "RolloutWorker": "dialogue.worker",
     "ScriptedPlayer": "measured",
     "Section": "config",
     "SlimError": "errors",
-    "Speaker": "dialogue.loop",
     "Turn": "dialogue.record",
     "View": "environment",
     "analyze": "analysis",

@@ -117,7 +117,7 @@ class BaseEnvironment(ABC):
     Class attributes:
         seats: 1 or 2.
         Settings: a pydantic model of the config's `game` section; None: its keys are the constructor's arguments.
-        partners: scripted partners by name, each a dotted path of a class with `identity` and `async reply(view)`.
+        partners: scripted partners by name, each a dotted path of a class with `identity` and `async act(view)`.
         tags: what actions begin with in brackets, such as ("message", "propose"): a person's line without a tag is given the
             first. Empty: actions are plain text.
         reward_range: the least and the highest reward. A dialogue with another one has failed.

@@ -29,7 +29,7 @@ class ScriptedPlayer:
 
     Attributes:
         name: what tables call it.
-        player: has `identity` and `async reply(view)`, as a partner has.
+        player: has `identity` and `async act(view)`, as a partner has.
         questions: how many it asks. One that asks none shows what can be earned without asking.
         curve: the line of players that differ in their number of questions alone; "random" is the one that is judged, and its
             player without questions is the honest one that others are compared with. Empty: on none.
@@ -48,7 +48,7 @@ class Lesson:
     """Games of a scripted player that a tiny model learns from (`slim-rl lab warmstart`).
 
     Attributes:
-        player: as of `ScriptedPlayer`; it may think aloud (`Reply.thought`).
+        player: as of `ScriptedPlayer`; it may think aloud (`Turn.thought`).
         partners: kinds of partner it plays with, and the share of each.
         games: how many, where the config does not say.
         opening: whether the first token of a game is learned too, which decides whether to speak or to act.
@@ -188,7 +188,7 @@ class MeasuredEnvironment(BaseEnvironment):
 
     @classmethod
     def baselines(cls, game: Any, price: float = 0.0, number: int = 4) -> Mapping[str, Any]:
-        """Scripted policies that others are set against, by name, each with `identity` and `async reply(view)`: such as "random" and
+        """Scripted policies that others are set against, by name, each with `identity` and `async act(view)`: such as "random" and
         "solo", a floor, and "ideal", a ceiling. `slim-rl evaluate --policy` and `slim-rl lab bench` play them.
 
         Args:

@@ -16,14 +16,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from slim_rl.config import Config, load_config, parse_config
-from slim_rl.dialogue.agents import opening
 from slim_rl.dialogue.chat import split_thought
 from slim_rl.dialogue.dealing import deal
 from slim_rl.dialogue.log import DialogueLog, annotate
-from slim_rl.dialogue.loop import Speaker
-from slim_rl.dialogue.partner import PartnerFailure, Reply
-from slim_rl.dialogue.record import Dialogue, StopReason
+from slim_rl.dialogue.partner import PartnerFailure
+from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.dialogue.rows import GameRow, Split
+from slim_rl.dialogue.token_player import opening
 from slim_rl.dialogue.tracked import batch_metrics
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.environment import View
@@ -142,7 +141,7 @@ class Session:
         self._dealt, self._seat, self.dialogue = False, _Seat(), None
         number = self.games.number(row) if number is None else number
         episode = worker.episode(row, self.games.scope, number, phase=phase)
-        self._task = asyncio.create_task(worker.play(episode, policy=Speaker(self._seat)))
+        self._task = asyncio.create_task(worker.play(episode, policy=self._seat))
         self._task.add_done_callback(self._seat.end)
         self._abandoned = weakref.finalize(self, _cancel, self._task)
         return await self._heard()
@@ -155,7 +154,7 @@ class Session:
         if self._task is None:
             return self._last
         said, aloud = split_thought(text)
-        self._seat.words.put_nowait(Reply(said, thought=aloud or thought, cut=StopReason.TURN_TOKENS if cut else None))
+        self._seat.words.put_nowait(Turn(said, thought=aloud or thought, cut=StopReason.TURN_TOKENS if cut else None))
         return await self._heard()
 
     async def leave(self, reason: StopReason = StopReason.ABORTED, why: str = "the game was aborted") -> Observation:
@@ -198,9 +197,9 @@ class _Seat:
 
     def __init__(self) -> None:
         self.views: asyncio.Queue[View | None] = asyncio.Queue()
-        self.words: asyncio.Queue[Reply | PartnerFailure] = asyncio.Queue()
+        self.words: asyncio.Queue[Turn | PartnerFailure] = asyncio.Queue()
 
-    async def reply(self, view: View) -> Reply:
+    async def act(self, view: View) -> Turn:
         self.views.put_nowait(view)
         words = await self.words.get()
         if isinstance(words, PartnerFailure):

@@ -13,7 +13,6 @@ from slim_rl.analysis import analyze
 from slim_rl.commands.cells import intervention
 from slim_rl.config import Config, parse_config
 from slim_rl.dialogue.log import DialogueLog, annotate, read_log
-from slim_rl.dialogue.loop import Speaker
 from slim_rl.dialogue.measures import measures
 from slim_rl.dialogue.payment import payment_of
 from slim_rl.dialogue.record import Dialogue, StopReason
@@ -46,10 +45,10 @@ class Seeker:
 
     identity: ClassVar[dict[str, Any]] = {"kind": "seeker"}
 
-    async def reply(self, view: View) -> Any:
-        from slim_rl.dialogue.partner import Reply
+    async def act(self, view: View) -> Any:
+        from slim_rl.dialogue.partner import Turn
 
-        return Reply("Is it in row B?" if not view.history else "5")
+        return Turn("Is it in row B?" if not view.history else "5")
 
 
 PATH = f"{__name__}.Bare"
@@ -60,7 +59,7 @@ def config() -> Config:
 
 
 def played() -> list[Dialogue]:
-    worker = RolloutWorker(config(), None, Speaker(Seeker()))
+    worker = RolloutWorker(config(), None, Seeker())
     rows = [GameRow.of(Bare(), f"g{n}", {"treasure": [1, n % 3]}) for n in range(4)]
     episodes = [worker.episode(row, "test", step=0, group="a") for row in rows]
     return [dialogue for (dialogue,) in asyncio.run(worker.play_all(episodes, done=annotate))]
@@ -97,9 +96,7 @@ def test_it_is_evaluated_and_reported(tmp_path: Path) -> None:
     analyze([tmp_path / "logs"], tmp_path / "plots")
     assert (tmp_path / "plots" / "report.html").exists()
     worker, row = RolloutWorker(config(), None), GameRow.of(Bare(), "g", {"treasure": [1, 1]})
-    policy = Speaker(
-        ChatPolicy(config().policy.openai.model_copy(update={"model": "m", "base_url": "http://127.0.0.1:9"}))
-    )
+    policy = ChatPolicy(config().policy.openai.model_copy(update={"model": "m", "base_url": "http://127.0.0.1:9"}))
     forced = intervention(config(), "forced:2", policy, None)
     assert forced is not None
     player = forced(worker.episode(row, "eval")).player  # type: ignore[union-attr]

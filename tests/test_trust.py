@@ -27,7 +27,7 @@ TREASURE = (ROOT / "examples" / "treasure.py").read_text()
 
 def log_of(environment: str, **changes: Any) -> bytes:
     dialogue = Dialogue("d0", "g0", 0, 0, {"treasure": [0, 1]}, {"model": "m"}, {"kind": "p"}, environment, "run-s0")
-    dialogue.turns = [Turn(0, "policy", "Row A?", {"kind": "question"}), Turn(1, "partner", "Yes.", {"kind": "answer"})]
+    dialogue.turns = [Turn("Row A?", 0, "policy", {"kind": "question"}), Turn("Yes.", 1, "partner", {"kind": "answer"})]
     dialogue.reward, dialogue.stop_reason, dialogue.step = 1.0, StopReason.FINISHED, 0
     return encode({**dialogue.to_dict(tokens=False), **changes}) + b"\n"
 

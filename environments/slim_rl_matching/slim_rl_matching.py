@@ -21,13 +21,12 @@ from verifiers.v1.dialects import parse_message
 from verifiers.v1.dialects.chat import message_to_wire
 from verifiers.v1.errors import MODEL_TRANSPORT_ERROR_EXIT_CODE
 
-from slim_rl.dialogue.agents import opening
 from slim_rl.dialogue.chat import split_thought
 from slim_rl.dialogue.factory import partner_class
-from slim_rl.dialogue.loop import Speaker
-from slim_rl.dialogue.partner import Partner, PartnerFailure, Reply, Usage
-from slim_rl.dialogue.record import Dialogue, StopReason
+from slim_rl.dialogue.partner import Partner, PartnerFailure, Usage
+from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.dialogue.rows import GameRow
+from slim_rl.dialogue.token_player import opening
 from slim_rl.environment import View
 from slim_rl.partners.endpoint import Completion, Endpoint
 from slim_rl.partners.openai_chat import OpenAIPartner
@@ -138,7 +137,7 @@ class VerifiersEnv(vf.Env[VerifiersEnvConfig]):
             player, opposite = (_Conversation(each, task, stack) for each in (agents.player, agents.opposite))
             talks = {0: player, 1: opposite} if games.worker.selfplay else {row.seat: player}
             partner = self._partner(opposite) if self.config.opposite.model else None
-            dialogues = await games.worker.play(episode, policy=Speaker(_Seats(talks)), partner=partner)
+            dialogues = await games.worker.play(episode, policy=_Seats(talks), partner=partner)
             for dialogue in dialogues:
                 games.keep(dialogue)
                 _record(dialogue, talks[dialogue.seat])
@@ -203,13 +202,13 @@ class _Seats:
     def __init__(self, seats: dict[int, _Conversation]) -> None:
         self._seats = seats
 
-    async def reply(self, view: View) -> Reply:
+    async def act(self, view: View) -> Turn:
         talk = self._seats[view.seat]
         told = [{"role": "user", "content": view.observation}]
         chat = opening(list(view.prompt), view) if talk.trace is None else told
         said, cut = await talk.answer(chat)
         text, aloud = split_thought(said.content or "")
-        return Reply(text, thought=aloud or said.reasoning_content, cut=StopReason.TURN_TOKENS if cut else None)
+        return Turn(text, thought=aloud or said.reasoning_content, cut=StopReason.TURN_TOKENS if cut else None)
 
 
 class _AgentEndpoint:

@@ -14,7 +14,7 @@ from typing import Any
 from examples.guess_who.reading import read
 from examples.guess_who.traits import TRAITS, phrase
 from examples.guess_who.view import GuessWhoView
-from slim_rl import Curriculum, Lesson, Reply, View
+from slim_rl import Curriculum, Lesson, Turn, View
 
 ASK = ("Does it have {trait}?", "Is it somebody with {trait}?", "Any sign of {trait}?")
 
@@ -33,10 +33,10 @@ class QuestioningPlayer:
     def identity(self) -> dict[str, Any]:
         return {"kind": "questioning", "messages": list(self.messages)}
 
-    async def reply(self, view: View) -> Reply:
-        return Reply(self.act(view))
+    async def act(self, view: View) -> Turn:
+        return Turn(self.action(view))
 
-    def act(self, view: View) -> str:
+    def action(self, view: View) -> str:
         """The next action, as text with its tag."""
         game: GuessWhoView = view.private
         planned = random.Random(view.seed).choices(range(len(self.messages)), self.messages)[0]

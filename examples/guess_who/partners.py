@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from examples.guess_who.reading import Message, read
 from examples.guess_who.view import GuessWhoView
-from slim_rl import PartnerFailure, Reply, View
+from slim_rl import PartnerFailure, Turn, View
 
 VERSION = 2  # raised when the same view would get another reply
 
@@ -38,7 +38,7 @@ class ShyPartner:
     def identity(self) -> dict[str, Any]:
         return {"kind": self.kind, "version": VERSION}
 
-    async def reply(self, view: View) -> Reply:
+    async def act(self, view: View) -> Turn:
         """The next action. Raises PartnerFailure on the asker's seat, and in another game."""
         game = view.private
         if not isinstance(game, GuessWhoView) or game.secret is None:
@@ -47,7 +47,7 @@ class ShyPartner:
             )
         message = read(view.received[-1]) if view.received else Message(False)
         said = self.answer(message, game)
-        return Reply(f"[message] {random.Random(f'{view.seed}/{len(view.history)}').choice(said)}")
+        return Turn(f"[message] {random.Random(f'{view.seed}/{len(view.history)}').choice(said)}")
 
     def answer(self, message: Message, game: GuessWhoView) -> Sequence[str]:
         """The sentences that a reply is drawn from."""

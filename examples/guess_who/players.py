@@ -16,7 +16,7 @@ from examples.guess_who.settings import GuessWhoSettings
 from examples.guess_who.traits import phrase
 from examples.guess_who.view import GuessWhoView
 from examples.guess_who.worth import GreedyAsker, bits, shuffled
-from slim_rl import Reply, ScriptedPlayer, View
+from slim_rl import ScriptedPlayer, Turn, View
 
 Names = Sequence[str]
 
@@ -43,15 +43,15 @@ class Player:
     def identity(self) -> dict[str, Any]:
         return {"kind": "scripted", "name": self.name}
 
-    async def reply(self, view: View) -> Reply:
+    async def act(self, view: View) -> Turn:
         game: GuessWhoView = view.private
         if (message := self.message(view, len(view.own))) is not None:
-            return Reply(f"[message] {message}")
+            return Turn(f"[message] {message}")
         rng = random.Random(f"{view.seed}/guess")
         name = self.picks(game) if self.picks else rng.choice(game.left if self.listens else tuple(game.characters))
         other = rng.choice([each for each in game.characters if each != name])
         refused = bool(view.history) and view.history[-1].error is not None
-        return Reply(("[guess] {name}" if refused else self.form).format(name=name, other=other))
+        return Turn(("[guess] {name}" if refused else self.form).format(name=name, other=other))
 
     def message(self, view: View, number: int) -> str | None:
         """What it says after `number` messages; None: it guesses."""

@@ -161,7 +161,7 @@ def check_partner(config: Config) -> Iterator[Check]:
     history = tuple(Utterance(0, question) for question in questions)
     view = View(1, env.get_prompt_prefix(1), env.get_state_description(1), history, env.get_private_view(1), 0)
     started = time.monotonic()
-    reply = asyncio.run(partner.reply(view))
+    reply = asyncio.run(partner.act(view))
     seconds = time.monotonic() - started
     took = f"{seconds:.2f} s" + (f", ${reply.usage.cost_usd:.5f}" if reply.usage else "")
     found = f"{config.partner.kind} answered in {took}: {textwrap.shorten(reply.text, 80)!r}"
@@ -178,8 +178,8 @@ def _judged(config: Config, row: GameRow, env: BaseEnvironment, asked: dict[str,
     if error is not None:
         fix = "Give the partner this game's rules (partner.openai.prompt), or name a partner of this game in partner.kind."
         return verdict("partner", f"{found}, which the game refuses: {error}", fail=fix)
-    turns = [Turn(0, "policy", text, action) for text, action in asked.items()]
-    turns.append(Turn(1, "partner", reply, info.get("action")))
+    turns = [Turn(text, 0, "policy", action) for text, action in asked.items()]
+    turns.append(Turn(reply, 1, "partner", info.get("action")))
     dialogue = Dialogue("doctor", row.game_id, 0, 0, row.game_state, {}, {}, config.environment, turns=turns)
     game.annotate(dialogue)
     scripted = config.partner.kind in type(env).partners and config.partner.kind != "openai"

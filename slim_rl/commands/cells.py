@@ -21,7 +21,7 @@ from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.held_out import SCOPE, play_held_out
 from slim_rl.dialogue.interventions import INSTEAD, AskFirst, NeverAsk
-from slim_rl.dialogue.loop import Player, Speaker
+from slim_rl.dialogue.loop import Player
 from slim_rl.dialogue.payment import payment_of
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow
@@ -174,7 +174,7 @@ def cell_config(config: Config, cell: Cell) -> Config:
 def _ready(config: Config, cell: Cell, engine: EngineChoice, log: Path) -> Iterator[ReadyPolicy]:
     if cell.chat_model or cell.scripted:
         player = ChatPolicy(config.policy.openai) if cell.chat_model else scripted_player(config, cell.scripted)
-        yield ReadyPolicy(Speaker(player))
+        yield ReadyPolicy(player)
         return
     with ExitStack() as stack:
         with working(f"loading {cell.policy}"):
@@ -210,18 +210,14 @@ def intervention(config: Config, mode: str, policy: Player, chat: Chat | None) -
     if name == "free":
         return None
     game = measured(environment_class(config.environment))
-    base: Any = policy.player if isinstance(policy, Speaker) else policy
 
     def player(episode: Episode) -> Player:
         if name == "forbidden":
             asks = partial(game.asks, game_state=episode.row.game_state)
             instead = f"[{game.tags[0]}] {INSTEAD}" if game.tags else INSTEAD
-            changed: Any = NeverAsk(base, chat, asks, instead)
-        else:
-            row = episode.row
-            questions = game.questions_worth_asking(row.game_state, row.seat, number, episode.seed)
-            changed = AskFirst(base, chat, questions)
-        return changed if base is policy else Speaker(changed)
+            return NeverAsk(policy, chat, asks, instead)
+        row = episode.row
+        return AskFirst(policy, chat, game.questions_worth_asking(row.game_state, row.seat, number, episode.seed))
 
     return player
 

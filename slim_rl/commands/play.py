@@ -23,9 +23,8 @@ from slim_rl.commands.screen import printable, table_of, turn_texts, working
 from slim_rl.config import Config, load_config
 from slim_rl.dialogue.dealing import load_rows
 from slim_rl.dialogue.factory import make_environment
-from slim_rl.dialogue.loop import Speaker
-from slim_rl.dialogue.partner import PartnerFailure, Reply
-from slim_rl.dialogue.record import Dialogue
+from slim_rl.dialogue.partner import Partner, PartnerFailure
+from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.environment import BaseEnvironment, Board, View, environment_class, reset_to
@@ -55,7 +54,7 @@ def command(
 class ShownWorker(RolloutWorker):
     """A worker that plays in the environment that the screen shows."""
 
-    def __init__(self, config: Config, env: BaseEnvironment, policy: Speaker) -> None:
+    def __init__(self, config: Config, env: BaseEnvironment, policy: Partner) -> None:
         super().__init__(config, None, policy)
         self.env = env
 
@@ -81,7 +80,7 @@ class Person:
         self.console, self.ask, self.env = console, ask, env
         self._last: Board | None = None
 
-    async def reply(self, view: View) -> Reply:
+    async def act(self, view: View) -> Turn:
         board = self.env.board(view.seat)
         if view.history:
             last = view.history[-1]
@@ -91,7 +90,7 @@ class Person:
             self.console.print(table_of(board))
             self._last = board
         with _interrupted_at_once():  # nothing else waits for the loop while the person thinks
-            return Reply(self.read())
+            return Turn(self.read())
 
     def read(self) -> str:
         """One action. Raises PartnerFailure when the person leaves."""
@@ -157,7 +156,7 @@ def _play_person(
     actions = ", ".join([f"a {env.tags[0]}", *(f"[{tag}]" for tag in env.tags[1:])]) if env.tags else "your action"
     slips = f" {env.max_errors} refused actions in a row end the game (game.max_errors)." if env.max_errors else ""
     console.print(Text(f"Type {actions}; '{QUIT}' to leave.{slips}", "dim"))
-    worker = ShownWorker(config, env, Speaker(Person(console, ask, env)))
+    worker = ShownWorker(config, env, Person(console, ask, env))
     (dialogue,) = asyncio.run(worker.play(worker.episode(row, "play")))
     # what ended the game, which the person has not seen yet; who leaves has seen it all
     last = dialogue.turns[-1] if dialogue.turns and not dialogue.failed else None

@@ -48,16 +48,14 @@ def make_partner(config: Config) -> Partner | None:
     if kind == SELF or game.seats == 1:
         return None
     partner = _made(config, kind)
-    lacks = [name for name in ("identity", "reply") if not hasattr(partner, name)]
+    lacks = [name for name in ("identity", "act") if not hasattr(partner, name)]
     if lacks:
         raise ConfigError(
             f"partner.kind: {kind} has no {' and no '.join(lacks)}; a partner has both (docs/own_game.md)."
         )
-    if not takes(partner.reply, 1) or (
-        inspect.isroutine(partner.reply) and not inspect.iscoroutinefunction(partner.reply)
-    ):
+    if not takes(partner.act, 1) or (inspect.isroutine(partner.act) and not inspect.iscoroutinefunction(partner.act)):
         raise ConfigError(
-            f"partner.kind: {kind}.reply must be async reply(view). Correct the class (docs/own_game.md)."
+            f"partner.kind: {kind}.act must be async act(view) -> Turn. Correct the class (docs/own_game.md)."
         )
     return partner
 

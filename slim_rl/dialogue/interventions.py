@@ -1,4 +1,4 @@
-"""What a policy does when its questions are put for it, or forbidden: a policy with tokens (`sample`), or one that plays by text (`reply`).
+"""What a policy does when its questions are put for it, or forbidden: a policy with tokens (`sample`), or one that plays by text (`act`).
 
     a turn that the policy did not sample is marked (`Turn.put`); its logprobs are 0.0 unless the policy's engine can tell them
 
@@ -12,8 +12,9 @@ from dataclasses import replace
 from typing import Any
 
 from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.partner import PartnerFailure, Reply, Usage
+from slim_rl.dialogue.partner import PartnerFailure, Usage
 from slim_rl.dialogue.policy import Sampled
+from slim_rl.dialogue.record import Turn
 from slim_rl.environment import View
 from slim_rl.seeds import seed_of
 
@@ -63,12 +64,12 @@ class AskFirst(Intervention):
             said = await put(input_ids, said, key)
         return said
 
-    async def reply(self, view: View) -> Reply:
+    async def act(self, view: View) -> Turn:
         """See `dialogue.partner.Partner`."""
         if self._left:
-            return Reply(self._left.pop(0))
-        reply: Reply = await self.policy.reply(view)
-        return reply
+            return Turn(self._left.pop(0))
+        turn: Turn = await self.policy.act(view)
+        return turn
 
 
 class NeverAsk(Intervention):
@@ -96,17 +97,17 @@ class NeverAsk(Intervention):
                 return sampled
         return self._said(self.instead, max_tokens)
 
-    async def reply(self, view: View) -> Reply:
+    async def act(self, view: View) -> Turn:
         """See `dialogue.partner.Partner`. Each further draw is asked for with another seed."""
         usage = Usage()
         for redraw in range(TRIES):
             seed = seed_of(view.seed, redraw) if redraw else view.seed
             try:
-                reply: Reply = await self.policy.reply(replace(view, seed=seed))
+                turn: Turn = await self.policy.act(replace(view, seed=seed))
             except PartnerFailure as failure:
                 failure.usage = usage + (failure.usage or Usage())
                 raise
-            usage += reply.usage or Usage()
-            if not self.asks(reply.text):
-                return replace(reply, usage=usage)
-        return Reply(self.instead, usage)
+            usage += turn.usage or Usage()
+            if not self.asks(turn.text):
+                return replace(turn, usage=usage)
+        return Turn(self.instead, usage=usage)

@@ -10,25 +10,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from math import isfinite
 from typing import Any
 
 from slim_rl.config import Limits
-from slim_rl.dialogue.agents import (
-    Agent,
-    AgentReply,
-    DemonstratorAgent,
-    PolicyAgent,
-    TextAgent,
-    TextPolicyAgent,
-    TokenAgent,
-)
 from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.partner import Partner, PartnerFailure
+from slim_rl.dialogue.partner import Partner, PartnerFailure, Usage
 from slim_rl.dialogue.payment import price_sentence
 from slim_rl.dialogue.policy import Policy
 from slim_rl.dialogue.record import Dialogue, DialogueOver, StopReason, Turn
+from slim_rl.dialogue.token_player import TokenPlayer, opening
 from slim_rl.environment import BaseEnvironment, Utterance, View, as_dict, reset_to, step_of
 
 _END = {end.value: end for end in (StopReason.AGREED, StopReason.FINISHED, StopReason.REJECTED, StopReason.MAX_TURNS)}
@@ -36,21 +28,7 @@ _ROUNDING = 1e-6  # by which a sum of floats may pass the end of its range
 _ERRORS = "errors"  # too many refused actions: whose they are makes the stop reason
 
 
-@dataclass(frozen=True, slots=True)
-class Demonstrator:
-    """A scripted player for the policy's seat, whose words are written as tokens: to teach a model by."""
-
-    player: Partner
-
-
-@dataclass(frozen=True, slots=True)
-class Speaker:
-    """A player by text alone for the policy's seat: a person, or a chat model behind an API. Its dialogues have no tokens."""
-
-    player: Partner
-
-
-Player = Policy | Demonstrator | Speaker
+Player = Policy | Partner
 
 
 async def play_dialogue(
@@ -70,9 +48,9 @@ async def play_dialogue(
     """Plays `game_state` with the policy on `seat` and the partner on the other one.
 
     Args:
-        policy: what is trained, or who takes its place.
+        policy: the engine that samples for what is trained, or a text player in its place.
         partner: None for a one-seat game.
-        chat: the token boundaries; None for a `Speaker`.
+        chat: the token boundaries, by which a text player's words too are written as tokens. None: the policy plays by text alone.
         id: names the dialogue; also the policy's routing key.
         seed: goes into the players' views.
         price: of a question, which the policy is told with what it is dealt; None: it is told none.
@@ -81,11 +59,11 @@ async def play_dialogue(
         The dialogue. A failure of the partner or the engine is its stop reason, with reward None; it is never raised.
     """
     game = _Game(env, limits, game_state, seed, price)
-    game.agents[seat] = _policy_agent(policy, chat, limits, game.opening(seat), id)
+    game.seat_policy(seat, policy, chat, id)
     if env.seats == 2:
         if partner is None:
             raise ValueError("a game for two needs a partner")
-        game.agents[1 - seat] = TextAgent(partner)
+        game.players[1 - seat] = partner
     await game.play()
     return game.dialogue(seat, id, game_id, partner.identity if partner else {"kind": "none"})
 
@@ -107,30 +85,21 @@ async def play_selfplay(
     """
     game = _Game(env, limits, game_state, seed, price)
     for seat in (0, 1):
-        game.agents[seat] = _policy_agent(policy, chat, limits, game.opening(seat), f"{id}/{seat}")
+        game.seat_policy(seat, policy, chat, f"{id}/{seat}")
     await game.play()
     first, second = (game.dialogue(seat, f"{id}/{seat}", game_id, {"kind": "self"}) for seat in (0, 1))
     return first, second
 
 
-def _policy_agent(policy: Player, chat: Chat | None, limits: Limits, prompt: list[dict[str, str]], key: str) -> Agent:
-    if isinstance(policy, Speaker):
-        return TextPolicyAgent(policy.player, prompt)
-    if chat is None:
-        raise ValueError("a policy with tokens needs a chat template")
-    if isinstance(policy, Demonstrator):
-        return DemonstratorAgent(chat, limits, prompt, player=policy.player)
-    return PolicyAgent(chat, limits, prompt, player=policy, key=key)
-
-
 class _Game:
-    """One game being played: the environment, the agents, and the record of what was said. Deals the game when it is made."""
+    """One game being played: the environment, the players, and the record of what was said. Deals the game when it is made."""
 
     def __init__(self, env: BaseEnvironment, limits: Limits, game_state: Any, seed: int, price: float | None) -> None:
         self.env, self.limits, self.seed, self.price = env, limits, seed, price
         self.game_state = as_dict(game_state)
-        self.agents: dict[int, Agent] = {}
+        self.players: dict[int, Any] = {}
         self._prompts: dict[int, list[dict[str, str]]] = {}  # of the policy's seats
+        self._opened: dict[int, list[dict[str, str]]] = {}  # what the policy read before its first turn
         self.turns: list[Turn] = []
         self.stop_reason: StopReason | None = None
         self.failure: str | None = None
@@ -140,8 +109,11 @@ class _Game:
         reset_to(env, game_state)
         self._dealt = [(env.get_prompt_prefix(seat), env.get_state_description(seat)) for seat in range(env.seats)]
 
-    def opening(self, seat: int) -> list[dict[str, str]]:
-        """The opening messages of the policy on `seat`, who is told the price of a question, if there is one to tell."""
+    def seat_policy(self, seat: int, policy: Any, chat: Chat | None, key: str) -> None:
+        """Gives the policy a seat, with the price of a question in its opening messages, if there is one."""
+        if chat is None and not hasattr(policy, "act"):
+            raise ValueError("a policy with tokens needs a chat template")
+        self.players[seat] = policy if chat is None else TokenPlayer(policy, chat, self.limits, key)
         prompt = self.env.prompt(seat)
         if self.price is not None:
             told = f"\n{price_sentence(self.price)}"
@@ -150,11 +122,13 @@ class _Game:
             *before, last = prompt
             prompt = [*before, {**last, "content": last["content"] + told}]
         self._prompts[seat] = prompt
-        return prompt
 
     def view(self, seat: int) -> View:
         rules, state = self._dealt[seat]
-        private = self.env.get_private_view(seat) if self.agents[seat].reads_private_view else None
+        # an engine reads tokens alone
+        private = (
+            None if hasattr(getattr(self.players[seat], "player", None), "sample") else self.env.get_private_view(seat)
+        )
         prompt = self._prompts.get(seat)
         price = self.price if prompt is not None else None
         return View(seat, rules, state, tuple(self._history[seat]), private, self.seed, price, tuple(prompt or ()))
@@ -186,55 +160,59 @@ class _Game:
         )
 
     async def _turn(self) -> None:
-        author = self.env.turn
-        began = time.monotonic()
-        agent = self.agents[author]
-        most = self.limits.turn_seconds if agent.is_policy else None
+        author, began = self.env.turn, time.monotonic()
+        own = author in self._prompts
+        most = self.limits.turn_seconds if own else None
+        view = self.view(author)
+        if own and author not in self._opened:
+            self._opened[author] = opening(view.prompt, view)
         try:
             async with asyncio.timeout(most) as clock:
-                said = await agent.act(self.view(author))
+                turn: Turn = await self.players[author].act(view)
         except TimeoutError:
             if not clock.expired():  # a timeout, but not ours: a fault
                 raise
             raise DialogueOver(StopReason.DEADLINE, f"a turn of the policy took longer than {most:g} s") from None
         except PartnerFailure as failure:
             if failure.usage is not None and failure.usage.input_tokens:  # what was paid for is in the record
-                seconds, usage = time.monotonic() - began, asdict(failure.usage)
-                self.turns.append(
-                    Turn(author, "", "", None, failure.failure, failure.thought, seconds=seconds, usage=usage)
-                )
-            raise
-        seconds = time.monotonic() - began
-        if said.cut and not (said.cut is StopReason.TURN_TOKENS and self.limits.truncated_turn == "continue"):
-            error = f"cut short ({said.cut.value})"
-            self.turns.append(
-                Turn(author, "", said.text, None, error, said.thought, said.span, seconds, said.usage, said.put)
-            )
-            raise DialogueOver(said.cut)
-        self._step(author, said, seconds)
+                lost = Turn("", error=failure.failure, thought=failure.thought, usage=failure.usage)
+                self._keep(lost, author, began)
+            ours = own and failure.reason in (StopReason.PARTNER_FAILED, StopReason.OUTAGE)
+            raise DialogueOver(StopReason.ENGINE_FAILED if ours else failure.reason, failure.failure) from failure
+        self._keep(turn, author, began)
+        cut, turn.cut = turn.cut, None
+        if cut and not (cut is StopReason.TURN_TOKENS and self.limits.truncated_turn == "continue"):
+            turn.error = f"cut short ({cut.value})"
+            raise DialogueOver(cut)
+        self._step(turn)
 
-    def _step(self, author: int, said: AgentReply, seconds: float) -> None:
-        """Gives the game what `author` said, and the seats what they may see of it."""
-        observation, done, info = step_of(self.env, said.text)
-        error = info.get("error")
-        turn = Turn(
-            author, "", said.text, info.get("action"), error, said.thought, said.span, seconds, said.usage, said.put
-        )
-        if self.env.turn == author and (error is None or self.env.seats == 1) and observation not in ("", error):
-            turn.observation = observation  # the game answers: no turn of the other seat holds these words
+    def _keep(self, turn: Turn, author: int, began: float) -> None:
+        turn.seat, turn.seconds = author, time.monotonic() - began
+        turn.usage = asdict(turn.usage) if isinstance(turn.usage, Usage) else turn.usage
         self.turns.append(turn)
+
+    def _step(self, turn: Turn) -> None:
+        """Gives the game a turn, and the seats what they may see of it."""
+        author = turn.seat
+        observation, done, info = step_of(self.env, turn.text)
+        turn.action, turn.error = info.get("action"), info.get("error")
+        if (
+            self.env.turn == author
+            and (turn.error is None or self.env.seats == 1)
+            and observation not in ("", turn.error)
+        ):
+            turn.observation = observation  # the game answers: no turn of the other seat holds these words
         for seat, history in self._history.items():
-            if error is None or seat == author:
+            if turn.error is None or seat == author:
                 told = observation if seat == self.env.turn else ""
-                history.append(Utterance(author, said.text, error, told))
+                history.append(Utterance(author, turn.text, turn.error, told))
         if done:
             self._end(info.get("end", StopReason.FINISHED.value), author)
 
     def _end(self, end: Any, author: int) -> None:
         """The game's own end. One that no game can have says nothing of how it was played: then the dialogue has failed."""
         if end == _ERRORS:
-            own = self.agents[author].is_policy
-            self.stop_reason = StopReason.POLICY_ERRORS if own else StopReason.PARTNER_ERRORS
+            self.stop_reason = StopReason.POLICY_ERRORS if author in self._prompts else StopReason.PARTNER_ERRORS
         elif end in _END:
             self.stop_reason = _END[end]
         else:
@@ -246,7 +224,7 @@ class _Game:
 
     def dialogue(self, seat: int, id: str, game_id: str, partner: dict[str, Any]) -> Dialogue:
         """The record as `seat` lived it."""
-        own = self.agents[seat]
+        own = self.players[seat]
         turns = [
             replace(
                 turn, role="policy" if turn.seat == seat else "partner", span=turn.span if turn.seat == seat else None
@@ -262,7 +240,7 @@ class _Game:
             policy=own.identity,
             partner=partner,
             environment=f"{type(self.env).__module__}.{type(self.env).__qualname__}",
-            prompt=own.prompt,
+            prompt=self._opened.get(seat, self._prompts[seat]),
             turns=turns,
             reward=self.reward,
             stop_reason=self.stop_reason,
@@ -270,7 +248,7 @@ class _Game:
             seconds=self.seconds,
             price=self.price,
         )
-        if isinstance(own, TokenAgent):
+        if isinstance(own, TokenPlayer):
             dialogue.prompt_ids, dialogue.response_ids = own.ids[: own.prompt_length], own.ids[own.prompt_length :]
             dialogue.loss_mask, dialogue.logprobs = own.loss_mask, own.logprobs
         return dialogue

@@ -1,7 +1,7 @@
-"""Who answers: the partner's protocol. A partner is given one seat's `View` and returns that seat's next action as text.
+"""A player by text: the partner, a person, a chat model, a script. It is given one seat's `View` and returns that seat's next turn.
 
-A partner keeps nothing between calls that belongs to a dialogue: the view holds it all. So one partner serves every dialogue of
-a process at once, and a reply depends on the view (its seed included) alone.
+A player keeps nothing between calls that belongs to a dialogue: the view holds it all. So one player serves every dialogue of
+a process at once, and a turn depends on the view (its seed included) alone.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
-from slim_rl.dialogue.record import DialogueOver, StopReason
+from slim_rl.dialogue.record import DialogueOver, StopReason, Turn
 from slim_rl.environment import View
 
 
@@ -45,23 +45,6 @@ class Usage:
         return Usage(**sums, model=other.model or self.model)
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """A player's action as text.
-
-    Attributes:
-        text: as the game reads it, such as "[message] What is Ava Li on BLEU?".
-        usage: what it took to get it; None for a player that calls no API.
-        thought: what the player thought, if it thinks aloud; the other player does not hear it.
-        cut: the limit that cut it short, of a player in the policy's seat.
-    """
-
-    text: str
-    usage: Usage | None = None
-    thought: str | None = None
-    cut: StopReason | None = None
-
-
 class PartnerFailure(DialogueOver):
     """The partner has no reply, after all retries. The message says why. `usage`: what it took all the same; `thought`: what it thought."""
 
@@ -88,5 +71,5 @@ class Partner(Protocol):
     def identity(self) -> dict[str, Any]:
         """Kind, model and settings, JSON-able, without secrets: goes into every dialogue record (its kind: `factory.partner_name`)."""
 
-    async def reply(self, view: View) -> Reply:
+    async def act(self, view: View) -> Turn:
         """The next action of `view.seat`. Raises PartnerFailure when there is none."""

@@ -60,19 +60,20 @@ class DialogueOver(Exception):
 
 @dataclass(slots=True)
 class Turn:
-    """One action tried by one seat.
+    """One action tried by one seat. A player returns it with its words; the loop fills in the rest.
 
     Attributes:
+        text: what the game was given (a policy's thoughts taken off), such as "[message] What is Ava Li on BLEU?".
         seat: its author.
         role: "policy" or "partner", as this dialogue's owner sees it.
-        text: what the game was given (a policy's thoughts taken off).
         action: what the game made of it, or None if malformed. For the matching game ``{"kind": ..., "assignment": ...}``.
         error: why the game refused it; of a partner that gave no reply, though it was paid for, why there is none (the text is empty).
         thought: what the policy thought before it spoke, if it thinks aloud.
         span: [start, end) of its tokens in response_ids; None for a partner.
         seconds: time taken to produce the turn.
-        usage: tokens and cost of a partner's API calls, if there were any (see `dialogue.partner.Usage`).
+        usage: what API calls took, if there were any: a player's `dialogue.partner.Usage`, in the record as a dict.
         put: whether it was put for a policy with tokens, which did not sample it (`interventions`).
+        cut: the limit that cut it short, as a player returns it; None in the record.
         observation: what the game itself answered its author, as in a one-seat game; None where the other seat answers.
 
     Annotations, filled in by the game's annotator when the dialogue is logged, and None before:
@@ -96,16 +97,17 @@ class Turn:
         best_known: on the policy's last turn, what the best plan by all it then knew scores, as a share of the best; else None.
     """
 
-    seat: int
-    role: str
     text: str
+    seat: int = 0
+    role: str = ""
     action: dict[str, Any] | None = None
     error: str | None = None
     thought: str | None = None
     span: tuple[int, int] | None = None
     seconds: float = 0.0
-    usage: dict[str, Any] | None = None
+    usage: Any = None
     put: bool = False
+    cut: StopReason | None = None
     observation: str | None = None
     questions: list[str] | None = None
     seeking: bool | None = None
@@ -206,7 +208,7 @@ class Dialogue:
 
 _TOKEN_LISTS = ("prompt_ids", "response_ids", "loss_mask", "logprobs")
 _DIALOGUE_FIELDS = tuple(f.name for f in fields(Dialogue))
-_TURN_FIELDS = tuple(f.name for f in fields(Turn))
+_TURN_FIELDS = tuple(f.name for f in fields(Turn) if f.name != "cut")
 # The fields of a turn that its game's annotator fills in: those after what was said and how
 ANNOTATIONS = frozenset(_TURN_FIELDS[_TURN_FIELDS.index("questions") :])
 _READ = {name: name for name in _TURN_FIELDS} | {"value": "question_value"}  # a line's key -> the field

@@ -20,7 +20,7 @@ from slim_rl.config import Config, Limits
 from slim_rl.config.learned import learned_settings
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.factory import make_environment, make_partner, partner_name
-from slim_rl.dialogue.loop import Demonstrator, Player, Speaker, play_dialogue, play_selfplay
+from slim_rl.dialogue.loop import Player, play_dialogue, play_selfplay
 from slim_rl.dialogue.partner import Partner
 from slim_rl.dialogue.payment import payment_of
 from slim_rl.dialogue.record import Dialogue, StopReason
@@ -104,7 +104,7 @@ class RolloutWorker:
     @property
     def _speakers(self) -> tuple[Any, ...]:
         """Who may call an endpoint: the partner, and a policy by text."""
-        return self.partner, self.policy.player if isinstance(self.policy, Speaker) else None
+        return self.partner, self.policy if self.chat is None else None
 
     def environment(self) -> BaseEnvironment:
         """A fresh environment of the run's game."""
@@ -227,7 +227,6 @@ class RolloutWorker:
         return list(await play_selfplay(env, policy, chat, limits, **dealt))
 
     def _broken(self, episode: Episode, policy: Player, error: Exception) -> list[Dialogue]:
-        identity = policy.player.identity if isinstance(policy, Demonstrator | Speaker) else policy.identity
         row, seats = episode.row, (0, 1) if self.selfplay else (episode.row.seat,)
         return [
             Dialogue(
@@ -236,7 +235,7 @@ class RolloutWorker:
                 seat=seat,
                 seed=episode.seed,
                 game_state=dict(row.game_state),
-                policy=identity,
+                policy=policy.identity,
                 partner=self.partner.identity if self.partner else {"kind": "self" if self.selfplay else "none"},
                 environment=self.config.environment,
                 stop_reason=StopReason.BROKEN,

@@ -20,8 +20,8 @@ from typing import Any, Self
 
 from slim_rl.config import OpenAIConfig, PartnerConfig
 from slim_rl.dialogue.chat import split_thought
-from slim_rl.dialogue.partner import PartnerFailure, Reply, Usage
-from slim_rl.dialogue.record import StopReason
+from slim_rl.dialogue.partner import PartnerFailure, Usage
+from slim_rl.dialogue.record import StopReason, Turn
 from slim_rl.environment import View
 from slim_rl.errors import ConfigError
 from slim_rl.jsonl import whole_characters
@@ -131,7 +131,7 @@ class OpenAIPartner:
                 say(messages, "user", _error_message(utterance.error))
         return messages
 
-    async def reply(self, view: View) -> Reply:
+    async def act(self, view: View) -> Turn:
         """Returns the next action of `view.seat`, checked. A malformed one is asked again with the error.
 
         Raises:
@@ -159,7 +159,7 @@ class OpenAIPartner:
             if error is None:
                 thoughts += [text.replace(said, "", 1).strip()] if aside else []
                 usage = replace(usage, malformed=len(errors), asides=int(aside))
-                return Reply(said, usage, _joined(thoughts))
+                return Turn(said, usage=usage, thought=_joined(thoughts))
             errors.append(error)
             if said:
                 say(messages, "assistant", sanitized(said))
@@ -181,17 +181,17 @@ class OpenAIPartner:
     def _error(self, completion: Completion, said: str, view: View) -> str | None:
         """Returns what is wrong with a reply, as a sentence for the model; None for a valid action of the right kind."""
         if completion.finish_reason == "length":
-            cut_off = "Your reply was cut off because it was too long. Reply with one short action."
+            cut_off = "Your reply was cut off because it was too long. Turn with one short action."
             return cut_off if said else self._all_thought
         if completion.finish_reason == "content_filter":
-            return "Your reply was cut off by a content filter. Reply with one short action."
+            return "Your reply was cut off by a content filter. Turn with one short action."
         if completion.refusal and not said:
-            return f"You refused to answer: {one_line(completion.refusal)}. Reply with one action."
+            return f"You refused to answer: {one_line(completion.refusal)}. Turn with one action."
         if completion.finish_reason == "tool_calls":
-            return "Your reply was a call of a tool, and there is none. Reply with one action."
+            return "Your reply was a call of a tool, and there is none. Turn with one action."
         if not said:
             thought = "only a thought" if completion.thought else "empty"
-            return f"Your reply was {thought}. Reply with one action."
+            return f"Your reply was {thought}. Turn with one action."
         return self.complaint(said, view)
 
 

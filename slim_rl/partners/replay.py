@@ -14,7 +14,8 @@ from typing import Any
 
 from slim_rl.config import PartnerConfig
 from slim_rl.dialogue.log import read_log
-from slim_rl.dialogue.partner import PartnerFailure, Reply
+from slim_rl.dialogue.partner import PartnerFailure
+from slim_rl.dialogue.record import Turn
 from slim_rl.environment import BaseEnvironment, View, reset_to
 from slim_rl.errors import ConfigError, DataError
 
@@ -64,7 +65,7 @@ class ReplayPartner:
     def identity(self) -> dict[str, Any]:
         return {"kind": "replay", "log": self.path.name}
 
-    async def reply(self, view: View) -> Reply:
+    async def act(self, view: View) -> Turn:
         """The recorded partner's next turn. Raises PartnerFailure if there is none."""
         records = self._records.get((view.seat, view.rules, view.state))
         if not records:
@@ -74,7 +75,7 @@ class ReplayPartner:
         follows = [said for _, said in records if said[: len(so_far)] == so_far]
         for said in follows:
             if len(said) > len(so_far) and said[len(so_far)][0] == view.seat:
-                return Reply(said[len(so_far)][1])
+                return Turn(said[len(so_far)][1])
         if follows:
             raise PartnerFailure(f"The recorded turns in {self.path} are used up after turn {len(so_far)}.")
         agreed = max(_common(said, so_far) for _, said in records)

@@ -18,8 +18,8 @@ from typing import Any
 
 from slim_rl.config import ChatPolicyConfig
 from slim_rl.dialogue.chat import split_thought
-from slim_rl.dialogue.partner import PartnerFailure, Reply
-from slim_rl.dialogue.record import StopReason
+from slim_rl.dialogue.partner import PartnerFailure
+from slim_rl.dialogue.record import StopReason, Turn
 from slim_rl.environment import View
 from slim_rl.errors import ConfigError
 from slim_rl.jsonl import whole_characters
@@ -29,7 +29,7 @@ from slim_rl.partners.quoting import sanitized
 
 
 class ChatPolicy:
-    """The model, a player for `dialogue.loop.Speaker` that all dialogues of a process share.
+    """The model, a text player that all dialogues of a process share.
 
     Raises:
         ConfigError: no key, no readable prompt, no cassette to replay, or a budget for a model without a price.
@@ -73,7 +73,7 @@ class ChatPolicy:
                 say(messages, "user", sanitized(told))
         return [{**message, "content": whole_characters(message["content"])} for message in messages]
 
-    async def reply(self, view: View) -> Reply:
+    async def act(self, view: View) -> Turn:
         """See `dialogue.partner.Partner`. Raises PartnerFailure when the endpoint gives no answer, or its budget is spent."""
         opening = all(utterance.seat != view.seat for utterance in view.history)
         try:
@@ -84,7 +84,7 @@ class ChatPolicy:
         refused = completion.refusal and f"(It refused: {completion.refusal})"
         thought = "\n\n".join(filter(None, (completion.thought, refused, thought))) or None
         cut = StopReason.TURN_TOKENS if completion.finish_reason == "length" else None
-        return Reply(text, completion.usage, thought, cut)
+        return Turn(text, usage=completion.usage, thought=thought, cut=cut)
 
 
 def _own(sentence: str) -> str:

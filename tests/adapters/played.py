@@ -7,9 +7,8 @@ from typing import Any, ClassVar
 
 from slim_rl.dialogue.chat import split_thought
 from slim_rl.dialogue.log import annotate
-from slim_rl.dialogue.loop import Player, Speaker
-from slim_rl.dialogue.partner import Reply
-from slim_rl.dialogue.record import Dialogue
+from slim_rl.dialogue.loop import Player
+from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.environment import View
 from slim_rl.session import Games
@@ -30,9 +29,9 @@ class Recites:
     def __init__(self, words: Iterable[str]) -> None:
         self.words = iter(words)
 
-    async def reply(self, view: View) -> Reply:
+    async def act(self, view: View) -> Turn:
         said, thought = split_thought(next(self.words))
-        return Reply(said, thought=thought)
+        return Turn(said, thought=thought)
 
 
 async def by_worker(
@@ -40,7 +39,7 @@ async def by_worker(
 ) -> Dialogue:
     """What `RolloutWorker` makes of these words."""
     episode = games.worker.episode(row, games.scope, number, phase="train")
-    (dialogue,) = await games.worker.play(episode, policy=policy or Speaker(Recites(words)))
+    (dialogue,) = await games.worker.play(episode, policy=policy or Recites(words))
     return dialogue
 
 

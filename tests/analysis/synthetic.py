@@ -62,7 +62,7 @@ def make_dialogue(rng: np.random.Generator, board: dict[str, Any], asks: int, ar
         nonlocal position
         length = len(text) // 4 + 3
         action = {"kind": kind, "text": text.partition("]")[2].strip(), **more}
-        turn = Turn(0, "policy", text, action, span=(position, position + length), seconds=round(rng.random(), 3))
+        turn = Turn(text, 0, "policy", action, span=(position, position + length), seconds=round(rng.random(), 3))
         position += length
         turns.append(turn)
         return turn
@@ -70,7 +70,7 @@ def make_dialogue(rng: np.random.Generator, board: dict[str, Any], asks: int, ar
     def partner(text: str, kind: str) -> None:
         nonlocal position
         position += len(text) // 4 + 8
-        turn = Turn(1, "partner", text, {"kind": kind, "text": text.partition("]")[2].strip()})
+        turn = Turn(text, 1, "partner", {"kind": kind, "text": text.partition("]")[2].strip()})
         turns.append(turn)
 
     for _ in range(asks):

@@ -69,7 +69,7 @@ class Colours(Silent, MeasuredEnvironment):
 def write(folder: Path, environment: str) -> Path:
     with (folder / "a.jsonl").open("wb") as file:
         for number in range(12):
-            turns = [Turn(0, "policy", "red?", {"kind": "message"}), Turn(1, "partner", "no", {"kind": "message"})]
+            turns = [Turn("red?", 0, "policy", {"kind": "message"}), Turn("no", 1, "partner", {"kind": "message"})]
             dialogue = Dialogue(f"d{number}", f"g{number}", 0, number, {"colours": 4}, {"model": "m"}, {"kind": "p"})
             dialogue.turns, dialogue.reward, dialogue.stop_reason, dialogue.step = (
                 turns,
@@ -118,7 +118,7 @@ def trained(folder: Path, environment: str, after: str) -> Path:
     for step, text in ((0, "go"), (1, "go"), (2, after)):
         for number in range(12):
             dialogue = Dialogue(f"d{number}", f"g{number}", 0, number, {"colours": 4}, {"model": "m"}, {"kind": "p"})
-            dialogue.turns, dialogue.stop_reason = [Turn(0, "policy", text, {"kind": "message"})], StopReason.FINISHED
+            dialogue.turns, dialogue.stop_reason = [Turn(text, 0, "policy", {"kind": "message"})], StopReason.FINISHED
             dialogue.reward, dialogue.step = 0.2 + 0.3 * step + number / 100, step
             dialogue.phase, dialogue.environment = "train" if step == 1 else "eval", environment
             lines.append(orjson.dumps(dialogue.to_dict(tokens=False)) + b"\n")

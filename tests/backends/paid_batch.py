@@ -57,10 +57,10 @@ def _dialogue(number: int, reward: float | None, questions: int) -> Dialogue:
     turns, mask = [], []
     for _ in range(questions):
         span = (len(mask), len(mask) + 2)
-        turns.append(Turn(0, "policy", "?", {"kind": "message"}, span=span, questions=["pair"], seeking=True))
-        turns.append(Turn(1, "partner", "5.", {"kind": "message"}, questions=[], seeking=False))
+        turns.append(Turn("?", 0, "policy", {"kind": "message"}, span=span, questions=["pair"], seeking=True))
+        turns.append(Turn("5.", 1, "partner", {"kind": "message"}, questions=[], seeking=False))
         mask += [1, 1, 0, 0, 0]
-    turns.append(Turn(0, "policy", "[propose]", {"kind": "propose"}, span=(len(mask), len(mask) + 4), questions=[]))
+    turns.append(Turn("[propose]", 0, "policy", {"kind": "propose"}, span=(len(mask), len(mask) + 4), questions=[]))
     mask += [1] * 4
     dialogue = Dialogue(f"train-{STEP}/g{number // 4}/0/{number % 4}", f"g{number // 4}", 0, number, {}, {}, {})
     dialogue.environment, dialogue.instrument = f"{__name__}.Known", Known.instrument

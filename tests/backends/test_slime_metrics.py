@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import pytest
 
 from slim_rl.dialogue.log import read_log
-from slim_rl.dialogue.partner import PartnerFailure, Reply
-from slim_rl.dialogue.record import StopReason
+from slim_rl.dialogue.partner import PartnerFailure
+from slim_rl.dialogue.record import StopReason, Turn
 from slim_rl.environment import View
 from slim_rl.errors import RunStopped, SlimError
 from slim_rl.games.matching.questions import annotate
@@ -187,7 +187,7 @@ class Counting:
     identity: ClassVar[dict[str, Any]] = {"kind": "counting"}
     kept: ClassVar[list[Path]] = []
 
-    async def reply(self, view: View) -> Reply:
+    async def act(self, view: View) -> Turn:
         raise PartnerFailure("No money left.", StopReason.BUDGET)
 
     def keep_spend(self, folder: Path) -> None:

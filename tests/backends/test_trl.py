@@ -25,8 +25,8 @@ from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.dealing import load_rows
 from slim_rl.dialogue.factory import make_partner
 from slim_rl.dialogue.log import DialogueLog, read_log
-from slim_rl.dialogue.partner import PartnerFailure, Reply
-from slim_rl.dialogue.record import Dialogue, StopReason
+from slim_rl.dialogue.partner import PartnerFailure
+from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.policies.transformers import TransformersPolicy, load_model
@@ -84,10 +84,10 @@ class Unreliable:
         self.partner = make_partner(config)
         self.identity = self.partner.identity
 
-    async def reply(self, view: Any) -> Reply:
+    async def act(self, view: Any) -> Turn:
         if view.seed % 3 == 0:
             raise PartnerFailure("down")
-        return await self.partner.reply(view)
+        return await self.partner.act(view)
 
 
 def batch(trainer: Any) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def test_failed_dialogues_have_no_say_and_are_counted(folder) -> None:
 
 def test_too_many_failures_stop_the_run_with_the_reason(folder) -> None:
     class Down(Unreliable):
-        async def reply(self, view: Any) -> Reply:
+        async def act(self, view: Any) -> Turn:
             raise PartnerFailure("the endpoint is down")
 
     config = make_config(folder, "down")

@@ -27,7 +27,7 @@ def log(folder: Path, run: str, rewards: list[float], start: int = 0, arm: str =
     with path.open("wb") as file:
         for step in (0, 9):
             for number, reward in enumerate(rewards):
-                asked = Turn(0, "policy", "Which?", {"kind": "message"}, questions=["open"], seeking=True, pairs=[])
+                asked = Turn("Which?", 0, "policy", {"kind": "message"}, questions=["open"], seeking=True, pairs=[])
                 turns = [asked] if step else []
                 name = f"g{start + number}"
                 made = Dialogue(f"{step}-{name}", name, 0, number, {"n": name}, {"model": run}, {"kind": "shy"})

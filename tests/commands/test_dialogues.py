@@ -65,7 +65,7 @@ def test_what_the_other_seat_opened_with_is_said_once(form: str, tmp_path: Path,
     opening = "[message] Hello. Which reviewer?"
     prompt = [{"role": "system", "content": "The rules."}, {"role": "user", "content": f"Your scores.\n\n{opening}"}]
     dialogue = make_dialogue("[message] What is Ava Li on BLEU?", "[message] It is 70.", prompt=prompt, seat=1)
-    dialogue.turns.insert(0, Turn(0, "partner", opening, {"kind": "message"}))
+    dialogue.turns.insert(0, Turn(opening, 0, "partner", {"kind": "message"}))
     with DialogueLog(tmp_path / "log" / "train.jsonl") as writer:
         writer.append(dialogue)
     (path,) = export(tmp_path / "log", form, tmp_path / form)

@@ -11,7 +11,6 @@ from typing import Any
 
 from slim_rl.config import parse_config
 from slim_rl.dialogue.factory import make_partner
-from slim_rl.dialogue.loop import Speaker
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.games.matching.generate import generate_games
@@ -41,7 +40,7 @@ def synthetic_line() -> dict[str, Any]:
     """A short dialogue as it is logged."""
     config = parse_config({"game": {"n": 3}, "partner": {"kind": "mute"}})
     game = next(iter(generate_games(1, config.game, seed=1)))
-    worker = RolloutWorker(config, None, Speaker(make_partner(config)))
+    worker = RolloutWorker(config, None, make_partner(config))
     (dialogue,) = asyncio.run(worker.play(worker.episode(GameRow(game.id, 0, game.to_dict(), []), "x")))
     return dialogue.to_dict()
 

@@ -29,7 +29,7 @@ class Absent:
 
     identity = {"kind": "absent"}  # noqa: RUF012
 
-    async def reply(self, view: View) -> Any:
+    async def act(self, view: View) -> Any:
         raise PartnerFailure("nobody is there")
 
 

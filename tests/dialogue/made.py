@@ -34,7 +34,7 @@ def make_dialogue() -> MakeDialogue:
             action = None if refused else {"kind": kind, "text": text.partition("]")[2].strip()}
             role = ("policy", "partner")[number % 2]
             turns.append(
-                Turn(number % 2, role, text, action, "Write [message] first." if refused else None, seconds=0.5)
+                Turn(text, number % 2, role, action, "Write [message] first." if refused else None, seconds=0.5)
             )
         settings: dict[str, Any] = {
             "id": "d0",

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
-from slim_rl.dialogue.partner import PartnerFailure, Reply
+from slim_rl.dialogue.partner import PartnerFailure
 from slim_rl.dialogue.policy import PolicyFailure, Sampled
+from slim_rl.dialogue.record import Turn
 from slim_rl.environment import BaseEnvironment, View
 
 
@@ -84,11 +85,11 @@ class Says:
         self.speak = speak
         self.views: list[View] = []
 
-    async def reply(self, view: View) -> Reply:
+    async def act(self, view: View) -> Turn:
         self.views.append(view)
         if isinstance(self.speak, str):
-            return Reply(self.speak)
-        return Reply(self.speak(view))
+            return Turn(self.speak)
+        return Turn(self.speak(view))
 
 
 __all__ = ["Countdown", "PartnerFailure", "PolicyFailure", "Says", "Script"]

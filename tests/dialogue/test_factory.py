@@ -8,14 +8,14 @@ import pytest
 
 from slim_rl.config import parse_config
 from slim_rl.dialogue.factory import make_partner
-from slim_rl.dialogue.partner import Reply
+from slim_rl.dialogue.record import Turn
 from slim_rl.environment import View
 from slim_rl.errors import ConfigError
 
 
 class Nameless:
-    async def reply(self, view: View) -> Reply:
-        return Reply("[accept]")
+    async def act(self, view: View) -> Turn:
+        return Turn("[accept]")
 
 
 class Named(Nameless):

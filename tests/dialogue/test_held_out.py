@@ -8,7 +8,6 @@ from typing import Any
 from slim_rl.config import parse_config
 from slim_rl.dialogue.held_out import play_held_out
 from slim_rl.dialogue.log import read_log
-from slim_rl.dialogue.loop import Speaker
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.games.matching.generate import generate_games
@@ -19,7 +18,7 @@ ROWS = [GameRow(game.id, 0, game.to_dict(), []) for game in generate_games(4, Ma
 
 
 def played(log: Path, rows: list[GameRow], **config: Any) -> list[str]:
-    worker = RolloutWorker(parse_config(config), None, Speaker(MutePartner()))
+    worker = RolloutWorker(parse_config(config), None, MutePartner())
     return [dialogue.id for dialogue in play_held_out(worker, rows, log, step=None)]
 
 

@@ -11,8 +11,7 @@ import pytest
 from slim_rl.config import parse_config
 from slim_rl.dialogue.held_out import play_held_out
 from slim_rl.dialogue.log import read_log
-from slim_rl.dialogue.loop import Speaker
-from slim_rl.dialogue.partner import Reply
+from slim_rl.dialogue.record import Turn
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.environment import View
@@ -31,12 +30,12 @@ class CtrlC:
     def __init__(self) -> None:
         self.mute, self.seeds = MutePartner(), set[int]()
 
-    async def reply(self, view: View) -> Reply:
+    async def act(self, view: View) -> Turn:
         if view.seed not in self.seeds:
             self.seeds.add(view.seed)
             if len(self.seeds) == 3:
                 signal.raise_signal(signal.SIGINT)
-        return await self.mute.reply(view)
+        return await self.mute.act(view)
 
 
 def test_no_game_is_begun_after_ctrl_c_and_the_rest_is_played_later(tmp_path: Path) -> None:
@@ -45,11 +44,11 @@ def test_no_game_is_begun_after_ctrl_c_and_the_rest_is_played_later(tmp_path: Pa
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
-            play_held_out(RolloutWorker(config, None, Speaker(player)), ROWS, log, step=None)
+            play_held_out(RolloutWorker(config, None, player), ROWS, log, step=None)
     finally:
         signal.signal(signal.SIGINT, before)
     kept = [dialogue.id for dialogue in read_log(log)]
     assert len(player.seeds) == len(kept) == 3
-    play_held_out(RolloutWorker(config, None, Speaker(MutePartner())), ROWS, log, step=None)
+    play_held_out(RolloutWorker(config, None, MutePartner()), ROWS, log, step=None)
     ids = [dialogue.id for dialogue in read_log(log)]
     assert ids[:3] == kept and len(ids) == len(set(ids)) == len(ROWS)

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from slim_rl.config import Limits
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.loop import play_dialogue, play_selfplay
-from slim_rl.dialogue.partner import Reply, Usage
+from slim_rl.dialogue.partner import Usage
 from slim_rl.dialogue.policy import Sampled
-from slim_rl.dialogue.record import Dialogue, StopReason
+from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from tests.dialogue.players import Countdown, PartnerFailure, PolicyFailure, Says, Script
 
 GAME = {"board": [1, 2]}
@@ -191,9 +191,9 @@ def test_policy_turn_longer_than_turn_seconds_fails_the_dialogue(chat) -> None:
 
 def test_slow_partner_under_turn_seconds_ends_no_dialogue(chat) -> None:
     class Slow(Says):
-        async def reply(self, view: Any) -> Reply:
+        async def act(self, view: Any) -> Turn:
             await asyncio.sleep(0.4)
-            return await super().reply(view)
+            return await super().act(view)
 
     dialogue, _ = play(chat, ["go"] * 9, Slow("go"), limits=Limits(turn_seconds=0.3))
     assert dialogue.stop_reason is StopReason.AGREED
@@ -210,8 +210,8 @@ def test_timeout_raised_by_a_player_is_a_fault_and_no_deadline(chat) -> None:
 
 def test_usage_is_kept_with_its_turn(chat) -> None:
     class Costly(Says):
-        async def reply(self, view: Any) -> Reply:
-            return Reply("go", Usage(calls=1, input_tokens=10, cost_usd=0.5))
+        async def act(self, view: Any) -> Turn:
+            return Turn("go", usage=Usage(calls=1, input_tokens=10, cost_usd=0.5))
 
     dialogue, _ = play(chat, ["go", "go"], Costly("go"))
     assert dialogue.turns[1].usage["cost_usd"] == 0.5

@@ -16,7 +16,7 @@ import pytest
 from slim_rl.commands.generate import command as generate
 from slim_rl.config import Config, Limits
 from slim_rl.dialogue.dealing import ensure_games, load_rows
-from slim_rl.dialogue.loop import Speaker, play_dialogue
+from slim_rl.dialogue.loop import play_dialogue
 from slim_rl.dialogue.parquet import read_game_state, write_parquet
 from slim_rl.dialogue.rows import GameRow, read_rows, write_rows
 from slim_rl.errors import ConfigError, DataError, SlimWarning
@@ -277,7 +277,7 @@ def test_a_game_may_play_on_its_state_in_place(tmp_path: Path) -> None:
     path = tmp_path / "games.jsonl"
     write_rows([GameRow.of(env, "g", dealt)], path)
     (row,) = read_rows(path, env)
-    play = play_dialogue(env, Speaker(Says("go")), Says("go"), None, Limits(), game_state=row.game_state, id="d")
+    play = play_dialogue(env, Says("go"), Says("go"), None, Limits(), game_state=row.game_state, id="d")
     dialogue = asyncio.run(play)
     assert dealt == row.game_state == dialogue.game_state == {"pile": [1, 2, 3]}
 

@@ -16,7 +16,6 @@ from slim_rl.config import Config, parse_config
 from slim_rl.dialogue.exchange import messages, session_trace, trajectory
 from slim_rl.dialogue.factory import make_partner
 from slim_rl.dialogue.log import DialogueLog
-from slim_rl.dialogue.loop import Speaker
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import RolloutWorker
@@ -57,10 +56,10 @@ class Oracle(BaseEnvironment):
 
 
 class Words(Says):
-    async def reply(self, view: Any) -> Any:
+    async def act(self, view: Any) -> Any:
         self.words = [*getattr(self, "words", ["go", "what", "go", "go"])]
         word, self.words = self.words[0], self.words[1:]
-        return type(await super().reply(view))(word)
+        return type(await super().act(view))(word)
 
 
 def config_of(game: str, **keys: Any) -> Config:
@@ -69,7 +68,7 @@ def config_of(game: str, **keys: Any) -> Config:
 
 def played(game: str) -> Dialogue:
     config = config_of(game)
-    worker = RolloutWorker(config, None, Speaker(Words("go")))
+    worker = RolloutWorker(config, None, Words("go"))
     row = GameRow.of(worker.environment(), "g", {"seed": 1})
     (dialogue,) = asyncio.run(worker.play(worker.episode(row, "test")))
     return dialogue
@@ -106,7 +105,7 @@ def test_one_seat_game_replies_are_in_the_exports() -> None:
 
 
 def test_two_seat_game_turns_hold_no_observation() -> None:
-    worker = RolloutWorker(config_of("Twice", partner={"kind": f"{__name__}.Go"}), None, Speaker(Says("go")))
+    worker = RolloutWorker(config_of("Twice", partner={"kind": f"{__name__}.Go"}), None, Says("go"))
     row = GameRow.of(worker.environment(), "g", {"seed": 1})
     (dialogue,) = asyncio.run(worker.play(worker.episode(row, "test")))
     assert {turn.observation for turn in dialogue.turns} == {None}
@@ -248,18 +247,18 @@ def test_step_that_returns_another_shape_is_one_sentence(game: str) -> None:
 class Sync:
     identity = {"kind": "sync"}  # noqa: RUF012
 
-    def reply(self, view: Any) -> str:
+    def act(self, view: Any) -> str:
         return "go"
 
 
 class Blind:
     identity = {"kind": "blind"}  # noqa: RUF012
 
-    async def reply(self) -> str:
+    async def act(self) -> str:
         return "go"
 
 
 @pytest.mark.parametrize("kind", ["Sync", "Blind"])
 def test_partner_with_another_reply_is_one_sentence(kind: str) -> None:
-    with pytest.raises(ConfigError, match=rf"{kind}.reply must be async reply\(view\)"):
+    with pytest.raises(ConfigError, match=rf"{kind}.act must be async act\(view\)"):
         make_partner(config_of("Twice", partner={"kind": f"{__name__}.{kind}"}))

@@ -9,9 +9,7 @@ from typing import Any, ClassVar
 import pytest
 
 from slim_rl.config import parse_config
-from slim_rl.dialogue.loop import Speaker
-from slim_rl.dialogue.partner import Reply
-from slim_rl.dialogue.record import Dialogue, StopReason
+from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.environment import View
@@ -35,8 +33,8 @@ class Gruff(ShyPartner):
 class Nameless:
     identity: ClassVar[dict[str, Any]] = {"model": "none"}
 
-    async def reply(self, view: View) -> Reply:
-        return Reply("[message] Hm.")
+    async def act(self, view: View) -> Turn:
+        return Turn("[message] Hm.")
 
 
 class Rudeness(MatchingEnv):
@@ -46,7 +44,7 @@ class Rudeness(MatchingEnv):
 class Broken:
     identity: ClassVar[dict[str, Any]] = {}
 
-    async def reply(self, view: View) -> Reply:
+    async def act(self, view: View) -> Turn:
         raise RuntimeError("a fault of the policy's own")
 
 
@@ -56,7 +54,7 @@ def worker(kind: str) -> RolloutWorker:
 
 def played(by: RolloutWorker, **more: Any) -> Dialogue:
     row = GameRow(GAME.id, 0, GAME.to_dict(), [])
-    (dialogue,) = asyncio.run(by.play(by.episode(row, "test"), **({"policy": Speaker(MutePartner())} | more)))
+    (dialogue,) = asyncio.run(by.play(by.episode(row, "test"), **({"policy": MutePartner()} | more)))
     return dialogue
 
 
@@ -75,7 +73,7 @@ def test_a_partner_is_logged_by_the_name_it_was_chosen_by(kind: str, logged: str
     by = worker(kind)
     assert by.partner is not None
     assert played(by).partner == {**by.partner.identity, "kind": logged}
-    broken = played(by, policy=Speaker(Broken()))
+    broken = played(by, policy=Broken())
     assert broken.stop_reason is StopReason.BROKEN and broken.partner["kind"] == logged
 
 
@@ -89,15 +87,15 @@ def test_a_price_that_is_drawn_is_told_to_the_policy_alone_and_logged() -> None:
     class Reader(MutePartner):
         read: ClassVar[list[str]] = []
 
-        async def reply(self, view: View) -> Reply:
+        async def act(self, view: View) -> Turn:
             self.read.append(view.state)
-            return await super().reply(view)
+            return await super().act(view)
 
     def dialogue(price: str) -> Dialogue:
         config = parse_config(
             {"partner": {"kind": f"{__name__}.Rude"}}, [f"train={{payment: price, payment_args: {{price: {price}}}}}"]
         )
-        return played(RolloutWorker(config, None), policy=Speaker(Reader()))
+        return played(RolloutWorker(config, None), policy=Reader())
 
     told = dialogue("[0.004]")
     assert told.price == 0.004

@@ -24,8 +24,8 @@ from slim_rl.config import Config, load_config
 from slim_rl.dialogue.dealing import load_rows
 from slim_rl.dialogue.factory import make_partner
 from slim_rl.dialogue.log import DialogueLog
-from slim_rl.dialogue.partner import PartnerFailure, Reply
-from slim_rl.dialogue.record import Dialogue, StopReason
+from slim_rl.dialogue.partner import PartnerFailure
+from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import RunStopped
 from slim_rl.policies.transformers import load_policy
@@ -53,10 +53,10 @@ class Unreliable:
         self.partner = make_partner(config)
         self.identity = self.partner.identity
 
-    async def reply(self, view: Any) -> Reply:
+    async def act(self, view: Any) -> Turn:
         if view.seed % 5 == 0:
             raise PartnerFailure("down")
-        return await self.partner.reply(view)
+        return await self.partner.act(view)
 
 
 class Down:
@@ -67,7 +67,7 @@ class Down:
     def __init__(self, **_: Any) -> None:
         pass
 
-    async def reply(self, view: Any) -> Reply:
+    async def act(self, view: Any) -> Turn:
         raise PartnerFailure("the endpoint is down")
 
 

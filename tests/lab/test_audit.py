@@ -11,7 +11,6 @@ from slim_rl.commands import load
 from slim_rl.config import load_config
 from slim_rl.dialogue.dealing import deal
 from slim_rl.dialogue.log import DialogueLog, read_log
-from slim_rl.dialogue.loop import Speaker
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.environment import environment_class
@@ -51,7 +50,7 @@ def test_a_check_without_a_case_says_so() -> None:
 def test_every_game_that_checks_its_partner_is_audited() -> None:
     config = load_config("guess_who_local", ["partner.kind=mute", "data.eval=null"])
     players = measured(environment_class(config.environment)).scripted_players(config.game, (2,))
-    worker = RolloutWorker(config, None, Speaker(next(each.player for each in players if each.questions == 2)))
+    worker = RolloutWorker(config, None, next(each.player for each in players if each.questions == 2))
     episodes = [worker.episode(row, "audit") for row in deal(config, "eval", 5)]
     played = asyncio.run(worker.play_all(episodes))
     (audit,), skipped = audits(dialogue for (dialogue,) in played)

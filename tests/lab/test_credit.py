@@ -56,8 +56,8 @@ def test_from_each_turn_on_the_payments_add_up_to_the_reward_less_what_was_known
 
 def test_what_a_question_costs_is_taken_off_the_turn_that_asks_it() -> None:
     """Two questions at 0.05, and a plan that earns 0.9: by itself each turn has its own price, and all together what was paid."""
-    asking = [Turn(0, "policy", "?", {"kind": "message"}, questions=["pair"], seeking=True)] * 2
-    turns = [*asking, Turn(0, "policy", "[propose]", {"kind": "propose"}, questions=[])]
+    asking = [Turn("?", 0, "policy", {"kind": "message"}, questions=["pair"], seeking=True)] * 2
+    turns = [*asking, Turn("[propose]", 0, "policy", {"kind": "propose"}, questions=[])]
     dialogue = Dialogue("d", "g", 0, 0, {}, {}, {}, turns=turns, reward=0.9)
 
     def given(reward: float, **arguments: Any) -> list[float]:
@@ -91,7 +91,7 @@ def test_where_there_is_nothing_to_compare_there_is_no_advantage() -> None:
 
 
 def test_a_turns_tokens_have_its_advantage_and_no_others() -> None:
-    turns = [Turn(0, "policy", "a", span=(0, 2)), Turn(1, "partner", "b"), Turn(0, "policy", "c", span=(4, 5))]
+    turns = [Turn("a", 0, "policy", span=(0, 2)), Turn("b", 1, "partner"), Turn("c", 0, "policy", span=(4, 5))]
     dialogue = Dialogue("d", "g", 0, 0, {}, {}, {}, turns=turns)
     assert by_token(dialogue, [0.5, -1.0], 6) == [0.5, 0.5, 0.0, 0.0, -1.0, 0.0]
     assert by_token(dialogue, [], 3) == [0.0, 0.0, 0.0], "a failed one has none"
@@ -162,8 +162,8 @@ def test_expected_gains_unanswered_pair_credits_nothing(
     words |= {f"v{name}": str(game.table[r][p]) for name, (r, p) in pairs.items()}
     dialogue, turns, hoped = answered(game, []), [], []
     for message, reply in zip(asked, replies, strict=True):
-        turns.append(Turn(0, "policy", f"[message] {message.format(**words)}", {"kind": "message"}))
-        turns.append(Turn(1, "partner", f"[message] {reply.format(**words)}", {"kind": "message"}))
+        turns.append(Turn(f"[message] {message.format(**words)}", 0, "policy", {"kind": "message"}))
+        turns.append(Turn(f"[message] {reply.format(**words)}", 1, "partner", {"kind": "message"}))
     dialogue.turns[:0] = turns
     annotate(dialogue)
     knows = Knowledge(game, 0)
@@ -231,9 +231,9 @@ def answered(game: GameState, pairs: list[Pair]) -> Dialogue:
     turns = []
     for pair in pairs:
         name = game.roster.pair(pair)
-        turns.append(Turn(0, "policy", f"[message] What is {name}?", {"kind": "message"}))
-        turns.append(Turn(1, "partner", f"[message] {name}: {game.table[pair[0]][pair[1]]}.", {"kind": "message"}))
-    turns.append(Turn(0, "policy", "[propose]", {"kind": "propose"}))
+        turns.append(Turn(f"[message] What is {name}?", 0, "policy", {"kind": "message"}))
+        turns.append(Turn(f"[message] {name}: {game.table[pair[0]][pair[1]]}.", 1, "partner", {"kind": "message"}))
+    turns.append(Turn("[propose]", 0, "policy", {"kind": "propose"}))
     dialogue = Dialogue("d", "g", 0, 0, game.to_dict(), {}, {}, turns=turns, reward=0.9)
     annotate(dialogue)
     return dialogue

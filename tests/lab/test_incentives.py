@@ -13,8 +13,9 @@ from examples.treasure import Treasure
 from slim_rl.backends import say_what_it_pays
 from slim_rl.backends.checks import check_incentives
 from slim_rl.config import Config, load_config, parse_config
-from slim_rl.dialogue.partner import PartnerFailure, Reply
+from slim_rl.dialogue.partner import PartnerFailure
 from slim_rl.dialogue.payment import payment_of
+from slim_rl.dialogue.record import Turn
 from slim_rl.environment import MATCHING, View
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.games.matching.partners.chat import MatchingChatPartner
@@ -246,7 +247,7 @@ class Refused(ShyPartner):
 
     stopped = "The endpoint is down."
 
-    async def reply(self, view: View) -> Reply:
+    async def act(self, view: View) -> Turn:
         raise PartnerFailure(self.stopped)
 
 

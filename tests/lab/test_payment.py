@@ -17,8 +17,8 @@ from slim_rl.lab.payments import permutation, shuffled
 
 
 def played(reward: float | None, stop_reason: StopReason, questions: int = 0) -> Dialogue:
-    turns = [Turn(0, "policy", "[message] ?", {"kind": "message"}, questions=["pair"], seeking=True)] * questions
-    turns.append(Turn(1, "partner", "[message] ?", {"kind": "message"}, questions=["pair"], seeking=True))
+    turns = [Turn("[message] ?", 0, "policy", {"kind": "message"}, questions=["pair"], seeking=True)] * questions
+    turns.append(Turn("[message] ?", 1, "partner", {"kind": "message"}, questions=["pair"], seeking=True))
     return Dialogue("d", "g", 0, 0, {}, {}, {}, turns=turns, reward=reward, stop_reason=stop_reason)
 
 

@@ -11,7 +11,8 @@ import torch
 from safetensors.torch import load_file
 
 from slim_rl.config import load_config
-from slim_rl.dialogue.partner import PartnerFailure, Reply
+from slim_rl.dialogue.partner import PartnerFailure
+from slim_rl.dialogue.record import Turn
 from slim_rl.environment import View
 from slim_rl.errors import ConfigError
 from slim_rl.games.matching.partners.scripted import ScriptedPartner
@@ -39,10 +40,10 @@ def test_a_start_is_taught_by_adapters_which_are_merged_at_the_end(tmp_path: Pat
 def test_a_demonstration_that_failed_is_refused_with_its_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def fails(self: ScriptedPartner, view: View) -> Reply:
+    async def fails(self: ScriptedPartner, view: View) -> Turn:
         raise PartnerFailure("no answer to that")
 
-    monkeypatch.setattr(ScriptedPartner, "reply", fails)
+    monkeypatch.setattr(ScriptedPartner, "act", fails)
     changes = [f"data.train={tmp_path}/games.jsonl", "data.num_train=4", "data.eval=null", "warmstart.lessons={}"]
     changes += [f"warmstart.start={ROOT}/data/warmstart", "warmstart.games=6"]
     with pytest.raises(

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from slim_rl.config import Limits, OpenAIConfig, PartnerConfig
-from slim_rl.dialogue.loop import Speaker, play_dialogue
-from slim_rl.dialogue.partner import Partner, Reply, Usage
-from slim_rl.dialogue.record import Dialogue
+from slim_rl.dialogue.loop import play_dialogue
+from slim_rl.dialogue.partner import Partner, Usage
+from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.environment import Utterance, View
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.instance import GameState
@@ -55,14 +55,14 @@ class Asks:
     def __init__(self, questions: int = 3) -> None:
         self.questions = questions
 
-    async def reply(self, view: View) -> Reply:
-        return Reply(QUESTION if len(view.history) < 2 * self.questions else GOOD_PLAN)
+    async def act(self, view: View) -> Turn:
+        return Turn(QUESTION if len(view.history) < 2 * self.questions else GOOD_PLAN)
 
 
 async def play(partner: Partner, player: Asks, seed: int = 7) -> Dialogue:
     """Plays one game of the player against the partner."""
     return await play_dialogue(
-        MatchingEnv(), Speaker(player), partner, None, Limits(), game_state=GAME, id=f"g#{seed}", seed=seed
+        MatchingEnv(), player, partner, None, Limits(), game_state=GAME, id=f"g#{seed}", seed=seed
     )
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from slim_rl.dialogue.partner import PartnerFailure, Reply, Usage
-from slim_rl.dialogue.record import StopReason
+from slim_rl.dialogue.partner import PartnerFailure, Usage
+from slim_rl.dialogue.record import StopReason, Turn
 from slim_rl.errors import ConfigError, DataError
 from slim_rl.partners.cassette import Cassette, request_key
 from tests.fakes.openai_server import OpenAIServer, Step
@@ -41,15 +41,15 @@ async def test_a_recorded_game_is_replayed_without_network(tmp_path: Path) -> No
         said = iter(["[malformed]", "[message] one", "[message] two", "[message] three"])
         server.answer = lambda body: next(said)
         recorder = partner_of(server, cassette=path, cassette_mode="record")
-        recorded = [await recorder.reply(view) for view in views]
-        again = await recorder.reply(views[0])
+        recorded = [await recorder.act(view) for view in views]
+        again = await recorder.act(views[0])
         assert again.text == recorded[0].text and len(server.requests) == 4
     replayer = partner_of(server, cassette=path, cassette_mode="replay")  # the server is gone
-    replayed = [await replayer.reply(view) for view in views]
+    replayed = [await replayer.act(view) for view in views]
     assert [reply.text for reply in replayed] == ["[message] one", "[message] two", "[message] three"]
     assert replayed[0].usage == Usage(malformed=1, model=server.model), "nothing was asked, nothing paid"
     with pytest.raises(PartnerFailure, match=r"no answer to request [0-9a-f]{64}") as failure:
-        await replayer.reply(view_after(QUESTION, seed=99))
+        await replayer.act(view_after(QUESTION, seed=99))
     assert failure.value.reason is StopReason.PARTNER_FAILED
 
 
@@ -59,14 +59,14 @@ async def test_auto_asks_only_what_is_missing(tmp_path: Path) -> None:
         for wanted in (1, 1, 2):
             partner = partner_of(server, cassette=path)
             for seed in range(wanted):
-                assert isinstance(await partner.reply(view_after(QUESTION, seed=seed)), Reply)
+                assert isinstance(await partner.act(view_after(QUESTION, seed=seed)), Turn)
         assert len(server.requests) == 2
         fresh = partner_of(server, cassette=path, cassette_mode="record")
         server.answer = lambda body: "[message] again"
-        await fresh.reply(view_after(QUESTION, seed=0))
+        await fresh.act(view_after(QUESTION, seed=0))
         assert len(server.requests) == 3
     replayer = partner_of(server, cassette=path, cassette_mode="replay")
-    assert (await replayer.reply(view_after(QUESTION, seed=0))).text == "[message] again"
+    assert (await replayer.act(view_after(QUESTION, seed=0))).text == "[message] again"
 
 
 async def test_the_same_asked_twice_at_once_has_one_answer(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ async def test_the_same_asked_twice_at_once_has_one_answer(tmp_path: Path) -> No
         server.answer = lambda body: next(said)
         partner = partner_of(server, cassette=path)
         view = view_after(QUESTION)
-        replies = await asyncio.gather(*(partner.reply(view) for _ in range(4)))
+        replies = await asyncio.gather(*(partner.act(view) for _ in range(4)))
     assert len(server.requests) == 1 and {reply.text for reply in replies} == {"[message] one"}
     assert sorted(reply.usage.calls for reply in replies) == [0, 0, 0, 1], "paid once"
     assert len(recorded(path)) == 1
@@ -85,18 +85,18 @@ async def test_the_same_asked_twice_at_once_has_one_answer(tmp_path: Path) -> No
 async def test_who_waits_for_the_same_request_asks_when_it_came_to_nothing(tmp_path: Path) -> None:
     async with OpenAIServer(latency=0.05) as server:
         partner = partner_of(server, cassette=tmp_path / "a.sqlite")
-        first, *others = (asyncio.create_task(partner.reply(view_after(QUESTION))) for _ in range(3))
+        first, *others = (asyncio.create_task(partner.act(view_after(QUESTION))) for _ in range(3))
         while not server.requests:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         first.cancel()
         replies = await asyncio.gather(*others)
-    assert first.cancelled() and all(isinstance(reply, Reply) for reply in replies) and len(server.requests) == 2
+    assert first.cancelled() and all(isinstance(reply, Turn) for reply in replies) and len(server.requests) == 2
 
 
 async def test_failed_requests_are_not_recorded(tmp_path: Path) -> None:
     path = tmp_path / "a.sqlite"
     async with OpenAIServer(script=[Step("status", status=500), Step("junk")]) as server:
-        await partner_of(server, cassette=path).reply(view_after(QUESTION))
+        await partner_of(server, cassette=path).act(view_after(QUESTION))
     assert len(recorded(path)) == 1
 
 
@@ -282,12 +282,12 @@ async def test_cassette_row_without_an_answer_is_not_recorded(tmp_path: Path, ba
     path = tmp_path / "a.sqlite"
     async with OpenAIServer() as server:
         recorder = partner_of(server, cassette=path)
-        good = await recorder.reply(view_after(QUESTION))
+        good = await recorder.act(view_after(QUESTION))
         with closing(sqlite3.connect(path)) as db:
             db.execute("UPDATE answers SET answer = ?", (bad,))
             db.commit()
         with pytest.raises(PartnerFailure, match="has no answer to request"):
-            await partner_of(server, cassette=path, cassette_mode="replay").reply(view_after(QUESTION))
+            await partner_of(server, cassette=path, cassette_mode="replay").act(view_after(QUESTION))
         for _ in range(2):
-            assert (await partner_of(server, cassette=path).reply(view_after(QUESTION))).text == good.text
+            assert (await partner_of(server, cassette=path).act(view_after(QUESTION))).text == good.text
         assert len(server.requests) == 2, "it is asked for once, and kept"

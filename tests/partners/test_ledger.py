@@ -19,8 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slim_rl.config import parse_config
-from slim_rl.dialogue.partner import PartnerFailure, Reply, Usage
-from slim_rl.dialogue.record import StopReason
+from slim_rl.dialogue.partner import PartnerFailure, Usage
+from slim_rl.dialogue.record import StopReason, Turn
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.partners.spend import FILE, Spend, spent_usd
 from tests.fakes.openai_server import OpenAIServer
@@ -47,7 +47,7 @@ async def ask(number):
     seed = number
     while True:
         try:
-            await partner.reply(view_after(QUESTION, seed=seed))
+            await partner.act(view_after(QUESTION, seed=seed))
         except PartnerFailure as failure:
             assert failure.reason == "budget", failure
             return
@@ -166,11 +166,11 @@ async def test_a_restart_has_what_is_left_of_the_budget(server: OpenAIServer, tm
     third = partner_of(server, budget_usd=BUDGET)
     third.keep_spend(tmp_path)
     assert third.stopped is not None and "budget of $0.02 is spent" in third.stopped
-    assert not [outcome for outcome in await ask_many(third, 3) if isinstance(outcome, Reply)]
+    assert not [outcome for outcome in await ask_many(third, 3) if isinstance(outcome, Turn)]
     assert len(server.requests) == sent
     richer = partner_of(server, budget_usd=1.0)
     richer.keep_spend(tmp_path)
-    assert richer.stopped is None and isinstance((await ask_many(richer, 1))[0], Reply)
+    assert richer.stopped is None and isinstance((await ask_many(richer, 1))[0], Turn)
 
 
 async def test_another_run_of_the_process_begins_at_nothing(server: OpenAIServer, tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ async def test_another_run_of_the_process_begins_at_nothing(server: OpenAIServer
     for name in ("one", "two"):
         worker = RolloutWorker(parse_config(data), None)
         worker.keep_spend(tmp_path / name)
-        assert isinstance((await ask_many(worker.partner, 1))[0], Reply)
+        assert isinstance((await ask_many(worker.partner, 1))[0], Turn)
     assert spent_usd(tmp_path / "one") > spent_usd(tmp_path / "two") > 0, "the second call's beginning is cached"
     assert [total["calls"] for name in ("one", "two") for total in totals(tmp_path / name)] == [1, 1]
 
@@ -189,7 +189,7 @@ async def test_what_cannot_be_counted_is_not_paid_for(server: OpenAIServer, tmp_
     partner.keep_spend(tmp_path)
     outcomes = await ask_many(partner, 5)
     assert len(server.requests) == 1
-    assert sum(isinstance(outcome, Reply) for outcome in outcomes) == 1, "what was paid for is played"
+    assert sum(isinstance(outcome, Turn) for outcome in outcomes) == 1, "what was paid for is played"
     assert partner.stopped is not None and str(tmp_path / FILE) in partner.stopped
     (tmp_path / "spend").unlink()
     assert partner.stopped is None

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from slim_rl.dialogue.partner import PartnerFailure, Reply
-from slim_rl.dialogue.record import StopReason
+from slim_rl.dialogue.partner import PartnerFailure
+from slim_rl.dialogue.record import StopReason, Turn
 from slim_rl.partners.answers import count_tokens, most_tokens
 from slim_rl.partners.spend import FILE
 from tests.fakes.openai_server import OpenAIServer, Step
@@ -39,7 +39,7 @@ async def test_a_budget_holds_with_256_calls_at_once(
     if kept:
         partner.keep_spend(tmp_path)
     outcomes = await ask_many(partner, 600)
-    prices = [outcome.usage.cost_usd for outcome in outcomes if isinstance(outcome, Reply) and outcome.usage]
+    prices = [outcome.usage.cost_usd for outcome in outcomes if isinstance(outcome, Turn) and outcome.usage]
     refused = {outcome.reason for outcome in outcomes if isinstance(outcome, PartnerFailure)}
     assert len(prices) < 600 and refused == {StopReason.BUDGET}
     assert budget <= partner.usage.cost_usd < budget + max(prices), "all of it, and one reply more at most"
@@ -51,27 +51,27 @@ async def test_a_budget_holds_with_256_calls_at_once(
 
 async def test_calls_that_do_not_fit_wait_for_those_in_flight(server: OpenAIServer) -> None:
     server.latency = 0.01
-    cost = (await partner_of(server, **FLAT).reply(VIEW)).usage.cost_usd  # type: ignore[union-attr]
+    cost = (await partner_of(server, **FLAT).act(VIEW)).usage.cost_usd  # type: ignore[union-attr]
     outcomes = await ask_many(partner_of(server, budget_usd=40.5 * cost, concurrency=40, **SMALL), 40)
-    assert [outcome.text for outcome in outcomes if isinstance(outcome, Reply)] == [ANSWER] * 40
+    assert [outcome.text for outcome in outcomes if isinstance(outcome, Turn)] == [ANSWER] * 40
     assert 1 < server.busiest < 40
 
 
 async def test_what_a_call_set_aside_comes_back_however_it_ends(server: OpenAIServer) -> None:
     partner = partner_of(server, budget_usd=0.01, max_retries=0, request_seconds=0.5, **SMALL)
     server.meets = lambda body: Step("hang") if body["seed"] == 1 else Step("status", status=500)
-    hanging = asyncio.create_task(partner.reply(view_after(QUESTION, seed=1)))
+    hanging = asyncio.create_task(partner.act(view_after(QUESTION, seed=1)))
     while not server.requests:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     with pytest.raises(PartnerFailure, match="HTTP 500"):  # waits until the first is over: the budget holds one
-        await partner.reply(view_after(QUESTION, seed=2))
+        await partner.act(view_after(QUESTION, seed=2))
     with pytest.raises(PartnerFailure, match="no answer within"):
         await hanging
-    cancelled = asyncio.create_task(partner.reply(view_after(QUESTION, seed=1)))
+    cancelled = asyncio.create_task(partner.act(view_after(QUESTION, seed=1)))
     await asyncio.sleep(0.1)
     cancelled.cancel()
     server.meets = lambda body: None
-    assert (await partner.reply(view_after(QUESTION, seed=3))).text == ANSWER
+    assert (await partner.act(view_after(QUESTION, seed=3))).text == ANSWER
 
 
 async def test_what_cannot_be_set_aside_for_all_to_see_is_not_sent(
@@ -86,15 +86,15 @@ async def test_what_cannot_be_set_aside_for_all_to_see_is_not_sent(
         pytest.raises(PartnerFailure, match=f"{tmp_path / FILE}.*keeps it locked.*make it writable") as failure,
     ):
         other.execute("BEGIN IMMEDIATE")
-        await partner.reply(VIEW)
+        await partner.act(VIEW)
     assert failure.value.reason is StopReason.BUDGET and not server.requests
-    assert (await partner.reply(VIEW)).text == ANSWER
+    assert (await partner.act(VIEW)).text == ANSWER
 
 
 @pytest.mark.parametrize("usage", [True, None, {"prompt_tokens": 10**9, "completion_tokens": 10**9}], ids=str)
 async def test_a_megabyte_of_reply_counts_as_max_tokens_at_most(server: OpenAIServer, usage: Any) -> None:
     server.script.extend([Step(text="[message] " + "so " * 350_000, usage=usage)])  # type: ignore[attr-defined]
-    reply = await partner_of(server, budget_usd=10.0).reply(VIEW)
+    reply = await partner_of(server, budget_usd=10.0).act(VIEW)
     assert reply.usage is not None and reply.usage.malformed == 1
     assert reply.usage.output_tokens <= 300 + 20, "the long one, and the one after it"
     assert reply.usage.estimated == 1

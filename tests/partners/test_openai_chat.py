@@ -31,7 +31,7 @@ async def server() -> AsyncIterator[OpenAIServer]:
 
 
 async def test_answers_and_counts_what_it_took(server: OpenAIServer) -> None:
-    reply = await partner_of(server).reply(view_after(QUESTION))
+    reply = await partner_of(server).act(view_after(QUESTION))
     assert reply.text == "[message] Ava Li on BLEU: 60."
     assert reply.usage is not None
     assert reply.usage.calls == 1 and reply.usage.retries == reply.usage.malformed == 0
@@ -43,7 +43,7 @@ async def test_answers_and_counts_what_it_took(server: OpenAIServer) -> None:
 
 async def test_sends_rules_table_and_dialogue_as_chat_messages(server: OpenAIServer) -> None:
     view = view_after(QUESTION, "[message] Ava Li on BLEU: 60.", "[message] And Daniel on BLEU?")
-    await partner_of(server, temperature=0.5, extra={"top_k": 3}).reply(view)
+    await partner_of(server, temperature=0.5, extra={"top_k": 3}).act(view)
     (request,) = server.requests
     system, opening, own, last = request["messages"]
     assert view.rules in system["content"] and "shy" in system["content"]
@@ -81,14 +81,14 @@ def _flat(messages: list[dict[str, str]]) -> str:
 
 async def test_all_games_share_a_beginning_long_enough_to_be_cached(server: OpenAIServer) -> None:
     partner = partner_of(server)
-    usages = [(await partner.reply(view_after(QUESTION, seed=seed))).usage for seed in range(2)]
+    usages = [(await partner.act(view_after(QUESTION, seed=seed))).usage for seed in range(2)]
     assert [usage is not None and usage.cached_tokens >= 1024 for usage in usages] == [False, True]
 
 
 async def test_opens_the_game_when_it_must(server: OpenAIServer) -> None:
     server.answer = lambda body: "[message] Hello."
     view = view_after(seat=0)
-    assert (await partner_of(server).reply(view)).text == "[message] Hello."
+    assert (await partner_of(server).act(view)).text == "[message] Hello."
     assert [m["role"] for m in server.requests[0]["messages"]] == ["system", "user"]
 
 
@@ -131,7 +131,7 @@ async def test_a_malformed_reply_is_asked_again_with_the_error(
     server: OpenAIServer, said: tuple[str, ...], bad: str, good: str, complaint: str
 ) -> None:
     server.script.extend([Step(text=bad), Step(text=good)])  # type: ignore[attr-defined]
-    reply = await partner_of(server).reply(view_after(*said))
+    reply = await partner_of(server).act(view_after(*said))
     assert reply.text == good
     assert reply.usage is not None and reply.usage.malformed == 1 and reply.usage.calls == 2
     first, second = (request["messages"] for request in server.requests)
@@ -143,7 +143,7 @@ async def test_a_malformed_reply_is_asked_again_with_the_error(
 async def test_too_many_malformed_replies_end_the_game(server: OpenAIServer) -> None:
     server.answer = lambda body: "[no] tag"
     with pytest.raises(PartnerFailure, match=r"3 malformed replies in a row.*Begin with a tag") as failure:
-        await partner_of(server, malformed_retries=2).reply(view_after(QUESTION))
+        await partner_of(server, malformed_retries=2).act(view_after(QUESTION))
     assert failure.value.reason is StopReason.PARTNER_ERRORS
     assert len(server.requests) == 3
 
@@ -152,7 +152,7 @@ async def test_plays_a_game_of_another_kind(server: OpenAIServer) -> None:
     server.answer = lambda body: "anything at all"
     view = View(0, "Say something.", "Begin.", (Utterance(1, "[propose] hello"),), None, 0)
     partner = OpenAIPartner(partner_config(server.url))
-    assert (await partner.reply(view)).text == "anything at all"
+    assert (await partner.act(view)).text == "anything at all"
     assert server.requests[0]["messages"][-1]["content"] == "Begin.\n\n> [propose] hello"
 
 
@@ -222,9 +222,9 @@ async def test_an_endpoint_that_was_given_up_is_tried_again_by_the_next_run() ->
         first = MatchingChatPartner.from_config(config)
         server.meets = lambda body: Step("status", status=401)
         with pytest.raises(PartnerFailure):
-            await first.reply(view_after(QUESTION))
+            await first.act(view_after(QUESTION))
         assert first.stopped
         server.meets = lambda body: None  # the key is put right
         again = MatchingChatPartner.from_config(config)
-        assert again.stopped is None and (await again.reply(view_after(QUESTION))).text
+        assert again.stopped is None and (await again.act(view_after(QUESTION))).text
         assert MatchingChatPartner.from_config(config).endpoint is again.endpoint

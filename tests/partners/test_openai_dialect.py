@@ -15,8 +15,8 @@ from slim_rl.config import ChatPolicyConfig, Limits, Price, hosted, load_config
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.factory import make_partner
 from slim_rl.dialogue.loop import play_dialogue
-from slim_rl.dialogue.partner import PartnerFailure, Reply
-from slim_rl.dialogue.record import Dialogue
+from slim_rl.dialogue.partner import PartnerFailure
+from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.partners.cassette import request_key
 from slim_rl.partners.spend import price_of
@@ -41,7 +41,7 @@ async def test_refused_parameters_are_learned_once_and_kept(
 ) -> None:
     partner = partner_of(server, top_p=0.9, concurrency=20)
     outcomes = await ask_many(partner, 20)
-    assert [outcome.text for outcome in outcomes if isinstance(outcome, Reply)] == [ANSWER] * 20
+    assert [outcome.text for outcome in outcomes if isinstance(outcome, Turn)] == [ANSWER] * 20
     sent = server.requests[0]
     assert sent["max_completion_tokens"] == 300 and not sent.keys() & set(REFUSES)
     before = len(server.times)
@@ -55,14 +55,14 @@ async def test_refused_parameters_are_learned_once_and_kept(
 
 
 async def test_a_call_alone_hears_of_each_once(server: OpenAIServer) -> None:
-    assert (await partner_of(server).reply(VIEW)).text == ANSWER
+    assert (await partner_of(server).act(VIEW)).text == ANSWER
     assert len(server.times) == 4, "max_tokens, temperature, seed; then the answer"
 
 
 async def test_what_the_model_takes_is_kept(server: OpenAIServer) -> None:
     server.refuses = ("max_tokens", "temperature")
     partner = partner_of(server, temperature=1.0, reasoning_effort="minimal")
-    await partner.reply(VIEW)
+    await partner.act(VIEW)
     sent = server.requests[0]
     assert (sent["temperature"], sent["seed"], sent["reasoning_effort"]) == (1.0, 7, "minimal")
     assert "reasoning_effort" not in partner_of(server).endpoint.parameters()
@@ -71,16 +71,16 @@ async def test_what_the_model_takes_is_kept(server: OpenAIServer) -> None:
 async def test_a_refusal_in_mid_run_costs_no_game(server: OpenAIServer) -> None:
     server.refuses = ()
     partner = partner_of(server)
-    await partner.reply(VIEW)
+    await partner.act(VIEW)
     server.refuses = REFUSES  # the model behind the name is another one now
-    assert all(isinstance(outcome, Reply) for outcome in await ask_many(partner, 10))
+    assert all(isinstance(outcome, Turn) for outcome in await ask_many(partner, 10))
 
 
 async def test_what_the_config_alone_can_change_is_no_dialect(server: OpenAIServer) -> None:
     server.refuses = ("reasoning_effort",)
     partner = partner_of(server, reasoning_effort="minimal")
     with pytest.raises(PartnerFailure, match="'reasoning_effort' does not support 'minimal' with this model"):
-        await partner.reply(VIEW)
+        await partner.act(VIEW)
     assert len(server.times) == 1 and partner.stopped is not None
 
 
@@ -90,7 +90,7 @@ async def test_a_model_that_refuses_what_was_not_sent_is_not_asked_for_ever(serv
         "status", status=400, code="unsupported_parameter", param="max_tokens", message="Use 'max_completion_tokens'."
     )
     with pytest.raises(PartnerFailure, match="unsupported_parameter"):
-        await partner_of(server).reply(VIEW)
+        await partner_of(server).act(VIEW)
     assert len(server.times) == 2
 
 
@@ -110,7 +110,7 @@ async def test_the_record_tells_what_was_left_out(server: OpenAIServer, tokenize
 
 async def test_a_policy_tells_it_too(server: OpenAIServer) -> None:
     policy = ChatPolicy(ChatPolicyConfig(model=server.model, base_url=server.url))
-    await policy.reply(view_after(seat=0))
+    await policy.act(view_after(seat=0))
     assert policy.identity["refused"] == ["max_tokens", "seed"], "the policy's temperature is 1, which all take"
 
 
@@ -121,24 +121,24 @@ async def test_a_cassette_is_addressed_by_what_the_config_asks(server: OpenAISer
     path = tmp_path / "a.sqlite"
     partner = partner_of(server, cassette=path)
     first, second = (view_after(QUESTION, seed=seed) for seed in (1, 2))
-    await partner.reply(first)  # before anything is learned
-    await partner.reply(second)  # and after
+    await partner.act(first)  # before anything is learned
+    await partner.act(second)  # and after
     keys = [row["key"] for row in recorded(path)]
     asked = {"model": server.model, "temperature": 0.0, "max_tokens": 300, "messages": partner.messages(first)}
     assert keys[0] == request_key(asked | {"seed": 1}, 1)
     sent = len(server.times)
     replayer = partner_of(server, cassette=path, cassette_mode="replay")
-    assert [(await replayer.reply(view)).text for view in (first, second)] == [ANSWER] * 2
+    assert [(await replayer.act(view)).text for view in (first, second)] == [ANSWER] * 2
     assert replayer.identity == partner.identity, "a replay is credited with no more than what was recorded"
     again = partner_of(server, cassette=path)
-    assert (await again.reply(first)).text == ANSWER and len(server.times) == sent
-    await again.reply(view_after(QUESTION, seed=3))
+    assert (await again.act(first)).text == ANSWER and len(server.times) == sent
+    await again.act(view_after(QUESTION, seed=3))
     assert len(server.times) == sent + 1, "what the cassette tells of the model need not be learned again"
 
 
 async def test_a_cassette_of_a_model_that_takes_all_is_as_it_was(server: OpenAIServer, tmp_path: Path) -> None:
     server.refuses = ()
-    await partner_of(server, cassette=tmp_path / "a.sqlite").reply(VIEW)
+    await partner_of(server, cassette=tmp_path / "a.sqlite").act(VIEW)
     (row,) = recorded(tmp_path / "a.sqlite")
     assert "refused" not in row["answer"] and "reasoning_effort" not in row["request"]
 
@@ -146,7 +146,7 @@ async def test_a_cassette_of_a_model_that_takes_all_is_as_it_was(server: OpenAIS
 async def test_replayed_words_are_cut_as_live_ones_are(server: OpenAIServer, tmp_path: Path) -> None:
     path = tmp_path / "a.sqlite"
     server.answer = lambda body: "[message] " + "so " * 1000
-    await partner_of(server, cassette=path).reply(VIEW)
+    await partner_of(server, cassette=path).act(VIEW)
     for mode in ("replay", "auto"):
         short = partner_of(server, cassette=path, cassette_mode=mode, reply_chars=50).endpoint
         kept = await short.ask(partner_of(server).messages(VIEW), VIEW.seed)
@@ -171,7 +171,7 @@ async def test_the_line_that_switches_to_a_successor_makes_a_partner_that_speaks
     async with OpenAIServer(model=model, refuses=REFUSES[:3] if thinks else (), key="sk-test") as server:
         here = load_config(ROOT / "configs" / "matching.yaml", [*changes, f"partner.openai.base_url={server.url}"])
         partner = make_partner(here)
-        assert partner is not None and (await partner.reply(VIEW)).text == ANSWER
+        assert partner is not None and (await partner.act(VIEW)).text == ANSWER
     (sent,) = server.requests
     if thinks:
         assert sent["reasoning_effort"] == "minimal" and sent["max_completion_tokens"] == 1000

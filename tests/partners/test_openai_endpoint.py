@@ -14,8 +14,8 @@ from dataclasses import replace
 import pytest
 
 from slim_rl.config import Price
-from slim_rl.dialogue.partner import PartnerFailure, Reply
-from slim_rl.dialogue.record import StopReason
+from slim_rl.dialogue.partner import PartnerFailure
+from slim_rl.dialogue.record import StopReason, Turn
 from slim_rl.errors import ConfigError
 from slim_rl.partners.openai_chat import OpenAIPartner
 from tests.fakes.openai_server import OpenAIServer, Step
@@ -36,9 +36,9 @@ def script(server: OpenAIServer, *steps: Step) -> None:
     server.script.extend(steps)  # type: ignore[attr-defined]
 
 
-async def ask_many(partner: OpenAIPartner, number: int) -> list[Reply | BaseException]:
+async def ask_many(partner: OpenAIPartner, number: int) -> list[Turn | BaseException]:
     views = [view_after(QUESTION, seed=seed) for seed in range(number)]
-    return await asyncio.gather(*(partner.reply(view) for view in views), return_exceptions=True)
+    return await asyncio.gather(*(partner.act(view) for view in views), return_exceptions=True)
 
 
 def patience(step: Step) -> dict[str, float]:
@@ -57,7 +57,7 @@ async def test_tries_are_bounded(server: OpenAIServer, step: Step) -> None:
     with pytest.raises(
         PartnerFailure, match=r"No reply from http://127\.0\.0\.1:\d+/v1 in 3 tries; the last one: "
     ) as failure:
-        await partner_of(server, max_retries=2, **patience(step)).reply(VIEW)
+        await partner_of(server, max_retries=2, **patience(step)).act(VIEW)
     assert failure.value.reason is StopReason.PARTNER_FAILED
     assert failure.value.__cause__ is None and failure.value.__context__ is None
     assert len(server.requests) == 3
@@ -70,7 +70,7 @@ async def test_retry_after_is_honoured(server: OpenAIServer, form: str) -> None:
     if form == "date":  # whole seconds only
         after = email.utils.formatdate(time.time() + 2, usegmt=True)
     script(server, Step("status", status=429, retry_after=after))
-    await partner_of(server, backoff_seconds=0.001).reply(VIEW)
+    await partner_of(server, backoff_seconds=0.001).act(VIEW)
     assert time.monotonic() - begun >= (0.4 if form == "seconds" else 0.99)
     assert len(server.requests) == 2
 
@@ -82,31 +82,31 @@ async def test_a_small_retry_after_does_not_shorten_the_backoff(
     script(server, *[Step("status", status=503, retry_after=after)] * 4)
     monkeypatch.setattr("random.Random.uniform", lambda _, low, high: high)
     begun = time.monotonic()
-    await partner_of(server, backoff_seconds=0.05).reply(VIEW)
+    await partner_of(server, backoff_seconds=0.05).act(VIEW)
     assert time.monotonic() - begun >= 0.05 + 0.1 + 0.2 + 0.4
 
 
 async def test_a_turn_has_a_deadline(server: OpenAIServer) -> None:
     script(server, *[Step("hang")] * 20)
     with pytest.raises(PartnerFailure, match=r"in 0\.5 s; the last one: no answer within"):
-        await partner_of(server, request_seconds=0.2, turn_seconds=0.5, max_retries=50).reply(VIEW)
+        await partner_of(server, request_seconds=0.2, turn_seconds=0.5, max_retries=50).act(VIEW)
     assert 2 <= len(server.requests) <= 4
 
 
 async def test_a_busy_endpoint_gets_all_the_patience_of_a_turn(server: OpenAIServer) -> None:
     script(server, *[BUSY] * 12)
     settings = {"max_retries": 1, "max_backoff_seconds": 0.02}
-    reply = await partner_of(server, **settings).reply(VIEW)
+    reply = await partner_of(server, **settings).act(VIEW)
     assert reply.usage is not None and reply.usage.retries == 12
     script(server, *[BUSY] * 500)
     with pytest.raises(PartnerFailure, match=r"No reply from .* in 0\.2 s; the last one: "):
-        await partner_of(server, turn_seconds=0.2, **settings).reply(VIEW)
+        await partner_of(server, turn_seconds=0.2, **settings).act(VIEW)
 
 
 async def test_requests_in_flight_are_bounded(server: OpenAIServer) -> None:
     server.latency = 0.02
     outcomes = await ask_many(partner_of(server, concurrency=3), 20)
-    assert all(isinstance(outcome, Reply) for outcome in outcomes)
+    assert all(isinstance(outcome, Turn) for outcome in outcomes)
     assert server.busiest == 3
 
 
@@ -117,7 +117,7 @@ async def test_requests_a_minute_are_bounded(server: OpenAIServer) -> None:
 
 
 async def test_tokens_a_minute_are_bounded(server: OpenAIServer) -> None:
-    usage = (await partner_of(server).reply(VIEW)).usage
+    usage = (await partner_of(server).act(VIEW)).usage
     assert usage is not None
     each = usage.input_tokens + usage.output_tokens
     begun = time.monotonic()
@@ -127,7 +127,7 @@ async def test_tokens_a_minute_are_bounded(server: OpenAIServer) -> None:
 
 async def test_an_outage_is_said_once_and_costs_no_game(server: OpenAIServer, caplog: pytest.LogCaptureFixture) -> None:
     partner = partner_of(server, outage_failures=4)
-    assert (await partner.reply(VIEW)).text == ANSWER
+    assert (await partner.act(VIEW)).text == ANSWER
     server.down = True
     asked = asyncio.create_task(ask_many(partner, 50))
     await until(lambda: partner.endpoint.breaker.is_open)
@@ -135,7 +135,7 @@ async def test_an_outage_is_said_once_and_costs_no_game(server: OpenAIServer, ca
     assert not asked.done()
     server.down = False
     outcomes = await asked
-    assert [outcome.text for outcome in outcomes if isinstance(outcome, Reply)] == [ANSWER] * 50
+    assert [outcome.text for outcome in outcomes if isinstance(outcome, Turn)] == [ANSWER] * 50
     said = [record.getMessage() for record in caplog.records]
     assert len(said) == 2
     assert "failed" in said[0] and "Calls wait for it" in said[0] and server.url in said[0]
@@ -149,7 +149,7 @@ async def test_failed_probes_take_none_of_a_calls_tries(server: OpenAIServer) ->
     await until(lambda: partner.endpoint.breaker.is_open)
     await asyncio.sleep(0.5)
     server.down = False
-    assert [outcome.text for outcome in await asked if isinstance(outcome, Reply)] == [ANSWER] * 2
+    assert [outcome.text for outcome in await asked if isinstance(outcome, Turn)] == [ANSWER] * 2
 
 
 async def test_an_outage_that_lasts_stops_the_run(server: OpenAIServer, caplog: pytest.LogCaptureFixture) -> None:
@@ -171,7 +171,7 @@ async def test_a_long_pause_asked_for_is_waited_out(server: OpenAIServer) -> Non
     script(server, Step("status", status=429, message="Daily limit.", retry_after=0.6))
     partner = partner_of(server, turn_seconds=0.5)
     outcomes = await ask_many(partner, 1) + await ask_many(partner, 3)
-    assert all(isinstance(outcome, Reply) for outcome in outcomes)
+    assert all(isinstance(outcome, Turn) for outcome in outcomes)
     assert server.times[1] - server.times[0] >= 0.6
 
 
@@ -179,19 +179,19 @@ async def test_a_short_pause_at_the_end_of_a_turn_is_no_outage(server: OpenAISer
     script(server, Step("hang"), Step("status", status=429, retry_after=0.3))
     partner = partner_of(server, turn_seconds=0.5, request_seconds=0.4)
     with pytest.raises(PartnerFailure, match=r"in 0.5 s"):
-        await partner.reply(VIEW)
+        await partner.act(VIEW)
     assert not partner.endpoint.breaker.is_open
 
 
 async def test_a_cancelled_probe_lets_another_one_through(server: OpenAIServer) -> None:
     server.down = True
     partner = partner_of(server, outage_failures=1, outage_seconds=0.0)
-    first = asyncio.create_task(partner.reply(VIEW))
+    first = asyncio.create_task(partner.act(VIEW))
     await until(lambda: partner.endpoint.breaker.is_open)
     server.down = False
     script(server, Step("hang"))
     await until(lambda: server.requests)  # the probe hangs
-    second = asyncio.create_task(partner.reply(VIEW))
+    second = asyncio.create_task(partner.act(VIEW))
     first.cancel()
     assert (await second).text == ANSWER
 
@@ -200,19 +200,19 @@ FLAT = {"prices": {"gpt-4.1": Price(input=2.0, cached=2.0, output=8.0)}}  # a ca
 
 
 async def test_the_budget_stops_new_games_first_and_then_all_calls(server: OpenAIServer) -> None:
-    cost = (await partner_of(server, **FLAT).reply(VIEW)).usage.cost_usd  # type: ignore[union-attr]
+    cost = (await partner_of(server, **FLAT).act(VIEW)).usage.cost_usd  # type: ignore[union-attr]
     partner = partner_of(server, budget_usd=4 * cost, budget_reserve=0.5, **FLAT)
     later = view_after(QUESTION, ANSWER, "[message] And Ava Li on Electra?")
     for _ in range(2):
-        await partner.reply(VIEW)
+        await partner.act(VIEW)
     with pytest.raises(PartnerFailure, match="kept for games that have begun") as failure:
-        await partner.reply(VIEW)
+        await partner.act(VIEW)
     assert failure.value.reason is StopReason.BUDGET
     assert partner.stopped is not None
     for _ in range(2):
-        await partner.reply(later)
+        await partner.act(later)
     with pytest.raises(PartnerFailure, match=r"budget of \$0\.\d\d is spent \(\$0\.\d+\)") as failure:
-        await partner.reply(later)
+        await partner.act(later)
     assert failure.value.reason is StopReason.BUDGET
 
 
@@ -226,7 +226,7 @@ def test_one_partner_serves_event_loops_in_sequence() -> None:
                 partner.append(OpenAIPartner(made))
             here = partner[0].endpoint
             here.address = replace(here.address, url=server.url)  # a fresh server each step: the old loop's is gone
-            return [outcome.text for outcome in await ask_many(partner[0], 5) if isinstance(outcome, Reply)]
+            return [outcome.text for outcome in await ask_many(partner[0], 5) if isinstance(outcome, Turn)]
 
     partner: list[OpenAIPartner] = []
     with warnings.catch_warnings(record=True) as caught:
@@ -241,10 +241,10 @@ def test_one_partner_serves_event_loops_in_sequence() -> None:
 async def test_a_key_is_sent_and_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_KEY", "sk-right")
     async with OpenAIServer(key="sk-right") as server:
-        assert (await partner_of(server, api_key_env="MY_KEY").reply(VIEW)).text == ANSWER
+        assert (await partner_of(server, api_key_env="MY_KEY").act(VIEW)).text == ANSWER
         monkeypatch.setenv("MY_KEY", "sk-wrong-and-secret")
         with pytest.raises(PartnerFailure, match=r"Incorrect API key provided: \*\*\*\.") as failure:
-            await partner_of(server, api_key_env="MY_KEY").reply(VIEW)
+            await partner_of(server, api_key_env="MY_KEY").act(VIEW)
     assert "sk-wrong" not in repr(failure.value)
 
 
@@ -253,7 +253,7 @@ async def test_credentials_in_the_url_are_used_and_hidden() -> None:
         script(server, Step("status", status=400, message="user me, password pass word"))
         partner = OpenAIPartner(partner_config(server.url.replace("//", "//me:pass%20word@")))
         with pytest.raises(PartnerFailure, match=r"password \*\*\*"):
-            await partner.reply(VIEW)
+            await partner.act(VIEW)
     assert server.headers[0]["Authorization"] == "Basic bWU6cGFzcyB3b3Jk"
 
 

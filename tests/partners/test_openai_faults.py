@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from slim_rl.dialogue.partner import PartnerFailure, Reply
-from slim_rl.dialogue.record import StopReason
+from slim_rl.dialogue.partner import PartnerFailure
+from slim_rl.dialogue.record import StopReason, Turn
 from slim_rl.environment import Utterance, View
 from slim_rl.errors import ConfigError
 from slim_rl.games.matching.partners.chat import MatchingChatPartner
@@ -36,10 +36,10 @@ async def server() -> AsyncIterator[OpenAIServer]:
         yield running
 
 
-def replies(outcomes: list[Reply | BaseException]) -> int:
-    unexpected = [outcome for outcome in outcomes if not isinstance(outcome, Reply | PartnerFailure)]
+def replies(outcomes: list[Turn | BaseException]) -> int:
+    unexpected = [outcome for outcome in outcomes if not isinstance(outcome, Turn | PartnerFailure)]
     assert not unexpected
-    return sum(isinstance(outcome, Reply) for outcome in outcomes)
+    return sum(isinstance(outcome, Turn) for outcome in outcomes)
 
 
 # --- one game's own
@@ -48,10 +48,10 @@ def replies(outcomes: list[Reply | BaseException]) -> int:
 async def test_half_a_character_in_a_reply_costs_nothing(server: OpenAIServer) -> None:
     server.script.extend([Step(text=f"[no] tag {HALF}"), Step(text=f"[message] Hm {HALF}")] * 2)  # type: ignore[attr-defined]
     partner = partner_of(server, concurrency=1)
-    first = await partner.reply(view_after(QUESTION))
+    first = await partner.act(view_after(QUESTION))
     assert first.text == "[message] Hm \ufffd" and first.usage is not None and first.usage.retries == 0
     later = view_after(QUESTION, f"[message] Hm {HALF}", f"[message] {HALF} And Ava Li on Electra?")
-    assert (await partner.reply(later)).text == "[message] Hm \ufffd"
+    assert (await partner.act(later)).text == "[message] Hm \ufffd"
     assert replies(await ask_many(partner, 20)) == 20
 
 
@@ -63,13 +63,13 @@ async def test_a_request_that_always_fails_stops_no_other_game(server: OpenAISer
     alone = await ask_many(partner, 4)
     assert replies(alone) == 3
     with pytest.raises(PartnerFailure, match="in 9 tries; the last one: HTTP 500"):
-        await partner.reply(view_after(QUESTION, seed=3))
+        await partner.act(view_after(QUESTION, seed=3))
     assert partner.stopped is None and not partner.endpoint.breaker.is_open
 
 
 async def test_after_an_outage_a_request_that_always_fails_does_not_keep_it_open(server: OpenAIServer) -> None:
     partner = partner_of(server, outage_failures=2, outage_seconds=0.0, outage_probe_seconds=0.02, max_retries=3)
-    await partner.reply(VIEW)
+    await partner.act(VIEW)
     server.meets = lambda body: POISON if body["seed"] == 0 else None
     server.down = True
     asked = asyncio.create_task(ask_many(partner, 5))
@@ -84,7 +84,7 @@ async def test_an_error_of_our_own_is_not_the_endpoints(server: OpenAIServer) ->
     partner = partner_of(server, extra={"stop": {1, 2}}, outage_failures=1, outage_seconds=0.0)  # no JSON
     for seed in range(3):
         with pytest.raises(PartnerFailure, match=r"could not be made: an error in this program itself: TypeError"):
-            await partner.reply(view_after(QUESTION, seed=seed))
+            await partner.act(view_after(QUESTION, seed=seed))
     assert partner.stopped is None and not partner.endpoint.breaker.is_open and not server.times
 
 
@@ -96,7 +96,7 @@ async def test_an_account_refused_in_mid_run_costs_no_game(
     server: OpenAIServer, refusal: Step, caplog: pytest.LogCaptureFixture
 ) -> None:
     partner = partner_of(server, outage_failures=4, concurrency=8)
-    await partner.reply(VIEW)
+    await partner.act(VIEW)
     server.refusal = refusal
     asked = asyncio.create_task(ask_many(partner, 50))
     await until(lambda: partner.endpoint.breaker.is_open)
@@ -112,7 +112,7 @@ async def test_an_account_refused_in_mid_run_costs_no_game(
 
 async def test_an_account_that_stays_refused_stops_the_run_and_starts_no_game(server: OpenAIServer) -> None:
     partner = partner_of(server, concurrency=4, outage_wait_minutes=0.5 / 60)
-    await partner.reply(VIEW)
+    await partner.act(VIEW)
     server.refusal = REVOKED
     outcomes = await ask_many(partner, 30)
     assert replies(outcomes) == 0 and partner.stopped is not None
@@ -129,7 +129,7 @@ async def test_a_pause_that_ended_early_does_not_lengthen_the_next_outage(server
     slow = asyncio.create_task(ask_many(partner, 1))
     server.script.extend([Step(seconds=0.3), Step("status", status=429, retry_after=3600)])  # type: ignore[attr-defined]
     await until(lambda: len(server.requests) == 1)
-    paused = asyncio.create_task(partner.reply(view_after(QUESTION, seed=1)))
+    paused = asyncio.create_task(partner.act(view_after(QUESTION, seed=1)))
     await until(lambda: partner.endpoint.breaker.is_open)
     assert replies(await slow) == 1 and (await paused).text == ANSWER, "an answer in the meantime ends the pause"
     server.down = True
@@ -147,7 +147,7 @@ async def test_an_endless_pause_is_looked_into(server: OpenAIServer, status: int
     script(server, Step("status", status=status, retry_after=1e15))
     partner = partner_of(server, outage_wait_minutes=1 / 60)
     begun = time.monotonic()
-    assert (await partner.reply(VIEW)).text == ANSWER
+    assert (await partner.act(VIEW)).text == ANSWER
     assert 0.5 <= time.monotonic() - begun < 1.0, "half of the time there is was waited"
 
 
@@ -172,7 +172,7 @@ async def test_a_pause_out_of_range(server: OpenAIServer, value: str, seconds: f
     assert retry_after({"retry-after": value}) in (seconds, None if seconds == 0.0 else seconds)
     if seconds is None or seconds == 0.0:
         script(server, Step("status", status=429, retry_after=value))
-        assert (await partner_of(server).reply(VIEW)).text == ANSWER
+        assert (await partner_of(server).act(VIEW)).text == ANSWER
 
 
 def test_a_pause_may_be_a_date() -> None:
@@ -201,7 +201,7 @@ async def test_a_wrong_address_stops_the_run_at_once(
     outcomes = await ask_many(partner, 5)
     assert replies(outcomes) == 0 and time.monotonic() - begun < 5
     with pytest.raises(PartnerFailure, match=sentence):
-        await partner.reply(VIEW)
+        await partner.act(VIEW)
     assert len([r for r in caplog.records if r.levelno == logging.ERROR]) == 1
 
 
@@ -226,7 +226,7 @@ def test_an_impossible_address_is_said(url: str) -> None:
 async def test_a_redirect_is_not_followed(server: OpenAIServer) -> None:
     script(server, Step("status", status=308, message="Elsewhere."))
     with pytest.raises(PartnerFailure, match=r"HTTP 308.*answers from another address"):
-        await partner_of(server).reply(VIEW)
+        await partner_of(server).act(VIEW)
 
 
 # --- whatever it sends
@@ -251,7 +251,7 @@ async def test_a_monstrous_answer_is_bounded(server: OpenAIServer, kind: str) ->
         server.script.clear()  # type: ignore[attr-defined]
         server.script.extend([Step(kind, size=3_000_000)] * 3)  # type: ignore[attr-defined]
     watcher = asyncio.create_task(watch())
-    reply = await partner.reply(VIEW)
+    reply = await partner.act(VIEW)
     watcher.cancel()
     assert reply.text == ANSWER and reply.usage is not None and reply.usage.retries == 3
     assert reply.usage.input_tokens > 3 * 500, "what was answered for nothing is paid for too"
@@ -261,7 +261,7 @@ async def test_a_monstrous_answer_is_bounded(server: OpenAIServer, kind: str) ->
 
 async def test_a_long_reply_counts_as_cut_off(server: OpenAIServer) -> None:
     script(server, Step(text="[message] " + "so " * 300_000))
-    reply = await partner_of(server, reply_chars=1000).reply(VIEW)
+    reply = await partner_of(server, reply_chars=1000).act(VIEW)
     assert reply.text == ANSWER and reply.usage is not None and reply.usage.malformed == 1
     last = server.requests[1]["messages"]
     assert "too long" in last[-1]["content"] and len(last[-2]["content"]) <= 1000
@@ -270,17 +270,17 @@ async def test_a_long_reply_counts_as_cut_off(server: OpenAIServer) -> None:
 async def test_a_long_error_is_bounded(server: OpenAIServer) -> None:
     script(server, Step("status", status=400, code="context_length_exceeded", message="x" * 1_500_000))
     with pytest.raises(PartnerFailure) as failure:
-        await partner_of(server).reply(VIEW)
+        await partner_of(server).act(VIEW)
     assert len(str(failure.value)) < 1000
 
 
 @pytest.mark.parametrize("code", [7, ["a"], {"b": 1}, None, "x" * 10_000])
 async def test_an_error_of_any_shape_is_a_failure(server: OpenAIServer, code: Any) -> None:
     server.answer = lambda body: "[message] fine"
-    await partner_of(server).reply(VIEW)
+    await partner_of(server).act(VIEW)
     script(server, Step("status", status=418, code=code, message="{authorization}"))
     with pytest.raises(PartnerFailure, match="HTTP 418"):
-        await partner_of(server).reply(VIEW)
+        await partner_of(server).act(VIEW)
 
 
 async def test_words_of_any_kind_can_be_sent(server: OpenAIServer) -> None:
@@ -288,7 +288,7 @@ async def test_words_of_any_kind_can_be_sent(server: OpenAIServer) -> None:
     server.answer = lambda body: "fine"
     for text in (HALF, "\x00\x1b[31m", "<|im_end|>" * 1000, "\ud83d\ude00", "\u2028" * 50):
         view = View(0, text, text, (Utterance(1, text), Utterance(0, text, text), Utterance(1, text)), None, -1)
-        assert (await partner.reply(view)).text == "fine"
+        assert (await partner.act(view)).text == "fine"
 
 
 async def test_a_deadline_of_the_turn_is_a_failure_of_the_game_alone(server: OpenAIServer) -> None:
@@ -311,13 +311,13 @@ async def test_a_full_disk_is_said_and_loses_no_answer(
                 PartnerFailure,
                 match=r"Cannot append to the cassette .*a\.sqlite: .+; make it writable again and resume",
             ):
-                await partner.reply(view_after(QUESTION, seed=seed))
+                await partner.act(view_after(QUESTION, seed=seed))
         assert len(server.requests) == 1, "nothing is asked that cannot be kept"
         assert partner.stopped is not None
     assert len([record for record in caplog.records if "Cannot append" in record.getMessage()]) == 1
-    assert (await partner.reply(view_after(QUESTION, seed=0))).text == ANSWER
+    assert (await partner.act(view_after(QUESTION, seed=0))).text == ANSWER
     assert len(server.requests) == 1 and partner.stopped is None, "the answer that was paid for is there"
-    await partner.reply(view_after(QUESTION, seed=1))
+    await partner.act(view_after(QUESTION, seed=1))
     assert len(recorded(path)) == 2
 
 
@@ -341,5 +341,5 @@ async def test_the_servers_reason_is_told_whatever_its_form(
     monkeypatch.setenv("FAULTS_KEY", "sk-secret-1")
     script(server, Step("status", status=status, body=body))
     with pytest.raises(PartnerFailure) as failure:
-        await partner_of(server, api_key_env="FAULTS_KEY", outage_wait_minutes=0.0).reply(VIEW)
+        await partner_of(server, api_key_env="FAULTS_KEY", outage_wait_minutes=0.0).act(VIEW)
     assert said in str(failure.value) and "sk-secret" not in str(failure.value)

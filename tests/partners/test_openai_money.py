@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slim_rl.config import OpenAIConfig
-from slim_rl.dialogue.partner import PartnerFailure, Reply
-from slim_rl.dialogue.record import StopReason
+from slim_rl.dialogue.partner import PartnerFailure
+from slim_rl.dialogue.record import StopReason, Turn
 from slim_rl.games.matching.audit import audit
 from slim_rl.partners.answers import ReportedError, UnreadableError, count_tokens, read_answer
 from slim_rl.partners.faults import fault_of
@@ -85,7 +85,7 @@ async def test_a_budget_holds_without_a_believable_usage(server: OpenAIServer, u
     server.meets = lambda body: Step(usage=usage)
     partner = partner_of(server, budget_usd=0.05, concurrency=4)
     outcomes = await ask_many(partner, 60)
-    answered = [outcome for outcome in outcomes if isinstance(outcome, Reply)]
+    answered = [outcome for outcome in outcomes if isinstance(outcome, Turn)]
     refused = [outcome.reason for outcome in outcomes if isinstance(outcome, PartnerFailure)]
     assert 2 <= len(answered) <= 30, "some 1,500 tokens each, at $2 a million"
     assert refused and set(refused) == {StopReason.BUDGET}
@@ -97,8 +97,8 @@ async def test_an_absurd_usage_holds_nothing_up(server: OpenAIServer, caplog: py
     absurd = {"prompt_tokens": 10**12, "completion_tokens": 10**12}
     server.script.extend([Step(usage=absurd)])  # type: ignore[attr-defined]
     partner = partner_of(server, tokens_per_minute=6_000_000)
-    await partner.reply(view_after(QUESTION))
-    assert all(isinstance(outcome, Reply) for outcome in await ask_many(partner, 20))
+    await partner.act(view_after(QUESTION))
+    assert all(isinstance(outcome, Turn) for outcome in await ask_many(partner, 20))
     assert partner.usage.estimated == 1
     assert len([record for record in caplog.records if "are estimated" in record.getMessage()]) == 1
 

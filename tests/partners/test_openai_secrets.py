@@ -31,7 +31,7 @@ async def main(url, folder):
         print(partner.identity)
         for seed in range(9):
             try:
-                print(await partner.reply(view_after(QUESTION, seed=seed)))
+                print(await partner.act(view_after(QUESTION, seed=seed)))
             except Exception as failure:
                 traceback.print_exc()
                 print(repr(failure), vars(failure))

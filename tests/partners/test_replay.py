@@ -36,7 +36,7 @@ def dialogue(*turns: tuple[int, str, str | None], seed: int = 0, game: GameState
         game_state=game.to_dict(),
         policy={},
         partner={},
-        turns=[Turn(seat, "policy" if seat == 0 else "partner", text, error=error) for seat, text, error in turns],
+        turns=[Turn(text, seat, "policy" if seat == 0 else "partner", error=error) for seat, text, error in turns],
     )
 
 
@@ -63,24 +63,24 @@ def partner(tmp_path: Path) -> Partner:
 
 
 async def test_says_again_what_was_said(partner: Partner) -> None:
-    assert (await partner.reply(view((0, HELLO)))).text == NOTED
-    assert (await partner.reply(view((0, HELLO), (1, NOTED), (0, QUESTION)))).text == ANSWER
+    assert (await partner.act(view((0, HELLO)))).text == NOTED
+    assert (await partner.act(view((0, HELLO), (1, NOTED), (0, QUESTION)))).text == ANSWER
     assert partner.identity == {"kind": "replay", "log": "log.jsonl"}
 
 
 async def test_a_conversation_that_diverges_is_a_failure(partner: Partner) -> None:
     with pytest.raises(PartnerFailure, match=r"turn 3: '\[message\] Bye' was not said"):
-        await partner.reply(view((0, HELLO), (1, NOTED), (0, "[message] Bye")))
+        await partner.act(view((0, HELLO), (1, NOTED), (0, "[message] Bye")))
 
 
 async def test_a_record_that_is_used_up_is_a_failure(partner: Partner) -> None:
     with pytest.raises(PartnerFailure, match="used up after turn 4"):
-        await partner.reply(view((0, HELLO), (1, NOTED), (0, QUESTION), (1, ANSWER)))
+        await partner.act(view((0, HELLO), (1, NOTED), (0, QUESTION), (1, ANSWER)))
 
 
 async def test_an_unknown_game_is_a_failure(partner: Partner) -> None:
     with pytest.raises(PartnerFailure, match="no dialogue of this game"):
-        await partner.reply(view((0, HELLO), game=OTHER))
+        await partner.act(view((0, HELLO), game=OTHER))
 
 
 async def test_of_several_dialogues_the_one_that_fits_is_followed(tmp_path: Path) -> None:
@@ -90,9 +90,9 @@ async def test_of_several_dialogues_the_one_that_fits_is_followed(tmp_path: Path
         dialogue((0, HELLO, None), (1, "[message] two", None), seed=2),
         dialogue((0, QUESTION, None), (1, ANSWER, None), seed=3),
     )
-    assert (await partner.reply(view((0, HELLO), seed=1))).text == "[message] one"
-    assert (await partner.reply(view((0, HELLO), seed=2))).text == "[message] two"
-    assert (await partner.reply(view((0, QUESTION), seed=2))).text == ANSWER
+    assert (await partner.act(view((0, HELLO), seed=1))).text == "[message] one"
+    assert (await partner.act(view((0, HELLO), seed=2))).text == "[message] two"
+    assert (await partner.act(view((0, QUESTION), seed=2))).text == ANSWER
 
 
 def test_a_log_that_cannot_be_used_is_said_clearly(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ async def test_line_ends_of_any_kind_may_be_said(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     path.write_text(record + "\n", encoding="utf-8")
     partner = make_partner(parse_config({"partner": {"kind": "replay", "replay": str(path)}}))
-    assert (await partner.reply(view((0, HELLO)))).text == odd
+    assert (await partner.act(view((0, HELLO)))).text == odd
 
 
 class Word(BaseEnvironment):
@@ -151,13 +151,13 @@ async def test_a_game_of_ones_own_is_replayed(tmp_path: Path) -> None:
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
     partner = ReplayPartner(path, Word)
     moon = View(1, "Talk.", "Your word is moon.", (Utterance(0, "hi"),), None, 0)
-    assert (await partner.reply(moon)).text == "I have moon."
+    assert (await partner.act(moon)).text == "I have moon."
     with pytest.raises(PartnerFailure, match="no dialogue of this game with its partner on seat 0"):
-        await partner.reply(View(0, "Talk.", "Your word is moon.", (), None, 0))
+        await partner.act(View(0, "Talk.", "Your word is moon.", (), None, 0))
 
 
 async def test_a_turn_that_records_only_why_there_was_no_reply_is_not_said_again(tmp_path: Path) -> None:
     recorded = dialogue((0, HELLO, None), (1, "", "no reply"))
     recorded.failure = "no reply"
     with pytest.raises(PartnerFailure, match="used up after turn 1"):
-        await write(tmp_path / "log.jsonl", recorded).reply(view((0, HELLO)))
+        await write(tmp_path / "log.jsonl", recorded).act(view((0, HELLO)))

@@ -15,8 +15,8 @@ import pytest
 from pydantic import ValidationError
 
 from slim_rl.config import ChatPolicyConfig, OpenAIConfig
-from slim_rl.dialogue.partner import PartnerFailure, Reply
-from slim_rl.dialogue.record import StopReason
+from slim_rl.dialogue.partner import PartnerFailure
+from slim_rl.dialogue.record import StopReason, Turn
 from slim_rl.errors import ConfigError
 from slim_rl.partners.openai_chat import OpenAIPartner
 from slim_rl.policies.openai_chat import ChatPolicy
@@ -99,10 +99,10 @@ async def test_a_reply_that_is_none_is_asked_again(server: OpenAIServer, step: S
     script(server, step)
     patience = 0.5 if step.kind == "hang" else 20.0
     partner = partner_of(server, request_seconds=patience)
-    reply = await partner.reply(VIEW)
+    reply = await partner.act(VIEW)
     assert reply.text == ANSWER and reply.usage is not None
     assert (reply.usage.retries, reply.usage.calls, reply.usage.malformed) == (1, 1, 0)
-    tokens = (await partner_of(server).reply(VIEW)).usage.input_tokens  # type: ignore[union-attr]
+    tokens = (await partner_of(server).act(VIEW)).usage.input_tokens  # type: ignore[union-attr]
     assert (reply.usage.input_tokens > 1.5 * tokens) == billed
     assert partner.stopped is None
 
@@ -113,7 +113,7 @@ BUSY = [inside({"code": 429, "message": "Slow down."}), http(413, GROQ_413)]
 @pytest.mark.parametrize("step", BUSY, ids=["429 within 200", "Groq's 413"])
 async def test_busy_is_asked_again_beyond_the_retries(server: OpenAIServer, step: Step) -> None:
     script(server, *[step] * 12)
-    reply = await partner_of(server, max_retries=1, max_backoff_seconds=0.02).reply(VIEW)
+    reply = await partner_of(server, max_retries=1, max_backoff_seconds=0.02).act(VIEW)
     assert reply.usage is not None and reply.usage.retries == 12
 
 
@@ -185,7 +185,7 @@ async def test_what_a_person_must_change_stops_the_run(
     assert partner.stopped is not None and len(server.times) == 1, "one request tells all"
     assert len([record for record in caplog.records if record.levelno == logging.ERROR]) == 1
     with pytest.raises(PartnerFailure, match=sentence):
-        await partner.reply(VIEW)
+        await partner.act(VIEW)
 
 
 # --- one game fails
@@ -208,9 +208,9 @@ async def test_a_request_at_fault_ends_its_game_alone(server: OpenAIServer, step
     script(server, step)
     partner = partner_of(server)
     with pytest.raises(PartnerFailure, match="was refused: HTTP 4"):
-        await partner.reply(VIEW)
+        await partner.act(VIEW)
     assert partner.stopped is None and len(server.times) == 1
-    assert (await partner.reply(VIEW)).text == ANSWER
+    assert (await partner.act(VIEW)).text == ANSWER
 
 
 # --- learned
@@ -266,7 +266,7 @@ LEARNED: dict[str, tuple[Step, list[str]]] = {
 async def test_a_refused_parameter_is_learned(server: OpenAIServer, step: Step, refused: list[str]) -> None:
     server.meets = lambda body: step if any(name in body for name in refused) else None
     partner = partner_of(server)
-    assert (await partner.reply(VIEW)).text == ANSWER and (await partner.reply(VIEW)).text == ANSWER
+    assert (await partner.act(VIEW)).text == ANSWER and (await partner.act(VIEW)).text == ANSWER
     assert len(server.times) == 3, "it is learned once"
     assert partner.identity["refused"] == refused
     kept = {"temperature", "seed", "max_tokens"} - set(refused)
@@ -301,7 +301,7 @@ PLAYED: dict[str, Step] = {
 @pytest.mark.parametrize("step", PLAYED.values(), ids=PLAYED)
 async def test_an_answer_of_another_form_is_played(server: OpenAIServer, step: Step) -> None:
     script(server, step)
-    reply = await partner_of(server).reply(VIEW)
+    reply = await partner_of(server).act(VIEW)
     assert reply.text.replace("*", "") == "[message] 60." and reply.usage is not None
     assert (reply.usage.retries, reply.usage.malformed, reply.usage.asides) == (0, 0, 0)
     assert reply.thought == ("Hm." if "Hm." in str(step) else None)
@@ -343,7 +343,7 @@ async def test_a_malformed_reply_is_kept_and_asked_again(
     server: OpenAIServer, step: Step, why: str, thought: str | None
 ) -> None:
     script(server, step)
-    reply = await partner_of(server).reply(VIEW)
+    reply = await partner_of(server).act(VIEW)
     assert reply.text == ANSWER and reply.usage is not None and reply.usage.malformed == 1
     assert why in server.requests[1]["messages"][-1]["content"] and reply.thought == thought
 
@@ -351,7 +351,7 @@ async def test_a_malformed_reply_is_kept_and_asked_again(
 async def test_all_thought_twice_in_a_row_ends_the_game(server: OpenAIServer, caplog: pytest.LogCaptureFixture) -> None:
     server.meets = lambda body: Step(part=NOTHING | {"reasoning_content": "Hm."}, choice=CUT)
     with pytest.raises(PartnerFailure, match="all thought, and max_tokens=300 left none") as failure:
-        await partner_of(server, malformed_retries=9).reply(VIEW)
+        await partner_of(server, malformed_retries=9).act(VIEW)
     assert failure.value.thought == "Hm.\n\nHm." and failure.value.reason is StopReason.PARTNER_ERRORS
     assert len(server.requests) == 2
     assert [r.getMessage() for r in caplog.records] == [
@@ -363,7 +363,7 @@ async def test_all_thought_twice_in_a_row_ends_the_game(server: OpenAIServer, ca
 async def test_a_policys_refusal_and_thoughts_are_recorded(server: OpenAIServer) -> None:
     script(server, Step(part={"content": None, "refusal": "I cannot.", "reasoning_content": "Hm."}))
     policy = ChatPolicy(ChatPolicyConfig(model=server.model, base_url=server.url))
-    reply = await policy.reply(view_after(seat=0))
+    reply = await policy.act(view_after(seat=0))
     assert (reply.text, reply.thought) == ("", "Hm.\n\n(It refused: I cannot.)")
 
 
@@ -385,7 +385,7 @@ async def test_one_action_is_played_and_the_rest_counted(
     server: OpenAIServer, heard: tuple[str, ...], text: str, action: str, rest: str
 ) -> None:
     script(server, Step(text=text))
-    reply = await partner_of(server).reply(view_after(*heard))
+    reply = await partner_of(server).act(view_after(*heard))
     assert reply.text == action and reply.thought is not None and reply.usage is not None
     assert reply.thought.split() == rest.split() and reply.usage.asides == 1
     assert (reply.usage.malformed, len(server.requests)) == (0, 1)
@@ -396,16 +396,16 @@ async def test_one_action_is_played_and_the_rest_counted(
 )
 async def test_a_message_of_more_lines_stays_whole(server: OpenAIServer, text: str) -> None:
     script(server, Step(text=text))
-    reply = await partner_of(server).reply(VIEW)
+    reply = await partner_of(server).act(VIEW)
     assert reply.text == text and reply.usage is not None and reply.usage.asides == 0 and reply.thought is None
 
 
 async def test_a_first_reply_without_a_tag_is_a_message(server: OpenAIServer) -> None:
     script(server, Step(text="It is 60."))
-    reply = await partner_of(server).reply(VIEW)
+    reply = await partner_of(server).act(VIEW)
     assert reply.text == "[message] It is 60." and len(server.requests) == 1
     script(server, Step(text="I agree."), Step(text="[accept]"))
-    assert (await partner_of(server).reply(view_after(GOOD_PLAN))).text == "[accept]", "a proposal waits for a tag"
+    assert (await partner_of(server).act(view_after(GOOD_PLAN))).text == "[accept]", "a proposal waits for a tag"
 
 
 # --- a prompt that is cut
@@ -428,7 +428,7 @@ async def test_a_prompt_that_is_cut_is_warned_of_once(
 ) -> None:
     server.meets = lambda body: Step(usage=usage)
     partner = partner_of(server)
-    assert sum(isinstance(outcome, Reply) for outcome in await ask_many(partner, 5)) == 5
+    assert sum(isinstance(outcome, Turn) for outcome in await ask_many(partner, 5)) == 5
     warned = [text for text in partner.warnings if "cuts prompts without saying so" in text]
     assert len(warned) == cut and caplog.text.count("cuts prompts") == cut
 
@@ -444,14 +444,14 @@ async def test_a_server_on_loopback_is_reached_without_a_proxy(
     monkeypatch.setenv(variable, "http://127.0.0.1:9")
     monkeypatch.delenv("NO_PROXY", raising=False)
     partner = OpenAIPartner(partner_config(server.url.replace("127.0.0.1", host), max_retries=0))
-    assert (await partner.reply(VIEW)).text == ANSWER
+    assert (await partner.act(VIEW)).text == ANSWER
 
 
 async def test_another_server_is_reached_by_the_proxy(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", server.url.removesuffix("/v1"))
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test-1")
     partner = OpenAIPartner(partner_config("http://partner.invalid/v1", max_retries=0))
-    assert (await partner.reply(VIEW)).text == ANSWER
+    assert (await partner.act(VIEW)).text == ANSWER
 
 
 async def test_headers_and_query_are_sent(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -460,7 +460,7 @@ async def test_headers_and_query_are_sent(server: OpenAIServer, monkeypatch: pyt
     server.seen = seen.append
     partner = partner_of(server, headers={"api-key": "{key}", "X-Team": "one"}, query={"api-version": "2024-10-21"})
     script(server, Step("status", status=500, message="{authorization}, sk-secret-1, one"))
-    assert (await partner.reply(VIEW)).text == ANSWER
+    assert (await partner.act(VIEW)).text == ANSWER
     sent = {name.lower(): value for name, value in server.headers[-1].items()}
     assert (sent["api-key"], sent["x-team"]) == ("sk-secret-1", "one")
     assert seen == ["api-version=2024-10-21"] * 2 and "sk-secret" not in json.dumps(partner.identity)
@@ -509,7 +509,7 @@ from slim_rl.games.matching.partners.chat import MatchingChatPartner
 async def main():
     partner = MatchingChatPartner(partner_config(sys.argv[1], concurrency=int(sys.argv[2]), cassette=sys.argv[3]))
     views = [view_after(QUESTION, seed=seed) for seed in range(320)]
-    replies = await asyncio.gather(*(partner.reply(view) for view in views), return_exceptions=True)
+    replies = await asyncio.gather(*(partner.act(view) for view in views), return_exceptions=True)
     print(sum(not isinstance(reply, Exception) for reply in replies), *partner.warnings, sep="\\n")
 
 asyncio.run(main())
@@ -540,5 +540,5 @@ def test_concurrency_fits_the_limit_of_open_files(tmp_path: Any) -> None:
 async def test_enough_open_files_change_nothing(server: OpenAIServer) -> None:
     with files(4096):
         partner = partner_of(server, concurrency=64)
-        await partner.reply(VIEW)
+        await partner.act(VIEW)
     assert partner.warnings == []

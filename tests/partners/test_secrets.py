@@ -53,9 +53,9 @@ async def test_an_echo_is_in_no_reply_log_or_cassette(
     caplog.set_level(logging.DEBUG)
     async with OpenAIServer(script=[Step(text="[message] up"), *[echo] * 9]) as server:
         partner = partner_of(server, cassette=tmp_path / "a.sqlite", max_retries=2, max_backoff_seconds=0.02)
-        await partner.reply(view_after(QUESTION, seed=1))
+        await partner.act(view_after(QUESTION, seed=1))
         try:
-            outcome = repr(await partner.reply(view_after(QUESTION)))
+            outcome = repr(await partner.act(view_after(QUESTION)))
         except PartnerFailure as failure:
             outcome = str(failure)
         assert any(KEY in request["Authorization"] for request in server.headers)
@@ -105,7 +105,7 @@ async def _down(partner: OpenAIPartner) -> None:
     async with OpenAIServer(refusal=Step("status", status=401)) as server:
         partner.endpoint.address = replace(partner.endpoint.address, url=server.url)
         with pytest.raises(PartnerFailure):
-            await partner.reply(view_after(QUESTION))
+            await partner.act(view_after(QUESTION))
 
 
 @given(st.text(), st.text())

@@ -11,7 +11,7 @@ import pytest
 from examples.secret_number import SecretNumber
 from slim_rl.config import ChatPolicyConfig, Limits, parse_config
 from slim_rl.dialogue.interventions import AskFirst, NeverAsk
-from slim_rl.dialogue.loop import Speaker, play_dialogue
+from slim_rl.dialogue.loop import play_dialogue
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import ConfigError
@@ -30,7 +30,7 @@ def chat_policy(server: OpenAIServer, **settings: Any) -> ChatPolicy:
 
 async def play(player: Any, partner: Any, env: Any = None, state: Any = GAME) -> Dialogue:
     env = env or MatchingEnv()
-    return await play_dialogue(env, Speaker(player), partner, None, Limits(), game_state=state, id="d", seat=0, seed=5)
+    return await play_dialogue(env, player, partner, None, Limits(), game_state=state, id="d", seat=0, seed=5)
 
 
 async def test_what_it_is_sent_grows_at_its_end_and_is_what_the_game_says() -> None:
@@ -139,7 +139,7 @@ async def test_its_budget_outlives_the_process_and_is_its_own(tmp_path: Path) ->
     async def start(server: OpenAIServer, budget_usd: float = 0.05) -> ChatPolicy:
         prices = {server.model: {"input": 0, "cached": 0, "output": 1000}}
         policy = chat_policy(server, prices=prices, budget_usd=budget_usd, budget_reserve=0.0)
-        worker = RolloutWorker(parse_config({"partner": {"kind": "shy"}}), None, Speaker(policy))
+        worker = RolloutWorker(parse_config({"partner": {"kind": "shy"}}), None, policy)
         worker.keep_spend(tmp_path)
         await play(policy, Says(lambda view: "[message] Ava Li on BLEU: 60."))
         return policy

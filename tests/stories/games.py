@@ -62,7 +62,7 @@ def played(number: int, phase: str, step: int, *, asks: bool, annotate: Callable
     """An agreed dialogue of a small game."""
     said = [ASKS, "[message] Ava Li on BLEU: 60.", PLAN, "[accept]"] if asks else [PLAN, "[accept]"]
     turns = [
-        Turn(place % 2, ("policy", "partner")[place % 2], text, {"kind": text[1:].partition("]")[0]})
+        Turn(text, place % 2, ("policy", "partner")[place % 2], {"kind": text[1:].partition("]")[0]})
         for place, text in enumerate(said)
     ]
     dialogue = Dialogue(

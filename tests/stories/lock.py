@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from slim_rl.dialogue.partner import Reply
+from slim_rl.dialogue.record import Turn
 from slim_rl.environment import View
 from slim_rl.measured import MeasuredEnvironment
 
@@ -65,6 +65,6 @@ class Keeper:
 
     identity: ClassVar[dict[str, Any]] = {"kind": "keeper"}
 
-    async def reply(self, view: View) -> Reply:
+    async def act(self, view: View) -> Turn:
         truth = view.private % 2 if "odd" in view.observation else view.private > 2
-        return Reply("yes" if truth else "no")
+        return Turn("yes" if truth else "no")

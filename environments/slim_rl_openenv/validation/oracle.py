@@ -21,7 +21,6 @@ from typing import Any
 import yaml
 from slim_rl_openenv import GameAction, GameClient
 
-from slim_rl.dialogue.loop import Speaker
 from slim_rl.environment import environment_class
 from slim_rl.measured import measured
 from slim_rl.session import Games
@@ -42,7 +41,7 @@ def players(games: Games) -> dict[str, Any]:
 def words(games: Games, seed: int, player: Any) -> list[str]:
     """What a player says in the game of a seed."""
     (row,) = games.deal("train", 1, seed)
-    (dialogue,) = asyncio.run(games.worker.play(games.worker.episode(row, "oracle"), policy=Speaker(player)))
+    (dialogue,) = asyncio.run(games.worker.play(games.worker.episode(row, "oracle"), policy=player))
     return [turn.text for turn in dialogue.turns if turn.role == "policy"]
 
 

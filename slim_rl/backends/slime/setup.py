@@ -17,8 +17,8 @@ from slime.utils.http_utils import post as slime_post
 
 from slim_rl.config import ROOT_KEY, Config, Limits, parse_config
 from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.partner import Partner, PartnerFailure, Reply
-from slim_rl.dialogue.record import StopReason
+from slim_rl.dialogue.partner import Partner, PartnerFailure
+from slim_rl.dialogue.record import StopReason, Turn
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.environment import View
 from slim_rl.errors import ConfigError
@@ -106,8 +106,8 @@ class Interruptible:
     def identity(self) -> dict[str, Any]:
         return self.partner.identity
 
-    async def reply(self, view: View) -> Reply:
-        reply = asyncio.ensure_future(self.partner.reply(view))
+    async def act(self, view: View) -> Turn:
+        reply = asyncio.ensure_future(self.partner.act(view))
         try:
             # `aborted` is a plain flag that cannot be awaited: so it is looked at once a second.
             while not (await asyncio.wait((reply,), timeout=_LOOK_SECONDS))[0]:

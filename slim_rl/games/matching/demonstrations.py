@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slim_rl.config import Config
-from slim_rl.dialogue.partner import Reply
+from slim_rl.dialogue.record import Turn
 from slim_rl.environment import View
 from slim_rl.games.matching.actions import format_proposal
 from slim_rl.games.matching.beliefs import heard, known_lines
@@ -79,9 +79,9 @@ class QuestioningPlayer:
     def identity(self) -> dict[str, Any]:
         return {"kind": "questioning", "messages": list(self.messages), "kinds": dict(self.kinds)}
 
-    async def reply(self, view: View) -> Reply:
-        action = self.act(view)
-        return Reply(action, thought="\n".join(self._thought(view, action)) or None)
+    async def act(self, view: View) -> Turn:
+        action = self.action(view)
+        return Turn(action, thought="\n".join(self._thought(view, action)) or None)
 
     def _thought(self, view: View, action: str) -> list[str]:
         game: MatchingView = view.private
@@ -90,7 +90,7 @@ class QuestioningPlayer:
         plans_itself = action.startswith("[propose]") and not game.solver
         return table_lines(game.roster, known(view)) if plans_itself else []
 
-    def act(self, view: View) -> str:
+    def action(self, view: View) -> str:
         """The next action, as text with its tag."""
         game: MatchingView = view.private
         if game.pending is not None:

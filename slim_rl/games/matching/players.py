@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from slim_rl.dialogue.partner import Reply
+from slim_rl.dialogue.record import Turn
 from slim_rl.environment import View
 from slim_rl.formats import listed
 from slim_rl.games.matching.actions import format_proposal
@@ -63,10 +63,10 @@ class Player:
     def identity(self) -> dict[str, Any]:
         return {"kind": "scripted", "name": self.name}
 
-    async def reply(self, view: View) -> Reply:
-        return Reply(self.act(view))
+    async def act(self, view: View) -> Turn:
+        return Turn(self.action(view))
 
-    def act(self, view: View) -> str:
+    def action(self, view: View) -> str:
         """The next action as text; a plain function of the view."""
         game: MatchingView = view.private
         if game.pending is not None:

@@ -24,9 +24,7 @@ from slim_rl import __version__, provenance
 from slim_rl.analysis.cells import ledger_of_cells, measured_cells
 from slim_rl.dialogue.held_out import SCOPE
 from slim_rl.dialogue.log import annotate
-from slim_rl.dialogue.loop import Speaker
 from slim_rl.dialogue.measures import MEASURES
-from slim_rl.dialogue.partner import Reply
 from slim_rl.dialogue.record import Dialogue, DialogueOver, StopReason, Turn
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import RolloutWorker
@@ -252,12 +250,12 @@ class _Recorded:
     def identity(self) -> dict[str, Any]:
         return {"kind": "recorded"}
 
-    async def reply(self, view: View) -> Reply:
+    async def act(self, view: View) -> Turn:
         limited = self.end in _LIMITS
         if not self.left:
             raise DialogueOver(self.end if limited else StopReason.BROKEN, "the record ends before the game does")
         turn = self.left.pop(0)
-        return Reply(turn["text"], cut=self.end if turn.get("cut") and limited else None)
+        return Turn(turn["text"], cut=self.end if turn.get("cut") and limited else None)
 
 
 async def _replay(
@@ -265,7 +263,7 @@ async def _replay(
 ) -> list[Dialogue]:
     out = []
     for row, entry in pairs:
-        (dialogue,) = await worker.play(worker.episode(row, SCOPE, phase="eval"), policy=Speaker(_Recorded(entry)))
+        (dialogue,) = await worker.play(worker.episode(row, SCOPE, phase="eval"), policy=_Recorded(entry))
         if wrong := _difference(dialogue, entry):
             raise DataError(f"{where}: the dialogue of game {row.name} does not follow from the rules: {wrong}.")
         annotate(dialogue)

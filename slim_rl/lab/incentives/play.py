@@ -20,7 +20,6 @@ from slim_rl.config import PARTNERS, SELF, Config
 from slim_rl.dialogue.dealing import deal
 from slim_rl.dialogue.factory import costs_money
 from slim_rl.dialogue.log import annotate
-from slim_rl.dialogue.loop import Speaker
 from slim_rl.dialogue.measures import measures
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow
@@ -72,7 +71,7 @@ def measure(
     played: dict[str, list[Dialogue]] = {}
     for player in players:
         episodes = [worker.episode(row, "incentives") for row in rows]  # the same draws for every player
-        worker.policy = Speaker(player.player)
+        worker.policy = player.player
         played[player.name] = [dialogue for (dialogue,) in asyncio.run(worker.play_all(episodes))]
         if worker.stopped:
             raise SlimError(worker.stopped)

@@ -30,7 +30,6 @@ from transformers import DataCollatorForSeq2Seq, Qwen3Config, Qwen3ForCausalLM, 
 from slim_rl.config import Config, Limits
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.dealing import load_rows
-from slim_rl.dialogue.loop import Demonstrator
 from slim_rl.dialogue.partner import Partner
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow
@@ -190,7 +189,7 @@ def _demonstrations(config: Config, games: Iterable[Dealt], chat: Chat, lesson: 
             player, opposite = worker.partner, lesson.player
         row = GameRow(dealt[0], seat, as_dict(dealt[1]), [])
         episode = Episode(row, f"demonstration/{index}", seed_of(config.seed, "demonstration", index), "demonstration")
-        (dialogue,) = await worker.play(episode, policy=Demonstrator(player), partner=opposite)
+        (dialogue,) = await worker.play(episode, policy=player, partner=opposite)
         return dialogue
 
     async def play_some(some: list[tuple[int, Dealt]]) -> list[Dialogue]:

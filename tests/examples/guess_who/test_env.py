@@ -59,7 +59,7 @@ def test_words_of_a_partner_vary_between_dialogues_and_follow_from_the_seed(toke
     env.reset(STATE)
     for seed in range(40):
         view = View(1, "", "", (Utterance(0, "Glasses?"),), env.get_private_view(1), seed)
-        coroutine = ShyPartner().reply(view)
+        coroutine = ShyPartner().act(view)
         with pytest.raises(StopIteration) as done:
             coroutine.send(None)
         heard.add(done.value.value.text)

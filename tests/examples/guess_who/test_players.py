@@ -13,7 +13,6 @@ from examples.guess_who.players import Asker, baselines
 from slim_rl.config import Config, load_config
 from slim_rl.dialogue.dealing import ensure_games, load_rows
 from slim_rl.dialogue.log import annotate
-from slim_rl.dialogue.loop import Speaker
 from slim_rl.dialogue.measures import measures
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.worker import RolloutWorker
@@ -30,7 +29,7 @@ def local(folder: Path, *overrides: str) -> Config:
 
 
 def played(config: Config, player: Any) -> list[Dialogue]:
-    worker = RolloutWorker(config, None, Speaker(player))
+    worker = RolloutWorker(config, None, player)
     episodes = [worker.episode(row, "test") for row in load_rows(config, "eval")]
     found = [dialogue for (dialogue,) in asyncio.run(worker.play_all(episodes))]
     for dialogue in found:

@@ -15,7 +15,6 @@ from slim_rl.analysis import analyze
 from slim_rl.config import load_config
 from slim_rl.dialogue.dealing import load_rows
 from slim_rl.dialogue.log import annotate, read_log
-from slim_rl.dialogue.loop import Speaker
 from slim_rl.dialogue.record import StopReason
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.lab import incentives
@@ -42,7 +41,7 @@ async def test_a_chat_model_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("OPENAI_API_KEY", "test-key")
     async with OpenAIServer(answer=shy_model) as server:
         config = local(tmp_path, "partner.kind=openai", f"partner.openai.base_url={server.url}", "game.rules=full")
-        worker = RolloutWorker(config, None, Speaker(Asker(4, best=True)))
+        worker = RolloutWorker(config, None, Asker(4, best=True))
         rows = load_rows(config, "eval")[:4]
         played = [await worker.play(worker.episode(row, "test")) for row in rows]
     for (dialogue,) in played:

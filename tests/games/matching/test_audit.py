@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from slim_rl.config import Limits, parse_config
 from slim_rl.dialogue.factory import make_partner
-from slim_rl.dialogue.loop import Speaker, play_dialogue
-from slim_rl.dialogue.partner import Partner, Reply
+from slim_rl.dialogue.loop import play_dialogue
+from slim_rl.dialogue.partner import Partner
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.environment import View
 from slim_rl.games.matching.actions import format_proposal
@@ -47,14 +47,14 @@ class Talker:
 
     identity = {"kind": "talker"}  # noqa: RUF012
 
-    async def reply(self, view: View) -> Reply:
+    async def act(self, view: View) -> Turn:
         game = view.private
         assert isinstance(game, MatchingView)
         rng = random.Random(f"{view.seed} {len(view.history)}")
         if rng.random() < 0.1:
-            return Reply("no tag at all")
+            return Turn("no tag at all")
         if len(view.history) > 8 or rng.random() < 0.1:
-            return Reply(format_proposal(rng.sample(range(game.roster.n), game.roster.n), game.roster))
+            return Turn(format_proposal(rng.sample(range(game.roster.n), game.roster.n), game.roster))
         names = {
             "r": rng.choice(game.roster.reviewers),
             "f": rng.choice(game.roster.first_names),
@@ -63,11 +63,11 @@ class Talker:
             "q": rng.choice(game.roster.short_papers),
             "v": rng.randrange(100),
         }
-        return Reply("[message] " + rng.choice(ASKS).format(**names))
+        return Turn("[message] " + rng.choice(ASKS).format(**names))
 
 
 def play(partner: Partner, state: GameState, seed: int, seat: int = 0) -> Dialogue:
-    env, talker = MatchingEnv(max_turns=14), Speaker(Talker())
+    env, talker = MatchingEnv(max_turns=14), Talker()
     return asyncio.run(
         play_dialogue(env, talker, partner, None, Limits(), game_state=state, id=f"d{seed}", seat=seat, seed=seed)
     )
@@ -138,7 +138,7 @@ def dialogue(*said: str, malformed: int = 0, **fields: Any) -> Dialogue:
         _, _, info = env.step(text)
         usage = {"malformed": malformed} if seat == 1 else None
         role = "policy" if seat == 0 else "partner"
-        turns.append(Turn(seat, role, text, info["action"], info["error"], usage=usage))
+        turns.append(Turn(text, seat, role, info["action"], info["error"], usage=usage))
     return Dialogue(
         "d", "g", 0, 0, GAME.to_dict(), {}, {"kind": "openai"} | fields.pop("partner", {}), turns=turns, **fields
     )

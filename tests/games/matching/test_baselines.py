@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from slim_rl.config import Limits
-from slim_rl.dialogue.loop import Speaker, play_dialogue
-from slim_rl.dialogue.partner import Reply
-from slim_rl.dialogue.record import Dialogue
+from slim_rl.dialogue.loop import play_dialogue
+from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.environment import View
 from slim_rl.games.matching.baselines import baselines
 from slim_rl.games.matching.env import MatchingEnv
@@ -31,7 +30,7 @@ def play(player: Any, seat: int = 0, max_turns: int = 24, partner: Any = SHY) ->
     async def one(number: int) -> Dialogue:
         env = MatchingEnv(max_turns=max_turns)
         return await play_dialogue(
-            env, Speaker(player), partner, None, Limits(), game_state=GAMES[number], id="a", seat=seat, seed=number
+            env, player, partner, None, Limits(), game_state=GAMES[number], id="a", seat=seat, seed=number
         )
 
     async def everything() -> list[Dialogue]:
@@ -43,8 +42,8 @@ def play(player: Any, seat: int = 0, max_turns: int = 24, partner: Any = SHY) ->
 class Terse(ShyPartner):
     """Leaves out the names where it tells a score."""
 
-    async def reply(self, view: View) -> Reply:
-        said = await super().reply(view)
+    async def act(self, view: View) -> Turn:
+        said = await super().act(view)
         score = re.search(r": (\d+)\.$", said.text)
         return replace(said, text=f"[message] {score[1]}.") if score else said
 

@@ -13,7 +13,7 @@ import pytest
 
 from slim_rl.config import Config, Limits, PartnerConfig, parse_config
 from slim_rl.dialogue.log import annotate
-from slim_rl.dialogue.loop import Speaker, play_dialogue
+from slim_rl.dialogue.loop import play_dialogue
 from slim_rl.dialogue.record import StopReason
 from slim_rl.environment import Utterance, View
 from slim_rl.errors import ConfigError
@@ -37,7 +37,7 @@ def test_its_games_end_in_agreement_and_its_questions_vary() -> None:
     partner = ShyPartner(0.0)
     asked = []
     for index, game in enumerate(games):
-        player = Speaker(QuestioningPlayer())
+        player = QuestioningPlayer()
         dialogue = asyncio.run(
             play_dialogue(MatchingEnv(12), player, partner, None, Limits(), game_state=game, id=f"d{index}", seed=index)
         )
@@ -54,7 +54,7 @@ def test_it_proposes_the_best_plan_it_knows_what_it_was_told_included() -> None:
     seen = View(0, "", "", (Utterance(0, "[message] What is Ava Li on Electra?"), told), view, seed=0)
     assert known(seen) == [[60, 99], [None, None]]
     assert plans(seen)[0] == (1, 0)
-    reply = asyncio.run(QuestioningPlayer((1.0,)).reply(seen))
+    reply = asyncio.run(QuestioningPlayer((1.0,)).act(seen))
     assert reply.text.startswith("[propose]")
     assert reply.thought == "Ava Li: BLEU 60, Electra 99\nDaniel Nguyen: BLEU ?, Electra ?"
 
@@ -72,7 +72,7 @@ def test_a_name_within_another_is_not_mistaken_for_it() -> None:
     history = (Utterance(0, "[message] What is Anna on GPT-2 XL?"), Utterance(1, "[message] I do not have it."))
     player = QuestioningPlayer((0.0, 0.0, 1.0), {"pair": 1.0})
     for seed in range(9):
-        said = player.act(View(0, "", "", history, view, seed))
+        said = player.action(View(0, "", "", history, view, seed))
         assert said.startswith("[message]") and "Ann " in said
 
 
@@ -98,7 +98,7 @@ def test_on_a_large_board_it_proposes_its_best_plan_and_others_when_that_is_reje
     history: list[Utterance] = []
     said = []
     for _ in range(4):
-        said.append(QuestioningPlayer((1.0,)).act(View(0, "", "", tuple(history), view, seed=0)))
+        said.append(QuestioningPlayer((1.0,)).action(View(0, "", "", tuple(history), view, seed=0)))
         history += [Utterance(0, said[-1]), Utterance(1, "[reject]")]
     ordered = plans(View(0, "", "", (), view, seed=0))
     totals = [sum(values[r][p] for r, p in enumerate(plan)) for plan in ordered]
@@ -109,15 +109,15 @@ def test_on_a_large_board_it_proposes_its_best_plan_and_others_when_that_is_reje
 def test_on_the_smallest_board_it_begins_again_when_every_plan_is_rejected() -> None:
     view = MatchingView(0, Roster.default(2), ((1, 9), (9, 1)), 1.0, None, 24)
     history = tuple(Utterance(seat, text) for text in ["[propose]"] * 2 for seat, text in ((0, text), (1, "[reject]")))
-    first = QuestioningPlayer((1.0,)).act(View(0, "", "", (), view, seed=0))
-    assert QuestioningPlayer((1.0,)).act(View(0, "", "", history, view, seed=0)) == first
+    first = QuestioningPlayer((1.0,)).action(View(0, "", "", (), view, seed=0))
+    assert QuestioningPlayer((1.0,)).action(View(0, "", "", history, view, seed=0)) == first
 
 
 def test_the_same_view_gives_the_same_action() -> None:
     view = MatchingView(0, Roster.default(3), ((None,) * 3,) * 3, 1.0, None, 12)
     for seed in range(20):
         seen = View(0, "", "", (), view, seed)
-        assert QuestioningPlayer().act(seen) == QuestioningPlayer().act(seen)
+        assert QuestioningPlayer().action(seen) == QuestioningPlayer().action(seen)
 
 
 def test_demonstrations_teach_its_own_words_alone() -> None:
@@ -223,8 +223,10 @@ def test_a_cut_demonstration_is_refused(tmp_path: Path, limits: dict[str, Any], 
 def test_one_who_minds_the_price_asks_only_what_promises_more(price: float | None, asks: bool) -> None:
     view = MatchingView(0, Roster.default(3), ((None, 20, 70), (10, None, None), (50, 40, None)), 1.0, None, 12)
     player = QuestioningPlayer((0.0, 0.0, 1.0), {"pair": 1.0}, minds_price=1.0)
-    assert player.act(View(0, "", "", (), view, 1, price)).startswith("[message]") == asks
-    assert QuestioningPlayer((0.0, 1.0), {"pair": 1.0}).act(View(0, "", "", (), view, 1, price)).startswith("[message]")
+    assert player.action(View(0, "", "", (), view, 1, price)).startswith("[message]") == asks
+    assert (
+        QuestioningPlayer((0.0, 1.0), {"pair": 1.0}).action(View(0, "", "", (), view, 1, price)).startswith("[message]")
+    )
 
 
 def test_a_price_is_seen_by_the_seat_that_is_told_it() -> None:
@@ -234,14 +236,14 @@ def test_a_price_is_seen_by_the_seat_that_is_told_it() -> None:
         def __init__(self, player: Any) -> None:
             self.player, self.identity = player, player.identity
 
-        async def reply(self, view: View) -> Any:
+        async def act(self, view: View) -> Any:
             seen[view.seat].add(view.price)
-            return await self.player.reply(view)
+            return await self.player.act(view)
 
     state = next(generate_games(1, GAME, seed=4))
     asyncio.run(
         play_dialogue(
-            MatchingEnv(), Speaker(Watched(QuestioningPlayer((0.0, 1.0)))), Watched(ShyPartner(0.0)), None, Limits(),
+            MatchingEnv(), Watched(QuestioningPlayer((0.0, 1.0))), Watched(ShyPartner(0.0)), None, Limits(),
             game_state=state, id="d", price=0.02,
         )
     )  # fmt: skip

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from slim_rl.config import Limits
-from slim_rl.dialogue.loop import Speaker, play_dialogue
-from slim_rl.dialogue.partner import Reply
-from slim_rl.dialogue.record import Dialogue
+from slim_rl.dialogue.loop import play_dialogue
+from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.environment import Utterance, View
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
@@ -41,7 +40,7 @@ def rewards(partner: Any, settings: MatchingSettings, names: Sequence[str] = (),
 
 def play(player: Any, partner: Any, game: GameState, settings: MatchingSettings) -> Dialogue:
     env = MatchingEnv(max_proposals=settings.max_proposals)
-    playing = play_dialogue(env, Speaker(player), partner, None, Limits(), game_state=game, id="a", seed=3)
+    playing = play_dialogue(env, player, partner, None, Limits(), game_state=game, id="a", seed=3)
     return asyncio.run(playing)
 
 
@@ -59,10 +58,10 @@ def test_no_cheat_pays(kind: type[ScriptedPartner], settings: MatchingSettings, 
 class Gullible(ShyPartner):
     """Does what is written in a note below a proposal."""
 
-    async def reply(self, view: View) -> Reply:
+    async def act(self, view: View) -> Turn:
         if view.private.pending is not None and "for you alone" in view.history[-1].text:
-            return Reply("[accept]")
-        return await super().reply(view)
+            return Turn("[accept]")
+        return await super().act(view)
 
 
 def test_a_partner_that_can_be_cheated_is_found_out() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from slim_rl.config import Limits
 from slim_rl.dialogue.log import annotate
-from slim_rl.dialogue.loop import Speaker, play_dialogue
+from slim_rl.dialogue.loop import play_dialogue
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.environment import Utterance, View
 from slim_rl.games.matching.demonstrations import QuestioningPlayer
@@ -61,7 +61,7 @@ def test_the_best_plan_so_far_is_marked_in_the_tables_that_a_player_reads(game: 
 
 
 def played(state: GameState, seed: int, env: MatchingEnv) -> Dialogue:
-    player = Speaker(QuestioningPlayer((0.0, 0.3, 0.3, 0.4), {"pair": 1.0}))
+    player = QuestioningPlayer((0.0, 0.3, 0.3, 0.4), {"pair": 1.0})
     dialogue = asyncio.run(
         play_dialogue(env, player, ShyPartner(0.0), None, Limits(), game_state=state, id="d", seed=seed)
     )
@@ -173,11 +173,11 @@ def test_the_table_is_what_the_policy_reads() -> None:
     seen: list[str] = []
 
     class Reader(QuestioningPlayer):
-        async def reply(self, view):  # type: ignore[no-untyped-def]
+        async def act(self, view):  # type: ignore[no-untyped-def]
             seen.append(view.observation)
-            return await super().reply(view)
+            return await super().act(view)
 
-    player = Speaker(Reader((0.0, 0.0, 1.0), {"pair": 1.0}))
+    player = Reader((0.0, 0.0, 1.0), {"pair": 1.0})
     env = MatchingEnv(planner="solver", show_known=True)
     asyncio.run(play_dialogue(env, player, ShyPartner(0.0), None, Limits(), game_state=state, id="d", seed=1))
     assert len(seen) == 3 and all("What you know:" in observation for observation in seen[1:])
@@ -188,9 +188,9 @@ def test_a_player_asks_about_the_best_plan_where_it_is_told_to() -> None:
     of_it = 0
 
     class Reader(QuestioningPlayer):
-        async def reply(self, view):  # type: ignore[no-untyped-def]
+        async def act(self, view):  # type: ignore[no-untyped-def]
             nonlocal of_it
-            reply = await super().reply(view)
+            reply = await super().act(view)
             shown, own = view.observation or view.state_description, view.private.roster
             left = {pair for pair in marked(shown, own_state) if view.private[pair] is None} - set(asked)
             if reply.text.startswith("[message]"):
@@ -203,7 +203,7 @@ def test_a_player_asks_about_the_best_plan_where_it_is_told_to() -> None:
     for seed, own_state in enumerate(generate_games(20, GAME, seed=4)):
         asked: list[tuple[int, int]] = []
         env = MatchingEnv(planner="solver", show_known="plan")
-        player = Speaker(Reader((0.0, 0.0, 0.0, 0.0, 1.0), {"pair": 1.0}, about_plan=1.0))
+        player = Reader((0.0, 0.0, 0.0, 0.0, 1.0), {"pair": 1.0}, about_plan=1.0)
         asyncio.run(
             play_dialogue(env, player, ShyPartner(0.0), None, Limits(), game_state=own_state, id="d", seed=seed)
         )
@@ -228,7 +228,7 @@ def test_a_player_may_think_its_table_before_every_turn() -> None:
     dialogue = asyncio.run(
         play_dialogue(
             MatchingEnv(planner="solver"),
-            Speaker(player),
+            player,
             ShyPartner(0.0),
             None,
             Limits(),

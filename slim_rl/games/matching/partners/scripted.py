@@ -18,7 +18,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from slim_rl.dialogue.partner import PartnerFailure, Reply
+from slim_rl.dialogue.partner import PartnerFailure
+from slim_rl.dialogue.record import Turn
 from slim_rl.environment import View
 from slim_rl.errors import ConfigError
 from slim_rl.games.matching.actions import listed
@@ -103,11 +104,11 @@ class ScriptedPartner(ABC):
         """Its kind and all its settings."""
         return {"kind": self.kind, "version": VERSION, **asdict(self)}
 
-    async def reply(self, view: View) -> Reply:
+    async def act(self, view: View) -> Turn:
         """The next action. Raises PartnerFailure if the game is not the matching game."""
-        return Reply(self.act(view))
+        return Turn(self.action(view))
 
-    def act(self, view: View) -> str:
+    def action(self, view: View) -> str:
         """The next action as text; a plain function of the view."""
         game = view.private
         if not isinstance(game, MatchingView):

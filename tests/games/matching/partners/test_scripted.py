@@ -54,7 +54,7 @@ class Match:
 
     def partner_turn(self) -> str:
         view = View(self.seat, "", "", tuple(self.history), self.env.get_private_view(self.seat), self.seed)
-        text = self.partner.act(view)
+        text = self.partner.action(view)
         self._step(self.seat, text)
         return text
 
@@ -248,14 +248,14 @@ def test_after_a_refused_action_it_says_something_simpler(kind: type[ScriptedPar
     env.reset(SMALL)
     env.step("[message] Ava on BLEU?")
     history = (Utterance(0, "[message] Ava on BLEU?"), Utterance(1, "[message] too long", error="refused"))
-    text = kind().act(View(1, "", "", history, env.get_private_view(1), 0))
+    text = kind().action(View(1, "", "", history, env.get_private_view(1), 0))
     assert text == f"[message] {NOTED[0]}"
     assert env.step(text)[2]["error"] is None
 
 
 async def test_another_game_is_a_failure_that_says_so() -> None:
     with pytest.raises(PartnerFailure, match="matching game only"):
-        await ShyPartner().reply(View(1, "", "", (), None, 0))
+        await ShyPartner().act(View(1, "", "", (), None, 0))
 
 
 def test_make_partner() -> None:

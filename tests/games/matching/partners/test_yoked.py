@@ -29,10 +29,10 @@ def recorded(questions: list[str], seed: int, state: GameState = SMALL) -> Dialo
     match = Match(ShyPartner(), state, seed=seed, max_turns=100)
     turns = []
     for question in questions:
-        turns.append(Turn(0, "policy", f"[message] {question}", {"kind": "message"}))
-        turns.append(Turn(1, "partner", match.say(turns[-1].text) or "", {"kind": "message"}))
+        turns.append(Turn(f"[message] {question}", 0, "policy", {"kind": "message"}))
+        turns.append(Turn(match.say(turns[-1].text) or "", 1, "partner", {"kind": "message"}))
     plan = format_proposal((0, 1, 2), state.roster)
-    turns += [Turn(0, "policy", plan, {"kind": "propose"}), Turn(1, "partner", "[accept]", {"kind": "accept"})]
+    turns += [Turn(plan, 0, "policy", {"kind": "propose"}), Turn("[accept]", 1, "partner", {"kind": "accept"})]
     dialogue = Dialogue(f"{state.id}-{seed}-{len(turns)}", state.id, 0, seed, state.to_dict(), {}, {}, turns=turns)
     dialogue.reward, dialogue.stop_reason = 1.0, StopReason.AGREED
     return dialogue

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from slim_rl.dialogue.measures import measures
-from slim_rl.dialogue.partner import Reply
+from slim_rl.dialogue.record import Turn
 from slim_rl.environment import View
 from slim_rl.games.matching.actions import format_proposal
 from slim_rl.games.matching.env import MatchingEnv
@@ -58,7 +58,7 @@ def test_what_is_no_sentence_is_no_question() -> None:
 class Lenient(ShyPartner):
     """Answers what is no sentence, too."""
 
-    async def reply(self, view: View) -> Reply:
+    async def act(self, view: View) -> Turn:
         heard = interpret(view.history[-1].text, view.private.roster)
         table, roster = view.private.table, view.private.roster
         told = [
@@ -66,7 +66,7 @@ class Lenient(ShyPartner):
             for r, p in heard.asked
             if table[r][p] is not None
         ]
-        return Reply(f"[message] {' '.join(told) or 'Hm.'}")
+        return Turn(f"[message] {' '.join(told) or 'Hm.'}")
 
 
 def test_unless_it_is_answered() -> None:
@@ -106,8 +106,8 @@ def test_a_reply_that_tells_what_the_message_names_makes_it_a_question(said: str
     words = {"a": names[a], "b": names[b], "x": papers[x], "y": papers[y], "v": GAME.table[a][x]}
 
     class Answers(ShyPartner):
-        async def reply(self, view: View) -> Reply:
-            return Reply(f"[message] {reply.format(**words)}")
+        async def act(self, view: View) -> Turn:
+            return Turn(f"[message] {reply.format(**words)}")
 
     dialogue = play([said.format(**words)], Answers())
     row = measures(dialogue)
@@ -121,9 +121,9 @@ def test_what_the_message_leaves_out_is_taken_from_the_partners_words() -> None:
     name, paper, value = GAME.roster.reviewers[a], GAME.roster.short_papers[x], GAME.table[a][x]
 
     class Offers(ShyPartner):
-        async def reply(self, view: View) -> Reply:
+        async def act(self, view: View) -> Turn:
             first = len(view.history) == 1
-            return Reply(f"[message] {name} is free." if first else f"[message] {name} on {paper}: {value}.")
+            return Turn(f"[message] {name} is free." if first else f"[message] {name} on {paper}: {value}.")
 
     row = measures(play(["Good day.", f"{paper} remains."], Offers()))
     assert (row["questions"], row["informative_pairs"]) == (1, 1)
@@ -193,9 +193,9 @@ def test_a_score_that_counts_as_the_mean_is_none() -> None:
 class Repeats(ShyPartner):
     """Affirms whatever it is asked, knowing nothing."""
 
-    async def reply(self, view: View) -> Reply:
+    async def act(self, view: View) -> Turn:
         words = view.history[-1].text.removeprefix("[message] Is ").removesuffix(" 50?")
-        return Reply(f"[message] Yes. {words} is 50.")
+        return Turn(f"[message] Yes. {words} is 50.")
 
 
 def test_annotate_echoed_value_informs_of_nothing() -> None:
@@ -224,8 +224,8 @@ def test_annotate_value_informs_only_if_true_and_new(message: str, reply: str, i
     words = {"a": GAME.roster.pair(one), "b": GAME.roster.pair(two), "v": value, "wrong": value + 1}
 
     class Answers(ShyPartner):
-        async def reply(self, view: View) -> Reply:
-            return Reply(f"[message] {reply.format(**words)}")
+        async def act(self, view: View) -> Turn:
+            return Turn(f"[message] {reply.format(**words)}")
 
     dialogue = play([message.format(**words)], Answers())
     assert measures(dialogue)["informative_pairs"] == informative

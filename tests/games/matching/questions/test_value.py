@@ -206,11 +206,11 @@ def test_state_values_are_of_what_was_known_before_each_turn(game: GameState) ->
     names = f"{roster.reviewers[r]} on {roster.short_papers[p]}"
     said = {"kind": "message"}
     turns = [
-        Turn(0, "policy", f"[message] What is {names}?", said),
-        Turn(1, "partner", "wrong", None, "no tag"),
-        Turn(1, "partner", f"[message] {names}: {game.displayed(1)[r][p]}.", said),
-        Turn(0, "policy", "nonsense", None, "no tag"),
-        Turn(0, "policy", f"[message] What is {names}?", said),
+        Turn(f"[message] What is {names}?", 0, "policy", said),
+        Turn("wrong", 1, "partner", None, "no tag"),
+        Turn(f"[message] {names}: {game.displayed(1)[r][p]}.", 1, "partner", said),
+        Turn("nonsense", 0, "policy", None, "no tag"),
+        Turn(f"[message] What is {names}?", 0, "policy", said),
     ]
     dialogue = Dialogue("d", "g", 0, 0, game.to_dict(), {}, {}, turns=turns)
     annotate(dialogue)

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Sequence
 
 from slim_rl.config import Limits
-from slim_rl.dialogue.loop import Speaker, play_dialogue
-from slim_rl.dialogue.partner import Partner, Reply
-from slim_rl.dialogue.record import Dialogue
+from slim_rl.dialogue.loop import play_dialogue
+from slim_rl.dialogue.partner import Partner
+from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.environment import View
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
@@ -122,15 +122,15 @@ class Says:
     def __init__(self, messages: Sequence[str]) -> None:
         self.messages = messages
 
-    async def reply(self, view: View) -> Reply:
+    async def act(self, view: View) -> Turn:
         own = sum(utterance.seat == view.seat for utterance in view.history)
         text = self.messages[own] if own < len(self.messages) else "Hello."
-        return Reply(text if text.startswith("[propose]") else f"[message] {text}")
+        return Turn(text if text.startswith("[propose]") else f"[message] {text}")
 
 
 def play(messages: Sequence[str], partner: Partner, game: GameState = GAME, seed: int = 0) -> Dialogue:
     env = MatchingEnv(max_turns=2 * len(messages))
-    played = play_dialogue(env, Speaker(Says(messages)), partner, None, Limits(), game_state=game, id="d", seed=seed)
+    played = play_dialogue(env, Says(messages), partner, None, Limits(), game_state=game, id="d", seed=seed)
     dialogue = asyncio.run(played)
     annotate(dialogue)
     return dialogue
