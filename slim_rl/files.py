@@ -8,6 +8,7 @@ A process that is killed leaves its leftover behind; the next that writes to the
 
 from __future__ import annotations
 
+import codecs
 import errno
 import os
 import platform
@@ -82,7 +83,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 def read_object(path: Path) -> dict[str, Any]:
     """Reads a JSON object. Raises DataError if the file cannot be read or holds anything else."""
     try:
-        found = orjson.loads(path.read_bytes())
+        found = orjson.loads(path.read_bytes().removeprefix(codecs.BOM_UTF8))
     except OSError as error:
         raise DataError(f"Cannot read {path}: {error.strerror}.") from error
     except ValueError as error:

@@ -86,7 +86,7 @@ def read_yaml(path: str | Path, hint: str = PATH) -> Any:
     """What a YAML file holds. Raises ConfigError if it cannot be read; where there is no such file, `hint` says what to do."""
     path = Path(path)
     try:
-        return _Loader(path.read_text(encoding="utf-8")).get_single_data()
+        return _Loader(path.read_text(encoding="utf-8-sig")).get_single_data()
     except OSError as error:
         raise ConfigError(f"Cannot read the config {path}: {error.strerror}; {hint}.") from error
     except UnicodeDecodeError as error:

@@ -216,7 +216,7 @@ def read_prompt(config: OpenAIConfig, default: Traversable | None) -> tuple[str,
     if file is None:
         return "", ""
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise ConfigError(

@@ -32,6 +32,7 @@ from slim_rl.environment import View
 from slim_rl.errors import DataError
 from slim_rl.files import write_atomically
 from slim_rl.formats import count
+from slim_rl.jsonl import without_bom
 from slim_rl.lab.bench.suites import CANARY, Suite
 from slim_rl.statistics import Estimate
 
@@ -180,7 +181,7 @@ def read(path: Path, suites: Sequence[Suite]) -> Result:
 def _data(path: Path) -> dict[str, Any]:
     try:
         content = path.read_bytes()
-        data = orjson.loads(gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content)
+        data = orjson.loads(gzip.decompress(content) if content[:2] == b"\x1f\x8b" else without_bom(content))
     except FileNotFoundError as error:
         raise DataError(f"{path} cannot be read ({error}): give a file that slim-rl lab bench wrote.") from error
     except (OSError, EOFError, ValueError, zlib.error) as error:

@@ -110,7 +110,7 @@ def _by_hand(path: Path | None) -> str:
             "Nothing has been written yet about what this shows, what it cannot, and what was chosen after looking.\n"
         )
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"text: {path} cannot be read ({error}); write what the experiment shows in it.") from error
 
