@@ -12,6 +12,7 @@ from __future__ import annotations
 import copy
 import importlib
 import inspect
+import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -233,6 +234,7 @@ def step_of(env: BaseEnvironment, text: str) -> tuple[str, bool, dict[str, Any]]
 
 
 _OURS = "slim_rl.games."
+STARTED_IN = "SLIM_RL_STARTED_IN"  # names, to processes elsewhere, the folder that the run was started in
 
 
 @cache
@@ -274,9 +276,9 @@ def _is_game(found: Any) -> bool:
 def load_object(path: str, key: str, example: str) -> Any:
     """What a dotted path of the user's names. Raises ConfigError, naming the config's `key`, if it cannot be imported."""
     module, _, name = path.rpartition(".")
-    # The working folder, where the user's own may be; then ours, for `examples.` where there is no such folder here.
-    for folder in (str(Path.cwd()), str(bundled.ROOT)):
-        if folder not in sys.path and not path.startswith("slim_rl."):
+    # The user's folders, here and where the run was started; then ours, for `examples.` where there is no such folder here.
+    for folder in (str(Path.cwd()), os.environ.get(STARTED_IN, ""), str(bundled.ROOT)):
+        if folder and folder not in sys.path and not path.startswith("slim_rl."):
             sys.path.append(folder)
     try:
         return getattr(importlib.import_module(module), name)

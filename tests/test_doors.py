@@ -13,6 +13,7 @@ import pytest
 
 from slim_rl.config import load_config
 from slim_rl.config.reading import MOST_VALUES, read_yaml
+from slim_rl.environment import STARTED_IN
 from slim_rl.errors import ConfigError, DataError, SlimError
 from slim_rl.files import read_object
 from slim_rl.policies import is_model_folder
@@ -63,6 +64,20 @@ def test_every_python_child_is_started_by_one_function() -> None:
     assert python_module("slim_rl", "train") == [sys.executable, "-P", "-m", "slim_rl", "train"]
     for path in (ROOT / "slim_rl").rglob("*.py"):
         assert not re.search(r'sys\.executable,(?!\s*"-P")', path.read_text(encoding="utf-8")), path
+
+
+def test_users_game_is_found_where_the_run_was_started(tmp_path: Path) -> None:
+    """As by Ray's workers, which run elsewhere; Python's own modules come before those of that folder."""
+    started, elsewhere = tmp_path / "started", tmp_path / "elsewhere"
+    started.mkdir()
+    elsewhere.mkdir()
+    (started / "game_of_mine.py").write_text("import queue\nHELD = queue.Queue\n")
+    (started / "queue.py").write_text(EVIL)
+    code = "from slim_rl.environment import load_object; print(load_object('game_of_mine.HELD', 'environment', 'a.b'))"
+    words = [sys.executable, "-P", "-c", code]
+    told = os.environ | {STARTED_IN: str(started)}
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=elsewhere, env=told)
+    assert done.stdout.strip() == "<class 'queue.Queue'>", done.stderr
 
 
 def test_environment_is_as_before_once_the_block_is_left() -> None:

@@ -33,13 +33,13 @@ from slim_rl.config import Config, DataConfig, load_config, parse_config
 from slim_rl.dialogue.dealing import games_files
 from slim_rl.dialogue.payment import payment_of
 from slim_rl.dialogue.requirements import check_training
-from slim_rl.environment import environment_class
+from slim_rl.environment import STARTED_IN, environment_class
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.files import write_atomically
 from slim_rl.keys import KEYS, disjoint, lookup, same, shortened
 from slim_rl.keys import values as table_values
 from slim_rl.policies import unreadable
-from slim_rl.processes import python_module, running, signals_end_the_run, with_packages
+from slim_rl.processes import python_module, running, signals_end_the_run
 from slim_rl.runs import check_same, claimed
 
 HERE = Path(__file__).parent
@@ -100,8 +100,8 @@ def start(request: Request) -> None:
     with claimed(folder, config, partial(write_data, config, folder)):
         (folder / STOP_MARK).unlink(missing_ok=True)
         write_atomically(folder / f"{FILE}.yaml", overrides.yaml())
-        # Games of your own are imported in Ray's workers from where the run was started.
-        with signals_end_the_run(), running(command, env=with_packages([Path.cwd()])) as process:
+        # Ray's workers import a user's game from there, and no module of another's: PYTHONPATH would come before Python's own.
+        with signals_end_the_run(), running(command, env=os.environ | {STARTED_IN: str(Path.cwd())}) as process:
             code = process.wait()
     if code:
         raise SlimError(f"verl stopped with exit code {code}; its own message is above.")
