@@ -1,4 +1,4 @@
-"""Locks of folders, by filelock: one process at a time works in a folder, and another one is refused with the holder's name.
+"""Locks of folders, by filelock. One process at a time works in a folder; another one is refused with the holder's name.
 
 The lock is the kernel's: it ends with the process that holds it, however that ends.
 """

@@ -100,7 +100,8 @@ class RunFolder:
                 self._sweep()
                 if fresh:
                     self._empty()
-                claim(self.path / "config.yaml", self.config)
+                check_same(self.path / "config.yaml", self.config)  # another start may have begun it since
+                self.config.write(self.path / "config.yaml")
             yield
 
     def _check_log(self, run: str) -> None:
@@ -120,9 +121,8 @@ class RunFolder:
     def _is_ours(self) -> bool:
         if (self.path / MARKER).exists() or configuration(self.path / "config.yaml") is not None:
             return True
-        if self.path.exists() and not self.path.is_dir():
-            return False
-        return not any((self.path / name).exists() for name in WRITTEN)
+        a_file = self.path.exists() and not self.path.is_dir()
+        return not a_file and not any((self.path / name).exists() for name in WRITTEN)
 
     def _check_inputs(self) -> None:
         """What a run writes, and `fresh` removes, must not be what it reads."""
@@ -192,14 +192,8 @@ def claimed(folder: Path, config: Config, prepare: Callable[[], object], **other
         check_same(folder / "config.yaml", config)
         prepare()
         with disk_errors("run's folder", folder):
-            claim(folder / "config.yaml", config, **others)
+            config.write(folder / "config.yaml", **others)
         yield
-
-
-def claim(path: Path, config: Config, **others: Any) -> None:
-    """Writes the configuration to `path`, once it is the one that the run began with (see `check_same`)."""
-    check_same(path, config)
-    config.write(path, **others)
 
 
 def check_same(path: Path, config: Config) -> None:

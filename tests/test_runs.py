@@ -157,9 +157,12 @@ def test_another_configuration_is_refused_before_anything_is_touched(tmp_path: P
     assert everything(tmp_path) == before
 
 
-def test_a_run_goes_on_at_other_prices(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "other", ["train.steps=9", "partner.openai.prices={gpt-4.1: {input: 3.0, cached: 0.5, output: 9.0}}"]
+)
+def test_run_resumes_with_what_may_change(other: str, tmp_path: Path) -> None:
     started(make_config(tmp_path))
-    RunFolder(make_config(tmp_path, "partner.openai.prices={gpt-4.1: {input: 3.0, cached: 0.5, output: 9.0}}")).check()
+    RunFolder(make_config(tmp_path, other)).check()
 
 
 def second_run(tmp_path: Path) -> Config:

@@ -13,9 +13,7 @@ _PAID, _KL = ("reward_paid", "paid", ".3f"), ("kl", "kl", ".3f")
 
 
 def played_step(updates: int) -> int:
-    """Returns the number of the step that the last of so many updates learned from: the updates before its dialogues were played, as
-    in the dialogue log, so that the first step is 0.
-    """
+    """Returns the number of the step that the last update learned from, as in the dialogue log: the first step is 0."""
     return updates - 1
 
 

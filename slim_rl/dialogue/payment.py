@@ -1,4 +1,4 @@
-"""What training gives the dialogues of a step: one hook for every trainer, named by `train.payment`.
+"""Hook for what training gives the dialogues of a step, the same for every trainer; `train.payment` names it.
 
     payment(dialogues, step) -> Given(rewards, advantages)
 
@@ -26,7 +26,7 @@ from slim_rl.seeds import seed_of
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What the dialogues of a step are given, in their order.
+    """Rewards, and advantages of turns, of the dialogues of a step, in their order.
 
     Attributes:
         rewards: reward per dialogue, which the trainer compares within a group; None if the dialogue failed.
@@ -74,7 +74,7 @@ class Payment:
         return ""
 
     def price_of(self, game_id: str) -> float:
-        """Returns the question cost in a game: of several, the one drawn for this game, in every run and process the same."""
+        """Returns the question cost in a game. Of several it is the one drawn for this game, the same in every run and process."""
         prices = self.question_price
         return prices[seed_of("price", game_id) % len(prices)] if isinstance(prices, tuple) else prices
 
@@ -84,8 +84,8 @@ class Payment:
 
     @property
     def takes_the_step(self) -> bool:
-        """Whether a trainer that compares a game's dialogues by itself must have what is given once all of a step are played: where the whole
-        step decides, and where turns, or the seats of a game, differ.
+        """Returns True if a trainer must have the rewards or advantages once a step is played, and not per dialogue: where the whole step
+        decides, and where turns, or the seats of a game, differ.
         """
         return self.whole_step or self.by_turn or (self.config.selfplay and not self.as_game)
 

@@ -87,7 +87,7 @@ class Engine:
         return Conversation(self, system)
 
     def sample(self, inputs: Sequence[list[int]]) -> list[Sampled]:
-        """Returns a sampled turn after each input of token ids. Raises SlimError if the engine gave no tokens for one of them."""
+        """Returns a sampled turn after each input of token ids. Raises SlimError if the engine gave none."""
         self._calls += 1
         free = asyncio.Semaphore(SERVED_AT_ONCE)
 

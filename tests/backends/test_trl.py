@@ -28,9 +28,8 @@ from slim_rl.dialogue.log import DialogueLog, read_log
 from slim_rl.dialogue.partner import PartnerFailure
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.dialogue.worker import RolloutWorker
-from slim_rl.errors import ConfigError, SlimError
+from slim_rl.errors import SlimError
 from slim_rl.policies.transformers import TransformersPolicy, load_model
-from slim_rl.runs import claim
 
 TINY = {
     "seed": 1,
@@ -110,7 +109,7 @@ def test_trl_gets_the_dialogues_own_tokens(folder) -> None:
         spans = [turn.span for turn in line.turns if turn.span]
         assert sum(output["env_mask"][i]) == sum(end - start for start, end in spans)
         assert all(output["env_mask"][i][start:end] == [1] * (end - start) for start, end in spans)
-        assert output["payment"][i] == line.reward
+        assert output["given"][i] == line.reward
     assert [line.game_id for line in lines] == [name.split("/")[0] for name in names for _ in range(4)]
 
 
@@ -215,18 +214,11 @@ def test_a_finished_run_is_left_as_it_is_and_can_be_made_longer(folder, whole) -
     assert all(torch.equal(weights(whole)[name], tensor) for name, tensor in weights(longer).items())
 
 
-def test_another_configuration_under_the_same_name_is_refused(folder) -> None:
-    claim(folder / "claimed" / "config.yaml", make_config(folder, "claimed"))
-    claim(folder / "claimed" / "config.yaml", make_config(folder, "claimed", "train.steps=9"))
-    with pytest.raises(ConfigError, match=r"partner\.kind"):
-        claim(folder / "claimed" / "config.yaml", make_config(folder, "claimed", "partner.kind=mute"))
-
-
 def test_selfplay_gives_two_rows_a_game_with_one_reward(folder) -> None:
     trainer, rollouts = make_rollouts(make_config(folder, "selfplay", "partner.kind=self"), folder, partner=object())
     names = rollouts.names()[:2]
     output = rollouts([name for name in names for _ in range(4)], trainer)
-    assert output["payment"][:4] == output["payment"][4:]
+    assert output["given"][:4] == output["given"][4:]
     groups = [dialogue.group for dialogue in rollouts.dialogues]  # that advantages are compared in
     assert len(set(groups[:4])) == len(set(groups[4:])) == 1
     assert groups[0] != groups[4]

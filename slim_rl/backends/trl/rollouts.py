@@ -72,8 +72,8 @@ class Rollouts:
         }
 
     def turn_advantages(self, width: int, device: Any) -> torch.Tensor | None:
-        """Returns, in place of TRL's one advantage per dialogue, each turn's at its tokens and 0 elsewhere: (dialogues of this process,
-        width). None: the payment gives turns none.
+        """Returns each turn's advantage at its tokens, 0 elsewhere: (dialogues of this process, width), in place of TRL's one per dialogue.
+        None: the payment gives turns none.
         """
         if self.given.advantages is None:
             return None
@@ -81,7 +81,7 @@ class Rollouts:
         return torch.tensor([by_token(dialogue, turns, width) for dialogue, turns in pairs], device=device)
 
     def _given(self, dialogues: list[Dialogue], step: int, rank: int) -> Given:
-        """What this process's dialogues are given: by the whole step, of all processes, where that decides."""
+        """Returns what this process's dialogues are given, by those of all processes where the whole step decides."""
         payment = self.worker.payment
         if not payment.whole_step and not payment.by_turn:
             return payment(dialogues, step)

@@ -150,7 +150,7 @@ class TrimmedGRPOTrainer(GRPOTrainer):
 
     @property
     def _regularised(self) -> bool:
-        """Whether a dialogue without an advantage has a gradient all the same: of a KL, or a bonus for entropy."""
+        """Returns True if a dialogue without an advantage has a gradient: of a KL, or of a bonus for entropy."""
         return bool(self.beta or self._entropy_bonus_enabled)
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
@@ -166,7 +166,9 @@ class TrimmedGRPOTrainer(GRPOTrainer):
 
 
 def reward_function(rollouts: Rollouts) -> Callable[..., list[float | None]]:
-    """Returns TRL's reward function, which passes on what the payment gave. In the step's metrics `reward` is the game's, whatever is
+    """Returns TRL's reward function, which passes on the payment's rewards.
+
+    In the step's metrics `reward` is the game's, whatever is
     given, and `reward_paid` what was given.
     """
     otherwise = not rollouts.worker.payment.as_game
