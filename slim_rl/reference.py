@@ -19,8 +19,9 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from slim_rl.config import ROOT_KEY, ChatPolicyConfig, Config
+from slim_rl.config.named import Key, Names
+from slim_rl.config.trainers import KEYS
 from slim_rl.files import write_atomically
-from slim_rl.keys import KEYS, Key, Names
 
 _TABLE = {key.name: key for key in KEYS}
 

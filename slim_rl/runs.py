@@ -23,10 +23,10 @@ from typing import Any
 
 from slim_rl import jsonl
 from slim_rl.config import ROOT_KEY, Config, parse_config, read_yaml
+from slim_rl.config.trainers import MAY_CHANGE, lookup
 from slim_rl.errors import ConfigError
 from slim_rl.files import disk_errors, sweep
 from slim_rl.formats import without_passwords
-from slim_rl.keys import lookup
 from slim_rl.locks import check_free, held, owner_of
 
 MARKER = ".slim-rl-run"
@@ -38,19 +38,6 @@ _READ = (  # by a run, where these keys say
     *("partner.replay", "partner.openai.prompt", "partner.openai.cassette"),
 )
 _LOGS = re.compile(r"(train|eval-\d+)(-\d+)?\.jsonl")  # by a run, in its log's folder
-# How long a run trains, when it saves, what it bears, and the pace and patience of its partner's calls: none of it changes what a dialogue
-# may hold, or what is learned of it.
-_OPENAI = (
-    *("budget_usd", "budget_reserve", "concurrency", "requests_per_minute", "tokens_per_minute"),
-    *("request_seconds", "turn_seconds", "max_retries", "backoff_seconds", "max_backoff_seconds"),
-    *("outage_failures", "outage_seconds", "outage_probe_seconds", "outage_wait_minutes"),
-)
-_MAY_CHANGE = {
-    *("train.steps", "train.save_every", "train.keep_checkpoints", "train.eval_every", "train.eval_games"),
-    *("train.stop_failures", "slime.warn_failures", "slime.engine_patience"),
-    *(f"{seat}.openai.{name}" for seat in ("partner", "policy") for name in _OPENAI),
-}
-
 _FOLLOW = ("name", "output_dir", "log.dir")  # from the run's folder on slime, which may be moved
 _ANOTHER_FOLDER = "give this one another name (--set name=...) or, on slime, another SAVE_DIR"
 
@@ -255,7 +242,7 @@ def _changed(began: dict[str, Any], config: Config) -> list[str]:
         began = parse_config(began).model_dump(mode="json")
     return sorted(
         key
-        for key in _differences(_shown(began), _shown(config.model_dump(mode="json"))) - _MAY_CHANGE
+        for key in _differences(_shown(began), _shown(config.model_dump(mode="json"))) - MAY_CHANGE
         if ".openai.prices" not in key  # what the provider charges, which decides nothing that is said
     )
 

@@ -13,8 +13,9 @@ import pytest
 
 from slim_rl.backends.slime.layout import parse_flags
 from slim_rl.config import Config, load_config, parse_config
+from slim_rl.config.named import Key
+from slim_rl.config.trainers import KEYS, Trainer, lookup, shortened, values
 from slim_rl.errors import ConfigError
-from slim_rl.keys import KEYS, Key, Trainer, lookup, shortened, values
 from tests.fakes.cluster import known_flags, write_model
 
 # Of every key that a trainer has a name for, a value that is no trainer's default.
@@ -96,6 +97,7 @@ def slime_dry_run(
 
     monkeypatch.chdir(folder)
     monkeypatch.setenv("NUM_GPUS", "8")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-fake")
     chosen["policy.model"] = str(write_model(folder, "Qwen3-0.6B"))
     capsys.readouterr()
     monkeypatch.delitem(sys.modules, "slime", raising=False)  # what other tests have imported is no installation
@@ -149,7 +151,7 @@ def test_a_key_that_a_launcher_sets_too_is_refused_by_its_name(
 ) -> None:
     name = {"slime": "--entropy-coef", "trl": "logging_steps", "verl": "trainer.total_epochs"}[trainer]
     row = Key("train.clip_ratio", **{trainer: {name: lambda clip: clip}})
-    monkeypatch.setattr("slim_rl.keys.KEYS", (*KEYS, row))
+    monkeypatch.setattr("slim_rl.config.trainers.KEYS", (*KEYS, row))
     with pytest.raises((ValueError, TypeError), match=name):
         if trainer == "slime":
             slime_dry_run(tmp_path, {}, monkeypatch, capsys)
@@ -163,7 +165,7 @@ def test_a_key_that_a_launcher_sets_too_is_refused_by_its_name(
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: key.name)
 def test_every_key_is_one_of_the_configs(key: Any) -> None:
     lookup(Config(), key.name)
-    assert any((key.slime, key.trl, key.verl, key.note))
+    assert any((key.slime, key.trl, key.verl, key.note, key.may_change))
 
 
 def test_no_key_and_no_name_stands_twice() -> None:

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from slim_rl.config import Config, Section, load_config, parse_config
-from slim_rl.keys import KEYS, lookup
+from slim_rl.config.trainers import KEYS, lookup
 from slim_rl.reference import LEFT_OUT, SHIPPED, WRITTEN, page, recipe
 from tests.paths import ROOT
 

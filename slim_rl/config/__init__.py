@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
 from pydantic import Field, SerializeAsAny, ValidationError, ValidationInfo, field_validator, model_validator
@@ -18,6 +18,7 @@ from pydantic import Field, SerializeAsAny, ValidationError, ValidationInfo, fie
 from slim_rl import bundled
 from slim_rl.config.clusters import WITHOUT_GROUPS, SlimeConfig, TrlConfig, VerlConfig
 from slim_rl.config.endpoint import LEAST_CONCURRENCY, MOST_CONCURRENCY, ChatPolicyConfig, OpenAIConfig, Price
+from slim_rl.config.named import ACTOR, ROLLOUT, named
 from slim_rl.config.reading import load_section, overridden, read_yaml
 from slim_rl.config.section import Section
 from slim_rl.config.sections import (
@@ -94,7 +95,9 @@ class Config(Section):
     """name of the run: its folder, and its label in logs and plots"""
     arm: str = ""
     """the run's arm in a comparison, its label in logs and plots; empty: the partner's kind"""
-    seed: int = Field(0, ge=0, lt=2**32)
+    seed: Annotated[
+        int, named("--rollout-seed --seed", "seed", f"data.seed {ROLLOUT}.seed {ACTOR}.data_loader_seed")
+    ] = Field(0, ge=0, lt=2**32)
     """seed of the order of games and of sampling; the games have their own seed, data.seed"""
     output_dir: Path = Path("runs")
     """parent folder of the runs; on slime a run's folder is NAME-MODEL-ARM, unless SAVE_DIR is set"""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from slim_rl.config.named import ACTOR, ROLLOUT, named
 from slim_rl.config.section import Section
 
 
@@ -19,14 +20,14 @@ class TrlConfig(Section):
 class SlimeConfig(Section):
     """Settings of the slime hook. `train.stop_failures` applies here too."""
 
-    warn_failures: float = Field(0.05, ge=0, le=1)
+    warn_failures: Annotated[float, named(may_change=True)] = Field(0.05, ge=0, le=1)
     """share of failed dialogues in a rollout above which a warning is logged"""
     min_survivors: float = Field(0.5, ge=0, le=1)
     """a group of which a smaller share succeeded is dropped, if another is being played in its place
     (over-sampling)"""
     drop_equal_rewards: bool = False
     """also drop groups whose games all have the same reward: they teach nothing, but replacing them costs a new group"""
-    engine_patience: float = Field(60.0, ge=0)
+    engine_patience: Annotated[float, named(may_change=True)] = Field(60.0, ge=0)
     """seconds to wait out an engine that answers with errors"""
     max_staleness: int = Field(3, ge=2)
     """ASYNC=full: at most this many training steps between a game's start and the step that trains on it; one step's worth of
@@ -47,33 +48,48 @@ class VerlConfig(Section):
     mode: Literal["multi_turn", "single_turn"] = "multi_turn"
     """multi_turn: the whole game is played; single_turn: one answer of the policy is scored (needs a one-seat
     environment)"""
-    engine: Literal["sglang", "vllm"] = "vllm"
+    engine: Annotated[
+        Literal["sglang", "vllm"], named(verl=f"{ROLLOUT}.name", note="slime: SGLang; TRL: in process")
+    ] = "vllm"
     """what samples the policy"""
-    adv_estimator: str = "grpo"
+    adv_estimator: Annotated[
+        str, named(verl="algorithm.adv_estimator", note="slime: --advantage-estimator; TRL has GRPO only")
+    ] = "grpo"
     """gae (with a critic), or grpo, reinforce_plus_plus, rloo, remax, or another that verl has"""
-    gamma: float = Field(1.0, ge=0, le=1)
+    gamma: Annotated[float, named(verl="algorithm.gamma", note="slime: --gamma")] = Field(1.0, ge=0, le=1)
     """discount of a token's reward"""
-    lam: float = Field(1.0, ge=0, le=1)
+    lam: Annotated[float, named(verl="algorithm.lam", note="slime: --lambd")] = Field(1.0, ge=0, le=1)
     """lambda of gae"""
-    kl: Literal["loss", "reward"] = "loss"
+    kl: Annotated[
+        Literal["loss", "reward"],
+        named(
+            verl={
+                f"{ACTOR}.use_kl_loss": lambda where: where == "loss",
+                "algorithm.use_kl_in_reward": lambda where: where == "reward",
+            },
+            note="neither if train.kl_coef is 0",
+        ),
+    ] = "loss"
     """where train.kl_coef applies: loss, as in GRPO, or reward, as in PPO"""
-    kl_control: Literal["fixed", "adaptive"] = "fixed"
+    kl_control: Annotated[Literal["fixed", "adaptive"], named(verl="algorithm.kl_ctrl.type")] = "fixed"
     """the coefficient of a KL in the reward"""
-    kl_target: float = Field(0.1, gt=0)
+    kl_target: Annotated[float, named(verl="algorithm.kl_ctrl.target_kl")] = Field(0.1, gt=0)
     """adaptive: target KL, in nats per token"""
-    kl_horizon: int = Field(10_000, ge=1)
+    kl_horizon: Annotated[int, named(verl="algorithm.kl_ctrl.horizon")] = Field(10_000, ge=1)
     """adaptive: number of dialogues over which the coefficient adapts"""
-    critic_model: str | None = None
+    critic_model: Annotated[str | None, named(verl="critic.model.path")] = None
     """starting model of gae's critic; null: the policy's; CRITIC_MODEL overrides it"""
-    critic_learning_rate: float = Field(1e-5, gt=0)
+    critic_learning_rate: Annotated[float, named(verl="critic.optim.lr")] = Field(1e-5, gt=0)
     """learning rate of the critic"""
-    reference_model: str | None = None
+    reference_model: Annotated[str | None, named(note="see verl.md; slime takes it from TORCH_DIST")] = None
     """reference model of the KL; null: the policy's initial weights; REF_MODEL overrides it"""
-    prompt_tokens: int = Field(2048, ge=1)
+    prompt_tokens: Annotated[int, named(verl="data.max_prompt_length", note="slime: --rollout-max-prompt-len")] = Field(
+        2048, ge=1
+    )
     """longest prompt; games with a longer prompt are left out"""
-    gpus: int = Field(1, ge=1)
+    gpus: Annotated[int, named(verl="trainer.n_gpus_per_node", note="slime: NUM_GPUS")] = Field(1, ge=1)
     """GPUs of one node"""
-    nodes: int = Field(1, ge=1)
+    nodes: Annotated[int, named(verl="trainer.nnodes", note="slime: NUM_NODES")] = Field(1, ge=1)
     """number of machines"""
     overrides: dict[str, Any] = Field(default_factory=dict)
     """verl's keys by their dotted names"""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
 from slim_rl.config import hosted
+from slim_rl.config.named import named
 from slim_rl.config.section import Section
 
 
@@ -101,40 +102,40 @@ class OpenAIConfig(Section):
     response_bytes: int = Field(2_000_000, ge=1000)
     """size limit of one response; a longer one counts as failed"""
 
-    concurrency: int | None = Field(
+    concurrency: Annotated[int | None, named(may_change=True)] = Field(
         None,
         ge=1,
         description="requests in flight, over all dialogues of a process; null: as many as a step has dialogues "
         f"(train.games_per_step × train.group_size), but at least {LEAST_CONCURRENCY} and at most {MOST_CONCURRENCY}",
     )
-    requests_per_minute: float | None = Field(None, gt=0)
+    requests_per_minute: Annotated[float | None, named(may_change=True)] = Field(None, gt=0)
     """your account's rate limit; calls wait to stay below it; null: none"""
-    tokens_per_minute: float | None = Field(None, gt=0)
+    tokens_per_minute: Annotated[float | None, named(may_change=True)] = Field(None, gt=0)
     """the same for tokens, input and output together"""
-    request_seconds: float = Field(60.0, gt=0)
+    request_seconds: Annotated[float, named(may_change=True)] = Field(60.0, gt=0)
     """wall time of one request"""
-    turn_seconds: float = Field(300.0, gt=0)
+    turn_seconds: Annotated[float, named(may_change=True)] = Field(300.0, gt=0)
     """wall time of one reply, including retries but not queueing"""
-    max_retries: int = Field(8, ge=0)
+    max_retries: Annotated[int, named(may_change=True)] = Field(8, ge=0)
     """retries of a failed request; a rate limit (429) does not count"""
-    backoff_seconds: float = Field(0.5, gt=0)
+    backoff_seconds: Annotated[float, named(may_change=True)] = Field(0.5, gt=0)
     """first wait before a retry; doubles with each retry, with full jitter"""
-    max_backoff_seconds: float = Field(20.0, gt=0)
+    max_backoff_seconds: Annotated[float, named(may_change=True)] = Field(20.0, gt=0)
     """the longest of these waits"""
 
-    outage_failures: int = Field(8, ge=1)
+    outage_failures: Annotated[int, named(may_change=True)] = Field(8, ge=1)
     """the endpoint counts as down after this many failures in a row, over all games, without an answer for outage_seconds"""
-    outage_seconds: float = Field(5.0, ge=0)
+    outage_seconds: Annotated[float, named(may_change=True)] = Field(5.0, ge=0)
     """see outage_failures"""
-    outage_probe_seconds: float = Field(10.0, gt=0)
+    outage_probe_seconds: Annotated[float, named(may_change=True)] = Field(10.0, gt=0)
     """wait between probes of an endpoint that is down"""
-    outage_wait_minutes: float = Field(15.0, ge=0)
+    outage_wait_minutes: Annotated[float, named(may_change=True)] = Field(15.0, ge=0)
     """the longest that calls wait for an endpoint that is down; then the run stops and can be resumed"""
 
-    budget_usd: float | None = Field(None, gt=0)
+    budget_usd: Annotated[float | None, named(may_change=True)] = Field(None, gt=0)
     """budget of the whole run, over all its starts and processes; at this sum the run saves and stops; needs a price for the
     model (`prices`); at its start a run prints what it may cost"""
-    budget_reserve: float = Field(0.05, ge=0, lt=1)
+    budget_reserve: Annotated[float, named(may_change=True)] = Field(0.05, ge=0, lt=1)
     """share of the budget that is reserved to finish games in progress"""
     prices: dict[str, Price] = Field(
         _PRICES,

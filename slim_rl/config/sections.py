@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, SerializeAsAny, model_validator
 
 from slim_rl.config.endpoint import ChatPolicyConfig, OpenAIConfig
+from slim_rl.config.named import ACTOR, ROLLOUT, TRL_LOSS, TRL_SCHEDULE, VERL_LOSS, named, same
 from slim_rl.config.section import Section
 
 
@@ -52,15 +53,31 @@ class PartnerConfig(Section):
 class Limits(Section):
     """Limits of a dialogue. Each ends it with its own `StopReason`. null: no limit."""
 
-    turn_tokens: int = Field(512, ge=1)
+    turn_tokens: Annotated[int, named(note="applied by the dialogue loop, in every backend")] = Field(512, ge=1)
     """tokens the policy may sample in one turn; 2048 or more with thinking"""
-    dialogue_tokens: int | None = Field(None, ge=1)
+    dialogue_tokens: Annotated[
+        int | None,
+        named(
+            "--rollout-max-response-len",
+            "max_completion_length",
+            "data.max_response_length",
+            "6144 for slime and verl if not set; context_tokens or 4096 for TRL",
+        ),
+    ] = Field(None, ge=1)
     """tokens of the whole response, including the partner's turns"""
-    context_tokens: int | None = Field(None, ge=1)
+    context_tokens: Annotated[
+        int | None,
+        named(
+            "--rollout-max-context-len",
+            note="8192 for slime if not set; verl: verl.prompt_tokens + limits.dialogue_tokens",
+        ),
+    ] = Field(None, ge=1)
     """prompt (about 1,000 tokens at 8×8) and response together"""
     truncated_turn: Literal["end", "continue"] = "end"
     """end: a turn that is cut at turn_tokens ends the game; continue: the text so far is played"""
-    turn_seconds: float | None = Field(None, gt=0)
+    turn_seconds: Annotated[float | None, named(note="applied by the dialogue loop, in every backend")] = Field(
+        None, gt=0
+    )
     """time of one policy turn; a dialogue with a longer one has failed: no reward, no training on it
     (partner.openai.turn_seconds limits the partner's)"""
 
@@ -84,13 +101,17 @@ class Limits(Section):
 class PolicyConfig(Section):
     """The model that is trained."""
 
-    model: str = "data/warmstart"
+    model: Annotated[
+        str, named("--hf-checkpoint", verl="actor_rollout_ref.model.path", note="TRL gets the loaded model")
+    ] = "data/warmstart"
     """a local folder or a hub name; overridden by MODEL in scripts/run_matching.sh and by POLICY_MODEL in verl's scripts"""
-    thinking: bool = False
+    thinking: Annotated[bool, named(note="the dialogue loop passes it to the chat template as enable_thinking")] = False
     """for chat templates with `enable_thinking`, such as Qwen3's; thoughts are trained, and count in turn_tokens"""
-    temperature: float = Field(1.0, gt=0)
+    temperature: Annotated[float, named("--rollout-temperature", "temperature", f"{ROLLOUT}.temperature")] = Field(
+        1.0, gt=0
+    )
     """of sampling, in training and evaluation"""
-    top_p: float = Field(1.0, gt=0, le=1)
+    top_p: Annotated[float, named("--rollout-top-p", "top_p", f"{ROLLOUT}.top_p")] = Field(1.0, gt=0, le=1)
     """of sampling; below 1 slime must replay the truncation, and TRL's gradient ignores it"""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """of the weights (TRL)"""
@@ -115,66 +136,181 @@ class TrainConfig(Section):
 
     backend: Literal["trl", "slime", "verl"] = "trl"
     """the trainer that slim-rl train starts"""
-    steps: int = Field(150, ge=1)
+    steps: Annotated[int, named("--num-rollout", "max_steps", "trainer.total_training_steps", may_change=True)] = Field(
+        150, ge=1
+    )
     """training steps: one rollout and one update each"""
-    games_per_step: int = Field(16, ge=1)
+    games_per_step: Annotated[
+        int,
+        named(
+            "--rollout-batch-size",
+            verl="data.train_batch_size",
+            note="TRL counts dialogues: games_per_step × group_size, which is also slime's --global-batch-size, in self-play twice as "
+            "many; verl's mini-batch is one step: so many games, in self-play twice as many",
+        ),
+    ] = Field(16, ge=1)
     """games of one rollout"""
-    group_size: int = Field(8, ge=1)
+    group_size: Annotated[int, named("--n-samples-per-prompt", "num_generations", f"{ROLLOUT}.n")] = Field(8, ge=1)
     """dialogues of one game, compared with each other; 1 only if a critic is the baseline (verl's gae)"""
-    learning_rate: float = Field(5e-5, gt=0)
+    learning_rate: Annotated[float, named("--lr", "learning_rate", f"{ACTOR}.optim.lr")] = Field(5e-5, gt=0)
     """learning rate of Adam"""
-    lr_schedule: Literal["constant", "linear", "cosine", "wsd"] = "constant"
+    lr_schedule: Annotated[
+        Literal["constant", "linear", "cosine", "wsd"],
+        named(
+            {"--lr-decay-style": lambda schedule: "WSD" if schedule == "wsd" else schedule},
+            {"lr_scheduler_type": lambda schedule: TRL_SCHEDULE.get(schedule, schedule)},
+            f"{ACTOR}.optim.lr_scheduler_type",
+            "verl has constant and cosine",
+        ),
+    ] = "constant"
     """how the rate changes after the warm-up; wsd (warm-up, stable, decay): constant, then linearly to 0
     over the last `lr_decay_steps`"""
-    lr_decay_steps: int = Field(0, ge=0)
+    lr_decay_steps: Annotated[
+        int,
+        named(
+            {
+                "--lr-wsd-decay-iters": lambda steps: steps or None,
+                "--lr-wsd-decay-style": lambda steps: "linear" if steps else None,
+            },
+            {
+                "lr_scheduler_kwargs": lambda steps: (
+                    {"num_decay_steps": steps, "decay_type": "linear"} if steps else None
+                )
+            },
+        ),
+    ] = Field(0, ge=0)
     """steps at the end over which the rate falls; only for wsd, which needs it; shortened as warmup_steps is"""
-    warmup_steps: int = Field(0, ge=0)
+    warmup_steps: Annotated[int, named("--lr-warmup-iters", "warmup_steps", f"{ACTOR}.optim.lr_warmup_steps")] = Field(
+        0, ge=0
+    )
     """steps over which the rate rises from 0; in a run too short for it and the decay, both are shortened"""
-    weight_decay: float = Field(0.0, ge=0)
+    weight_decay: Annotated[
+        float, named("--weight-decay", "weight_decay", f"{ACTOR}.optim.weight_decay critic.optim.weight_decay")
+    ] = Field(0.0, ge=0)
     """weight decay of AdamW"""
-    adam_beta1: float = Field(0.9, ge=0, lt=1)
+    adam_beta1: Annotated[float, named("--adam-beta1", "adam_beta1", note="verl: optim.betas, both in one")] = Field(
+        0.9, ge=0, lt=1
+    )
     """Adam's decay rate for the mean of gradients"""
-    adam_beta2: float = Field(0.999, ge=0, lt=1)
+    adam_beta2: Annotated[float, named("--adam-beta2", "adam_beta2", note="verl: optim.betas, both in one")] = Field(
+        0.999, ge=0, lt=1
+    )
     """Adam's decay rate for the mean of squared gradients; a lower value adapts faster when rewards drift"""
-    kl_coef: float = Field(0.0, ge=0)
+    kl_coef: Annotated[
+        float,
+        named(  # One term in all three: an estimate that is never negative (k3), with the gradient of the KL itself, which is not the
+            # estimate's own. slime and TRL get it by the ratio to the policy that sampled, verl by a straight-through term ("+").
+            # Without a KL term no reference model is loaded at all.
+            {
+                "--use-kl-loss": bool,
+                "--kl-loss-coef": lambda coef: coef or None,
+                "--kl-loss-type": lambda coef: "k3" if coef else None,
+                "--use-unbiased-kl": bool,
+            },
+            {"beta": same, "use_bias_correction_kl": lambda _: True},
+            {
+                f"{ACTOR}.kl_loss_coef": same,
+                f"{ACTOR}.kl_loss_type": lambda _: "k3+",
+                "algorithm.kl_ctrl.kl_coef": same,
+            },
+            "the same unbiased gradient in all three; verl.kl says whether verl has it in the loss or in the reward",
+        ),
+    ] = Field(0.0, ge=0)
     """coefficient of the KL to the starting model in the loss; above 0 that model is loaded too, and takes memory"""
-    clip_ratio: float = Field(0.2, gt=0)
+    clip_ratio: Annotated[
+        float,
+        named(  # A wider upper clip lets rare good turns, such as a first question, grow (DAPO's clip-higher).
+            {"--eps-clip": same, "--eps-clip-high": lambda clip: round(1.4 * clip, 4)},
+            "epsilon",
+            f"{ACTOR}.clip_ratio {ACTOR}.clip_ratio_low {ACTOR}.clip_ratio_high",
+            "with one update a step the ratio is 1 and nothing is clipped",
+        ),
+    ] = Field(0.2, gt=0)
     """PPO's clip range around a ratio of 1; on slime the upper clip is 1.4 times as wide"""
-    max_grad_norm: float = Field(1.0, gt=0)
+    max_grad_norm: Annotated[
+        float, named("--clip-grad", "max_grad_norm", f"{ACTOR}.optim.clip_grad {ACTOR}.grad_clip")
+    ] = Field(1.0, gt=0)
     """gradients are clipped to this norm"""
-    micro_batch: int = Field(128, ge=1)
+    micro_batch: Annotated[
+        int,
+        named(
+            trl="per_device_train_batch_size",
+            note="slime and verl pack by tokens: --max-tokens-per-gpu, ppo_max_token_len_per_gpu",
+        ),
+    ] = Field(128, ge=1)
     """dialogues per forward and backward pass"""
-    scale_rewards: bool = True
+    scale_rewards: Annotated[
+        bool,
+        named(  # Dr. GRPO: dividing by a group's deviation favours games whose dialogues all ended alike.
+            {"--disable-grpo-std-normalization": lambda scale: not scale},
+            {"scale_rewards": lambda scale: "group" if scale else "none"},
+            "algorithm.norm_adv_by_std_in_grpo",
+            "slime's flag is the opposite",
+        ),
+    ] = True
     """divide a group's advantages by its standard deviation; false: Dr. GRPO"""
-    payment: str = "game"
+    payment: Annotated[
+        str,
+        named(
+            note="the same function in every backend; of turns: slime's --custom-advantage-function-path, verl's adv_estimator turn_credit"
+        ),
+    ] = "game"
     """what training gives the dialogues of a step; game: the game's reward; price: less what each question costs; agreed, shuffled: controls;
     turn_credit, expected_credit: advantages of single turns; or the dotted path of your own (`slim_rl.dialogue.payment`)"""
-    payment_args: dict[str, Any] = Field(default_factory=dict)
+    payment_args: Annotated[dict[str, Any], named(note="in every backend")] = Field(default_factory=dict)
     """arguments of the payment: price (a number, or a list of which each game has one, which the policy reads), zeros (shuffled), decay (credit
     by the turn)"""
-    exploring_starts: float = Field(0.0, ge=0, le=1)
+    exploring_starts: Annotated[
+        float, named(note="the same function in every backend; slime needs policy.temperature 1 for it")
+    ] = Field(0.0, ge=0, le=1)
     """share of a step's dialogues whose first turn is a forced question (one of the game's `questions_worth_asking`), for a
     policy that hardly asks; it is trained on like the policy's own words"""
-    exploring_steps: int | None = Field(None, ge=1)
+    exploring_steps: Annotated[int | None, named(note="on slime counted by games")] = Field(None, ge=1)
     """steps over which that share falls linearly to 0; null: all steps of the run"""
-    loss: Literal["sequence", "token", "constant"] | None = None
+    loss: Annotated[
+        Literal["sequence", "token", "constant"] | None,
+        named(
+            {"--calculate-per-token-loss": lambda loss: loss == "token"},
+            {"loss_type": lambda loss: TRL_LOSS[loss or "token"]},
+            {f"{ACTOR}.loss_agg_mode": lambda loss: VERL_LOSS[loss or "token"]},
+            "slime has no constant",
+        ),
+    ] = None
     """what the sum over tokens is divided by; sequence: each dialogue's own length; token: all dialogues' tokens;
     constant: the same number for every dialogue (Dr. GRPO); null: the trainer's default, token for TRL and verl,
     sequence for slime"""
-    frozen: bool = False
+    frozen: Annotated[bool, named(note="the learning rate is 0, in every backend")] = False
     """play and log without updates (control)"""
     lora: LoraSection | None = None
     """adapters instead of all weights (TRL, verl); null: all weights"""
-    stop_failures: float = Field(0.5, ge=0, le=1)
+    stop_failures: Annotated[float, named(may_change=True)] = Field(0.5, ge=0, le=1)
     """the run stops if more than this share of a step's dialogues fail"""
-    save_every: int = Field(50, ge=1)
+    save_every: Annotated[int, named("--save-interval", "save_steps", "trainer.save_freq", may_change=True)] = Field(
+        50, ge=1
+    )
     """steps between checkpoints"""
-    keep_checkpoints: int = Field(2, ge=1)
+    keep_checkpoints: Annotated[
+        int,
+        named(
+            trl="save_total_limit",
+            verl="trainer.max_actor_ckpt_to_keep trainer.max_critic_ckpt_to_keep",
+            note="slime deletes no checkpoint",
+            may_change=True,
+        ),
+    ] = Field(2, ge=1)
     """number of checkpoints to keep; older ones are deleted"""
-    eval_every: int = Field(0, ge=0)
+    eval_every: Annotated[
+        int,
+        named(
+            {"--eval-interval": lambda every: every or None},
+            {"eval_steps": lambda every: every or None},
+            {"trainer.test_freq": lambda every: every or -1},
+            may_change=True,
+        ),
+    ] = Field(0, ge=0)
     """steps between evaluations on held-out games during training; 0: only before and after it on TRL; every save_every steps on verl;
     every 10 on slime, where EVAL_INTERVAL of the launch wins over this"""
-    eval_games: int = Field(200, ge=0)
+    eval_games: Annotated[int, named(may_change=True)] = Field(200, ge=0)
     """held-out games of an evaluation, before, during and after training, if data.eval names any (TRL; slime and verl play all of data.eval)"""
     eval_before: bool = True
     """play them before training too; if many runs share one start, once is enough (TRL)"""
@@ -182,9 +318,23 @@ class TrainConfig(Section):
     """CPU threads of one process; 1 is the most reproducible"""
     processes: int = Field(1, ge=1)
     """processes that share a step's dialogues on one machine, without torchrun (TRL)"""
-    report_to: tuple[Literal["tensorboard", "wandb", "mlflow", "trackio"], ...] = ()
+    report_to: Annotated[
+        tuple[Literal["tensorboard", "wandb", "mlflow", "trackio"], ...],
+        named(
+            {"--use-wandb": lambda names: "wandb" in names, "--use-tensorboard": lambda names: "tensorboard" in names},
+            {"report_to": lambda names: list(names) or "none"},
+            {"trainer.logger": lambda names: ["console", *names]},
+        ),
+    ] = ()
     """trackers, in addition to the run's own files; slime has the first two, and turns wandb on if WANDB_API_KEY is set"""
-    gradient_checkpointing: bool = False
+    gradient_checkpointing: Annotated[
+        bool,
+        named(
+            trl="gradient_checkpointing",
+            verl="actor_rollout_ref.model.enable_gradient_checkpointing",
+            note="on slime activations are always recomputed",
+        ),
+    ] = False
     """recompute activations instead of storing them: less memory, more time"""
 
     @property

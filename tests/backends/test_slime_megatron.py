@@ -9,8 +9,8 @@ import pytest
 
 from slim_rl.backends.slime.arguments import check_batch
 from slim_rl.config import load_config
+from slim_rl.config.trainers import values
 from slim_rl.errors import ConfigError
-from slim_rl.keys import values
 from tests.fakes.upstream import import_megatron
 
 

@@ -11,8 +11,8 @@ import pytest
 from slim_rl.backends import Request, check, start
 from slim_rl.backends.trackers import check_trackers, has_wandb_login
 from slim_rl.config import parse_config
+from slim_rl.config.trainers import values
 from slim_rl.errors import ConfigError
-from slim_rl.keys import values
 
 EVERY = ["tensorboard", "wandb", "mlflow", "trackio"]
 LOGS = {"reward": 0.5, "questions": 1.5, "stop/agreed": 0.25, "loss": 0.125}

@@ -102,7 +102,7 @@ def test_dialogues_without_an_advantage_are_not_computed_and_the_gradient_stays(
 
 
 def test_the_kl_has_its_own_gradient_and_not_that_of_its_estimate(folder) -> None:
-    """log(policy / start) for each token's log-probability, as slime and verl have it (see `slim_rl.keys`)."""
+    """log(policy / start) for each token's log-probability, as slime and verl have it (see `slim_rl.config.trainers`)."""
     trainer, _ = make_rollouts(make_config(folder, "kl", "train.kl_coef=0.1", "train.loss=sequence"), folder)
     inputs = batch(trainer)
     ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)

@@ -66,7 +66,7 @@ def test_the_checkouts_own_environment_is_found(tmp_path: Path, script: str) -> 
         "import sys\nsys.modules['verl'] = None  # which would check for seconds\n"
     )
     model = str(write_model(tmp_path, "Qwen3-0.6B"))
-    done = run(here, script, "--dry-run", MODEL=model, POLICY_MODEL=model)
+    done = run(here, script, "--dry-run", MODEL=model, POLICY_MODEL=model, OPENAI_API_KEY="sk-fake")
     assert done.returncode == 0, done.stderr
     assert ("-m slim_rl.backends.slime.driver" if "matching" in script else "-m verl.trainer.main_ppo") in done.stdout
     assert run(here, script, "--dry-run", PYTHON="python3").returncode == 1, "a Python that is named is the one"

@@ -29,7 +29,7 @@ from slim_rl.backends.slime.cluster import find_checkouts
 from slim_rl.backends.slime.launch import plan, read_config
 from slim_rl.backends.slime.settings import read_settings
 from slim_rl.config import parse_config
-from slim_rl.keys import values
+from slim_rl.config.trainers import values
 from slim_rl.rollout import normalize_rewards
 from tests.backends.paid_batch import made_samples
 

@@ -1,5 +1,5 @@
-"""A training key is added by its field, which says what it means, and by its line in the table, which says what the trainers call it. Then both
-written files and the dry runs of all backends have it.
+"""A training key is added by its field alone, which says what it means and what the trainers call it. Then both written files and the dry
+runs of all backends have it.
 """
 
 from __future__ import annotations
@@ -19,19 +19,18 @@ from slim_rl.backends.slime.layout import parse_flags
 from tests.fakes.cluster import write_model
 from tests.paths import ROOT
 
-FIELD = '    top_k: int = -1\n    """sample among so many of the likeliest tokens; -1: all of them"""\n'
-LINE = """    _key("policy.top_k", "--rollout-top-k", {"top_k": lambda number: max(number, 0)}, f"{_ROLLOUT}.top_k"),
+FIELD = """    top_k: Annotated[
+        int, named("--rollout-top-k", {"top_k": lambda number: max(number, 0)}, f"{ROLLOUT}.top_k")
+    ] = -1
+    \'\'\'sample among so many of the likeliest tokens; -1: all of them\'\'\'
 """
-EDITS = {
-    "slim_rl/config/sections.py": ("    top_p: float = Field(1.0, gt=0, le=1)\n", FIELD),
-    "slim_rl/keys.py": ('    _key("policy.top_p"', LINE),
-}
+EDITS = {"slim_rl/config/sections.py": ("    top_p: Annotated[float, ", FIELD)}
 DRY = """
 import json, sys
 from slim_rl.backends.slime.launch import launch
 from slim_rl.backends.verl.launch import build_overrides
 from slim_rl.config import parse_config
-from slim_rl.keys import values
+from slim_rl.config.trainers import values
 
 config = parse_config({}, ["policy.top_k=40"])
 print(json.dumps({"trl": values(config, "trl"), "verl": build_overrides(config).values}))
@@ -52,7 +51,7 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(folder: Path, *words: str) -> str:
-    env = os.environ | {"PYTHONPATH": str(folder), "NUM_GPUS": "8"}
+    env = os.environ | {"PYTHONPATH": str(folder), "NUM_GPUS": "8", "OPENAI_API_KEY": "sk-fake"}
     done = subprocess.run([sys.executable, *words], cwd=folder, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout

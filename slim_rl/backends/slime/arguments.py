@@ -1,5 +1,5 @@
 """The command line that slime is given: the flags of the model's architecture, then three disjoint tables: what a run and its machines ask
-for (`_of`), the config's keys (`slim_rl.keys`), and what is the same in every run (`_ALWAYS`). A flag that the user gives takes the place
+for (`_of`), the config's keys (`slim_rl.config.trainers`), and what is the same in every run (`_ALWAYS`). A flag that the user gives takes the place
 of ours.
 """
 
@@ -18,10 +18,10 @@ from slim_rl.backends.checkpoints import last_whole
 from slim_rl.backends.slime.layout import TOKENS_PER_GPU, Flags, Layout, parse_flags
 from slim_rl.backends.slime.settings import Settings, whole
 from slim_rl.config import Config
+from slim_rl.config.trainers import disjoint, values
 from slim_rl.dialogue.dealing import games_files
 from slim_rl.dialogue.payment import payment_of
 from slim_rl.errors import ConfigError
-from slim_rl.keys import disjoint, values
 
 CONTEXT_TOKENS = 8192  # where the config sets no limit: a response, and the prompt (about 1k tokens) beside it
 _TURNS = "slim_rl.rollout.use_turn_advantages"

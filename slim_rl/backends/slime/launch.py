@@ -36,11 +36,11 @@ from slim_rl.backends.slime.layout import find_architecture, lay_out, parse_flag
 from slim_rl.backends.slime.settings import Settings, read_settings
 from slim_rl.backends.trackers import check_trackers
 from slim_rl.config import ROOT_KEY, Config, parse_config, read_yaml
+from slim_rl.config.trainers import shortened
 from slim_rl.dialogue.dealing import ensure_games
 from slim_rl.dialogue.payment import payment_of
 from slim_rl.dialogue.requirements import check_training
 from slim_rl.errors import ConfigError, SlimError, as_sentence
-from slim_rl.keys import shortened
 from slim_rl.processes import interruptible, signals_end_the_run
 from slim_rl.runs import check_same, claimed
 

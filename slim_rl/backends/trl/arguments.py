@@ -11,8 +11,8 @@ import torch
 from trl import GRPOConfig
 
 from slim_rl.config import Config
+from slim_rl.config.trainers import KEYS, values
 from slim_rl.errors import ConfigError, SlimError, did_you_mean
-from slim_rl.keys import KEYS, values
 from slim_rl.ranks import run_size
 
 

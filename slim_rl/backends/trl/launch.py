@@ -10,10 +10,10 @@ from slim_rl.backends import Request, Result, say, say_what_it_pays
 from slim_rl.backends.cost import cost_report
 from slim_rl.backends.ready import check_ready
 from slim_rl.config import Config
+from slim_rl.config.trainers import shortened
 from slim_rl.dialogue.requirements import check_training
 from slim_rl.errors import ConfigError
 from slim_rl.formats import count
-from slim_rl.keys import shortened
 from slim_rl.policies import check_model_folder
 from slim_rl.ranks import joined_by, own_rank
 from slim_rl.runs import RunFolder

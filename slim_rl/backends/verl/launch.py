@@ -30,14 +30,15 @@ from slim_rl.backends.verl.compose import Overrides, check_composed, compose
 from slim_rl.backends.verl.data import write_data
 from slim_rl.backends.verl.names import PLAYED, REFERENCE_VARIABLE, STOP_MARK, TURN_CREDIT
 from slim_rl.config import Config, DataConfig, load_config, parse_config
+from slim_rl.config.named import same
+from slim_rl.config.trainers import KEYS, disjoint, lookup, shortened
+from slim_rl.config.trainers import values as table_values
 from slim_rl.dialogue.dealing import games_files
 from slim_rl.dialogue.payment import payment_of
 from slim_rl.dialogue.requirements import check_training
 from slim_rl.environment import STARTED_IN, environment_class
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.files import write_atomically
-from slim_rl.keys import KEYS, disjoint, lookup, same, shortened
-from slim_rl.keys import values as table_values
 from slim_rl.policies import unreadable
 from slim_rl.processes import python_module, running, signals_end_the_run
 from slim_rl.runs import check_same, claimed
