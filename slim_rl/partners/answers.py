@@ -39,7 +39,7 @@ class UnreadableError(ValueError):
 
 
 class ReportedError(ValueError):
-    """Error within a response of status 200: its code, if that is an HTTP status, else 500; and whether it came with half a reply."""
+    """Error within a response of status 200: its code, if that is an HTTP status, else 0; and whether it came with half a reply."""
 
     def __init__(self, status: int, content: str, billed: bool) -> None:
         super().__init__(status)
@@ -99,7 +99,7 @@ def _raise_reported(data: Any, content: str) -> None:
     if not error and not ended:
         return
     code = error.get("code") if isinstance(error, dict) else data.get("code")
-    status = int(code) if isinstance(code, int | str) and str(code).isdecimal() and 300 <= int(code) < 600 else 500
+    status = int(code) if isinstance(code, int | str) and str(code).isdecimal() and 300 <= int(code) < 600 else 0
     raise ReportedError(status, content, billed=choice is not None)
 
 

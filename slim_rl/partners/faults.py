@@ -38,7 +38,7 @@ Kind = Literal["busy", "down", "wrong", "parameter", "refused", "account", "requ
 
 
 class Row(NamedTuple):
-    """Line of the table; the first that fits decides. `status` may also be the code within a response of status 200."""
+    """Line of the table; the first that fits decides. `status` may also be the code within a response of status 200, or 0 if it has none."""
 
     kind: (
         Kind | Literal["unknown"]
@@ -61,7 +61,7 @@ TABLE = (
     Row("account", {401}, hint="is the key in ${key} right?"),
     Row(
         "account",
-        {400, 403},
+        ANY,
         r"(invalid|incorrect|expired|missing|no)[_ ]api[_ ]?key|api[_ ]?key (is |was )?(not valid|not found|invalid|expired)",
         "is the key in ${key} right?",
     ),
@@ -69,15 +69,15 @@ TABLE = (
     Row("busy", ANY, r"rate[_ -]?limit|too[_ ]many[_ ]requests|tokens per (minute|day|hour)|\(TPM\)"),
     Row(
         "request",
-        {400, 403, 413, 422, 451},
+        {0, 400, 403, 413, 422, 451, 500},
         r"context[_ ](length|window|size)|maximum context|too many (input )?tokens|(prompt|input) is too (long|large)|"
         r"content[_ ](filter|policy|management)|ResponsibleAI|data_inspection|moderation|flagged|\bsafety\b",
     ),
     Row("request", {413, 451}),
-    Row("parameter", {400, 404, 422, 501}),  # where `refused_parameters` finds one
+    Row("parameter", {0, 400, 404, 422, 501}),  # where `refused_parameters` finds one
     Row(
         "refused",
-        {400, 422},
+        {0, 400, 422},
         r"model[_ ]not[_ ](found|exist)|(invalid|unknown|unsupported) model|not a valid model|"
         r"model\b.{0,100}\b(not (found|exist|available|supported)|decommissioned|deprecated)|\"param\": ?\"model",
         "is the model {model} right, and may this key use it?",
@@ -85,7 +85,7 @@ TABLE = (
     Row("refused", {403, 404}, hint="is the model {model} right, and may this key use it?"),
     Row("refused", range(300, 400), hint="it answers from another address: is partner.openai.base_url right?"),
     Row("refused", {405, 410}, hint="is partner.openai.base_url right?"),
-    Row("wrong", {409, 500, 501, 505}),
+    Row("wrong", {0, 409, 500, 501, 505}),
     Row("down", {408, 425, *range(500, 600)}),
     Row("unknown", ANY, hint="does the endpoint know every parameter of the request?"),
 )
@@ -142,7 +142,7 @@ def fault_of(
     hint = key if row.kind == "parameter" else row.hint.format(key=config.api_key_env, model=config.model)
     hint = f" ({hint})" if hint and kind != "request" else ""
     name = f" {one_line(secrets.redact(code), 60)}" if code not in ("", str(status)) else ""
-    why = f"HTTP {status}{name}: {one_line(secrets.redact(reported['message']))}{hint}"
+    why = f"HTTP {status or 200}{name}: {one_line(secrets.redact(reported['message']))}{hint}"
     return Fault(why, kind, retry_after(headers), billed, parameters)
 
 
