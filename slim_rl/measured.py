@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from pydantic import BaseModel
 
 from slim_rl.environment import BaseEnvironment
-from slim_rl.lab.frontier import Frontier
 
+# Two arrays (games, most + 1): the reward after so many questions, and what the next is expected to add (-inf: nothing is left to ask)
+Curve = tuple[NDArray[np.float64], NDArray[np.float64]]
 NO_FAULT = "(no fault)"  # how a check of the partner ends that tells only how far the others could see
 
 
@@ -166,8 +167,8 @@ class MeasuredEnvironment(BaseEnvironment):
         return None
 
     @classmethod
-    def frontier(cls, games: Sequence[tuple[Any, int]], most: int, seed: int = 0) -> dict[str, Frontier]:
-        """What askers reach with 0, 1, ..., `most` questions, in the games' order. "greedy" is the ideal one that the ledger of asking
+    def frontier(cls, games: Sequence[tuple[Any, int]], most: int, seed: int = 0) -> Mapping[str, Curve]:
+        """Returns what askers reach with 0, 1, ..., `most` questions, in the games' order. "greedy" is the ideal one that the ledger of asking
         compares with: it asks the best question, one at a time.
         """
         return {}

@@ -6,16 +6,11 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
 from slim_rl.errors import DataError
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from slim_rl.analysis.load import Log
 
 MAX_DIALOGUES = 10_000
 
@@ -57,7 +52,7 @@ def analyze(
         references: DialOp's file of human games, for a reference line.
         tokenizer: a model folder, to show tokens as text where the log holds token ids.
         overwrite: whether a report of other logs in `output_dir` may be replaced. One of the same logs always may.
-        price: of a question, for the ledger of asking.
+        price: question cost in reward, for sections that other packages add (`sections.register`).
         paper: write each table as CSV, LaTeX and Markdown too, and each figure as PDF.
         command: how this was called, for the record.
 
@@ -72,6 +67,7 @@ def analyze(
     from slim_rl.analysis.figures import PLOTS
     from slim_rl.analysis.load import load
     from slim_rl.analysis.page import write_figures, write_numbers
+    from slim_rl.analysis.sections import SECTIONS
     from slim_rl.analysis.summary import MANY, summarise
     from slim_rl.dialogue.log import log_files
     from slim_rl.files import write_atomically
@@ -84,6 +80,7 @@ def analyze(
     decode = viewer.token_decoder(tokenizer) if tokenizer else None
     log = load(log_dirs)
     environment, games = lines.games_of(log, seed)
+    added = [make(log, price) for make in SECTIONS]
     results = {
         "version": __version__,
         "command": command,
@@ -91,32 +88,22 @@ def analyze(
         "files": [{**asdict(file), "path": str(file.path)} for file in log.files],
         "warnings": log.warnings,
         "provenance": log.provenance,
-        **summarise(_with_ledger(log, price), seed=seed, kinds=log.kinds),
+        **summarise(log.frame, seed=seed, kinds=log.kinds),
+        **{name: numbers for section in added for name, numbers in section.numbers.items()},
         "references": lines.reference_lines(games, references, environment),
         "frontier": lines.frontier_curves(games, MANY, seed, environment),
     }
     shown = viewer.collect(log, max_dialogues, seed, decode)
     results["sampled"] = len(shown["dialogues"])
+    plots = {name: plot for part in (PLOTS, *(section.plots for section in added)) for name, plot in part.items()}
     forms = ("png", "svg", *(["pdf"] if paper else []))
-    drawn = write_figures(output_dir, PLOTS, results, first="training", forms=forms)
+    drawn = write_figures(output_dir, plots, results, first="training", forms=forms)
     summary, report = output_dir / "summary.json", output_dir / "report.html"
     write_numbers(summary, results)
-    page = on_logs.page(results, drawn, shown)
+    page = on_logs.page(results, drawn, shown, added)
     write_atomically(report, page.html())
     page.write_tables(output_dir, wanted=paper)
     return Summary(results, report, summary, {picture.name: output_dir / f"{picture.name}.png" for picture in drawn})
-
-
-def _with_ledger(log: Log, price: float) -> pd.DataFrame:
-    """The log's frame, with the ledger of asking of its held-out dialogues."""
-    from slim_rl.analysis.arms import TRAIN
-    from slim_rl.lab.askers import Askers
-    from slim_rl.lab.gap import LOSSES, entered
-
-    played = log.frame[(log.frame["phase"] != TRAIN) & ~log.frame["failed"]]
-    prices = dict.fromkeys(log.frame["arm"].cat.categories, price)
-    theirs = log.frame.drop(columns=list(LOSSES), errors="ignore")  # a game may call columns of its own so
-    return theirs.join(entered(log, played, prices, Askers())[list(LOSSES)])
 
 
 def _check_output(folder: Path, logs: Sequence[str]) -> None:

@@ -15,9 +15,6 @@ from scipy.special import comb
 from slim_rl.analysis.verdict import frame
 from slim_rl.dialogue.measures import MEASURES, Measure, shown_in
 from slim_rl.dialogue.record import Dialogue
-from slim_rl.lab.askers import Askers
-from slim_rl.lab.gap import LOSSES, of_dialogues
-from slim_rl.lab.net_reward import NET_REWARD
 from slim_rl.statistics import Estimate, clustered_mean
 
 Cells = Mapping[str, Sequence[Dialogue]]
@@ -78,27 +75,9 @@ def _by_game(dialogues: Sequence[Dialogue]) -> pd.DataFrame:
 
 def _number(cell: str, measure: Measure, heading: str, column: pd.Series) -> CellNumber:
     return CellNumber(
-        cell, measure, heading, _mean(column.astype(float), column.index.get_level_values("game_id"), measure)
+        cell, measure, heading, mean_of(column.astype(float), column.index.get_level_values("game_id"), measure)
     )
 
 
-def ledger_of_cells(
-    cells: Cells, price: float | tuple[float, ...], askers: Askers | None = None
-) -> Iterator[CellNumber]:
-    """Each cell's reward net of the price and, where the game has an ideal asker, its ledger of asking, cell by cell. `price`: of a question,
-    where a dialogue does not say its own. `askers`: the games that were solved already.
-    """
-    usual = 0.0 if isinstance(price, tuple) else price
-    askers = Askers() if askers is None else askers
-    for name, dialogues in cells.items():
-        played = [dialogue for dialogue in dialogues if not dialogue.failed]
-        data = frame(played)
-        prices = [usual if dialogue.price is None else dialogue.price for dialogue in played]
-        net = data["reward"].astype(float) - prices * data["questions"].astype(float).fillna(0.0)
-        yield CellNumber(name, NET_REWARD, NET_REWARD.title, _mean(net, data["game_id"], NET_REWARD))
-        for loss, values in of_dialogues(played, data, usual, askers).items():
-            yield CellNumber(name, LOSSES[loss], LOSSES[loss].heading, clustered_mean(values, data["game_id"]))
-
-
-def _mean(values: pd.Series, games: Any, measure: Measure) -> Estimate:
+def mean_of(values: pd.Series, games: Any, measure: Measure) -> Estimate:
     return clustered_mean(values, games, measure.bounded, measure.signed, measure.ceiling)

@@ -30,7 +30,6 @@ from slim_rl.analysis.figure_style import (
     short_words,
 )
 from slim_rl.formats import NOT_MEASURED, sentence
-from slim_rl.lab.experiment import baseline_figure
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,6 +347,5 @@ PLOTS = {
         "Why dialogues ended. Greys are failures, which have no reward.",
         says=shares_in_words("stop_reasons"),
     ),
-    "baseline": Plot(baseline_figure.of_report, baseline_figure.CAPTION, wide=False),
     "measures": Plot(measures, _measures_caption, folded="Other measures over training", says=others_in_words),
 }

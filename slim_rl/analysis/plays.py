@@ -9,22 +9,48 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from slim_rl import files
 from slim_rl import statistics as st
 from slim_rl.analysis.arms import TRAIN, TREATMENT, order_arms
 from slim_rl.analysis.verdict import sentences
+from slim_rl.config import Section
+from slim_rl.dialogue.measures import Measure, shown_in
 from slim_rl.errors import DataError
-from slim_rl.lab.experiment.contrasts import HELD_OUT, Outcome, comparable
+from slim_rl.formats import words
 
+HELD_OUT = "held_out"  # the condition of what runs themselves play: their own partner, free
+COMPARED: dict[
+    str, Measure
+] = {}  # what does not follow from a dialogue alone; whoever computes such a measure adds it here
 KEYS = ["condition", "arm", "run", "when", "game"]
 EMPTY = pd.DataFrame()
 COUNTS = ["condition", "run", "dialogues", "failed"]
+
+
+def comparable() -> dict[str, Measure]:
+    """Returns what runs can be compared by, by name."""
+    return {measure.name: measure for measure in shown_in("report")} | COMPARED
+
+
+class Outcome(Section):
+    """What is compared: the runs of an arm, on games played in a condition, before or after training or the change between."""
+
+    arm: str
+    when: Literal["before", "after", "change"] = "after"
+    condition: str = HELD_OUT
+    times: float = Field(1.0, gt=0, description="its values are multiplied by this: 0.25 for a quarter of them")
+
+    def __str__(self) -> str:
+        parts: list[str] = [self.when] if self.when != "after" else []
+        parts += [words(self.condition)] if self.condition != HELD_OUT else []
+        times = f"{self.times:g} × " if self.times != 1 else ""
+        return times + words(self.arm) + (f" ({', '.join(parts)})" if parts else "")
 
 
 @dataclass(frozen=True, slots=True)

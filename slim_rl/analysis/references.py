@@ -49,7 +49,7 @@ def reference_lines(games: Games, people: Path | None = None, environment: str =
 def frontier_curves(games: Games, most: int, seed: int, environment: str) -> dict[str, dict[str, Any]]:
     """Mean reward of ideal players after 0, 1, ..., `most` questions: name -> {"mean", "low", "high", "boards"}."""
     curves = measured(game_of(environment)).frontier(games, most, seed) if games else {}
-    return {name: _curve(curve.rewards) for name, curve in curves.items()}
+    return {name: _curve(curve[0]) for name, curve in curves.items()}
 
 
 def _curve(rewards: np.ndarray) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from slim_rl.analysis.compared import sentence_of
 from slim_rl.analysis.figure_style import colours
 from slim_rl.analysis.page import Card, Page, Picture
 from slim_rl.analysis.report_tables import Tables
+from slim_rl.analysis.sections import Section
 from slim_rl.analysis.verdict import by_how_much, direction
 from slim_rl.dialogue.measures import MEASURES
 from slim_rl.formats import NOT_MEASURED, count, interval, known, plain, sentence, words
@@ -27,14 +28,16 @@ METHOD = (
 )
 
 
-def page(results: Mapping[str, Any], figures: Sequence[Picture], viewer: Mapping[str, Any]) -> Page:
-    """The page, from the results dict, the figures and the viewer's data."""
+def page(
+    results: Mapping[str, Any], figures: Sequence[Picture], viewer: Mapping[str, Any], added: Sequence[Section] = ()
+) -> Page:
+    """Returns the page, from the results dict, the figures, the viewer's data and the sections of other packages."""
     tables = Tables(results)
     return Page(
         title=TITLE,
         lead=_lead(results),
         figures=figures,
-        sections=tables.sections(),
+        sections=tables.sections(added),
         warnings=results["warnings"],
         method=METHOD,
         origin=_origin(results),

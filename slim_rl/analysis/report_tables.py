@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from slim_rl.analysis.arms import TRAIN
 from slim_rl.analysis.figure_style import colours
+from slim_rl.analysis.sections import Section
 from slim_rl.analysis.tables import (
     Column,
     Row,
@@ -23,7 +24,6 @@ from slim_rl.analysis.tables import (
 )
 from slim_rl.dialogue.measures import MEASURES, shown_in
 from slim_rl.formats import DASH, known, p_value, plain, words
-from slim_rl.lab.gap import CAPTION, LOSSES
 
 
 class Tables:
@@ -34,12 +34,12 @@ class Tables:
         self._palette = colours(results["arms"])
         self._measures = results["measures"]
 
-    def sections(self) -> dict[str, list[Table]]:
-        """Every table but those of the first screen, by heading; empty ones are left out."""
+    def sections(self, added: Sequence[Section] = ()) -> dict[str, list[Table]]:
+        """Returns every table except those of the first screen, by heading; empty ones are left out. `added`: of other packages."""
         sections = {
             "Held-out games": [*([self.held_out()] if self.results["counts"]["train"] else []), self.measures()],
             "Questions and reward in one game": [self.correlations()],
-            "The ledger of asking": [self.ledger()],
+            **{section.heading: section.tables for section in added},
             "Held-out games by checkpoint": [self.checkpoints()],
             "Runs": [self._runs()],
         }
@@ -158,10 +158,6 @@ class Tables:
             "Forced questions (slim-rl evaluate --mode forced:3) show what asking itself brings."
         )
         return Table(caption, columns, self.results["correlations"])
-
-    def ledger(self) -> Table:
-        """Where an ideal asker earned more, one row an arm and partner."""
-        return held_out(self.results["ledger"], list(LOSSES), CAPTION, self._palette, "partner")
 
     def checkpoints(self, least: int = 3) -> Table:
         """Means at every checkpoint, where there are so many; fewer are in the other tables as a first and a last one."""

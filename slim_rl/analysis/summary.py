@@ -20,8 +20,6 @@ from slim_rl.analysis.compared import cells_of, compare
 from slim_rl.analysis.partner_faults import partner_faults
 from slim_rl.analysis.plays import by_arm, of_frame, verdicts
 from slim_rl.dialogue.measures import MEASURES, OF_KIND, shown_in
-from slim_rl.lab.experiment import baseline
-from slim_rl.lab.gap import LOSSES
 
 BINS = 25  # points of a curve over training, at most
 MANY = 8  # games with so many questions or more share a point
@@ -57,8 +55,6 @@ def summarise(frame: pd.DataFrame, seed: int = 0, kinds: Mapping[str, str] | Non
         },
         "correlations": list(_correlations(played)),
         "held_out": held_out,
-        "ledger": by_arm(plays, [name for name in LOSSES if name in frame and frame[name].notna().any()]),
-        "baseline": baseline.of_frame(frame),
         "checkpoints": checkpoints(frame, names),
         "verdict": list(verdicts(held_out)),
         "partner_faults": list(partner_faults(frame, TRAIN)),

@@ -13,9 +13,9 @@ from typing import Any
 
 import pandas as pd
 
+from slim_rl.analysis.plays import comparable
 from slim_rl.analysis.verdict import by_how_much
 from slim_rl.formats import DASH, NOT_MEASURED, interval, known, p_value, plain, words
-from slim_rl.lab.experiment.contrasts import comparable
 
 Row = Mapping[str, Any]
 Rows = Sequence[Row]

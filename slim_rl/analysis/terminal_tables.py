@@ -9,13 +9,12 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
-from slim_rl.analysis.cells import ledger_of_cells, measured_cells, reliability_of_cells
+from slim_rl.analysis.cells import measured_cells, reliability_of_cells
 from slim_rl.analysis.compared import PlayedCell, compare, sentence_of, usual
 from slim_rl.analysis.verdict import changed, frame
 from slim_rl.dialogue.measures import shown_in
 from slim_rl.dialogue.record import Dialogue
-from slim_rl.formats import DASH, NOT_MEASURED, count, interval, known, p_value, plain, words
-from slim_rl.lab.gap import LOSSES
+from slim_rl.formats import NOT_MEASURED, count, interval, known, p_value, plain, words
 from slim_rl.statistics import Estimate
 
 
@@ -34,42 +33,6 @@ def cells_table(cells: Mapping[str, Sequence[Dialogue]], title: str, success: fl
             interval(mean.low, mean.high, share),
             end_section=place == len(cells) - 1,
         )
-    return table
-
-
-def ledger_table(cells: Mapping[str, Sequence[Dialogue]], price: float | tuple[float, ...]) -> Table | None:
-    """The ledger of asking of each cell, at this price a question, or at each game's own of several; None where the game has no ideal
-    asker.
-    """
-    title = f"Below an ideal asker, at {'its game’s price' if isinstance(price, tuple) else f'{price:g}'} a question"
-    table = Table(title=title, caption="±: 95% intervals, over games", box=SIMPLE_HEAD, pad_edge=False)
-    for heading in ("cell", *(loss.short for loss in LOSSES.values())):
-        table.add_column(heading, justify="left" if heading == "cell" else "right", overflow="fold")
-    lost = [number for number in ledger_of_cells(cells, price) if number.measure.name in LOSSES]
-    for cell in dict.fromkeys(number.cell for number in lost):
-        table.add_row(words(cell), *(with_error(number.mean) for number in lost if number.cell == cell))
-    return table if table.row_count == len(cells) else None
-
-
-def bench_tables(suites: Mapping[str, Mapping[str, Estimate]], title: str) -> list[Table]:
-    """The scores of one model (`bench_file.scores`), a row a suite: what it earned, and where it lost to an ideal asker."""
-    chief = {
-        "net_reward": "net reward",
-        "questions": "questions",
-        "errors": "refused turns",
-        "lost": LOSSES["lost"].short,
-    }
-    parts = {name: loss.short for name, loss in LOSSES.items() if name not in chief}
-    return [_bench_table(suites, *told) for told in ((chief, title), (parts, "Lost to an ideal asker"))]
-
-
-def _bench_table(suites: Mapping[str, Mapping[str, Estimate]], columns: Mapping[str, str], title: str) -> Table:
-    caption = "±: 95% intervals, over games"
-    table = Table(title=escape(title), caption=caption, box=SIMPLE_HEAD, pad_edge=False, padding=0)
-    for heading in ("suite", *columns.values()):
-        table.add_column(heading, justify="left" if heading == "suite" else "right", overflow="fold")
-    for name, numbers in suites.items():
-        table.add_row(words(name), *(with_error(numbers[key]) if key in numbers else DASH for key in columns))
     return table
 
 

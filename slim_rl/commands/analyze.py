@@ -9,6 +9,7 @@ import typer
 
 from slim_rl.analysis import MAX_DIALOGUES, analyze
 from slim_rl.commands.options import Games, Human, LogDirs, Logs, Paper, all_logs, check_folder, name_games
+from slim_rl.lab import sections  # noqa: F401  which the lab registers
 
 
 def command(

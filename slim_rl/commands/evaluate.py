@@ -183,7 +183,8 @@ def _print_results(
     """
     from rich.console import Console
 
-    from slim_rl.analysis.terminal_tables import cells_table, compared_sentences, ledger_table
+    from slim_rl.analysis.terminal_tables import cells_table, compared_sentences
+    from slim_rl.lab.gap_tables import ledger_table
 
     compared = compared_sentences(played)
     said = ["Differences, each a cell minus one named before it:"] if compared else []
@@ -243,7 +244,8 @@ def _write_numbers(
     import orjson
     import pandas as pd
 
-    from slim_rl.analysis.cells import ledger_of_cells, measured_cells, reliability_of_cells
+    from slim_rl.analysis.cells import measured_cells, reliability_of_cells
+    from slim_rl.lab.gap_tables import ledger_of_cells
 
     price = payment_of(config).question_price
     others = measured_cells(played, [measure for measure in shown_in("report") if "table" not in measure.shown])

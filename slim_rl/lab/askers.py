@@ -15,6 +15,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from slim_rl.analysis.load import Log, read_dialogue
+from slim_rl.analysis.plays import COMPARED
 from slim_rl.environment import game_of
 from slim_rl.lab.frontier import MOST, Floats, Frontier
 from slim_rl.lab.net_reward import NET_REWARD, paid
@@ -31,6 +32,7 @@ OVER_RANDOM = replace(
     role="secondary",
     ceiling=math.inf,
 )
+COMPARED[OVER_RANDOM.name] = OVER_RANDOM
 _TOGETHER = ["arm", "run", "policy", "phase", "step", "partner", "mode"]
 
 
@@ -63,7 +65,7 @@ class Askers:
         """By what it asks on average, where that is drawn."""
         draws = range(1 if asker == IDEAL else DRAWS)
         found = [measured(game_of(environment)).frontier(states, self.most, seed).get(asker) for seed in draws]
-        known = [curve for curve in found if curve is not None and len(curve.rewards) == len(states)]
+        known = [Frontier(*curve) for curve in found if curve is not None and len(curve[0]) == len(states)]
         if len(known) < len(draws):
             return None
         return Frontier(*(np.mean([getattr(each, name) for each in known], axis=0) for name in ("rewards", "hoped")))

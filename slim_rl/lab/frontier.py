@@ -7,7 +7,7 @@ A frontier is a game's own (`MeasuredEnvironment.frontier`); what follows from i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,8 +16,7 @@ MOST = 64  # questions that an asker is followed for, where nothing else bounds 
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class Frontier:
+class Frontier(NamedTuple):
     """One asker's.
 
     Attributes:

@@ -26,6 +26,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from slim_rl.analysis.load import Log
+from slim_rl.analysis.plays import COMPARED
 from slim_rl.dialogue.measures import MEASURES, Measure
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.lab.askers import Askers, played_by
@@ -43,6 +44,7 @@ LOSSES: dict[str, Measure] = {
         ("lost_by_use", "lost by its plan", "by its plan"),
     )
 }
+COMPARED.update(LOSSES)
 CAPTION = (
     "The ledger of asking: what was earned less than an ideal asker earns, and where it was lost. The last four columns sum to the first; "
     "shares of the best score, net of the price a question."

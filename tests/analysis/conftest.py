@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from slim_rl.analysis import Summary, analyze
+from slim_rl.lab import sections  # noqa: F401  as the command registers them
 from tests.analysis import synthetic
 
 

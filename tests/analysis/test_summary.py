@@ -17,7 +17,7 @@ from slim_rl.analysis.report_tables import Tables
 from slim_rl.analysis.summary import BINS, summarise
 from slim_rl.dialogue.log import DialogueLog
 from slim_rl.games.matching.env import MatchingEnv
-from slim_rl.lab.experiment import baseline_figure
+from slim_rl.lab.experiment import baseline, baseline_figure
 from tests.analysis import synthetic
 
 
@@ -43,8 +43,7 @@ def test_a_report_has_the_decoding_baseline_where_questions_were_put_for_a_start
                 dialogue.policy = {"model": model, "intervention": f"forced:{number}"}
                 log.append(dialogue)
     frame = load([log_dir, tmp_path]).frame
-    summary = summarise(frame, kinds=MatchingEnv.question_kinds)
-    found = summary["baseline"]
+    found = baseline.of_frame(frame)
     cells = frame[(frame["mode"] != "free") & (frame["policy"] == "tiny")].groupby("run", observed=True)
     assert [point["questions"] for point in found["put"]] == sorted(cells["questions"].mean())
     assert {point["reward"] for point in found["put"]} == set(cells["reward"].mean())
@@ -52,10 +51,11 @@ def test_a_report_has_the_decoding_baseline_where_questions_were_put_for_a_start
     rewards = last.groupby("run", observed=True)["reward"].mean()
     assert [point["reward"] for point in found["trained"]["shy"]] == pytest.approx(list(rewards))
     assert found["start"]["questions"] < found["trained"]["shy"][0]["questions"]
-    drawn = baseline_figure.of_report(summary)
+    arms = {"arms": list(frame["arm"].cat.categories)}
+    drawn = baseline_figure.of_report({**arms, "baseline": found})
     assert drawn is not None and drawn.axes[0].get_legend() is not None
-    without = summarise(load([log_dir]).frame, kinds=MatchingEnv.question_kinds)
-    assert without["baseline"]["put"] == [] and baseline_figure.of_report(without) is None
+    without = baseline.of_frame(load([log_dir]).frame)
+    assert without["put"] == [] and baseline_figure.of_report({**arms, "baseline": without}) is None
 
 
 def test_curves_hold_every_dialogue_once(results: dict, frame: pd.DataFrame) -> None:

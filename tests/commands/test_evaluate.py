@@ -17,7 +17,7 @@ import pytest
 from examples.treasure import Treasure
 from slim_rl.analysis.cells import reliability_of_cells
 from slim_rl.analysis.references import reference_lines
-from slim_rl.analysis.terminal_tables import before_after_table, cells_table, ledger_table
+from slim_rl.analysis.terminal_tables import before_after_table, cells_table
 from slim_rl.analysis.verdict import frame
 from slim_rl.commands.cells import Cell, cell_config, intervention
 from slim_rl.commands.evaluate import evaluate
@@ -33,6 +33,7 @@ from slim_rl.errors import ConfigError, SlimError
 from slim_rl.games.matching import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.instance import GameState
+from slim_rl.lab.gap_tables import ledger_table
 from slim_rl.policies import weights_digest
 from slim_rl.runs import claim_log
 from tests.dialogue.players import Script

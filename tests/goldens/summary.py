@@ -22,6 +22,7 @@ LEFT_OUT = ("version", "command", "logs", "files", "provenance", "warnings", "me
 def figures() -> dict[str, Any]:
     """Computes summary.json of the committed log."""
     from slim_rl.analysis import analyze
+    from slim_rl.lab import sections  # noqa: F401  as the command registers them
 
     with tempfile.TemporaryDirectory() as folder:
         results = analyze([LOGS], folder).results

@@ -15,8 +15,9 @@ import yaml
 
 from slim_rl.analysis import analyze
 from slim_rl.analysis import plays as pl
+from slim_rl.analysis.plays import Outcome
 from slim_rl.errors import DataError
-from slim_rl.lab.experiment.contrasts import Contrast, Contrasts, Outcome
+from slim_rl.lab.experiment.contrasts import Contrast, Contrasts
 from slim_rl.lab.experiment.figures import plots
 from slim_rl.lab.experiment.kept import kept
 from slim_rl.lab.experiment.page import write

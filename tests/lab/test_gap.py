@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import permutations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from slim_rl.analysis.load import load, read_dialogue
 from slim_rl.games.matching import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.instance import GameState
-from slim_rl.games.matching.questions.value import frontier
+from slim_rl.games.matching.questions.value import frontier as arrays
 from slim_rl.games.matching.settings import MatchingSettings
 from slim_rl.lab.askers import Askers, on_paper, over_random
 from slim_rl.lab.frontier import Frontier
@@ -25,6 +26,11 @@ from tests.analysis import synthetic
 
 PARTS = [name for name in LOSSES if name != "lost"]
 numbers = draw.lists(draw.floats(0, 1), min_size=8, max_size=8)
+
+
+def frontier(*arguments: Any) -> Frontier:
+    """One asker's, as the lab reads it."""
+    return Frontier(*arrays(*arguments))
 
 
 @given(numbers, numbers, numbers, draw.lists(draw.integers(0, 12), min_size=8, max_size=8), draw.floats(0, 0.2))

@@ -141,7 +141,7 @@ def _plan(cells: Mapping[Cell, Suite], configs: Mapping[Cell, Config]) -> list[s
 def _print(played: Mapping[str, tuple[Suite, Sequence[Dialogue]]], path: Path) -> None:
     from rich.console import Console
 
-    from slim_rl.analysis.terminal_tables import bench_tables
+    from slim_rl.lab.gap_tables import bench_tables
 
     console = Console()
     found = {name: bench_file.scores(dialogues, suite) for name, (suite, dialogues) in played.items()}

@@ -15,8 +15,7 @@ import numpy as np
 from slim_rl import jsonl
 from slim_rl.errors import DataError
 from slim_rl.games.matching.instance import GameState, state_of
-from slim_rl.games.matching.questions.value import Knowledge, Strategy, frontier
-from slim_rl.lab.frontier import Frontier
+from slim_rl.games.matching.questions.value import Floats, Knowledge, Strategy, frontier
 
 Games = Sequence[tuple[Any, int]]
 
@@ -60,7 +59,7 @@ def people(path: Path, games: Games = ()) -> dict[str, dict[str, Any]]:
     return {"human": _line("people, in DialOp's recorded 8×8 games", rewards, same_size)}
 
 
-def frontiers(games: Games, most: int, seed: int = 0) -> dict[str, Frontier]:
+def frontiers(games: Games, most: int, seed: int = 0) -> dict[str, tuple[Floats, Floats]]:
     """Of an ideal ("greedy") and of a random asker. Empty without games; a state of another game yields no row."""
     states, seats = [list(part) for part in zip(*_read(games), strict=True)] or ([], [])
     strategies: tuple[Strategy, ...] = ("greedy", "random")

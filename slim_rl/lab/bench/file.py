@@ -21,7 +21,7 @@ from typing import Any
 import orjson
 
 from slim_rl import __version__, provenance
-from slim_rl.analysis.cells import ledger_of_cells, measured_cells
+from slim_rl.analysis.cells import measured_cells
 from slim_rl.dialogue.held_out import SCOPE
 from slim_rl.dialogue.log import annotate
 from slim_rl.dialogue.measures import MEASURES
@@ -34,6 +34,7 @@ from slim_rl.files import write_atomically
 from slim_rl.formats import count
 from slim_rl.jsonl import without_bom
 from slim_rl.lab.bench.suites import CANARY, Suite
+from slim_rl.lab.gap_tables import ledger_of_cells
 from slim_rl.statistics import Estimate
 
 FORMAT = 1

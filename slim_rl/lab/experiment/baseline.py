@@ -14,8 +14,7 @@ from typing import Any
 import pandas as pd
 
 from slim_rl.analysis.arms import TRAIN
-from slim_rl.analysis.plays import Plays, ends, plain, runs_trained
-from slim_rl.lab.experiment.contrasts import HELD_OUT
+from slim_rl.analysis.plays import HELD_OUT, Plays, ends, plain, runs_trained
 
 Points = dict[str, Any]
 _NUMBERS = ["questions", "informative_pairs", "reward"]

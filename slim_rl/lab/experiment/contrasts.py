@@ -9,40 +9,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from slim_rl.analysis.plays import Outcome, comparable
 from slim_rl.config import Section, load_section
-from slim_rl.dialogue.measures import RENAMED, Measure, shown_in
+from slim_rl.dialogue.measures import RENAMED, shown_in
 from slim_rl.errors import ConfigError
-from slim_rl.formats import words
-from slim_rl.lab.askers import OVER_RANDOM
+from slim_rl.lab import gap  # noqa: F401  whose measures can be compared
 from slim_rl.lab.frontier import MOST
-from slim_rl.lab.gap import LOSSES
-from slim_rl.lab.net_reward import NET_REWARD
 
-HELD_OUT = "held_out"  # the condition of what runs themselves play: their own partner, free
 Comparable = Annotated[str, BeforeValidator(lambda name: RENAMED.get(name, name))]
-
-
-def comparable() -> dict[str, Measure]:
-    """What a contrast can be of, by name. The net reward (`net_reward`), what is earned above random questions
-    (`askers`) and the ledger of asking (`ledger`) do not follow from a dialogue alone.
-    """
-    followed = (*shown_in("report"), NET_REWARD, OVER_RANDOM)
-    return {measure.name: measure for measure in followed} | LOSSES
-
-
-class Outcome(Section):
-    """What is compared: the runs of an arm, on games played in a condition, before or after training or the change between."""
-
-    arm: str
-    when: Literal["before", "after", "change"] = "after"
-    condition: str = HELD_OUT
-    times: float = Field(1.0, gt=0, description="its values are multiplied by this: 0.25 for a quarter of them")
-
-    def __str__(self) -> str:
-        parts: list[str] = [self.when] if self.when != "after" else []
-        parts += [words(self.condition)] if self.condition != HELD_OUT else []
-        times = f"{self.times:g} × " if self.times != 1 else ""
-        return times + words(self.arm) + (f" ({', '.join(parts)})" if parts else "")
 
 
 ArmOrOutcome = Annotated[Outcome, BeforeValidator(lambda value: {"arm": value} if isinstance(value, str) else value)]

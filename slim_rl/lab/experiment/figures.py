@@ -15,12 +15,12 @@ from matplotlib.figure import Figure
 
 from slim_rl.analysis.figure_style import INK, SOFT, colours, legend, panels, short_words
 from slim_rl.analysis.figures import Plot, curve
-from slim_rl.analysis.plays import Plays
+from slim_rl.analysis.plays import HELD_OUT, Outcome, Plays, comparable
 from slim_rl.dialogue.measures import MEASURES, shown_in
 from slim_rl.formats import sentence, words
 from slim_rl.lab.askers import OVER_RANDOM
 from slim_rl.lab.experiment import baseline, baseline_figure
-from slim_rl.lab.experiment.contrasts import HELD_OUT, Contrasts, Outcome, comparable
+from slim_rl.lab.experiment.contrasts import Contrasts
 from slim_rl.lab.net_reward import NET_REWARD
 
 Rows = Sequence[dict[str, Any]]

@@ -17,11 +17,11 @@ from slim_rl import __version__, files, provenance
 from slim_rl.analysis import tables
 from slim_rl.analysis.figure_style import colours
 from slim_rl.analysis.page import Page, write_figures, write_numbers
-from slim_rl.analysis.plays import Plays, by_arm, verdicts
+from slim_rl.analysis.plays import HELD_OUT, Plays, by_arm, verdicts
 from slim_rl.errors import ConfigError
 from slim_rl.formats import count, words
 from slim_rl.lab.experiment import results as ex
-from slim_rl.lab.experiment.contrasts import HELD_OUT, Manifest, load_manifest
+from slim_rl.lab.experiment.contrasts import Manifest, load_manifest
 from slim_rl.lab.experiment.figures import plots
 from slim_rl.lab.experiment.kept import kept
 from slim_rl.lab.gap import CAPTION, LOSSES

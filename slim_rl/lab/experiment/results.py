@@ -20,13 +20,24 @@ from slim_rl import provenance
 from slim_rl import statistics as st
 from slim_rl.analysis.arms import TRAIN, UNIT, Names, pooled, units_of
 from slim_rl.analysis.load import load
-from slim_rl.analysis.plays import COUNTS, KEYS, Plays, by_game, ends, plain, runs_trained
+from slim_rl.analysis.plays import (
+    COUNTS,
+    HELD_OUT,
+    KEYS,
+    Outcome,
+    Plays,
+    by_game,
+    comparable,
+    ends,
+    plain,
+    runs_trained,
+)
 from slim_rl.dialogue.log import log_files
 from slim_rl.dialogue.measures import shown_in
 from slim_rl.errors import DataError
 from slim_rl.formats import count, words
 from slim_rl.lab.askers import Askers, on_paper, over_random
-from slim_rl.lab.experiment.contrasts import HELD_OUT, Contrast, Contrasts, Manifest, Outcome, comparable
+from slim_rl.lab.experiment.contrasts import Contrast, Contrasts, Manifest
 from slim_rl.lab.experiment.reach import LEVEL
 from slim_rl.lab.gap import entered
 from slim_rl.lab.net_reward import with_net_reward

@@ -26,6 +26,7 @@ from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.environment import BaseEnvironment, environment_class
 from slim_rl.errors import ConfigError, SlimError
+from slim_rl.lab.frontier import Frontier
 from slim_rl.lab.incentives.found import JUDGED, Incentives, PlayerIncentive
 from slim_rl.measured import ScriptedPlayer, measured
 
@@ -147,7 +148,7 @@ def _told(dialogues: Sequence[Dialogue]) -> float:
 def _on_paper(game: type[BaseEnvironment], rows: Sequence[GameRow], most: int) -> tuple[PlayerIncentive, ...]:
     """The lines of a game's frontier: its first strategy from 0 questions on, then the others. Without one, its references."""
     games = [(row.game_state, row.seat) for row in rows]
-    curves = measured(game).frontier(games, most)
+    curves = {name: Frontier(*curve) for name, curve in measured(game).frontier(games, most).items()}
     lines: list[PlayerIncentive] = []
     if not curves:
         for reference in measured(game).references(games).values():

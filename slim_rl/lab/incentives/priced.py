@@ -13,7 +13,7 @@ from slim_rl.dialogue.dealing import deal
 from slim_rl.environment import environment_class
 from slim_rl.errors import ConfigError
 from slim_rl.formats import plain
-from slim_rl.lab.frontier import MOST
+from slim_rl.lab.frontier import MOST, Frontier
 from slim_rl.lab.incentives.found import JUDGED
 from slim_rl.measured import measured
 from slim_rl.statistics import clustered_mean
@@ -48,7 +48,7 @@ def priced(config: Config, num_games: int, prices: Sequence[float], most: int = 
     """
     game = measured(environment_class(config.environment))
     games = [(row.game_state, row.seat) for row in deal(config, "train", num_games)]
-    frontiers = game.frontier(games, most)
+    frontiers = {name: Frontier(*curve) for name, curve in game.frontier(games, most).items()}
     if not frontiers:
         raise ConfigError(f"{config.environment} has no frontier, so what asking is worth at a price is not known.")
 

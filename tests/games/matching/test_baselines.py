@@ -18,12 +18,18 @@ from slim_rl.games.matching.baselines import baselines
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.partners.scripted import ShyPartner
-from slim_rl.games.matching.questions.value import frontier
+from slim_rl.games.matching.questions.value import frontier as arrays
 from slim_rl.games.matching.settings import MatchingSettings
+from slim_rl.lab.frontier import Frontier
 
 SMALL = MatchingSettings(n=3, p_observed=0.2, p_observed_2=0.9, hardness=0, scales=False)
 SHY = ShyPartner(accept_fraction=0)
 GAMES = list(generate_games(60, SMALL, seed=5))
+
+
+def frontier(*arguments: Any) -> Frontier:
+    """One asker's, as the lab reads it."""
+    return Frontier(*arrays(*arguments))
 
 
 def play(player: Any, seat: int = 0, max_turns: int = 24, partner: Any = SHY) -> list[Dialogue]:

@@ -40,7 +40,6 @@ from numpy.typing import NDArray
 from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
 from slim_rl.games.matching.optimum import best_assignment, score_of_best, total
 from slim_rl.games.matching.roster import Pair
-from slim_rl.lab.frontier import Frontier
 from slim_rl.measured import rank as standing
 
 Floats = NDArray[np.float64]
@@ -189,8 +188,8 @@ def promises(values: Floats, plans: NDArray[np.intp]) -> Floats:
 
 def frontier(
     games: Sequence[GameState], seats: Sequence[int], most: int, strategy: Strategy = "greedy", seed: int = 0
-) -> Frontier:
-    """What an asker reaches with 0, 1, ..., `most` questions, and what its next one promises.
+) -> tuple[Floats, Floats]:
+    """Returns what an asker reaches with 0, 1, ..., `most` questions, and the expected gain of its next one.
 
     It asks about one cell at a time that it does not know, hears its true score or that there is none, and in the end proposes a
     plan that is best for what it knows (any of those that are, by their mean). Once no cell is left it stays where it is.
@@ -206,7 +205,7 @@ def frontier(
         rewards[these], hoped[these] = _asked(
             [games[i] for i in these], [seats[i] for i in these], most, strategy, seed
         )
-    return Frontier(rewards, hoped)
+    return rewards, hoped
 
 
 def _asked(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import permutations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,10 +17,17 @@ from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.optimum import score_of_best
 from slim_rl.games.matching.questions.annotate import annotate
 from slim_rl.games.matching.questions.gains import state_values
-from slim_rl.games.matching.questions.value import Knowledge, frontier, promises
+from slim_rl.games.matching.questions.value import Knowledge, promises
+from slim_rl.games.matching.questions.value import frontier as arrays
 from slim_rl.games.matching.settings import MatchingSettings
+from slim_rl.lab.frontier import Frontier
 
 Floats = NDArray[np.float64]
+
+
+def frontier(*arguments: Any) -> Frontier:
+    """One asker's, as the lab reads it."""
+    return Frontier(*arrays(*arguments))
 
 
 def best(values: Floats) -> tuple[float, tuple[int, ...]]:
