@@ -1,7 +1,4 @@
-"""Rate limit shared by all dialogues of an event loop: over any time at most `burst + rate * time` passes, first come, first served.
-
-aiolimiter lets small requests overtake large ones: at twice its limit, requests of 3,000 tokens waited two minutes, not six seconds.
-"""
+"""Rate limit shared by all dialogues of an event loop: over any time at most `burst + rate * time` passes, first come, first served."""
 
 from __future__ import annotations
 
