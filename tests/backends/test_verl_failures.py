@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -11,11 +10,7 @@ import pytest
 
 pytest.importorskip("verl")
 import torch
-from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
-from verl.protocol import DataProto
-from verl.trainer.ppo.ray_trainer import compute_advantage
 from verl.trainer.ppo.v1.utils import compute_advantage_for_multi_trajectories
-from verl.utils.dataset.rl_dataset import collate_fn
 from verl.workers.rollout.replica import TokenOutput
 
 from slim_rl.backends.verl.plugin import grpo_played
@@ -73,34 +68,6 @@ def test_a_lone_survivor_has_nothing_to_be_compared_with(runs: Any, rows: Any, t
     data, keys = batch_of(kept)
     data = compute_advantage_for_multi_trajectories(data, keys, "grpo", config=verl.algorithm)
     assert advantages_of(data).item() == pytest.approx(data.batch["rm_scores"].sum().item(), abs=1e-4)
-
-
-def test_under_the_older_trainer_a_failed_dialogue_shifts_no_baseline(runs: Any, rows: Any, tokenizer: Any) -> None:
-    _, verl = runs({}, "trainer.use_v1=false")
-    dicts = [{key: value for key, value in row.items() if key != "uid"} for row in rows]
-    data = DataProto.from_single_dict(collate_fn(dicts))
-    data.non_tensor_batch["uid"] = np.array(["a", "b"], dtype=object)
-    data = data.repeat(4, interleave=True)
-    data.non_tensor_batch["priority"] = np.arange(8)
-
-    def batch(server: Server) -> Any:
-        worker = AgentLoopWorker(verl, server)  # type: ignore[arg-type]
-        out = asyncio.run(worker.generate_sequences(data))
-        out.batch["token_level_rewards"] = out.batch["rm_scores"]
-        out.non_tensor_batch["uid"] = data.non_tensor_batch["uid"]
-        return out
-
-    out = batch(Server(tokenizer, failing({0, 5, 6, 7})))
-    assert out.batch["response_mask"].sum(-1).eq(0).tolist() == [True, *[False] * 4, True, True, True]
-    rewards = out.batch["token_level_rewards"]
-    spread = rewards + torch.arange(8)[:, None] * 0.1 * (rewards != 0)  # rewards that differ within a group
-    out.batch["token_level_rewards"] = spread
-    out = compute_advantage(out, "grpo_played", config=verl.algorithm)
-    advantages = out.batch["advantages"].abs().sum(-1)
-    assert advantages[[0, 4, 5, 6, 7]].eq(0).all()  # failed, or alone
-    played = out.select_idxs([1, 2, 3])
-    expected = compute_advantage(played, "grpo", config=verl.algorithm).batch["advantages"]
-    assert torch.equal(out.batch["advantages"][1:4], expected)
 
 
 def test_grpo_played_is_verls_grpo_where_nothing_failed() -> None:

@@ -161,10 +161,7 @@ def test_what_verl_cannot_do_is_said(settings: dict[str, Any], message: str) -> 
 @pytest.mark.parametrize(
     ("settings", "key", "message"),
     [
-        ({"train": {"payment": "shuffled"}}, "trainer.use_v1=false", "what train.payment shuffled asks for"),
-        ({"train": {"payment": "turn_credit"}}, "trainer.use_v1=false", "what train.payment turn_credit asks for"),
-        ({"partner": {"kind": "self"}}, "trainer.use_v1=false", "what partner.kind self asks for"),
-        ({"train": {"exploring_starts": 0.5}}, "trainer.use_v1=false", "what train.exploring_starts asks for"),
+        ({}, "trainer.use_v1=false", "slim_rl does not drive"),
         ({"train": {"exploring_starts": 0.5}}, "algorithm.rollout_correction.rollout_is=token", "would weigh them by"),
         ({"train": {"exploring_starts": 0.5}}, "algorithm.rollout_correction.bypass_mode=true", "would weigh them by"),
     ],

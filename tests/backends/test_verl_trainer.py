@@ -1,4 +1,4 @@
-"""RayPPOTrainer for your own game, as far as it goes without GPUs: its data, roles, resource pool and reward."""
+"""verl's trainer for a user's game, as far as it goes without GPUs: its data and its parts."""
 
 from __future__ import annotations
 
@@ -36,26 +36,23 @@ def settings(folder: Path, model: Path) -> dict[str, Any]:
     }
 
 
-def test_the_trainer_is_verls_own_around_ones_game(tmp_path: Path, model: Path) -> None:
-    from verl.trainer.ppo.ray_trainer import RayPPOTrainer
-    from verl.trainer.ppo.utils import Role
+@pytest.mark.verl
+def test_trainer_of_a_game_is_verls_current_one(tmp_path: Path, model: Path) -> None:
+    from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+    from verl.utils.dataset.rl_dataset import RLHFDataset
 
     trainer = make_trainer(parse_config(settings(tmp_path, model)))
-    assert isinstance(trainer, RayPPOTrainer)
-    assert len(trainer.train_dataset) == 6
-    batch = next(iter(trainer.train_dataloader))
-    assert len(batch["raw_prompt"]) == 2
-    assert "Find the number from 1 to 8" in batch["raw_prompt"][0][0]["content"]
-    assert Role.ActorRolloutRef in trainer.role_worker_mapping  # a KL is asked for: the reference sits with the actor
-    assert trainer.resource_pool_manager.resource_pool_spec == {"global_pool": [2]}
-    assert trainer.resource_pool_manager.mapping[Role.ActorRolloutRef] == "global_pool"
-    assert trainer.config.algorithm.adv_estimator == "grpo_played"
-    assert not trainer.use_critic
+    assert isinstance(trainer, PPOTrainer)
+    assert trainer.use_reference_policy and not trainer.use_critic, "a KL is asked for, and GRPO needs no critic"
+    trainer._init_tokenizer()
+    data = RLHFDataset(trainer.config.data.train_files, trainer.tokenizer, trainer.config.data)
+    assert len(data) == 6
+    assert "Find the number from 1 to 8" in data[0]["raw_prompt"][0]["content"]
 
 
-def test_self_play_is_sent_to_the_newer_trainer(tmp_path: Path, model: Path) -> None:
-    with pytest.raises(ConfigError, match=r"partner\.kind self asks for"):
-        make_trainer(parse_config({"output_dir": str(tmp_path), "partner": {"kind": "self"}}))
+def test_older_trainer_of_verl_is_refused(tmp_path: Path, model: Path) -> None:
+    with pytest.raises(ConfigError, match=r"trainer\.use_v1=false names verl's older trainer"):
+        make_trainer(parse_config({"output_dir": str(tmp_path)}), ["trainer.use_v1=false"])
     assert not any(tmp_path.iterdir()), "nothing is written of what is refused"
 
 

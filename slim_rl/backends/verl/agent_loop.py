@@ -2,8 +2,7 @@
 own tokens and only there.
 
 A dialogue that failed gives verl nothing (an empty list of outputs): it is logged, and no part of it reaches the batch or its
-group's baseline. verl's older trainer (trainer.use_v1=false) must be given one output a session; there a failed dialogue is a
-row without trainable tokens, which the estimator `grpo_played` leaves out of the baseline (see `plugin`).
+group's baseline.
 """
 
 from __future__ import annotations
@@ -81,11 +80,10 @@ class DialogueLoop(AgentLoopBase):
         self._tracked = [
             name for name in tracked(self.process.config.environment) if name != "reward"
         ]  # verl has its own
-        self.one_output = not self.config.trainer.use_v1
         check_composed(self.process.config, self.config)
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> Any:
-        """Plays the row's game. Returns a list of outputs, empty if it failed; under the older trainer always one output."""
+        """Plays the row's game. Returns a list of outputs, empty if it failed."""
         uid = str(row["uid"])
         group = await self.process.groups.enter(uid)
         played: list[AgentLoopOutput] = []
@@ -98,8 +96,6 @@ class DialogueLoop(AgentLoopBase):
             played = [self._output(d, policy) for d in dialogues if self._is_playable(d)]
         finally:
             group.leave(bool(played))
-        if self.one_output:
-            return played[0] if played else self._no_play(policy)
         await group.complete.wait()
         compares = self.config.algorithm.adv_estimator not in WITHOUT_GROUPS and _split(row) == "train"
         if compares and group.started > 1 and group.played == 1:
@@ -110,9 +106,8 @@ class DialogueLoop(AgentLoopBase):
     async def _play(self, policy: ServerPolicy, row: Mapping[str, Any]) -> list[Dialogue]:
         extra, split, step = row["extra_info"], _split(row), row.get("global_steps")
         game = GameRow(extra["game_id"], int(extra["seat"]), read_game_state(extra), [])
-        # The older trainer tells neither: `priority` numbers the rows of its batch, and a uid is used in one step only.
-        scope = f"{split}-{row['uid'] if step is None else step}"
-        session = row.get("session_id", row.get("priority", 0))
+        scope = f"{split}-{row['uid'] if step is None else step}"  # a uid is used in one step only
+        session = row.get("session_id", 0)
         if step is not None:  # verl counts its steps from 1
             step = int(step) - (split == "train")
         episode = self.process.worker.episode(game, scope, session, phase=split, step=step, group=str(row["uid"]))
@@ -175,24 +170,6 @@ class DialogueLoop(AgentLoopBase):
                 "reward_extra_info": {name: _averaged(row[name]) for name in self._tracked}
                 | {"unparsable": float(dialogue.stop_reason is StopReason.POLICY_ERRORS)},
                 "dialogue": dialogue.to_dict(tokens=False),
-            },
-        )
-
-    def _no_play(self, policy: ServerPolicy) -> AgentLoopOutput:
-        """A row for the older trainer that teaches nothing: one token, masked."""
-        end = self.process.chat.end_id
-        return AgentLoopOutput(
-            prompt_ids=[end],
-            response_ids=[end],
-            response_mask=[0],
-            response_logprobs=[0.0],
-            reward_score=0.0,
-            metrics=AgentLoopMetrics(generate_sequences=policy.seconds),
-            extra_fields={
-                "min_global_steps": 0,
-                "max_global_steps": 0,
-                "reward_extra_info": dict.fromkeys((*self._tracked, "unparsable"), 0.0),
-                "dialogue": None,
             },
         )
 

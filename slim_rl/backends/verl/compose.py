@@ -16,7 +16,6 @@ import yaml
 
 from slim_rl.backends.verl.names import PLAYED, TURN_CREDIT
 from slim_rl.config import Config
-from slim_rl.dialogue.payment import payment_of
 from slim_rl.errors import ConfigError
 
 # What verl's own config does not list and its workers read all the same.
@@ -89,17 +88,10 @@ def check_composed(config: Config, verl: Any) -> None:
     Args:
         verl: the DictConfig that it trains with.
     """
-    payment = payment_of(config)
-    train, trainer, correction = config.train, verl.trainer, verl.algorithm.rollout_correction
-    newer = {  # what is had by two outputs a session, the whole step, or its number
-        "partner.kind self": config.selfplay,
-        f"train.payment {train.payment}": payment.whole_step or payment.by_turn,
-        "train.exploring_starts": bool(train.exploring_starts),
-    }
-    if not trainer.use_v1 and (asked := [what for what, there in newer.items() if there]):
+    train, correction = config.train, verl.algorithm.rollout_correction
+    if not verl.trainer.use_v1:
         raise ConfigError(
-            f"verl's older trainer cannot do what {' and '.join(asked)} asks for: use trainer.use_v1=true, as slim-rl train --backend "
-            "verl does."
+            "trainer.use_v1=false names verl's older trainer, which slim_rl does not drive; leave it out."
         )
     if train.exploring_starts and (correction.rollout_is or correction.rollout_rs or correction.bypass_mode):
         raise ConfigError(
