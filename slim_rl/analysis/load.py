@@ -26,7 +26,7 @@ from slim_rl import jsonl, provenance
 from slim_rl.analysis import partner_faults
 from slim_rl.analysis.arms import in_arms, order_arms, pooled, units_of
 from slim_rl.analysis.rows import row_of, without_unmeasured
-from slim_rl.dialogue.log import is_readable, log_files
+from slim_rl.dialogue.log import log_files
 from slim_rl.dialogue.measures import OF_KIND
 from slim_rl.dialogue.record import FORMAT
 from slim_rl.environment import game_of
@@ -253,7 +253,7 @@ def _lines(place: _Open) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _is_dialogue(data: Any) -> bool:
-    return isinstance(data, dict) and {"turns", "game_id"} <= data.keys() and is_readable(data.get("format", FORMAT))
+    return isinstance(data, dict) and {"turns", "game_id"} <= data.keys() and data.get("format", FORMAT) == FORMAT
 
 
 def _kinds(environments: Iterable[str], columns: Iterable[str]) -> dict[str, str]:

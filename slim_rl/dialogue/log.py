@@ -157,11 +157,6 @@ def log_files(*paths: str | Path) -> list[Path]:
     return list(found.values())
 
 
-def is_readable(version: Any) -> bool:
-    """Whether a line of this format is one that this program knows."""
-    return isinstance(version, int) and version <= FORMAT
-
-
 def _key(folder: Path, data: dict[str, Any]) -> tuple[Any, ...]:
     return folder, *(str(data.get(name)) for name in ("run", "arm", "phase", "step", "id", "attempt"))
 
@@ -172,8 +167,8 @@ def _lines(file: Path, torn: Literal["warn", "skip"] = "warn") -> Iterator[tuple
             raise DataError(
                 f"{file}, line {number}: not a dialogue's line; keep other *.jsonl files out of the log folder."
             )
-        if not is_readable(version := data.get("format", FORMAT)):
+        if (version := data.get("format", FORMAT)) != FORMAT:
             raise DataError(
-                f"{file}, line {number}: of format {version!r}, and not of {FORMAT} or older; update slim_rl."
+                f"{file}, line {number}: format={version!r}, but this slim_rl reads format {FORMAT}; use the one that wrote it."
             )
         yield number, data

@@ -15,9 +15,7 @@ from typing import Any
 
 from slim_rl.environment import MATCHING
 
-# Of a log line; raised when a reader of the old one would misread the new. 1 had no `seeking` and no `informative`;
-# 2 called `question_value` value.
-FORMAT = 3
+FORMAT = 3  # of a log line; raised when a reader of the old one would misread the new
 
 
 class StopReason(StrEnum):
@@ -211,12 +209,11 @@ _DIALOGUE_FIELDS = tuple(f.name for f in fields(Dialogue))
 _TURN_FIELDS = tuple(f.name for f in fields(Turn) if f.name != "cut")
 # The fields of a turn that its game's annotator fills in: those after what was said and how
 ANNOTATIONS = frozenset(_TURN_FIELDS[_TURN_FIELDS.index("questions") :])
-_READ = {name: name for name in _TURN_FIELDS} | {"value": "question_value"}  # a line's key -> the field
 _PAIRS = ("pairs", "learnable", "informative", "uncounted", "redundant", "told", "doubted")
 
 
 def _turn(data: dict[str, Any]) -> Turn:
-    turn = Turn(**{_READ[key]: value for key, value in data.items() if key in _READ})
+    turn = Turn(**{key: value for key, value in data.items() if key in _TURN_FIELDS})
     turn.span = tuple(turn.span) if turn.span is not None else None  # type: ignore[assignment]
     for name in _PAIRS:
         pairs = getattr(turn, name)

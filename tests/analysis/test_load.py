@@ -132,37 +132,11 @@ def test_a_line_logged_without_annotation_is_annotated(tmp_path: Path, dialogues
     assert one.drop(columns=["offset"]).equals(other.drop(columns=["offset"]))
 
 
-def test_lines_of_the_first_format_are_annotated_anew(tmp_path: Path, dialogues: list[dict[str, Any]]) -> None:
-    new = ("seeking", "informative", "malformed")
-    old = [
-        {
-            **d,
-            "format": 1,
-            "instrument": None,
-            "turns": [{k: v for k, v in turn.items() if k not in new} for turn in d["turns"]],
-        }
-        for d in dialogues
-    ]
-    assert dialogues[0]["format"] == 3
-    write(tmp_path / "new" / "a.jsonl", dialogues)
-    write(tmp_path / "old" / "a.jsonl", old)
-    one, other = (load([tmp_path / name]).frame for name in ("new", "old"))
-    assert one["informative_pairs"].sum() > 0
-    assert one.drop(columns=["offset"]).equals(other.drop(columns=["offset"]))
-
-
-def second_format(line: dict[str, Any]) -> dict[str, Any]:
-    """The line as it was written before `question_value` had its name."""
+def test_line_without_an_annotation_is_annotated_when_read(tmp_path: Path, dialogues: list[dict[str, Any]]) -> None:
     gone = ("question_value", "state_value", "proposes")
-    turns = [
-        {k: v for k, v in turn.items() if k not in gone} | {"value": turn["question_value"]} for turn in line["turns"]
-    ]
-    return {**line, "format": 2, "turns": turns}
-
-
-def test_what_a_line_lacks_is_annotated_when_it_is_read(tmp_path: Path, dialogues: list[dict[str, Any]]) -> None:
+    turns = [[{k: v for k, v in turn.items() if k not in gone} for turn in line["turns"]] for line in dialogues]
     write(tmp_path / "new" / "a.jsonl", dialogues)
-    write(tmp_path / "old" / "a.jsonl", [second_format(line) for line in dialogues])
+    write(tmp_path / "old" / "a.jsonl", [{**d, "turns": each} for d, each in zip(dialogues, turns, strict=True)])
     assert dialogues[0]["instrument"] == MatchingEnv.instrument
     assert list(read_log(tmp_path / "old")) == list(read_log(tmp_path / "new"))
     one, other = (load([tmp_path / name]).frame for name in ("new", "old"))
@@ -180,15 +154,6 @@ def test_which_pairs_were_asked_about_is_told_of_older_logs_of_the_same_instrume
     one, other = (load([tmp_path / name]).frame for name in ("new", "old"))
     assert one.loc[one["questions"] > 0, list(new)].notna().any().all()
     assert one[list(new)].equals(other[list(new)])
-
-
-def test_a_value_under_its_former_name_counts_where_the_game_is_not_at_hand(
-    tmp_path: Path, dialogues: list[dict[str, Any]]
-) -> None:
-    lines = [{**second_format(line), "environment": "nowhere_at_all.Game"} for line in dialogues]
-    write(tmp_path / "a.jsonl", lines)
-    worth = load([tmp_path]).frame["question_value"]
-    assert worth.tolist() == [measures(line)["question_value"] for line in dialogues]
 
 
 @pytest.mark.parametrize("version", [None, 1, MatchingEnv.instrument + 1])
@@ -249,13 +214,13 @@ def test_dialogues_of_one_name_in_two_folders_are_two_and_it_is_said(
     assert len(list(read_log(tmp_path))) == len(dialogues) + 2
 
 
-@pytest.mark.parametrize("version", [None, "2", 99])
+@pytest.mark.parametrize("version", [None, "2", 1, 99])
 def test_a_line_of_a_format_that_is_not_known_is_foreign(
     tmp_path: Path, dialogues: list[dict[str, Any]], version: Any
 ) -> None:
     path = write(tmp_path / "a.jsonl", [{**dialogues[0], "format": version}, dialogues[1]])
     assert load([tmp_path]).files[0].foreign == 1
-    with pytest.raises(DataError, match="of format"):
+    with pytest.raises(DataError, match="reads format 3"):
         list(read_log(path))
 
 

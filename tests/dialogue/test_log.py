@@ -153,7 +153,7 @@ def test_a_line_with_other_values_is_named(
 def test_a_newer_format_is_refused(make_dialogue: MakeDialogue, tmp_path: Path) -> None:
     line = make_dialogue(*SAID).to_dict(tokens=False) | {"format": 99}
     (tmp_path / "log.jsonl").write_bytes(encode(line) + b"\n")
-    with pytest.raises(DataError, match="newer"):
+    with pytest.raises(DataError, match="format=99, but this slim_rl reads format 3"):
         list(read_log(tmp_path))
 
 

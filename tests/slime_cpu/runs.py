@@ -66,7 +66,9 @@ class Run:
         words += ["--save-debug-rollout-data", f"{self.folder}/played/{{rollout_id}}.pt", *own]
         options: dict[str, Any] = {"cwd": ROOT, "env": self.environment, "process_group": 0}
         with log.open("wb") as output:
-            process = subprocess.Popen(self.command(*words), stdout=output, stderr=output, **options)
+            process = subprocess.Popen(
+                [str(PYTHON), "-m", "slime_cpu", *words], stdout=output, stderr=output, **options
+            )
         return Started(process, log, self.mark)
 
     def logged(self) -> list[dict[str, Any]]:
