@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from slim_rl.errors import DataError as DataError
     from slim_rl.errors import SlimError as SlimError
     from slim_rl.games.matching.demonstrations import QuestioningPlayer as QuestioningPlayer
-    from slim_rl.games.matching.questions.classify import classify as classify
+    from slim_rl.games.matching.reading.reader import classify as classify
     from slim_rl.lab.frontier import Frontier as Frontier
     from slim_rl.measured import Curriculum as Curriculum
     from slim_rl.measured import Gain as Gain
@@ -65,7 +65,7 @@ _MODULE_OF = {  # the imports above say the same to type checkers
     "Turn": "dialogue.record",
     "View": "environment",
     "analyze": "analysis",
-    "classify": "games.matching.questions.classify",
+    "classify": "games.matching.reading.reader",
     "engine": "policies.engine",
     "load_config": "config",
     "load_rows": "dialogue.dealing",

@@ -114,6 +114,7 @@ class Turn:
     informative: list[tuple[Any, ...]] | None = None
     uncounted: list[tuple[Any, ...]] | None = None
     malformed: bool | None = None
+    unread: bool | None = None
     proposes: bool | None = None
     redundant: list[tuple[Any, ...]] | None = None
     told: list[tuple[Any, ...]] | None = None

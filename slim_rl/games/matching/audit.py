@@ -2,10 +2,10 @@
 
     a fault is counted only where the words can be read one way; a number that cannot is counted as unread, never guessed
 
-What the policy asked is judged by its own words (`questions.asked.asked`), since no reply excuses itself. Two readers judge it
-(`reading.interpretation` and `questions.classify`): they share how a text is masked and cut, but no rules. A partner must answer what both
-take for a direct question, and may tell what either does. Which numbers a reply holds is read here a second time and independently,
-so that a value that the shared reading misses is noticed as unread. A reply with an unread number is in no other count but `malformed` and `aside`.
+What the policy asked is judged by its own words (`reading.reader`), since no reply excuses itself: a partner must answer a question that
+names a pair, or leaves a name out, and may answer a pair that a question mark alone closes. Which numbers a reply holds is read here a
+second time and independently, so that a value that the shared reading misses is noticed as unread. A reply with an unread number is in
+no other count but `malformed` and `aside`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,8 @@ from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.games.matching.instance import GameState, state_of
 from slim_rl.games.matching.partners.judging import judge
 from slim_rl.games.matching.questions import answers
-from slim_rl.games.matching.questions.asked import asked
-from slim_rl.games.matching.questions.classify import classify, pairs_asked
-from slim_rl.games.matching.reading.interpretation import Interpretation, interpret
 from slim_rl.games.matching.reading.masking import NAME, mask
+from slim_rl.games.matching.reading.reader import Reading, read
 from slim_rl.games.matching.roster import Pair, Roster
 from slim_rl.games.matching.view import MatchingView
 from slim_rl.measured import NO_FAULT
@@ -61,9 +59,10 @@ class _Audit:
         self.seat = 1 - dialogue.seat
         self.table = game.displayed(self.seat)
         self.counts = dict.fromkeys(CHECKS, (0, 0))
-        self.allowed: set[Pair] = set()  # pairs asked about so far, as either reader has it
+        self.allowed: set[Pair] = set()  # pairs asked about so far
         self.quotable: set[tuple[Pair, float]] = set()
-        self.partner_said = ""
+        self.said: list[str] = []  # all valid words so far
+        self.message = Reading()  # the policy's last valid action
 
     def run(self) -> dict[str, tuple[int, int]]:
         previous: Turn | None = None  # the policy's last valid action
@@ -76,13 +75,15 @@ class _Audit:
             self._count_malformed(turn)
             if turn.error is None and turn.action is not None:
                 self._judge(turn, previous)
-                self.partner_said = turn.text
+                self.said.append(turn.text)
         self._count_the_last_straw()
         return self.counts
 
     def _note_policy(self, turn: Turn) -> None:
-        self.allowed.update(asked(turn.text, self.partner_said, self.roster).pairs)
-        self.quotable.update(interpret(turn.text, self.roster).told)
+        self.message = read(turn.text, self.roster, self.said)
+        self.said.append(turn.text)
+        self.allowed.update(self.message.asked)
+        self.quotable.update(self.message.told)
 
     def _judge(self, turn: Turn, previous: Turn | None) -> None:
         kind = (turn.action or {}).get("kind")
@@ -90,8 +91,7 @@ class _Audit:
             self._judge_accept(turn, previous)
         if kind not in _SPOKEN:
             return
-        message = interpret(previous.text, self.roster) if previous else Interpretation()
-        claims, numbers = stated(turn.text, self.roster, message.asked)
+        claims, numbers = stated(turn.text, self.roster, self.message.asked)
         unread = max(0, len(numbers) - len(claims))
         self._add("unread", unread, len(numbers))
         if unread:
@@ -101,20 +101,19 @@ class _Audit:
             self._add("false_value", self.table[reviewer][paper] != value)
         self._add("leak", any(pair not in self.allowed for pair, _ in own))
         if previous is not None and (previous.action or {}).get("kind") == "message":
-            self._judge_answer(turn, previous, message, {pair for pair, _ in claims})
+            self._judge_answer(turn, previous, {pair for pair, _ in claims})
 
-    def _judge_answer(self, turn: Turn, previous: Turn, message: Interpretation, claimed: set[Pair]) -> None:
+    def _judge_answer(self, turn: Turn, previous: Turn, claimed: set[Pair]) -> None:
+        message = self.message
         limit = self.dialogue.partner.get("max_pairs")  # of a partner that answers only part of what it is asked
         if limit is not None and message.asked and (len(message.asked) > limit or message.malformed):
             return
         if self.dialogue.partner.get("answers", 1) < 1:  # it keeps some to itself, as it was told to
             return
-        agreed = set(message.asked) & set(pairs_asked(previous.text, self.roster, self.partner_said))
-        for reviewer, paper in agreed:
+        for reviewer, paper in message.asked if "pair" in message.labels else ():
             if self.table[reviewer][paper] is not None:
                 self._add("refusal", (reviewer, paper) not in claimed)
-        labels = classify(previous.text, self.partner_said, self.roster)
-        if message.general and not message.asked and "open" in labels and "pair" not in labels:
+        if "open" in message.labels and not message.asked:
             named = _names(turn.text, self.roster) - _names(previous.text, self.roster)
             self._add("not_vague", bool(claimed or named))
 

@@ -18,7 +18,7 @@ from slim_rl.games.matching.instance import UNSEEN_VALUE
 from slim_rl.games.matching.optimum import Assignment
 from slim_rl.games.matching.prompt import Shown, table_lines
 from slim_rl.games.matching.questions.answers import stated
-from slim_rl.games.matching.questions.asked import asked
+from slim_rl.games.matching.reading.reader import LOOK_BACK, read
 from slim_rl.games.matching.roster import Pair, Roster
 
 IN_VAIN = "-"  # in a table of what a player knows: it asked, and was told no score
@@ -39,19 +39,19 @@ class Heard:
     asked: set[Pair] = field(default_factory=set)
     _read: int = 0
     _open: Sequence[Pair] = ()  # what it asked last
-    _previous: str = ""  # what it was told last
 
     def read(self, said: Sequence[tuple[int, str]]) -> Heard:
         """Takes in messages and rejections, each (author, text): all that were said so far, of which it reads the new ones. Never
         raises.
         """
-        for author, text in said[self._read :]:
+        for number, (author, text) in enumerate(said[self._read :], self._read):
             if author == self.seat:
-                self._open = asked(text, self._previous, self.roster).pairs
+                before = [earlier for _, earlier in said[max(0, number - LOOK_BACK) : number]]
+                self._open = read(text, self.roster, before).asked
                 self.asked.update(self._open)
             else:
                 self.told.update(stated(self._open, text, self.roster))
-                self._open, self._previous = (), text
+                self._open = ()
         self._read = len(said)
         return self
 

@@ -22,8 +22,8 @@ from slim_rl.games.matching.prompt import rules as rules_text
 from slim_rl.games.matching.questions.annotate import annotate
 from slim_rl.games.matching.questions.asked import seeks_information
 from slim_rl.games.matching.questions.gains import expected_gains, state_values
-from slim_rl.games.matching.questions.rules import KINDS
 from slim_rl.games.matching.questions.value import informative_questions
+from slim_rl.games.matching.reading.reader import KINDS
 from slim_rl.games.matching.settings import MatchingSettings, PlayerSettings
 from slim_rl.games.matching.view import MatchingView
 from slim_rl.measured import MeasuredEnvironment

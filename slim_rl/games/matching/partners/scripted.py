@@ -25,7 +25,7 @@ from slim_rl.errors import ConfigError
 from slim_rl.games.matching.actions import listed
 from slim_rl.games.matching.optimum import Assignment
 from slim_rl.games.matching.partners.judging import Verdict, judge
-from slim_rl.games.matching.reading.interpretation import Interpretation, interpret
+from slim_rl.games.matching.reading.reader import Reading, read
 from slim_rl.games.matching.roster import Pair
 from slim_rl.games.matching.view import MatchingView
 from slim_rl.seeds import seed_of
@@ -125,10 +125,13 @@ class ScriptedPartner(ABC):
             return f"[message] {NOTED[0]}"
         if not view.received:
             return f"[message] {choose(GREETINGS, view)}"
-        return f"[message] {self.answer(interpret(view.received[-1], game.roster), view, game)}"
+        heard = [utterance for utterance in view.history if utterance.error is None]
+        at = max(number for number, utterance in enumerate(heard) if utterance.seat != view.seat)
+        message = read(heard[at].text, game.roster, [utterance.text for utterance in heard[:at]])
+        return f"[message] {self.answer(message, view, game)}"
 
     @abstractmethod
-    def answer(self, message: Interpretation, view: View, game: MatchingView) -> str:
+    def answer(self, message: Reading, view: View, game: MatchingView) -> str:
         """The reply to a message."""
 
     def objection(self, game: MatchingView, plan: Assignment, verdict: Verdict) -> str:
@@ -158,14 +161,14 @@ class ShyPartner(ScriptedPartner):
         super().__post_init__()
         check_chance("answers", self.answers)
 
-    def answer(self, message: Interpretation, view: View, game: MatchingView) -> str:
+    def answer(self, message: Reading, view: View, game: MatchingView) -> str:
         if message.asked and len(message.asked) <= self.max_pairs and not message.malformed:
             answered = [pair for pair in message.asked if drawn(view, "answers", pair) < self.answers]
             told = [self.score(pair, view, game) for pair in answered]
             if len(answered) < len(message.asked):
                 told.append(choose(SILENT, view))
             return " ".join(told)
-        if message.asked or message.general:
+        if message.asked or message.general or message.unread:
             return choose(VAGUE, view)
         return PROPOSE if message.suggests else choose(NOTED, view)
 
@@ -186,7 +189,7 @@ class ForthcomingPartner(ShyPartner):
 
     kind = "forthcoming"
 
-    def answer(self, message: Interpretation, view: View, game: MatchingView) -> str:
+    def answer(self, message: Reading, view: View, game: MatchingView) -> str:
         if any(TABLE in text for text in view.own):
             return super().answer(message, view, game)
         return f"{TABLE} {whole_table(game)}"
@@ -197,7 +200,7 @@ class MutePartner(ScriptedPartner):
 
     kind = "mute"
 
-    def answer(self, message: Interpretation, view: View, game: MatchingView) -> str:
+    def answer(self, message: Reading, view: View, game: MatchingView) -> str:
         if message.asked or message.general:
             return choose(SILENT, view)
         return PROPOSE if message.suggests else choose(NOTED, view)

@@ -1,7 +1,7 @@
 """Shy partners that a policy was not trained with: what it learned is tried on them (`slim-rl evaluate --partner erring`).
 
 erring      tells a wrong score in 10% of its answers. Of a pair it always tells the same.
-rephrased   says the same in other words; all of its sentences can be read by `reading.interpretation`.
+rephrased   says the same in other words; all of its sentences can be read by `reading.reader`.
 """
 
 from __future__ import annotations

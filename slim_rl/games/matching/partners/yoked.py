@@ -26,7 +26,7 @@ from slim_rl.environment import View
 from slim_rl.errors import ConfigError, DataError
 from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.partners.scripted import NOTED, ScriptedPartner, choose, scores
-from slim_rl.games.matching.reading.interpretation import Interpretation
+from slim_rl.games.matching.reading.reader import Reading
 from slim_rl.games.matching.roster import Pair
 from slim_rl.games.matching.view import MatchingView
 from slim_rl.seeds import seed_of
@@ -82,7 +82,7 @@ class YokedPartner(ScriptedPartner):
     def identity(self) -> dict[str, Any]:
         return super().identity | {"log": self.path.name}
 
-    def answer(self, message: Interpretation, view: View, game: MatchingView) -> str:
+    def answer(self, message: Reading, view: View, game: MatchingView) -> str:
         number = sum(text.startswith("[message]") for text in view.own)
         schedule = self.schedule(view.seed, game)
         cells = schedule[number] if number < len(schedule) else ()

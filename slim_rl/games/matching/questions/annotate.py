@@ -1,7 +1,7 @@
 """Fills in what a finished dialogue's turns ask, tell and were worth. Depends on the dialogue alone, and changes nothing else;
 to annotate twice is to annotate once.
 
-What a message asks is told by `asked`. A message that is no sentence asks nothing, unless its reply tells a score of what it names.
+What a message asks is told by `reading.reader`. A message asks too about what its reply states of the pairs that it names (`asked`).
 A question is answered, or not, by the other seat's next valid turn. What a seat is told without asking it knows from then on,
 but credits to no question.
 
@@ -15,24 +15,24 @@ from dataclasses import dataclass
 from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.games.matching.instance import GameState, state_of
 from slim_rl.games.matching.questions.answers import answers, denies_score, informs, refused, told
-from slim_rl.games.matching.questions.asked import Asked, answered, asked
+from slim_rl.games.matching.questions.asked import answered
 from slim_rl.games.matching.questions.value import Knowledge, Worth
-from slim_rl.games.matching.reading.form import is_malformed
 from slim_rl.games.matching.reading.masking import mask
 from slim_rl.games.matching.reading.pairing import named_pairs
-from slim_rl.games.matching.roster import Pair
+from slim_rl.games.matching.reading.reader import KINDS, Reading, read
+from slim_rl.games.matching.roster import Pair, Roster
 
 _SPEECH = ("message", "reject")  # the actions whose text may ask or tell
 
 
 @dataclass(frozen=True, slots=True)
 class _Unanswered:
-    """Words that have had no reply yet, and the other seat's before them."""
+    """Words that have had no reply yet, the other seat's before them, and what they ask by themselves."""
 
     turn: Turn
     words: str
     previous: str
-    asked: Asked
+    reading: Reading
 
 
 def annotate(dialogue: Dialogue) -> None:
@@ -45,7 +45,7 @@ def annotate(dialogue: Dialogue) -> None:
     roster = state.roster if state is not None else None
     seats = {turn.seat for turn in dialogue.turns}
     knows = {seat: Knowledge(state, seat) for seat in seats if seat in (0, 1)} if state is not None else {}
-    last: dict[int, str] = {}  # the last valid words of each seat
+    spoken: list[tuple[int, str]] = []  # the valid words so far, and whose
     asked_before: dict[int, set[Pair]] = {seat: set() for seat in seats}
     waiting: dict[int, _Unanswered] = {}  # what each seat said that has had no reply yet
     for turn in dialogue.turns:
@@ -62,20 +62,22 @@ def annotate(dialogue: Dialogue) -> None:
             turn.doubted = list(named_pairs(mask(words, roster)))
         for seat in seats - {turn.seat}:
             _reply(waiting.pop(seat, None), turn, words, knows.get(seat), state)
-        previous = next((last[seat] for seat in seats - {turn.seat} if seat in last), "")
-        last[turn.seat] = words
+        previous = next((said for seat, said in reversed(spoken) if seat != turn.seat), "")
+        before = [said for _, said in spoken]
+        spoken.append((turn.seat, turn.text))
         _no_reply(waiting.pop(turn.seat, None), knows.get(turn.seat))  # it spoke again before it had a reply
         if not words:
             continue
+        reading = read(words, roster or Roster.default(), before)
         if roster is not None:
-            turn.malformed = is_malformed(words, roster)
-        asks = Asked() if turn.malformed else asked(words, previous, roster)
-        _fill(turn, asks)
+            turn.malformed, turn.unread = reading.malformed, reading.unread
+            reading = Reading() if turn.malformed else reading
+        turn.questions, turn.pairs, turn.seeking = list(reading.kinds), list(reading.asked), reading.seeking
         if turn.seat in knows:
-            first = [pair for pair in asks.pairs if pair not in asked_before[turn.seat]]
+            first = [pair for pair in reading.asked if pair not in asked_before[turn.seat]]
             turn.learnable = [pair for pair in first if knows[turn.seat].informative(pair)]
             asked_before[turn.seat].update(first)
-        waiting[turn.seat] = _Unanswered(turn, words, previous, asks)
+        waiting[turn.seat] = _Unanswered(turn, words, previous, reading)
     for seat, said in waiting.items():
         _no_reply(said, knows.get(seat))
     for seat, turn in {turn.seat: turn for turn in dialogue.turns if turn.role == "policy"}.items():
@@ -87,7 +89,7 @@ def _clear(turn: Turn) -> None:
     turn.questions, turn.pairs, turn.learnable, turn.informative = [], [], [], []
     turn.told, turn.uncounted, turn.doubted, turn.redundant = [], [], [], []
     turn.seeking = False
-    turn.malformed = turn.answered = turn.question_value = turn.gain = turn.regret = None
+    turn.malformed = turn.unread = turn.answered = turn.question_value = turn.gain = turn.regret = None
     turn.promise_rank = turn.unknown = turn.state_value = turn.best_known = None
 
 
@@ -95,56 +97,55 @@ def _proposes(turn: Turn) -> bool:
     return turn.text.lstrip()[:9].lower() == "[propose]" or (turn.action or {}).get("kind") == "propose"
 
 
-def _fill(turn: Turn, asks: Asked) -> None:
-    turn.questions, turn.pairs, turn.seeking = list(asks.labels), list(asks.pairs), asks.seeking
-
-
 def _reply(
     said: _Unanswered | None, turn: Turn, words: str, knowledge: Knowledge | None, state: GameState | None
 ) -> None:
     """`turn` replies with `words` to what was `said`, if anything was, by the seat that has this `knowledge`."""
     roster = state.roster if state is not None else None
-    pairs = said.asked.pairs if said is not None else ()
+    pairs = said.reading.asked if said is not None else ()
     turn.told = told(pairs, words, roster) if words and roster is not None else []
     heard = _informs(said, turn, words, state) if turn.told else []
     if said is None:
         if knowledge is not None:
             knowledge.update(heard)
         return
-    asks, question = said.asked, said.turn
+    question = said.turn
     if turn.told and roster is not None:
-        asks = answered(asks, turn.told, said.words, said.previous, words, roster)
-        _fill(question, asks)
+        more = answered(pairs, turn.told, said.words, said.previous, words, roster)
+        pairs = (*pairs, *more)
+        question.pairs, question.seeking = list(pairs), said.reading.seeking or bool(more)
+        kinds = {*said.reading.kinds, *(["pair"] if more else [])}
+        question.questions = [kind for kind in KINDS if kind in kinds]
     new = [pair for pair in heard if knowledge.informative(pair)] if knowledge is not None else []
-    question.informative = [pair for pair in new if pair in asks.pairs]
-    question.learnable = (question.learnable or []) + [p for p in question.informative if p not in said.asked.pairs]
-    if knowledge is not None and "open" not in asks.labels:
-        question.uncounted = [pair for pair in turn.told if knowledge.informative(pair) and pair not in asks.pairs]
-    if not asks.seeking:
+    question.informative = [pair for pair in new if pair in pairs]
+    question.learnable = (question.learnable or []) + [p for p in question.informative if p not in said.reading.asked]
+    if knowledge is not None and "open" not in (question.questions or ()):
+        question.uncounted = [pair for pair in turn.told if knowledge.informative(pair) and pair not in pairs]
+    if not question.seeking:
         if knowledge is not None:
             knowledge.update(heard)
         return
-    found = answers(asks.pairs, words, roster) if asks.pairs and words and roster is not None else {}
-    question.answered = bool(found) if asks.pairs else bool(turn.told) or (bool(words) and denies_score(words, roster))
+    found = answers(pairs, words, roster) if pairs and words and roster is not None else {}
+    question.answered = bool(found) if pairs else bool(turn.told) or (bool(words) and denies_score(words, roster))
     if knowledge is not None and roster is not None:
         missing = [pair for pair, answer in found.items() if answer == "none"]
-        kept = refused([pair for pair in asks.pairs if pair not in found], words, roster)
-        _credit(question, knowledge.ask(asks.pairs, heard, missing, kept))
+        kept = refused([pair for pair in pairs if pair not in found], words, roster)
+        _credit(question, knowledge.ask(pairs, heard, missing, kept))
 
 
 def _informs(said: _Unanswered | None, turn: Turn, words: str, state: GameState | None) -> list[Pair]:
     """Returns the pairs of which a reply tells something true that the message before it did not say itself."""
     if state is None or turn.seat not in (0, 1):
         return []
-    pairs, message = (said.asked.pairs, said.words) if said is not None else ((), "")
+    pairs, message = (said.reading.asked, said.words) if said is not None else ((), "")
     return informs(pairs, message, words, state.displayed(turn.seat), state.roster)
 
 
 def _no_reply(said: _Unanswered | None, knowledge: Knowledge | None) -> None:
-    if said is not None and said.asked.seeking:
+    if said is not None and said.reading.seeking:
         said.turn.answered = False
         if knowledge is not None:
-            _credit(said.turn, knowledge.ask(said.asked.pairs, []))
+            _credit(said.turn, knowledge.ask(said.reading.asked, []))
 
 
 def _credit(question: Turn, worth: Worth) -> None:

@@ -10,23 +10,26 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from slim_rl.games.matching.reading.clauses import sentences, word_clauses
-from slim_rl.games.matching.reading.interpretation import interpret
+from slim_rl.games.matching.reading.clauses import sentences, words
 from slim_rl.games.matching.reading.masking import body
 from slim_rl.games.matching.reading.pairing import NUMBER, by_side, stated_values, without_bounds
-from slim_rl.games.matching.reading.patterns import pattern
+from slim_rl.games.matching.reading.reader import read
 from slim_rl.games.matching.roster import Pair, Roster
 
 Answer = Literal["value", "none"]
 
-_NO_SCORE = pattern(r"""\b(?:(?:don't|do not|didn't|did not|can't|cannot|can not|couldn't|haven't
-    doesn't) (?:\w+ ){0,3}?(?:have|see|know|show|got|hold|any|list)|not (?:visible|shown|known|listed|available
-    (?:on|in) my (?:board|table|side|list))|have (?:no|nothing|none)|no (?:information|scores?|values?|data|number|rating|entry|idea
-    clue)|unknown|blank|empty|hidden|unseen|missing|n a|nothing (?:for|on|there)|none)\b""")
+_NO_SCORE = re.compile(
+    r"\b(?:(?:don't|do not|didn't|did not|can't|cannot|can not|couldn't|haven't|"
+    r"doesn't) (?:\w+ ){0,3}?(?:have|see|know|show|got|hold|any|list)|not (?:visible|shown|known|listed|available|"
+    r"(?:on|in) my (?:board|table|side|list))|have (?:no|nothing|none)|no (?:information|scores?|values?|data|number|rating|entry|idea|"
+    r"clue)|unknown|blank|empty|hidden|unseen|missing|n a|nothing (?:for|on|there)|none)\b"
+)
 
-_REFUSES = pattern(r"""\b(?:rather not|prefer not|(?:won't|will not|can't|cannot|can not|not going to|not allowed to
-    refuse to|decline to) (?:\w+ ){0,2}?(?:tell|say|share|answer|reveal|disclose|give|discuss)
-    keep (?:\w+ ){1,3}to myself|none of your)\b""")
+_REFUSES = re.compile(
+    r"\b(?:rather not|prefer not|(?:won't|will not|can't|cannot|can not|not going to|not allowed to|"
+    r"refuse to|decline to) (?:\w+ ){0,2}?(?:tell|say|share|answer|reveal|disclose|give|discuss)|"
+    r"keep (?:\w+ ){1,3}to myself|none of your)\b"
+)
 
 
 def answers(asked: Sequence[Pair], reply: str, roster: Roster) -> dict[Pair, Answer]:
@@ -67,11 +70,11 @@ def stated(
     """The values that the reply states, in order: beside names, or else one `number` for each pair asked about ("62." to "Ava on
     BLEU?"). Never raises.
     """
-    found = list(interpret(reply, roster).told)
+    found = list(read(reply, roster).told)
     if not found and asked:
-        words = body(reply, roster)
-        numbers = number.findall(_may_answer(words))
-        if len(numbers) == len(asked) and all(map(set.issubset, by_side(words), zip(*asked, strict=True))):
+        said = body(reply, roster)
+        numbers = number.findall(_may_answer(said))
+        if len(numbers) == len(asked) and all(map(set.issubset, by_side(said), zip(*asked, strict=True))):
             found = [(pair, float(value)) for pair, value in zip(asked, numbers, strict=True)]
     return found
 
@@ -97,15 +100,16 @@ def repeatable(asked: Sequence[Pair], message: str, roster: Roster) -> set[tuple
     return found
 
 
-def _may_answer(words: str) -> str:
+def _may_answer(text: str) -> str:
     """Of a masked reply the sentences that may hold a score: nothing of one that keeps it to itself, and no sentence that denies one."""
-    if _REFUSES.search(words):
+    if _REFUSES.search(text):
         return ""
-    return without_bounds(" . ".join(said for said, _ in sentences(words) if not _NO_SCORE.search(said)))
+    return without_bounds(" . ".join(said for said, _ in sentences(text) if not _NO_SCORE.search(said)))
 
 
 def _clauses(reply: str, roster: Roster | None) -> Iterator[str]:
-    return (clause for clause, _ in word_clauses(body(reply, roster or Roster.default())))
+    text = body(reply, roster or Roster.default())
+    return (words(part) for sentence, _ in sentences(text) for part in sentence.split(";"))
 
 
 def _may_mean(text: str, pair: Pair) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 
 from slim_rl.games.matching.reading.masking import NAME
 
@@ -21,12 +20,11 @@ _TOKEN = re.compile(r"[RP]_|[^\W_]+(?:'[^\W_]+)*|[,:()#-]")
 _DASH = str.maketrans({"\u2013": "-", "\u2014": "-"})
 _BARE_WORDS = frozenset(
     """
-    on for at with in to and or the a of s vs versus about as regarding concerning paper papers reviewer reviewers score
-    scores value values pair pairs both then plus respectively doing
+    on for at with in to and or the a of s vs versus about as regarding concerning regards respect between among looking speaking
+    paper papers reviewer reviewers column row score scores value values number numbers rating pair pairs both then plus respectively doing
+    your yours his her same too also next now please pls maybe one more question ok okay great thanks so hi hello hey all right
     """.split()  # noqa: SIM905
 )
-_AND_FOR = re.compile(r"(?:(?:what|how) about|and|or|also|then)\b")
-_LIST = re.compile(r"\b(?:these|those|following|below|(?:this|that) pair)\b|\b(?:for|on|about)$")
 
 
 def sentences(text: str) -> Iterator[tuple[str, bool]]:
@@ -36,18 +34,11 @@ def sentences(text: str) -> Iterator[tuple[str, bool]]:
             yield sentence[0].strip(" \t.?!"), "?" in sentence[1]
 
 
-@lru_cache(maxsize=4096)  # a message is read as a question, as a reply, and as what a question leaves out
-def word_clauses(text: str) -> tuple[tuple[str, bool], ...]:
-    """The sentences of a masked text, cut at semicolons too, as words with single spaces: commas and dashes are words of their
-    own, a possessive's s is off a name, and a word said twice in a row stands once."""
-    found: list[tuple[str, bool]] = []
-    for sentence, marked in sentences(text):
-        parts = sentence.translate(_DASH).split(";")
-        *others, last = (" ".join(_said_once(_TOKEN.findall(part))) for part in parts)
-        found += ((clause, False) for clause in others if clause)
-        if last:
-            found.append((last, marked))
-    return tuple(found)
+def words(clause: str) -> str:
+    """Returns the words of a clause with single spaces. Commas and dashes are words of their own, a possessive's s is off a name, and a
+    repeated word stands once.
+    """
+    return " ".join(_said_once(_TOKEN.findall(clause.translate(_DASH))))
 
 
 def _said_once(words: list[str]) -> Iterator[str]:
@@ -86,14 +77,3 @@ def _joined_lines(text: str) -> list[str]:
 def is_bare(text: str) -> bool:
     """Whether a clause names somebody and says nothing else: "R0 on P0", "for the P3 paper"."""
     return bool(NAME.search(text)) and all(word in _BARE_WORDS or NAME.fullmatch(word) for word in _WORD.findall(text))
-
-
-def goes_on(text: str, marked: bool) -> bool:
-    """Whether a clause after a question only names, and so continues it: "and on P3?"."""
-    rest = _AND_FOR.sub("", text, count=1).strip()
-    return is_bare(rest) and (marked or rest != text)
-
-
-def announces_list(text: str) -> bool:
-    """Whether a clause names nobody yet, and a list is to follow: "what do you have for these pairs"."""
-    return not NAME.search(text) and _LIST.search(text) is not None

@@ -25,7 +25,7 @@ _STRAIGHT = str.maketrans(
 _LOOKS_LIKE_TOKEN = re.compile(r"\b[RP]\d")
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 # "Sofia / QuAC" is a pair; any other slash between spaces stands between lines.
-_SLASH = re.compile(r"(?P<pair>\b([RP])\d+ / (?!\2)[RP]\d+(?= *[?.]| *$))|\s/(?:\s|$)")
+_SLASH = re.compile(r"(?P<pair>\b([RP])\d+ / (?!\2)[RP]\d+(?= *[?.\n/-]| *$))|\s/(?:\s|$)")
 
 # A row of a player's table, as it is shown to it
 _ROW = re.compile(r"(?m)^\W*R\d+: P\d+ (?:\d[\d.]*|[?-])\*?(?:, P\d+ (?:\d[\d.]*|[?-])\*?)+")
@@ -35,7 +35,7 @@ _SPELLINGS = {
     "cant": "can't", "isnt": "isn't", "arent": "aren't", "youre": "your", "ur": "your", "u": "you", "r": "are",
     "thats": "that's", "theres": "there's", "lets": "let's", "im": "i'm", "ive": "i've", "ill": "i'll", "il": "i'll",
     "havent": "haven't", "didnt": "didn't", "lemme": "let me", "gimme": "give me", "pls": "please", "plz": "please",
-    "wat": "what", "hes": "he's", "shes": "she's", "choise": "choice", "thoughs": "thoughts", "canwe": "can we",
+    "wat": "what", "wats": "what's", "hes": "he's", "shes": "she's", "choise": "choice", "thoughs": "thoughts", "canwe": "can we",
     "wanna": "want to", "gonna": "going to", "okays": "okay", "okay's": "okay", "ya": "you", "ok": "okay", "k": "okay",
     "alright": "okay", "alrighty": "okay", "yup": "yes", "yep": "yes", "yeah": "yes", "yea": "yes", "anybody": "anyone",
     "somebody": "someone", "everybody": "everyone", "abt": "about", "info": "information", "infos": "information",

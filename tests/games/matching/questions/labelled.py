@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slim_rl.games.matching.questions import INFORMATION_SEEKING, KINDS, classify, pairs_asked
-from slim_rl.games.matching.questions.asked import asked
+from slim_rl.games.matching.reading.reader import read as read_message
 from slim_rl.games.matching.roster import Roster
 from tests.paths import HUMAN
 
@@ -77,7 +77,7 @@ def agreement(messages: Collection[Labelled]) -> dict[str, float]:
         name: f1([bool(labels & group) for labels in found], [bool(message.labels & group) for message in messages])
         for name, group in GROUPS.items()
     }
-    counted = [asked(message.text, message.previous or "", ROSTER).seeking for message in messages]
+    counted = [read_message(m.text, ROSTER, [m.previous] if m.previous else []).seeking for m in messages]
     out["counted"] = f1(counted, [bool(message.labels & INFORMATION_SEEKING) for message in messages])
     about = [message for message in messages if message.pairs]
     right = [set(pairs_asked(m.text, ROSTER, m.previous)) == m.pairs for m in about]
