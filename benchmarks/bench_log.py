@@ -27,9 +27,8 @@ from bench_questions import dialogue
 from slim_rl.dialogue.log import annotate_beside
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.games.matching.generate import generate_games
-from slim_rl.games.matching.questions.classify import _questions
-from slim_rl.games.matching.reading.clauses import word_clauses
 from slim_rl.games.matching.reading.masking import mask
+from slim_rl.games.matching.reading.reader import _read
 from slim_rl.games.matching.settings import MatchingSettings
 from tests.backends.slime_setup import Sample, make_args
 
@@ -90,9 +89,8 @@ def main() -> None:
         print(
             f"annotated at the end:   {wall:6.2f} s before training starts ({cpu:.2f} s of processor, {each:.2f} ms each)"
         )
-        _questions.cache_clear()
+        _read.cache_clear()
         mask.cache_clear()
-        word_clauses.cache_clear()
         before = time.process_time()
         waited = asyncio.run(end(later, options.rollout))
         submitted = 1e3 * (time.process_time() - before) / len(later)

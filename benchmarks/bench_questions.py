@@ -19,10 +19,9 @@ from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.questions import annotate
-from slim_rl.games.matching.questions.classify import _questions, questions
 from slim_rl.games.matching.questions.value import Knowledge, frontier
-from slim_rl.games.matching.reading.clauses import word_clauses
 from slim_rl.games.matching.reading.masking import mask
+from slim_rl.games.matching.reading.reader import _read, read
 from slim_rl.games.matching.settings import MatchingSettings
 
 SAYINGS = (
@@ -92,20 +91,18 @@ def main() -> None:
     texts = list(dict.fromkeys(messages(rng, games[8][0], 20_000)))
 
     def label() -> None:
-        _questions.cache_clear()
+        _read.cache_clear()
         mask.cache_clear()
-        word_clauses.cache_clear()
         for text in texts:
-            questions(text, "", games[8][0].roster)
+            read(text, games[8][0].roster)
 
     print(f"labels and pairs        {len(texts) / seconds(label):10,.0f} messages/s, none seen before")
     for n in (3, 8):
         played = [dialogue(rng, state) for state in games[n]]
 
         def fill(dialogues: list[Dialogue] = played) -> None:
-            _questions.cache_clear()
+            _read.cache_clear()
             mask.cache_clear()
-            word_clauses.cache_clear()
             for each in dialogues:
                 annotate(each)
 

@@ -11,9 +11,8 @@ import time
 from collections.abc import Callable
 
 from slim_rl.games.matching.actions import parse_action
-from slim_rl.games.matching.questions.classify import _questions, classify
-from slim_rl.games.matching.reading.interpretation import _interpret, interpret
 from slim_rl.games.matching.reading.masking import mask
+from slim_rl.games.matching.reading.reader import _read, read
 from slim_rl.games.matching.roster import Roster
 
 ROSTER = Roster.default()
@@ -37,8 +36,7 @@ TEXTS = {
 }
 READERS: dict[str, Callable[[str], object]] = {
     "parse_action": lambda text: parse_action(text, ROSTER),
-    "interpret": lambda text: interpret(text, ROSTER),
-    "classify": lambda text: classify(text, PREVIOUS + text, ROSTER),
+    "read": lambda text: read(text, ROSTER, [PREVIOUS + text]),
 }
 
 
@@ -54,15 +52,15 @@ def main() -> None:
     options = parser.parse_args()
     sizes = [size for size in (1_000, 10_000, 30_000, 100_000, 1_000_000) if size <= options.largest]
     print(f"{'nanoseconds a character':<32}" + "".join(f"{size:>12,}" for size in sizes))
-    for reader, read in READERS.items():
+    for reader, work in READERS.items():
         for kind in TEXTS:
             row = []
             for size in sizes:
                 text = long_text(kind, size)
-                for cached in (_interpret, _questions, mask):
+                for cached in (_read, mask):
                     cached.cache_clear()
                 start = time.perf_counter()
-                read(text)
+                work(text)
                 row.append(1e9 * (time.perf_counter() - start) / size)
             print(f"{reader:<14}{kind:<18}" + "".join(f"{value:12.0f}" for value in row), flush=True)
 

@@ -12,8 +12,7 @@ MODULES = (
     "dialogue.dealing",
     "dialogue.measures",
     "games.matching.demonstrations",
-    "games.matching.questions.classify",
-    "games.matching.reading.patterns",
+    "games.matching.reading.reader",
 )
 
 

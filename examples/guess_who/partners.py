@@ -16,7 +16,7 @@ from examples.guess_who.reading import Message, read
 from examples.guess_who.view import GuessWhoView
 from slim_rl import PartnerFailure, Turn, View
 
-VERSION = 2  # raised when the same view would get another reply
+VERSION = 3  # raised when the same view would get another reply
 
 YES = ("Yes.", "Yes, that is so.", "Indeed, yes.", "That is right.")
 NO = ("No.", "No, that is not so.", "Not at all.", "That is wrong.")

@@ -24,7 +24,15 @@ _ASKS = re.compile(
     r"|[^.!]*\b(?:tell me|i wonder|let me know|describe|i ask|show me|give me|(?:want|like) to know|my question is)\b",
     re.IGNORECASE,
 )
-_NEGATES = re.compile(r"n't\b|\b(?:not|no|never|without|neither|nor|lacks?|lacking|dont|doesnt|isnt)\b", re.IGNORECASE)
+# Whatever turns a question round: "free of glasses", "can I rule out Mara", "anyone but Mara", "hatless", "is it wrong that it has a hat".
+_NEGATES = re.compile(
+    r"n't\b|\b(?:not|no|non|never|none|nobody|without|w/o|sans|minus|neither|nor|lacks?|lacked|lacking|devoid|bereft|absent|absence|missing|free|bare"
+    r"|dont|doesnt|isnt|hasnt|wont|cannot|rule[sd]?|ruling|exclud\w*|eliminat\w*|discard\w*|cross\w*|strike|dismiss\w*|drop\w*|remove[sd]?|removing"
+    r"|out|but|except\w*|besides?|apart|aside|other|other than|else|instead|rather|unlike|different|opposite|contrary|against|den(?:y|ies)|doubt\w*|mistake\w*|refuse[sd]?"
+    r"|avoid\w*|fail\w*|hardly|barely|scarcely|rarely|false|wrong|untrue|incorrect|mistaken|impossible|unlikely|safe to|clean-?shaven|bald|shaved"
+    r"|used to|formerly|any ?more|stopped|took off|taken off|\w+less|un\w+ed)\b",
+    re.IGNORECASE,
+)
 _OR_NOT = re.compile(r",? or (?:not|no)\b|\byes ?/ ?no\b", re.IGNORECASE)
 _SENTENCE_ENDS = re.compile(r"[.!?]")
 _NAMES = {name: re.compile(rf"\b{name}\b", re.IGNORECASE) for name in CHARACTERS}

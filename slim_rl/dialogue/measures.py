@@ -133,6 +133,10 @@ def _agreed(played: Played) -> float:
     return float(dialogue.stop_reason is StopReason.AGREED) if proposals or not played.own else NAN
 
 
+def _unread(played: Played) -> list[bool | None]:
+    return [turn.unread for turn in played.own if turn.unread is not None]
+
+
 def _malformed(played: Played) -> list[bool]:
     return [turn.malformed for turn in played.own if turn.malformed is not None]
 
@@ -209,6 +213,10 @@ _TABLE = (
             "messages", "down", ("tracker", "report")),
     Measure("malformed_share", "malformed messages", lambda d: _share(sum(some := _malformed(d)), len(some)),
             "%", "down", ("report", "experiment table"), bounded=True),
+    # Words that the game's reader could not read, to which its partners are vague; NaN where it read none
+    Measure("unread", "messages that were not read",
+            lambda d: _share(sum(map(bool, some := _unread(d))), len(some)),
+            "%", "down", ("report", "experiment table"), bounded=True, short="messages not read"),
     # By all it knew in the end
     Measure("best_known", "reward of the best plan by what it knew",
             lambda d: next((t.best_known for t in reversed(d.own) if t.best_known is not None), NAN),

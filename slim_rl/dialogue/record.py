@@ -81,6 +81,7 @@ class Turn:
         learnable: those of `pairs` that it asks about for the first time, and that the other seat knows and its author does not.
         informative: those of `pairs` whose value the reply told, and that its author neither saw nor had been told.
         uncounted: what else the reply told that was new to its author, though no question of the turn is counted for it.
+        unread: whether the game's reader could not read its words; None if it did not try.
         malformed: whether its words are not a sentence; None if it was not judged.
         proposes: whether it tries to propose, be it refused; None in a game without proposals.
         told: those whose value it states.

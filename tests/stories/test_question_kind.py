@@ -11,10 +11,13 @@ from pathlib import Path
 
 from tests.paths import ROOT
 
-RULES = Path("slim_rl/games/matching/questions/rules.py")
+RULES = Path("slim_rl/games/matching/reading/grammar.py")
 EDITS = (
     ('"process": "about the game"', '"process": "about the game", "small_talk": "small talk"'),
-    ('_TABLE = Vocabulary(r"""\n', '_TABLE = Vocabulary(r"""\nsmall_talk? how are you\\b\n'),
+    (
+        "    if _READY.match(clause):\n",
+        '    if clause == "how are you":\n        return "small_talk"\n    if _READY.match(clause):\n',
+    ),
 )
 SHOWN = """
 import json

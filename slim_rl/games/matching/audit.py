@@ -110,7 +110,7 @@ class _Audit:
             return
         if self.dialogue.partner.get("answers", 1) < 1:  # it keeps some to itself, as it was told to
             return
-        for reviewer, paper in message.asked if "pair" in message.labels else ():
+        for reviewer, paper in (pair for pair in message.asked if pair not in message.suggested):
             if self.table[reviewer][paper] is not None:
                 self._add("refusal", (reviewer, paper) not in claimed)
         if "open" in message.labels and not message.asked:

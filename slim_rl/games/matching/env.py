@@ -23,7 +23,7 @@ from slim_rl.games.matching.questions.annotate import annotate
 from slim_rl.games.matching.questions.asked import seeks_information
 from slim_rl.games.matching.questions.gains import expected_gains, state_values
 from slim_rl.games.matching.questions.value import informative_questions
-from slim_rl.games.matching.reading.reader import KINDS
+from slim_rl.games.matching.reading.grammar import KINDS
 from slim_rl.games.matching.settings import MatchingSettings, PlayerSettings
 from slim_rl.games.matching.view import MatchingView
 from slim_rl.measured import MeasuredEnvironment
@@ -51,7 +51,7 @@ class MatchingEnv(MeasuredEnvironment):
     tags: ClassVar[tuple[str, ...]] = ("message", "propose", "accept", "reject")
     undealt: ClassVar[tuple[str, ...]] = ("max_errors", "open_book", "planner", "show_known")
     question_kinds: ClassVar[Mapping[str, str]] = KINDS
-    instrument = 5  # raised when the same dialogue would get other annotations; 1 stands for all logs that name none
+    instrument = 6  # raised when the same dialogue would get other annotations; 1 stands for all logs that name none
     Settings = MatchingSettings
     PlayerSettings = PlayerSettings
     partners: ClassVar[Mapping[str, str]] = {

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from slim_rl.errors import ConfigError
 from slim_rl.games.matching.actions import Action, ActionError, format_proposal, parse_action
-from slim_rl.games.matching.reading.interpretation import interpret
+from slim_rl.games.matching.reading.reader import read
 from slim_rl.games.matching.roster import Roster
 
 ROSTER = Roster.default()
@@ -127,8 +127,8 @@ def test_names_of_any_form_can_be_proposed_asked_about_and_told(
             unicodedata.normalize(written, text)
             for text in (f"What is {roster.pair(pair)}?", f"{roster.pair(pair)}: 62.")
         )
-        assert interpret(asked, roster).asked == (pair,)
-        assert interpret(told, roster).told == ((pair, 62),)
+        assert read(asked, roster).asked == (pair,)
+        assert read(told, roster).told == ((pair, 62),)
 
 
 def test_a_remark_in_brackets_is_no_part_of_a_plan() -> None:

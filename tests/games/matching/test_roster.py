@@ -10,7 +10,7 @@ from slim_rl.errors import ConfigError
 from slim_rl.games.matching.actions import Action, format_proposal, parse_action
 from slim_rl.games.matching.demonstrations import ASK_PAIR
 from slim_rl.games.matching.reading.form import is_malformed
-from slim_rl.games.matching.reading.interpretation import interpret
+from slim_rl.games.matching.reading.reader import read
 from slim_rl.games.matching.roster import Roster
 
 ROSTER = Roster.default()
@@ -61,7 +61,7 @@ def test_ambiguous_words_name_nobody() -> None:
 def test_a_short_title_is_its_own_even_where_anothers_begins_so() -> None:
     roster = Roster(("Ava Li", "Bo Reed"), ("BERT: Large Models", "BERT Large"))
     assert names("BERT Large and BERT: Large Models", roster) == ["BERT Large", "BERT"]
-    assert interpret("What is Ava Li on BERT Large?", roster).asked == ((0, 1),)
+    assert read("What is Ava Li on BERT Large?", roster).asked == ((0, 1),)
     plan = parse_action(format_proposal((1, 0), roster), roster)
     assert isinstance(plan, Action) and plan.assignment == (1, 0)
 
@@ -69,17 +69,17 @@ def test_a_short_title_is_its_own_even_where_anothers_begins_so() -> None:
 def test_a_full_stop_of_a_name_ends_no_sentence() -> None:
     roster = Roster(("Lee Jr.", "Bo Reed"), ("BLEU", "GLUE"))
     for text in ("What is Lee Jr. on BLEU?", "How good is Lee Jr. for BLEU?", "What is BLEU for Lee Jr.?"):
-        assert interpret(text, roster).asked == ((0, 0),), text
-    heard = interpret("Lee Jr. on BLEU: 62. I have 40 for BLEU and Lee Jr. What is Bo Reed on GLUE?", roster)
+        assert read(text, roster).asked == ((0, 0),), text
+    heard = read("Lee Jr. on BLEU: 62. I have 40 for BLEU and Lee Jr. What is Bo Reed on GLUE?", roster)
     assert heard.asked == ((1, 1),) and ((0, 0), 62) in heard.told
 
 
 def test_a_name_that_says_a_word_twice_is_no_slip_of_the_tongue() -> None:
     roster = Roster(("Li Li", "Bo Reed"), ("BLEU", "GLUE"))
-    heard = interpret("What is Li Li on BLEU?", roster)
+    heard = read("What is Li Li on BLEU?", roster)
     assert heard.asked == ((0, 0),) and not heard.malformed
     for text in ("What is Li Li Li Li on BLEU?", "What is Bo Bo on BLEU?", "What is is Li Li on BLEU?"):
-        assert interpret(text, roster).malformed, text
+        assert read(text, roster).malformed, text
 
 
 def test_a_slip_that_could_be_two_names_names_nobody() -> None:
@@ -137,7 +137,7 @@ def test_interpret_title_of_any_first_word_is_asked_about(wording: str) -> None:
     for number, paper in enumerate(roster.short_papers):
         message = f"[message] {wording.format(reviewer='Namea Sura', paper=paper)}"
         assert not is_malformed(message, roster)
-        assert interpret(message, roster).asked == ((0, number),)
+        assert read(message, roster).asked == ((0, number),)
 
 
 @pytest.mark.parametrize("score", range(5))
@@ -149,8 +149,8 @@ def test_a_number_in_a_name_is_not_taken_for_a_score(score: int) -> None:
             f"{roster.pair(pair)} is {score}.",
             f"{roster.pair(pair)} = {score}",
         ):
-            assert interpret(said, roster).told == ((pair, score),), said
-        assert interpret(f"What is {roster.pair(pair)}?", roster).asked == (pair,)
+            assert read(said, roster).told == ((pair, score),), said
+        assert read(f"What is {roster.pair(pair)}?", roster).asked == (pair,)
 
 
 def test_default_has_eight_names() -> None:
@@ -177,10 +177,10 @@ def test_any_text_is_searched_without_error(text: str) -> None:
     ],
 )
 def test_each_score_goes_to_its_own_pair(text: str, told: dict[tuple[int, int], int]) -> None:
-    found = interpret(f"[message] {text}", ROSTER)
+    found = read(f"[message] {text}", ROSTER)
     assert (dict(found.told), found.asked, found.general) == (told, (), False)
 
 
 def test_a_title_ends_where_a_sentence_goes_on() -> None:
-    assert interpret("[message] Ava Li on BLEU? A number is enough.", ROSTER).asked == ((0, 0),)
-    assert interpret("[message] Sofia Patel: BLEU ?, Electra ?", ROSTER).asked == ((2, 0), (2, 1))
+    assert read("[message] Ava Li on BLEU? A number is enough.", ROSTER).asked == ((0, 0),)
+    assert read("[message] Sofia Patel: BLEU ?, Electra ?", ROSTER).asked == ((2, 0), (2, 1))

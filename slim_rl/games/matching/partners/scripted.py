@@ -30,7 +30,7 @@ from slim_rl.games.matching.roster import Pair
 from slim_rl.games.matching.view import MatchingView
 from slim_rl.seeds import seed_of
 
-VERSION = 6  # raised when the same view would get another reply
+VERSION = 7  # raised when the same view would get another reply
 
 GREETINGS = ("Hello. Ask me about a reviewer and a paper.", "Hi. Which reviewer and which paper interest you?")
 VAGUE = (

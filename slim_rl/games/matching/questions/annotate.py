@@ -17,9 +17,10 @@ from slim_rl.games.matching.instance import GameState, state_of
 from slim_rl.games.matching.questions.answers import answers, denies_score, informs, refused, told
 from slim_rl.games.matching.questions.asked import answered
 from slim_rl.games.matching.questions.value import Knowledge, Worth
+from slim_rl.games.matching.reading.grammar import KINDS
 from slim_rl.games.matching.reading.masking import mask
 from slim_rl.games.matching.reading.pairing import named_pairs
-from slim_rl.games.matching.reading.reader import KINDS, Reading, read
+from slim_rl.games.matching.reading.reader import Reading, read
 from slim_rl.games.matching.roster import Pair, Roster
 
 _SPEECH = ("message", "reject")  # the actions whose text may ask or tell

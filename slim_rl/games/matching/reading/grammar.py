@@ -13,6 +13,10 @@ from typing import Literal
 from slim_rl.games.matching.reading.clauses import is_bare, words
 from slim_rl.games.matching.reading.masking import NAME
 
+# The kinds of question, and how a page names each. `act_of` says which one a clause is.
+KINDS = {"pair": "about a pair", "open": "open", "check": "asking for agreement", "process": "about the game"}
+INFORMATION_SEEKING = frozenset({"pair", "open"})
+
 # ask: seeks information. name: a question that only names a pair ("Ava on BLEU?"), which the guide calls a suggestion and a partner answers.
 # opinion: asks what the partner thinks. suggest: asks for consent. propose: proposes without a question. process: another question. none: a statement.
 Act = Literal["ask", "name", "opinion", "suggest", "propose", "process", "none"]
@@ -47,7 +51,10 @@ _pattern(
     confirm|describe|compare|rank|rate|remind|fill|complete|inform|reply|respond|answer|return|quote|mention|write|enter|insert|estimate|evaluate|assess|judge|find|pull up|bring up|elaborate|clarify|help (?:me|us)""",
     "tell",
 )
-_pattern(r"you|your|i|we|he|she|they|it|that|this|these|those|there|his|her|their|my|the|an?|any\w*|some\w*|every\w*|either|both|one|<name>", "subject")
+_pattern(
+    r"you|your|i|we|he|she|they|it|that|this|these|those|there|his|her|their|my|the|an?|any\w*|some\w*|every\w*|either|both|one|<name>",
+    "subject",
+)
 _pattern(
     r"""is|are|was|were|do|does|did|has|have|had|can|could|would|will|might|may|am|isn't|aren't|wasn't|don't|doesn't|didn't|hasn't|haven't
     can't|couldn't|wouldn't|won't""",
@@ -106,6 +113,16 @@ _REQUEST = _pattern(
     (?:<measure>) would (?:settle|help|decide|do|be)\b|\bis (?:all|what) i (?:need|lack|miss|want)\b|^(?:still )?waiting for\b|\byou (?:forgot|didn't (?:answer|tell)|haven't (?:answered|told))\b|^(?:next up|on to|over to you|hit me with|spill)\b|\bquestion mark\b
     \bplease\b(?=.*<name>)|<name>.*\bplease$|what i need\b|need(?:ed)? from you\b|your turn to (?:<tell>)\b""",
 )
+# A request has one of these words: most clauses need not be searched for its many forms.
+_REQUESTING = frozenset(
+    f"""
+    can could would will may might please mind willing able happy care want wanted let lmk know hear hearing see seeing ask asking learn like love need needed
+    needs require requires lack request requests requesting requested looking missing curious wondering wonder glad interested keen hoping hope help
+    helpful useful nice great good lovely i'd we'd should question questions query same waiting forgot didn't haven't next over hit spill
+    your you meant mean rather compare possible put settle decide all what on scores score value values number numbers figure figures rating
+    ratings affinity compatibility evaluation information data cells cell wanted {" ".join(_TERMS["tell"].split("|"))}
+    """.split()
+)
 # No request after all: what is called off, offered, or said before.
 _CANCELS = _pattern(
     r"""\b(?:don't|do not|didn't|did not|doesn't|needn't|need not|no need|stop|never|without|won't|will not|wouldn't|not|no longer|isn't about|no point)(?: (?:need|have|want|going|you|to|in|even|me|really|be|for))* ?(?:tell\w*|ask\w*|answer\w*|shar\w+|giv\w+|say\w*|reveal\w*|bother|worry|need|needed|want|necessary|care|talk\w*|discuss\w*|consider\w*)\b
@@ -155,12 +172,22 @@ _READY = _pattern(
     r"""(?:how (?:are|is) (?:you|things|everything|it going|life)|how's (?:it going|everything|life|your)|what's up|are you (?:ready|done|there|still|new|human|going|planning|trying|a )|(?:can|could|would|will) you (?:\w+ )?(?:re-?send|repeat|wait|clarify|explain|rephrase|propose|make|send (?:me |over )?(?:an?|the|your|another) (?:\w+ )?(?:proposal|plan|offer)|start)
     what's (?:wrong|the (?:problem|matter|issue))|what (?:do|did|does) (?:you mean|.* mean$)|by .* you mean|is it my turn|whose turn|who (?:goes|starts|proposes)|shall we start|(?:should|shall|do you want me to|can) (?:i |we )?(?:send|propose|submit|resend|make)\b|can you see (?:the (?:same|scores|chat|table|proposal)|my|me|it too)|(?:is there )?(?:any|a) (?:\w+ )?reason|why(?! (?:not|don't))|(?:which|what) .*(?:do|did|are) you (?:mean|talking|referring))\b"""
 )
-_SUBORDINATE = re.compile(r"(?:if|unless|because|since|although|though|while|whether|whenever|that|given|as long as)\b|when\b(?! (?:do|does|will|are|is)\b)")
-_RELATIVE = re.compile(rf"{_SUBORDINATE.pattern}|which (?:leaves|means|was|makes|would|puts|gives|is|are|i|we)\b(?! (?:better|best|higher|stronger|good))")
+_SUBORDINATE = re.compile(
+    r"(?:if|unless|because|since|although|though|while|whether|whenever|that|given|as long as)\b|when\b(?! (?:do|does|will|are|is)\b)"
+)
+_RELATIVE = re.compile(
+    rf"{_SUBORDINATE.pattern}|which (?:leaves|means|was|makes|would|puts|gives|is|are|i|we)\b(?! (?:better|best|higher|stronger|good))"
+)
 _SO_IS = re.compile(r"\bso (?:is|are|was|does|do|did|has|can|would)\b")
 _HANDS_ON = re.compile(r"\b(?:do|take|handle|review) (?:it|that|this)$")
 _YOU_SEE = re.compile(r"\byou (?:can |could |may |might |do )?(?:see|have|know)\b")
 _PREFERS = re.compile(r"(?:which|what|who|where|do) (?:\w+ ){0,3}?(?:you )?(?:rather|prefer)\b")
+_SAYS = _pattern(
+    r"\b(?:is|are|was|were|has|had|have|seems?|looks?|makes?|goes|gets?|scores?|i|i'm|i'd|i'll|i've|we|my|mine|let's|should|would|could|thanks|good|ok|okay|yes|no|great)\b"
+)
+_ONE_CELL = _pattern(
+    r"^(?:is|are|was) (?:it|that)\b.*\b(?:<good>)\b(?!.*\b(?:any|for you|with you)\b)|^what (?:shade|colou?r)\b"
+)
 _OPINES = re.compile(r"\bi (?:have|see|think|guess|believe|got|know|know)\b")
 _DECLARED = re.compile(r"(?:i|i'm|i've|i'll|i'd|we|we're|we've|we'll|my|let's|let us)\b")
 _CHOICE = re.compile(r"(?:who|which|where|what)\b")
@@ -178,27 +205,47 @@ _POINTS = {
         r"|\bcompares? (?:to|with)\b|\b(?:any|one) of (?:them|these|those)\b"
     ),
     "person": re.compile(r"\b(?:he|she|him|her|his|hers|they|their|them|same reviewer)\b"),
-    "place": re.compile(r"\b(?:there|it|those|these|them|(?:which|what) (?:score|number|value)|that paper|this paper|same paper|that one)\b"),
+    "place": re.compile(
+        r"\b(?:there|it|those|these|them|(?:which|what) (?:score|number|value)|that paper|this paper|same paper|that one)\b"
+    ),
     "pair": _pattern(
         r"""\b(?:it|that|this|there|them|these|those|each|both|yours|same|(?:the|your|a|his|her|its) (?:<score>)|(?:that|this|the) (?:cell|pair|one|entry)|whatever|do (?:they|you) (?:score|rate)|they (?:score|compare|do)|for (?:him|her)|for (?:each|both))\b
         ^(?:the |your |any )?(?:<measure>|information|data|anything)$|^(?:what about |how about |what do )?you$|^(?:do|can|have|could|would|don't) you(?: \w+)?$|\b(?:help|help out|look|check|fill in|fill me in|tell me|known to you)$|\byour (?:table|side|sheet|data|list|board|end) (?:say|show|tell|have|back)\w*|^how (?:much|high|strong|good|well|bad|low)(?: ,.*)?$|to you$
         what (?:score|number|value|figure)\b"""
     ),
-    "general": _pattern(r"^what (?:do|can|did) you (?:have|see|know|get|got)$|^(?:do|can) you (?:have|see|know) (?:any\w*|something)(?: \w+)?$|\b(?:scores|values|numbers|table|information|data|preferences?|plan|proposal)\b"),
-    "choice": re.compile(r"^(?:who|which|whose)\b|\b(?:which one|(?:of|between) (?:the two|them|these|those|both)|either of|which (?:one )?(?:is|has|would be|would|scores?) (?:better|higher|stronger|the higher)|who(?:'s| is| has| scores?| gets?) (?:better|stronger|higher|more))\b"),
-    "several": _pattern(r"\b(?:them|these|those|they|each|both|their|all (?:two|three|four)|scores|values|numbers|figures|following|(?:the|those|these) (?:two|three)|whatever|either)\b"),
-    "left out": _pattern(r"(?:what|how)(?:'s| is| are| was| about| does| do)? ?(?:[RP]\d+(?: and| or| ,)? ?)+(?:(?:score|value|number|get|do|have|then|rate) ?)*$|^(?:an?y? )?(?:<good>)\b|^(?:is|are|how (?:<good>) (?:is|are)) (?:<name>)(?: \w+){0,2} (?:<good>)$"),
+    "general": _pattern(
+        r"^what (?:do|can|did) you (?:have|see|know|get|got)$|^(?:do|can) you (?:have|see|know) (?:any\w*|something)(?: \w+)?$|\b(?:scores|values|numbers|table|information|data|preferences?|plan|proposal)\b"
+    ),
+    "choice": re.compile(
+        r"^(?:who|which|whose)\b|\b(?:which one|(?:of|between) (?:the two|them|these|those|both)|either of|which (?:one )?(?:is|has|would be|would|scores?) (?:better|higher|stronger|the higher)|who(?:'s| is| has| scores?| gets?) (?:better|stronger|higher|more))\b"
+    ),
+    "several": _pattern(
+        r"\b(?:them|these|those|they|each|both|their|all (?:two|three|four)|scores|values|numbers|figures|following|(?:the|those|these) (?:two|three)|whatever|either)\b"
+    ),
+    "left out": _pattern(
+        r"(?:what|how)(?:'s| is| are| was| about| does| do)? ?(?:[RP]\d+(?: and| or| ,)? ?)+(?:(?:score|value|number|get|do|have|then|rate) ?)*$|^(?:an?y? )?(?:<good>)\b|^(?:is|are|how (?:<good>) (?:is|are)) (?:<name>)(?: \w+){0,2} (?:<good>)$"
+    ),
 }
 _WHOLE = re.compile(
     r"\b(?:who|whom|where|which (?:\w+ )?(?:reviewers?|papers?|pairs?|ones?|of|scores?|is|are|cells?)|what (?:else|papers?|reviewers?|are)|any(?:one|body|where)|anything (?:else|higher|above)|some(?:one|body)|best|top|(?<!at )all|every\w*|others?|else"
     r"|most|highest|lowest|strongest|overall|general|generally|whole|entire|complete|full|papers|reviewers|strengths|favou?rites?|preferences?|options?|candidates?|recommendations?|suggestions?|backups?|ones|elsewhere|something (?:better|higher|else)|specialty|(?:for|on|at|with|in) anything|(?:good|strong|best|fit|suited) (?:at|for|on|in)$)\b"
 )
-INVITES = re.compile(r"\b(?:ask me|which (?:\w+ )?(?:reviewer|paper|pair)|name (?:a|one) (?:reviewer|pair)|like to know|interests? you|ask for|want to know|ask about|(?:which|what|whose|who) (?:\w+ ){0,6}(?:need|interested|looking for|curious))\b")
-SEARCHES = re.compile(r"\b(?:any|other|good|better|some) (?:\w+ )?(?:options?|candidates?|backups?|recommendations?|suggestions?|alternatives?|ideas)\b")
-FOLLOWS = re.compile(r"^(?:and|also|next|plus|now|then)\b|\b(?:next|same|please|pls|one more|i mean|i meant|make that|correction|too|as well)\b")
-ALL_OF_THEM = re.compile(r"(?:both|each|all)(?: of (?:them|those))?(?: ,)?(?: please| then| would \w+ \w+| if (?:possible|you can))?")
+INVITES = re.compile(
+    r"\b(?:ask me|which (?:\w+ )?(?:reviewer|paper|pair)|name (?:a|one) (?:reviewer|pair)|like to know|interests? you|ask for|want to know|ask about|(?:which|what|whose|who) (?:\w+ ){0,6}(?:need|interested|looking for|curious))\b"
+)
+SEARCHES = re.compile(
+    r"\b(?:any|other|good|better|some) (?:\w+ )?(?:options?|candidates?|backups?|recommendations?|suggestions?|alternatives?|ideas)\b"
+)
+FOLLOWS = re.compile(
+    r"^(?:and|also|next|plus|now|then)\b|\b(?:next|same|please|pls|one more|i mean|i meant|make that|correction|too|as well)\b"
+)
+ALL_OF_THEM = re.compile(
+    r"(?:both|each|all)(?: of (?:them|those))?(?: ,)?(?: please| then| would \w+ \w+| if (?:possible|you can))?"
+)
 SAME_TO_YOU = re.compile(r"(?:(?:what|how) about |would |do |are |and )*you")
-IF_YOU_SEE = re.compile(r"(?:if|where|provided) (?:you|it's|it is|that's)(?: can| could| happen to)? (?:have|see|know|get|got|visible|known)\b")
+IF_YOU_SEE = re.compile(
+    r"(?:if|where|provided) (?:you|it's|it is|that's)(?: can| could| happen to)? (?:have|see|know|get|got|visible|known)\b"
+)
 ECHO = re.compile(r"(?:which|what) (\w+)$")
 CORRECTS = re.compile(r"\b(?:i mean|i meant|make (?:that|it)|correction|i wanted|scratch that|sorry|oops|my mistake)\b")
 
@@ -212,24 +259,24 @@ LACKS = re.compile(
 ANSWERS = re.compile(r"(?<![RP\d])\d|\b(?:no score|nothing|unknown|blank|don't|do not|cannot|can't)\b")
 
 
-def act_of(text: str, clause: str, marked: bool, follows: bool) -> Act:
+def act_of(text: str, clause: str, marked: bool) -> Act:
     """Returns what a clause does.
 
     Args:
         text: its words; `clause`: those after greetings and connectives.
         marked: whether a question mark closes it.
-        follows: whether a question came before it.
     """
     if (_RELATIVE.match(clause) and not marked) or _CANCELS.search(text) or _SAID.match(clause):
         return "none"
-    request = _REQUEST.search(text) is not None or _IMPERATIVES.search(clause) is not None
-    asks = marked or request or _WH.match(clause) is not None or _INVERTED.match(clause) is not None
+    request = _requests(clause)
+    headed = request or _WH.match(clause) is not None or _INVERTED.match(clause) is not None
+    asks = marked or headed
     if _SUBORDINATE.match(clause) or (_OFFERS.match(clause) and asks):
         return "process" if _OFFERS.match(clause) else "none"
     if not asks:
         return "propose" if _SUGGESTS.match(clause) and _CONSENT.search(text) is None else "none"
     if _ABOUT.match(clause) and not _SUGGESTS.match(clause) and not _CONSENT.search(text):
-        return "ask" if _SCORED.search(clause) or not NAME.search(clause) or (follows and not _both(clause)) else "name"
+        return "ask" if _SCORED.search(clause) or not NAME.search(clause) else "name"
     if not marked and _SO_IS.search(text):
         return "none"
     if _READY.match(clause):
@@ -240,20 +287,28 @@ def act_of(text: str, clause: str, marked: bool, follows: bool) -> Act:
         return "opinion"
     if _CONSENT.search(text) or (_SUGGESTS.match(clause) and not request):
         return "suggest"
-    if _PLANS.search(text) and (_MAYBE.search(text) or not _VALUES.search(text)) and not (_CHOICE.match(clause) or (request and _SCORED.search(text))):
+    if (
+        _PLANS.search(text)
+        and (_MAYBE.search(text) or not _VALUES.search(text))
+        and not (_CHOICE.match(clause) or (request and _SCORED.search(text)))
+    ):
         return "suggest"
     if request:
         return "ask"
     if _DECLARED.match(clause) and not _YOU_SEE.search(clause):
         return "suggest" if marked and NAME.search(clause) else "none"
-    if not heads(clause) and (not marked or _OPINES.search(clause)):
+    if not headed and (not marked or _OPINES.search(clause)):
         return "none"
     return "ask"
 
 
 def heads(clause: str) -> bool:
     """Returns True if a clause begins as a question or a request."""
-    return bool(_WH.match(clause) or _INVERTED.match(clause) or _IMPERATIVE.match(clause) or _REQUEST.search(clause))
+    return bool(_WH.match(clause) or _INVERTED.match(clause)) or _requests(clause)
+
+
+def _requests(text: str) -> bool:
+    return not _REQUESTING.isdisjoint(text.split(" ")) and bool(_IMPERATIVES.search(text) or _REQUEST.search(text))
 
 
 def hands_on(clause: str) -> bool:
@@ -271,7 +326,9 @@ def corrects(text: str) -> bool:
     return CORRECTS.search(text) is not None
 
 
-def points(clause: str, at: Literal["name", "person", "place", "pair", "several", "left out", "general", "choice"]) -> bool:
+def points(
+    clause: str, at: Literal["name", "person", "place", "pair", "several", "left out", "general", "choice"]
+) -> bool:
     """Returns True if a clause points back at a name, or at a pair or several, that it leaves out."""
     return _POINTS[at].search(clause) is not None
 
@@ -279,6 +336,16 @@ def points(clause: str, at: Literal["name", "person", "place", "pair", "several"
 def is_about_scores(clause: str) -> bool:
     """Returns True if a question that names no pair is about scores all the same, not about the game."""
     return _CONTENT.search(clause) is not None or clause.endswith("about you") or seeks_whole(clause)
+
+
+def is_about_a_cell(clause: str) -> bool:
+    """Returns True if a question is about one pair by its form: a reviewer and a paper that nobody knows, or "is it high?"."""
+    return _ONE_CELL.search(clause) is not None or ("R_" in clause and "P_" in clause)
+
+
+def states(text: str) -> bool:
+    """Returns True if a clause that does not ask is a statement, a plan or a remark of a known form."""
+    return any(pattern.search(text) for pattern in (_SAYS, _CANCELS, _SUBORDINATE, _SAID, _CONSENT, _PLANS))
 
 
 def evaluates(clause: str) -> bool:
@@ -322,6 +389,9 @@ _CUT = re.compile(
 )
 
 
+_VALUE = re.compile(r"(?<![RP\d])\d")
+
+
 def cut(sentence: str) -> list[str]:
     """Returns the clauses of a sentence. "For R0 on P0, what do you have" stays whole, and so does "between R0 and R1, who is better on P0";
     "R0 on P0, who is left for P1" does not.
@@ -330,8 +400,9 @@ def cut(sentence: str) -> list[str]:
     out: list[str] = []
     for start, end in zip([0, *cuts], [*cuts, len(sentence)], strict=True):
         part = sentence[start:end].strip(" ,;:")
-        if out and _continues(out[-1], part):
-            out[-1] += f", {part}"
+        values = out and sentence[:start].rstrip().endswith(";") and _VALUE.search(out[-1]) and _VALUE.search(part)
+        if values or (out and _continues(out[-1], part)):
+            out[-1] += f"{'; ' if values else ', '}{part}"
         elif part:
             out.append(part)
     return out
@@ -341,4 +412,6 @@ def _continues(before: str, part: str) -> bool:
     """Returns True if a part asks about what stands before it, and names only that."""
     point = opened(words(part))
     another = point.startswith("who") and NAME.search(part) is not None and _both(before)
-    return is_bare(before.removeprefix("between ")) and not another and not _OWN.match(point) and not CORRECTS.search(part)
+    return (
+        is_bare(before.removeprefix("between ")) and not another and not _OWN.match(point) and not CORRECTS.search(part)
+    )

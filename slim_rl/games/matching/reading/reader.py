@@ -10,6 +10,7 @@ Invariants:
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -17,17 +18,18 @@ from functools import cached_property, lru_cache
 from slim_rl.games.matching.reading import grammar
 from slim_rl.games.matching.reading.clauses import is_bare, sentences, words
 from slim_rl.games.matching.reading.form import is_malformed
+from slim_rl.games.matching.reading.grammar import INFORMATION_SEEKING, KINDS
 from slim_rl.games.matching.reading.masking import NAME, READ_UP_TO, body, untagged
 from slim_rl.games.matching.reading.pairing import by_side, named_pairs, stated_values, without_excluded
 from slim_rl.games.matching.roster import Pair, Roster
 
-# The kinds of question, and how a page names each. How a clause of a kind is worded: `grammar`.
-KINDS = {"pair": "about a pair", "open": "open", "check": "asking for agreement", "process": "about the game"}
-INFORMATION_SEEKING = frozenset({"pair", "open"})
+CLAUSES_BACK = 20  # clauses of a message in which a later one looks for what it leaves out
 LOOK_BACK = 4  # messages before this one in which a name that is left out may have been said
 
 
-_MARK = re.compile(r"\(\s*(?:\d|[a-e])\s*\)(?=\s*\w)|\(\?\)|[\"']\?[\"']|\ba \? ")  # a point's number, and a question mark spoken about
+_MARK = re.compile(
+    r"\(\s*(?:\d|[a-e])\s*\)(?=\s*\w)|\(\?\)|[\"']\?[\"']|\ba \? "
+)  # a point's number, and a question mark spoken about
 
 _FORM = re.compile(r"(?:^[^\n\d]*[RP]\d+ ?[:=][ _]*(?:\n|\Z)){2,}", re.MULTILINE)  # lines to be filled in
 _BLANK = re.compile(r" ?[:=][ _]*$", re.MULTILINE)
@@ -90,7 +92,7 @@ class _Reader:
     def __init__(self, text: str, roster: Roster, before: tuple[str, ...]) -> None:
         self.text = _FORM.sub(lambda lines: _BLANK.sub("?", lines[0]), _MARK.sub("", body(text, roster)))
         self.roster, self.before = roster, before
-        self.said: list[str] = []  # the clauses before the present one
+        self.said: deque[str] = deque(maxlen=CLAUSES_BACK)  # the clauses before the present one
         self.topic = ""  # those of the same sentence
         self.asking = False  # whether the clause before asked
         self.named: Sequence[Pair] = ()  # what the clause before named, and nothing else
@@ -112,7 +114,7 @@ class _Reader:
     @cached_property
     def just_told(self) -> set[Pair]:
         """The pairs whose values the other player's last message states."""
-        return {pair for pair, _ in read(self.before[-1], self.roster).told} if self.before else set()
+        return {pair for sentence, _ in sentences("".join(self.earlier[-1:])) for pair, _ in stated_values(sentence)}
 
     @cached_property
     def invited(self) -> bool:
@@ -123,8 +125,9 @@ class _Reader:
     def follows(self) -> bool:
         """Whether names alone may continue a question: one was invited, asked before, or just answered."""
         answer = self.earlier[-1] if self.earlier else ""
-        asked_before = len(self.before) > 1 and read(self.before[-2], self.roster, self.before[:-2]).asked
-        return self.invited or bool(asked_before) or (all(by_side(answer)) and grammar.ANSWERS.search(answer) is not None)
+        own = self.earlier[-2] if len(self.earlier) > 1 else ""
+        asked_before = "?" in own and NAME.search(own) is not None
+        return self.invited or asked_before or (all(by_side(answer)) and grammar.ANSWERS.search(answer) is not None)
 
     def reading(self, malformed: bool) -> Reading:
         for sentence, marked in sentences(self.text):
@@ -135,7 +138,14 @@ class _Reader:
         asked = tuple(dict.fromkeys(self.asked))
         unread = self.unread and not (asked or self.general or self.suggests or self.told)
         return Reading(
-            asked, frozenset(self.floated), frozenset(self.labels), self.general, self.suggests, tuple(self.told), malformed, unread
+            asked,
+            frozenset(self.floated),
+            frozenset(self.labels),
+            self.general,
+            self.suggests,
+            tuple(self.told),
+            malformed,
+            unread,
         )
 
     def _clause(self, raw: str, marked: bool) -> None:
@@ -145,7 +155,7 @@ class _Reader:
             return
         names = NAME.search(clause) is not None
         act, pairs = self._act(text, clause, marked, names)
-        if act in ("ask", "name") and pairs and not grammar.heads(clause) and self.just_told.issuperset(pairs):
+        if act in ("ask", "name") and pairs and self.just_told.issuperset(pairs) and not grammar.heads(clause):
             act = "none"  # "62 for Ava on BLEU?", where the other player has just said so
         if act == "none" and self.named and grammar.IF_YOU_SEE.match(clause):
             act, pairs = "ask", [*self.named]
@@ -174,13 +184,25 @@ class _Reader:
             return self._bare(text, clause, marked, pairs)
         if grammar.ALL_OF_THEM.fullmatch(clause) and self.earlier and "?" in self.earlier[-1]:
             return "ask", list(self._mentioned_before())
-        act = grammar.act_of(text, clause, marked, self.follows or bool(self.last))
-        lacked = grammar.LACKS.search(("", *self.earlier[-1:], *self.said)[-1]) is not None
-        if grammar.hands_on(clause) and act in ("ask", "suggest"):
-            act = "ask" if lacked else "suggest"
-        if act == "ask" and grammar.SAME_TO_YOU.fullmatch(clause) and self.said and grammar.plans(grammar.opened(self.said[-1])):
+        act = grammar.act_of(text, clause, marked)
+        if act == "name" and not pairs and (self.last or self.follows):
+            act = "ask"
+        if act in ("ask", "suggest") and grammar.hands_on(clause):
+            act = "ask" if grammar.LACKS.search(("", *self.earlier[-1:], *self.said)[-1]) else "suggest"
+        if (
+            act == "ask"
+            and grammar.SAME_TO_YOU.fullmatch(clause)
+            and self.said
+            and grammar.plans(grammar.opened(self.said[-1]))
+        ):
             act = "opinion"
-        if not names and act == "ask" and (echo := grammar.ECHO.match(clause)) and self.earlier and re.search(rf"\b{echo[1]}\b", self.earlier[-1]):
+        if (
+            not names
+            and act == "ask"
+            and (echo := grammar.ECHO.match(clause))
+            and self.earlier
+            and re.search(rf"\b{echo[1]}\b", self.earlier[-1])
+        ):
             act = "process"
         if grammar.SEARCHES.search(clause):
             pairs = []
@@ -191,7 +213,12 @@ class _Reader:
     def _bare(self, text: str, clause: str, marked: bool, pairs: list[Pair]) -> tuple[grammar.Act, list[Pair]]:
         """Names and nothing else: a question with its mark, where one is invited, and after a question that they continue."""
         context = self.follows or bool(self.last)
-        follows = self.asking or self.invited or grammar.asks_bare(text) or (context and grammar.FOLLOWS.search(text) is not None)
+        follows = (
+            self.asking
+            or self.invited
+            or grammar.asks_bare(text)
+            or (context and grammar.FOLLOWS.search(text) is not None)
+        )
         if not (marked or follows):
             return "none", pairs
         if pairs:
@@ -209,7 +236,11 @@ class _Reader:
         reviewers, papers = by_side(clause)
         if reviewers or papers:
             return () if grammar.seeks_whole(clause) or not self._leaves_out(clause, act) else self._filled(clause)
-        if self.mentioned and grammar.points(clause, "choice") and 1 in map(len, map(set, zip(*self.mentioned, strict=True))):
+        if (
+            self.mentioned
+            and grammar.points(clause, "choice")
+            and 1 in map(len, map(set, zip(*self.mentioned, strict=True)))
+        ):
             return self.mentioned if len(self.mentioned) > 1 else ()
         if grammar.seeks_whole(clause):
             return ()
@@ -242,7 +273,9 @@ class _Reader:
             return True
         message = by_side(" ".join(self.said))[side]
         candidates = message or by_side(" ".join(self.earlier[-1:]))[side]
-        return (grammar.points(clause, "left out") and bool(candidates)) or (grammar.evaluates(clause) and len(candidates) == 1)
+        return (grammar.points(clause, "left out") and bool(candidates)) or (
+            grammar.evaluates(clause) and len(candidates) == 1
+        )
 
     def _complements(self, clause: str) -> bool:
         """Whether the words just before name one side only, and the clause the other one."""
@@ -256,13 +289,16 @@ class _Reader:
 
     def _note(self, act: grammar.Act, pairs: list[Pair], raw: str, clause: str, marked: bool) -> None:
         if act == "none":
-            self.told += stated_values(raw)
-            self.unread = self.unread or marked or bool(pairs)
+            told = stated_values(raw)
+            self.told += told
+            self.unread = self.unread or ((marked or bool(pairs)) and not (told or grammar.states(clause)))
         elif act in ("ask", "name"):
             if pairs and self.waiting:
                 self.labels.discard("open")
                 self.labels.discard("process")
             about = "open" if grammar.is_about_scores(clause) else "process"
+            if grammar.is_about_a_cell(clause):
+                about = "pair"  # even where nobody of the roster is named, or too long ago to tell which
             self.general = self.general or not pairs
             self.labels.add(("pair" if act == "ask" else "check") if pairs else about)
             self.floated.update(pairs if act == "name" else ())
@@ -274,7 +310,7 @@ class _Reader:
                 self.labels.add("check")
         else:
             self.general = True
-            self.labels.add("check" if act == "opinion" else "process")
+            self.labels.add("check" if act == "opinion" else act)
 
 
 def _names_both(text: str) -> bool:

@@ -28,7 +28,7 @@ from slim_rl.games.matching.partners.scripted import (
     ScriptedPartner,
     ShyPartner,
 )
-from slim_rl.games.matching.reading.interpretation import interpret
+from slim_rl.games.matching.reading.reader import read
 from slim_rl.games.matching.settings import MatchingSettings
 
 SMALL = next(generate_games(1, MatchingSettings(n=3, scales=False), seed=4))
@@ -113,7 +113,7 @@ def test_one_message_cannot_have_the_whole_table() -> None:
     everything = (
         f"[message] What are your scores for {', '.join(roster.first_names)} on {', '.join(roster.short_papers)}?"
     )
-    assert len(interpret(everything, roster).asked) == 64
+    assert len(read(everything, roster).asked) == 64
     vague = [f"[message] {text}" for text in VAGUE]
     assert Match(ShyPartner(), LARGE).say(everything) in vague
     three = "[message] How is Ava Li on BLEU, GLUE and QuAC?"
@@ -148,7 +148,7 @@ def test_forthcoming_tells_its_whole_table_once(state: GameState) -> None:
     told = match.say("[message] Hello.")
     assert told is not None
     shown = state.displayed(1)
-    assert dict(interpret(told, state.roster).told) == {(r, p): shown[r][p] for r, p in cells(state, 1, True)}
+    assert dict(read(told, state.roster).told) == {(r, p): shown[r][p] for r, p in cells(state, 1, True)}
     unknown = cells(state, 1, False)[0]
     assert match.say(f"[message] {names(state, unknown)}?") == f"[message] I have no score for {names(state, unknown)}."
     assert match.say("[message] What else?") in [f"[message] {text}" for text in VAGUE]
@@ -215,7 +215,7 @@ def test_what_it_is_told_does_not_move_its_judgement(kind: type[ScriptedPartner]
         alone = [[50 * state.scale1 if value is None else value for value in row] for row in state.displayed(0)]
         for plan in (state.best(), best_assignment(alone)[0], tuple(rng.sample(range(8), 8))):
             honest, liar = Match(kind(), state), Match(kind(), state)
-            assert len(interpret(claims(state, plan), state.roster).told) == 64
+            assert len(read(claims(state, plan), state.roster).told) == 64
             liar.say(claims(state, plan))
             verdict = honest.say(format_proposal(plan, state.roster))
             assert liar.say(format_proposal(plan, state.roster)) == verdict
@@ -292,9 +292,10 @@ def test_every_reply_is_valid_true_and_asked_for(
     for action in actions:
         if match.over:
             break
+        before = [utterance.text for utterance in match.history if utterance.error is None]
         reply = match.say(action)
         if reply is not None:
-            heard |= set(interpret(action, state.roster).asked)
+            heard |= set(read(action, state.roster, before).asked)
             replies.append(reply)
     assert all(utterance.error is None for utterance in match.history if utterance.seat == seat)
     values = stated(replies, state)

@@ -82,13 +82,13 @@ def test_pairs_of_what_is_left_out() -> None:
     assert pairs_asked("What is Noah on GLUE, besides Ava on BLEU?") == [(7, 3)]
 
 
-# The rules were made with these messages at hand, so this guards them and is no estimate for unseen ones.
+# Rules were tried on the first two; of the third, only the figures and how many names a message has were looked at.
 LEAST = [
-    (PEOPLE, {"seeking": 0.96, "any": 0.97, "pair": 0.93, "open": 0.94, "check": 0.94}),
-    (MODELS, {"seeking": 0.90, "any": 0.95, "pair": 0.87, "open": 0.64, "check": 0.81, "counted": 0.90, "pairs": 0.75}),
+    (PEOPLE, {"seeking": 0.85, "any": 0.94, "pair": 0.80, "open": 0.77, "check": 0.90}),
+    (MODELS, {"seeking": 0.90, "any": 0.94, "pair": 0.90, "open": 0.64, "check": 0.81, "counted": 0.90, "pairs": 0.79}),
     (
         HELD_OUT,
-        {"seeking": 0.75, "any": 0.86, "pair": 0.57, "open": 0.45, "check": 0.56, "counted": 0.74, "pairs": 0.41},
+        {"seeking": 0.82, "any": 0.88, "pair": 0.79, "open": 0.58, "check": 0.65, "counted": 0.81, "pairs": 0.62},
     ),
 ]
 

@@ -16,7 +16,7 @@ from slim_rl.games.matching.partners.scripted import ForthcomingPartner, MutePar
 from slim_rl.games.matching.questions.answers import answers, stated
 from slim_rl.games.matching.questions.value import Knowledge
 from slim_rl.games.matching.reading.form import is_malformed
-from slim_rl.games.matching.reading.interpretation import interpret
+from slim_rl.games.matching.reading.reader import read
 from slim_rl.games.matching.roster import Roster
 from slim_rl.games.matching.settings import MatchingSettings
 from tests.games.matching.questions.told_setup import ALL, GAME, learnable, play, worded
@@ -59,7 +59,7 @@ class Lenient(ShyPartner):
     """Answers what is no sentence, too."""
 
     async def act(self, view: View) -> Turn:
-        heard = interpret(view.history[-1].text, view.private.roster)
+        heard = read(view.history[-1].text, view.private.roster)
         table, roster = view.private.table, view.private.roster
         told = [
             f"{roster.reviewers[r]} on {roster.short_papers[p]}: {table[r][p]}."
@@ -132,7 +132,7 @@ def test_what_the_message_leaves_out_is_taken_from_the_partners_words() -> None:
 def test_forbidding_questions_forbids_what_the_partner_would_answer() -> None:
     for wording in ALL:
         said = worded(wording)
-        if interpret(said, GAME.roster).asked:
+        if read(said, GAME.roster).asked:
             assert MatchingEnv.asks(f"[message] {said}"), wording
     assert not MatchingEnv.asks("[message] Hello.") and not MatchingEnv.asks("[propose]\nBLEU: Ava Li")
 

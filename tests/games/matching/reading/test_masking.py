@@ -1,4 +1,4 @@
-"""What both readers of free text share: names as tokens, sentences, and how much of a text is read."""
+"""What the reading of free text stands on: names as tokens, sentences, and how much of a text is read."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from slim_rl.games.matching.actions import ActionError, parse_action, parse_proposal
 from slim_rl.games.matching.questions import classify, pairs_asked
-from slim_rl.games.matching.reading.clauses import sentences, word_clauses
-from slim_rl.games.matching.reading.interpretation import interpret
+from slim_rl.games.matching.reading.clauses import sentences, words
 from slim_rl.games.matching.reading.masking import READ_UP_TO, mask, untagged
+from slim_rl.games.matching.reading.reader import read
 from slim_rl.games.matching.roster import Roster
 
 ROSTER = Roster.default()
@@ -41,7 +41,7 @@ def test_sentences_put_broken_lines_together() -> None:
         ("how is R0 on P0", True),
         ("these pairs: R1 on P1, R2 on P2 vs. 0.5", False),
     ]
-    assert list(word_clauses("well,  well; R0's P0?")) == [("well , well", False), ("R0 P0", True)]
+    assert words("well,  well R0's P0") == "well , well R0 P0"
 
 
 def test_a_tag_is_taken_off() -> None:
@@ -52,14 +52,14 @@ def test_a_tag_is_taken_off() -> None:
 @given(st.text())
 def test_masked_text_has_no_other_capitals(text: str) -> None:
     """The only upper-case words are tokens, so that patterns can tell names by their capitals."""
-    words = mask(text, ROSTER).replace("\n", " ").split(" ")
-    assert not any(word.isascii() and word.isalpha() and word != word.lower() for word in words)
+    masked = mask(text, ROSTER).replace("\n", " ").split(" ")
+    assert not any(word.isascii() and word.isalpha() and word != word.lower() for word in masked)
 
 
 def test_what_stands_far_down_is_not_read() -> None:
     text = "[message] " + "hello " * (READ_UP_TO // 6) + "What is Ava on BLEU?"
-    assert not interpret(text, ROSTER).asked and not pairs_asked(text, ROSTER)
-    assert interpret(text[:10] + text[-20:], ROSTER).asked == ((0, 0),)
+    assert not read(text, ROSTER).asked and not pairs_asked(text, ROSTER)
+    assert read(text[:10] + text[-20:], ROSTER).asked == ((0, 0),)
     assert pairs_asked(text[-20:], ROSTER) == [(0, 0)]
 
 
@@ -72,7 +72,7 @@ def test_a_megabyte_of_anything_is_read_at_once(part: str) -> None:
     text = (part * (MEGABYTE // len(part) + 1))[:MEGABYTE]
     start = time.process_time()
     for tagged in (text, f"[message] {text}", f"[propose] <br{text}"):
-        interpret(tagged, ROSTER)
+        read(tagged, ROSTER)
         classify(tagged, tagged, ROSTER)
         parse_action(tagged, ROSTER)
     assert time.process_time() - start < 5

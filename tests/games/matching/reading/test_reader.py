@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slim_rl.games.matching.reading.interpretation import interpret
+from slim_rl.games.matching.reading.reader import read
 from slim_rl.games.matching.roster import Roster
 
 ROSTER = Roster.default()
@@ -298,26 +298,26 @@ def named(pair: tuple[int, int]) -> str:
 
 @pytest.mark.parametrize(("text", "pairs"), ASKS)
 def test_pairs_directly_asked_about(text: str, pairs: str) -> None:
-    assert [named(pair) for pair in interpret(text, ROSTER).asked] == pairs.split()
+    assert [named(pair) for pair in read(text, ROSTER).asked] == pairs.split()
 
 
 @pytest.mark.parametrize("text", GENERAL)
 def test_a_general_question_asks_about_no_pair(text: str) -> None:
-    heard = interpret(text, ROSTER)
+    heard = read(text, ROSTER)
     assert heard.asked == ()
     assert heard.general
 
 
 @pytest.mark.parametrize("text", SUGGESTIONS)
 def test_a_suggestion_asks_for_agreement_and_no_score(text: str) -> None:
-    heard = interpret(text, ROSTER)
+    heard = read(text, ROSTER)
     assert heard.asked == ()
     assert heard.suggests
 
 
 @pytest.mark.parametrize("text", STATEMENTS)
 def test_a_statement_asks_nothing(text: str) -> None:
-    heard = interpret(text, ROSTER)
+    heard = read(text, ROSTER)
     assert heard.asked == ()
     if text != "?!":
         assert not heard.general
@@ -325,7 +325,7 @@ def test_a_statement_asks_nothing(text: str) -> None:
 
 @pytest.mark.parametrize(("text", "values"), TELLS)
 def test_values_told(text: str, values: dict[str, float]) -> None:
-    assert {named(pair): value for pair, value in interpret(text, ROSTER).told} == values
+    assert {named(pair): value for pair, value in read(text, ROSTER).told} == values
 
 
 def test_the_table_is_large_enough() -> None:
@@ -348,15 +348,15 @@ def test_every_pair_by_every_name(question: str) -> None:
         for p, paper in enumerate(ROSTER.papers):
             for name in (reviewer, *reviewer.split()):
                 for title in (paper, ROSTER.short_papers[p], ROSTER.short_papers[p].lower()):
-                    assert interpret(question.format(r=name, p=title), ROSTER).asked == ((r, p),)
+                    assert read(question.format(r=name, p=title), ROSTER).asked == ((r, p),)
 
 
 def test_names_are_the_rosters_own() -> None:
     roster = Roster(("Zoë Ångström", "R2 D2"), ("Paper 7: on numbers", "P0"))
-    assert interpret("How is Zoë on Paper 7?", roster).asked == ((0, 0),)
-    assert interpret("R2 D2 on P0?", roster).asked == ((1, 1),)
-    assert interpret("R2 D2 on Paper 7: 33.", roster).told == (((1, 0), 33),)
-    assert interpret("How is Ava on BLEU?", roster).asked == ()
+    assert read("How is Zoë on Paper 7?", roster).asked == ((0, 0),)
+    assert read("R2 D2 on P0?", roster).asked == ((1, 1),)
+    assert read("R2 D2 on Paper 7: 33.", roster).told == (((1, 0), 33),)
+    assert read("How is Ava on BLEU?", roster).asked == ()
 
 
 words = st.sampled_from(
@@ -373,7 +373,7 @@ words = st.sampled_from(
     )
 )
 def test_no_text_raises_and_pairs_are_named(text: str) -> None:
-    heard = interpret(text, ROSTER)
+    heard = read(text, ROSTER)
     mentions = ROSTER.find(text)
     reviewers = {mention.index for mention in mentions if mention.kind == "reviewer"}
     papers = {mention.index for mention in mentions if mention.kind == "paper"}
@@ -391,12 +391,12 @@ def test_human_messages_are_heard(dialop_human) -> None:  # type: ignore[no-unty
         for action in json.loads(line)["action_log"]:
             if action["type"] == "message":
                 messages += 1
-                asked += bool(interpret(action["message"]["data"], ROSTER).asked)
+                asked += bool(read(action["message"]["data"], ROSTER).asked)
     assert messages > 1000
     assert 0.03 * messages < asked < 0.15 * messages  # people mostly state and suggest
 
 
 @pytest.mark.parametrize("text", ["\uff9e", "ﾊ\uff9e \uff9f 62", "[message] \uff9e?"])
 def test_a_word_of_marks_alone_is_a_word(text: str) -> None:
-    heard = interpret(text, ROSTER)
+    heard = read(text, ROSTER)
     assert not heard.asked and not heard.told
