@@ -34,7 +34,7 @@ STATE = {"table": [[60, 90], [80, 60]], "mask1": [[1, 0], [0, 1]], "mask2": [[0,
          "best_assignment_reward": 170}
 with DialogueLog("logs/log.jsonl") as log:
     for number in range(4):
-        turns = [Turn(i % 2, ("policy", "partner")[i % 2], said, {"kind": "message"}) for i, said in enumerate(SAID)]
+        turns = [Turn(said, i % 2, ("policy", "partner")[i % 2], {"kind": "message"}) for i, said in enumerate(SAID)]
         log.append(Dialogue(f"d{number}", f"g{number}", 0, number, STATE, {}, {"kind": "shy"}, step=number, turns=turns,
                             reward=0.0, stop_reason=StopReason.MAX_TURNS))
 line = next(read_log("logs"))

@@ -125,9 +125,9 @@ class ScriptedPartner(ABC):
             return f"[message] {NOTED[0]}"
         if not view.received:
             return f"[message] {choose(GREETINGS, view)}"
-        heard = [utterance for utterance in view.history if utterance.error is None]
-        at = max(number for number, utterance in enumerate(heard) if utterance.seat != view.seat)
-        message = read(heard[at].text, game.roster, [utterance.text for utterance in heard[:at]])
+        at = max(number for number, utterance in enumerate(view.history) if utterance.seat != view.seat)
+        before = [utterance.text for utterance in view.history[:at] if utterance.error is None]
+        message = read(view.history[at].text, game.roster, before)
         return f"[message] {self.answer(message, view, game)}"
 
     @abstractmethod
