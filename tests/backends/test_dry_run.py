@@ -149,3 +149,16 @@ def test_verl_batch_by_any_name_moves_the_mini_batch(
     printed = capsys.readouterr().out
     for key in ("data.train_batch_size", "actor_rollout_ref.actor.ppo_mini_batch_size", "critic.ppo_mini_batch_size"):
         assert f"{key}=4\n" in printed
+
+
+def test_generate_with_test_games_writes_two_parquet_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    words = ("generate", "small.yaml", "--num-train", "5", "--num-test", "3", "--format", "parquet", "--output")
+    assert run(*words, "both") == 0
+    rows = {name: parquet.read_table(folder / "both" / f"{name}.parquet").to_pylist() for name in ("train", "test")}
+    assert [len(rows[name]) for name in ("train", "test")] == [5, 3]
+    games = [row["extra_info"]["game_id"] for name in rows for row in rows[name]]
+    assert len(set(games)) == 8, "no game is in both"
+    assert {row["extra_info"]["split"] for row in rows["test"]} == {"eval"}
+    assert run(*words, "one.parquet") == 1
+    assert "--output one.parquet is a file, but --num-test makes two" in capsys.readouterr().err

@@ -1,7 +1,7 @@
 """What this package adds to verl's own registries, in every process that loads a model's config
 (actor_rollout_ref.model.external_lib).
 
-- `grpo_played`: verl's GRPO over the rows that were played, for its older trainer (see `agent_loop`).
+- `grpo_played`: verl's GRPO over the rows that were played, for self-play whose seats are paid differently (see `launch`).
 - `turn_credit`: advantages of single turns, as the run's payment gives them (see `payment`).
 - a separate reference model: verl 0.9.1 builds the reference from the policy's checkpoint.
 """
