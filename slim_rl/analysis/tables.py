@@ -197,6 +197,11 @@ def _columns(family: bool) -> list[Column]:
     holm = [p_of("p_holm", "Holm p"), Column("least Holm p", lambda row: _least(row["least_holm"]))]
     return [
         prose("name", "contrast"),
+        Column(  # beside the name, so that it is in sight however narrow the window
+            "found",
+            lambda row: row["found"] + (f"; {row['note']}" if row["note"] and row["note"] != row["found"] else ""),
+            prose=True,
+        ),
         Column(
             "measure",
             lambda row: (
@@ -217,11 +222,6 @@ def _columns(family: bool) -> list[Column]:
         p_of("p_permutation", "p, permutation"),
         Column("least p", lambda row: _least(row["least"])),
         *(holm if family else []),
-        Column(
-            "found",
-            lambda row: row["found"] + (f"; {row['note']}" if row["note"] and row["note"] != row["found"] else ""),
-            prose=True,
-        ),
     ]
 
 

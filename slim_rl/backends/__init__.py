@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,10 +26,7 @@ if TYPE_CHECKING:  # slime's script is watched by what is in this folder, and ne
 # Tokens of a response on a cluster, where the config sets no limit: a long 8×8 dialogue with room to spare.
 RESPONSE_TOKENS = 6144
 
-NO_REASON_TO_ASK = (
-    "A policy that starts without questions may never learn to ask: `slim-rl lab incentives CONFIG` shows what pays instead, and "
-    "docs/incentives.md what to change."
-)
+AT_THE_START: list[Callable[[Config], str]] = []  # sentences on a config, "" for none; the lab has one
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +80,11 @@ def say(text: str) -> None:
     print(f"slim-rl: {text}", file=sys.stderr, flush=True)
 
 
-def say_what_it_pays(config: Config) -> None:
-    """Before anything is spent: whether asking pays, which scripted players show in seconds, once for games and a partner."""
-    from slim_rl.lab.incentives import at_a_start
-
-    if (found := at_a_start(config)) is not None:
-        sentence, pays = found
-        say(sentence if pays else f"WARNING. {sentence} {NO_REASON_TO_ASK}")
+def say_at_the_start(config: Config) -> None:
+    """Prints what is registered to be said of a config before anything is spent."""
+    for sentence_of in AT_THE_START:
+        if sentence := sentence_of(config):
+            say(sentence)
 
 
 def start(request: Request) -> Result | None:

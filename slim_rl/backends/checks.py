@@ -137,16 +137,6 @@ def check_data(config: Config) -> Iterator[Check]:
             yield verdict(name, found, warn=shortage(config, split, rows) or by_heart)
 
 
-def check_incentives(config: Config) -> Iterator[Check]:
-    """Asking pays from the first question, and hardly anything can be earned without."""
-    from slim_rl.lab.incentives import at_a_start  # pandas and SciPy take a second
-
-    if (found := at_a_start(config)) is not None:
-        sentence, pays = found
-        fix = "See what pays instead by `slim-rl lab incentives CONFIG`, and docs/incentives.md on what to change."
-        yield verdict("what asking pays", sentence, warn="" if pays else fix)
-
-
 def check_partner(config: Config) -> Iterator[Check]:
     """The partner answers one question."""
     # no waiting for an endpoint that is down, and no answer from a cassette
@@ -310,7 +300,6 @@ EXAMINATIONS: dict[str, Examination] = {
     "packages": check_packages,
     "tokenizer": check_tokenizer,
     "games": check_data,
-    "what asking pays": check_incentives,
     "partner's cost": check_cost,
     "partner": check_partner,
     "partner's model": check_model,

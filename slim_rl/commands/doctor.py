@@ -16,6 +16,7 @@ from slim_rl.commands.options import Backend, Overrides
 from slim_rl.commands.screen import printable, working
 from slim_rl.config import load_config, parse_config
 from slim_rl.errors import SlimError
+from slim_rl.lab.incentives import told
 
 COLOURS = {"pass": "green", "warn": "yellow", "fail": "red"}
 
@@ -43,6 +44,7 @@ def run_doctor(path: Path | None, backend: str | None = None, *, overrides: Sequ
     except SlimError as error:
         return [Check("config", "fail", str(error))]
     backend = config.train.backend
+    told.register()
     found = f"{path or 'defaults'}: {config.arm_name} partner, {config.environment}, backend {backend}"
     own = {} if backend == "trl" else import_module(f"slim_rl.backends.{backend}.doctor").EXAMINATIONS
     return [Check("config", "pass", found), *examine(config, EXAMINATIONS | own)]

@@ -9,6 +9,7 @@ import typer
 from slim_rl import backends
 from slim_rl.commands.options import Backend, ConfigFile, Overrides
 from slim_rl.config import load_config
+from slim_rl.lab.incentives import told
 from slim_rl.processes import interruptible
 from slim_rl.ranks import own_rank
 
@@ -26,6 +27,7 @@ def command(
     """Train a policy; an interrupted run resumes from its last checkpoint."""
     changes = [*(overrides or ()), *([f"train.backend={backend}"] if backend else [])]
     settings = load_config(config, changes)
+    told.register()
     with interruptible(backends.GO_ON):
         result = backends.start(backends.Request(config, changes, settings, extra or (), fresh=fresh, dry_run=dry_run))
     if result is not None and own_rank() == 0:  # the first process reports

@@ -21,6 +21,7 @@ from slim_rl.lab.experiment.contrasts import Contrast, Contrasts
 from slim_rl.lab.experiment.figures import plots
 from slim_rl.lab.experiment.kept import kept
 from slim_rl.lab.experiment.page import write
+from tests.analysis.browser import CHROMIUM, browse, chromium
 from tests.lab.made_experiment import GAMES, SEEDS
 
 
@@ -34,8 +35,10 @@ def written(manifest_path: Path, tmp_path_factory: pytest.TempPathFactory) -> tu
 def test_page_readme_and_tables_say_the_same(written: tuple[Path, list[str]]) -> None:
     folder, said = written
     page, readme = ((folder / name).read_text(encoding="utf-8") for name in ("results.html", "README.md"))
-    assert said[0].startswith("It learned to ask")
-    assert "by each of 4 seeds" in said[2] and "one more seed is expected" in said[2]
+    assert said[0] == "0 of 4 primary contrasts as predicted."
+    assert said[1:3] == ["Not shown: asks more; less, it was thought; rises.", "Not run: never run."]
+    assert said[3].startswith("It learned to ask")
+    assert "by each of 4 seeds" in said[5] and "one more seed is expected" in said[5]
     for text in (page, readme):
         for part in (
             *said[:2],
@@ -117,10 +120,25 @@ def test_where_nothing_was_played_before_the_primary_contrasts_answer(
 ) -> None:
     manifest = yaml.safe_load(manifest_path.read_text()) | {"treatment": "nobody"}
     (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(manifest))
-    (said,) = write(tmp_path / "experiment.yaml", tmp_path / "page", "slim-rl lab page here", written[0])
+    said, *others = write(tmp_path / "experiment.yaml", tmp_path / "page", "slim-rl lab page here", written[0])
     rows = orjson.loads((tmp_path / "page" / "results.json").read_bytes())["contrasts"]
     found = [row["found"] for row in rows if row["role"] == "primary"]
-    assert said == f"{found.count('as predicted')} of {len(found)} primary contrasts: as predicted."
+    assert said.startswith(f"{found.count('as predicted')} of {len(found)} primary contrasts as predicted")
+    assert len(others) == len({*found} - {"as predicted"})
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
+async def test_the_verdict_of_each_contrast_is_in_sight(written: tuple[Path, list[str]]) -> None:
+    where = """(() => { document.querySelectorAll('details').forEach(each => each.open = true);
+        const heads = [...document.querySelectorAll('th')].filter(each => each.innerText.trim() === 'found');
+        return heads.map(each => each.getBoundingClientRect().right); })()"""
+    with chromium() as address:
+        async with browse(address) as page:
+            for width in (800, 1100, 1900):
+                await page.resize(width, 900)
+                await page.open(f"file://{written[0] / 'results.html'}")
+                places = await page.run(where)
+                assert len(places) == 2 and max(places) < width
 
 
 @pytest.mark.usefixtures("unprinted")

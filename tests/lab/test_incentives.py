@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from examples.treasure import Treasure
-from slim_rl.backends import say_what_it_pays
-from slim_rl.backends.checks import check_incentives
+from slim_rl.backends import say_at_the_start
 from slim_rl.config import Config, load_config, parse_config
 from slim_rl.dialogue.partner import PartnerFailure
 from slim_rl.dialogue.payment import payment_of
@@ -20,7 +19,7 @@ from slim_rl.environment import MATCHING, View
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.games.matching.partners.chat import MatchingChatPartner
 from slim_rl.games.matching.partners.scripted import ShyPartner
-from slim_rl.lab.incentives import FREE, Incentives, PlayerIncentive, as_dict, at_a_start, measure
+from slim_rl.lab.incentives import FREE, Incentives, PlayerIncentive, as_dict, at_a_start, measure, told
 from slim_rl.lab.incentives.figure import draw
 from slim_rl.lab.incentives.priced import priced
 from slim_rl.statistics.estimate import Estimate
@@ -199,11 +198,12 @@ def test_doctor_and_a_start_say_it_and_warn(
     monkeypatch.setattr("slim_rl.lab.incentives.start.GAMES", (80, 160))
     game = {"n": 3, "scales": False, "p_observed": 0.2, "p_observed_2": 0.9, "hardness": 0}
     config = parse_config({"game": game if pays else {**game, "max_proposals": None}})
-    say_what_it_pays(config)
+    told.register()
+    say_at_the_start(config)
     said = capsys.readouterr().err
     assert said.startswith("slim-rl: Asking pays from" if pays else "slim-rl: WARNING. Asking pays, but is not needed")
     assert ("docs/incentives.md" in said) != pays
-    (check,) = check_incentives(config)
+    (check,) = told.check_incentives(config)
     assert (check.status, check.name) == ("pass" if pays else "warn", "what asking pays")
     assert check.found in said and ("slim-rl lab incentives" in check.fix) != pays
 

@@ -25,7 +25,7 @@ from typing import Any
 import yaml
 
 from slim_rl import bundled
-from slim_rl.backends import GO_ON, Request, is_trained, say, say_what_it_pays
+from slim_rl.backends import GO_ON, Request, is_trained, say, say_at_the_start
 from slim_rl.backends.checkpoints import hub_name, locate_model, read_model_config
 from slim_rl.backends.cost import cost_report
 from slim_rl.backends.gpus import count_gpus
@@ -125,7 +125,7 @@ def launch(words: Sequence[str], needs_model: bool = False) -> int:
         say(is_trained(job.config, job.folder))
         return 0
     check_trackers(job.config)
-    say_what_it_pays(job.config)
+    say_at_the_start(job.config)
     games = partial(ensure_games, job.config)
     with signals_end_the_run(), claimed(job.folder, job.config, games, **plugins):
         return submit(job, checkouts, flags, gpus)

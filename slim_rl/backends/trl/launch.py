@@ -6,7 +6,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-from slim_rl.backends import Request, Result, say, say_what_it_pays
+from slim_rl.backends import Request, Result, say, say_at_the_start
 from slim_rl.backends.cost import cost_report
 from slim_rl.backends.ready import check_ready
 from slim_rl.config import Config
@@ -60,5 +60,5 @@ def start(request: Request) -> Result | None:
         from slim_rl.backends.trl.run import train
 
         if own_rank() == 0:
-            say_what_it_pays(config)
+            say_at_the_start(config)
         return train(config, fresh=request.fresh)

@@ -21,7 +21,7 @@ from typing import Any
 import yaml
 
 from slim_rl import bundled
-from slim_rl.backends import RESPONSE_TOKENS, Request, is_trained, say, say_what_it_pays
+from slim_rl.backends import RESPONSE_TOKENS, Request, is_trained, say, say_at_the_start
 from slim_rl.backends.checkpoints import last_whole
 from slim_rl.backends.cost import cost_report
 from slim_rl.backends.gpus import find_gpus
@@ -97,7 +97,7 @@ def start(request: Request) -> None:
     if step is not None and step >= trainer.total_training_steps and trainer.resume_mode == "auto":
         say(is_trained(config, folder))
         return
-    say_what_it_pays(config)
+    say_at_the_start(config)
     with claimed(folder, config, partial(write_data, config, folder)):
         (folder / STOP_MARK).unlink(missing_ok=True)
         write_atomically(folder / f"{FILE}.yaml", overrides.yaml())

@@ -93,15 +93,24 @@ def write(
 
 
 def _sentences(manifest: Manifest, rows: list[dict[str, Any]], compared: list[dict[str, Any]]) -> list[str]:
-    """What the treatment learned; where none of its runs was played before training, what came of the primary contrasts."""
-    for row in verdicts(rows):
-        if (row["arm"], row["condition"]) == (manifest.treatment, HELD_OUT):
-            return list(row["sentences"])
-    primary = [row for row in compared if row["role"] == "primary"]
-    if not primary:
+    """Returns the answers to the primary contrasts, which are the title's question, and then what the treatment learned."""
+    said = []
+    if primary := [row for row in compared if row["role"] == "primary"]:
+        held = [row["name"] for row in primary if row["found"] == ex.holds(manifest)]
+        said.append(f"{len(held)} of {count(len(primary), 'primary contrast')} {ex.holds(manifest)}{_named(held)}.")
+        others = dict.fromkeys(row["found"] for row in primary if row["found"] != ex.holds(manifest))
+        named = {found: [row["name"] for row in primary if row["found"] == found] for found in others}
+        said += [f"{found.capitalize()}{_named(names)}." for found, names in named.items()]
+    learned = [
+        row["sentences"] for row in verdicts(rows) if (row["arm"], row["condition"]) == (manifest.treatment, HELD_OUT)
+    ]
+    if not said and not learned:
         return [f"No run of {manifest.treatment} was played before and after training."]
-    held = sum(row["found"] == ex.holds(manifest) for row in primary)
-    return [f"{held} of {count(len(primary), 'primary contrast')}: {ex.holds(manifest)}."]
+    return [*said, *(learned[0] if learned else [])]
+
+
+def _named(names: Sequence[str]) -> str:
+    return f": {'; '.join(names)}" if names else ""
 
 
 def _by_hand(path: Path | None) -> str:
