@@ -101,7 +101,7 @@ def test_it_asks_what_trying_every_question_finds_best(n: int) -> None:
 def test_one_question_ahead_is_near_the_optimum_where_that_can_be_had(price: float) -> None:
     """On 2 × 2 boards, whose two plans differ by a sum: all that matters is that difference and how many cells are unknown."""
     games = _games(2, 400, seen=1.0)
-    ideal = frontier(games, [0] * len(games), 4)
+    ideal = Frontier(*frontier(games, [0] * len(games), 4))
     mine = ideal.net(ideal.stops(price), price)
     best = [_optimum(game, price) for game in games]
     assert 0 < np.mean(best) - mine.mean() < 0.015
@@ -136,13 +136,13 @@ def _optimum(game: GameState, price: float) -> float:
 @given(draw.integers(0, 2**31))
 def test_a_game_is_asked_about_alike_whatever_is_asked_beside_it(seed: int) -> None:
     three, four = _games(3, 3), _games(4, 2)
-    mixed = frontier([four[0], *three, four[1]], [1, 0, 1, 0, 0], 5, "random", seed)
+    mixed = Frontier(*frontier([four[0], *three, four[1]], [1, 0, 1, 0, 0], 5, "random", seed))
     alone = frontier([three[1]], [1], 5, "random", seed)
     assert (mixed.rewards[2] == alone.rewards[0]).all() and (mixed.hoped[2] == alone.hoped[0]).all()
 
 
 def test_who_pays_nothing_asks_everything_and_who_pays_too_much_nothing() -> None:
-    curve = frontier(_games(3, 200), [0] * 200, 9)
+    curve = Frontier(*frontier(_games(3, 200), [0] * 200, 9))
     assert (curve.at(curve.stops(0.0)) == 1.0).all() and curve.best_number(0.0) <= 9
     assert (curve.stops(0.5) == 0).all() and curve.best_number(0.5) == 0
     assert curve.spent(0.0, 0.1) == pytest.approx(curve.rewards[:, 0])
@@ -213,7 +213,7 @@ def test_askers_on_paper_are_entered_in_one_table(log_dir: Path) -> None:
     assert nets["random", 0] == pytest.approx(nets["greedy", 0])
     once = played.drop_duplicates("cluster")
     states = [GameState.from_dict(read_dialogue(log, row)["game_state"]) for row in once.itertuples()]
-    alone = frontier(states, list(once["seat"]), 3)
+    alone = Frontier(*frontier(states, list(once["seat"]), 3))
     assert nets["greedy", 3] == pytest.approx(alone.net(3, 0.02).mean())
     assert nets["ideal"].item() == pytest.approx(alone.net(alone.stops(0.02), 0.02).mean())
     assert (table["low"] < nets).all() and (nets < table["high"]).all()
@@ -225,7 +225,7 @@ def test_askers_on_paper_are_entered_in_one_table(log_dir: Path) -> None:
 
 def test_with_a_price_a_game_each_games_ledger_is_of_its_own_price() -> None:
     games = _games(3, 40)
-    ideal = frontier(games, [0] * len(games), 9)
+    ideal = Frontier(*frontier(games, [0] * len(games), 9))
     asked, known = np.arange(40) % 4, ideal.at(2)
     earned = known * 0.9
     alike = losses(ideal, asked, known, earned, np.full(40, 0.01))

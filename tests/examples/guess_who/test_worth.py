@@ -14,6 +14,7 @@ from examples.guess_who.reading import asks, read
 from examples.guess_who.worth import LookaheadAsker, Suspects, frontier
 from slim_rl.lab import gap as ledger
 from slim_rl.lab.askers import Askers
+from slim_rl.lab.frontier import Frontier
 from tests.examples.guess_who.made import GAME, STATE
 
 GLASSES, HAT, RED = ("trait", "glasses"), ("trait", "hat"), ("trait", "red hair")
@@ -82,7 +83,7 @@ def test_askers_on_paper_rise_to_the_truth_in_their_order() -> None:
 
 def test_an_asker_hopes_for_what_it_then_gains_and_stops_at_its_price() -> None:
     games = [(GameBoard(GameBoard.from_dict(STATE).characters, name).to_dict(), 0) for name in STATE["characters"]]
-    greedy = frontier(games, 4)["greedy"]
+    greedy = Frontier(*frontier(games, 4)["greedy"])
     assert greedy.hoped[:, 0] == pytest.approx(3 / 8), "two questions take the chance from 1/4 to 1: 3/8 each"
     assert greedy.hoped[:, 1] == pytest.approx(1 / 2) and (greedy.hoped[:, 2] == -math.inf).all()
     assert greedy.rewards.mean(axis=0).tolist() == [0.25, 0.5, 1.0, 1.0, 1.0]

@@ -68,7 +68,7 @@ def asked(dialogue: Dialogue) -> int:
 
 @pytest.mark.parametrize("price", [0.0, 0.02])
 def test_the_ideal_policy_earns_what_the_ideal_asker_on_paper_earns(price: float) -> None:
-    paper = frontier(GAMES, [0] * len(GAMES), 9)
+    paper = Frontier(*frontier(GAMES, [0] * len(GAMES), 9))
     played = play(baselines(SMALL, price)["ideal"])
     questions = np.array([asked(dialogue) for dialogue in played])
     net = np.array([dialogue.reward for dialogue in played], dtype=float) - price * questions
