@@ -25,12 +25,12 @@ from slim_rl.dialogue.partner import Partner
 from slim_rl.dialogue.payment import payment_of
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow
-from slim_rl.environment import BaseEnvironment
+from slim_rl.environment import BaseEnvironment, load_object
 from slim_rl.errors import SlimError
-from slim_rl.lab.exploring import exploring
 from slim_rl.seeds import seed_of
 
 log = logging.getLogger(__name__)
+EXPLORING = "slim_rl.lab.exploring.exploring"  # the policy of a training dialogue, with train.exploring_starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +221,9 @@ class RolloutWorker:
         chat = self.chat
         if not self.selfplay:
             step = episode.dealt if episode.step is None else episode.step
-            if episode.phase == "train" and step is not None:
-                policy = exploring(self.config, policy, chat, row, step, episode.seed)
+            if episode.phase == "train" and step is not None and self.config.train.exploring_starts:
+                explore = load_object(EXPLORING, "train.exploring_starts", EXPLORING)
+                policy = explore(self.config, policy, chat, row, step, episode.seed)
             return [await play_dialogue(env, policy, partner, chat, limits, seat=row.seat, **dealt)]
         return list(await play_selfplay(env, policy, chat, limits, **dealt))
 
