@@ -162,6 +162,11 @@ def test_dry_run_writes_nothing(cluster: Cluster, model: Path, small: Path) -> N
         (["--model", "MODEL", "--slime-dir", "nowhere"], "set SLIME_DIR to its checkout"),
         (["--model", "MODEL", "--megatron-dir", "nowhere"], "set MEGATRON_DIR to its checkout"),
         (["--model"], "--model needs a value"),
+        (
+            ["--model", "MODEL", "--dry-rum"],
+            "--dry-rum is neither a setting nor a flag of slime's; did you mean --dry-run?",
+        ),
+        (["--model", "MODEL", "--num-gpu", "4"], "did you mean --num-gpus?"),
     ],
 )
 def test_what_cannot_be_is_said_in_a_sentence(cluster: Cluster, model: Path, words: list[str], said: str) -> None:

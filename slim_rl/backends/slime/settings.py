@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
+from rapidfuzz.distance import OSA
 
 from slim_rl.backends.ready import check_environment
 from slim_rl.errors import ConfigError
@@ -152,7 +153,10 @@ def read_settings(
         raise ConfigError(
             f"'{own[0]}' is not understood. Settings are NAME=value before the script, or flags after it; see --help."
         )
+    ours = ("--dry-run", *(f"--{name.lower().replace('_', '-')}" for name in Settings.names()))
     for flag in (word.partition("=")[0] for word in own if word.startswith("--")):
+        if near := next((each for each in ours if len(each) > 8 and OSA.distance(flag, each) == 1), None):
+            raise ConfigError(f"{flag} is neither a setting nor a flag of slime's; did you mean {near}?")
         if flag in _REFUSED:
             raise ConfigError(f"{flag} {_REFUSED[flag]}")
     if settings.asynchronous != "0" and settings.colocate == "1":
