@@ -145,7 +145,7 @@ def test_slimes_own_functions_carry_it_to_the_loss(slime: Path | None, tmp_path:
     """In a separate process, since this one may have a stand-in for slime: see `slime_paid`."""
     if slime is None or not megatrons():
         pytest.skip(NO_MEGATRON if slime else NO_SLIME)
-    path = os.pathsep.join(map(str, [ROOT, slime, *megatrons()]))
+    path = os.pathsep.join(map(str, [ROOT, ROOT / "tools", slime, *megatrons()]))
     command = [sys.executable, "-m", "tests.backends.slime_paid", str(tmp_path)]
     done = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
