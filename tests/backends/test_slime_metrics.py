@@ -131,6 +131,15 @@ def test_a_rollout_of_failures_stops_the_run_once_it_is_logged(tokenizer_dir, tm
     assert len(list(read_log(tmp_path / "logs" / "train.jsonl"))) == 2
 
 
+def test_evaluation_in_which_every_game_failed_stops_the_run(tokenizer_dir, tmp_path) -> None:
+    args = make_args(tokenizer_dir, 9, tmp_path, {"slime": {"engine_patience": 0.05}})
+    samples = run(args, play(args, make_group(2), evaluation=True))
+    results = {"rewards": [sample.reward for sample in samples], "samples": samples}
+    with pytest.raises(RunStopped, match="Nothing was measured in held_out: 2 of 2 dialogues failed"):
+        log_eval_rollout(0, args, {"held_out": results}, None)
+    assert len(list(read_log(tmp_path / "logs" / "eval.jsonl"))) == 2
+
+
 def test_dropped_groups_count_among_the_failures(tokenizer, tokenizer_dir, tmp_path) -> None:
     args, samples = play_some(tokenizer, tokenizer_dir, tmp_path)
     keep_usable_groups(args, samples[3:])  # a group of one failed game

@@ -57,6 +57,22 @@ def test_play_of_a_game_that_failed_exits_with_1(tmp_path: Path, capsys: Any, mo
     assert "The game failed: nobody is there" in refused(capsys, "play", LOCAL, *words(tmp_path))
 
 
+def test_train_whose_first_evaluation_failed_exits_with_1(tmp_path: Path, capsys: Any) -> None:
+    pytest.importorskip("trl")
+    places = {
+        "output_dir": tmp_path / "runs",
+        "log.dir": tmp_path / "logs",
+        "train.processes": 1,
+        "train.eval_games": 2,
+    }
+    places |= {"data.num_train": 16, "policy.model": ROOT / "data" / "warmstart"}
+    sets = [word for key, value in places.items() for word in ("--set", f"{key}={value}")]
+    with pytest.raises(SystemExit) as ended:
+        main(["train", str(LOCAL), *words(tmp_path), *sets])
+    assert ended.value.code == 1
+    assert "slim-rl: Nothing was measured in eval-000000: 2 of 2 dialogues failed" in capsys.readouterr().err
+
+
 def dialogue(failed: bool) -> Dialogue:
     reason = StopReason.BROKEN if failed else StopReason.AGREED
     return Dialogue("d", "g", 0, 0, {}, {}, {}, stop_reason=reason, failure="a fault" if failed else None)

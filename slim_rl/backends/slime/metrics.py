@@ -20,7 +20,7 @@ from slim_rl.backends.slime.hook import RECORD
 from slim_rl.backends.slime.rewards import failed, flat, rollout_failures
 from slim_rl.backends.slime.setup import config_of
 from slim_rl.config import Config
-from slim_rl.dialogue.failures import Failures
+from slim_rl.dialogue.failures import Failures, nothing_measured
 from slim_rl.dialogue.log import DialogueLog
 from slim_rl.dialogue.payment import payment_of
 from slim_rl.dialogue.record import Dialogue
@@ -65,7 +65,7 @@ def log_eval_rollout(rollout_id: int, args: Namespace, data: Mapping[str, dict[s
     """slime's ``--custom-eval-rollout-log-function-path``: logs the dialogues, with the number of steps trained before them, and
     metrics under ``eval/<dataset>/dialogue/``, where slime has its own.
 
-    Raises RunStopped if the partner takes no more calls. In `data`, which slime averages next, the reward of a failed game becomes the mean of those played: it moves no average.
+    Raises RunStopped if the partner takes no more calls, or every game failed. In `data`, which slime averages next, the reward of a failed game becomes the mean of those played: it moves no average.
     """
     config = config_of(args)
     metrics: dict[str, float] = {}
@@ -79,7 +79,7 @@ def log_eval_rollout(rollout_id: int, args: Namespace, data: Mapping[str, dict[s
         ended.warn(config)
         measured = _measure(dialogues, ended)
         metrics |= {f"eval/{name}/{TRACKED}{measure}": value for measure, value in measured.items()}
-        stopped = stopped or ended.stopped
+        stopped = stopped or ended.stopped or nothing_measured({name: dialogues})
         played = [reward for reward, sample in zip(rewards, samples, strict=False) if not failed(sample)]
         if played and len(played) < len(samples):
             mean = fmean(played)
