@@ -193,12 +193,38 @@ def test_slimes_own_takes_the_number_for_groups_and_for_samples(tokenizer_dir, t
     assert live["most"] == 16  # of the 128 dialogues in its groups
 
 
+async def breaks(args: Namespace, sample: Any, sampling_params: Any, evaluation: bool = False) -> Any:
+    raise DataError("no such game")
+
+
+def test_slimes_own_rollout_evaluates_nothing_and_hides_errors(tokenizer_dir, tmp_path) -> None:
+    """The other gaps of slime's own: it refuses an evaluation, calls no group filter, and waits on after a game has raised."""
+    from slime.rollout import fully_async_rollout as theirs
+
+    args = arguments(tokenizer_dir, 9, tmp_path, custom_generate_function_path=f"{__name__}.breaks")
+    args.dynamic_sampling_filter_path = "no.such.filter"  # loaded by nobody
+    with pytest.raises(ValueError, match="evaluation"):
+        theirs.generate_rollout_fully_async(args, 0, Source(4), evaluation=True)
+
+    async def waits() -> None:
+        await asyncio.wait_for(theirs._generate_rollout_async(args, 0, Source(4)), 3)
+
+    try:
+        with pytest.raises(TimeoutError):
+            asyncio.run(waits())
+    finally:
+        theirs._stop_global_worker()
+    with pytest.raises(DataError, match="no such game"):
+        args.dynamic_sampling_filter_path = None
+        generate_fully_async(args, 0, Source(4))
+
+
 def test_games_grow_old_with_the_weights_and_the_metric_says_so(
     tokenizer, tokenizer_dir, tmp_path, monkeypatch
 ) -> None:
     told: list[dict[str, Any]] = []
     monkeypatch.setattr(metrics, "log_metrics", lambda args, values, step_key: told.append(values))
-    config = {"slime": {"new_weights": "keep", "max_staleness": 3}}
+    config = {"slime": {"max_staleness": 3}}
     with serve(tokenizer, delay=lambda rng: rng.choice([0.0, 0.0, 0.05])) as server:
         args = arguments(tokenizer_dir, server.port, tmp_path, config, num_rollout=5)
         http_utils.init_http_client(args)
