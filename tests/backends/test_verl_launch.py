@@ -138,7 +138,11 @@ ALONE = {"environment": "slim_rl.games.matching.planning.PlanningEnv", "verl": {
             "in place of what verl.kl=reward",
         ),
         (
-            {"train": {"credit": "turn"}, "environment": "examples.treasure.Treasure", "partner": {"kind": "honest"}},
+            {
+                "train": {"payment": "turn_credit"},
+                "environment": "examples.treasure.Treasure",
+                "partner": {"kind": "honest"},
+            },
             "state_values",
         ),
         ({**ALONE, "train": {"payment": "shuffled"}}, "single_turn"),
