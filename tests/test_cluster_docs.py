@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from slim_rl.backends.slime.settings import Settings
+from slim_rl.dialogue.measures import MEASURES
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.tracked import batch_metrics
 from tests.fakes.cluster import known_flags
@@ -24,6 +25,7 @@ def logged() -> set[str]:
     played = Dialogue("a", "g", 0, 0, {}, {}, {}, stop_reason=StopReason.AGREED, reward=0.5)
     failed = Dialogue("b", "g", 0, 0, {}, {}, {}, stop_reason=StopReason.PARTNER_FAILED)
     names = set(batch_metrics([played, failed])) | {"ended", "answered", "valid_proposals"}
+    names |= {measure.name for measure in MEASURES.values() if measure.needs}  # of annotated dialogues
     names |= {"cost_usd", "partner_retries", "partner_cached"}  # of a partner behind an endpoint
     names |= {"reward_paid"}  # where a control pays something else
     names |= {"staleness_mean", "staleness_max", "mixed_weights"}  # of a fully asynchronous run

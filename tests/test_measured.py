@@ -99,8 +99,9 @@ def test_it_is_evaluated_and_reported(tmp_path: Path) -> None:
     policy = ChatPolicy(config().policy.openai.model_copy(update={"model": "m", "base_url": "http://127.0.0.1:9"}))
     forced = intervention(config(), "forced:2", policy, None)
     assert forced is not None
-    player = forced(worker.episode(row, "eval")).player  # type: ignore[union-attr]
-    assert player.identity["intervention"] == "forced:0", "it knows no question that it could be made to ask"
+    assert forced(worker.episode(row, "eval")).identity["intervention"] == "forced:0", (
+        "it knows no question that it could be made to ask"
+    )
 
 
 def test_what_it_cannot_tell_is_said_in_a_sentence() -> None:

@@ -48,7 +48,7 @@ def test_each_command_has_its_entry_and_one_that_goes_on_adds_none(
 
 
 def test_what_is_made_again_whole_has_no_entry_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for words in (["slim-rl", "results", "a.yaml"], ["slim-rl", "results", "b.yaml"]):
+    for words in (["slim-rl", "lab", "page", "a.yaml"], ["slim-rl", "lab", "page", "b.yaml"]):
         monkeypatch.setattr(sys, "argv", words)
         provenance.here.cache_clear()
         provenance.record(tmp_path, anew=True)

@@ -39,7 +39,7 @@ def config_in_hand(options: Sequence[str]) -> None:
 
 
 def _values(options: Sequence[str], *names: str) -> Iterator[str]:
-    for word, after in zip(options, [*options[1:], ""], strict=True):
+    for word, after in zip(options, [*options[1:], ""], strict=False):
         if word in names:
             yield after
         elif word.startswith(f"{names[0]}="):

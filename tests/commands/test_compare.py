@@ -30,7 +30,7 @@ def log(folder: Path, run: str, rewards: list[float], start: int = 0, arm: str =
                 asked = Turn("Which?", 0, "policy", {"kind": "message"}, questions=["open"], seeking=True, pairs=[])
                 turns = [asked] if step else []
                 name = f"g{start + number}"
-                made = Dialogue(f"{step}-{name}", name, 0, number, {"n": name}, {"model": run}, {"kind": "shy"})
+                made = Dialogue(f"{step}-{name}", name, 0, number, {"n": name}, {"model": arm}, {"kind": "shy"})
                 made.arm, made.run, made.phase, made.step, made.turns = arm, run, phase, step, turns
                 made.reward, made.stop_reason = (reward if step else 0.0), StopReason.FINISHED
                 file.write(orjson.dumps({**made.to_dict(tokens=False), "environment": ""}) + b"\n")

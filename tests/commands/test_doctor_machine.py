@@ -56,8 +56,6 @@ def test_cluster_backends_fail_without_a_gpu(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     check = doctor(tmp_path, config, backend="slime")["GPUs"]
     assert check.status == "fail" and "make run" in check.fix
-    tried = doctor(tmp_path, config, backend="slime")["without a GPU"]
-    assert tried.status == "pass" and "`make run-slime` trains the tiny model" in tried.found
     assert doctor(tmp_path, config)["GPUs"].status == "pass", "a tiny model trains on a CPU"
 
 
@@ -92,7 +90,7 @@ def test_a_tracker_without_its_key_fails(
     pytest.importorskip("wandb")
     for name in ("WANDB_API_KEY", "WANDB_MODE"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("NETRC", str(tmp_path / "none"))
+    monkeypatch.delenv("NETRC", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     tracked = config | {"train": {"report_to": ["wandb"]}}
     assert "W&B" not in doctor(tmp_path, config)

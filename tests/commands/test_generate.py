@@ -63,7 +63,7 @@ def test_generate_makes_the_files_of_a_config_anew_when_told_to(slim_rl, tmp_pat
     config.write_text(json.dumps({"game": {"n": 3}, "data": data}))
     assert slim_rl("generate", config).stdout.split() == [data["train"], data["eval"]]
     refused = slim_rl("generate", config, "--set", "game.n=2")
-    assert refused.returncode == 1 and "slim-rl generate CONFIG --overwrite" in refused.stderr
+    assert refused.returncode == 1 and f"slim-rl generate {config} --set game.n=2 --overwrite" in refused.stderr
     assert slim_rl("generate", config, "--set", "game.n=2", "--overwrite").returncode == 0
     more = process(
         "generate", "--config", config, "-s", "game.n=2", "-s", "data.num_train=4", "-s", "train.games_per_step=2"
