@@ -24,7 +24,7 @@ from slim_rl.dialogue.payment import payment_of
 from slim_rl.errors import ConfigError
 
 CONTEXT_TOKENS = 8192  # where the config sets no limit: a response, and the prompt (about 1k tokens) beside it
-_TURNS = "slim_rl.rollout.use_turn_advantages"
+TURN_ADVANTAGES = "slim_rl.rollout.use_turn_advantages"
 _CONCURRENCY = 512  # dialogues an engine is given at once, where slime is told nothing else
 
 _HELD_OUT = {"--eval-prompt-data", "--eval-config"}  # slime's flags for data to evaluate on
@@ -171,7 +171,7 @@ def _of(job: Job, given: Flags) -> Arguments:
         "--save": folder,
         # Megatron refuses other steps or another learning rate than the checkpoint's unless it is told that they are meant.
         "--override-opt-param-scheduler": job.last is not None,
-        "--custom-advantage-function-path": _TURNS if payment_of(config).by_turn else None,
+        "--custom-advantage-function-path": TURN_ADVANTAGES if payment_of(config).by_turn else None,
         "--custom-config-path": folder / "config.yaml",
         "--prompt-data": config.data.train,
         "--global-batch-size": config.train.dialogues * config.seats_trained,  # one update a step: on-policy
