@@ -240,7 +240,8 @@ def test_training_of_which_all_failed_is_not_an_evaluation(tmp_path: Path, dialo
 def test_a_line_that_cannot_be_shown_ends_no_report(tmp_path: Path, dialogues: list[dict[str, Any]]) -> None:
     odd = {**dialogues[0], "arm": 3, "run": 7, "turns": [{**turn, "seconds": None} for turn in dialogues[0]["turns"]]}
     write(tmp_path / "a.jsonl", [odd, *dialogues[1:]])
-    assert len(load([tmp_path]).frame) == len(dialogues)
+    log = load([tmp_path])
+    assert len(log.frame) == len(dialogues) - 1 and any("1 line of" in warning for warning in log.warnings)
     assert analyze([tmp_path], tmp_path / "out").results["sampled"] == len(dialogues) - 1
 
 
