@@ -54,8 +54,12 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A figure, drawn: as SVG, and beside the page as <name>.png. `first`: it stands with the answer. `folded`: the heading that it is folded under. `alt`: what it shows, for who
-    cannot see it.
+    """Drawn figure: as SVG, and beside the page as <name>.png.
+
+    Attributes:
+        folded: heading under which the figure is folded; "" if it is open.
+        first: whether it stands with the answer.
+        alt: text for readers who cannot see it.
     """
 
     name: str

@@ -35,7 +35,7 @@ def test_conversation_over_the_wire_keeps_its_tokens(name: str, chat: Chat) -> N
             ["Hello.", [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi."}]]
         )
         talk = model.conversation("Be brief.")
-        replies = [talk.act(text) for text in ("Hello.", "And now?", "<|im_end|>")]
+        replies = [talk.reply(text) for text in ("Hello.", "And now?", "<|im_end|>")]
     inputs = [request[key] for request in server.requests]
     assert {first, second} == {f"heard {len(ids)}" for ids in inputs[:2]} and len(inputs[0]) != len(inputs[1])
     assert replies == [f"heard {len(ids)}" for ids in inputs[2:]]
@@ -52,7 +52,7 @@ def test_model_in_this_process_repeats_itself_by_seed_alone() -> None:
     said = []
     for seed in (1, 1, 2):
         with engine("transformers", MODEL, seed=seed, max_tokens=8) as model:
-            said.append([*model.generate(["Hello."] * 3), model.conversation().act("Hello.")])
+            said.append([*model.generate(["Hello."] * 3), model.conversation().reply("Hello.")])
     assert said[0] == said[1] != said[2] and len(set(said[0])) > 1
 
 

@@ -170,7 +170,7 @@ def test_a_file_of_our_own_is_told_from_games_of_people(tmp_path: Path) -> None:
         convert_command(_written(tmp_path / "log.jsonl", {"turns": [], "game_id": "g"}), tmp_path / "out.jsonl")
     with pytest.raises(DataError, match="line 1: This is not a game state: it has none of table, "):
         convert_command(_written(tmp_path / "other.jsonl", {"a": 1}), tmp_path / "out.jsonl")
-    with pytest.raises(DataError, match="no mask1; it needs table, mask1"):
+    with pytest.raises(DataError, match="line 1: The game state cannot be used: it has no mask1"):
         convert_command(_written(tmp_path / "half.jsonl", record() | {"mask1": None}), tmp_path / "out.jsonl")
 
 
