@@ -49,7 +49,7 @@ def check_games(config: Config) -> None:
             )
 
 
-_OTHERS = {"NUM_CPUS", "SLIME_DIRS"}  # near to a setting, and something else
+_OTHERS = {"NUM_CPUS", "SLIME_DIRS", "SMOKE_DIR"}  # near to a setting, and something else
 
 
 def check_environment(settings: Collection[str], environment: Mapping[str, str]) -> None:
