@@ -43,7 +43,7 @@ import slime.backends.megatron_utils.loss as loss  # noqa: E402
 import slime.ray.rollout as rollout  # noqa: E402
 import torch  # noqa: E402
 
-from slim_rl.backends.slime.arguments import _TURNS  # noqa: E402
+from slim_rl.backends.slime.arguments import TURN_ADVANTAGES  # noqa: E402
 from slim_rl.config import parse_config  # noqa: E402
 from slim_rl.dialogue.payment import payment_of  # noqa: E402
 from tests.backends.paid_batch import CONTROLS, dialogues, paid, run, samples, token_advantages  # noqa: E402
@@ -66,7 +66,7 @@ def check(control: str, folder: Path) -> None:
     config = parse_config(run(control))
     args = make_args(
         folder, 0, folder, run(control), kl_coef=0, use_rollout_logprobs=False, use_opd=False, normalize_advantages=False,
-        custom_advantage_function_path=_TURNS if payment_of(config).by_turn else None, global_batch_size=8,
+        custom_advantage_function_path=TURN_ADVANTAGES if payment_of(config).by_turn else None, global_batch_size=8,
         use_dynamic_batch_size=True, max_tokens_per_gpu=1000, balance_data=False, balance_by_flops=False, micro_batch_size=1,
         gamma=1.0, grpo_std_normalization=config.train.scale_rewards,
     )  # fmt: skip

@@ -134,14 +134,16 @@ def test_the_reference_of_the_kl_is_what_trl_computes(folder) -> None:
     assert torch.allclose(inputs["ref_per_token_logps"][said], whole[said], atol=1e-4)
 
 
-@pytest.mark.parametrize("lora", [[], ["train.lora={r: 2}", "policy.temperature=0.7"]])
-def test_shared_prompts_leave_loss_and_gradient_equal(folder, lora: list[str]) -> None:
-    trainer, _ = make_rollouts(make_config(folder, f"shared{len(lora)}", *lora), folder)
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_shared_prompts_leave_loss_and_gradient_equal(folder, temperature: float) -> None:
+    assert not make_rollouts(make_config(folder, "not shared"), folder)[0].shares_prompts, "all weights are trained"
+    changes = "train.lora={r: 2}", f"policy.temperature={temperature}"
+    trainer, _ = make_rollouts(make_config(folder, f"shared{temperature}", *changes), folder)
     assert trainer.shares_prompts
     inputs = batch(trainer)
     inputs["advantages"] = torch.linspace(-1, 1, len(inputs["advantages"]))
     sizes: list[int] = []
-    model = trainer.model.get_base_model() if lora else trainer.model
+    model = trainer.model.get_base_model()
     model.base_model.layers[0].mlp.register_forward_hook(lambda _, args, __: sizes.append(args[0].shape[:-1].numel()))
 
     def gradient(shares: bool) -> tuple[torch.Tensor, list[torch.Tensor]]:

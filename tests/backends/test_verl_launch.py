@@ -200,7 +200,7 @@ def test_what_the_config_asks_for_and_verls_own_keys_take_away_is_said(
 def test_each_control_has_an_estimator_that_compares_what_is_paid(settings: dict[str, Any], estimator: str) -> None:
     verl = compose(build_overrides(parse_config(settings)))
     assert verl.algorithm.adv_estimator == estimator
-    assert verl.algorithm.lam == (0.5 if estimator == "turn_credit" else 1.0)
+    assert verl.algorithm.lam == 1.0, "a payment's own decay is no key of verl's"
 
 
 def test_a_group_of_one_needs_a_critic() -> None:

@@ -23,10 +23,14 @@ _RESCALED = ("final_logit_softcapping", "logit_scale", "output_multiplier", "lm_
 
 
 def suits(model: PreTrainedModel) -> bool:
-    """Returns True if the model's layers all attend to everything and its logits are the output layer's own."""
+    """Returns True if the output layer is frozen, as with adapters, its logits are not rescaled, and all layers attend to everything.
+
+    A model trained whole needs the output layer's gradient in any case, and keeps TRL's own computation to the last bit.
+    """
     config = model.config.get_text_config(decoder=True)
     rescaled = any(getattr(config, name, None) is not None for name in _RESCALED)
-    return TurnCache.suits(model) and not rescaled and not getattr(model, "is_gradient_checkpointing", False)
+    frozen = not any(weight.requires_grad for weight in model.get_output_embeddings().parameters())
+    return frozen and TurnCache.suits(model) and not rescaled and not getattr(model, "is_gradient_checkpointing", False)
 
 
 def add_scoring(model: PreTrainedModel, temperature: float) -> None:

@@ -98,12 +98,12 @@ class TrimmedGRPOTrainer(GRPOTrainer):
         return logprobs, entropies, None
 
     def share_prompts(self) -> None:
-        """Has `scoring` compute log-probabilities from now on, where it suits the model."""
-        models = [self.accelerator.unwrap_model(model) for model in (self.model, self.ref_model) if model is not None]
-        bare = [model.get_base_model() if hasattr(model, "get_base_model") else model for model in models]
-        self.shares_prompts = all(map(suits, bare))
-        for model in bare if self.shares_prompts else ():
-            add_scoring(model, self.temperature)
+        """Has `scoring` compute log-probabilities from now on, if it suits the model; adapters' reference is the model itself."""
+        model = self.accelerator.unwrap_model(self.model)
+        bare = model.get_base_model() if hasattr(model, "get_base_model") else model
+        self.shares_prompts = suits(bare)
+        if self.shares_prompts:
+            add_scoring(bare, self.temperature)
 
     def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         loss: torch.Tensor = super().training_step(*args, **kwargs)
