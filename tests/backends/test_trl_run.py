@@ -47,7 +47,6 @@ def everything(folder: Path) -> dict[str, bytes]:
         ("partner={kind: replay, replay: /no/such/log.jsonl}", "log"),
         ("partner={kind: shy, args: {charm: 3}}", r"partner\.args"),
         ("data.seed=5", "seed = 0"),
-        ("data.eval=null", r"data\.eval"),
         ("train.micro_batch=3", "micro_batch"),
     ],
 )
