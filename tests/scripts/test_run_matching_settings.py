@@ -124,7 +124,10 @@ def test_a_dry_run_of_every_backend_needs_no_slime_and_no_gpu(
     for name, value in {"CUDA_VISIBLE_DEVICES": "", "NUM_GPUS": "4"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)
-    words = ["train", str(small), "--backend", backend, "--dry-run", "--set", f"policy.model={model}"]
+    whole = (
+        ROOT / "data" / "warmstart" if backend == "trl" else model
+    )  # TRL reads the tokenizer's template, as its start does
+    words = ["train", str(small), "--backend", backend, "--dry-run", "--set", f"policy.model={whole}"]
     if backend == "slime":  # in a process that has imported none
         command = [sys.executable, "-m", "slim_rl.cli", *words]
         run = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
