@@ -142,7 +142,7 @@ run slim-rl generate matching_offline
 sees '1,000 of the 6,400 games'
 has data/games_eval.jsonl
 refused slim-rl generate matching_offline --set game.n=6
-sees 'slim-rl generate CONFIG --overwrite'
+sees 'slim-rl generate matching_offline --set game.n=6 --overwrite'
 if with local; then
     run slim-rl doctor matching_offline --backend trl --set policy.model=data/warmstart
     sees '1000 in data/games.jsonl'
@@ -159,9 +159,9 @@ run slim-rl lab init .
 has configs/matching_local.yaml examples/lying_partner.py scripts/run_matching.sh
 {
     echo 'from examples.treasure import HonestPartner'
-    echo 'from slim_rl.dialogue.partner import Reply'
+    echo 'from slim_rl import Turn'
     echo 'class Silent(HonestPartner):'
-    echo '    async def reply(self, view): return Reply("I shall not say.")'
+    echo '    async def act(self, view): return Turn("I shall not say.")'
 } >silent.py
 run slim-rl play examples/treasure.yaml --set partner.kind=silent.Silent <typed
 sees 'partner> I shall not say'
