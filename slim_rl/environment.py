@@ -97,7 +97,7 @@ class Board:
     Attributes:
         title: what it shows.
         rows, columns: their names.
-        cells: cells[row][column] as text.
+        cells: text of each cell, by row and column.
         marked: (row, column) of the cells to point out, such as the best plan's.
     """
 
