@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from slim_rl.seeds import seed_of as seed_of
     from slim_rl.session import Games as Games
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 _MODULE_OF = {  # the imports above say the same to type checkers
     "BaseEnvironment": "environment",
     "Board": "environment",
