@@ -1,8 +1,8 @@
 """The site has the repository's layout, so that every relative link of a page means the same there as in a checkout.
 
-pages are README.md, everything in docs/, and what they link to, page after page
-any other file that a page links to stands beside them as it is
-a link to nothing is found by mkdocs itself
+pages: README.md, every page of docs/, and every page that they link to, directly or not
+other files: those that a page links to, and docs/assets; copied unchanged
+dead links: mkdocs itself reports them
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for file in docs:
         files.remove(file)
     guides = [f"docs/{file.src_uri}" for file in docs if file.is_documentation_page()]
-    for path in _linked(root, ["README.md", *guides]):
+    assets = [f"docs/{file.src_uri}" for file in docs if file.src_uri.startswith("assets/")]
+    for path in [*assets, *_linked(root, ["README.md", *guides])]:
         files.append(File(path, str(root), config.site_dir, config.use_directory_urls))
     return files
 
 
 def _linked(root: Path, paths: list[str]) -> Iterator[str]:
-    """These files, and those that they link to."""
+    """Yields these files, and those that they link to."""
     seen: set[str] = set()
     while paths:
         path = paths.pop()

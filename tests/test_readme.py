@@ -18,7 +18,7 @@ from slim_rl.cli import CALLS
 from slim_rl.commands import load
 from tests.paths import ROOT
 
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 HEAVY = {"datasets", "openai", "torch", "transformers", "trl", "verl"}
 
 

@@ -20,6 +20,7 @@ def build(root: Path, **pages: str) -> subprocess.CompletedProcess[str]:
     """Builds a site of these pages by the project's own settings, its navigation left out."""
     (root / "docs").mkdir()
     shutil.copy(ROOT / "docs" / "hooks.py", root / "docs")
+    shutil.copytree(ROOT / "docs" / "assets", root / "docs" / "assets")
     settings = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     (root / "mkdocs.yml").write_text(re.sub(r"^nav:\n.*", "", settings, flags=re.M | re.S))
     (root / "README.md").write_text("# Here\n")
@@ -47,6 +48,10 @@ def test_what_is_linked_to_is_there_wherever_it_lies_in_the_repository(tmp_path:
     for link in ("two.html#three", "../code.py", "../index.html"):
         assert f'href="{link}"' in page
         assert (site / "docs" / link.partition("#")[0]).is_file()
+    scripts = re.findall(r'<script src="([^"]+)"', page)
+    assert all((site / "docs" / script).is_file() for script in scripts)
+    assert any("iframe-worker" in script for script in scripts), "search needs it where the page is opened from disk"
+    assert "three" in (site / "search" / "search_index.js").read_text(encoding="utf-8")
     assert not re.search(r'(<script[^>]*src|<link[^>]*stylesheet[^>]*href)="(https?:)?//', page), (
         "no asset from elsewhere"
     )
