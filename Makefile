@@ -63,12 +63,13 @@ test-adapters: $(ADAPTERS)/installed $(OPENENV)/installed
 first-hour:
 	CONSTRAINTS=$(if $(filter yes,$(LOCK)),constraints-adapters.txt) PYTHON=$(PYTHON) tests/first_hour.sh
 
-## ruff, mypy, the contracts on who may import whom, and a site without a dead link
+## style, types, import contracts, prose and the site's links
 check: $(VENV)/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy slim_rl scripts analysis examples benchmarks tools
 	$(BIN)/lint-imports
+	$(BIN)/python tools/lint_prose.py
 	$(BIN)/mkdocs build --strict
 
 ## the documentation as a site: build/site/index.html

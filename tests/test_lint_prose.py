@@ -1,0 +1,92 @@
+"""The lint of prose: each rule finds its fault, leaves good text alone, and its count may only fall."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.paths import ROOT
+
+SPEC = importlib.util.spec_from_file_location("lint_prose", ROOT / "tools/lint_prose.py")
+assert SPEC and SPEC.loader
+lint = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(lint)
+
+LONG = "word " * 21
+
+
+@pytest.mark.parametrize(
+    "check, text, rules",
+    [
+        (lint.in_docstring, "Returns the reward of a dialogue.\n\nArgs:\n    seed: seed of the draw.", []),
+        (lint.in_docstring, "What there is of every run.", ["clause or pronoun"]),
+        (lint.in_docstring, f"Returns {LONG}", ["over 20 words"]),
+        (lint.in_docstring, f"Returns one word.\n\n{LONG}", []),
+        (lint.in_docstring, "Returns rows.\n\nArgs:\n    rows: of the log.", ["Args entry"]),
+        (lint.in_docstring, "Returns questions put for the policy.", ["put"]),
+        (lint.in_document, f"{LONG} and. Then {LONG}.", []),
+        (lint.in_document, f"{LONG} {LONG}.", ["over 25 words"]),
+        (lint.in_document, f"- {LONG}\n  - {LONG}\n\n| {LONG} | {LONG} |\n\n```\n{LONG} {LONG}\n```\n", []),
+        (lint.in_document, "One; two; three.", ["semicolons"]),
+        (lint.in_document, "The run goes on with two questions a game.", ["goes on", "per"]),
+        (lint.in_document, "```\nThe run goes on.\n```", []),
+        (lint.in_changelog, f"# Changes\n\n- {LONG}\n- {LONG} {LONG}\n", ["bullet"]),
+        (lint.in_test, "test_" + "x" * 55, []),
+        (lint.in_test, "test_" + "x" * 56, ["test name"]),
+        (lint.in_subject, "Name the key in the error", []),
+        (lint.in_subject, "The key is in the error", ["imperative"]),
+        (lint.in_subject, "Name " + "x" * 68, ["72 characters"]),
+    ],
+)
+def test_rules_find_their_faults_alone(check, text: str, rules: list[str]) -> None:
+    found = [finding.rule for finding in check(text, "page.md")]
+    assert len(found) == len(rules) and all(part in rule for part, rule in zip(rules, found, strict=True)), found
+
+
+def test_glossary_may_use_every_phrase() -> None:
+    assert not list(lint.in_document("A promise goes on.", "docs/glossary.md"))
+    assert list(lint.in_document("A promise goes on.", "docs/other.md"))
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    (tmp_path / "slim_rl").mkdir()
+    (tmp_path / "slim_rl/a.py").write_text('"""What one is."""\n')
+    (tmp_path / "CHANGELOG.md").write_text("# Changes\n")
+    return tmp_path
+
+
+def test_counts_may_only_fall(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table, rule = checkout / "table.json", lint.DOCSTRING_FIRST
+
+    def run(allowed: int, *arguments: str) -> tuple[int, str, dict[str, int]]:
+        table.write_text(json.dumps({rule: allowed}))
+        return lint.main([*arguments], checkout, table), capsys.readouterr().out, json.loads(table.read_text())
+
+    assert run(1) == (0, "", {rule: 1})
+    status, printed, _ = run(0)
+    assert status == 1 and f"{rule}: 1, allowed 0\n    slim_rl/a.py:1: What one is." in printed
+    status, printed, kept = run(3)
+    assert status == 0 and "--lower" in printed and kept == {rule: 3}
+    assert run(3, "--lower")[2] == {rule: 1} and run(0, "--lower")[::2] == (1, {rule: 0})
+
+
+def test_commits_are_read_since_the_release_or_not_at_all(checkout: Path, git) -> None:
+    assert lint.subjects(checkout) == []  # no repository
+    git("init", "-q")
+    for number in range(lint.RECENT + 2):
+        git("commit", "-q", "--allow-empty", "-m", f"Number {number}")
+    assert len(lint.subjects(checkout)) == lint.RECENT
+    git("tag", "v0.1.0")
+    git("commit", "-q", "--allow-empty", "-m", "Name the key")
+    assert lint.subjects(checkout) == ["Name the key"]
+
+
+@pytest.fixture
+def git(checkout: Path):
+    who = ("-c", "user.name=n", "-c", "user.email=e@example.org", "-c", "commit.gpgsign=false")
+    return lambda *words: subprocess.run(["git", "-C", str(checkout), *who, *words], check=True, timeout=60)
