@@ -43,7 +43,10 @@ def commands() -> list[tuple[str, str]]:
         blocks = re.findall(r"^```(?:bash)?\n(.*?)^```", text, re.M | re.S)
         lines = [line for block in blocks for line in block.splitlines() if line.startswith("slim-rl ")]
         lines += re.findall(r"`(slim-rl [^`]*)`", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S))
-        found += [(page.name, " ".join(line.split("  # ")[0].replace("\n", " ").split())) for line in lines]
+        found += [
+            (page.relative_to(ROOT).as_posix(), " ".join(line.split("  # ")[0].replace("\n", " ").split()))
+            for line in lines
+        ]
     return found
 
 
@@ -118,7 +121,7 @@ def test_the_readmes_files_and_pictures_are_there() -> None:
     for page in PAGES:
         for address in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")):
             if not address.startswith("http"):
-                assert (page.parent / address).exists(), f"{page.name}: {address}"
+                assert (page.parent / address).exists(), f"{page}: {address}"
     for picture in (ROOT / "docs" / "img").iterdir():
         assert picture.stat().st_size < 150_000
 
@@ -129,3 +132,19 @@ def test_pictures_say_what_they_show_and_tables_have_heads() -> None:
     assert alts and all(len(alt.split()) >= 5 for alt in alts)
     heads = re.findall(r"^(\|.*\|)\n\|[-:|]+\|$", text, re.M)
     assert heads and all(cell.strip() for head in heads for cell in head.strip("|").split("|"))
+
+
+def test_readme_has_at_most_110_lines_one_picture_and_the_hook() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 110
+    assert len(re.findall(r"!\[", text)) == 1
+    screen = text[: text.index("## What we found")]
+    for wanted in (
+        "--custom-generate-function-path slim_rl.rollout.generate",
+        "624b824",
+        "v0.3.1",
+        "GPU",
+        "make run",
+        "make test",
+    ):
+        assert wanted in screen

@@ -1,0 +1,111 @@
+"""docs/reference/slime-hook.md and the README against slime itself: its parsers take the flags, its loader finds the dotted paths, and
+the table of `Sample` names what the hook fills.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.sglang_server import Faults
+from tests.fakes.upstream import NO_SLIME, slimes
+from tests.paths import ROOT
+
+from tests.backends.slime_setup import Sample, make_args, make_group, run, serve  # isort: skip  (skips without slime)
+from tests.backends.slime_play import play_group, server
+
+__all__ = ["server"]  # a fixture
+
+PAGE = ROOT / "docs" / "reference" / "slime-hook.md"
+# slime's parser of its flags, and its loader of dotted paths. SGLang, which its imports name, is not needed for either.
+PROGRAM = """
+import argparse, json, sys, types
+for name, attributes in {
+    "sglang": [], "sglang.srt": [], "sglang.srt.server_args": ["ServerArgs"],
+    "sglang_router": [], "sglang_router.launch_router": ["RouterArgs"],
+}.items():
+    module = sys.modules[name] = types.ModuleType(name)
+    module.__path__ = []
+    for attribute in attributes:
+        setattr(module, attribute, object)
+from slime.utils.arguments import get_slime_extra_args_provider
+from slime.utils.misc import load_function
+parser = argparse.ArgumentParser(allow_abbrev=False)
+get_slime_extra_args_provider()(parser)
+args, unknown = parser.parse_known_args(sys.argv[1:])
+paths = [value for name, value in vars(args).items() if name.endswith("_path") and str(value).startswith("slim_rl.")]
+print(json.dumps({"unknown": unknown, "loaded": [callable(load_function(path)) for path in paths]}))
+"""
+
+
+def snippet(page: Path) -> list[str]:
+    """The flags of the page's command that names the hook, and of sentences with a dotted path."""
+    text = page.read_text(encoding="utf-8")
+    (block,) = (each for each in re.findall(r"^```bash\n(.*?)^```", text, re.M | re.S) if "--custom-generate" in each)
+    lines = [line.strip(" \\") for line in block.splitlines() if line.strip().startswith("--")]
+    lines += re.findall(r"^\| `(--\S+ slim_rl\.\S+)` \|", text, re.M)
+    return [word for line in lines for word in shlex.split(line, comments=True) if word != "\\"]
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", PAGE], ids=lambda page: page.stem)
+@pytest.mark.parametrize("number", [0, 1])
+def test_flags_are_those_of_slimes_parsers(page: Path, number: int) -> None:
+    checkouts = slimes()
+    if number >= len(checkouts):
+        pytest.skip(NO_SLIME)
+    words = snippet(page)
+    paths = {word for word in words if word.startswith("slim_rl.")}
+    assert len(paths) == {"README": 5, "slime-hook": 7}[page.stem]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(checkouts[number]), str(ROOT)])}
+    words += ["--rollout-batch-size", "32"]  # which slime's parser requires; the README leaves it to $YOUR_FLAGS
+    done = subprocess.run([sys.executable, "-c", PROGRAM, *words], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == {"unknown": [], "loaded": [True] * len(paths)}
+
+
+def test_every_dotted_path_is_on_the_page() -> None:
+    from slim_rl import rollout
+
+    assert {f"slim_rl.rollout.{name}" for name in rollout.__all__} <= set(snippet(PAGE))
+
+
+def named_fields() -> set[str]:
+    """The first column of the page's table of `Sample`."""
+    text = PAGE.read_text(encoding="utf-8")
+    table = text[text.index("| field of `Sample` |") :].split("\n\n")[0]
+    return {name for line in table.splitlines()[2:] for name in re.findall(r"`(\w+)`", line.split("|")[1])}
+
+
+@pytest.mark.parametrize(
+    ("config", "more", "faults"),
+    [
+        ({}, {}, Faults()),
+        ({"partner": {"kind": "self"}}, {}, Faults()),
+        ({}, {"rollout_top_p": 0.9, "use_rollout_routing_replay": True}, Faults()),
+        ({"slime": {"engine_patience": 0.1}}, {}, Faults(error=1.0)),
+    ],
+    ids=["played", "selfplay", "replay", "failed"],
+)
+def test_every_field_that_changes_is_in_the_table(tokenizer, tokenizer_dir, tmp_path, config, more, faults) -> None:
+    fresh = make_group(1)
+    fresh[0].session_id = None
+    before = copy.deepcopy(vars(fresh[0]))
+    with serve(tokenizer, faults=faults) as server:
+        args = make_args(tokenizer_dir, server.port, tmp_path, config, **more)
+        [played] = run(args, play_group(args, fresh))
+    changed = {
+        name
+        for sample in (played if isinstance(played, list) else [played])
+        for name, value in vars(sample).items()
+        if name not in before or str(value) != str(before[name])
+    }
+    assert {"tokens", "response_length", "loss_mask", "status", "reward", "metadata", "session_id"} <= changed
+    assert changed - {"trace"} <= named_fields() <= set(vars(Sample())), "slime itself adds `trace`"
