@@ -18,7 +18,7 @@ CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
-def test_every_shipped_config_is_valid_and_stands_under_the_one_key(path) -> None:
+def test_every_shipped_config_is_valid(path) -> None:
     assert set(yaml.safe_load(path.read_text(encoding="utf-8"))) == {ROOT_KEY}
     assert isinstance(load_config(path), Config)
 
@@ -36,7 +36,7 @@ def test_a_section_that_is_left_out_can_be_overridden() -> None:
     assert config.train.lora is not None and config.train.lora.r == 8
 
 
-def test_a_section_that_is_named_whole_keeps_the_keys_that_are_not_named() -> None:
+def test_section_override_keeps_unnamed_keys() -> None:
     began = {
         "game": {"n": 3, "p_observed": 0.2},
         "train": {"steps": 9, "learning_rate": 1e-3},
@@ -141,7 +141,7 @@ def test_a_config_cannot_be_changed_by_accident() -> None:
         ("train.lr=1", "today's name is train.learning_rate."),
     ],
 )
-def test_a_key_that_is_nearly_one_is_answered_by_it_in_a_file_too(tmp_path, wrong, meant) -> None:
+def test_misspelt_key_in_a_file_names_the_nearest(tmp_path, wrong, meant) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config("matching_local", [wrong])
     assert str(caught.value).rstrip(".").endswith(meant.rstrip("."))

@@ -277,9 +277,7 @@ def test_a_decay_without_its_schedule_is_refused(train: dict[str, Any]) -> None:
         *((1, 10, 10, (0, 1)), (10, 10, 0, (9, 0)), (1, 10, 0, (0, 0)), (10, 60, 1, (9, 1)), (3, 0, 5, (0, 3))),
     ],
 )
-def test_a_short_run_has_a_short_warm_up_and_decay_and_still_learns(
-    steps: int, warmup: int, decay: int, taken: tuple[int, int]
-) -> None:
+def test_short_run_has_short_warm_up_and_learns(steps: int, warmup: int, decay: int, taken: tuple[int, int]) -> None:
     train = {"steps": steps, "warmup_steps": warmup, "lr_decay_steps": decay}
     train["lr_schedule"] = "wsd" if decay else "constant"
     config = parse_config({"train": train})

@@ -33,7 +33,7 @@ def test_a_log_says_what_made_it_and_the_report_says_it_again(tmp_path: Path, ma
     assert provenance.code_of(entry) in page and provenance.machine_of(entry) in page
 
 
-def test_each_command_has_its_entry_and_one_that_goes_on_adds_none(
+def test_each_command_has_one_provenance_entry(
     tmp_path: Path, make_dialogue: MakeDialogue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for words in (["slim-rl", "train"], ["slim-rl", "evaluate", "--games", "3"], ["slim-rl", "train"]):

@@ -35,7 +35,7 @@ def test_an_environment_that_says_no_number_is_named(
 
 
 @pytest.mark.processes
-def test_the_other_process_is_told_its_rank_and_leaves_no_trace_here() -> None:
+def test_other_process_gets_its_rank_and_leaves_no_trace() -> None:
     with joined_by(2, ["--version"]):
         assert (os.environ["RANK"], os.environ["WORLD_SIZE"]) == ("0", "2")
         with joined_by(2, ["no further ones are started by one that is joined"]):

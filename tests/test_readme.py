@@ -62,7 +62,7 @@ def test_every_command_and_option_that_is_printed_is_one(page: str, line: str) -
             assert any(ROOT.glob(word))
 
 
-def test_a_newcomer_is_told_how_to_have_the_command_before_it_is_used() -> None:
+def test_install_command_precedes_first_use() -> None:
     assert len(commands()) > 60
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert ". .venv/bin/activate" in text[: text.index("slim-rl ")]

@@ -39,7 +39,7 @@ def test_matching_yaml_is_the_defaults_but_for_what_is_shipped() -> None:
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_what_is_shipped_is_not_the_default_and_the_file_says_both(name: str) -> None:
+def test_shipped_values_and_defaults_are_both_documented(name: str) -> None:
     value, why = SHIPPED[name]
     assert lookup(Config(), name) != value == lookup(load_config("matching"), name)
     told = " ".join(line.partition("# ")[2] for line in recipe().splitlines())
@@ -57,7 +57,7 @@ def test_every_value_of_the_file_has_its_meaning_beside_it() -> None:
     assert "  # training steps: one rollout and one update each [--num-rollout]. Default 150" in recipe()
 
 
-def test_what_a_key_may_be_is_said_where_its_meaning_does_not_say_it() -> None:
+def test_allowed_values_are_documented_for_each_key() -> None:
     for line in (
         "trl, slime or verl: the trainer that",
         "constant, linear, cosine or wsd: how the rate",

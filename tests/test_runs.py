@@ -98,7 +98,7 @@ def test_a_run_inside_anothers_folder_stays(tmp_path: Path) -> None:
     assert everything(inner.path) == before
 
 
-def test_a_log_folder_that_holds_all_runs_loses_this_runs_log_alone(tmp_path: Path) -> None:
+def test_fresh_run_removes_only_its_log(tmp_path: Path) -> None:
     other = started(make_config(tmp_path, "name=other"))
     config = make_config(tmp_path, f"output_dir={tmp_path}/runs", "name=runs", f"log.dir={tmp_path}")
     folder = started(config)
@@ -149,7 +149,7 @@ def test_a_run_that_began_before_a_key_was_there_continues(key: str, others: lis
         RunFolder(make_config(tmp_path, *others)).check()
 
 
-def test_another_configuration_is_refused_before_anything_is_touched(tmp_path: Path) -> None:
+def test_other_config_is_refused_before_any_change(tmp_path: Path) -> None:
     started(make_config(tmp_path))
     before = everything(tmp_path)
     with pytest.raises(ConfigError, match="seed"), RunFolder(make_config(tmp_path, "seed=5")).working():
@@ -237,7 +237,7 @@ with RunFolder(make_config(Path(sys.argv[1]))).working():
 """
 
 
-def test_a_second_process_is_refused_by_the_firsts_number_until_it_ends_however(tmp_path: Path) -> None:
+def test_second_process_is_refused_until_the_first_ends(tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True, env=environment
@@ -254,7 +254,7 @@ def test_a_second_process_is_refused_by_the_firsts_number_until_it_ends_however(
         pass
 
 
-def test_what_killed_processes_left_goes_and_what_live_ones_write_stays(tmp_path: Path, dead: int) -> None:
+def test_leftovers_of_killed_processes_are_removed(tmp_path: Path, dead: int) -> None:
     config = make_config(tmp_path, f"data.train={tmp_path}/g0.jsonl")
     folder = started(config)
     live, host = os.getppid(), host_name()
@@ -301,14 +301,14 @@ def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     assert everything(tmp_path) == {"model/new": b"new"}
 
 
-def test_a_folder_that_was_being_exchanged_by_a_killed_process_comes_back(tmp_path: Path, dead: int) -> None:
+def test_folder_of_a_killed_exchange_is_restored(tmp_path: Path, dead: int) -> None:
     write_atomically(tmp_path / f".model.{host_name()}.{dead}.old" / "weights", "old")
     write_atomically(tmp_path / f".model.{host_name()}.{dead}.tmp" / "weights", "new")
     sweep(tmp_path / "model")
     assert everything(tmp_path) == {"model/weights": b"old"}
 
 
-def test_a_full_disk_is_one_sentence_and_other_errors_stay_what_they_are(tmp_path: Path) -> None:
+def test_full_disk_is_one_sentence_and_other_errors_stay(tmp_path: Path) -> None:
     class SafetensorError(Exception):
         pass
 

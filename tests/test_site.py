@@ -40,7 +40,7 @@ def test_a_link_to_nothing_is_refused(tmp_path: Path) -> None:
         assert f"'{link}'" in built.stderr
 
 
-def test_what_is_linked_to_is_there_wherever_it_lies_in_the_repository(tmp_path: Path) -> None:
+def test_every_link_target_exists_in_the_repository(tmp_path: Path) -> None:
     built = build(tmp_path, one="[a](two.md#three) [b](../code.py) [c](../README.md)\n", two="# Two\n\n## Three\n")
     assert built.returncode == 0, built.stderr
     site = tmp_path / "build" / "site"

@@ -88,7 +88,7 @@ async def test_a_rollout_is_the_workers(words: list[str], seat: int, tmp_path: P
         ]
 
 
-async def test_the_model_is_told_the_price_of_a_question_as_the_record_says(tmp_path: Path) -> None:
+async def test_prompt_states_the_question_cost_of_the_record(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     async with reciting([WRONG, WRONG]) as server:
         episodes = await run(

@@ -71,9 +71,7 @@ def test_a_log_of_held_out_games_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("unprinted")
-def test_a_report_of_other_logs_is_not_overwritten_without_being_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_report_of_other_logs_needs_overwrite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for seed, name in enumerate(("make_run", "mine")):
         synthetic.write_runs(tmp_path / "logs" / name, arms=("shy",), seeds=1, steps=0, n=3, eval_games=2, seed=seed)
     monkeypatch.chdir(tmp_path)
@@ -90,14 +88,14 @@ def test_a_report_of_other_logs_is_not_overwritten_without_being_told(
     analyze(["mine"], "../plots", max_dialogues=0)
 
 
-def test_a_report_from_before_there_was_a_stamp_is_not_overwritten(log_dir: Path, tmp_path: Path) -> None:
+def test_report_without_stamp_needs_overwrite(log_dir: Path, tmp_path: Path) -> None:
     for name, text in (("report.html", "<!doctype html>"), ("summary.json", "[]")):
         (tmp_path / name).write_text(text)
         with pytest.raises(DataError, match="other logs"):
             analyze([log_dir], tmp_path)
 
 
-def test_logs_that_do_not_exist_are_said_before_a_report_that_does(tmp_path: Path) -> None:
+def test_missing_logs_are_reported_before_existing_report(tmp_path: Path) -> None:
     (tmp_path / "report.html").write_text("of something else")
     with pytest.raises(DataError, match="There is no dialogue log"):
         analyze([tmp_path / "nowhere"], tmp_path)

@@ -200,7 +200,7 @@ async def test_an_attack_stays_text(chromium: str, evil_report: Path) -> None:
         assert page.problems == []
 
 
-async def test_the_page_of_a_run_that_goes_on_renews_itself_under_a_reader(chromium: str, tmp_path: Path) -> None:
+async def test_page_of_a_live_run_refreshes_itself(chromium: str, tmp_path: Path) -> None:
     made = synthetic.make_runs(arms=("shy",), seeds=1, steps=4, games_per_step=4, group=2, n=3, eval_games=0)
     lines = [orjson.dumps(dialogue.to_dict(tokens=False)) + b"\n" for dialogue in made]
     log = tmp_path / "train.jsonl"

@@ -146,7 +146,7 @@ def test_one_more_run_is_less_certain_than_the_mean() -> None:
     assert np.mean(hits) == pytest.approx(0.95, abs=0.015)
 
 
-def test_where_nothing_varies_only_a_permutation_says_how_sure_a_difference_is() -> None:
+def test_difference_without_variance_takes_the_permutation_p() -> None:
     same = pd.DataFrame(np.ones((8, 5)))
     change = st.contrast([same], [1.0])
     assert (change.value, change.low, change.high) == (1.0, 1.0, 1.0) and change.p == pytest.approx(2 / 2**8)
@@ -155,7 +155,7 @@ def test_where_nothing_varies_only_a_permutation_says_how_sure_a_difference_is()
 
 
 @pytest.mark.parametrize("value", [0.1, 0.3, 0.7, 1 / 3])
-def test_the_rounding_of_equal_numbers_is_no_spread_that_a_p_could_come_from(value: float) -> None:
+def test_difference_of_rounding_errors_has_no_p_of_zero(value: float) -> None:
     arm = pd.DataFrame(np.full((3, 10), value))
     got = st.contrast([arm], (1,))
     assert got.p == 0.25 and got.note == "all runs and games are equal"

@@ -94,7 +94,7 @@ def test_other_lines_are_counted_and_named(tmp_path: Path, dialogues: list[dict[
     ],
     ids=str,
 )  # fmt: skip
-def test_a_line_with_dialogues_keys_and_other_values_is_counted_as_another(
+def test_load_line_with_malformed_values_counts_as_foreign(
     tmp_path: Path, dialogues: list[dict[str, Any]], wrong: dict[str, Any]
 ) -> None:
     write(tmp_path / "mixed.jsonl", [dialogues[0], {**dialogues[1], **wrong}, *dialogues[2:]])
@@ -144,9 +144,7 @@ def test_line_without_an_annotation_is_annotated_when_read(tmp_path: Path, dialo
     assert one.drop(columns=["offset"]).equals(other.drop(columns=["offset"]))
 
 
-def test_which_pairs_were_asked_about_is_told_of_older_logs_of_the_same_instrument(
-    tmp_path: Path, dialogues: list[dict[str, Any]]
-) -> None:
+def test_load_older_logs_measures_pairs_asked_about(tmp_path: Path, dialogues: list[dict[str, Any]]) -> None:
     new = ("promise_rank", "redundant", "unknown")
     turns = [[{k: v for k, v in turn.items() if k not in new} for turn in line["turns"]] for line in dialogues]
     write(tmp_path / "new" / "a.jsonl", dialogues)
@@ -157,7 +155,7 @@ def test_which_pairs_were_asked_about_is_told_of_older_logs_of_the_same_instrume
 
 
 @pytest.mark.parametrize("version", [None, 1, MatchingEnv.instrument + 1])
-def test_lines_by_another_version_of_the_annotator_are_annotated_anew(
+def test_load_annotates_lines_of_other_versions_again(
     tmp_path: Path, dialogues: list[dict[str, Any]], version: int | None
 ) -> None:
     """By all that read logs: what stands in such a line was counted by another rule."""
@@ -202,9 +200,7 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
         load([tmp_path])
 
 
-def test_dialogues_of_one_name_in_two_folders_are_two_and_it_is_said(
-    tmp_path: Path, dialogues: list[dict[str, Any]]
-) -> None:
+def test_load_same_name_in_two_folders_keeps_both(tmp_path: Path, dialogues: list[dict[str, Any]]) -> None:
     write(tmp_path / "probes" / "a.jsonl", [*dialogues, dialogues[0]])
     write(tmp_path / "probes" / "open_book" / "a.jsonl", dialogues[:2])
     log = load([tmp_path])
@@ -245,7 +241,7 @@ def test_a_line_that_cannot_be_shown_ends_no_report(tmp_path: Path, dialogues: l
     assert analyze([tmp_path], tmp_path / "out").results["sampled"] == len(dialogues) - 1
 
 
-def test_arms_stand_in_the_order_of_their_numbers_after_the_treatment() -> None:
+def test_arms_are_sorted_by_number_after_the_treatment() -> None:
     assert order_arms(["b", "asks_108", "asks_2_of_32", "asks_2", "a", "²", "shy", "asks_25"], "shy") == [
         "shy", "a", "asks_2", "asks_2_of_32", "asks_25", "asks_108", "b", "²",
     ]  # fmt: skip

@@ -39,7 +39,7 @@ def report(folder: Path, change: Callable[[Dialogue], Any]) -> Summary:
 
 
 @pytest.mark.usefixtures("unprinted")
-def test_a_partners_slips_stand_beside_the_reward_and_are_taken_out_of_it(tmp_path: Path) -> None:
+def test_partner_faults_are_reported_and_subtracted_from_reward(tmp_path: Path) -> None:
     slipped: list[Dialogue] = []
     after: list[Dialogue] = []
 

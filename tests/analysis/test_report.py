@@ -231,7 +231,7 @@ def test_the_size_is_bounded(log_dir: Path) -> None:
     assert len(orjson.dumps(data)) < 42_000
 
 
-def test_a_report_that_holds_a_part_says_so_and_where_the_rest_is(analysed: Summary, page: Page, log_dir: Path) -> None:
+def test_partial_report_names_where_the_rest_is(analysed: Summary, page: Page, log_dir: Path) -> None:
     assert f"60 of {analysed.results['counts']['dialogues']:,} dialogues" in page.words
     assert f"shown in a terminal by slim-rl show {log_dir}" in page.words
 
@@ -259,7 +259,7 @@ def test_a_missing_tokenizer_is_named(tmp_path: Path) -> None:
         token_decoder(tmp_path)
 
 
-def test_people_are_named_beside_the_other_references_only_where_they_are_there(analysed: Summary) -> None:
+def test_report_names_human_reference_only_if_present(analysed: Summary) -> None:
     lines = analysed.results["references"]
     human = {"human": next(iter(lines.values()))}
     assert "people" not in Tables(analysed.results).references().caption

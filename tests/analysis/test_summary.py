@@ -31,7 +31,7 @@ def results(frame: pd.DataFrame) -> dict:
     return summarise(frame, kinds=MatchingEnv.question_kinds)
 
 
-def test_a_report_has_the_decoding_baseline_where_questions_were_put_for_a_start(log_dir: Path, tmp_path: Path) -> None:
+def test_report_with_forced_evaluations_has_decoding_baseline(log_dir: Path, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     boards = [synthetic.make_board(rng, 3) for _ in range(6)]
     put = [("tiny", 1), ("tiny", 3), ("another", 3)]
@@ -105,7 +105,7 @@ def test_held_out_games_are_compared_before_and_after(results: dict, frame: pd.D
     assert row["by_run"] == pytest.approx(change.tolist()) and row["value"] == pytest.approx(change.mean())
 
 
-def test_checkpoints_between_are_kept_and_stand_in_a_table_of_their_own(frame: pd.DataFrame) -> None:
+def test_intermediate_checkpoints_have_a_table(frame: pd.DataFrame) -> None:
     between = frame[(frame["phase"] == "eval") & (frame["step"] == 24)].assign(step=12.0)
     results = summarise(pd.concat([frame, between], ignore_index=True))
     ends = [(row["arm"], row["measure"], row["value"]) for row in results["held_out"] if row["measure"] == "reward"]

@@ -38,7 +38,7 @@ def card(played: list[Dialogue], **settings: Any) -> str:
     )
 
 
-def test_the_hubs_reader_finds_the_base_and_every_result_with_its_interval(played: list[Dialogue]) -> None:
+def test_hub_parser_reads_base_model_and_results(played: list[Dialogue]) -> None:
     hub = pytest.importorskip("huggingface_hub")
     data = hub.ModelCard(card(played)).data  # raises for a card that is not valid
     assert (data.base_model, data.library_name, data.model_name) == ("Qwen/Qwen3-0.6B", "transformers", "asker")

@@ -169,7 +169,7 @@ class Own(MatchingChatPartner):
     """A chat partner that goes by its dotted path."""
 
 
-def test_a_chat_partner_of_ones_own_costs_what_the_one_it_is_made_from_costs(tmp_path: Path) -> None:
+def test_cost_of_custom_chat_partner_equals_openai(tmp_path: Path) -> None:
     named = config(tmp_path)
     own = named.changed(partner={"kind": f"{__name__}.Own"})
     assert cost_report(own) and cost_report(own) == cost_report(named)

@@ -61,7 +61,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_said(trained: Config, tmp_path:
     assert done.checkpoint.name == "checkpoint-1"
 
 
-def test_the_newest_checkpoint_of_trl_loads_and_plays_the_same_games(trained: Config, tmp_path: Path) -> None:
+def test_export_of_trl_checkpoint_plays_the_same_games(trained: Config, tmp_path: Path) -> None:
     done = export(trained.run_dir, tmp_path / "out")
     assert (done.backend, done.checkpoint.name) == ("trl", "checkpoint-2")
     assert same(weights(tmp_path / "out"), weights(trained.run_dir / "model"))

@@ -46,7 +46,7 @@ def test_a_run_that_is_not_stopped_is_slimes_own(tmp_path: Path, script: Path | 
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=str)
-def test_where_the_games_go_on_is_saved_before_the_next_are_drawn(tmp_path: Path, script: Path | None) -> None:
+def test_driver_saves_data_position_before_next_rollout(tmp_path: Path, script: Path | None) -> None:
     """And before the model: a run that ends between the two goes on from the model's number, with the games after it."""
     _, events, _ = drive(tmp_path, script)
     assert [event for event in events if event.startswith("manager.")][:-1] == [
@@ -111,7 +111,7 @@ def test_the_engines_make_room_and_a_critic_is_saved_too(tmp_path: Path, script:
 
 
 @pytest.mark.parametrize("slime", slimes() or [None], ids=str)
-def test_the_first_rollouts_of_a_run_that_goes_on_are_the_policys(slime: Path | None) -> None:
+def test_driver_resumed_run_samples_from_the_policy_first(slime: Path | None) -> None:
     """By slime's own actor, which holds the reference of its KL term after it has started."""
     if slime is None:
         pytest.skip(NO_SLIME)
@@ -129,9 +129,7 @@ def test_the_first_rollouts_of_a_run_that_goes_on_are_the_policys(slime: Path | 
         (["--global-batch-size", "8", "--global-batch-size=16"], "--global-batch-size is given 2 times; slime takes the last"),
     ],
 )  # fmt: skip
-def test_a_flag_that_slime_would_ignore_ends_the_run_before_anything_starts(
-    tmp_path: Path, flags: list[str], words: str
-) -> None:
+def test_driver_refuses_flags_unknown_to_slime(tmp_path: Path, flags: list[str], words: str) -> None:
     code, events, said = drive(tmp_path, SCRIPTS[0], *flags)
     assert code == 1 and words in said and not events
     assert drive(tmp_path, SCRIPTS[0], "--global-batch-size", "8")[0] == 0

@@ -142,7 +142,7 @@ def test_deterministic_inference_plays_the_same_game_again(server, tokenizer_dir
     assert all(0 <= seed < 2**31 for seed in seeds)
 
 
-def test_a_wrong_config_and_a_row_without_a_game_are_told_in_a_sentence(server, tokenizer_dir, tmp_path) -> None:
+def test_hook_wrong_config_and_row_without_game_are_refused(server, tokenizer_dir, tmp_path) -> None:
     for wrong, said in [
         ({"slim_rl": {"gmae": {}}}, "gmae"),
         ({"slim_rl": None}, "--custom-config-path"),
@@ -224,9 +224,7 @@ def test_a_new_start_keeps_what_slime_gave(tokenizer, tokenizer_dir, tmp_path) -
         assert {name: getattr(sample, name) for name in given} == given
 
 
-def test_a_question_that_is_put_is_trained_on_with_the_engines_logprobs(
-    server, tokenizer, tokenizer_dir, tmp_path
-) -> None:
+def test_hook_forced_question_has_engine_logprobs(server, tokenizer, tokenizer_dir, tmp_path) -> None:
     explores = {"train": {"exploring_starts": 1.0, "exploring_steps": 1}}
     args = make_args(tokenizer_dir, server.port, tmp_path, explores, rollout_batch_size=1)
     [sample] = run(args, play_group(args, make_group(1)))
@@ -250,9 +248,7 @@ def test_a_question_that_is_put_is_trained_on_with_the_engines_logprobs(
     assert not any(turn.put for turn in record(group[0]).turns)
 
 
-def test_an_engine_that_tells_other_logprobs_than_were_asked_for_fails_the_game(
-    tokenizer, tokenizer_dir, tmp_path
-) -> None:
+def test_hook_engine_with_mismatched_logprobs_fails_the_game(tokenizer, tokenizer_dir, tmp_path) -> None:
     class Confused(SGLangServer):
         def _scored(self, ids, rng):
             return super()._scored(ids, rng)[:-2]

@@ -124,7 +124,7 @@ def test_a_cancelled_dialogue_is_cancelled(tokenizer, tokenizer_dir, tmp_path) -
         run(args, cancel())
 
 
-def test_a_partner_that_fails_fails_the_game_and_what_it_cost_is_kept(server, tokenizer_dir, tmp_path) -> None:
+def test_hook_failed_partner_keeps_its_cost(server, tokenizer_dir, tmp_path) -> None:
     async def work() -> list[Sample]:
         # Enough for one game; then the endpoint answers with errors for good.
         script = [*[Step()] * 4, *[Step("status", status=500)] * 200]

@@ -59,7 +59,7 @@ def test_the_batch_is_divided_as_megatron_divides_it(gpus: int, games: int, micr
 
 
 @pytest.mark.parametrize("steps", [1, 2, 10, 19])
-def test_a_short_runs_warm_up_and_decay_are_ones_that_megatron_takes(steps: int) -> None:
+def test_megatron_accepts_warm_up_and_decay_of_short_runs(steps: int) -> None:
     torch = pytest.importorskip("torch")
     scheduler = import_megatron("optimizer_param_scheduler")
     flags = values(load_config("matching_local", [f"train.steps={steps}"]), "slime")

@@ -175,7 +175,7 @@ def test_nothing_is_trained_before_sglang_answers(tmp_path: Path, monkeypatch: p
     assert "Training stops" not in (tmp_path / "slime.log").read_text(encoding="utf-8")
 
 
-def test_packages_that_are_not_there_can_be_imported_and_not_called() -> None:
+def test_absent_packages_import_but_cannot_be_called() -> None:
     program = """
 import sitecustomize, sgl_kernel.gemm as gemm
 from torchvision.transforms import Resize
@@ -288,7 +288,7 @@ def test_sources_that_are_nowhere_are_cloned_at_their_commits(home: Path, tmp_pa
         assert Path(megatron, "megatron/core/layer.py").read_text() == "width = 2\n", "with slime's patch"
 
 
-def test_sources_that_cannot_be_cloned_are_asked_for_and_leave_nothing(home: Path, tmp_path: Path) -> None:
+def test_sources_failed_clone_leaves_nothing(home: Path, tmp_path: Path) -> None:
     done = found_from(home, SLIME_GIT=f"file://{tmp_path}/none.git@0123abc")
     assert done.returncode != 0
     assert "'git clone --quiet …' failed" in done.stderr

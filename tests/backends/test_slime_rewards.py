@@ -65,7 +65,7 @@ def test_failed_games_never_shift_a_baseline(groups: list[list[float | None]], t
 
 
 @given(played=st.lists(st.floats(0, 1), min_size=2, max_size=8), failures=st.integers(1, 8))
-def test_played_games_are_worth_the_same_with_failures_beside_them(played: list[float], failures: int) -> None:
+def test_rewards_of_played_games_ignore_failures(played: list[float], failures: int) -> None:
     args = make_args(Path(), 0, Path())
     alone = normalize_rewards(args, [sample(reward) for reward in played])
     raw, normalized = normalize_rewards(args, [sample(reward) for reward in [*played, *[None] * failures]])
@@ -139,7 +139,7 @@ def test_the_filter_stops_a_rollout_that_would_never_fill(args) -> None:
     rollout_failures.clear()
 
 
-async def test_a_rollout_that_is_stopped_calls_off_what_is_still_played(args: Any) -> None:
+async def test_stopped_rollout_cancels_running_games(args: Any) -> None:
     playing = asyncio.create_task(asyncio.sleep(60))
     state(args).pendings.add(playing)
     with pytest.raises(RunStopped):

@@ -262,7 +262,7 @@ def test_async_loop_is_left_clean(folder) -> None:
         asyncio.get_running_loop()
 
 
-def test_more_processes_than_dialogues_are_refused_in_the_dry_run_too(folder: Path) -> None:
+def test_dry_run_refuses_more_processes_than_dialogues(folder: Path) -> None:
     config = make_config(folder, "many", "train.processes=9", "train.micro_batch=1")
     with pytest.raises(SlimError, match="= 8 dialogues, fewer than the 9 processes that share them"):
         dry_run(config)

@@ -26,7 +26,7 @@ def advantages(folder: Any, name: str, *overrides: str, unreliable: bool = False
     return batch(trainer)
 
 
-def test_with_credit_by_the_dialogue_trls_own_advantages_are_untouched(folder) -> None:
+def test_dialogue_credit_keeps_trl_advantages(folder) -> None:
     trainer, _ = make_rollouts(make_config(folder, "plain", "train.games_per_step=6"), folder)
     own, _ = make_rollouts(make_config(folder, "own", "train.games_per_step=6"), folder)
     own._generate_and_score_completions = partial(GRPOTrainer._generate_and_score_completions, own)
@@ -36,7 +36,7 @@ def test_with_credit_by_the_dialogue_trls_own_advantages_are_untouched(folder) -
 
 
 @pytest.mark.parametrize("scale", ["true", "false"])
-def test_where_knowing_more_is_worth_nothing_each_token_has_its_dialogues_advantage(folder, scale: str) -> None:
+def test_expected_credit_without_gains_is_the_dialogue_advantage(folder, scale: str) -> None:
     same = f"train.scale_rewards={scale}", "environment=tests.backends.flat.Flat"
     plain = advantages(folder, f"flat-plain-{scale}", *same, unreliable=True)
     shaped = advantages(folder, f"flat-shaped-{scale}", *same, "train.payment=turn_credit", unreliable=True)
@@ -72,7 +72,7 @@ def test_a_run_with_it_trains_to_its_end(folder) -> None:
     assert len(list(read_log(result.log_dir / "train.jsonl"))) == 2 * 8
 
 
-def test_a_game_that_does_not_say_what_knowledge_is_worth_is_refused_before_anything_starts(tmp_path) -> None:
+def test_expected_credit_without_state_values_is_refused_first(tmp_path) -> None:
     game = {"environment": "examples.secret_number.SecretNumber", "output_dir": str(tmp_path / "runs")}
     config = parse_config(game, ["train.payment=turn_credit"])
     for start in (local.train, check):

@@ -76,9 +76,7 @@ def test_a_broken_model_is_not_sampled_from(folder: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("reward", [float("nan"), float("inf")])
-def test_a_reward_that_is_no_number_is_a_failed_dialogue_and_a_sentence(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, reward: float
-) -> None:
+def test_nan_reward_fails_its_dialogue(folder: Path, monkeypatch: pytest.MonkeyPatch, reward: float) -> None:
     monkeypatch.setattr(MatchingEnv, "get_normalized_reward", lambda self: reward)
     config = make_config(folder, f"reward-{reward}", "train.eval_games=0")
     with pytest.raises(RunStopped, match=rf"MatchingEnv\.get_normalized_reward gave {reward}; it must be a finite"):

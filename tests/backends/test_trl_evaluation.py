@@ -58,12 +58,12 @@ def test_training_is_the_same_with_and_without_evaluations(
     assert pair["measures"]["reward"]["value"] == 0, "both as they were played last"
 
 
-def test_evaluations_are_so_many_steps_apart_and_the_last_is_played_once(folder: Path) -> None:
+def test_evaluations_follow_eval_every_and_the_last_is_single(folder: Path) -> None:
     result = local.train(make_config(folder, "every-2", "train.eval_every=2", "train.eval_before=false"))
     assert {name: len(played) for name, played in evaluations(result).items()} == {"eval-000002": 4, "eval-000004": 4}
 
 
-def test_an_interrupted_evaluation_goes_on_and_nothing_is_played_twice(
+def test_interrupted_evaluation_resumes_without_repeats(
     folder: Path, whole: Result, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = make_config(folder, "interrupted", "train.eval_every=1")
@@ -92,9 +92,7 @@ def test_an_interrupted_evaluation_goes_on_and_nothing_is_played_twice(
         assert len({dialogue.id for dialogue in dialogues}) == len(dialogues) == 4, name
 
 
-def test_an_evaluation_after_the_last_checkpoint_is_finished_before_the_next_step(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_evaluation_after_checkpoint_ends_before_next_step(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = make_config(folder, "saved", "train.eval_every=2", "train.steps=3")
     append, order = DialogueLog.append, list[tuple[str, int | None]]()
 

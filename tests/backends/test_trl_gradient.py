@@ -13,7 +13,7 @@ from slim_rl.backends.trl.micro_batches import by_length, mark_idle, trim
 from tests.backends.test_trl import batch, make_config, make_rollouts
 
 
-def test_gradient_at_partner_tokens_is_exactly_zero_and_would_not_be_without_the_mask(folder) -> None:
+def test_gradient_at_partner_tokens_is_zero_only_by_the_mask(folder) -> None:
     trainer, _ = make_rollouts(make_config(folder, "gradient"), folder)
     inputs = batch(trainer)
     inputs["advantages"] = torch.linspace(-1, 1, len(inputs["advantages"]))
@@ -45,7 +45,7 @@ def test_gradient_at_partner_tokens_is_exactly_zero_and_would_not_be_without_the
     assert torch.any(unmasked[partner] != 0.0)
 
 
-def test_dialogues_of_like_length_share_a_micro_batch_and_the_gradient_stays(folder) -> None:
+def test_gradient_is_unchanged_by_sorting_by_length(folder) -> None:
     trainer, _ = make_rollouts(make_config(folder, "by_length"), folder)
     inputs = batch(trainer)
     inputs["advantages"] = torch.linspace(-1, 1, len(inputs["advantages"]))
@@ -68,7 +68,7 @@ def test_dialogues_of_like_length_share_a_micro_batch_and_the_gradient_stays(fol
     assert trim(ordered[0])["completion_ids"].shape[1] <= inputs["completion_ids"].shape[1]
 
 
-def test_dialogues_without_an_advantage_are_not_computed_and_the_gradient_stays(folder) -> None:
+def test_gradient_is_unchanged_by_skipping_zero_advantages(folder) -> None:
     trainer, _ = make_rollouts(make_config(folder, "idle"), folder)
     inputs = batch(trainer)
     inputs["advantages"] = torch.tensor([0.0, 0.5] * (len(inputs["advantages"]) // 2))
@@ -101,7 +101,7 @@ def test_dialogues_without_an_advantage_are_not_computed_and_the_gradient_stays(
     assert len(computed) == 4, "a step's last micro-batch is computed in any case: that is where processes add up"
 
 
-def test_the_kl_has_its_own_gradient_and_not_that_of_its_estimate(folder) -> None:
+def test_kl_gradient_is_that_of_the_kl_not_its_estimate(folder) -> None:
     """log(policy / start) for each token's log-probability, as slime and verl have it (see `slim_rl.config.trainers`)."""
     trainer, _ = make_rollouts(make_config(folder, "kl", "train.kl_coef=0.1", "train.loss=sequence"), folder)
     inputs = batch(trainer)

@@ -50,7 +50,7 @@ def everything(folder: Path) -> dict[str, bytes]:
         ("train.micro_batch=3", "micro_batch"),
     ],
 )
-def test_a_run_that_cannot_work_removes_nothing_and_claims_nothing(folder: Path, wrong: str, match: str) -> None:
+def test_refused_run_removes_and_claims_nothing(folder: Path, wrong: str, match: str) -> None:
     config = make_config(folder, "kept", "train.steps=2", "train.eval_games=2")
     if not config.run_dir.exists():
         local.train(config)
@@ -114,7 +114,7 @@ def test_a_model_is_not_saved_over_what_is_no_model(folder: Path, tmp_path: Path
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
-def test_a_full_disk_costs_the_checkpoint_being_written_and_no_earlier_one(folder: Path, whole: Result) -> None:
+def test_full_disk_keeps_earlier_checkpoints(folder: Path, whole: Result) -> None:
     config = make_config(folder, "full", "train.keep_checkpoints=1")
     local.train(make_config(folder, "full", "train.keep_checkpoints=1", "train.steps=2"))
     checkpoints = config.run_dir / "checkpoints"
@@ -165,7 +165,7 @@ def scalars(events: Path) -> dict[str, float]:
     return {name: read.Scalars(name)[-1].value for name in read.Tags()["scalars"]}
 
 
-def test_tensorboard_files_and_the_models_card_are_where_they_are_looked_for(folder: Path) -> None:
+def test_run_writes_tensorboard_files_and_model_card(folder: Path) -> None:
     pytest.importorskip("tensorboard")
     config = make_config(folder, "told", "train.steps=1", "train.report_to=[tensorboard]")
     result = local.train(config)
@@ -208,7 +208,7 @@ def in_processes(config: Config, path: Path, launcher: list[str]) -> subprocess.
 
 
 @pytest.mark.processes
-def test_two_processes_are_one_run_print_once_and_go_on_from_a_checkpoint(folder: Path, tmp_path: Path) -> None:
+def test_two_processes_print_once_and_resume_together(folder: Path, tmp_path: Path) -> None:
     """Two processes that the command starts itself, and then two of torchrun's on what they would have left had they been stopped
     after the first step: both are one run, and have the same weights at the end. One process plays none of their games again."""
     sizes = (

@@ -53,7 +53,7 @@ def checkpoints(config: Config) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["budget", "outage"])
-def test_a_stop_saves_the_paid_steps_and_the_run_goes_on_from_there(folder: Path, kind: str) -> None:
+def test_stop_saves_finished_steps_and_the_run_resumes(folder: Path, kind: str) -> None:
     with serving() as server:
         whole = config_of(folder, f"whole-{kind}", server, prices={"gpt-4.1": {"output": 1e6}})
         local.train(whole)
@@ -106,9 +106,7 @@ def test_too_many_failures_save_too(folder: Path) -> None:
     assert checkpoints(config) == [f"checkpoint-{steps}"] and steps > 0
 
 
-def test_a_process_whose_own_dialogues_are_whole_stops_with_the_others(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stop_applies_to_processes_without_failures(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def of_two(mine: list[Any]) -> list[Any]:
         failed = Dialogue("d", "g", 0, 0, {}, {}, {}, stop_reason=StopReason.PARTNER_FAILED, failure="gone")
         return [*mine, Failures([failed] * 24)] if isinstance(mine[0], Failures) else mine

@@ -45,7 +45,7 @@ def test_a_wrong_key_of_the_configs_overrides_is_refused_by_name(key: str) -> No
         compose(build_overrides(parse_config({"verl": {"overrides": {key: 1}}})))
 
 
-def test_a_group_of_keys_in_the_overrides_is_refused_and_a_key_that_is_a_mapping_is_not() -> None:
+def test_overrides_refuse_key_groups_but_not_mapping_keys() -> None:
     with pytest.raises(ConfigError, match=r"gives trainer, which is a group of verl's keys; .* such as trainer\."):
         compose(build_overrides(parse_config({"verl": {"overrides": {"trainer": {"nnodes": 2}}}})))
     key = "actor_rollout_ref.model.override_config"
@@ -68,7 +68,7 @@ def test_a_wrong_key_or_value_is_refused_by_name(extra: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Disabled critic")
-def test_the_kl_and_the_critic_are_there_where_they_are_asked_for() -> None:
+def test_kl_and_critic_follow_the_config() -> None:
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
 
     settings = {"kl": "reward", "adv_estimator": "gae", "kl_control": "adaptive"}
@@ -87,7 +87,7 @@ def test_the_kl_and_the_critic_are_there_where_they_are_asked_for() -> None:
     assert not need_reference_policy(compose(build_overrides(Config())))
 
 
-def test_the_kl_of_the_loss_has_the_gradient_that_trl_and_slime_train() -> None:
+def test_kl_loss_gradient_equals_trl_and_slime() -> None:
     """Theirs: the estimate weighed by the ratio to the policy that sampled, which is 1 here and has a gradient all the same."""
     import torch
     from verl.trainer.ppo.core_algos import kl_penalty
@@ -170,7 +170,7 @@ def test_what_verl_cannot_do_is_said(settings: dict[str, Any], message: str) -> 
         ({"train": {"exploring_starts": 0.5}}, "algorithm.rollout_correction.bypass_mode=true", "would weigh them by"),
     ],
 )
-def test_what_the_config_asks_for_and_verls_own_keys_take_away_is_said(
+def test_verl_keys_that_contradict_the_config_are_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], settings: dict[str, Any], key: str, message: str
 ) -> None:
     config = parse_config(
@@ -197,7 +197,7 @@ def test_what_the_config_asks_for_and_verls_own_keys_take_away_is_said(
         ({"partner": {"kind": "self"}}, "grpo"),
     ],
 )
-def test_each_control_has_an_estimator_that_compares_what_is_paid(settings: dict[str, Any], estimator: str) -> None:
+def test_each_control_has_an_estimator_of_train_reward(settings: dict[str, Any], estimator: str) -> None:
     verl = compose(build_overrides(parse_config(settings)))
     assert verl.algorithm.adv_estimator == estimator
     assert verl.algorithm.lam == 1.0, "a payment's own decay is no key of verl's"
@@ -209,7 +209,7 @@ def test_a_group_of_one_needs_a_critic() -> None:
     parse_config({"train": {"backend": "verl", "group_size": 1}, "verl": {"adv_estimator": "gae"}})
 
 
-def test_odd_values_survive_and_the_command_line_has_the_last_word() -> None:
+def test_odd_values_survive_and_command_line_wins() -> None:
     odd = {
         "trainer.project_name": "it's, {a} [b] \\ \\' $x: 1\\",
         "trainer.experiment_name": "null",
@@ -266,9 +266,7 @@ def test_one_grammar_of_overrides(capsys: pytest.CaptureFixture[str]) -> None:
     assert "algorithm.gamma=0.5" in printed and printed.rstrip().endswith("data.shuffle=false")
 
 
-def test_a_run_too_short_for_its_warm_up_and_one_that_goes_on_say_so(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_short_and_resumed_runs_adapt_the_warm_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = [str(ROOT / "configs/verl_ppo.yaml"), "--dry-run", "--set", f"output_dir={tmp_path}", "--set", "name=r"]
     (tmp_path / "r" / "checkpoints").mkdir(parents=True)
     (tmp_path / "r" / "checkpoints" / "latest_checkpointed_iteration.txt").write_text("2")
@@ -332,7 +330,7 @@ def test_an_error_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     assert "\n" not in error
 
 
-def test_a_file_of_which_no_games_are_asked_for_is_no_held_out_one() -> None:
+def test_eval_file_with_zero_games_is_not_used() -> None:
     data = {"eval": "data/eval.jsonl", "num_eval": 0}
     values = build_overrides(parse_config({"data": data})).values
     assert values["data.val_files"] == values["data.train_files"] and values["trainer.test_freq"] == -1

@@ -85,7 +85,7 @@ def test_a_prompt_that_verl_cannot_hold_is_told_of(runs: Any, rows: Any, tokeniz
     assert len(re.findall(r"its prompt has \d{3} tokens, and verl\.prompt_tokens is 100; raise it", caplog.text)) == 2
 
 
-def test_of_a_dialogue_played_again_by_a_restarted_run_the_later_line_counts(
+def test_dialogue_played_again_counts_its_later_line(
     runs: Any, rows: Any, tokenizer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, verl = runs({"seed": 7})
@@ -131,7 +131,7 @@ def test_the_gradient_at_the_partners_tokens_is_exactly_zero(runs: Any, rows: An
     assert (new.grad[mask == 1] != 0).any()
 
 
-def test_self_play_gives_each_seat_its_view_and_the_same_advantage(runs: Any, rows: Any, tokenizer: Any) -> None:
+def test_self_play_seats_have_own_views_and_equal_advantage(runs: Any, rows: Any, tokenizer: Any) -> None:
     _, verl = runs({"partner": {"kind": "self"}})
     calls = iter(range(10**6))
 
@@ -199,7 +199,7 @@ def test_a_parquet_file_of_generate_is_read_too(runs: Any, tokenizer: Any, tmp_p
     assert all(output.reward_score > 0 for (output,) in outputs.values())  # type: ignore[operator]
 
 
-async def test_the_reward_manager_scores_an_answer_and_counts_what_it_cannot_read(runs: Any, tokenizer: Any) -> None:
+async def test_reward_manager_scores_and_counts_unreadable(runs: Any, tokenizer: Any) -> None:
     from verl.trainer.ppo.reward import load_reward_manager
 
     _config, verl = runs(

@@ -53,9 +53,7 @@ def start(folder: Path, partner: dict[str, Any]) -> None:
         ({"kind": "openai", "openai": {"prompt": "none.md"}}, "prompt {folder}/none.md: No such file"),
     ],
 )
-def test_a_partner_that_cannot_be_made_is_said_before_verl_starts(
-    tmp_path: Path, partner: dict[str, Any], says: str
-) -> None:
+def test_verl_invalid_partner_is_refused_before_launch(tmp_path: Path, partner: dict[str, Any], says: str) -> None:
     with pytest.raises(SlimError) as said:
         start(tmp_path, partner)
     assert says.format(folder=tmp_path) in str(said.value)
@@ -81,7 +79,7 @@ def test_verl_is_given_a_config_that_another_folder_can_read(tmp_path: Path) -> 
 
 
 @pytest.mark.usefixtures("elsewhere")
-def test_a_run_goes_on_under_its_own_config_alone_and_one_start_at_a_time(tmp_path: Path) -> None:
+def test_verl_resume_needs_same_config_and_one_launch(tmp_path: Path) -> None:
     start(tmp_path, {"kind": "shy"})
     (tmp_path / "started").unlink()
     folder = tmp_path / "runs" / "r"

@@ -131,9 +131,7 @@ def test_a_run_that_goes_on_plays_the_games_of_the_stopped_step(tmp_path: Path, 
     assert resumed.games == whole.games[stop - 1 :][: GAMES - 1]
 
 
-def test_games_that_verl_keeps_in_its_checkpoint_are_not_drawn_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_verl_resume_draws_no_game_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer_queue, "save_checkpoint", lambda *_, **__: None)
     whole, stopped = Loop(tmp_path, stop=0), Loop(tmp_path, stop=4)
     whole.run(GAMES)
@@ -154,7 +152,7 @@ def test_what_verl_has_saved_is_not_saved_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("norm", [float("nan"), float("inf")])
-def test_a_gradient_that_is_no_number_ends_the_run_and_saves_nothing(tmp_path: Path, norm: float) -> None:
+def test_verl_nan_gradient_stops_without_saving(tmp_path: Path, norm: float) -> None:
     trainer = Loop(tmp_path, stop=9)
     trainer.norms[3] = norm
     with pytest.raises(Diverged, match=r"stops at step 2: actor/grad_norm is (nan|inf)\. .*train\.learning_rate"):

@@ -29,7 +29,7 @@ ARMS = ROOT / "analysis" / "experiment.yaml"
 ASKING, ASKING_ARMS = ROOT / "configs" / "asking_local.yaml", ROOT / "analysis" / "asking" / "experiment.yaml"
 
 
-def test_every_arm_comes_with_every_seed_and_differs_in_its_own_keys_only() -> None:
+def test_arms_cross_seeds_and_differ_in_own_keys_only() -> None:
     runs = plan(CONFIG, [], [0, 1], ["train.steps=7"])
     base = load_config(CONFIG, ["train.steps=7"])
     assert len(runs) == 2 * len(base.arms) and len({run.name for run in runs}) == len(runs)
@@ -105,7 +105,7 @@ def test_the_others_go_on_when_one_fails_and_it_is_named(tmp_path) -> None:
     assert [(tmp_path / f"{run.name}.out").read_text().strip() for run in runs] == ["good", "bad", "also-good"]
 
 
-def test_the_experiments_arms_play_the_same_games_and_differ_in_what_they_say() -> None:
+def test_experiment_arms_play_the_same_games() -> None:
     base = load_config(CONFIG)
     runs = plan(CONFIG, [], [3], ["log.dir=logs/arms"], ARMS)
     configs = {run.arm: load_config(CONFIG, run.overrides) for run in runs}
@@ -145,7 +145,7 @@ def test_every_arms_partner_can_be_made(config: Path, arms: Path, tmp_path: Path
         assert partner is not None and partner.identity["kind"] == settings.partner.kind, run.arm
 
 
-def test_a_run_names_the_log_of_another_with_its_seed_and_waits_for_it(tmp_path: Path) -> None:
+def test_run_waits_for_the_log_of_its_twin(tmp_path: Path) -> None:
     runs = {run.name: run for run in plan(CONFIG, ["shy", "yoked"], [3, 4], ["log.dir=logs/arms"], ARMS)}
     yoked = runs["matching_local-yoked-s4"]
     assert yoked.needs == ("matching_local-shy-s4",) and not runs["matching_local-shy-s4"].needs
@@ -199,7 +199,7 @@ def test_the_report_of_a_game_of_ones_own_is_told_the_game(tmp_path: Path) -> No
     assert conclusion(config, runs, "exp")[-1].endswith("--output plots/exp --game examples.treasure.Treasure")
 
 
-def test_a_run_comes_after_the_one_whose_log_it_reads_and_each_once() -> None:
+def test_runs_are_ordered_by_the_logs_they_read() -> None:
     runs = plan(CONFIG, ["yoked", "shy", "shy"], [3, 3], ["log.dir=logs/arms"], ARMS)
     assert [run.arm for run in runs] == ["shy", "yoked"]
 

@@ -75,14 +75,14 @@ def test_whatever_a_figure_depends_on_changes_the_version(tmp_path: Path, suites
     assert not set(versions(written(tmp_path / "changed", **changes))) & set(versions(suites))
 
 
-def test_what_belongs_to_the_policy_does_not_change_it_and_nothing_else_may_be_set(suites: Path, capsys: Any) -> None:
+def test_bench_accepts_policy_settings_only(suites: Path, capsys: Any) -> None:
     own = ["policy.temperature=0.5", "limits.turn_tokens=64", "game.rules=none"]
     assert versions(suites, *own) == versions(suites)
     said = refused(capsys, "lab", "bench", "solo", "--suites", suites, "--set", "game.n=4")
     assert "--set game.n=4 would change the suite" in said
 
 
-def test_the_suites_that_come_with_it_hold_the_canary_and_say_the_price() -> None:
+def test_bench_suites_hold_canary_and_question_cost() -> None:
     found = {suite.name: suite for suite in load_suites()}
     boards = {f"matching_{n}x{n}_{arm}": n for n in (3, 5, 8) for arm in ("free", "priced")}
     sizes = {name: suite.config.game.n for name, suite in found.items()}
@@ -120,7 +120,7 @@ def test_a_game_without_scripted_policies_says_so(tmp_path: Path, suites: Path, 
     )
 
 
-def test_a_scripted_policy_leaves_one_file_with_all_that_was_said(bench: Any, capsys: Any) -> None:
+def test_bench_scripted_policy_writes_one_complete_file(bench: Any, capsys: Any) -> None:
     path = bench("ideal")
     shown = capsys.readouterr().out
     data = content(path)
@@ -169,7 +169,7 @@ def speak() -> Callable[..., list[int]]:
 
 
 @pytest.mark.parametrize("limit", [None, "limits.turn_tokens=4", "limits.dialogue_tokens=30", "game.rules=none"])
-def test_a_served_model_is_played_and_its_dialogues_follow_from_the_rules(
+def test_bench_served_model_dialogues_follow_the_rules(
     bench: Any, suites: Path, tmp_path: Path, speak: Any, limit: str | None
 ) -> None:
     with SGLangServer(speak, model="warmstart", context_length=4096) as server:
@@ -204,7 +204,7 @@ def endpoint() -> Any:
         process.terminate()
 
 
-def test_a_chat_models_cost_is_said_before_and_its_cassette_shows_what_it_said(
+def test_bench_chat_model_prints_cost_and_keeps_cassette(
     bench: Any, suites: Path, endpoint: str, tmp_path: Path, capsys: Any
 ) -> None:
     model, cassette = "openai:gpt-4.1-2025-04-14", f"policy.openai.cassette={tmp_path}/answers.sqlite"

@@ -37,9 +37,7 @@ def log(folder: Path, run: str, rewards: list[float], start: int = 0, arm: str =
     return path.parent
 
 
-def test_the_last_checkpoints_are_paired_on_the_games_both_played(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_compare_pairs_last_checkpoints_on_shared_games(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     hard = [0.1 * (number % 5) for number in range(GAMES)]
     first = log(tmp_path, "first", hard)
     second = log(tmp_path, "second", [reward + 0.3 + 0.01 * (i % 2) for i, reward in enumerate(hard[2:])], start=2)

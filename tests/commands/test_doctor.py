@@ -84,7 +84,7 @@ def test_missing_tokenizer_fails_and_the_rest_is_still_looked_at(tmp_path: Path,
     assert checks["partner"].status == "pass"
 
 
-def test_held_out_games_that_are_dealt_as_training_games_are_counted(tmp_path: Path, config: dict[str, Any]) -> None:
+def test_doctor_counts_held_out_games_seen_in_training(tmp_path: Path, config: dict[str, Any]) -> None:
     nine = {"environment": "examples.treasure.Treasure", "game": {}, "partner": {"kind": "honest"}}
     config = config | nine | {"data": config["data"] | {"num_train": 200}}
     ensure_games(Config.model_validate(config))

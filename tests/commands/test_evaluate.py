@@ -97,7 +97,7 @@ def test_a_game_may_be_played_several_times(config, chat, tmp_path) -> None:
     assert cells_table({"cell": seats}, "t").row_count == 6, "two seats are not two trials"
 
 
-def test_pass_k_is_the_share_of_all_choices_of_k_trials_that_succeed(config, chat, tmp_path) -> None:
+def test_pass_k_is_the_share_of_successful_choices_of_k(config, chat, tmp_path) -> None:
     rewards = {
         "a": [1.0, 1.0, 0.9, 0.2, 1.0],
         "b": [0.0] * 5,
@@ -192,7 +192,7 @@ class Tagged(Treasure):
 
 
 @pytest.mark.parametrize(("game", "says"), [(Treasure, INSTEAD), (Tagged, f"[say] {INSTEAD}")])
-def test_what_is_said_in_place_of_a_question_is_an_action_of_the_game(chat, tmp_path, game, says) -> None:
+def test_forbidden_question_is_replaced_by_a_game_action(chat, tmp_path, game, says) -> None:
     data = {"train": f"{tmp_path}/t.jsonl", "eval": f"{tmp_path}/e.jsonl", "num_train": 1, "num_eval": 1}
     named = f"{game.__module__}.{game.__name__}"
     config = parse_config({"environment": named, "partner": {"kind": "honest"}, "data": data})
@@ -296,7 +296,7 @@ def test_games_of_another_config_are_not_counted_as_its_own(config, tmp_path, ch
     assert evaluate(config.changed(**change), cells, output, 4), "what is removed is played anew"
 
 
-def test_games_of_a_model_trained_since_are_not_counted_as_its_own(config, tmp_path) -> None:
+def test_games_of_earlier_weights_are_not_counted(config, tmp_path) -> None:
     log, folder = tmp_path / "cell.jsonl", tmp_path / "model"
 
     def claim(folder: Path) -> None:

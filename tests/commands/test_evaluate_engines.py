@@ -97,9 +97,7 @@ def test_a_server_plays_as_many_games_at_once_as_it_is_told(
     assert "warmstart shy forced1" in capsys.readouterr().out
 
 
-def test_a_prompt_that_leaves_no_room_ends_its_game_and_not_the_evaluation(
-    config: Path, tmp_path: Path, speak: Any
-) -> None:
+def test_too_long_prompt_ends_only_its_game(config: Path, tmp_path: Path, speak: Any) -> None:
     with SGLangServer(speak, model="warmstart", context_length=60) as server:
         words = ["evaluate", str(config), "--checkpoint", str(MODEL), "--engine", "sglang", "--server", server.url]
         run(*words, "--games", "3", "--output", str(tmp_path / "out"))
@@ -204,7 +202,7 @@ def test_scripted_policies_are_floor_and_ceiling_of_one_table(config: Path, tmp_
     }
 
 
-def test_a_scripted_policy_is_a_row_beside_a_checkpoint_and_a_chat_model(
+def test_scripted_policy_checkpoint_and_chat_model_are_rows(
     config: Path, tmp_path: Path, endpoint: str, speak: Any
 ) -> None:
     chat = ["--policy", "openai:gpt-4.1-2025-04-14", "--set", f"policy.openai.base_url={endpoint}"]

@@ -17,7 +17,7 @@ from tests.paths import ROOT
 LOCAL = str(ROOT / "configs" / "matching_local.yaml")
 
 
-def test_the_dearer_a_question_the_fewer_are_asked_and_the_less_they_bring() -> None:
+def test_higher_question_cost_lowers_questions_and_gain() -> None:
     cheap, dear = ({each.name: each for each in priced(load_config(LOCAL), 200, [price])} for price in (0.01, 0.03))
     never, ideal = "never asks", "greedy, stops by what it knows"
     assert cheap[never].net == dear[never].net and cheap[never].questions == 0
@@ -27,7 +27,7 @@ def test_the_dearer_a_question_the_fewer_are_asked_and_the_less_they_bring() -> 
         assert found[ideal].net.value == max(each.net.value for each in found.values())
 
 
-def test_what_choosing_earns_is_the_difference_to_a_random_asker_with_its_own_interval() -> None:
+def test_gain_of_choice_is_over_a_random_asker_with_interval() -> None:
     found = {each.name: each for each in priced(load_config(LOCAL), 200, [0.01], most=4)}
     rule = "one number of questions for all"
     greedy, random = found[f"greedy, {rule}"], found[f"random, {rule}"]

@@ -37,7 +37,7 @@ SHORT = [
 ]  # fmt: skip
 
 
-def test_an_interrupted_run_says_how_to_go_on_and_the_next_start_from_where(slim_rl, monkeypatch, tmp_path) -> None:
+def test_interrupted_run_prints_how_to_resume(slim_rl, monkeypatch, tmp_path) -> None:
     pytest.importorskip("trl")
     words = ["train", "matching_local", *SHORT, "--set", "train.steps=900"]
     mark = tmp_path / "runs" / "matching_local" / "checkpoints" / "checkpoint-2" / "trainer_state.json"

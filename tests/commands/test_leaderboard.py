@@ -169,7 +169,7 @@ def test_people_are_a_line_where_their_games_are(
 ROWS = ROOT / "analysis" / "bench"
 
 
-def test_the_rows_that_come_with_it_are_of_todays_suites_and_on_the_page() -> None:
+def test_leaderboard_shipped_rows_are_of_current_suites() -> None:
     suites = {suite.name for suite in load_suites()}
     versions: dict[str, str] = {}  # of today's instruments, or all of the same earlier ones
     page = pd.read_csv(ROWS / "leaderboard.csv").set_index(["model", "suite", "measure"])["value"]

@@ -57,7 +57,7 @@ def test_a_slip_is_explained_and_the_game_goes_on(tmp_path) -> None:
     assert "There is no proposal to accept" in screen and reward > 0
 
 
-def test_the_limit_of_refused_actions_is_said_and_a_line_of_nothing_is_none(tmp_path) -> None:
+def test_play_counts_refused_actions_but_not_empty_lines(tmp_path) -> None:
     plan = ["[propose]", "BLEU: Ava", "Electra: Daniel", ""]
     reward, screen = session(tmp_path, ["", "  ", "", "[accept]", "", *plan], "game.max_errors=2")
     assert "2 refused actions in a row end the game (game.max_errors)." in " ".join(screen.split())

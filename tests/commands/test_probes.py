@@ -51,7 +51,7 @@ def test_they_are_five_and_play_the_same_games(played: dict[str, list[Dialogue]]
     assert not any(d.failed for dialogues in played.values() for d in dialogues)
 
 
-def test_the_mute_partner_tells_nothing_and_the_forthcoming_one_all_at_once(played: dict[str, list[Dialogue]]) -> None:
+def test_mute_reveals_nothing_and_forthcoming_everything(played: dict[str, list[Dialogue]]) -> None:
     shy, mute, forthcoming = (played[f"0/forced3_{name}_free"] for name in ("shy", "mute", "forthcoming"))
     for one, other, third in zip(shy, mute, forthcoming, strict=True):
         assert measures(one)["questions"] == measures(other)["questions"] == 3

@@ -68,7 +68,7 @@ def test_a_partner_cannot_spell_a_control_token(chats, case, observation) -> Non
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_conversation_is_what_the_template_renders_where_it_keeps_history(chats, case) -> None:
+def test_conversation_equals_the_rendered_template(chats, case) -> None:
     chat = chats[case]
     messages = [{"role": "system", "content": "Rules."}, {"role": "user", "content": "Table."}]
     ids = chat.prompt_ids(messages)
@@ -130,9 +130,7 @@ def stripping() -> Chat:
 
 @settings(max_examples=60, deadline=None)
 @given(*[st.lists(st.sampled_from(["\n", " ", "  \t", "Ava", "62.", "é"]), max_size=5).map("".join)] * 3)
-def test_control_tokens_that_take_in_white_space_do_so_as_in_the_tokenizers_own_reading(
-    stripping, system, user, heard
-) -> None:
+def test_control_tokens_strip_white_space_as_the_tokenizer_does(stripping, system, user, heard) -> None:
     messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
     said = stripping.said_ids("[message] hi")
     ids = stripping.prompt_ids(messages) + said + stripping.turn_ids(said, heard)
@@ -142,7 +140,7 @@ def test_control_tokens_that_take_in_white_space_do_so_as_in_the_tokenizers_own_
 
 
 @pytest.mark.parametrize("thinking", [True, False])
-def test_a_thought_is_not_said_where_its_marks_are_special_tokens(thinking: bool) -> None:
+def test_thought_in_special_tokens_is_not_shown(thinking: bool) -> None:
     tokenizer = train_tokenizer(["[message] What is Ava Li on BLEU?\n"] * 4, 400, template("qwen3_5_think"))
     tokenizer.add_special_tokens({"additional_special_tokens": ["<think>", "</think>"]})
     chat = Chat(tokenizer, thinking)
@@ -163,7 +161,7 @@ def test_a_tokenizer_without_template_is_refused_with_a_sentence() -> None:
         Chat(tokenizer)
 
 
-def test_a_template_that_drops_messages_is_refused_with_a_sentence() -> None:
+def test_template_that_drops_messages_is_refused() -> None:
     tokenizer = train_tokenizer(["a b c"], 300, "{{ messages[-1]['content'] }}")
     with pytest.raises(ConfigError, match="token boundaries"):
         Chat(tokenizer)
@@ -184,7 +182,7 @@ def test_a_template_that_cannot_be_rendered_is_one_sentence(template: str, reaso
     assert "\n" not in str(caught.value)
 
 
-def test_the_tokenizers_own_control_tokens_are_just_letters_in_a_message(tokenizer) -> None:
+def test_control_tokens_in_a_message_are_plain_text(tokenizer) -> None:
     own = copy.deepcopy(tokenizer)
     names = ["[|system|]", "[|endofturn|]", "]~b]", "[e~[", "\u00a7stop\u00a7"]
     own.add_special_tokens({"additional_special_tokens": names})
@@ -266,14 +264,14 @@ def test_named_templates_have_a_default() -> None:
         Chat(tokenizer)
 
 
-def test_a_template_without_end_tokens_is_refused_with_a_sentence() -> None:
+def test_template_without_end_tokens_is_refused() -> None:
     loop = "{% for m in messages %}{{ m['role'] + ': ' + m['content'] + '\\n' }}{% endfor %}"
     with pytest.raises(ConfigError, match="control token"):
         Chat(train_tokenizer(["a b c"], 300, loop))
 
 
 @pytest.mark.parametrize("name", ["qwen3_5_think", "deepseek_r1_distill"])
-def test_what_is_said_for_the_policy_is_heard_where_the_template_has_begun_its_thought(name: str) -> None:
+def test_forced_text_follows_a_thought_opened_by_the_template(name: str) -> None:
     tokenizer = train_tokenizer(["[message] What is Ava Li on BLEU?\n"] * 4, 400, template(name))
     marks = ["<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>"]
     tokenizer.add_special_tokens({"additional_special_tokens": [*marks, "<|im_start|>", "<|im_end|>"]})

@@ -32,6 +32,6 @@ def test_a_partner_of_ones_own_is_an_identity_and_a_reply() -> None:
         partner("Nameless")
 
 
-def test_arguments_that_do_not_suit_a_partner_are_said_with_what_to_do() -> None:
+def test_partner_args_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"Named\(\) takes no arguments; .*--set partner\.args=\{\}"):
         partner("Named", max_pairs=1)

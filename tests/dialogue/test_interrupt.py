@@ -38,7 +38,7 @@ class CtrlC:
         return await self.mute.act(view)
 
 
-def test_no_game_is_begun_after_ctrl_c_and_the_rest_is_played_later(tmp_path: Path) -> None:
+def test_ctrl_c_starts_no_game_and_the_rest_resumes(tmp_path: Path) -> None:
     config = parse_config({"partner": {"kind": "mute"}, "game": {"n": 3}})
     log, player = tmp_path / "cell.jsonl", CtrlC()
     before = signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -67,9 +67,7 @@ class Sets(MeasuredEnvironment):
             turn.questions, turn.pairs = ["pair"], {("Ava", 1)}  # type: ignore[assignment]
 
 
-def test_labels_that_are_no_json_are_left_out_and_the_dialogue_is_kept(
-    make_dialogue: MakeDialogue, tmp_path: Path
-) -> None:
+def test_log_omits_labels_that_are_not_json(make_dialogue: MakeDialogue, tmp_path: Path) -> None:
     dialogue = make_dialogue("[message] Hi.")
     dialogue.environment, dialogue.instrument = f"{__name__}.Sets", None
     with DialogueLog(tmp_path / "log.jsonl") as log, pytest.warns(SlimWarning, match="not annotated; .*set"):
@@ -166,7 +164,7 @@ def test_nothing_to_read_is_said(tmp_path: Path) -> None:
     assert list(read_log(tmp_path)) == []
 
 
-def test_a_resumed_run_leaves_no_lines_of_the_steps_it_plays_again(make_dialogue: MakeDialogue, tmp_path: Path) -> None:
+def test_log_resume_drops_lines_of_repeated_steps(make_dialogue: MakeDialogue, tmp_path: Path) -> None:
     path = tmp_path / "train.jsonl"
     write(
         path,

@@ -66,7 +66,7 @@ class Won(Countdown):
         return seen, done, info | ({"end": "won"} if done else {})
 
 
-def test_an_end_that_no_game_has_is_a_failure_and_not_an_error_of_a_player(chat) -> None:
+def test_loop_unknown_game_end_fails_the_dialogue(chat) -> None:
     dialogue, _ = play(chat, ["go one"], env=Won(length=1))
     assert (dialogue.stop_reason, dialogue.reward) == (StopReason.BROKEN, None)
     assert dialogue.failure == (

@@ -12,7 +12,7 @@ ALONE = {"environment": "examples.secret_number.SecretNumber"}
 
 
 @pytest.mark.parametrize("credit", ["turn_credit", "expected_credit"])
-def test_a_game_that_does_not_say_what_knowledge_is_worth_is_refused(credit: str) -> None:
+def test_expected_credit_without_state_values_is_refused(credit: str) -> None:
     check_training(parse_config({}, [f"train.payment={credit}"]))
     with pytest.raises(ConfigError, match=rf"train\.payment is {credit}"):
         check_training(parse_config(ALONE, [f"train.payment={credit}"]))

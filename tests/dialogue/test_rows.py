@@ -170,7 +170,7 @@ def test_files_of_another_specification_are_refused(tmp_path: Path, change: dict
         ensure_games(Config.model_validate(other))
 
 
-def test_a_file_with_fewer_games_than_asked_for_is_used_as_far_as_it_goes(tmp_path: Path) -> None:
+def test_file_with_too_few_games_is_used_completely(tmp_path: Path) -> None:
     ensure_games(small(tmp_path))
     more = small(tmp_path, num_train=7).model_dump() | {"train": {"games_per_step": 6}}
     with pytest.warns(SlimWarning, match=r"has 6 of the 7 games .* `slim-rl generate CONFIG --overwrite`"):

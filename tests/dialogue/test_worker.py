@@ -83,7 +83,7 @@ def test_another_partner_than_the_runs_keeps_its_own_name() -> None:
     assert played(alone).partner["kind"] == "shy"
 
 
-def test_a_price_that_is_drawn_is_told_to_the_policy_alone_and_logged() -> None:
+def test_drawn_question_cost_reaches_policy_and_log_only() -> None:
     class Reader(MutePartner):
         read: ClassVar[list[str]] = []
 

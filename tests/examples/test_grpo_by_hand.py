@@ -237,7 +237,7 @@ def test_two_steps_run_with_a_line_each(games: Path) -> None:
     assert len(lines) == 2 and all(re.fullmatch(form, line) for line in lines), lines
 
 
-def test_an_update_lowers_the_loss_and_moves_nothing_without_the_policys_tokens(played: Any, reference: Any) -> None:
+def test_update_lowers_loss_through_policy_tokens_only(played: Any, reference: Any) -> None:
     start, dialogues, config = played
     batch = make_batch(groups_of(dialogues), config)
 

@@ -77,7 +77,7 @@ def test_a_seeker_that_never_digs_gets_nothing(tmp_path: Path, tokenizer: Any, t
     assert (dialogue.stop_reason, dialogue.reward) == (reason, 0.0)
 
 
-def test_the_questions_are_annotated_with_labels_and_worth_of_their_own(tmp_path: Path, tokenizer: Any) -> None:
+def test_questions_have_custom_labels_and_values(tmp_path: Path, tokenizer: Any) -> None:
     dialogue = play(config_in(tmp_path, "treasure"), tokenizer, ["Row A?", "Row A?", "Column Y?", "Good.", "5"])
     first, again, column, talk, _ = (turn for turn in dialogue.turns if turn.role == "policy")
     assert (first.questions, first.pairs, first.answered, first.seeking) == (["row"], [(0, 0)], True, True)
@@ -159,9 +159,7 @@ def test_asking_pays() -> None:
         ("game.size=3", "does not suit examples.treasure.Treasure: got an unexpected keyword argument 'size'"),
     ],
 )
-def test_what_the_game_does_not_have_is_found_when_the_config_is_read(
-    tmp_path: Path, override: str, message: str
-) -> None:
+def test_config_with_missing_game_methods_is_refused(tmp_path: Path, override: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         config_in(tmp_path, "treasure", override)
 
@@ -245,7 +243,7 @@ def test_what_it_pays_is_read_off_its_frontier(tmp_path: Path) -> None:
     assert found.pays and found.sentence.startswith("Asking pays from the first question: one greedy question")
 
 
-def test_the_trainer_says_what_is_wrong_with_its_config_in_one_sentence() -> None:
+def test_trainer_refuses_invalid_config_in_one_sentence() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "examples.train", "nope.yaml"], capture_output=True, text=True, cwd=ROOT
     )

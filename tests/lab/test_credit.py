@@ -45,16 +45,14 @@ def paid(group: str, reward: float | None, values: list[float]) -> Paid:
 
 @settings(max_examples=50, deadline=None)
 @given(_SHARE, _VALUES)
-def test_from_each_turn_on_the_payments_add_up_to_the_reward_less_what_was_known(
-    reward: float, values: list[float]
-) -> None:
+def test_turn_credits_sum_to_reward_minus_known_value(reward: float, values: list[float]) -> None:
     assert returns(shaped(reward, values)) == pytest.approx([reward - before for before in values])
     alone = returns(shaped(reward, values), decay=0)
     assert alone == pytest.approx([after - before for before, after in zip(values, [*values[1:], reward], strict=True)])
     assert sum(alone) == pytest.approx(reward - values[0])
 
 
-def test_what_a_question_costs_is_taken_off_the_turn_that_asks_it() -> None:
+def test_question_cost_is_subtracted_from_its_turn() -> None:
     """Two questions at 0.05, and a plan that earns 0.9: by itself each turn has its own price, and all together what was paid."""
     asking = [Turn("?", 0, "policy", {"kind": "message"}, questions=["pair"], seeking=True)] * 2
     turns = [*asking, Turn("[propose]", 0, "policy", {"kind": "propose"}, questions=[])]
@@ -72,7 +70,7 @@ def test_what_a_question_costs_is_taken_off_the_turn_that_asks_it() -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.none() | _SHARE, _VALUES), min_size=1, max_size=8), _SHARE)
-def test_a_group_is_compared_by_its_dialogues_and_failed_ones_have_no_say(rows: list[Any], decay: float) -> None:
+def test_group_baseline_excludes_failed_dialogues(rows: list[Any], decay: float) -> None:
     group = [paid("a", *row) for row in rows]
     found = turn_advantages(group, decay, scale=False)
     assert [len(each) for each in found] == [0 if reward is None else len(values) for reward, values in rows]
@@ -104,7 +102,7 @@ def test_a_dialogue_in_which_the_policy_had_no_turn_has_no_say() -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10_000), st.floats(0, 0.05))
-def test_a_question_is_paid_what_it_was_expected_to_add_and_not_what_its_answer_added(seed: int, price: float) -> None:
+def test_question_credit_is_expected_not_realised_gain(seed: int, price: float) -> None:
     """Compared with what a question drawn at random promises. Asked about again a pair promises nothing; a plan that is not agreed on is paid
     what it earned above its promise.
     """
@@ -176,7 +174,7 @@ def test_expected_gains_unanswered_pair_credits_nothing(
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10_000), st.permutations(range(3)))
-def test_a_plan_is_paid_what_it_was_expected_to_earn_and_not_how_it_turned_out(seed: int, plan: list[int]) -> None:
+def test_plan_credit_is_expected_not_realised_score(seed: int, plan: list[int]) -> None:
     """The best plan by what was known nothing, another one what it was expected to earn less; a plan that was not agreed on what it got."""
     overrides = ["train={payment: expected_credit, payment_args: {decay: 0}}"]
     config = parse_config({"game": {"n": 3, "scales": False, "p_observed_2": 1.0, "hardness": 0}}, overrides)
@@ -200,16 +198,14 @@ def test_a_plan_is_paid_what_it_was_expected_to_earn_and_not_how_it_turned_out(s
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(_SHARE, _SHARE), min_size=1, max_size=6), _SHARE)
-def test_compared_with_what_is_usual_each_turn_earns_less_by_that(
-    rows: list[tuple[float, float]], decay: float
-) -> None:
+def test_credit_subtracts_the_baseline_of_each_turn(rows: list[tuple[float, float]], decay: float) -> None:
     turns, usual = map(list, zip(*rows, strict=True))
     less = [earned - each for earned, each in zip(returns(turns, decay), usual, strict=True)]
     gains = [Gain(None, each) for each in usual]
     assert returns(without_luck(turns, [0.0] * len(turns), gains, decay), decay) == pytest.approx(less)
 
 
-def test_on_average_a_question_is_paid_as_where_the_answer_counts() -> None:
+def test_expected_credit_equals_realised_credit_on_average() -> None:
     """Over what a pair's score may be, 0 to 100, in points: shares are of the best, which the score may move."""
     config = parse_config({"game": {"n": 3, "scales": False, "hardness": 0}}, ["train.payment=turn_credit"])
     (game,) = generate_games(1, config.game.changed(p_observed_2=1.0), 3)

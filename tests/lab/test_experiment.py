@@ -64,9 +64,7 @@ def test_contrasts_are_those_of_the_made_up_arms(compared: dict[str, dict[str, A
     assert compared["sooner"]["over"] == "seeds" and more["over"] == "seeds and games"
 
 
-def test_a_correlation_over_the_games_of_each_run_is_compared_with_a_number(
-    plays: pl.Plays, compared: dict[str, dict[str, Any]]
-) -> None:
+def test_contrast_of_correlation_and_number(plays: pl.Plays, compared: dict[str, dict[str, Any]]) -> None:
     rows = plays.held_out
     shy = rows[(rows["condition"] == "held_out") & (rows["arm"] == "shy") & (rows["when"] == "after")]
     each = [np.corrcoef(run["questions"], run["unknown"])[0, 1] for _, run in shy.groupby("run")]
@@ -134,7 +132,7 @@ def test_an_evaluation_belongs_to_the_runs_whose_models_played(
     assert "No logs yet of transfer." in ex.left_out(plays, load_manifest(manifest_path)[0])
 
 
-def test_an_arm_that_was_played_only_after_training_has_no_before(plays: pl.Plays) -> None:
+def test_arm_evaluated_only_after_training_has_no_before(plays: pl.Plays) -> None:
     rows = plays.held_out
     alone = replace(plays, held_out=rows[~((rows["arm"] == "mute") & (rows["when"] == "before"))])
     row = pl.change(alone, "mute", "reward", "held_out")
@@ -142,9 +140,7 @@ def test_an_arm_that_was_played_only_after_training_has_no_before(plays: pl.Play
     assert np.isnan(row["before"]) and np.isnan(row["value"]) and np.isnan(row["low"]) and row["by_run"] == []
 
 
-def test_a_run_that_has_not_played_since_it_began_is_not_counted_as_trained(
-    manifest_path: Path, tmp_path: Path, plays: pl.Plays
-) -> None:
+def test_run_without_later_evaluation_is_not_trained(manifest_path: Path, tmp_path: Path, plays: pl.Plays) -> None:
     """What it played before its first step is its before, its training is in the curves, and the page says that the rest is missing."""
     manifest = yaml.safe_load(manifest_path.read_text())
     (whole,) = manifest["sources"]["held_out"]["logs"]
@@ -239,7 +235,7 @@ def test_the_projects_own_manifests_can_be_read(folder: str, treatment: str, mon
         ("rescue/experiment.yaml", "results/rescue"),
     ],
 )
-def test_the_committed_contrasts_follow_from_the_committed_values(
+def test_committed_contrasts_follow_from_committed_values(
     manifest: str, results: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
@@ -286,7 +282,7 @@ def test_a_change_is_of_the_runs_that_were_played_on_both_sides() -> None:
     assert np.isnan(found["value"]) and found["by_run"] == [] and found["after"] == pytest.approx(4.4)
 
 
-def test_a_run_that_ends_early_and_never_reaches_a_level_is_not_among_the_first() -> None:
+def test_run_that_never_reaches_a_level_is_not_first() -> None:
     steps = [{"arm": "a", "run": "short", "step": step, "questions": 0.0} for step in range(10)]
     steps += [{"arm": "b", "run": "long", "step": step, "questions": float(step > 20)} for step in range(28)]
     plays = pl.Plays(pd.DataFrame(columns=pl.KEYS), pd.DataFrame(steps))
@@ -294,7 +290,7 @@ def test_a_run_that_ends_early_and_never_reaches_a_level_is_not_among_the_first(
     assert plays.first_steps("b", "questions", 1.0, 1)["step"].tolist() == [21.0]
 
 
-def test_a_manifest_from_another_folder_says_where_its_paths_are_read_from(tmp_path: Path, monkeypatch: Any) -> None:
+def test_manifest_of_another_folder_names_its_base_path(tmp_path: Path, monkeypatch: Any) -> None:
     manifest = {"title": "t", "sources": {"held_out": {"logs": ["logs"], "command": "c"}}}
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "experiment.yaml").write_text(yaml.safe_dump({**manifest, "contrasts": "contrasts.yaml"}))

@@ -65,7 +65,7 @@ def test_page_readme_and_tables_say_the_same(written: tuple[Path, list[str]]) ->
 
 
 @pytest.mark.usefixtures("unprinted")
-def test_what_made_the_logs_is_read_where_the_manifest_does_not_say_it(manifest_path: Path, tmp_path: Path) -> None:
+def test_page_reads_origin_from_provenance_of_logs(manifest_path: Path, tmp_path: Path) -> None:
     arms = Path(yaml.safe_load(manifest_path.read_text())["sources"]["held_out"]["logs"][0])
     manifest = {
         "title": "one",
@@ -115,7 +115,7 @@ def test_a_page_is_made_again_from_its_values_alone(
         write(tmp_path / "experiment.yaml", tmp_path / "again", "slim-rl lab page here", tmp_path)
 
 
-def test_where_nothing_was_played_before_the_primary_contrasts_answer(
+def test_page_without_before_is_headed_by_primary_contrasts(
     manifest_path: Path, written: tuple[Path, list[str]], tmp_path: Path
 ) -> None:
     manifest = yaml.safe_load(manifest_path.read_text()) | {"treatment": "nobody"}
@@ -142,9 +142,7 @@ async def test_the_verdict_of_each_contrast_is_in_sight(written: tuple[Path, lis
 
 
 @pytest.mark.usefixtures("unprinted")
-def test_of_runs_that_have_only_begun_the_page_says_that_and_nothing_else_is_missing(
-    manifest_path: Path, tmp_path: Path
-) -> None:
+def test_page_of_started_runs_states_only_that(manifest_path: Path, tmp_path: Path) -> None:
     manifest = yaml.safe_load(manifest_path.read_text())
     (whole,) = manifest["sources"]["held_out"]["logs"]
     for path in Path(whole).rglob("*.jsonl"):
@@ -224,7 +222,7 @@ def lines(ax: Any) -> dict[str, np.ndarray]:
     return {str(line.get_label()): np.column_stack([line.get_xdata(), line.get_ydata()]) for line in ax.lines}
 
 
-def test_the_frontier_sets_what_was_trained_against_askers_on_paper_and_the_decoding_baseline() -> None:
+def test_frontier_compares_trained_simulated_and_decoding() -> None:
     price, curves = 0.1, {"random": [0.5, 0.6, 0.65, 0.66], "greedy": [0.5, 0.7, 0.75, 0.76]}
     askers = [
         {"asker": name, "questions": float(k), "net_reward": reward - price * k, "low": 0.0, "high": 1.0}

@@ -98,7 +98,7 @@ def test_it_asks_what_trying_every_question_finds_best(n: int) -> None:
 
 
 @pytest.mark.parametrize("price", [0.01, 0.03])
-def test_one_question_ahead_is_near_the_optimum_where_that_can_be_had(price: float) -> None:
+def test_greedy_asker_is_near_the_exact_optimum(price: float) -> None:
     """On 2 × 2 boards, whose two plans differ by a sum: all that matters is that difference and how many cells are unknown."""
     games = _games(2, 400, seen=1.0)
     ideal = Frontier(*frontier(games, [0] * len(games), 4))
@@ -141,7 +141,7 @@ def test_a_game_is_asked_about_alike_whatever_is_asked_beside_it(seed: int) -> N
     assert (mixed.rewards[2] == alone.rewards[0]).all() and (mixed.hoped[2] == alone.hoped[0]).all()
 
 
-def test_who_pays_nothing_asks_everything_and_who_pays_too_much_nothing() -> None:
+def test_free_questions_are_all_asked_and_dear_ones_never() -> None:
     curve = Frontier(*frontier(_games(3, 200), [0] * 200, 9))
     assert (curve.at(curve.stops(0.0)) == 1.0).all() and curve.best_number(0.0) <= 9
     assert (curve.stops(0.5) == 0).all() and curve.best_number(0.5) == 0
@@ -184,9 +184,7 @@ def test_a_game_without_an_ideal_asker_has_none(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("most", [2, 9])
-def test_reward_is_set_against_the_best_fixed_number_of_random_questions_on_the_same_games(
-    log_dir: Path, most: int
-) -> None:
+def test_gap_compares_with_best_fixed_random_asker(log_dir: Path, most: int) -> None:
     log = load([log_dir])
     played = log.frame[(log.frame["phase"] != "train") & ~log.frame["failed"]]
     shy = played[(played["arm"] == "shy") & (played["run"] == "shy-0") & (played["step"] == 0)]
@@ -223,7 +221,7 @@ def test_askers_on_paper_are_entered_in_one_table(log_dir: Path) -> None:
 # -- prices that are drawn for each game --------------------------------------------------------------------------------
 
 
-def test_with_a_price_a_game_each_games_ledger_is_of_its_own_price() -> None:
+def test_gap_uses_the_question_cost_of_each_game() -> None:
     games = _games(3, 40)
     ideal = Frontier(*frontier(games, [0] * len(games), 9))
     asked, known = np.arange(40) % 4, ideal.at(2)
@@ -242,7 +240,7 @@ def test_with_a_price_a_game_each_games_ledger_is_of_its_own_price() -> None:
         assert found["lost"][mine] == pytest.approx(net)
 
 
-def test_where_the_log_says_the_price_of_a_game_the_ledger_takes_it(tmp_path: Path) -> None:
+def test_gap_takes_the_question_cost_from_the_log(tmp_path: Path) -> None:
     synthetic.write_runs(tmp_path / "logs", arms=("shy",), seeds=1, steps=2, n=3, eval_games=20)
     log = load([tmp_path / "logs"])
     played = log.frame[(log.frame["phase"] != "train") & ~log.frame["failed"]]

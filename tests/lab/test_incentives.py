@@ -63,7 +63,7 @@ def played(config: Config) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_every_shipped_config_pays_for_asking_and_for_nothing_else(name: str) -> None:
+def test_every_shipped_config_rewards_only_asking(name: str) -> None:
     """The first and the second question pay for sure, each further one up to the eighth, or the last that there is room for, adds
     more than its standard error, and no player who asks nothing earns more than one honest solo plan."""
     config = config_of(name)
@@ -146,7 +146,7 @@ def test_what_is_written_is_json_and_a_picture(by_dialop: Incentives) -> None:
     assert draw(by_dialop, "dialop").startswith(b"\x89PNG")
 
 
-def test_what_is_put_in_training_changes_nothing_of_what_a_config_pays() -> None:
+def test_forced_questions_leave_incentives_unchanged() -> None:
     config = load_config("matching_offline")
     explores = config.changed(train={"exploring_starts": 1.0})
     assert measure(explores, 4, (1,), everyone=False) == measure(config, 4, (1,), everyone=False)
@@ -180,7 +180,7 @@ class Nothing(OnPaper):
         return {}
 
 
-def test_a_game_with_reference_lines_alone_shows_them_and_claims_nothing() -> None:
+def test_game_with_references_only_shows_them() -> None:
     config = {"environment": f"{__name__}.OnPaper", "partner": {"kind": "honest"}}
     found = measure(parse_config(config), 20)
     assert [line.name for line in found.lines] == ["a cell at random", "a cell after one question"]
@@ -258,9 +258,7 @@ def test_a_chat_partner_of_ones_own_is_stood_in_for() -> None:
         assert found.partner.startswith("shy, standing in for") and not server.requests
 
 
-def test_a_partner_that_gives_up_is_said_and_nothing_is_kept_of_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_partner_is_reported_and_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLIM_RL_CACHE", str(tmp_path))
     config = parse_config({"game": {"n": 3}, "partner": {"kind": f"{__name__}.Refused"}})
     with pytest.raises(SlimError, match="The endpoint is down"):

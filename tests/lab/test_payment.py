@@ -50,7 +50,7 @@ def test_each_question_of_the_policys_costs_its_price() -> None:
     assert given(played(None, StopReason.PARTNER_FAILED, 2)) is None
 
 
-def test_a_price_may_be_drawn_for_each_game_and_is_paid_in_all_its_dialogues() -> None:
+def test_price_drawn_per_game_applies_to_its_dialogues() -> None:
     drawn = payment("price", price=[0.0, 0.01, 0.05])
     games = [replace(played(0.7, StopReason.AGREED, 2), game_id=f"game {number}") for number in range(300)]
     costs = [round((0.7 - (drawn.reward(game) or 0.0)) / 2, 6) for game in games]
@@ -107,7 +107,7 @@ def test_zeros_may_be_shuffled_too() -> None:
     assert {result[0] for result in results} == {0.0, 0.2, 0.4}
 
 
-def test_shuffling_keeps_each_groups_rewards_and_leaves_failures_alone() -> None:
+def test_shuffled_keeps_group_rewards_and_failures() -> None:
     rewards = [0.1, 0.2, None, 0.4, 0.0, 0.6, 0.7, 0.8]
     groups = ["a"] * 4 + ["b"] * 4
     for seed in range(20):

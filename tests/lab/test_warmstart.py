@@ -20,7 +20,7 @@ from slim_rl.lab.warmstart.train import warmstart
 from tests.paths import ROOT
 
 
-def test_a_start_is_taught_by_adapters_which_are_merged_at_the_end(tmp_path: Path) -> None:
+def test_warmstart_by_adapters_merges_them(tmp_path: Path) -> None:
     changes = [f"data.train={tmp_path}/games.jsonl", "data.num_train=4", "data.eval=null", "warmstart.lessons={}"]
     changes += [
         f"warmstart.start={ROOT}/data/warmstart",

@@ -82,7 +82,7 @@ async def test_the_same_asked_twice_at_once_has_one_answer(tmp_path: Path) -> No
     assert len(recorded(path)) == 1
 
 
-async def test_who_waits_for_the_same_request_asks_when_it_came_to_nothing(tmp_path: Path) -> None:
+async def test_waiter_of_a_failed_equal_request_asks_itself(tmp_path: Path) -> None:
     async with OpenAIServer(latency=0.05) as server:
         partner = partner_of(server, cassette=tmp_path / "a.sqlite")
         first, *others = (asyncio.create_task(partner.act(view_after(QUESTION))) for _ in range(3))

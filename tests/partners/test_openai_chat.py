@@ -216,7 +216,7 @@ def test_partners_configured_alike_share_one_endpoint() -> None:
     assert MatchingChatPartner.from_config(config).endpoint is not MatchingChatPartner.from_config(other).endpoint
 
 
-async def test_an_endpoint_that_was_given_up_is_tried_again_by_the_next_run() -> None:
+async def test_abandoned_endpoint_is_tried_by_the_next_run() -> None:
     async with OpenAIServer() as server:
         config = partner_config(server.url)
         first = MatchingChatPartner.from_config(config)

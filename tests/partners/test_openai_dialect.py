@@ -84,7 +84,7 @@ async def test_what_the_config_alone_can_change_is_no_dialect(server: OpenAIServ
     assert len(server.times) == 1 and partner.stopped is not None
 
 
-async def test_a_model_that_refuses_what_was_not_sent_is_not_asked_for_ever(server: OpenAIServer) -> None:
+async def test_refusal_of_unsent_parameter_ends_retries(server: OpenAIServer) -> None:
     server.refuses = ("max_tokens",)
     server.meets = lambda body: Step(
         "status", status=400, code="unsupported_parameter", param="max_tokens", message="Use 'max_completion_tokens'."
@@ -157,9 +157,7 @@ async def test_replayed_words_are_cut_as_live_ones_are(server: OpenAIServer, tmp
 
 
 @pytest.mark.parametrize("model", hosted.SUCCESSORS)
-async def test_the_line_that_switches_to_a_successor_makes_a_partner_that_speaks(
-    model: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_successor_setting_makes_a_working_partner(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
     line = hosted.SUCCESSORS[model]
     assert f"{line}\n" in (ROOT / "docs" / "partners.md").read_text(encoding="utf-8")

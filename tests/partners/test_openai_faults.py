@@ -67,7 +67,7 @@ async def test_a_request_that_always_fails_stops_no_other_game(server: OpenAISer
     assert partner.stopped is None and not partner.endpoint.breaker.is_open
 
 
-async def test_after_an_outage_a_request_that_always_fails_does_not_keep_it_open(server: OpenAIServer) -> None:
+async def test_failing_request_does_not_prolong_an_outage(server: OpenAIServer) -> None:
     partner = partner_of(server, outage_failures=2, outage_seconds=0.0, outage_probe_seconds=0.02, max_retries=3)
     await partner.act(VIEW)
     server.meets = lambda body: POISON if body["seed"] == 0 else None
@@ -110,7 +110,7 @@ async def test_an_account_refused_in_mid_run_costs_no_game(
     assert len(said) == 2 and "Calls wait for it" in said[0] and f"HTTP {refusal.status}" in said[0]
 
 
-async def test_an_account_that_stays_refused_stops_the_run_and_starts_no_game(server: OpenAIServer) -> None:
+async def test_refused_account_stops_the_run(server: OpenAIServer) -> None:
     partner = partner_of(server, concurrency=4, outage_wait_minutes=0.5 / 60)
     await partner.act(VIEW)
     server.refusal = REVOKED
@@ -124,7 +124,7 @@ async def test_an_account_that_stays_refused_stops_the_run_and_starts_no_game(se
 # --- pauses
 
 
-async def test_a_pause_that_ended_early_does_not_lengthen_the_next_outage(server: OpenAIServer) -> None:
+async def test_pause_that_ended_early_keeps_next_outage_short(server: OpenAIServer) -> None:
     partner = partner_of(server, outage_failures=2, outage_seconds=0.0, turn_seconds=1.0)
     slow = asyncio.create_task(ask_many(partner, 1))
     server.script.extend([Step(seconds=0.3), Step("status", status=429, retry_after=3600)])  # type: ignore[attr-defined]

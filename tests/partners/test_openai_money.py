@@ -115,7 +115,7 @@ def test_a_correction_is_bounded(units: float) -> None:
     assert on_its_own_clock(play) <= LONGEST_CORRECTION + 1
 
 
-async def test_a_game_that_malformed_replies_end_records_what_they_cost(server: OpenAIServer) -> None:
+async def test_game_ended_by_malformed_replies_records_cost(server: OpenAIServer) -> None:
     said = iter(["[message] It is 60.", *["malformed"] * 3])
     server.answer = lambda body: next(said)
     partner = partner_of(server, malformed_retries=2)

@@ -156,7 +156,7 @@ async def test_a_game_of_ones_own_is_replayed(tmp_path: Path) -> None:
         await partner.act(View(0, "Talk.", "Your word is moon.", (), None, 0))
 
 
-async def test_a_turn_that_records_only_why_there_was_no_reply_is_not_said_again(tmp_path: Path) -> None:
+async def test_replay_skips_turns_without_a_reply(tmp_path: Path) -> None:
     recorded = dialogue((0, HELLO, None), (1, "", "no reply"))
     recorded.failure = "no reply"
     with pytest.raises(PartnerFailure, match="used up after turn 1"):

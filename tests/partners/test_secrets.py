@@ -86,7 +86,7 @@ def test_no_log_record_of_the_process_holds_a_secret(caplog: pytest.LogCaptureFi
     assert "key *** of 1" in caplog.text and "Secrets(***)" in caplog.text
 
 
-def test_handlers_that_came_later_are_watched_too_and_the_record_factory_is_left_alone() -> None:
+def test_secrets_are_hidden_in_later_handlers_too() -> None:
     factory, said = logging.getLogRecordFactory(), io.StringIO()
     partner = partner_of(OpenAIServer(url="http://127.0.0.1:9/v1"))
     handler = logging.StreamHandler(said)
@@ -115,5 +115,5 @@ def test_what_holds_no_secret_stays_as_it_is(before: str, after: str) -> None:
     assert secrets.redact(f"{before}{KEY}{after}") == f"{before}***{after}"
 
 
-def test_a_partners_own_words_stay_even_if_a_short_key_is_among_them() -> None:
+def test_partner_text_with_a_short_key_stays() -> None:
     assert Secrets("none").redact("none of them", 8) == "none of them"

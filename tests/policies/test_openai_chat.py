@@ -33,7 +33,7 @@ async def play(player: Any, partner: Any, env: Any = None, state: Any = GAME) ->
     return await play_dialogue(env, player, partner, None, Limits(), game_state=state, id="d", seat=0, seed=5)
 
 
-async def test_what_it_is_sent_grows_at_its_end_and_is_what_the_game_says() -> None:
+async def test_chat_policy_messages_grow_at_the_end_only() -> None:
     script = [Step(text=text) for text in (QUESTION, "nonsense", GOOD_PLAN, "[message] Then you.", "[accept]")]
     answers = iter(["[message] Ava Li on BLEU: 60.", "[reject]", GOOD_PLAN])
     env = MatchingEnv(max_proposals=2)
@@ -78,7 +78,7 @@ async def test_a_thought_is_kept_apart_and_a_cut_turn_ends_the_game() -> None:
     assert all(turn.usage and turn.usage["calls"] == 1 for turn in dialogue.turns[::2]), "what a cut turn cost is kept"
 
 
-async def test_an_endpoint_that_refuses_fails_the_dialogue_and_names_the_policys_keys() -> None:
+async def test_chat_policy_refusal_names_the_policy_keys() -> None:
     async with OpenAIServer(refusal=Step("status", status=400, message="no")) as server:
         dialogue = await play(chat_policy(server), Says("go"), Countdown(4), {})
     assert dialogue.stop_reason is StopReason.ENGINE_FAILED and dialogue.reward is None
@@ -86,7 +86,7 @@ async def test_an_endpoint_that_refuses_fails_the_dialogue_and_names_the_policys
 
 
 @pytest.mark.parametrize(("forbidden", "asked"), [(False, 0), (True, 1)])
-async def test_a_game_that_its_endpoint_ends_records_what_its_replies_cost(forbidden: bool, asked: int) -> None:
+async def test_chat_policy_failed_game_records_cost(forbidden: bool, asked: int) -> None:
     script = [Step(text="go"), *[Step(text=QUESTION)] * asked, *[Step("junk")] * 2]
     async with OpenAIServer(script=script) as server:
         policy = chat_policy(server, max_retries=1, model="gpt-4.1-2025-04-14")

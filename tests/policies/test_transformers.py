@@ -142,7 +142,7 @@ def test_tokens_are_drawn_as_often_as_they_are_likely(model) -> None:
     ) + 30  # chi-squared, its mean the degrees
 
 
-def test_an_input_beyond_the_context_fails_its_own_dialogue_alone(model) -> None:
+def test_input_beyond_context_fails_only_its_dialogue(model) -> None:
     policy = TransformersPolicy(model, [STOP])
     good, bad = sample_all(policy, [[5, 6], [5] * 128])
     assert good.ids and isinstance(bad, PolicyFailure) and "128" in str(bad)
@@ -168,7 +168,7 @@ def test_waves_larger_than_the_batch_are_done_in_parts(model) -> None:
     assert len(sample_all(policy, [[5, 6]] * 11)) == 11
 
 
-def test_a_model_that_reads_pictures_too_has_the_context_of_its_text() -> None:
+def test_multimodal_model_has_the_context_of_its_text() -> None:
     from transformers import AutoConfig, AutoModelForCausalLM
 
     text = {"vocab_size": 32, "head_dim": 16, **SHAPE, "max_position_embeddings": 64}
@@ -180,7 +180,7 @@ def test_a_model_that_reads_pictures_too_has_the_context_of_its_text() -> None:
     assert good.ids and isinstance(bad, PolicyFailure) and bad.reason is StopReason.CONTEXT_LENGTH
 
 
-def test_a_model_whose_config_names_no_number_of_positions_samples(model) -> None:
+def test_model_without_max_positions_samples(model) -> None:
     import copy
 
     boundless = copy.copy(model)

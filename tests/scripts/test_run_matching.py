@@ -86,7 +86,7 @@ def test_config_and_settings_reach_the_flags(cluster: Cluster, model: Path, smal
     assert "secret" not in done.stdout + done.stderr, "slime logs every argument it is given"
 
 
-def test_a_launch_says_how_often_slime_evaluates_else_the_config_does(cluster: Cluster, model: Path) -> None:
+def test_eval_interval_of_the_launch_beats_the_config(cluster: Cluster, model: Path) -> None:
     def told(every: int, **variables: object) -> tuple[list[str] | None, int]:
         done = dry_run(cluster, "--set", f"train.eval_every={every}", MODEL=model, **variables)
         dialogues = int(done.stderr.partition(" in evaluation")[0].rpartition(" and ")[2].replace(",", ""))

@@ -182,9 +182,7 @@ def test_a_run_goes_on_under_its_own_config_alone(cluster: Cluster, model: Path,
     assert "tis_mode: truncate" in (moved / "config.yaml").read_text()
 
 
-def test_a_run_does_not_write_over_the_log_of_the_one_whose_config_it_was_given(
-    cluster: Cluster, model: Path, small: Path
-) -> None:
+def test_run_keeps_the_log_of_the_config_it_was_given(cluster: Cluster, model: Path, small: Path) -> None:
     first, second = cluster.folder / "first", cluster.folder / "second"
     assert launch_here(cluster, MODEL=model, CONFIG=small, SAVE_DIR=first).returncode == 0
     assert launch_here(cluster, MODEL=model, CONFIG=first / "config.yaml", SAVE_DIR=first).returncode == 0

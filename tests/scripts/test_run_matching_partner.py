@@ -32,7 +32,7 @@ NO_CASSETTE = ["partner.openai.cassette=none.sqlite", "partner.openai.cassette_m
         ("replay", ["partner.replay=none"], {}, "There is no dialogue log {folder}/none"),
     ],
 )
-def test_what_the_partner_lacks_ends_the_run_before_it_costs_anything(
+def test_partner_problems_stop_the_launch_before_costs(
     cluster: Cluster, model: Path, small: Path, kind: str, changes: list[str], variables: dict[str, str], says: str
 ) -> None:
     words = [word for change in changes for word in ("--set", change)]

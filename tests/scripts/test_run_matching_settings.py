@@ -215,7 +215,7 @@ def test_the_optimizer_is_offloaded_where_it_does_not_fit(cluster: Cluster, tmp_
     assert not needs_offload(4_000_000_000, split=2, gpus=2, vocabulary=151936)
 
 
-def test_a_mixture_of_experts_gets_slimes_own_values_or_is_refused(cluster: Cluster, tmp_path: Path) -> None:
+def test_mixture_of_experts_gets_slime_values_or_refusal(cluster: Cluster, tmp_path: Path) -> None:
     model = write_model(tmp_path, "Qwen3-30B-A3B")
     flags = flags_of(command_of(dry_run(cluster, MODEL=model, NUM_GPUS=8)))
     assert flags["--expert-model-parallel-size"] == ["8"] and flags["--expert-tensor-parallel-size"] == ["1"]
@@ -250,9 +250,7 @@ def test_what_slime_does_not_read_is_converted(cluster: Cluster, tmp_path: Path,
     assert start(model) == f"{model}_torch_dist"
 
 
-def test_a_run_too_short_for_its_warm_up_has_shorter_ones_and_says_so(
-    cluster: Cluster, model: Path, tmp_path: Path
-) -> None:
+def test_short_run_shortens_its_warm_up(cluster: Cluster, model: Path, tmp_path: Path) -> None:
     config = tmp_path / "wsd.yaml"
     train = {**SMALL["train"], "lr_schedule": "wsd", "lr_decay_steps": 10, "warmup_steps": 10}  # type: ignore[dict-item]
     config.write_text(yaml.safe_dump({"slim_rl": {**SMALL, "train": train}}))
@@ -266,7 +264,7 @@ def test_a_run_too_short_for_its_warm_up_has_shorter_ones_and_says_so(
     assert "--lr-warmup-iters is 10 in a run whose rate has 10 steps" in one_sentence(own)
 
 
-def test_a_run_that_goes_on_may_have_other_steps_and_another_rate(cluster: Cluster, model: Path) -> None:
+def test_resumed_run_may_change_steps_and_rate(cluster: Cluster, model: Path) -> None:
     run = cluster.folder / "run"
     flag = "--override-opt-param-scheduler"
     assert flag not in flags_of(command_of(dry_run(cluster, MODEL=model, SAVE_DIR=run)))
@@ -437,7 +435,7 @@ def test_a_file_of_which_no_games_are_asked_for_is_not_evaluated(cluster: Cluste
     assert (flags["--eval-prompt-data"], flags["--eval-interval"]) == (["other", "other.jsonl"], ["3"])
 
 
-def test_a_folder_whose_name_no_run_can_have_is_refused_before_the_job_reads_it(cluster: Cluster, model: Path) -> None:
+def test_folder_with_invalid_run_name_is_refused(cluster: Cluster, model: Path) -> None:
     for name in (".hidden", "run "):
         told = one_sentence(dry_run(cluster, MODEL=model, SAVE_DIR=cluster.folder / name))
         assert "SAVE_DIR" in told and "names the run's folder: a plain name" in told

@@ -77,7 +77,7 @@ def smoke(cluster: Cluster, folder: Path, **variables: str) -> subprocess.Comple
 
 
 @pytest.mark.timeout(900)
-def test_it_stops_resumes_exports_evaluates_and_says_what_it_measured(cluster: Cluster, tmp_path: Path) -> None:
+def test_smoke_stops_resumes_exports_and_evaluates(cluster: Cluster, tmp_path: Path) -> None:
     done = smoke(cluster, tmp_path / "smoke")
     assert done.returncode == 0, done.stderr
     table = done.stdout

@@ -78,7 +78,7 @@ def resumed(run: Run, killed: str) -> str:
     return started.said
 
 
-def test_a_run_that_goes_on_trains_the_next_step_by_the_next_games(run: Run, resumed: str) -> None:
+def test_resumed_run_trains_on_the_next_games(run: Run, resumed: str) -> None:
     assert "goes on from checkpoint 1" in resumed
     measured = run.measured()
     assert measured["train/lr-pg_0"] == pytest.approx([RATE * (1 - (step + 1) / STEPS) for step in range(3)])
@@ -100,7 +100,7 @@ def test_the_engine_plays_with_the_weights_that_are_trained(run: Run, resumed: s
     assert all(len(versions(sample)) == 1 for step in run.samples().values() for sample in step)
 
 
-def test_a_turn_finds_all_that_was_said_before_in_the_engines_cache(run: Run, resumed: str) -> None:
+def test_turn_finds_its_prefix_in_the_engine_cache(run: Run, resumed: str) -> None:
     told, steps = 0, run.samples()
     for sample in [sample for step in steps.values() for sample in step]:
         events = [event for event in sample["trace"]["events"] if event["name"] == "sglang_generate"]

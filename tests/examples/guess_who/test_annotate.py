@@ -54,7 +54,7 @@ def test_open_questions_and_talk(tokenizer: Any) -> None:
     }
 
 
-def test_a_lie_is_worth_something_to_the_asker_and_costs_it_and_is_a_fault(tokenizer: Any) -> None:
+def test_lie_has_value_costs_reward_and_is_a_fault(tokenizer: Any) -> None:
     dialogue = play(tokenizer, ["Glasses?", "Who is it?", "[guess] Yuri"], partner=LIAR)
     lied, _, last = (turn for turn in dialogue.turns if turn.role == "policy")
     assert lied.question_value == 0.25 and lied.gain == pytest.approx(-0.25) and last.best_known == 0.0
@@ -67,7 +67,7 @@ def test_a_lie_is_worth_something_to_the_asker_and_costs_it_and_is_a_fault(token
     assert GuessWhoEnv.partner_faults(mute)["left a plain question open"] == (1, 1)
 
 
-def test_a_refused_action_asks_nothing_and_a_dialogue_may_be_cut_anywhere(tokenizer: Any) -> None:
+def test_refused_action_asks_nothing_and_cuts_are_allowed(tokenizer: Any) -> None:
     dialogue = play(tokenizer, ["[shout] Glasses?", "Glasses?", "[guess] Mara"])
     refused, asked, _ = (turn for turn in dialogue.turns if turn.role == "policy")
     assert refused.questions == [] and refused.error and asked.learnable

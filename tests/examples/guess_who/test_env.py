@@ -50,7 +50,7 @@ def test_who_says_nothing_is_told_so() -> None:
     assert env.step("[message]")[2]["error"] == "The message is empty: write something after [message]."
 
 
-def test_words_of_a_partner_vary_between_dialogues_and_follow_from_the_seed(tokenizer: Any) -> None:
+def test_partner_wording_varies_by_dialogue_and_seed(tokenizer: Any) -> None:
     env = GuessWhoEnv()
     heard = set()
     from examples.guess_who.partners import ShyPartner
@@ -107,7 +107,7 @@ def test_tiles_say_who_is_left_and_nothing_else() -> None:
     assert with_tiles.step("Hard to say.")[0] == "Hard to say.\nLeft: Mara, Kira."
 
 
-def test_with_tiles_a_guess_without_a_name_is_of_the_first_who_is_left() -> None:
+def test_tiles_guess_without_name_takes_first_remaining() -> None:
     env = GuessWhoEnv()
     env.reset({**STATE, "secret": "Yuri"})
     env.step("Glasses?")
@@ -154,9 +154,7 @@ def test_another_games_state_is_refused(state: Any) -> None:
         ("forthcoming", {}, "not a partner of GuessWhoEnv: choose shy, mute, openai, replay, self"),
     ],
 )
-def test_what_the_game_does_not_have_is_found_when_the_config_is_read(
-    partner: str, game: dict[str, int], message: str
-) -> None:
+def test_config_with_missing_game_methods_is_refused(partner: str, game: dict[str, int], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         config(partner, game=game)
 

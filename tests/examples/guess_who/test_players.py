@@ -59,7 +59,7 @@ def test_what_a_price_makes_of_it(tmp_path: Path) -> None:
     assert all(each.questions == 0 for each in found if each.price == 0.5 and "stops" in each.name)
 
 
-def test_the_ideal_asker_stops_when_it_knows_or_when_it_costs_too_much(tmp_path: Path) -> None:
+def test_ideal_asker_stops_when_certain_or_too_costly(tmp_path: Path) -> None:
     config = local(tmp_path)
     policies = baselines(config.game, 0.02, 2)
     assert list(policies) == ["random", "solo", "forced:2", "greedy:2", "ideal"]
@@ -79,7 +79,7 @@ def test_a_longer_asker_asks_what_a_shorter_one_asks_first(tmp_path: Path) -> No
             assert questions[1][:2] == questions[0]
 
 
-def test_how_often_a_demonstration_asks_depends_on_nothing_in_the_game(tmp_path: Path) -> None:
+def test_demonstrations_ask_independently_of_the_game(tmp_path: Path) -> None:
     config = local(tmp_path)
     never, twice = (played(config, QuestioningPlayer(messages)) for messages in ((1.0,), (0.0, 0.0, 1.0)))
     assert all(len(game.turns) == 1 and game.stop_reason is StopReason.FINISHED for game in never)

@@ -81,7 +81,7 @@ def test_askers_on_paper_rise_to_the_truth_in_their_order() -> None:
     assert curves["random"][3] < 0.7
 
 
-def test_an_asker_hopes_for_what_it_then_gains_and_stops_at_its_price() -> None:
+def test_asker_expects_what_it_gains_and_stops_at_its_cost() -> None:
     games = [(GameBoard(GameBoard.from_dict(STATE).characters, name).to_dict(), 0) for name in STATE["characters"]]
     greedy = Frontier(*frontier(games, 4)["greedy"])
     assert greedy.hoped[:, 0] == pytest.approx(3 / 8), "two questions take the chance from 1/4 to 1: 3/8 each"

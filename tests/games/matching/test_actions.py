@@ -137,7 +137,7 @@ def test_a_remark_in_brackets_is_no_part_of_a_plan() -> None:
     assert isinstance(found, Action) and found.assignment == (0, 1)
 
 
-def test_a_name_that_is_a_part_of_another_means_its_owner_in_a_plan() -> None:
+def test_name_within_another_means_its_owner_in_a_plan() -> None:
     roster = Roster(("Noah Reed", "Bo"), ("Reed", "GLUE"))
     found = parse_action(format_proposal((0, 1), roster), roster)
     assert isinstance(found, Action) and found.assignment == (0, 1)

@@ -55,7 +55,7 @@ class Terse(ShyPartner):
 
 
 @pytest.mark.parametrize("name", ["forced:3", "greedy:3", "ideal"])
-def test_a_score_told_without_names_helps_as_much_as_one_with_them(name: str) -> None:
+def test_score_without_names_helps_as_much_as_with_names(name: str) -> None:
     player = baselines(SMALL, 0.0, 3)[name]
     terse, plain = play(player, partner=Terse(accept_fraction=0)), play(player)
     assert any(turn.text.removeprefix("[message] ").strip(".").isdigit() for turn in terse[0].turns)
@@ -67,7 +67,7 @@ def asked(dialogue: Dialogue) -> int:
 
 
 @pytest.mark.parametrize("price", [0.0, 0.02])
-def test_the_ideal_policy_earns_what_the_ideal_asker_on_paper_earns(price: float) -> None:
+def test_ideal_policy_reward_equals_simulated_ideal_asker(price: float) -> None:
     paper = Frontier(*frontier(GAMES, [0] * len(GAMES), 9))
     played = play(baselines(SMALL, price)["ideal"])
     questions = np.array([asked(dialogue) for dialogue in played])

@@ -82,7 +82,7 @@ def test_what_people_did_besides_is_made_legal() -> None:
 
 
 @pytest.mark.parametrize("seat", [0, 1])
-def test_a_conversation_is_what_the_seat_saw_and_its_own_words_are_the_targets(seat: int) -> None:
+def test_conversation_targets_are_the_seats_own_turns(seat: int) -> None:
     game = read_record(record(says(0, "Ava on BLEU?"), says(1, "Nine."), proposes(0), answers(1, True)))
     seen = conversation(game, seat)
     env = MatchingEnv(max_proposals=None)  # people were held to no number of plans
@@ -108,7 +108,7 @@ def test_supplied_words_are_no_targets() -> None:
     assert own == [(GO_ON, False), (GO_ON, False), ("[accept]", True)]
 
 
-def test_labels_are_the_targets_tokens_as_a_training_run_writes_them(tokenizer: Any) -> None:
+def test_labels_are_target_tokens_as_in_training(tokenizer: Any) -> None:
     chat = Chat(tokenizer)
     seen = conversation(
         read_record(record(says(0, "Ava on BLEU?"), says(1, "Nine."), proposes(0), answers(1, True))), 0

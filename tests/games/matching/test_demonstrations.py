@@ -47,7 +47,7 @@ def test_its_games_end_in_agreement_and_its_questions_vary() -> None:
     assert {0, 1, 2} <= set(asked) and statistics.mean(asked) < 1.5
 
 
-def test_it_proposes_the_best_plan_it_knows_what_it_was_told_included() -> None:
+def test_demonstrator_proposes_best_plan_including_answers() -> None:
     roster = Roster.default(2)
     view = MatchingView(0, roster, ((60, None), (None, None)), 1.0, None, 6)
     told = Utterance(1, "[message] Ava Li on Electra: 99.")
@@ -90,7 +90,7 @@ def test_plans_are_all_assignments_best_first() -> None:
     assert totals == sorted(totals, reverse=True)
 
 
-def test_on_a_large_board_it_proposes_its_best_plan_and_others_when_that_is_rejected() -> None:
+def test_demonstrator_proposes_other_plans_when_rejected() -> None:
     rng = np.random.default_rng(0)
     values = tuple(tuple(map(int, row)) for row in rng.integers(0, 100, (12, 12)))
     reviewers, papers = (tuple(f"{word} {letter}" for letter in "ABCDEFGHIJKL") for word in ("Reviewer", "Paper"))
@@ -106,7 +106,7 @@ def test_on_a_large_board_it_proposes_its_best_plan_and_others_when_that_is_reje
     assert said == [format_proposal(plan, view.roster) for plan in ordered[:4]] and len(set(said)) == 4
 
 
-def test_on_the_smallest_board_it_begins_again_when_every_plan_is_rejected() -> None:
+def test_demonstrator_restarts_when_every_plan_is_rejected() -> None:
     view = MatchingView(0, Roster.default(2), ((1, 9), (9, 1)), 1.0, None, 24)
     history = tuple(Utterance(seat, text) for text in ["[propose]"] * 2 for seat, text in ((0, text), (1, "[reject]")))
     first = QuestioningPlayer((1.0,)).action(View(0, "", "", (), view, seed=0))
@@ -171,7 +171,7 @@ def test_what_its_player_cannot_do_is_one_sentence(player: Any, sentence: str) -
         parse_config({"warmstart": {"player": player}})
 
 
-def test_the_lesson_of_gaps_asks_about_each_pair_that_is_left_once() -> None:
+def test_gaps_lesson_asks_each_remaining_pair_once() -> None:
     pytest.importorskip("torch")
     from slim_rl.dialogue.chat import Chat
     from slim_rl.lab.warmstart.tokenizer import train_tokenizer

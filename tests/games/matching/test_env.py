@@ -204,7 +204,7 @@ def test_reset_without_a_state_is_refused() -> None:
         MatchingEnv().reset()
 
 
-def test_an_open_book_changes_what_is_read_and_not_what_a_partner_knows(game: GameState) -> None:
+def test_open_book_changes_the_view_not_the_partner(game: GameState) -> None:
     closed, opened = MatchingEnv(), MatchingEnv(open_book=True)
     for env in (closed, opened):
         env.reset(game)

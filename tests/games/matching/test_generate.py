@@ -75,7 +75,7 @@ def test_statistics_are_those_of_a_plain_rejection_loop() -> None:
 
 
 @pytest.mark.parametrize(("n", "hardness"), [(2, 1.25), (3, 1.25), (5, 1.2), (6, 1.1)])
-def test_a_game_is_the_first_draw_of_its_stream_that_the_plain_rule_keeps(n: int, hardness: float) -> None:
+def test_game_is_the_first_draw_that_the_filter_keeps(n: int, hardness: float) -> None:
     config = MatchingSettings(n=n, hardness=hardness)
     for index, game in enumerate(generate_games(5, config, seed=3)):
         stream = generator._stream(3, index)
@@ -168,7 +168,7 @@ def test_names_lacking() -> None:
 MIXED = MatchingSettings(n=3, hardness=0, scales=False, sizes=(3, 4, 5), names="random")
 
 
-def test_boards_of_mixed_sizes_have_names_drawn_at_random_and_do_not_depend_on_the_batch() -> None:
+def test_mixed_boards_draw_names_independently_of_the_batch() -> None:
     games = list(generate_games(60, MIXED, seed=1))
     sizes = [game.n for game in games]
     assert all(10 <= sizes.count(size) <= 30 for size in (3, 4, 5))

@@ -35,7 +35,7 @@ def test_what_a_seat_was_told_stands_in_its_table() -> None:
     assert env.known(1) == [[None, 99], [30, None]]
 
 
-def test_what_it_sees_itself_is_not_overwritten_and_its_own_words_teach_it_nothing() -> None:
+def test_known_scores_ignore_own_words_and_keep_own_cells() -> None:
     env = game()
     env.step("[message] I have 7 for Daniel Nguyen on Electra.")
     env.step("[message] Ava Li on BLEU: 1.")

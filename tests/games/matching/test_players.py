@@ -71,7 +71,7 @@ def test_a_partner_that_can_be_cheated_is_found_out() -> None:
     assert generous["whole table in one question"] > generous["1 random question"] + 0.3
 
 
-def test_names_of_players_differ_and_the_honest_one_without_questions_comes_first() -> None:
+def test_player_names_differ_and_honest_silent_is_first() -> None:
     for settings in (LARGE, SMALL, DIALOP):
         players = scripted_players(settings, (1, 2, 8))
         names = [player.name for player in players]
@@ -81,7 +81,7 @@ def test_names_of_players_differ_and_the_honest_one_without_questions_comes_firs
             assert not player.against or player.against in names[:number]
 
 
-def test_trying_plans_stands_in_for_asking_by_dialops_own_rule_alone() -> None:
+def test_trying_plans_replaces_asking_under_dialop_rules_only() -> None:
     tried = "solo plans, one by one"
     by_dialop = rewards(MutePartner(), DIALOP, ("one solo plan", tried))
     assert by_dialop[tried] > by_dialop["one solo plan"] + 0.3
@@ -116,7 +116,7 @@ def test_the_best_question_beats_a_random_one() -> None:
     assert earned["4 best questions"] > earned["4 random questions"] + 0.01
 
 
-def test_scores_told_on_another_scale_are_brought_to_the_true_one() -> None:
+def test_scores_of_another_scale_are_converted() -> None:
     """With many scores told, the factor is known nearly; with one, hardly, and the answer counts as little as it should."""
     settings = MatchingSettings(p_observed=0.2, p_observed_2=1.0, hardness=0)
     few, many, naive = [], [], []

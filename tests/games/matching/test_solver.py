@@ -42,7 +42,7 @@ def marked(text: str, state: GameState) -> set[tuple[int, int]]:
     }
 
 
-def test_the_best_plan_so_far_is_marked_in_the_tables_that_a_player_reads(game: GameState) -> None:
+def test_best_plan_so_far_is_marked_in_the_tables(game: GameState) -> None:
     """By what each sees and was told, brute force over all plans, and what a proposal alone would be."""
     state = replace(game, scale1=1.0, scale2=1.0)
     values = [[90, 10, 20], [30, 90, 40], [50, 50, 50]]
@@ -69,7 +69,7 @@ def played(state: GameState, seed: int, env: MatchingEnv) -> Dialogue:
     return dialogue
 
 
-def test_a_proposal_alone_is_the_best_plan_by_what_was_seen_and_told(game: GameState) -> None:
+def test_bare_proposal_is_the_best_plan_from_known_scores(game: GameState) -> None:
     """By brute force over all plans, and before and after an answer that changes which is best."""
     state = replace(game, scale1=1.0, scale2=1.0)
     values = [[90, 10, 20], [30, 90, 40], [50, 50, 50]]
@@ -87,7 +87,7 @@ def test_a_proposal_alone_is_the_best_plan_by_what_was_seen_and_told(game: GameS
         assert all(line in observation for line in lines), "the partner reads the whole plan"
 
 
-def test_it_plans_by_what_was_said_even_if_it_is_false_and_by_short_answers(game: GameState) -> None:
+def test_solver_uses_false_and_short_answers(game: GameState) -> None:
     env = dealt(replace(game, scale1=1.0, scale2=1.0))
     env.step("[message] What is Sofia Patel on Electra?")
     env.step("[message] 99.")  # truly 60
@@ -105,7 +105,7 @@ def test_what_was_told_on_another_scale_is_scaled_back(game: GameState) -> None:
     assert env.step("[propose]")[2]["action"]["assignment"] == [0, 1, 2]
 
 
-def test_a_written_plan_stands_and_without_the_setting_a_proposal_needs_one(game: GameState) -> None:
+def test_written_plan_stands_and_is_needed_without_solver(game: GameState) -> None:
     text = "[propose]\nBLEU: Sofia Patel\nElectra: Ava Li\nGloVe: Daniel Nguyen"
     assert dealt(game).step(text)[2]["action"]["assignment"] == [1, 2, 0]
     env = MatchingEnv()
@@ -120,7 +120,7 @@ def test_the_prompt_says_so(game: GameState) -> None:
     assert "the plan is worked out for you" not in env.get_prompt_prefix()
 
 
-def test_games_of_a_solver_are_annotated_logged_and_shown_like_any() -> None:
+def test_solver_games_are_annotated_logged_and_shown() -> None:
     for seed, state in enumerate(generate_games(20, GAME, seed=2)):
         dialogue = played(state, seed, MatchingEnv(planner="solver"))
         assert dialogue.stop_reason is StopReason.AGREED and dialogue.reward is not None
@@ -145,7 +145,7 @@ def test_its_plans_are_as_good_as_the_best_known() -> None:
     assert sum(abs(one) < 1e-6 for one in lost) > len(lost) / 3
 
 
-def test_the_table_before_each_turn_holds_what_is_known_and_what_was_asked_in_vain(game: GameState) -> None:
+def test_table_before_each_turn_has_known_and_unanswered(game: GameState) -> None:
     env = dealt(replace(game, scale1=1.0, scale2=1.0), show_known=True)
     env.step("[message] What is Sofia Patel on Electra?")
     assert env.step("[message] Sofia Patel on Electra: 60.")[0] == (
@@ -161,7 +161,7 @@ def test_the_table_before_each_turn_holds_what_is_known_and_what_was_asked_in_va
     assert "What you know:" not in dealt(game).step("[message] What is Sofia Patel on Electra?")[0]
 
 
-def test_on_two_scales_the_others_scores_do_not_stand_among_ones_own(game: GameState) -> None:
+def test_scores_of_two_scales_are_kept_apart(game: GameState) -> None:
     env = dealt(game, show_known=True)
     env.step("[message] What is Sofia Patel on Electra?")
     observation, _, _ = env.step("[message] Sofia Patel on Electra: 90.")
@@ -211,7 +211,7 @@ def test_a_player_asks_about_the_best_plan_where_it_is_told_to() -> None:
     assert of_it >= 60
 
 
-def test_a_chat_model_as_partner_reads_the_plan_and_what_it_is_worth_to_it(game: GameState) -> None:
+def test_chat_partner_reads_the_plan_and_its_value(game: GameState) -> None:
     env = dealt(game, show_known=True)
     observation, _, _ = env.step("[propose]")
     history = (Utterance(0, "[propose]", None, observation),)

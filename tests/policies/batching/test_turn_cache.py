@@ -88,7 +88,7 @@ def test_a_model_that_looks_back_only_so_far_is_left_alone() -> None:
     assert not TurnCache.suits(Qwen2ForCausalLM(config))
 
 
-def test_a_window_that_the_config_names_without_kinds_of_layers_is_sampled_through_as_the_model_does() -> None:
+def test_window_without_layer_types_samples_as_the_model_does() -> None:
     torch.manual_seed(0)
     model = MistralForCausalLM(MistralConfig(vocab_size=32, head_dim=16, sliding_window=6, **SHAPE)).eval()
     prompts = [[5 + i % 20 for i in range(length)] for length in (4, 17, 25)]

@@ -37,7 +37,7 @@ def test_it_answers_in_as_many_cases_as_it_should(chance: float) -> None:
     assert share == pytest.approx(chance, abs=0.05 if 0 < chance < 1 else 0)
 
 
-def test_asking_again_does_not_help_and_a_higher_chance_never_tells_less() -> None:
+def test_dose_repeated_questions_do_not_help() -> None:
     for seed in range(20):
         match = Match(ShyPartner(answers=0.5), seed=seed, max_turns=100)
         for pair in PAIRS:

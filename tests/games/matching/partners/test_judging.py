@@ -39,7 +39,7 @@ def test_threshold_is_a_fraction_of_the_own_best() -> None:
 
 
 @pytest.mark.parametrize("n", [3, 8])
-def test_its_own_best_plan_is_accepted_whatever_fraction_it_wants(n: int) -> None:
+def test_own_best_plan_is_accepted_at_any_fraction(n: int) -> None:
     for state in generate_games(300, MatchingSettings(n=n, hardness=0, scales=True), seed=3):
         game = seen(state, 1)
         assert judge(game, best_assignment(estimates(game))[0], 1.0).accepts

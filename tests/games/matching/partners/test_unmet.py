@@ -91,7 +91,7 @@ def test_the_config_names_them(kind: str) -> None:
     assert partner is not None and partner.identity["kind"] == kind
 
 
-def test_a_partner_may_have_several_wordings_none_of_which_is_the_unmet_ones() -> None:
+def test_partner_wordings_exclude_the_unmet_ones() -> None:
     def sentences(wordings: int) -> set[str]:
         partner = ShyPartner(wordings=wordings)
         said = {pair: reply for seed in range(60) for pair, reply in replies(partner, SMALL, seed).items()}

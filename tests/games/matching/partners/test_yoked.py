@@ -62,7 +62,7 @@ def test_its_twin_decides_what_is_told_and_when(tmp_path: Path) -> None:
     assert match.say(format_proposal(SMALL.best(), SMALL.roster)) == "[accept]"
 
 
-def test_without_a_twin_it_is_yoked_to_another_dialogue_of_the_game(tmp_path: Path) -> None:
+def test_yoked_without_twin_uses_another_dialogue_of_the_game(tmp_path: Path) -> None:
     a, b = KNOWN[:2]
     partner = YokedPartner(replay=log(tmp_path, recorded([ask(a)], 1), recorded([ask(b)], 2), recorded([], 3, OTHER)))
     told = {

@@ -100,7 +100,7 @@ SAID = [
 
 
 @pytest.mark.parametrize(("said", "reply", "asked"), SAID)
-def test_a_reply_that_tells_what_the_message_names_makes_it_a_question(said: str, reply: str, asked: int) -> None:
+def test_message_answered_with_a_score_is_a_question(said: str, reply: str, asked: int) -> None:
     (a, x), (b, y), *_ = learnable(GAME)
     names, papers = GAME.roster.reviewers, GAME.roster.short_papers
     words = {"a": names[a], "b": names[b], "x": papers[x], "y": papers[y], "v": GAME.table[a][x]}
@@ -116,7 +116,7 @@ def test_a_reply_that_tells_what_the_message_names_makes_it_a_question(said: str
     assert (dialogue.turns[0].question_value is not None) == bool(asked)
 
 
-def test_what_the_message_leaves_out_is_taken_from_the_partners_words() -> None:
+def test_names_left_out_are_taken_from_the_partner() -> None:
     (a, x), *_ = learnable(GAME)
     name, paper, value = GAME.roster.reviewers[a], GAME.roster.short_papers[x], GAME.table[a][x]
 
@@ -129,7 +129,7 @@ def test_what_the_message_leaves_out_is_taken_from_the_partners_words() -> None:
     assert (row["questions"], row["informative_pairs"]) == (1, 1)
 
 
-def test_forbidding_questions_forbids_what_the_partner_would_answer() -> None:
+def test_forbidden_questions_are_those_the_partner_answers() -> None:
     for wording in ALL:
         said = worded(wording)
         if read(said, GAME.roster).asked:

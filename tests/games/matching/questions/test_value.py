@@ -71,7 +71,7 @@ def game() -> GameState:
     )
 
 
-def test_a_question_is_worth_the_change_in_the_best_expected_score(game: GameState) -> None:
+def test_question_value_is_the_change_in_expected_score(game: GameState) -> None:
     asker = Knowledge(game, 0)
     assert asker.informative((0, 1))
     first = asker.ask([(0, 1)], [(0, 1)])  # 180 on the diagonal; then 90 + 50 + 60
@@ -94,7 +94,7 @@ def test_regret_is_against_the_best_promise(game: GameState) -> None:
     assert asker.ask([], [(0, 1)]).regret is None
 
 
-def test_a_question_is_ranked_by_promise_among_those_that_could_be_asked(game: GameState) -> None:
+def test_question_rank_is_by_expected_value_of_information(game: GameState) -> None:
     def asker() -> Knowledge:
         one = Knowledge(game, 0)
         one.ask([(0, 1)], [(0, 1)])
@@ -110,7 +110,7 @@ def test_a_question_is_ranked_by_promise_among_those_that_could_be_asked(game: G
     assert sum(rank or 0 for rank in ranks.values()) / 5 == pytest.approx(0.5) and len(set(ranks.values())) > 1
 
 
-def test_what_was_known_or_asked_before_is_redundant_and_has_no_rank(game: GameState) -> None:
+def test_known_or_repeated_question_is_redundant_and_unranked(game: GameState) -> None:
     asker = Knowledge(game, 0)
     assert asker.unknown == 6
     assert asker.ask([(0, 1)], [(0, 1)]).redundant == () and asker.unknown == 5
@@ -134,7 +134,7 @@ def test_what_neither_player_sees_counts_50_and_is_asked_once(game: GameState) -
     assert asker.update([], [(0, 1)]) == (0.0, 0.0)  # it does see that one
 
 
-def test_a_promise_is_weighed_by_the_chance_that_the_partner_sees_the_cell(game: GameState) -> None:
+def test_expected_value_is_weighted_by_chance_of_sight(game: GameState) -> None:
     """Against what a question brings on average, over all tables of a partner that sees as many cells and all answers."""
     asker = Knowledge(game, 0)
     known = np.array(game.mask1, dtype=bool)
