@@ -219,7 +219,7 @@ class _AgentEndpoint:
     def __init__(self, talk: _Conversation, model: str | None) -> None:
         self._talk, self.identity = talk, {"model": model}
 
-    async def ask(self, messages: list[dict[str, str]], seed: int, opening: bool) -> Completion:
+    async def ask(self, messages: list[dict[str, str]], seed: int) -> Completion:
         try:
             said, cut = await self._talk.answer(messages)
         except PartnerFailure as over:

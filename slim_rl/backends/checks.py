@@ -245,9 +245,8 @@ def check_cost(config: Config, eval_interval: int = 0) -> Iterator[Check]:
         none = (
             "Set partner.openai.budget_usd to what may be spent: calls stop there, and the run ends once it has saved."
         )
-    elif usd is not None and openai.budget_usd is not None and openai.budget_usd * (1 - openai.budget_reserve) < usd:
-        least = math.ceil(usd / (1 - openai.budget_reserve))
-        few = f"Set partner.openai.budget_usd={least} or more, or lower train.steps: the run would stop before its last step."
+    elif usd is not None and openai.budget_usd is not None and openai.budget_usd < usd:
+        few = f"Set partner.openai.budget_usd={math.ceil(usd)} or more, or lower train.steps: the run would stop before its last step."
     yield verdict("partner's cost", found or "nothing: all answers are the cassette's", fail=few, warn=none)
 
 

@@ -135,8 +135,6 @@ class OpenAIConfig(Section):
     budget_usd: Annotated[float | None, named(may_change=True)] = Field(None, gt=0)
     """budget of the whole run, over all its starts and processes; at this sum the run saves and stops; needs a price for the
     model (`prices`); at its start a run prints what it may cost"""
-    budget_reserve: Annotated[float, named(may_change=True)] = Field(0.05, ge=0, lt=1)
-    """share of the budget that is reserved to finish games in progress"""
     prices: dict[str, Price] = Field(
         _PRICES,
         description="prices by model name, with or without a snapshot's date; the built-in table is of "

@@ -1,8 +1,9 @@
-"""One OpenAI-compatible endpoint, shared by all dialogues of the process.
+"""OpenAI-compatible endpoint, shared by all dialogues of the process.
 
-    every request gets a `Completion` or a `PartnerFailure`; an answer that the cassette holds is not asked for again
-    a request that fails is made again as the table of `faults` says, with jittered exponential backoff, or after Retry-After
-    all calls wait together for an endpoint that is down, and one warning reports it (`breaker`)
+Invariants:
+    Every request gets a `Completion` or a `PartnerFailure`. An answer in the cassette is not asked for again.
+    A failed request is repeated according to the table of `faults`, with jittered exponential backoff or after Retry-After.
+    All calls wait together for an endpoint that is down, and one warning reports it (`breaker`).
 
 The openai client's typed method takes 2.7 times the processor time of its bare POST (benchmarks/bench_client.py). Its retries do not know
 the other calls: with them a soak of 1,500 dialogues (benchmarks/soak_partner.py) took 1.064 of the ideal makespan instead of 1.036, and
@@ -26,20 +27,18 @@ from slim_rl.dialogue.partner import PartnerFailure, Usage
 from slim_rl.dialogue.record import StopReason
 from slim_rl.errors import ConfigError, DataError
 from slim_rl.event_loops import PerLoop
-from slim_rl.partners.answers import count_tokens, cut, guess_input, most_tokens, read_answer
+from slim_rl.partners.answers import count_tokens, cut, guess_input, read_answer
 from slim_rl.partners.breaker import Breaker
 from slim_rl.partners.cassette import Cassette, request_key
 from slim_rl.partners.client import address_of, make_client, open_files
 from slim_rl.partners.dialect import Dialect
 from slim_rl.partners.faults import Fault, fault_of
 from slim_rl.partners.limiter import RateLimit
-from slim_rl.partners.secrets import redact_logs
 from slim_rl.partners.spend import Spend, check_budget, cost_usd, price_of
 
 log = logging.getLogger("slim_rl.partners")
 
-REPLY_TOKENS = 60  # of a typical reply, reserved before it is there
-BUDGET_LOOK_SECONDS = 0.02  # between looks at whether a call fits the budget next to those in flight
+REPLY_TOKENS = 60  # tokens of a typical reply, for the rate limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +47,9 @@ class Completion:
 
     Attributes:
         text: the first choice's content; "" if it has none.
-        finish_reason: as OpenAI says: stop, length, content_filter, tool_calls.
-        usage: what it took, failed tries included; all zero when it came from a cassette.
-        thought, refusal: what the model thought, and why it refused, where its server has them apart from the text.
+        finish_reason: in OpenAI's terms: stop, length, content_filter, tool_calls.
+        usage: what the call took, failed requests included; all zero from a cassette.
+        thought, refusal: the model's thought, and why it refused, if its server returns them apart from the text.
     """
 
     text: str
@@ -61,18 +60,17 @@ class Completion:
 
 
 @dataclass(frozen=True, slots=True)
-class _Here:
-    """What belongs to one event loop."""
+class _Loop:
+    """Client and limits of one event loop."""
 
     client: Any
     slots: asyncio.Semaphore
     requests: RateLimit
     tokens: RateLimit
-    purse: asyncio.Lock  # one call at a time looks at the budget
 
 
 class Endpoint:
-    """See the module's docstring. Raises ConfigError when built with settings that cannot work (no key, no price, no cassette)."""
+    """See the module's docstring. Raises ConfigError for settings that cannot work (no key, no price, no cassette)."""
 
     def __init__(self, config: OpenAIConfig) -> None:
         check_budget(config)
@@ -80,28 +78,31 @@ class Endpoint:
         self.address = address_of(config, called=not self.replays)
         self.url, self.secrets = self.address.url, self.address.secrets
         self.price = price_of(config.model, config.prices)
-        self.spend, self.dialect = Spend(config.budget_usd, config.budget_reserve), Dialect()
+        self.spend, self.dialect = Spend(config.budget_usd), Dialect()
         self.cassette = Cassette(config.cassette, config.cassette_mode) if config.cassette else None
         if self.replays and self.cassette is None:
-            raise ConfigError("partner.openai.cassette_mode is replay, but partner.openai.cassette names no file.")
+            raise ConfigError(
+                "partner.openai.cassette_mode is replay, but there is no file. Set partner.openai.cassette."
+            )
         self.breaker = Breaker(self.url, config)
-        self.warned: dict[str, str] = {}  # what about -> the sentence that `warn_once` has logged
-        self._loops = PerLoop(self._made, lambda here: here.client.close())
-        # by loop and request, while somebody waits for its answer
+        self.warned: dict[str, str] = {}  # topic -> the sentence that `warn_once` has logged
+        self._loops = PerLoop(self._make, lambda here: here.client.close())
+        # by loop and request, while an answer is awaited
         self._asking: WeakValueDictionary[tuple[asyncio.AbstractEventLoop, str], asyncio.Lock] = WeakValueDictionary()
         self._random = random.Random()  # for waits alone
 
     @property
     def stopped(self) -> str | None:
-        """Sentence that says why no new game should be started: no call is made any more, or the cassette's disk is full."""
+        """Sentence that says why no new game should start (no more calls, or a full disk), or None."""
         full = self.cassette.trouble if self.cassette is not None else None
-        return self.breaker.stopped or self.spend.refusal(opening=True) or full
+        return self.breaker.stopped or self.spend.refusal() or full
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Endpoint, model, and the effective request parameters; those of the config that the model refuses are named."""
-        asked = self.parameters() | {"seed": "dialogue" if self.config.send_seed else None}
-        request = {"seed": None} | self.dialect.fit(asked)
+        """Endpoint, model, effective request parameters, and the names of the parameters that the model refuses."""
+        request = {"seed": None} | self.dialect.fit(
+            self.parameters() | {"seed": "dialogue" if self.config.send_seed else None}
+        )
         refused = {"refused": sorted(self.dialect.refused)} if self.dialect.refused else {}
         return {"base_url": self.url, "model": self.config.model, "request": request, **refused}
 
@@ -111,67 +112,65 @@ class Endpoint:
         chosen = {name: getattr(self.config, name) for name in names if getattr(self.config, name) is not None}
         return {"model": self.config.model, **chosen, **self.config.extra}
 
-    def body(self, messages: list[dict[str, str]], seed: int) -> dict[str, Any]:
-        """Returns the request as the config asks for it, which is its form in the cassette."""
-        return {**self.parameters(), "messages": messages, **({"seed": seed} if self.config.send_seed else {})}
-
-    def warn_once(self, sentence: str, what: str = "") -> None:
-        """Logs a warning; the same sentence, or the same `what`, only once."""
-        if (what or sentence) not in self.warned:
-            self.warned[what or sentence] = sentence
+    def warn_once(self, sentence: str, topic: str = "") -> None:
+        """Logs a warning; the same sentence, or the same `topic`, only once."""
+        if (topic or sentence) not in self.warned:
+            self.warned[topic or sentence] = sentence
             log.warning(sentence)
 
-    async def ask(self, messages: list[dict[str, str]], seed: int, opening: bool = False) -> Completion:
+    async def ask(self, messages: list[dict[str, str]], seed: int) -> Completion:
         """Returns the model's answer to `messages`. Raises PartnerFailure if there is none after all retries.
 
         Args:
-            seed: sent with the request, and part of its address in the cassette.
-            opening: True for the first call of a game, which the budget's reserve is not for.
+            seed: seed of the dialogue; sent with the request, and part of its address in the cassette.
         """
+        # The request as the config asks for it, which is its form in the cassette.
+        body = {**self.parameters(), "messages": messages, **({"seed": seed} if self.config.send_seed else {})}
         try:
-            answer, usage = await self._answer(self.body(messages, seed), seed, opening)
+            answer, usage = await self._answer(body, seed)
         except DataError as error:
             self.warn_once(str(error))
             raise PartnerFailure(str(error)) from None
         if not answer["text"].strip() and answer.get("finish_reason") == "length":
             self.warn_once(
-                f"{self.config.model} uses all of partner.openai.max_tokens={self.config.max_tokens} for thoughts, and says "
-                "nothing. Raise it, or set partner.openai.reasoning_effort=low."
+                f"{self.config.model} uses all of partner.openai.max_tokens={self.config.max_tokens} for thoughts. Raise it, or "
+                "set partner.openai.reasoning_effort=low."
             )
         text = cut(answer["text"], answer.get("finish_reason") or "stop", self.config)
         return Completion(**text, usage=usage, thought=answer.get("thought"), refusal=answer.get("refusal"))
 
-    async def _answer(self, body: dict[str, Any], seed: int, opening: bool) -> tuple[dict[str, Any], Usage]:
-        """Returns the cassette's answer, asked for where it has none. Equal requests at once are asked once."""
+    async def _answer(self, body: dict[str, Any], seed: int) -> tuple[dict[str, Any], Usage]:
+        """Returns the cassette's answer, asked for if it has none. Equal requests at the same time are asked once."""
         if self.cassette is None:
-            return await self._ask_until_answered(body, opening)
+            return await self._ask_until_answered(body)
         key = request_key(body, seed)
         async with self._asking.setdefault((asyncio.get_running_loop(), key), asyncio.Lock()):
             self.cassette.flush()
-            if (kept := self.cassette.get(key)) is not None:
-                self.dialect.recall(kept.get("refused") or ())
-                return kept, Usage(model=kept.get("model"))
+            if (recorded := self.cassette.get(key)) is not None:
+                self.dialect.recall(recorded.get("refused") or ())
+                return recorded, Usage(model=recorded.get("model"))
             if self.replays:
                 raise PartnerFailure(
-                    f"The cassette {self.cassette.path} has no answer to request {key}; record it with cassette_mode=auto."
+                    f"The cassette {self.cassette.path} has no answer to request {key}. Record it with cassette_mode=auto."
                 )
-            answer, usage = await self._ask_until_answered(body, opening)
+            answer, usage = await self._ask_until_answered(body)
             return self.cassette.keep(key, body, seed, answer), usage
 
-    async def _ask_until_answered(self, body: dict[str, Any], opening: bool) -> tuple[dict[str, Any], Usage]:
+    async def _ask_until_answered(self, body: dict[str, Any]) -> tuple[dict[str, Any], Usage]:
+        """Returns an answer and what the call took. Raises PartnerFailure."""
         config, call = self.config, object()
-        allowed, faults, usage = config.turn_seconds, 0, Usage()
+        left, faults, usage = config.turn_seconds, 0, Usage()
         while True:
             # Queueing is not the endpoint's slowness: only what follows counts against the turn.
-            async with self._admitted(call, body, opening) as here:
+            async with self._admitted(call, body) as client:
                 started, sent = time.monotonic(), self.dialect.fit(body)
-                outcome = await self._request(here.client, sent, min(config.request_seconds, allowed))
+                outcome = await self._request(client, sent, min(config.request_seconds, left))
                 seconds = time.monotonic() - started
-                usage += self._count(outcome, body, here.tokens)
+                usage += self._count(outcome, body)
                 if not isinstance(outcome, Fault):
                     self.breaker.alive(call, answered=True)
                     if remark := self.dialect.remark(config.model):
-                        log.warning(remark)
+                        self.warn_once(remark)
                     refused = [name for name in body if name not in sent]
                     return outcome | ({"refused": refused} if refused else {}), usage
                 self._report(outcome, call)
@@ -183,55 +182,39 @@ class Endpoint:
                 raise PartnerFailure(f"The request to {self.url} {what}: {outcome.why}", usage=usage)
             self.spend.add(Usage(retries=1))
             usage += Usage(retries=1)
-            faults += outcome.kind != "busy"  # an endpoint that asks for patience gets what the turn has
+            faults += outcome.kind != "busy"  # an endpoint that asks to wait gets all the time of the turn
             if self.breaker.is_open or self.breaker.stopped:
-                continue  # an outage has its own patience and takes none of this call's
+                continue  # the time of an outage is not the turn's
             wait = self._backoff(usage.retries, outcome)
-            allowed -= seconds + wait
-            if faults > config.max_retries or allowed <= 0:
-                limit = f"{usage.retries} tries" if allowed > 0 else f"{config.turn_seconds:g} s"
+            left -= seconds + wait
+            if faults > config.max_retries or left <= 0:
+                limit = f"{usage.retries} tries" if left > 0 else f"{config.turn_seconds:g} s"
                 raise PartnerFailure(f"No reply from {self.url} in {limit}; the last one: {outcome.why}", usage=usage)
             await asyncio.sleep(wait)
 
     @contextlib.asynccontextmanager
-    async def _admitted(self, call: object, body: dict[str, Any], opening: bool) -> AsyncIterator[_Here]:
-        """Waits for a free slot, for the endpoint to be up, for the rate limits and for the budget."""
+    async def _admitted(self, call: object, body: dict[str, Any]) -> AsyncIterator[Any]:
+        """Yields the client after a wait for a free slot, the endpoint and the rate limits. Raises PartnerFailure if calls have stopped."""
         here = await self._loops.here()
         async with here.slots:
             while (wait := self.breaker.admit(call)) > 0:  # noqa: ASYNC110 - an event would belong to one loop
-                await asyncio.sleep(wait)
+                await asyncio.sleep(wait * self._random.uniform(1.0, 1.1))  # so that another call may probe next time
             try:
-                self._check(opening)
                 await here.requests.take()
                 await here.tokens.take(guess_input(body) + REPLY_TOKENS)
-                self._check(opening)
-                async with here.purse:
-                    read, written = most_tokens(body)
-                    while not self.spend.set_aside(call, cost_usd(self.price, read, 0, written), opening):
-                        self._check(opening)
-                        await asyncio.sleep(BUDGET_LOOK_SECONDS)
-                yield here
-            except DataError as error:
-                self._stop_for_money(str(error))
+                if self.breaker.stopped:
+                    raise PartnerFailure(self.breaker.stopped, StopReason.OUTAGE)
+                if refusal := self.spend.refusal():
+                    self.warn_once(refusal, "budget")
+                    # Without a budget it is the disk that stops the run.
+                    budget = self.config.budget_usd is not None
+                    raise PartnerFailure(refusal, StopReason.BUDGET if budget else StopReason.OUTAGE)
+                yield here.client
             finally:
-                self.spend.give_back(call)
                 self.breaker.release(call)
 
-    def _check(self, opening: bool) -> None:
-        """Raises PartnerFailure if no call is made any more."""
-        if self.breaker.stopped:
-            raise PartnerFailure(self.breaker.stopped, StopReason.OUTAGE)
-        if refusal := self.spend.refusal(opening):
-            self._stop_for_money(refusal)
-
-    def _stop_for_money(self, sentence: str) -> None:
-        """Raises PartnerFailure. Without a budget it is the disk that stops the run."""
-        self.warn_once(sentence, "budget")
-        reason = StopReason.BUDGET if self.config.budget_usd is not None else StopReason.OUTAGE
-        raise PartnerFailure(sentence, reason) from None
-
     async def _request(self, client: Any, body: dict[str, Any], seconds: float) -> dict[str, Any] | Fault:
-        """Makes one try. Leaves no exception behind: one of the client's holds the request, and with it the key."""
+        """Sends one request. Leaves no exception behind: one of the client's holds the request, and with it the key."""
         try:
             async with asyncio.timeout(seconds):
                 content = await client.post("/chat/completions", body=body, cast_to=str)
@@ -260,8 +243,8 @@ class Endpoint:
         wait = draw(0, min(self.config.max_backoff_seconds, first * 2.0 ** min(retries - 1, 30)))
         return wait if fault.retry_after is None else max(wait, fault.retry_after + draw(0, first))
 
-    def _count(self, outcome: dict[str, Any] | Fault, body: dict[str, Any], limit: RateLimit) -> Usage:
-        """Returns what a try took, added to the run's spending and set against the tokens reserved for it."""
+    def _count(self, outcome: dict[str, Any] | Fault, body: dict[str, Any]) -> Usage:
+        """Returns what a request took, added to the run's spending."""
         answered = not isinstance(outcome, Fault)
         if isinstance(outcome, Fault) and not outcome.billed:
             return Usage()
@@ -280,12 +263,11 @@ class Endpoint:
         estimated, cost = int(tokens["estimated"]), cost_usd(self.price, *counts)
         usage = Usage(int(answered), *counts, cost, model=tokens.get("model"), estimated=estimated)
         self.spend.add(usage)
-        limit.correct(counts[0] + counts[2] - guess_input(body) - REPLY_TOKENS)
         return usage
 
-    def _made(self) -> _Here:
+    def _make(self) -> _Loop:
+        """Returns the running loop's client and limits."""
         config = self.config
-        redact_logs()  # handlers may have been added since
         wanted = config.concurrency or LEAST_CONCURRENCY
         limit, room = open_files()
         if room < wanted:
@@ -296,4 +278,4 @@ class Endpoint:
             )
         slots = asyncio.Semaphore(min(wanted, room))
         requests, tokens = RateLimit(config.requests_per_minute), RateLimit(config.tokens_per_minute)
-        return _Here(make_client(self.address, config), slots, requests, tokens, asyncio.Lock())
+        return _Loop(make_client(self.address, config), slots, requests, tokens)

@@ -1,9 +1,9 @@
 """Table of what may come back from an endpoint instead of an answer, and what is done about it.
 
-    wait   busy      it asks for patience: asked again for as long as a turn may take
+    wait   busy      it asks to wait: asked again until the turn's time is over
            down      it does not answer: asked again `max_retries` times; failures in a row are an outage
            wrong     the same, but it did answer, and perhaps this request alone is the reason
-    learn  parameter the model does not take it: asked again without it, or under its other name
+    learn  parameter the model refuses it: asked again without it, or under its other name
     stop   refused   only a person can change it, such as an unknown model
            account   the same, and it concerns every request: key and money
     fail   request   this game's request alone is at fault
@@ -22,48 +22,56 @@ import re
 import socket
 import ssl
 import time
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from slim_rl.config import OpenAIConfig
 from slim_rl.partners.answers import ReportedError, UnreadableError
-from slim_rl.partners.dialect import LEARNED, RENAMED
+from slim_rl.partners.dialect import refused_parameters
 from slim_rl.partners.quoting import one_line
 from slim_rl.partners.secrets import Secrets
 
-LONGEST_PAUSE = 30 * 86400.0  # seconds; a longer one is not believed
+LONGEST_PAUSE = 30 * 86400.0  # seconds; a longer one is shortened to this
 
 Kind = Literal["busy", "down", "wrong", "parameter", "refused", "account", "request", "own"]
 
 
 class Row(NamedTuple):
-    """Line of the table; the first that fits decides. `status` may also be the code within a response of status 200, or 0 if it has none."""
+    """Line of the table; the first that fits decides.
 
-    kind: (
-        Kind | Literal["unknown"]
-    )  # unknown: a request's own fault once the endpoint has answered any, and else a refusal
+    Attributes:
+        kind: what is done; unknown: "request" once the endpoint has answered any request, before that "refused".
+        status: HTTP statuses, or codes within a response of status 200; 0 if there is none.
+        pattern: regular expression in what the endpoint reports.
+        hint: what a person should check.
+    """
+
+    kind: Kind | Literal["unknown"]
     status: Container[int]
-    words: str = ""  # pattern in what the endpoint reports
-    hint: str = ""  # what to look at, for the person who reads the sentence
+    pattern: str = ""
+    hint: str = ""
 
 
 ANY = range(1000)
+MONEY = "the account has no money left"
+KEY = "is the key in ${key} right?"
+MODEL = "is the model {model} right, and may this key use it?"
 TABLE = (
-    Row("account", {402}, hint="the account has no money left"),
+    Row("account", {402}, hint=MONEY),
     Row(
         "account",
         ANY,
         r"insufficient[_ ](quota|balance|credits?|funds)|exceeded_current_quota|billing_(hard_limit|not_active)|"
         r"requires more credits|credit balance is too low|out of credits",
-        "the account has no money left",
+        MONEY,
     ),
-    Row("account", {401}, hint="is the key in ${key} right?"),
+    Row("account", {401}, hint=KEY),
     Row(
         "account",
         ANY,
         r"(invalid|incorrect|expired|missing|no)[_ ]api[_ ]?key|api[_ ]?key (is |was )?(not valid|not found|invalid|expired)",
-        "is the key in ${key} right?",
+        KEY,
     ),
     Row("busy", {429}),
     Row("busy", ANY, r"rate[_ -]?limit|too[_ ]many[_ ]requests|tokens per (minute|day|hour)|\(TPM\)"),
@@ -74,15 +82,15 @@ TABLE = (
         r"content[_ ](filter|policy|management)|ResponsibleAI|data_inspection|moderation|flagged|\bsafety\b",
     ),
     Row("request", {413, 451}),
-    Row("parameter", {0, 400, 404, 422, 501}),  # where `refused_parameters` finds one
+    Row("parameter", {0, 400, 404, 422, 501}),  # if `refused_parameters` finds one
     Row(
         "refused",
         {0, 400, 422},
         r"model[_ ]not[_ ](found|exist)|(invalid|unknown|unsupported) model|not a valid model|"
         r"model\b.{0,100}\b(not (found|exist|available|supported)|decommissioned|deprecated)|\"param\": ?\"model",
-        "is the model {model} right, and may this key use it?",
+        MODEL,
     ),
-    Row("refused", {403, 404}, hint="is the model {model} right, and may this key use it?"),
+    Row("refused", {403, 404}, hint=MODEL),
     Row("refused", range(300, 400), hint="it answers from another address: is partner.openai.base_url right?"),
     Row("refused", {405, 410}, hint="is partner.openai.base_url right?"),
     Row("wrong", {0, 409, 500, 501, 505}),
@@ -96,10 +104,10 @@ class Fault:
     """Request that was not answered.
 
     Attributes:
-        why: one sentence's worth, without secrets.
-        retry_after: seconds that the endpoint asks to wait; None if it does not say.
-        billed: whether the endpoint did its work, so that the request has a price.
-        parameters: those of the request that the model does not take, if that is why.
+        why: one clause, without secrets.
+        retry_after: seconds that the endpoint asks to wait; None if it does not ask.
+        billed: True if the endpoint did its work, so that the request has a price.
+        parameters: the request's parameters that the model refuses, if that is why.
     """
 
     why: str
@@ -110,7 +118,7 @@ class Fault:
 
 
 class TooLargeError(Exception):
-    """Response longer than is read."""
+    """Response longer than `response_bytes`."""
 
 
 def fault_of(
@@ -120,22 +128,21 @@ def fault_of(
 
     Args:
         body: the request as it was sent.
-        ever_answered: whether the endpoint has worked before, with this very configuration.
+        ever_answered: True if the endpoint has worked before with this configuration.
     """
     import openai
 
-    response: tuple[int, str, Mapping[str, str]]
+    headers: Mapping[str, str] = {}
     if isinstance(error, ReportedError):
-        response, billed = (error.status, error.content, {}), error.billed
+        status, content, billed = error.status, error.content, error.billed
     elif isinstance(error, openai.APIStatusError):
-        response, billed = (error.status_code, error.response.text, error.response.headers), False
+        status, content, headers, billed = error.status_code, error.response.text, error.response.headers, False
     else:
         return _without_response(error, secrets)
-    status, content, headers = response
     reported = error_in(content)
     code = str(reported.get("code") or "")
     parameters, key = refused_parameters(reported, body)
-    row = next(row for row in TABLE if _fits(row, status, content, bool(parameters)))
+    row = next(row for row in TABLE if _fits(row, status, content) and (row.kind != "parameter" or parameters))
     kind = "unknown" if row.kind == "parameter" and key else row.kind
     if kind == "unknown":
         kind = "request" if ever_answered else "refused"
@@ -147,7 +154,10 @@ def fault_of(
 
 
 def _without_response(error: Exception, secrets: Secrets) -> Fault:
-    causes = list(_causes(error))
+    """Returns what an exception means that no response caused."""
+    causes: list[BaseException] = [error]
+    while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None and cause not in causes:
+        causes.append(cause)
     why = one_line(secrets.redact(f"{type(causes[-1]).__name__}: {causes[-1]}"))
 
     def is_any(*kinds: type[Exception]) -> bool:
@@ -159,29 +169,18 @@ def _without_response(error: Exception, secrets: Secrets) -> Fault:
         return Fault(f"its address is not known ({why}); is partner.openai.base_url right?", "refused")
     if is_any(ssl.SSLError):
         return Fault(f"no secure connection ({why}); is partner.openai.base_url right?", "refused")
-    modules = {made.__module__.partition(".")[0] for cause in causes for made in type(cause).__mro__}
+    modules = {base.__module__.partition(".")[0] for cause in causes for base in type(cause).__mro__}
     if is_any(OSError, EOFError) or modules & {"aiohttp", "httpx", "httpx2", "httpcore", "h11", "anyio"}:
         return Fault(f"the connection failed: {why}", "down")
     return Fault(f"an error in this program itself: {why}", "own")
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yields the error and its causes, down to the first."""
-    seen: set[int] = set()
-    at: BaseException | None = error
-    while at is not None and id(at) not in seen:
-        seen.add(id(at))
-        yield at
-        at = at.__cause__ or at.__context__
-
-
-def _fits(row: Row, status: int, content: str, names_parameters: bool) -> bool:
-    fits = status in row.status and re.search(row.words, content[:20_000], re.IGNORECASE | re.DOTALL) is not None
-    return fits and (row.kind != "parameter" or names_parameters)
+def _fits(row: Row, status: int, content: str) -> bool:
+    return status in row.status and re.search(row.pattern, content[:20_000], re.IGNORECASE | re.DOTALL) is not None
 
 
 def error_in(content: str) -> dict[str, Any]:
-    """Returns the error that a response's body reports, in OpenAI's form; its `message` is all of the body if it has no other."""
+    """Returns the error that a response's body reports, in OpenAI's form; without a message, `message` is the whole body."""
     data: Any = None
     with contextlib.suppress(ValueError, RecursionError):
         data = json.loads(content)
@@ -197,55 +196,8 @@ def error_in(content: str) -> dict[str, Any]:
     return {**error, "message": message, "detail": data.get("detail")}
 
 
-# --- which parameter of the request it was: what refuses one, what refuses its value, and what begins a list of others
-
-_REFUSES = re.compile(
-    r"unsupport|n[o']t support|unknown|unrecogni[sz]ed|unexpected|not (permitted|allowed|accepted|recogni[sz]ed)|"
-    r"extra[_ ](inputs|fields|forbidden)|cannot find field|not a valid (field|parameter)|additional propert",
-    re.IGNORECASE,
-)
-_VALUE = re.compile(
-    r"(should|must) be|(less|greater) than|at (most|least)|out of range|between|too (large|high|small|low)|invalid value",
-    re.IGNORECASE,
-)
-_OTHERS = re.compile(
-    r"(?<!not )\b(supported|allowed|valid|accepted|known) (\w+ )?(parameters|arguments|fields|keys|values)\b|\b(expected|use|drop)\b",
-    re.IGNORECASE,
-)
-
-
-def refused_parameters(error: Mapping[str, Any], body: Mapping[str, Any]) -> tuple[tuple[str, ...], str]:
-    """Returns the request's parameters that an error names, and a hint at the key to set if not all of them can be learned."""
-    sendable = [name for name in body if name not in ("model", "messages")]
-    text, param, detail = error["message"][:20_000], error.get("param"), error.get("detail")
-    places = [place for place in detail if isinstance(place, dict)] if isinstance(detail, list) else []
-    if isinstance(param, str) and param in sendable:
-        names = [param]
-        text = f"{text} {error.get('code')}"
-    elif places:
-        text = " ".join(f"{place.get('msg')} {place.get('type')}" for place in places)
-        steps = [step for place in places if isinstance(place.get("loc"), list) for step in place["loc"]]
-        names = [name for name in sendable if name in steps]
-    else:
-        sentences = [
-            part for part in re.split(r"(?<=[.!;])\s+|\n", text) if _REFUSES.search(part) or _VALUE.search(part)
-        ]
-        text = " ".join(sentences)
-        words = " ".join(_OTHERS.split(sentence, maxsplit=1)[0] for sentence in sentences)
-        names = [name for name in sendable if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", words)]
-    refuses = bool(_REFUSES.search(text))
-    if not names or not (refuses or places or _VALUE.search(text)):
-        return (), ""
-    if refuses and all(name in LEARNED for name in names):
-        return tuple(names), ""
-    key = next((name for name, other in RENAMED.items() if other == names[0]), names[0])
-    if key in OpenAIConfig.model_fields:
-        return tuple(names), f"set partner.openai.{key} to a value that it takes, or to null"
-    return tuple(names), f"remove {key} from partner.openai.extra"
-
-
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Returns seconds, from Retry-After-Ms or Retry-After (a number or a date, RFC 9110); None if absent or unreadable."""
+    """Returns the seconds of Retry-After-Ms or Retry-After (a number or a date, RFC 9110); None if absent or unreadable."""
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         value, seconds = headers.get(name), math.nan
         if value is None:

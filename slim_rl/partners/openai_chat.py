@@ -138,14 +138,13 @@ class OpenAIPartner:
             PartnerFailure: no answer (PARTNER_FAILED), none that is well-formed (PARTNER_ERRORS), no money (BUDGET), no endpoint (OUTAGE).
         """
         messages = self.messages(view)
-        opening = all(utterance.seat != view.seat for utterance in view.history)
         usage = Usage()
         errors: list[str] = []
         thoughts: list[str | None] = []
         # A reply that is all thought twice in a row will be so the third time.
         while len(errors) <= self.config.malformed_retries and errors[-2:] != [self._all_thought] * 2:
             try:
-                completion = await self.endpoint.ask(messages, view.seed % 2**31, opening and not errors)
+                completion = await self.endpoint.ask(messages, view.seed % 2**31)
             except PartnerFailure as failure:
                 failure.usage = replace(usage + (failure.usage or Usage()), malformed=len(errors))
                 failure.thought = _joined(thoughts)

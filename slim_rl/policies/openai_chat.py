@@ -75,9 +75,8 @@ class ChatPolicy:
 
     async def act(self, view: View) -> Turn:
         """See `dialogue.partner.Partner`. Raises PartnerFailure when the endpoint gives no answer, or its budget is spent."""
-        opening = all(utterance.seat != view.seat for utterance in view.history)
         try:
-            completion = await self.endpoint.ask(self.messages(view), view.seed % 2**31, opening)
+            completion = await self.endpoint.ask(self.messages(view), view.seed % 2**31)
         except PartnerFailure as failure:
             raise PartnerFailure(_own(str(failure)), failure.reason, failure.usage, failure.thought) from None
         text, thought = split_thought(completion.text)

@@ -227,5 +227,4 @@ def test_what_the_partner_costs_is_kept_beside_the_log(tmp_path: Path) -> None:
     games = Games(config, log=tmp_path / "log.jsonl")
     spend = games.worker.partner.endpoint.spend  # type: ignore[union-attr]
     spend.add(Usage(calls=1, cost_usd=0.25))
-    spend.give_back("the call")
     assert spent_usd(tmp_path) == 0.25

@@ -121,7 +121,7 @@ def test_a_partner_that_stops_in_an_evaluation_costs_no_step(folder: Path) -> No
         calls = partner_calls(without)
     with serving() as server:  # 1 US dollar an answer
         server.meets = lambda body: Step(usage={"prompt_tokens": 1000, "completion_tokens": 1})
-        settings: dict[str, Any] = {"prices": prices, "budget_reserve": 0.0}
+        settings: dict[str, Any] = {"prices": prices}
         budget = calls[0] + calls[1] + 0.5
         config = config_of(folder, "poor", server, *evaluated, budget_usd=budget, **settings)
         with pytest.raises(RunStopped, match=r"budget_usd.*The 2 steps before it are saved"):

@@ -70,7 +70,7 @@ def test_stop_saves_finished_steps_and_the_run_resumes(folder: Path, kind: str) 
         server.meets = answer
         prices = {"gpt-4.1": {"output": 1e6}}
         budget = calls[0] + calls[1] + 1.5 if kind == "budget" else 1e6
-        settings: dict[str, Any] = {"prices": prices, "budget_reserve": 0.0, "outage_wait_minutes": 0.005}
+        settings: dict[str, Any] = {"prices": prices, "outage_wait_minutes": 0.005}
         config = config_of(folder, kind, server, budget_usd=budget, **settings)
         with pytest.raises(RunStopped, match=r"Training stops: .*The 2 steps before it are saved") as caught:
             local.train(config)

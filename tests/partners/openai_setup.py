@@ -81,7 +81,6 @@ def spend_elsewhere(folder: Path, usd: float) -> Spend:
     """What another process of the run in `folder` has spent."""
     spend = Spend(folder=folder)
     spend.add(Usage(cost_usd=usd))
-    spend.give_back(None)
     return spend
 
 

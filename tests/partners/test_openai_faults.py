@@ -210,7 +210,7 @@ async def test_a_wrong_address_stops_the_run_at_once(
 )
 def test_a_malformed_key_is_said_before_anything_starts(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", key)
-    with pytest.raises(ConfigError, match=r"^The key in \$OPENAI_API_KEY holds a space.*copy it again\.$") as failure:
+    with pytest.raises(ConfigError, match=r"^The key in \$OPENAI_API_KEY holds a space.*Copy it again\.$") as failure:
         OpenAIPartner(partner_config("http://localhost:1/v1"))
     assert key not in str(failure.value)
 
@@ -309,7 +309,7 @@ async def test_a_full_disk_is_said_and_loses_no_answer(
         for seed in (0, 0, 1):
             with pytest.raises(
                 PartnerFailure,
-                match=r"Cannot append to the cassette .*a\.sqlite: .+; make it writable again and resume",
+                match=r"Cannot append to the cassette .*a\.sqlite: .+\. Make it writable and resume",
             ):
                 await partner.act(view_after(QUESTION, seed=seed))
         assert len(server.requests) == 1, "nothing is asked that cannot be kept"

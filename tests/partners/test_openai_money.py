@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -15,14 +14,12 @@ from slim_rl.config import OpenAIConfig
 from slim_rl.dialogue.partner import PartnerFailure
 from slim_rl.dialogue.record import StopReason, Turn
 from slim_rl.games.matching.audit import audit
-from slim_rl.partners.answers import ReportedError, UnreadableError, count_tokens, read_answer
+from slim_rl.partners.answers import MOST_TOKENS, ReportedError, UnreadableError, count_tokens, read_answer
 from slim_rl.partners.faults import fault_of
-from slim_rl.partners.limiter import LONGEST_CORRECTION, RateLimit
 from slim_rl.partners.secrets import Secrets
 from tests.fakes.openai_server import ODD_USAGE, OpenAIServer, Step
 from tests.partners.openai_setup import QUESTION, Asks, partner_of, play, view_after
 from tests.partners.test_openai_endpoint import ask_many
-from tests.partners.test_openai_parts import on_its_own_clock
 
 BODY = {"model": "m", "max_tokens": 300, "messages": [{"role": "user", "content": "x" * 4000}]}
 COUNTS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3), st.just(10**400))
@@ -43,8 +40,8 @@ async def server() -> AsyncIterator[OpenAIServer]:
 def test_counts_are_bounded_whatever_is_told(read: Any, written: Any, details: Any, text: str) -> None:
     usage = {"prompt_tokens": read, "completion_tokens": written, "prompt_tokens_details": details}
     counts = count_tokens(usage, BODY, text)
-    assert 60 <= counts["input_tokens"] <= 4000 + 100 + 4000
-    assert 0 <= counts["output_tokens"] <= 300 + 800 + 64
+    assert 1 <= counts["input_tokens"] <= MOST_TOKENS
+    assert 0 <= counts["output_tokens"] <= MOST_TOKENS
     assert 0 <= counts["cached_tokens"] <= counts["input_tokens"]
     assert all(type(counts[name]) is int for name in ("input_tokens", "cached_tokens", "output_tokens"))
 
@@ -101,18 +98,6 @@ async def test_an_absurd_usage_holds_nothing_up(server: OpenAIServer, caplog: py
     assert all(isinstance(outcome, Turn) for outcome in await ask_many(partner, 20))
     assert partner.usage.estimated == 1
     assert len([record for record in caplog.records if "are estimated" in record.getMessage()]) == 1
-
-
-@given(st.floats(allow_nan=False))
-def test_a_correction_is_bounded(units: float) -> None:
-    async def play() -> float:
-        limit, loop = RateLimit(60), asyncio.get_running_loop()
-        limit.correct(units)
-        begun = loop.time()
-        await limit.take(1)
-        return loop.time() - begun
-
-    assert on_its_own_clock(play) <= LONGEST_CORRECTION + 1
 
 
 async def test_game_ended_by_malformed_replies_records_cost(server: OpenAIServer) -> None:

@@ -57,16 +57,14 @@ def on_its_own_clock(made: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
 @settings(deadline=None)
 @given(
     st.floats(1, 10_000),
-    st.floats(1, 100),
     st.lists(st.tuples(st.floats(0, 5), st.floats(0.1, 100)), min_size=1, max_size=40),
 )
-def test_no_stretch_of_time_gets_more_than_its_share(
-    per_minute: float, burst: float, arrivals: list[tuple[float, float]]
-) -> None:
+def test_no_stretch_of_time_gets_more_than_its_share(per_minute: float, arrivals: list[tuple[float, float]]) -> None:
     used: list[tuple[int, float, float]] = []
+    burst = max(1.0, per_minute / 60)
 
     async def play() -> None:
-        limit, loop = RateLimit(per_minute, burst), asyncio.get_running_loop()
+        limit, loop = RateLimit(per_minute), asyncio.get_running_loop()
 
         async def one(number: int, units: float) -> None:
             await limit.take(units)
@@ -91,28 +89,11 @@ def test_no_stretch_of_time_gets_more_than_its_share(
 def test_no_limit_never_waits() -> None:
     async def play() -> float:
         limit = RateLimit(None)
-        limit.correct(1e9)
         for _ in range(3):
             await limit.take(1e9)
         return asyncio.get_running_loop().time()
 
     assert on_its_own_clock(play) == pytest.approx(100.0)
-
-
-def test_a_wrong_guess_is_corrected() -> None:
-    async def play() -> list[float]:
-        limit, loop = RateLimit(60, burst=1), asyncio.get_running_loop()
-        times = [loop.time()]
-        for correction in (9, -5, 0):  # the first took ten; the second, five fewer than it had reserved
-            await limit.take(1)
-            times.append(loop.time())
-            limit.correct(correction)
-        return times
-
-    begun, first, second, third = on_its_own_clock(play)
-    assert first == begun
-    assert second - first == pytest.approx(10)
-    assert third == second
 
 
 # --- breaker
@@ -185,8 +166,7 @@ def test_it_stops_for_good_in_the_end() -> None:
     clock.now += 60.0
     assert one.admit(object()) == 0.0
     assert one.stopped == (
-        "The partner's endpoint http://here has not answered for 60 s (no route); no more calls are made. "
-        "Fix it and resume the run."
+        "The partner's endpoint http://here has not answered for 60 s (no route). Fix it and resume the run."
     )
 
 
@@ -243,18 +223,6 @@ def test_a_pause_leaves_time_for_a_probe() -> None:
     assert one.admit(object()) == 0.0
 
 
-def test_who_probed_in_vain_lets_others_go_first() -> None:
-    clock = Clock()
-    one, poisoned, other = breaker(clock), object(), object()
-    one.open("fell", "why", 0.0)
-    assert one.admit(poisoned) == 0.0
-    one.failure("HTTP 500", poisoned, answered=True)
-    one.release(poisoned)
-    clock.now += 10.0
-    assert one.admit(poisoned) > 0.0
-    assert one.admit(other) == 0.0
-
-
 def test_an_answer_from_before_a_refusal_does_not_end_it(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
     one, early, probe = breaker(clock), object(), object()
@@ -297,6 +265,6 @@ def test_what_an_interrupted_run_spent_counts(tmp_path: Path) -> None:
     spend_elsewhere(tmp_path, 0.9)
     spend = Spend(budget_usd=1.0)
     spend.keep(tmp_path)
-    assert spend.refusal(opening=True) is None
+    assert spend.refusal() is None
     spend.add(Usage(cost_usd=0.1))
-    assert spend.refusal(opening=False) is not None
+    assert spend.refusal() is not None

@@ -360,7 +360,7 @@ async def test_all_thought_twice_in_a_row_ends_the_game(server: OpenAIServer, ca
     assert failure.value.thought == "Hm.\n\nHm." and failure.value.reason is StopReason.PARTNER_ERRORS
     assert len(server.requests) == 2
     assert [r.getMessage() for r in caplog.records] == [
-        f"{MODEL} uses all of partner.openai.max_tokens=300 for thoughts, and says nothing. Raise it, or set "
+        f"{MODEL} uses all of partner.openai.max_tokens=300 for thoughts. Raise it, or set "
         "partner.openai.reasoning_effort=low."
     ]
 
@@ -471,9 +471,7 @@ async def test_headers_and_query_are_sent(server: OpenAIServer, monkeypatch: pyt
     assert seen == ["api-version=2024-10-21"] * 2 and "sk-secret" not in json.dumps(partner.identity)
 
 
-@pytest.mark.parametrize(
-    "headers", [{"Authorization": "Bearer x"}, {"content-length": "3"}, {"X-A": "a\nb"}, {"X A": "b"}, {"": "b"}]
-)
+@pytest.mark.parametrize("headers", [{"content-length": "3"}, {"X-A": "a\nb"}, {"X A": "b"}, {"": "b"}])
 def test_a_header_that_cannot_be_set_is_refused(headers: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match=r"partner\.openai\.headers"):
         OpenAIPartner(partner_config("http://localhost:1/v1", headers=headers))

@@ -138,7 +138,7 @@ async def test_its_questions_are_put_for_it_or_forbidden() -> None:
 async def test_its_budget_outlives_the_process_and_is_its_own(tmp_path: Path) -> None:
     async def start(server: OpenAIServer, budget_usd: float = 0.05) -> ChatPolicy:
         prices = {server.model: {"input": 0, "cached": 0, "output": 1000}}
-        policy = chat_policy(server, prices=prices, budget_usd=budget_usd, budget_reserve=0.0)
+        policy = chat_policy(server, prices=prices, budget_usd=budget_usd)
         worker = RolloutWorker(parse_config({"partner": {"kind": "shy"}}), None, policy)
         worker.keep_spend(tmp_path)
         await play(policy, Says(lambda view: "[message] Ava Li on BLEU: 60."))

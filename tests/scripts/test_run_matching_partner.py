@@ -13,7 +13,7 @@ from tests.scripts.matching_setup import cluster, launch, launch_here, model, sm
 __all__ = ["cluster", "model", "small"]  # fixtures
 
 ELSEWHERE = {"RAY_ADDRESS": "http://head:8265", "OPENAI_API_KEY": ""}
-NO_KEY = "No key for https://api.openai.com/v1: set the environment variable OPENAI_API_KEY"
+NO_KEY = "No key for https://api.openai.com/v1. Set the environment variable OPENAI_API_KEY"
 NO_CASSETTE = ["partner.openai.cassette=none.sqlite", "partner.openai.cassette_mode=replay"]
 
 
