@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Trains a policy on the matching game with slime (GRPO), on one node or several. docs/cluster.md walks through it.
+# Trains a policy on the matching game with slime (GRPO), on one node or several. docs/how-to/slime-launch.md walks through it.
 #
 #   MODEL=Qwen/Qwen3-4B scripts/run_matching.sh                  one node, all its GPUs
 #   scripts/run_matching.sh --model DIR --partner shy --dry-run  print the command; needs neither slime nor a GPU

@@ -1,4 +1,4 @@
-"""docs/cluster.md names only what is there: metrics that the hook logs, flags that slime knows, settings that the launch has."""
+"""The guides to slime name only what exists: metrics that the hook logs, flags of slime, settings of the launch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from slim_rl.dialogue.tracked import batch_metrics
 from tests.fakes.cluster import known_flags
 from tests.paths import ROOT
 
-TEXT = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
+PAGES = {page.stem: page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "how-to").glob("*.md")}
+WATCH = PAGES["watch-a-run"]
+TEXT = "\n".join(PAGES[name] for name in PAGES if name.startswith("slime-") or name == "troubleshooting")
 OURS = {f"--{name.lower().replace('_', '-')}" for name in Settings.names()} | {
     "--set",
     "--dry-run",
@@ -27,15 +29,20 @@ def logged() -> set[str]:
     names = set(batch_metrics([played, failed])) | {"ended", "answered", "valid_proposals"}
     names |= {measure.name for measure in MEASURES.values() if measure.needs}  # of annotated dialogues
     names |= {"cost_usd", "partner_retries", "partner_cached"}  # of a partner behind an endpoint
-    names |= {"reward_paid"}  # where a control pays something else
+    names |= {"train_reward"}  # where a control rewards something else
+    names |= {"pairs_volunteered", "pairs_named_in_rejections"}
     names |= {"staleness_mean", "staleness_max", "mixed_weights"}  # of a fully asynchronous run
     names |= {f"stop/{reason.value}" for reason in StopReason}
     return names | {f"partner_seconds_{quantile}" for quantile in ("p50", "p95")}
 
 
 def test_every_metric_of_the_table_is_logged() -> None:
-    table = TEXT[TEXT.index("| metric | what it tells |") : TEXT.index("Of slime's own:")].strip()
-    named = [name for line in table.splitlines()[2:] for name in re.findall(r"`([\w/]+)`", line.split("|")[1])]
+    _, _, table = WATCH.partition("| metric | read it as |\n")
+    named = [
+        name
+        for line in table.partition("\n\n")[0].splitlines()
+        for name in re.findall(r"`([\w/]+)`", line.split("|")[1])
+    ]
     assert len(named) > 15
     assert set(named) <= logged()
 
@@ -43,9 +50,15 @@ def test_every_metric_of_the_table_is_logged() -> None:
 def test_every_flag_is_one() -> None:
     own = [line for line in TEXT.splitlines() if "run_matching.sh" in line or line.startswith("| ")]
     flags = set(re.findall(r"(?<![\w-])--[a-z0-9-]+", "\n".join(own)))
-    assert flags <= known_flags() | OURS | {"--log-dir", "--x"}  # the last is an example of a wrong one
+    assert flags <= known_flags() | OURS | {
+        "--backend",
+        "--seeds",
+        "--arm",
+        "--overwrite",
+        "--x",
+    }  # the last is an example of a wrong one
 
 
 def test_every_metric_to_look_at_is_logged() -> None:
-    ours = set(re.findall(r"`(?:eval/matching/)?dialogue/([\w/]+)`", TEXT))
+    ours = set(re.findall(r"`(?:eval/matching/)?dialogue/([\w/]+)`", WATCH + TEXT))
     assert len(ours) > 6 and ours <= logged()

@@ -41,7 +41,7 @@ SPLITS: dict[Split, str] = {"train": "train games", "eval": "held-out games"}
 PACKAGES = {
     "trl": ("pip install -e '.[local]'", "torch==2.* transformers==5.* trl==1.16.0"),
     "slime": (
-        "Use slime's container (docs/cluster.md), or set SLIME_DIR and MEGATRON_DIR; the package index's slime is a different project.",
+        "Use slime's container (docs/how-to/slime-launch.md), or set SLIME_DIR and MEGATRON_DIR; the package index's slime is a different project.",
         "torch==2.* transformers slime==0.3.1* sglang==0.5.15* ray==2.* megatron sglang_router",
     ),
     "verl": (
@@ -183,7 +183,7 @@ def _judged(config: Config, row: GameRow, env: BaseEnvironment, asked: dict[str,
 def _endpoint_checks(config: Config, partner: OpenAIPartner, seconds: float) -> Iterator[Check]:
     """What the one call showed of the endpoint: whether it reads whole prompts, and how many requests it takes at once."""
     if partner.warnings:
-        fix = "See docs/partners.md, 'A model of your own'."
+        fix = "See docs/how-to/partners.md, 'A local model'."
         yield verdict("partner's endpoint", " ".join(partner.warnings), warn=fix)
     openai, at_once = config.partner.openai, config.partner_concurrency
     fit = max(1, int(openai.request_seconds / max(seconds, 1e-3)))

@@ -66,7 +66,7 @@ class OpenAIConfig(Section):
     model: str = Field(
         "gpt-4.1-2025-04-14",
         description="a dated snapshot stays the same partner for the whole run; public pages date GPT-4.1's shutdown "
-        f"{hosted.SHUTDOWNS['gpt-4.1']} (not verified), successors are in docs/partners.md",
+        f"{hosted.SHUTDOWNS['gpt-4.1']} (not verified), successors are in docs/how-to/partners.md",
     )
     base_url: str | None = None
     """such as http://localhost:8100/v1 for a model of your own; null: OpenAI"""

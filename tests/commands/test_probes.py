@@ -1,4 +1,4 @@
-"""The probes of docs/measuring.md: each command is run as it is printed, but for who plays, and does what is said of it."""
+"""The probes of docs/how-to/evaluate-and-compare.md: each command is run as it is printed, but for who plays, and does what is said of it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Dialogue]
     folder = tmp_path_factory.mktemp("probes")
     small = [f"data.{name}={folder}/{name}.jsonl" for name in ("train", "eval")]
     small += ["data.num_train=8", f"data.num_eval={GAMES}"]
-    text = (ROOT / "docs" / "measuring.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "how-to" / "evaluate-and-compare.md").read_text(encoding="utf-8")
     _, _, section = text.partition("## Probes of a trained policy")
     lines = re.search(r"```bash\n(.*?)```", section, re.S)[1].splitlines()  # type: ignore[index]
     found = {}

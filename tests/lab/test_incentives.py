@@ -202,7 +202,7 @@ def test_doctor_and_a_start_say_it_and_warn(
     say_at_the_start(config)
     said = capsys.readouterr().err
     assert said.startswith("slim-rl: Asking pays from" if pays else "slim-rl: WARNING. Asking pays, but is not needed")
-    assert ("docs/incentives.md" in said) != pays
+    assert ("docs/how-to/check-that-asking-raises-reward.md" in said) != pays
     (check,) = told.check_incentives(config)
     assert (check.status, check.name) == ("pass" if pays else "warn", "what asking pays")
     assert check.found in said and ("slim-rl lab incentives" in check.fix) != pays

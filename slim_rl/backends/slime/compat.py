@@ -22,13 +22,13 @@ def _moved(module: str, name: str) -> Any:
             if error.name not in (home, f"{home}.{module}"):  # something else that it needs is not installed
                 raise
     raise SlimError(
-        f"This slime has {name} neither in {' nor in '.join(_HOMES)}; use v0.3.1 or later (docs/cluster.md)."
+        f"This slime has {name} neither in {' nor in '.join(_HOMES)}; use v0.3.1 or later (docs/how-to/slime-launch.md)."
     )
 
 
 if _missing := [name for name in ("append_response_tokens", "rollout_id") if not hasattr(Sample, name)]:
     raise SlimError(
-        f"This slime is too old: its Sample has no {' and no '.join(_missing)}; use v0.3.1 or later (docs/cluster.md)."
+        f"This slime is too old: its Sample has no {' and no '.join(_missing)}; use v0.3.1 or later (docs/how-to/slime-launch.md)."
     )
 
 trace_span = _moved("trace_utils", "trace_span")

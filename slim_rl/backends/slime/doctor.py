@@ -39,7 +39,7 @@ def check_router(config: Config) -> Iterator[Check]:
     """
     if installed_version("sglang_router"):
         policy = router_policy()
-        fix = "Take the router of slime's container (docs/cluster.md), or choose by ROUTER_POLICY: a dialogue's prefix is cached on one engine."
+        fix = "Take the router of slime's container (docs/how-to/slime-launch.md), or choose by ROUTER_POLICY: a dialogue's prefix is cached on one engine."
         yield verdict("router", policy or "its own policy", warn="" if policy else fix)
 
 

@@ -107,7 +107,7 @@ def _parser() -> argparse.ArgumentParser:
         "run_matching.sh",
         allow_abbrev=False,
         exit_on_error=False,
-        description="Trains a policy with slime (GRPO). docs/cluster.md walks through it.",
+        description="Trains a policy with slime (GRPO). docs/how-to/slime-launch.md walks through it.",
         epilog="Each setting is also an environment variable of the same name (--num-gpus 4 or NUM_GPUS=4); the flag wins. "
         "Any flag of slime, Megatron or SGLang may follow, and wins over the one set here.",
     )

@@ -1,6 +1,6 @@
 """The matching game for one: what both players see is shown to the policy, which proposes once. No dialogue, no partner.
 
-It asks how well a policy plans when there is nothing left to ask, and is verl's single-turn mode (docs/verl.md).
+It asks how well a policy plans when there is nothing left to ask, and is verl's single-turn mode (docs/how-to/verl.md).
 """
 
 from __future__ import annotations

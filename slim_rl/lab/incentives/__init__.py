@@ -1,4 +1,4 @@
-"""What a config pays before anything is trained (docs/incentives.md).
+"""What a config pays before anything is trained (docs/how-to/check-that-asking-raises-reward.md).
 
     asking pays if one random question earns more than none, and if no player who asks nothing earns more than one honest solo plan
 

@@ -10,7 +10,7 @@ from slim_rl.config import Config
 
 NO_REASON_TO_ASK = (
     "A policy that starts without questions may never learn to ask: `slim-rl lab incentives CONFIG` shows what pays instead, and "
-    "docs/incentives.md what to change."
+    "docs/how-to/check-that-asking-raises-reward.md what to change."
 )
 
 
@@ -37,5 +37,5 @@ def check_incentives(config: Config) -> Iterator[Check]:
 
     if (found := at_a_start(config)) is not None:
         sentence, pays = found
-        fix = "See what pays instead by `slim-rl lab incentives CONFIG`, and docs/incentives.md on what to change."
+        fix = "See what pays instead by `slim-rl lab incentives CONFIG`, and docs/how-to/check-that-asking-raises-reward.md on what to change."
         yield verdict("what asking pays", sentence, warn="" if pays else fix)
