@@ -57,7 +57,7 @@ def main() -> None:
     def tokens_per_second(number: int, policy: Any) -> tuple[float, float]:
         """Tokens a second of processor time, so that other work on the machine weighs on neither; and tokens a dialogue."""
         start, before = time.process_time(), policy.tokens_sampled
-        asyncio.run(games.worker.play_all(games.episodes[:number], policy=lambda episode: policy))
+        asyncio.run(games.worker.play_all(games.specs[:number], policy=lambda spec: policy))
         tokens = policy.tokens_sampled - before
         return tokens / (time.process_time() - start), tokens / number
 

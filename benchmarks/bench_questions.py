@@ -109,7 +109,7 @@ def main() -> None:
         print(f"annotate, {n}x{n}           {seconds(fill) / len(played) * 1e3:10.2f} ms a dialogue of 10 messages")
         took = seconds(lambda dialogues=played: [measures(each) for each in dialogues])  # type: ignore[misc]
         print(f"measures, {n}x{n}           {took / len(played) * 1e6:10.0f} µs a dialogue")
-        ours = seconds(lambda n=n: [Knowledge(state, 0).promise for state in games[n]]) / len(games[n])  # type: ignore[misc]
+        ours = seconds(lambda n=n: [Knowledge(state, 0).expected_value for state in games[n]]) / len(games[n])  # type: ignore[misc]
         plain = seconds(lambda n=n: [plain_values(state) for state in games[n][:5]], 1) / 5  # type: ignore[misc]
         print(
             f"value of every question, {n}x{n} {ours * 1e6:5.0f} µs a board; the plain way {plain / ours:,.0f} times that"

@@ -24,7 +24,7 @@ def main() -> None:
     def tokens_per_second(max_live: int | None, seed: int) -> float:
         policy = played.policy(seed)
         start = time.perf_counter()
-        asyncio.run(played.worker.play_all(played.episodes, policy=lambda episode: policy, max_live=max_live))
+        asyncio.run(played.worker.play_all(played.specs, policy=lambda spec: policy, max_live=max_live))
         return policy.tokens_sampled / (time.perf_counter() - start)
 
     rates = [(tokens_per_second(None, r), tokens_per_second(1, r)) for r in range(options.rounds)]

@@ -10,7 +10,7 @@ import torch
 from slim_rl.config import PolicyConfig, parse_config
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.rows import GameRow
-from slim_rl.dialogue.worker import Episode, RolloutWorker
+from slim_rl.dialogue.worker import DialogueSpec, RolloutWorker
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.policies.transformers import TransformersPolicy, load_model
 
@@ -23,7 +23,7 @@ class SmallGames:
     tokenizer: Any
     chat: Chat
     worker: RolloutWorker
-    episodes: list[Episode]
+    specs: list[DialogueSpec]
 
     def policy(self, seed: int) -> TransformersPolicy:
         """The project's own decoding of the model."""
@@ -47,6 +47,4 @@ def small_games(path: str, number: int) -> SmallGames:
     worker = RolloutWorker(config, chat)
     env = worker.environment()
     games = generate_games(number, config.game)
-    return SmallGames(
-        model, tokenizer, chat, worker, [worker.episode(GameRow.of(env, g.id, g), "bench") for g in games]
-    )
+    return SmallGames(model, tokenizer, chat, worker, [worker.spec(GameRow.of(env, g.id, g), "bench") for g in games])

@@ -36,7 +36,7 @@ from slim_rl.dialogue.log import DialogueLog, read_log  # noqa: E402
 from slim_rl.dialogue.policy import Sampled  # noqa: E402
 from slim_rl.dialogue.record import StopReason  # noqa: E402
 from slim_rl.dialogue.rows import GameRow  # noqa: E402
-from slim_rl.dialogue.worker import Episode, RolloutWorker  # noqa: E402
+from slim_rl.dialogue.worker import DialogueSpec, RolloutWorker  # noqa: E402
 from slim_rl.games.matching.actions import format_proposal  # noqa: E402
 from slim_rl.games.matching.generate import generate_games  # noqa: E402
 from slim_rl.games.matching.instance import GameState  # noqa: E402
@@ -98,8 +98,8 @@ async def soak(options: argparse.Namespace, url: str, chat: Chat) -> dict[str, A
             order.append(number)
             game = boards[number // GROUP % len(boards)]
             row = GameRow(f"board-{number // GROUP}", 0, game.to_dict(), [])
-            episode = Episode(row, f"soak-{number}", seed=number, group=row.game_id)
-            (dialogue,) = await rollouts.play(episode, policy=Asker(chat, game, episode.id))
+            spec = DialogueSpec(row, f"soak-{number}", seed=number, group=row.game_id)
+            (dialogue,) = await rollouts.play(spec, policy=Asker(chat, game, spec.id))
             if dialogue.stop_reason is StopReason.BROKEN:  # an exception escaped: the very thing that must not happen
                 escaped.append(str(dialogue.failure))
             log.append(dialogue)

@@ -35,8 +35,8 @@ def play(worker: RolloutWorker, policy: TransformersPolicy, games: list[GameRow]
     """A group a game: the same tables each time, and other words, because the policy's are drawn by chance."""
     size = worker.config.train.group_size
     policy.reseed(worker.config.seed + step)  # and have it forget what it computed with older weights
-    episodes = [worker.episode(game, str(step), number, step=step) for game in games for number in range(size)]
-    played = [dialogue for (dialogue,) in asyncio.run(worker.play_all(episodes, done=annotate))]
+    specs = [worker.spec(game, str(step), number, step=step) for game in games for number in range(size)]
+    played = [dialogue for (dialogue,) in asyncio.run(worker.play_all(specs, done=annotate))]
     return [played[start : start + size] for start in range(0, len(played), size)]
 
 

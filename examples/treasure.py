@@ -107,7 +107,7 @@ class Treasure(MeasuredEnvironment):
     def questions_worth_asking(cls, game_state: Any, seat: int, number: int, seed: int) -> list[str]:
         belief, worth = Belief(), []
         for line in random.Random(seed).sample(LINES, len(LINES)):
-            if belief.promise(line):
+            if belief.expected_value(line):
                 worth.append(f"{NAMES[line[0]][line[1]]}?")  # short: a forced question is cut where a turn would be
                 belief.update(line, game_state["treasure"][line[0]] == line[1])
         return worth[:number] if seat == 0 else []
@@ -120,7 +120,7 @@ class Treasure(MeasuredEnvironment):
         treasure = dialogue.game_state.get("treasure", (0, 0))
         belief, asked, question = Belief(), set[Line](), None
         for turn in dialogue.turns:
-            turn.questions, turn.pairs, turn.informative, turn.told, turn.seeking = [], [], [], [], False
+            turn.questions, turn.pairs, turn.informative, turn.stated, turn.seeking = [], [], [], [], False
             turn.answered = turn.question_value = turn.gain = turn.regret = None
             turn.state_value = belief.expected() if turn.seat == 0 else None
             if turn.action is None:
@@ -130,22 +130,22 @@ class Treasure(MeasuredEnvironment):
                 if question is not None and answer and len(question.pairs) == 1:
                     before, truly = belief.expected(), belief.expected(treasure)
                     belief.update(question.pairs[0], answer[0] == "yes")
-                    turn.told, question.answered = list(question.pairs), True
+                    turn.stated, question.answered = list(question.pairs), True
                     question.question_value = belief.expected() - before
                     question.gain = belief.expected(treasure) - truly
                 question = None
             elif lines := lines_named(turn.text):
                 turn.questions, turn.seeking = list(dict.fromkeys(KINDS[axis] for axis, _ in lines)), True
                 turn.pairs = lines
-                turn.informative = [line for line in lines if line not in asked and belief.promise(line)]
-                turn.regret = max(map(belief.promise, LINES)) - max(map(belief.promise, lines))
+                turn.informative = [line for line in lines if line not in asked and belief.expected_value(line)]
+                turn.regret = max(map(belief.expected_value, LINES)) - max(map(belief.expected_value, lines))
                 turn.answered, turn.question_value, turn.gain, question = False, 0.0, 0.0, turn
                 asked.update(lines)
 
     @classmethod
     def frontier(cls, games: Sequence[tuple[Any, int]], most: int, seed: int = 0) -> dict[str, Frontier]:
         asked = np.array([_asked(state["treasure"], most) for state, _ in games]).reshape(-1, most + 1, 2)
-        return {"greedy": Frontier(rewards=asked[:, :, 0], hoped=asked[:, :, 1])}
+        return {"greedy": Frontier(rewards=asked[:, :, 0], expected_gain=asked[:, :, 1])}
 
     @classmethod
     def references(cls, games: Sequence[tuple[Any, int]]) -> dict[str, dict[str, Any]]:
@@ -168,7 +168,7 @@ class Belief:
         hits = [treasure is None or treasure[axis] in self.left[axis] for axis in (0, 1)]
         return sum(hit / len(left) for hit, left in zip(hits, self.left, strict=True)) / 2
 
-    def promise(self, line: Line) -> float:
+    def expected_value(self, line: Line) -> float:
         """What an honest answer about a row or a column adds to the reward, on average."""
         left = self.left[line[0]]
         return 0.5 / len(left) if line[1] in left and len(left) > 1 else 0.0
@@ -183,9 +183,11 @@ def _asked(treasure: Sequence[int], most: int) -> list[tuple[float, float]]:
     """After 0, 1, ..., `most` of the best questions, honestly answered: the mean reward, and what the next one is expected to add."""
     belief, found = Belief(), []
     for _ in range(most + 1):
-        axis, index = max(LINES, key=belief.promise)
-        hoped = belief.promise((axis, index))
-        found.append((belief.expected(), hoped if hoped else -math.inf))  # it knows the cell: nothing is left to ask
+        axis, index = max(LINES, key=belief.expected_value)
+        expected_gain = belief.expected_value((axis, index))
+        found.append(
+            (belief.expected(), expected_gain if expected_gain else -math.inf)
+        )  # it knows the cell: nothing is left to ask
         belief.update((axis, index), treasure[axis] == index)
     return found
 

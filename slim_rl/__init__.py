@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from slim_rl.dialogue.log import read_log as read_log
     from slim_rl.dialogue.measures import measures as measures
     from slim_rl.dialogue.partner import PartnerFailure as PartnerFailure
-    from slim_rl.dialogue.payment import Given as Given
-    from slim_rl.dialogue.payment import Payment as Payment
     from slim_rl.dialogue.record import Dialogue as Dialogue
     from slim_rl.dialogue.record import Turn as Turn
+    from slim_rl.dialogue.training_reward import StepRewards as StepRewards
+    from slim_rl.dialogue.training_reward import TrainingReward as TrainingReward
     from slim_rl.dialogue.worker import RolloutWorker as RolloutWorker
     from slim_rl.environment import BaseEnvironment as BaseEnvironment
     from slim_rl.environment import Board as Board
@@ -52,11 +52,11 @@ _MODULE_OF = {  # the imports above say the same to type checkers
     "Frontier": "lab.frontier",
     "Gain": "measured",
     "Games": "session",
-    "Given": "dialogue.payment",
+    "StepRewards": "dialogue.training_reward",
     "Lesson": "measured",
     "MeasuredEnvironment": "measured",
     "PartnerFailure": "dialogue.partner",
-    "Payment": "dialogue.payment",
+    "TrainingReward": "dialogue.training_reward",
     "QuestioningPlayer": "games.matching.demonstrations",
     "RolloutWorker": "dialogue.worker",
     "ScriptedPlayer": "measured",

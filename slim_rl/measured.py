@@ -86,11 +86,11 @@ class Gain:
 
     Attributes:
         expected: by what it did; None: it is paid by what it did add.
-        usual: by a question drawn at random among those that would tell something then.
+        baseline: by a question drawn at random among those that would tell something then.
     """
 
     expected: float | None
-    usual: float = 0.0
+    baseline: float = 0.0
 
 
 class MeasuredEnvironment(BaseEnvironment):
@@ -100,33 +100,33 @@ class MeasuredEnvironment(BaseEnvironment):
         question_kinds: its kinds of question, and what a reader is told of each, such as {"pair": "about a pair"}. They are counted
             even where there are none; others that `annotate` finds are counted too.
         PlayerSettings: a pydantic model of the config's `warmstart.player`, which `curriculum` finds there; None: it has no keys.
-        instrument: the version of `annotate`. A log that was annotated by another one is annotated anew when it is read.
+        annotator_version: version of `annotate`; a log annotated by another version is annotated again when it is read.
     """
 
     question_kinds: ClassVar[Mapping[str, str]] = {}
     PlayerSettings: ClassVar[type[BaseModel] | None] = None
-    instrument: ClassVar[int] = 1
+    annotator_version: ClassVar[int] = 1
 
     @classmethod
     def annotate(cls, dialogue: Any) -> None:
         """Fills in what the turns of a finished `Dialogue` ask and tell (the annotation fields of `Turn`), and in `dialogue.columns`
         what there is to say of it as a whole, such as {"board": 3}: each is a column of its log's frame. Never raises.
 
-        Raise `instrument` when the same dialogue would get other annotations.
+        Raise `annotator_version` when the same dialogue would get other annotations.
         """
         return
 
     @classmethod
     def state_values(cls, dialogue: Any) -> list[float]:
         """The state value (`Turn.state_value`) before each of the policy's turns of an annotated `Dialogue`: the reward that the best
-        action by what it then knows is expected to earn. For `train.payment: turn_credit`, which needs it.
+        action by what it then knows is expected to earn. For `train.reward: turn_credit`, which needs it.
         """
         return [0.0 for turn in dialogue.turns if turn.role == "policy"]
 
     @classmethod
     def expected_gains(cls, dialogue: Any) -> list[Gain]:
         """What each of the policy's turns of an annotated `Dialogue` was expected to add to the state value when it was taken. For
-        `train.payment: expected_credit`, which needs it.
+        `train.reward: expected_credit`, which needs it.
         """
         return [Gain(0.0) for turn in dialogue.turns if turn.role == "policy"]
 

@@ -65,7 +65,7 @@ LEFT_OUT = {
     "policy.openai",
     "policy.dtype",
     "partner.openai.prices",  # one model's would hide those that are known
-    *(f"train.{name}" for name in ("payment", "payment_args", "frozen", "lora")),
+    *(f"train.{name}" for name in ("reward", "reward_args", "frozen", "lora")),
     *(f"train.{name}" for name in ("micro_batch", "gradient_checkpointing", "keep_checkpoints")),
     *(f"train.{name}" for name in ("eval_games", "eval_before", "threads", "processes")),
 }

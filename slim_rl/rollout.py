@@ -6,7 +6,7 @@
 --custom-rollout-log-function-path slim_rl.rollout.log_rollout
 --custom-eval-rollout-log-function-path slim_rl.rollout.log_eval_rollout
 --custom-config-path configs/matching.yaml
---custom-advantage-function-path slim_rl.rollout.use_turn_advantages    (only with a payment that gives turns their own)
+--custom-advantage-function-path slim_rl.rollout.use_turn_advantages    (only if train.reward gives turns their own)
 --rollout-function-path slim_rl.rollout.generate_fully_async    (only to play while training; otherwise slime's own)
 """
 

@@ -140,8 +140,8 @@ class Session:
         worker = self.games.worker
         self._dealt, self._seat, self.dialogue = False, _Seat(), None
         number = self.games.number(row) if number is None else number
-        episode = worker.episode(row, self.games.scope, number, phase=phase)
-        self._task = asyncio.create_task(worker.play(episode, policy=self._seat))
+        spec = worker.spec(row, self.games.scope, number, phase=phase)
+        self._task = asyncio.create_task(worker.play(spec, policy=self._seat))
         self._task.add_done_callback(self._seat.end)
         self._abandoned = weakref.finalize(self, _cancel, self._task)
         return await self._heard()

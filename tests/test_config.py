@@ -65,10 +65,18 @@ def test_section_override_keeps_unnamed_keys() -> None:
             "partner.kind is mute, but SecretNumber has one seat: leave partner.kind out",
         ),
         ({"train": {"group_size": 0}}, r"train\.group_size"),
-        ({"train": {"payment": "agree"}}, "train.payment 'agree' is not a payment: choose .*; did you mean agreed"),
-        ({"train": {"question_price": 0.1}}, r"today's name is train\.payment_args\.price, with train\.payment: price"),
-        ({"train": {"credit": "turn"}}, r"today's name is train\.payment, with turn_credit or expected_credit"),
-        ({"train": {"reward": "agreed"}}, r"today's name is train\.payment, with agreed or shuffled"),
+        (
+            {"train": {"reward": "agree"}},
+            "train.reward 'agree' is not a training reward: choose .*; did you mean agreed",
+        ),
+        ({"train": {"question_price": 0.1}}, r"today's name is train\.reward_args\.price, with train\.reward: price"),
+        ({"train": {"credit": "turn"}}, r"today's name is train\.reward, with turn_credit or expected_credit"),
+        ({"train": {"reward": "shuffled_all"}}, r"today's name is shuffled, with train\.reward_args\.zeros: true"),
+        ({"train": {"payment": "agreed"}}, r"train\.payment.*; today's name is train\.reward\.$"),
+        ({"partner": {"doubts": True}}, r"partner\.doubts.*; today's name is partner\.explain_rejections\.$"),
+        ({"slime": {"engine_patience": 5}}, r"today's name is slime\.engine_retry_seconds\.$"),
+        ({"warmstart": {"player": {"minds_price": 1}}}, r"today's name is warmstart\.player\.cost_aware_share"),
+        ({"warmstart": {"player": {"about_plan": 1}}}, r"today's name is warmstart\.player\.ask_about_plan_share"),
         (
             {"game": {"show_known": "plans"}},
             r": game\.show_known: Input should be a valid boolean.* or 'plan' \(got 'plans'\); did you mean plan\?$",
@@ -203,7 +211,7 @@ def test_what_is_wrong_with_a_section_does_not_repeat_all_of_it() -> None:
         ("train.lora.target_modules=q_proj", ["q_proj"]),
         ("train.lora.target_modules=[no, q_proj]", ["no", "q_proj"]),
         ("train.lora.target_modules=all-linear", "all-linear"),
-        ("train.payment=price", "price"),
+        ("train.reward=price", "price"),
     ],
 )
 def test_override_of_a_string_or_list_is_read_as_written(override: str, value: Any, tmp_path: Path) -> None:

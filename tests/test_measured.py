@@ -14,9 +14,9 @@ from slim_rl.commands.cells import intervention
 from slim_rl.config import Config, parse_config
 from slim_rl.dialogue.log import DialogueLog, annotate, read_log
 from slim_rl.dialogue.measures import measures
-from slim_rl.dialogue.payment import payment_of
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow
+from slim_rl.dialogue.training_reward import make_training_reward
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.environment import BaseEnvironment, View, environment_class, game_of
 from slim_rl.errors import ConfigError
@@ -61,7 +61,7 @@ def config() -> Config:
 def played() -> list[Dialogue]:
     worker = RolloutWorker(config(), None, Seeker())
     rows = [GameRow.of(Bare(), f"g{n}", {"treasure": [1, n % 3]}) for n in range(4)]
-    episodes = [worker.episode(row, "test", step=0, group="a") for row in rows]
+    episodes = [worker.spec(row, "test", step=0, group="a") for row in rows]
     return [dialogue for (dialogue,) in asyncio.run(worker.play_all(episodes, done=annotate))]
 
 
@@ -84,9 +84,9 @@ def test_it_is_played_logged_read_and_paid_for(tmp_path: Path) -> None:
     assert [measures(dialogue)["questions"] for dialogue in again] == [0] * 4
     priced = parse_config(
         {"environment": PATH, "game": {}, "partner": {"kind": "honest"}, "arms": {}},
-        ["train={payment: price, payment_args: {price: 0.5}}"],
+        ["train={reward: price, reward_args: {price: 0.5}}"],
     )
-    assert payment_of(priced)(again, 0).rewards == [0.5, 1.0, 0.5, 0.5]
+    assert make_training_reward(priced)(again, 0).rewards == [0.5, 1.0, 0.5, 0.5]
 
 
 def test_it_is_evaluated_and_reported(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_it_is_evaluated_and_reported(tmp_path: Path) -> None:
     policy = ChatPolicy(config().policy.openai.model_copy(update={"model": "m", "base_url": "http://127.0.0.1:9"}))
     forced = intervention(config(), "forced:2", policy, None)
     assert forced is not None
-    assert forced(worker.episode(row, "eval")).identity["intervention"] == "forced:0", (
+    assert forced(worker.spec(row, "eval")).identity["intervention"] == "forced:0", (
         "it knows no question that it could be made to ask"
     )
 

@@ -24,7 +24,7 @@ ID = "slim_rl/Matching-v0"
 _PRINTABLE = "".join(chr(code) for code in range(32, 127)) + "\n"
 
 
-class Words(Text):
+class TextSpace(Text):
     """Any text of up to `max_length` characters; samples are of printable ASCII."""
 
     def __init__(self, max_length: int) -> None:
@@ -59,7 +59,7 @@ class GymnasiumEnv(gymnasium.Env[str, str]):
     ) -> None:
         self.games = Games(config, scope="gymnasium", **options)
         self.session, self.split, self.render_mode = self.games.session(), split, render_mode
-        self.observation_space, self.action_space = Words(100_000), Words(10_000)
+        self.observation_space, self.action_space = TextSpace(100_000), TextSpace(10_000)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         super().reset(seed=seed)

@@ -132,7 +132,7 @@ class VerifiersEnv(vf.Env[VerifiersEnvConfig]):
 
     async def run(self, task: vf.Task, agents: vf.Agents) -> None:
         games, row = self.taskset.games, GameRow.from_dict(task.data.row)
-        episode = games.worker.episode(row, games.scope, games.number(row), phase=self.taskset.config.split)
+        episode = games.worker.spec(row, games.scope, games.number(row), phase=self.taskset.config.split)
         async with AsyncExitStack() as stack:
             player, opposite = (_Conversation(each, task, stack) for each in (agents.player, agents.opposite))
             talks = {0: player, 1: opposite} if games.worker.selfplay else {row.seat: player}

@@ -1,7 +1,7 @@
 """Fills in what a finished dialogue's turns ask, tell and were worth, and finds its partner's faults. Depends on the dialogue alone.
 
 What a question is about (`pairs`) is ("trait", "hat") or ("character", "Mara"). It can be learned while its answer is not known beforehand,
-and is informative once the answer said yes or no. When the same dialogue would get other annotations, `GuessWhoEnv.instrument` is raised.
+and is informative once the answer said yes or no. When the same dialogue would get other annotations, `GuessWhoEnv.annotator_version` is raised.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _spoken(dialogue: Dialogue) -> Iterator[tuple[Turn, Turn | None]]:
 def _clear(turn: Turn) -> None:
     turn.clear_annotations()
     turn.questions, turn.pairs, turn.learnable, turn.informative, turn.redundant = [], [], [], [], []
-    turn.told = []
+    turn.stated = []
     turn.seeking = False
 
 
@@ -83,12 +83,12 @@ def _fill(turn: Turn, suspects: Suspects, asked: set[Question]) -> Question | No
         return None
     question = message.question
     turn.questions, turn.pairs = ["repeat" if question in asked else question[0]], [question]
-    turn.regret = suspects.best_promise - suspects.promise(question)
+    turn.regret = suspects.best_expected_value - suspects.expected_value(question)
     turn.learnable = [question] if question not in asked and suspects.splits(question) else []
     turn.redundant = [] if turn.learnable else [question]
     if turn.learnable:
         others = [other for other in suspects.board.questions if suspects.splits(other) and other not in asked]
-        turn.promise_rank = rank(suspects.bits(question), [suspects.bits(o) for o in others if o != question])
+        turn.question_rank = rank(suspects.bits(question), [suspects.bits(o) for o in others if o != question])
     return question
 
 
@@ -98,7 +98,7 @@ def _answered(turn: Turn, question: Question, reply: Turn | None, suspects: Susp
     if reply is None or answer is None:
         return
     turn.informative = [question] if suspects.splits(question) else []
-    reply.told, turn.answered = [question], True
+    reply.stated, turn.answered = [question], True
     before, truly = suspects.chance, suspects.true_chance
     suspects.update(question, answer)
     turn.question_value, turn.gain = suspects.chance - before, suspects.true_chance - truly

@@ -36,7 +36,7 @@ class GuessWhoEnv(MeasuredEnvironment):
     tags: ClassVar[tuple[str, ...]] = ("message", "guess")
     undealt: ClassVar[tuple[str, ...]] = ("max_errors", "tiles", "rules")
     question_kinds: ClassVar[Mapping[str, str]] = KINDS
-    instrument = 4  # 1 and 2 read some answers that leave it open as yes or no
+    annotator_version = 4  # 1 and 2 read some answers that leave it open as yes or no
     Settings = GuessWhoSettings
     partners: ClassVar[Mapping[str, str]] = {
         "shy": "examples.guess_who.partners.ShyPartner",

@@ -66,12 +66,12 @@ class Suspects:
         """What the answer is expected to tell."""
         return bits(self.left, self.board.questions.get(question, 0))
 
-    def promise(self, question: Question) -> float:
+    def expected_value(self, question: Question) -> float:
         """What the answer is expected to add to the chance to win."""
         return self.chance if self.splits(question) else 0.0
 
     @property
-    def best_promise(self) -> float:
+    def best_expected_value(self) -> float:
         """That of the best question there is."""
         return self.chance if self.left.bit_count() > 1 else 0.0
 
@@ -135,15 +135,15 @@ class Asker(ABC):
     def curve(self, most: int) -> tuple[list[float], list[float]]:
         """After 0, 1, ..., `most` questions: the chance to win this game, and `hope`."""
         rewards: list[float] = []
-        hoped: list[float] = []
+        expected_gain: list[float] = []
         for number in range(most + 1):
             left = self.after(number)
             rewards.append(1 / left.bit_count())
-            hoped.append(self.hope(left, number))
+            expected_gain.append(self.hope(left, number))
             if left == self.board.hidden:
                 break
         missing = most + 1 - len(rewards)
-        return rewards + [rewards[-1]] * missing, hoped + [hoped[-1]] * missing
+        return rewards + [rewards[-1]] * missing, expected_gain + [expected_gain[-1]] * missing
 
 
 class RandomAsker(Asker):

@@ -28,7 +28,7 @@ TRAIN = "train"
 TREATMENT = "shy"  # the arm the others are compared with, where there is one
 UNIT = ["arm", "run", "folder"]
 _NAMED = 2  # differing keys in an arm's name
-_PLAYED = ("game.", "partner.", "limits.", "policy.", "train.payment", SEED)  # settings of an evaluation
+_PLAYED = ("game.", "partner.", "limits.", "policy.", "train.reward", SEED)  # settings of an evaluation
 _PARTS = re.compile(r"([0-9]+)|([^0-9]+)")
 
 Names = Mapping[tuple[str, str, str], str]

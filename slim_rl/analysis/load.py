@@ -28,7 +28,7 @@ from slim_rl.analysis.arms import in_arms, order_arms, pooled, units_of
 from slim_rl.analysis.rows import row_of, without_unmeasured
 from slim_rl.dialogue.log import log_files
 from slim_rl.dialogue.measures import OF_KIND
-from slim_rl.dialogue.record import FORMAT
+from slim_rl.dialogue.record import FORMAT, READABLE, current_line
 from slim_rl.environment import game_of
 from slim_rl.errors import DataError
 from slim_rl.formats import count, words
@@ -221,7 +221,7 @@ def read_dialogue(log: Log, row: Any) -> dict[str, Any]:
             data: dict[str, Any] = orjson.loads(stream.readline())
     except (OSError, ValueError) as error:
         raise DataError(f"{path} changed while it was read ({error}); run the same command again.") from error
-    return data
+    return current_line(data)
 
 
 def _names(paths: Sequence[str | Path]) -> str:
@@ -253,7 +253,7 @@ def _lines(place: _Open) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _is_dialogue(data: Any) -> bool:
-    return isinstance(data, dict) and {"turns", "game_id"} <= data.keys() and data.get("format", FORMAT) == FORMAT
+    return isinstance(data, dict) and {"turns", "game_id"} <= data.keys() and data.get("format", FORMAT) in READABLE
 
 
 def _kinds(environments: Iterable[str], columns: Iterable[str]) -> dict[str, str]:
@@ -272,7 +272,7 @@ def _warnings(log: Log) -> Iterator[str]:
         if file.unreadable:
             yield f"Not counted: {count(file.unreadable, 'line')} of {file.path} that are not JSON."
         if file.foreign:
-            yield f"Not counted: {count(file.foreign, 'line')} of {file.path} that are not dialogues (format {FORMAT})."
+            yield f"Not counted: {count(file.foreign, 'line')} of {file.path} that are not dialogues (formats {READABLE[0]} to {FORMAT})."
     if log.repeated:
         yield f"Logged more than once (by a run that was resumed), the last counts: {count(log.repeated, 'dialogue')}."
     if log.shared:

@@ -20,7 +20,7 @@ from slim_rl import statistics as st
 from slim_rl.analysis.arms import TRAIN, TREATMENT, order_arms
 from slim_rl.analysis.verdict import sentences
 from slim_rl.config import Section
-from slim_rl.dialogue.measures import Measure, shown_in
+from slim_rl.dialogue.measures import RENAMED, Measure, shown_in
 from slim_rl.errors import DataError
 from slim_rl.formats import words
 
@@ -178,7 +178,7 @@ class _Attributes(BaseModel):
 
 def _values(path: Path, names: Sequence[str]) -> pd.DataFrame:
     """Reads a file of `Plays.write`: `names` are texts, all else numbers. Raises ValueError if they are not."""
-    frame = pd.read_parquet(path)
+    frame = pd.read_parquet(path).rename(columns=RENAMED)
     for name in dict.fromkeys((*names, *frame.columns)):
         kind = pd.api.types.infer_dtype(frame[name], skipna=name not in names)
         if len(frame) and (kind != "string" if name in names else not pd.api.types.is_numeric_dtype(frame[name])):

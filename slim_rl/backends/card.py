@@ -20,8 +20,8 @@ from slim_rl import bundled, provenance
 from slim_rl.backends.checkpoints import hub_name
 from slim_rl.config import NOBODY, Config, TrainConfig
 from slim_rl.dialogue.measures import Measure, annotated, measures, not_measured, shown_in
-from slim_rl.dialogue.payment import payment_of
 from slim_rl.dialogue.record import Dialogue
+from slim_rl.dialogue.training_reward import make_training_reward
 from slim_rl.formats import count, interval, known, plain
 from slim_rl.statistics import Estimate, clustered_mean
 
@@ -90,7 +90,7 @@ def model_card(
     )
     update = "no update (a control: the policy only plays)" if train.frozen else _algorithm(config)
     adapters = f", LoRA of rank {train.lora.r}, merged" if train.lora else ""
-    paid = payment_of(config).description() + _explored(train)
+    paid = make_training_reward(config).description() + _explored(train)
     done = str(step) if step == train.steps else f"{step} of {train.steps}"
     text = "\n".join(
         [

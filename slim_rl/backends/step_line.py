@@ -9,7 +9,7 @@ from slim_rl.dialogue.measures import Place, shown_in
 
 # the trainer's own numbers: name in its metrics, name on the line, format
 _USUAL = ("agreed", "finished")  # ends of a game that was played, with proposals or without
-_PAID, _KL = ("reward_paid", "paid", ".3f"), ("kl", "kl", ".3f")
+_PAID, _KL = ("train_reward", "paid", ".3f"), ("kl", "kl", ".3f")
 
 
 def played_step(updates: int) -> int:

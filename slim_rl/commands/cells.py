@@ -22,10 +22,10 @@ from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.held_out import SCOPE, play_held_out
 from slim_rl.dialogue.interventions import INSTEAD, AskFirst, NeverAsk
 from slim_rl.dialogue.loop import Player
-from slim_rl.dialogue.payment import payment_of
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow
-from slim_rl.dialogue.worker import Episode, RolloutWorker
+from slim_rl.dialogue.training_reward import make_training_reward
+from slim_rl.dialogue.worker import DialogueSpec, RolloutWorker
 from slim_rl.environment import environment_class
 from slim_rl.errors import ConfigError, did_you_mean
 from slim_rl.measured import measured, says
@@ -90,7 +90,7 @@ def scripted_player(config: Config, name: str, given: str = "--policy") -> Any:
     """
     number = name.partition(":")[2]
     game = environment_class(config.environment)
-    price = float(np.mean(payment_of(config).question_price))
+    price = float(np.mean(make_training_reward(config).question_price))
     known = measured(game).baselines(config.game, price, *([int(number)] if number.isdecimal() else []))
     if name in known:
         return known[name]
@@ -147,8 +147,8 @@ def play_cells(
 def _decides(config: Config, cell: Cell) -> list[str]:
     """The keys that decide how the cell's games are played. Of a price, those that a policy is told or plans by."""
     policy = [] if cell.scripted else ["policy.openai"] if cell.chat_model else ["policy"]
-    priced = cell.scripted or isinstance(payment_of(config).question_price, tuple)
-    return ["environment", "seed", "game", "partner", "limits", *policy, *(["train.payment"] if priced else [])]
+    priced = cell.scripted or isinstance(make_training_reward(config).question_price, tuple)
+    return ["environment", "seed", "game", "partner", "limits", *policy, *(["train.reward"] if priced else [])]
 
 
 def _player(cell: Cell) -> tuple[str, str]:
@@ -204,20 +204,22 @@ def check_mode(config: Config, mode: str) -> None:
         )
 
 
-def intervention(config: Config, mode: str, policy: Player, chat: Chat | None) -> Callable[[Episode], Player] | None:
+def intervention(
+    config: Config, mode: str, policy: Player, chat: Chat | None
+) -> Callable[[DialogueSpec], Player] | None:
     """What gives each episode the policy of a mode; None for free play."""
     name, number = parse_mode(mode)
     if name == "free":
         return None
     game = measured(environment_class(config.environment))
 
-    def player(episode: Episode) -> Player:
+    def player(spec: DialogueSpec) -> Player:
         if name == "forbidden":
-            asks = partial(game.asks, game_state=episode.row.game_state)
+            asks = partial(game.asks, game_state=spec.row.game_state)
             instead = f"[{game.tags[0]}] {INSTEAD}" if game.tags else INSTEAD
             return NeverAsk(policy, chat, asks, instead)
-        row = episode.row
-        return AskFirst(policy, chat, game.questions_worth_asking(row.game_state, row.seat, number, episode.seed))
+        row = spec.row
+        return AskFirst(policy, chat, game.questions_worth_asking(row.game_state, row.seat, number, spec.seed))
 
     return player
 

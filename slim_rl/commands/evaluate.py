@@ -34,8 +34,8 @@ from slim_rl.dialogue.dealing import load_rows
 from slim_rl.dialogue.factory import costs_money
 from slim_rl.dialogue.failures import check_measured
 from slim_rl.dialogue.measures import shown_in
-from slim_rl.dialogue.payment import payment_of
 from slim_rl.dialogue.record import Dialogue
+from slim_rl.dialogue.training_reward import make_training_reward
 from slim_rl.errors import ConfigError
 from slim_rl.files import write_atomically
 from slim_rl.formats import count
@@ -197,7 +197,7 @@ def _print_results(
     for line in lines.values():
         reward = line["reward"]
         said.append(f"{line['about']}: reward {reward['value']:.3f} [{reward['low']:.3f}, {reward['high']:.3f}]")
-    price = payment_of(config).question_price
+    price = make_training_reward(config).question_price
     table = cells_table(played, f"{num_games} held-out games", success)
     ledger = ledger_table(played, price)
 
@@ -247,7 +247,7 @@ def _write_numbers(
     from slim_rl.analysis.cells import measured_cells, reliability_of_cells
     from slim_rl.lab.gap_tables import ledger_of_cells
 
-    price = payment_of(config).question_price
+    price = make_training_reward(config).question_price
     others = measured_cells(played, [measure for measure in shown_in("report") if "table" not in measure.shown])
     found = (
         *measured_cells(played),

@@ -157,7 +157,7 @@ def _play_person(
     slips = f" {env.max_errors} refused actions in a row end the game (game.max_errors)." if env.max_errors else ""
     console.print(Text(f"Type {actions}; '{QUIT}' to leave.{slips}", "dim"))
     worker = ShownWorker(config, env, Person(console, ask, env))
-    (dialogue,) = asyncio.run(worker.play(worker.episode(row, "play")))
+    (dialogue,) = asyncio.run(worker.play(worker.spec(row, "play")))
     # what ended the game, which the person has not seen yet; who leaves has seen it all
     last = dialogue.turns[-1] if dialogue.turns and not dialogue.failed else None
     if last is not None and last.role == "partner":
@@ -176,7 +176,7 @@ def _watch(config: Config, env: BaseEnvironment, row: GameRow, model: str, conso
         policy, chat = load_policy(config.policy.changed(model=model))
     policy.reseed(config.seed)
     worker = RolloutWorker(config, chat, policy)
-    dialogue = asyncio.run(worker.play(worker.episode(row, "play")))[row.seat if worker.selfplay else 0]
+    dialogue = asyncio.run(worker.play(worker.spec(row, "play")))[row.seat if worker.selfplay else 0]
     for text in turn_texts(dialogue):
         console.print(text)
     return dialogue

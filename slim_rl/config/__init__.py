@@ -41,9 +41,9 @@ __all__ = [
     "LEAST_CONCURRENCY",
     "NOBODY",
     "PARTNERS",
-    "PAYMENTS",
     "ROOT_KEY",
     "SELF",
+    "TRAINING_REWARDS",
     "WITHOUT_GROUPS",
     "ChatPolicyConfig",
     "Config",
@@ -66,11 +66,11 @@ PARTNERS = {  # kinds that any game knows; a game's own (`BaseEnvironment.partne
     "openai": "slim_rl.partners.openai_chat.OpenAIPartner",
     "replay": "slim_rl.partners.replay.ReplayPartner",
 }
-PAYMENTS = {  # short names of `train.payment`
-    "game": "slim_rl.dialogue.payment.Payment",
-    "price": "slim_rl.lab.payments.Priced",
-    "agreed": "slim_rl.lab.payments.Agreed",
-    "shuffled": "slim_rl.lab.payments.Shuffled",
+TRAINING_REWARDS = {  # short names of `train.reward`
+    "game": "slim_rl.dialogue.training_reward.TrainingReward",
+    "price": "slim_rl.lab.training_rewards.Priced",
+    "agreed": "slim_rl.lab.training_rewards.Agreed",
+    "shuffled": "slim_rl.lab.training_rewards.Shuffled",
     "turn_credit": "slim_rl.lab.credit.TurnCredit",
     "expected_credit": "slim_rl.lab.credit.ExpectedCredit",
 }
@@ -83,7 +83,7 @@ _ARMS: dict[str, dict[str, Any]] = {
     "shy": {"partner.kind": "shy"},
     "forthcoming": {"partner.kind": "forthcoming"},
     "mute": {"partner.kind": "mute"},
-    "shuffled_reward": {"partner.kind": "shy", "train.payment": "shuffled"},
+    "shuffled_reward": {"partner.kind": "shy", "train.reward": "shuffled"},
     "frozen_policy": {"partner.kind": "shy", "train.frozen": True},
 }
 
@@ -175,13 +175,13 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
-    def _has_the_payment(self) -> Config:
-        name = self.train.payment
-        if name not in PAYMENTS and "." not in name:
-            known = ", ".join(PAYMENTS)
-            raise ValueError(
-                f"train.payment '{name}' is not a payment: choose {known}, or the dotted path of your own{did_you_mean(name, PAYMENTS)}"
-            )
+    def _has_the_training_reward(self) -> Config:
+        name = self.train.reward
+        if name not in TRAINING_REWARDS and "." not in name:
+            known = f"choose {', '.join(TRAINING_REWARDS)}, or the dotted path of a class{did_you_mean(name, TRAINING_REWARDS)}"
+            if name == "shuffled_all":
+                known = "today's name is shuffled, with train.reward_args.zeros: true"
+            raise ValueError(f"train.reward '{name}' is not a training reward: {known}")
         return self
 
     @model_validator(mode="after")

@@ -27,7 +27,7 @@ class SlimeConfig(Section):
     (over-sampling)"""
     drop_equal_rewards: bool = False
     """also drop groups whose games all have the same reward: they teach nothing, but replacing them costs a new group"""
-    engine_patience: Annotated[float, named(may_change=True)] = Field(60.0, ge=0)
+    engine_retry_seconds: Annotated[float, named(may_change=True)] = Field(60.0, ge=0)
     """seconds to wait out an engine that answers with errors"""
     max_staleness: int = Field(3, ge=2)
     """ASYNC=full: at most this many training steps between a game's start and the step that trains on it; one step's worth of

@@ -20,7 +20,7 @@ _OTHERS = (
     *("data.eval", "data.num_eval", "train.save_every", "train.keep_checkpoints", "train.eval_every"),
     *("train.eval_games", "train.eval_before", "train.stop_failures", "train.threads", "train.processes"),
     *("train.micro_batch", "train.report_to", "train.gradient_checkpointing"),
-    *("slime.warn_failures", "slime.engine_patience"),
+    *("slime.warn_failures", "slime.engine_retry_seconds"),
 )
 _OPENAI = frozenset(  # keys of an endpoint that shape its replies; others are pace, money, addresses and secrets
     {"model", "prompt", "temperature", "top_p", "max_tokens", "reasoning_effort"}

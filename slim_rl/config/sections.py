@@ -40,8 +40,8 @@ class PartnerConfig(Section):
     (self-play: both seats are the policy), or the dotted path of a partner of your own"""
     accept_fraction: float = Field(0.75, ge=0, le=1)
     """the partner accepts a plan that is worth at least this share of its own best plan"""
-    doubts: bool = False
-    """whether a rejection names the assignments that the partner doubts, which tells what was not asked"""
+    explain_rejections: bool = False
+    """whether a rejection names the assignments that the partner doubts, which reveals what was not asked"""
     args: dict[str, Any] = Field(default_factory=dict)
     """further keyword arguments of the partner's constructor, scripted or your own"""
     replay: Path | None = None
@@ -249,16 +249,16 @@ class TrainConfig(Section):
         ),
     ] = True
     """divide a group's advantages by its standard deviation; false: Dr. GRPO"""
-    payment: Annotated[
+    reward: Annotated[
         str,
         named(
             note="the same function in every backend; of turns: slime's --custom-advantage-function-path, verl's adv_estimator turn_credit"
         ),
     ] = "game"
-    """what training gives the dialogues of a step; game: the game's reward; price: less what each question costs; agreed, shuffled: controls;
-    turn_credit, expected_credit: advantages of single turns; or the dotted path of your own (`slim_rl.dialogue.payment`)"""
-    payment_args: Annotated[dict[str, Any], named(note="in every backend")] = Field(default_factory=dict)
-    """arguments of the payment: price (a number, or a list of which each game has one, which the policy reads), zeros (shuffled), decay (credit
+    """reward and advantages of a step's dialogues; game: the game's reward; price: minus a cost per question; agreed, shuffled: controls;
+    turn_credit, expected_credit: advantages of single turns; or the dotted path of a class (`slim_rl.dialogue.training_reward`)"""
+    reward_args: Annotated[dict[str, Any], named(note="in every backend")] = Field(default_factory=dict)
+    """arguments of the training reward: price (a number, or a list of which each game has one, which the policy reads), zeros (shuffled), decay (credit
     by the turn)"""
     exploring_starts: Annotated[
         float, named(note="the same function in every backend; slime needs policy.temperature 1 for it")

@@ -1,7 +1,7 @@
 """Makes the environment and the partner that a config names, and imports them only then.
 
 A partner's class is made by its `from_config(partner_config, make_env)`, if it has that classmethod; else it is called with
-`partner.args`, and with `partner.accept_fraction`, `partner.doubts` and `partner.replay` if its constructor takes them.
+`partner.args`, and with `partner.accept_fraction`, `partner.explain_rejections` and `partner.replay` if its constructor takes them.
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ def _made(config: Config, kind: str) -> Partner:
     if hasattr(made, "from_config"):
         settings = config.partner.changed(openai={"concurrency": config.partner_concurrency})
         return made.from_config(settings, partial(make_environment, config))  # type: ignore[no-any-return]
-    shared = _taken(made, {name: getattr(config.partner, name) for name in ("accept_fraction", "doubts", "replay")})
+    shared = _taken(
+        made, {name: getattr(config.partner, name) for name in ("accept_fraction", "explain_rejections", "replay")}
+    )
     try:
         return made(**(shared | config.partner.args))  # type: ignore[no-any-return]
     except TypeError as error:

@@ -39,16 +39,16 @@ class _Turn(TypedDict, total=False):
     span: Annotated[list[Count], Field(min_length=2, max_length=2)] | None
     seconds: Number
     usage: _Usage | None
-    put: bool
+    forced: bool
     questions: list[str] | None
     seeking: bool | None
     pairs: Pairs
     learnable: Pairs
     informative: Pairs
-    uncounted: Pairs
+    volunteered: Pairs
     redundant: Pairs
-    told: Pairs
-    doubted: Pairs
+    stated: Pairs
+    named_in_rejection: Pairs
     malformed: bool | None
     proposes: bool | None
     answered: bool | None
@@ -56,7 +56,7 @@ class _Turn(TypedDict, total=False):
     question_value: Number | None
     gain: Number | None
     regret: Number | None
-    promise_rank: Number | None
+    question_rank: Number | None
     unknown: Count | None
     state_value: Number | None
     best_known: Number | None
@@ -93,7 +93,7 @@ class _Line(TypedDict, total=False):
     price: Number | None
     tokens: _Tokens | None
     columns: dict[str, Any]
-    instrument: int | None
+    annotator_version: int | None
     settings: dict[str, Any]
     prompt_ids: list[int]
     response_ids: list[int]

@@ -15,7 +15,7 @@ from slim_rl.dialogue.log import DialogueLog, read_log
 from slim_rl.dialogue.loop import Player
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.rows import GameRow
-from slim_rl.dialogue.worker import Episode, RolloutWorker
+from slim_rl.dialogue.worker import DialogueSpec, RolloutWorker
 from slim_rl.errors import SlimError
 from slim_rl.ranks import own_rank
 
@@ -29,7 +29,7 @@ def play_held_out(
     *,
     step: int | None,
     trials: int = 1,
-    policy: Callable[[Episode], Player] | None = None,
+    policy: Callable[[DialogueSpec], Player] | None = None,
     max_live: int | None = None,
     earlier: Iterable[Dialogue] | None = None,
     title: str = "held-out games",
@@ -47,7 +47,7 @@ def play_held_out(
     Raises:
         SlimError: the partner takes no more games (its endpoint is down, or its budget spent); what was played is logged.
     """
-    episodes = [worker.episode(row, SCOPE, trial, phase="eval", step=step) for trial in range(trials) for row in rows]
+    specs = [worker.spec(row, SCOPE, trial, phase="eval", step=step) for trial in range(trials) for row in rows]
     if earlier is None:
         earlier = read_log(log) if log.exists() else ()
     done = {dialogue.id: dialogue for dialogue in earlier if not dialogue.failed}
@@ -58,8 +58,8 @@ def play_held_out(
             done[dialogue.id] = dialogue
             bar.update()
 
-        left = [episode for episode in episodes if any(name not in done for name in worker.ids(episode))]
-        dialogues = sum(len(worker.ids(episode)) for episode in left)
+        left = [spec for spec in specs if any(name not in done for name in worker.ids(spec))]
+        dialogues = sum(len(worker.ids(spec)) for spec in left)
         with tqdm(
             total=dialogues,
             desc=f"{title}, {log.stem}",
@@ -69,4 +69,4 @@ def play_held_out(
             asyncio.run(worker.play_all(left, policy=policy, max_live=max_live, done=keep))
     if worker.stopped:
         raise SlimError(f"{worker.stopped} What was played is in {log}; the same command plays the rest.")
-    return [done[name] for episode in episodes for name in worker.ids(episode) if name in done]
+    return [done[name] for spec in specs for name in worker.ids(spec) if name in done]

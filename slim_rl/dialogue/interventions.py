@@ -1,6 +1,6 @@
 """What a policy does when its questions are put for it, or forbidden: a policy with tokens (`sample`), or one that plays by text (`act`).
 
-    a turn that the policy did not sample is marked (`Turn.put`); its logprobs are 0.0 unless the policy's engine can tell them
+    a turn that the policy did not sample is marked (`Turn.forced`); its logprobs are 0.0 unless the policy's engine can tell them
 
 One object serves one dialogue. Evaluation has both; training puts a first question where it explores (`exploring`).
 """
@@ -42,7 +42,7 @@ class Intervention:
         assert self.chat is not None
         whole = self.chat.said_ids(text)
         ids = whole[:max_tokens]
-        return Sampled(ids, [0.0] * len(ids), "stop" if ids == whole else "length", put=True)
+        return Sampled(ids, [0.0] * len(ids), "stop" if ids == whole else "length", forced=True)
 
 
 class AskFirst(Intervention):
@@ -60,8 +60,8 @@ class AskFirst(Intervention):
             sampled: Sampled = await self.policy.sample(input_ids, max_tokens, key)
             return sampled
         said = self._said(self._left.pop(0), max_tokens)
-        if put := getattr(self.policy, "put", None):  # slime's, which keeps the dialogue's tokens itself
-            said = await put(input_ids, said, key)
+        if score := getattr(self.policy, "score_forced", None):  # slime's, which keeps the dialogue's tokens itself
+            said = await score(input_ids, said, key)
         return said
 
     async def act(self, view: View) -> Turn:

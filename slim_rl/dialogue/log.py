@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from slim_rl import jsonl, provenance
 from slim_rl.dialogue.form import check_form
-from slim_rl.dialogue.record import ANNOTATIONS, FORMAT, Dialogue
+from slim_rl.dialogue.record import ANNOTATIONS, FORMAT, READABLE, Dialogue, current_line
 from slim_rl.environment import game_of
 from slim_rl.errors import DataError, SlimWarning
 from slim_rl.measured import measured
@@ -52,7 +52,7 @@ class DialogueLog(jsonl.Appender):
         Raises:
             DataError: the disk would not take it, or it holds what is no JSON.
         """
-        if dialogue.instrument is None:
+        if dialogue.annotator_version is None:
             annotate(dialogue)
         try:
             super().append(dialogue.to_dict(tokens=self.tokens))
@@ -76,13 +76,13 @@ def annotate(dialogue: Dialogue, again: bool = True) -> None:
             )
         return
     made = measured(game)
-    if not again and dialogue.instrument == made.instrument:
+    if not again and dialogue.annotator_version == made.annotator_version:
         return
     dialogue.columns = {}
     try:
         made.annotate(dialogue)
         jsonl.encode([dialogue.columns, *([getattr(turn, name) for name in ANNOTATIONS] for turn in dialogue.turns)])
-        dialogue.instrument = made.instrument
+        dialogue.annotator_version = made.annotator_version
     except Exception as error:  # a dialogue is worth more than its labels
         # None is counted by half of its labels, or kept from the log by one that is no JSON.
         dialogue.columns = {}
@@ -132,6 +132,7 @@ def read_log(*paths: str | Path) -> Iterator[Dialogue]:
 
 def of_line(data: dict[str, Any]) -> Dialogue:
     """Returns a line's dialogue, annotated as its game annotates now. Raises ValueError if it has not a dialogue's form."""
+    data = current_line(data)
     check_form(data)
     dialogue = Dialogue.from_dict(data)
     annotate(dialogue, again=False)
@@ -167,8 +168,8 @@ def _lines(file: Path, torn: Literal["warn", "skip"] = "warn") -> Iterator[tuple
             raise DataError(
                 f"{file}, line {number}: not a dialogue's line; keep other *.jsonl files out of the log folder."
             )
-        if (version := data.get("format", FORMAT)) != FORMAT:
+        if (version := data.get("format", FORMAT)) not in READABLE:
             raise DataError(
-                f"{file}, line {number}: format={version!r}, but this slim_rl reads format {FORMAT}; use the one that wrote it."
+                f"{file}, line {number}: format={version!r}, but this slim_rl reads formats {READABLE[0]} to {FORMAT}; use the one that wrote it."
             )
         yield number, data

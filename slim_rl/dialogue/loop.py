@@ -17,10 +17,10 @@ from typing import Any
 from slim_rl.config import Limits
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.partner import Partner, PartnerFailure, Usage
-from slim_rl.dialogue.payment import price_sentence
 from slim_rl.dialogue.policy import Policy
 from slim_rl.dialogue.record import Dialogue, DialogueOver, StopReason, Turn
 from slim_rl.dialogue.token_player import TokenPlayer, opening
+from slim_rl.dialogue.training_reward import price_sentence
 from slim_rl.environment import BaseEnvironment, Utterance, View, as_dict, reset_to, step_of
 
 _END = {end.value: end for end in (StopReason.AGREED, StopReason.FINISHED, StopReason.REJECTED, StopReason.MAX_TURNS)}

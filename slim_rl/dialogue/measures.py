@@ -112,7 +112,7 @@ def _asked(played: Played) -> list[set[tuple[Any, ...]]]:
     return [set(turn.pairs or ()) for turn in played.asking]
 
 
-def _over_questions(name: Literal["regret", "promise_rank"]) -> Callable[[Played], float]:
+def _over_questions(name: Literal["regret", "question_rank"]) -> Callable[[Played], float]:
     """The mean of an annotation over the questions that have it."""
 
     def mean(played: Played) -> float:
@@ -129,7 +129,7 @@ def _redundant(played: Played) -> float:
 
 def _agreed(played: Played) -> float:
     dialogue = played.dialogue
-    proposals = dialogue.instrument is None or any(turn.proposes is not None for turn in played.own)
+    proposals = dialogue.annotator_version is None or any(turn.proposes is not None for turn in played.own)
     return float(dialogue.stop_reason is StopReason.AGREED) if proposals or not played.own else NAN
 
 
@@ -176,8 +176,8 @@ _TABLE = (
     Measure("regret", "regret: what the best question promised beyond the one asked", _over_questions("regret"),
             "of the best score", "down"),
     # Over questions about one pair, neither known nor asked about before; of a question put at random 0.5
-    Measure("promise_rank", "rank of the pair asked about, among those that could be, by what each promised",
-            _over_questions("promise_rank"), better="up", bounded=True, short="promise rank"),
+    Measure("question_rank", "rank of the pair asked about, among those that could be, by what each promised",
+            _over_questions("question_rank"), better="up", bounded=True, short="promise rank"),
     Measure("redundant", "pairs asked that were known or asked before", _redundant, "%", "down", bounded=True,
             short="redundant pairs"),
     # Before its first turn
@@ -194,17 +194,17 @@ _TABLE = (
     Measure("questions_any", "questions of any kind a game", lambda d: len(d.asking),
             "questions", shown=("tracker", "report"), needs="questions"),
     # New to the policy, and told in reply to a message of which no question is counted for them
-    Measure("told_uncounted", "pairs told a game, of which no question is counted",
-            lambda d: sum(len(t.uncounted or ()) for t in d.own),
-            "pairs", shown=("tracker", "report"), short="told, not asked", needs="uncounted"),
+    Measure("pairs_volunteered", "pairs told a game, of which no question is counted",
+            lambda d: sum(len(t.volunteered or ()) for t in d.own),
+            "pairs", shown=("tracker", "report"), short="told, not asked", needs="volunteered"),
     # In place of its own first turn, where training explores or evaluation puts questions
-    Measure("questions_put", "questions put for the policy a game",
-            lambda d: sum(t.put and t.seeking is True for t in d.own),
+    Measure("questions_forced", "questions put for the policy a game",
+            lambda d: sum(t.forced and t.seeking is True for t in d.own),
             "questions", shown=("tracker", "report"), short="questions put", needs="seeking"),
     # By the other seat, of plans
-    Measure("doubts_told", "pairs named in rejections a game",
-            lambda d: sum(len(t.doubted or ()) for t in d.dialogue.turns if t.role != "policy"),
-            "pairs", shown=("tracker", "report"), short="doubts told", needs="doubted"),
+    Measure("pairs_named_in_rejections", "pairs named in rejections a game",
+            lambda d: sum(len(t.named_in_rejection or ()) for t in d.dialogue.turns if t.role != "policy"),
+            "pairs", shown=("tracker", "report"), short="doubts told", needs="named_in_rejection"),
     # Times that a pair was asked about again
     Measure("repeats", "pairs asked again a game", lambda d: sum(map(len, _asked(d))) - d["pairs_asked"],
             "pairs", "down", ("tracker", "report"), needs="pairs"),
@@ -239,7 +239,14 @@ _TABLE = (
 )  # fmt: skip
 MEASURES = {measure.name: measure for measure in _TABLE}
 _NEEDED = sorted({name for measure in _TABLE for name in measure.needs.split()})
-RENAMED = {"value": "question_value", "value_per_100_words": "question_value_per_100_words"}  # in files that are older
+RENAMED = {  # names in older contrasts and results -> today's
+    "value": "question_value",
+    "value_per_100_words": "question_value_per_100_words",
+    "promise_rank": "question_rank",
+    "told_uncounted": "pairs_volunteered",
+    "questions_put": "questions_forced",
+    "doubts_told": "pairs_named_in_rejections",
+}
 
 
 def shown_in(*places: Place) -> list[Measure]:

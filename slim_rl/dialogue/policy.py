@@ -17,14 +17,14 @@ class Sampled:
         logprobs: log-probability of each id under the sampling distribution; as long as `ids`.
         finish: "stop" (an end token was sampled), "length" (cut at max_tokens) or "abort" (the engine was told to stop).
         meta: what else the engine returned, for backends that keep it (slime's meta_info).
-        put: whether it was not sampled, but put for the policy (`interventions`).
+        forced: whether it was not sampled, but put for the policy (`interventions`).
     """
 
     ids: list[int]
     logprobs: list[float]
     finish: Literal["stop", "length", "abort"]
     meta: dict[str, Any] = field(default_factory=dict)
-    put: bool = False
+    forced: bool = False
 
 
 class PolicyFailure(DialogueOver):

@@ -1,7 +1,7 @@
 """The Dialogue record. The token invariant holds for every one of them:
 
     len(loss_mask) == len(logprobs) == len(response_ids)
-    loss_mask[i] == 1  <=>  response_ids[i] was sampled by the policy (its end-of-turn token included), or put for it (`Turn.put`)
+    loss_mask[i] == 1  <=>  response_ids[i] was sampled by the policy (its end-of-turn token included), or forced on it (`Turn.forced`)
     logprobs[i] == 0.0 where loss_mask[i] == 0
 
 It survives JSON: `Dialogue.from_dict(json.loads(json.dumps(d.to_dict())))` equals `d`.
@@ -15,7 +15,8 @@ from typing import Any
 
 from slim_rl.environment import MATCHING
 
-FORMAT = 3  # of a log line; raised when a reader of the old one would misread the new
+FORMAT = 4  # of a log line; raised when a reader of the old one would misread the new
+READABLE = (3, FORMAT)  # formats that `current_line` reads
 
 
 class StopReason(StrEnum):
@@ -70,7 +71,7 @@ class Turn:
         span: [start, end) of its tokens in response_ids; None for a partner.
         seconds: time taken to produce the turn.
         usage: what API calls took, if there were any: a player's `dialogue.partner.Usage`, in the record as a dict.
-        put: whether it was put for a policy with tokens, which did not sample it (`interventions`).
+        forced: whether an intervention wrote it in place of a policy with tokens (`interventions`).
         cut: the limit that cut it short, as a player returns it; None in the record.
         observation: what the game itself answered its author, as in a one-seat game; None where the other seat answers.
 
@@ -80,16 +81,16 @@ class Turn:
         pairs: what it asks about; for the matching game (reviewer, paper) indices.
         learnable: those of `pairs` that it asks about for the first time, and that the other seat knows and its author does not.
         informative: those of `pairs` whose value the reply told, and that its author neither saw nor had been told.
-        uncounted: what else the reply told that was new to its author, though no question of the turn is counted for it.
+        volunteered: what else the reply told that was new to its author, though no question of the turn is counted for it.
         unread: whether the game's reader could not read its words; None if it did not try.
         malformed: whether its words are not a sentence; None if it was not judged.
         proposes: whether it tries to propose, be it refused; None in a game without proposals.
-        told: those whose value it states.
-        doubted: those that it names in rejecting a plan, which tells something of them too.
+        stated: those whose value it states.
+        named_in_rejection: those that it names in rejecting a plan, which tells something of them too.
         answered: whether the other seat's next turn answered what was asked; None if no information was asked for.
         redundant: those of `pairs` that it seeks although its author knew them or had sought them before.
         question_value, gain, regret: of the question, as shares of the best score; None if it asks for no information.
-        promise_rank: where what it asks about stands among all that could have been asked about instead, not known and not sought
+        question_rank: where what it asks about stands among all that could have been asked about instead, not known and not sought
             before, by what each was expected to bring: 0 below all of them, 1 above, ties half. None but for a question about one such.
         unknown: before a policy's turn, how many pairs of the board it does not know; None in a game without such a board.
         state_value: before a policy's turn, the score expected of the best action by what it then knows, as a share of the best.
@@ -105,7 +106,7 @@ class Turn:
     span: tuple[int, int] | None = None
     seconds: float = 0.0
     usage: Any = None
-    put: bool = False
+    forced: bool = False
     cut: StopReason | None = None
     observation: str | None = None
     questions: list[str] | None = None
@@ -113,18 +114,18 @@ class Turn:
     pairs: list[tuple[Any, ...]] | None = None
     learnable: list[tuple[Any, ...]] | None = None
     informative: list[tuple[Any, ...]] | None = None
-    uncounted: list[tuple[Any, ...]] | None = None
+    volunteered: list[tuple[Any, ...]] | None = None
     malformed: bool | None = None
     unread: bool | None = None
     proposes: bool | None = None
     redundant: list[tuple[Any, ...]] | None = None
-    told: list[tuple[Any, ...]] | None = None
-    doubted: list[tuple[Any, ...]] | None = None
+    stated: list[tuple[Any, ...]] | None = None
+    named_in_rejection: list[tuple[Any, ...]] | None = None
     answered: bool | None = None
     question_value: float | None = None
     gain: float | None = None
     regret: float | None = None
-    promise_rank: float | None = None
+    question_rank: float | None = None
     unknown: int | None = None
     state_value: float | None = None
     best_known: float | None = None
@@ -142,7 +143,7 @@ class Dialogue:
     `prompt_ids`, `response_ids`, `loss_mask` and `logprobs` are what a trainer needs; `to_dict(tokens=False)` leaves them out,
     which is the form of a log line, and counts them in `tokens` (prompt, response, policy). A policy that plays by text alone
     leaves them empty. `columns` is what the game's annotator says of the whole dialogue: names, and a number, word or truth value each.
-    `instrument` is the version of the annotator that its turns are annotated by (`MeasuredEnvironment.instrument`);
+    `annotator_version` is the version of the annotator that its turns are annotated by (`MeasuredEnvironment.annotator_version`);
     None before, and where the game could not be loaded. `settings` are the run's (`config.learned`): what tells its arm and seed; empty in
     older logs. `price` is what a question cost in it, where the policy was told.
     """
@@ -169,7 +170,7 @@ class Dialogue:
     price: float | None = None
     tokens: dict[str, int] | None = None
     columns: dict[str, float | str] = field(default_factory=dict)
-    instrument: int | None = None
+    annotator_version: int | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     prompt_ids: list[int] = field(default_factory=list)
     response_ids: list[int] = field(default_factory=list)
@@ -196,13 +197,14 @@ class Dialogue:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Dialogue:
-        """Reads what `to_dict` wrote; unknown keys are ignored. A line that lacks one of today's annotations counts as not annotated."""
+        """Reads what `to_dict` wrote, in format 3 too; unknown keys are ignored. A line that lacks an annotation counts as not annotated."""
+        data = current_line(data)
         values = {key: value for key, value in data.items() if key in _DIALOGUE_FIELDS}
         turns = data.get("turns", [])
         values["turns"] = [_turn(turn) for turn in turns]
         values["stop_reason"] = StopReason(data["stop_reason"]) if data.get("stop_reason") else None
         if turns and not turns[0].keys() >= ANNOTATIONS:
-            values["instrument"] = None
+            values["annotator_version"] = None
         return cls(**values)
 
 
@@ -211,7 +213,37 @@ _DIALOGUE_FIELDS = tuple(f.name for f in fields(Dialogue))
 _TURN_FIELDS = tuple(f.name for f in fields(Turn) if f.name != "cut")
 # The fields of a turn that its game's annotator fills in: those after what was said and how
 ANNOTATIONS = frozenset(_TURN_FIELDS[_TURN_FIELDS.index("questions") :])
-_PAIRS = ("pairs", "learnable", "informative", "uncounted", "redundant", "told", "doubted")
+_PAIRS = ("pairs", "learnable", "informative", "volunteered", "redundant", "stated", "named_in_rejection")
+# Names in format 3 -> today's
+_LINE_NAMES = {"instrument": "annotator_version"}
+_TURN_NAMES = {
+    "put": "forced",
+    "told": "stated",
+    "uncounted": "volunteered",
+    "doubted": "named_in_rejection",
+    "promise_rank": "question_rank",
+}
+_SETTING_NAMES = {"partner.doubts": "partner.explain_rejections", "train.payment": "train.reward"}
+
+
+def current_line(data: dict[str, Any]) -> dict[str, Any]:
+    """Returns a log line with today's names, those of the annotations and of the run's settings included."""
+    if data.get("format", FORMAT) == FORMAT:
+        return data
+    line = {_LINE_NAMES.get(name, name): value for name, value in data.items()}
+    if isinstance(turns := line.get("turns"), list):
+        line["turns"] = [
+            {_TURN_NAMES.get(name, name): value for name, value in turn.items()} if isinstance(turn, dict) else turn
+            for turn in turns
+        ]
+    if isinstance(settings := line.get("settings"), dict):
+        line["settings"] = {_setting_name(name): value for name, value in settings.items()}
+    return {**line, "format": FORMAT}
+
+
+def _setting_name(name: str) -> str:
+    moved = name.replace("train.payment_args.", "train.reward_args.")
+    return _SETTING_NAMES.get(moved, moved)
 
 
 def _turn(data: dict[str, Any]) -> Turn:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from slim_rl.config import Config
 from slim_rl.dialogue.dealing import games_files
-from slim_rl.dialogue.payment import payment_of
+from slim_rl.dialogue.training_reward import make_training_reward
 from slim_rl.environment import environment_class
 from slim_rl.errors import ConfigError
 from slim_rl.measured import says
@@ -20,7 +20,7 @@ def check_training(config: Config) -> None:
             f"train.eval_every is {train.eval_every}, but there are no held-out games to play: name a file in data.eval, with data.num_eval "
             "and train.eval_games above 0, or leave train.eval_every at 0."
         )
-    payment_of(config).check()
+    make_training_reward(config).check()
     if train.exploring_starts and not says(game, "questions_worth_asking"):
         raise ConfigError(
             f"train.exploring_starts is set, but {game.__name__} does not say what to ask: give it a classmethod questions_worth_asking "

@@ -70,7 +70,7 @@ class TokenPlayer:
         span = self._add(sampled.ids, sampled.logprobs)
         text, thought = self.chat.decode(sampled.ids)
         cut = limit if sampled.finish == "length" else None
-        return Turn(text, thought=thought, span=span, put=sampled.put, cut=cut)
+        return Turn(text, thought=thought, span=span, forced=sampled.forced, cut=cut)
 
     def _observe(self, view: View) -> None:
         """Writes what happened since its last turn. The first time, that is the prompt."""

@@ -2,7 +2,7 @@
 
     every dialogue of this project, in training and evaluation alike, is named, seeded, grouped, played and stamped here
 
-`episode` says which dialogue is to be played: its id, its seed and its group follow from the row, the scope (a training step, or
+`spec` says which dialogue is to be played: its id, its seed and its group follow from the row, the scope (a training step, or
 "eval") and its number among the dialogues of that row, so that any process plays the same dialogue again. `play` plays it. What
 breaks in one game is a failed dialogue (`BROKEN`) and no other game notices.
 """
@@ -22,9 +22,9 @@ from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.factory import make_environment, make_partner, partner_name
 from slim_rl.dialogue.loop import Player, play_dialogue, play_selfplay
 from slim_rl.dialogue.partner import Partner
-from slim_rl.dialogue.payment import payment_of
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow
+from slim_rl.dialogue.training_reward import make_training_reward
 from slim_rl.environment import BaseEnvironment, load_object
 from slim_rl.errors import SlimError
 from slim_rl.seeds import seed_of
@@ -34,7 +34,7 @@ EXPLORING = "slim_rl.lab.exploring.exploring"  # the policy of a training dialog
 
 
 @dataclass(frozen=True, slots=True)
-class Episode:
+class DialogueSpec:
     """One dialogue to be played; under self-play one for each seat.
 
     Attributes:
@@ -79,7 +79,7 @@ class RolloutWorker:
         partner: Partner | None = None,
     ) -> None:
         self.config, self.chat, self.policy = config, chat, policy
-        self.payment = payment_of(config)
+        self.training_reward = make_training_reward(config)
         self.selfplay = config.selfplay
         self.partner = partner if partner is not None else make_partner(config)
         self._settings = learned_settings(config)
@@ -110,7 +110,7 @@ class RolloutWorker:
         """A fresh environment of the run's game."""
         return make_environment(self.config)
 
-    def episode(
+    def spec(
         self,
         row: GameRow,
         scope: str,
@@ -120,7 +120,7 @@ class RolloutWorker:
         step: int | None = None,
         group: str | None = None,
         dealt: int | None = None,
-    ) -> Episode:
+    ) -> DialogueSpec:
         """The dialogue numbered `number` of a row.
 
         Args:
@@ -131,15 +131,15 @@ class RolloutWorker:
         """
         which = row.game_id if self.selfplay else row.name
         seed = seed_of(self.config.seed, scope, which, number)
-        return Episode(row, f"{scope}/{which}/{number}", seed, group or f"{scope}/{which}", phase, step, dealt)
+        return DialogueSpec(row, f"{scope}/{which}/{number}", seed, group or f"{scope}/{which}", phase, step, dealt)
 
-    def ids(self, episode: Episode) -> list[str]:
+    def ids(self, spec: DialogueSpec) -> list[str]:
         """The ids of an episode's dialogues."""
-        return [f"{episode.id}/{seat}" for seat in (0, 1)] if self.selfplay else [episode.id]
+        return [f"{spec.id}/{seat}" for seat in (0, 1)] if self.selfplay else [spec.id]
 
     async def play(
         self,
-        episode: Episode,
+        spec: DialogueSpec,
         *,
         policy: Player | None = None,
         partner: Partner | None = None,
@@ -161,19 +161,19 @@ class RolloutWorker:
         if policy is None:
             raise ValueError("the worker was given no policy")
         try:
-            dialogues = await self._play(episode, policy, partner or self.partner, limits)
+            dialogues = await self._play(spec, policy, partner or self.partner, limits)
         except SlimError:
             raise
         except Exception as error:
-            log.exception("dialogue %s broke", episode.id)
-            dialogues = self._broken(episode, policy, error)
-        return [self._stamped(dialogue, episode) for dialogue in dialogues]
+            log.exception("dialogue %s broke", spec.id)
+            dialogues = self._broken(spec, policy, error)
+        return [self._stamped(dialogue, spec) for dialogue in dialogues]
 
     async def play_all(
         self,
-        episodes: Sequence[Episode],
+        specs: Sequence[DialogueSpec],
         *,
-        policy: Callable[[Episode], Player] | None = None,
+        policy: Callable[[DialogueSpec], Player] | None = None,
         max_live: int | None = None,
         done: Callable[[Dialogue], None] | None = None,
     ) -> list[list[Dialogue]]:
@@ -184,16 +184,16 @@ class RolloutWorker:
             max_live: dialogues played at once; all of them by default.
             done: called with each dialogue as it ends, in the order they end.
         """
-        gate = asyncio.Semaphore(max_live or len(episodes) or 1)
+        gate = asyncio.Semaphore(max_live or len(specs) or 1)
         caller = asyncio.current_task()
         assert caller is not None
 
-        async def play(episode: Episode) -> list[Dialogue]:
+        async def play(spec: DialogueSpec) -> list[Dialogue]:
             async with gate:
                 # scripted players never wait: the loop would play all games before it ends the caller
                 if caller.cancelling():
                     raise asyncio.CancelledError
-                dialogues = await self.play(episode, policy=policy(episode) if policy else None)
+                dialogues = await self.play(spec, policy=policy(spec) if policy else None)
             for dialogue in dialogues:
                 if done:
                     done(dialogue)
@@ -201,40 +201,40 @@ class RolloutWorker:
 
         try:
             async with asyncio.TaskGroup() as tasks:
-                running = [tasks.create_task(play(episode)) for episode in episodes]
+                running = [tasks.create_task(play(spec)) for spec in specs]
         except BaseExceptionGroup as group:
             # of one cause, such as a full disk: the others were cancelled, or met it too
             raise group.exceptions[0] from None
         return [task.result() for task in running]
 
     async def _play(
-        self, episode: Episode, policy: Player, partner: Partner | None, limits: Limits | None
+        self, spec: DialogueSpec, policy: Player, partner: Partner | None, limits: Limits | None
     ) -> list[Dialogue]:
-        env, row, limits = self.environment(), episode.row, limits or self.config.limits
+        env, row, limits = self.environment(), spec.row, limits or self.config.limits
         dealt: dict[str, Any] = {
             "game_state": row.game_state,
-            "id": episode.id,
+            "id": spec.id,
             "game_id": row.game_id,
-            "seed": episode.seed,
-            "price": self.payment.told_price(row.game_id),
+            "seed": spec.seed,
+            "price": self.training_reward.told_price(row.game_id),
         }
         chat = self.chat
         if not self.selfplay:
-            step = episode.dealt if episode.step is None else episode.step
-            if episode.phase == "train" and step is not None and self.config.train.exploring_starts:
+            step = spec.dealt if spec.step is None else spec.step
+            if spec.phase == "train" and step is not None and self.config.train.exploring_starts:
                 explore = load_object(EXPLORING, "train.exploring_starts", EXPLORING)
-                policy = explore(self.config, policy, chat, row, step, episode.seed)
+                policy = explore(self.config, policy, chat, row, step, spec.seed)
             return [await play_dialogue(env, policy, partner, chat, limits, seat=row.seat, **dealt)]
         return list(await play_selfplay(env, policy, chat, limits, **dealt))
 
-    def _broken(self, episode: Episode, policy: Player, error: Exception) -> list[Dialogue]:
-        row, seats = episode.row, (0, 1) if self.selfplay else (episode.row.seat,)
+    def _broken(self, spec: DialogueSpec, policy: Player, error: Exception) -> list[Dialogue]:
+        row, seats = spec.row, (0, 1) if self.selfplay else (spec.row.seat,)
         return [
             Dialogue(
                 id=id,
                 game_id=row.game_id,
                 seat=seat,
-                seed=episode.seed,
+                seed=spec.seed,
                 game_state=dict(row.game_state),
                 policy=policy.identity,
                 partner=self.partner.identity if self.partner else {"kind": "self" if self.selfplay else "none"},
@@ -242,15 +242,15 @@ class RolloutWorker:
                 stop_reason=StopReason.BROKEN,
                 failure=f"{type(error).__name__}: {error}",
             )
-            for id, seat in zip(self.ids(episode), seats, strict=True)
+            for id, seat in zip(self.ids(spec), seats, strict=True)
         ]
 
-    def _stamped(self, dialogue: Dialogue, episode: Episode) -> Dialogue:
+    def _stamped(self, dialogue: Dialogue, spec: DialogueSpec) -> Dialogue:
         config = self.config
         dialogue.run, dialogue.arm, dialogue.settings = config.name, config.arm_name, self._settings
         if name := self._kinds.get(dialogue.partner.get("kind")):
             dialogue.partner = {**dialogue.partner, "kind": name}
-        dialogue.phase, dialogue.step = episode.phase, episode.step
+        dialogue.phase, dialogue.step = spec.phase, spec.step
         dialogue.environment = config.environment
-        dialogue.group = f"{episode.group}/{dialogue.seat}" if self.selfplay else episode.group
+        dialogue.group = f"{spec.group}/{dialogue.seat}" if self.selfplay else spec.group
         return dialogue

@@ -57,9 +57,9 @@ class Askers:
             found = self._solved(environment, [(state(i), key[-1]) for key, i in new.items()], asker)
             if found is None:
                 return None
-            self._rows |= zip(new, zip(found.rewards, found.hoped, strict=True), strict=True)
-        rewards, hoped = zip(*(self._rows[key] for key in keys), strict=True)
-        return Frontier(np.stack(rewards), np.stack(hoped))
+            self._rows |= zip(new, zip(found.rewards, found.expected_gain, strict=True), strict=True)
+        rewards, expected_gain = zip(*(self._rows[key] for key in keys), strict=True)
+        return Frontier(np.stack(rewards), np.stack(expected_gain))
 
     def _solved(self, environment: str, states: Sequence[tuple[Any, int]], asker: str) -> Frontier | None:
         """By what it asks on average, where that is drawn."""
@@ -68,7 +68,9 @@ class Askers:
         known = [Frontier(*curve) for curve in found if curve is not None and len(curve[0]) == len(states)]
         if len(known) < len(draws):
             return None
-        return Frontier(*(np.mean([getattr(each, name) for each in known], axis=0) for name in ("rewards", "hoped")))
+        return Frontier(
+            *(np.mean([getattr(each, name) for each in known], axis=0) for name in ("rewards", "expected_gain"))
+        )
 
 
 def over_random(log: Log, rows: pd.DataFrame, prices: Mapping[str, float], askers: Askers) -> pd.Series[float]:
@@ -80,7 +82,7 @@ def over_random(log: Log, rows: pd.DataFrame, prices: Mapping[str, float], asker
         price = paid(part, prices).to_numpy(float)
         for each in np.unique(price):
             mine = price == each
-            alike = Frontier(random.rewards[mine], random.hoped[mine])
+            alike = Frontier(random.rewards[mine], random.expected_gain[mine])
             net = part["reward"][mine] - each * part["questions"][mine]
             out[part.index[mine]] = net - alike.net(alike.best_number(each), each)
     return out

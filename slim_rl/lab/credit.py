@@ -1,15 +1,15 @@
-"""Credit by the turn (`train.payment: turn_credit`, `expected_credit`): potential-based shaping (Ng, Harada and Russell 1999) by the state value, the
+"""Credit by the turn (`train.reward: turn_credit`, `expected_credit`): potential-based shaping (Ng, Harada and Russell 1999) by the state value, the
 reward expected of the best action by what the policy knows (`Turn.state_value`).
 
     a turn is paid the reward that follows it and F = (state value after) - (state value before), where that after the last turn is 0
 
-so that all payments of a dialogue from turn t on add up to its reward less the state value before t: the best policy stays the
+so that all rewards of the turns of a dialogue from turn t on add up to its reward less the state value before t: the best policy stays the
 same. What a question costs is taken off the turn that asks it. With `expected_credit` a turn is paid what that was expected to be when it was
 taken (`Gain`), which is the same on average: a question without the luck of its answer, and a plan without that of its outcome, which is
 many times what a question is worth. What it earns is compared with a question drawn at random, a baseline that moves no expectation either.
 
 A trainer of its own accord gives every token of a dialogue one advantage; here a turn's tokens have their turn's own, computed from the
-same dialogues and the rewards of another payment (`of`).
+same dialogues and the rewards of another training reward (`of`).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from statistics import fmean
 from typing import Any
 
 from slim_rl.config import Config
-from slim_rl.dialogue.payment import Given, payment_of
 from slim_rl.dialogue.record import Dialogue
+from slim_rl.dialogue.training_reward import StepRewards, make_training_reward
 from slim_rl.environment import environment_class
 from slim_rl.errors import ConfigError
-from slim_rl.lab.payments import Priced
+from slim_rl.lab.training_rewards import Priced
 from slim_rl.measured import Gain, measured, says
 
 _EPSILON = 1e-4  # added to a deviation before dividing by it, as TRL does
@@ -42,14 +42,14 @@ class Paid:
 
 
 class TurnCredit(Priced):
-    """Payment of each turn by shaping (`turn_credit`).
+    """Reward of each turn by shaping (`turn_credit`).
 
     Args:
         price: as for `Priced`; taken off the turn that asks.
         decay: share of what a later turn is given that goes to an earlier one; 1: all of it, so that shaping is only a baseline and leaves
             the expected gradient unchanged; 0: a question is given only what its answer was worth.
-        of: payment of the dialogues, by its short name, whose rewards the turns share.
-        of_args: arguments of that payment.
+        of: training reward of the dialogues, by its short name, whose rewards the turns share.
+        of_args: arguments of that training reward.
     """
 
     by_turn = True
@@ -66,9 +66,12 @@ class TurnCredit(Priced):
     ) -> None:
         super().__init__(config, price)
         if not isinstance(decay, int | float) or not 0 <= decay <= 1:
-            raise ConfigError(f"train.payment_args.decay is {decay}: give a number from 0 to 1.")
+            raise ConfigError(f"train.reward_args.decay is {decay}: give a number from 0 to 1.")
         arguments = {"price": price, **(of_args or {})}
-        self.decay, self.of = float(decay), payment_of(config.changed(train={"payment": of, "payment_args": arguments}))
+        self.decay, self.of = (
+            float(decay),
+            make_training_reward(config.changed(train={"reward": of, "reward_args": arguments})),
+        )
         self.as_game, self.whole_step = self.of.as_game, self.of.whole_step
         self._charged = (
             not self.of.whole_step
@@ -78,13 +81,13 @@ class TurnCredit(Priced):
     def reward(self, dialogue: Dialogue) -> float | None:
         return self.of.reward(dialogue)
 
-    def __call__(self, dialogues: Sequence[Dialogue], step: int) -> Given:
+    def __call__(self, dialogues: Sequence[Dialogue], step: int) -> StepRewards:
         rewards = self.of(dialogues, step).rewards
         turns = [
             Paid(d.group, [] if reward is None else self.turns(d, reward))
             for d, reward in zip(dialogues, rewards, strict=True)
         ]
-        return Given(rewards, turn_advantages(turns, self.decay, self.config.train.scale_rewards))
+        return StepRewards(rewards, turn_advantages(turns, self.decay, self.config.train.scale_rewards))
 
     def check(self) -> None:
         super().check()
@@ -92,8 +95,8 @@ class TurnCredit(Priced):
         for name, what in self.needs:
             if not says(game, name):
                 raise ConfigError(
-                    f"train.payment is {self.config.train.payment}, but {game.__name__} does not say what {what}: give it a classmethod "
-                    f"{name}(dialogue), or set train.payment to price."
+                    f"train.reward is {self.config.train.reward}, but {game.__name__} does not say what {what}: give it a classmethod "
+                    f"{name}(dialogue), or set train.reward to price."
                 )
 
     def description(self) -> str:
@@ -116,7 +119,7 @@ class TurnCredit(Priced):
 
 
 class ExpectedCredit(TurnCredit):
-    """Payment of each turn by what was expected of it (`expected_credit`): a question by its expected gain in the state value, whatever
+    """Reward of each turn by what was expected of it (`expected_credit`): a question by its expected gain in the state value, whatever
     the answer, compared with a random question.
     """
 
@@ -138,17 +141,17 @@ def shaped(reward: float, values: Sequence[float], costs: Sequence[float] = ()) 
 
 
 def without_luck(paid: Sequence[float], costs: Sequence[float], gains: Sequence[Gain], decay: float) -> list[float]:
-    """`shaped` payments, but of what was expected; and by which each turn earns less by what is usual: `returns` at that `decay`."""
+    """`shaped` rewards, but of what was expected; and from each the baseline of its turn is taken: `returns` at that `decay`."""
     kept = [
         mine if gain.expected is None else gain.expected - cost
         for mine, cost, gain in zip(paid, costs, gains, strict=True)
     ]
-    usual = [*(gain.usual for gain in gains), 0.0]
-    return [mine - now + decay * then for mine, (now, then) in zip(kept, pairwise(usual), strict=True)]
+    baselines = [*(gain.baseline for gain in gains), 0.0]
+    return [mine - now + decay * then for mine, (now, then) in zip(kept, pairwise(baselines), strict=True)]
 
 
 def returns(turns: Sequence[float], decay: float = 1.0) -> list[float]:
-    """What each turn earned: its own payment and those after it, each turn further on weighed by another `decay`. With decay 1 the
+    """What each turn earned: its own reward and those after it, each turn further on weighed by another `decay`. With decay 1 the
     reward less the state value before the turn.
     """
     out: list[float] = []

@@ -21,11 +21,11 @@ class Frontier(NamedTuple):
 
     Attributes:
         rewards: (games, most + 1), the reward after 0, 1, ..., `most` questions.
-        hoped: (games, most + 1), what the next question is then expected to add, by what the asker knows; -inf where nothing is left to ask.
+        expected_gain: (games, most + 1), what the next question is then expected to add, by what the asker knows; -inf where nothing is left to ask.
     """
 
     rewards: Floats
-    hoped: Floats
+    expected_gain: Floats
 
     def at(self, questions: ArrayLike) -> Floats:
         """The rewards after so many questions, one number a game or one for all: (games,). Between whole numbers of questions on the line
@@ -45,7 +45,7 @@ class Frontier(NamedTuple):
 
     def stops(self, price: ArrayLike) -> NDArray[np.intp]:
         """How many questions are asked by who stops, in each game, once the next is expected to add less than its price: (games,)."""
-        enough = self.hoped < np.reshape(price, (-1, 1))
+        enough = self.expected_gain < np.reshape(price, (-1, 1))
         enough[:, -1] = True
         return enough.argmax(axis=1)
 
@@ -56,8 +56,8 @@ class Frontier(NamedTuple):
         """
         prices = np.broadcast_to(np.asarray(price, dtype=float), len(self.rewards))
         more = prices - prices[:1]
-        hoped = self.hoped - more[:, None]
-        costs = np.concatenate([[np.inf], np.unique(hoped[np.isfinite(hoped)])[::-1]])
+        expected_gain = self.expected_gain - more[:, None]
+        costs = np.concatenate([[np.inf], np.unique(expected_gain[np.isfinite(expected_gain)])[::-1]])
         first, last = 0, len(costs) - 1  # asks nothing, asks all there is
         while last - first > 1:
             middle = (first + last) // 2

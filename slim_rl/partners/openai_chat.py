@@ -43,7 +43,7 @@ class OpenAIPartner:
 
     def __init__(self, config: PartnerConfig, endpoint: Endpoint | None = None) -> None:
         self.config = config.openai
-        self.accept_fraction, self.doubts = config.accept_fraction, config.doubts
+        self.accept_fraction, self.explain_rejections = config.accept_fraction, config.explain_rejections
         self.endpoint = endpoint or Endpoint(config.openai)
         text, version = read_prompt(config.openai, self.default_prompt())
         for name, value in self.placeholders().items():

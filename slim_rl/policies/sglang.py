@@ -38,14 +38,14 @@ def scoring(input_ids: list[int], ids: list[int]) -> dict[str, Any]:
     }
 
 
-def read_scored(answer: Any, put: Sampled) -> Sampled:
+def read_scored(answer: Any, forced: Sampled) -> Sampled:
     """A turn that was put for the policy, with its logprobs as the answer to `scoring` tells them."""
     meta = answer["meta_info"]
-    told = meta["input_token_logprobs"][-len(put.ids) :]
-    if [item[1] for item in told] != put.ids:
+    told = meta["input_token_logprobs"][-len(forced.ids) :]
+    if [item[1] for item in told] != forced.ids:
         raise LookupError("the engine told the logprobs of other tokens")
-    finish = "abort" if meta["finish_reason"]["type"] == "abort" else put.finish
-    return replace(put, logprobs=[item[0] for item in told], finish=finish, meta=meta)
+    finish = "abort" if meta["finish_reason"]["type"] == "abort" else forced.finish
+    return replace(forced, logprobs=[item[0] for item in told], finish=finish, meta=meta)
 
 
 class SGLangPolicy(ServedPolicy):

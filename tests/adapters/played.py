@@ -38,7 +38,7 @@ async def by_worker(
     games: Games, row: GameRow, words: Iterable[str], number: int = 0, policy: Player | None = None
 ) -> Dialogue:
     """What `RolloutWorker` makes of these words."""
-    episode = games.worker.episode(row, games.scope, number, phase="train")
+    episode = games.worker.spec(row, games.scope, number, phase="train")
     (dialogue,) = await games.worker.play(episode, policy=policy or Recites(words))
     return dialogue
 

@@ -210,9 +210,7 @@ def test_threads_that_begin_together_share_one_event_loop() -> None:
 
 @pytest.mark.parametrize("seat", [0, 1])
 async def test_the_price_of_a_question_is_told_as_the_record_says(seat: int) -> None:
-    games = Games(
-        SMALL | {"data": {"seat": seat}, "train": {"payment": "price", "payment_args": {"price": [0.02, 0.1]}}}
-    )
+    games = Games(SMALL | {"data": {"seat": seat}, "train": {"reward": "price", "reward_args": {"price": [0.02, 0.1]}}})
     session = games.session()
     opening = await session.reset(games.deal("train", 1)[0])
     await session.leave(StopReason.ENGINE_FAILED)

@@ -92,7 +92,7 @@ async def test_prompt_states_the_question_cost_of_the_record(tmp_path: Path) -> 
     log = tmp_path / "log.jsonl"
     async with reciting([WRONG, WRONG]) as server:
         episodes = await run(
-            server, overrides=[*GAME, "train={payment: price, payment_args: {price: [0.02, 0.1]}}"], log=log
+            server, overrides=[*GAME, "train={reward: price, reward_args: {price: [0.02, 0.1]}}"], log=log
         )
     logged = {dialogue.id: dialogue for dialogue in read_log(log)}
     for episode in episodes:

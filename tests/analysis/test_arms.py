@@ -54,7 +54,7 @@ def test_runs_of_other_seeds_are_one_arm(tmp_path: Path) -> None:
     [
         ({"train.steps": 14}, "train.steps=14"),
         ({"game.n": 4}, "game.n=4"),
-        ({"train.payment": "agreed"}, "train.payment=agreed"),
+        ({"train.reward": "agreed"}, "train.reward=agreed"),
         ({"policy.model": "data/random"}, "policy.model=data/random"),
         ({"data.seed": 7}, "data.seed=7"),
     ],
@@ -86,10 +86,10 @@ def test_a_resumed_run_is_as_it_was_set_last(tmp_path: Path) -> None:
 
 def test_two_runs_of_one_name_are_told_apart(tmp_path: Path) -> None:
     write(tmp_path / "one", {"run": BASE})
-    write(tmp_path / "two", {"run": {**BASE, "train.payment": "agreed"}})
+    write(tmp_path / "two", {"run": {**BASE, "train.reward": "agreed"}})
     assert set(load([tmp_path]).frame["arm"].cat.categories) == {
-        "shy (train.payment=game)",
-        "shy (train.payment=agreed)",
+        "shy (train.reward=game)",
+        "shy (train.reward=agreed)",
     }
 
 

@@ -50,7 +50,7 @@ class Colours(Silent, MeasuredEnvironment):
         for turn in dialogue.turns:
             asks = turn.text.endswith("?")
             turn.questions, turn.seeking, turn.pairs = (["colour"], True, [(0,)]) if asks else ([], False, [])
-            turn.informative, turn.told = list(turn.pairs), []
+            turn.informative, turn.stated = list(turn.pairs), []
 
     @classmethod
     def references(cls, games: list[tuple[Any, int]]) -> dict[str, Any]:

@@ -122,9 +122,9 @@ def test_games_are_the_same_by_id_and_table(tmp_path: Path, dialogues: list[dict
 
 
 def test_a_line_logged_without_annotation_is_annotated(tmp_path: Path, dialogues: list[dict[str, Any]]) -> None:
-    keys = ("questions", "pairs", "told", "answered", "question_value", "gain", "regret")
+    keys = ("questions", "pairs", "stated", "answered", "question_value", "gain", "regret")
     turns = [[{**turn, **dict.fromkeys(keys)} for turn in d["turns"]] for d in dialogues]
-    bare = [{**d, "turns": each, "instrument": None} for d, each in zip(dialogues, turns, strict=True)]
+    bare = [{**d, "turns": each, "annotator_version": None} for d, each in zip(dialogues, turns, strict=True)]
     write(tmp_path / "with" / "a.jsonl", dialogues)
     write(tmp_path / "without" / "a.jsonl", bare)
     one, other = (load([tmp_path / name]).frame for name in ("with", "without"))
@@ -137,7 +137,7 @@ def test_line_without_an_annotation_is_annotated_when_read(tmp_path: Path, dialo
     turns = [[{k: v for k, v in turn.items() if k not in gone} for turn in line["turns"]] for line in dialogues]
     write(tmp_path / "new" / "a.jsonl", dialogues)
     write(tmp_path / "old" / "a.jsonl", [{**d, "turns": each} for d, each in zip(dialogues, turns, strict=True)])
-    assert dialogues[0]["instrument"] == MatchingEnv.instrument
+    assert dialogues[0]["annotator_version"] == MatchingEnv.annotator_version
     assert list(read_log(tmp_path / "old")) == list(read_log(tmp_path / "new"))
     one, other = (load([tmp_path / name]).frame for name in ("new", "old"))
     assert one["question_value"].abs().sum() > 0 and one["valid_proposals"].notna().any()
@@ -145,7 +145,7 @@ def test_line_without_an_annotation_is_annotated_when_read(tmp_path: Path, dialo
 
 
 def test_load_older_logs_measures_pairs_asked_about(tmp_path: Path, dialogues: list[dict[str, Any]]) -> None:
-    new = ("promise_rank", "redundant", "unknown")
+    new = ("question_rank", "redundant", "unknown")
     turns = [[{k: v for k, v in turn.items() if k not in new} for turn in line["turns"]] for line in dialogues]
     write(tmp_path / "new" / "a.jsonl", dialogues)
     write(tmp_path / "old" / "a.jsonl", [{**d, "turns": each} for d, each in zip(dialogues, turns, strict=True)])
@@ -154,20 +154,20 @@ def test_load_older_logs_measures_pairs_asked_about(tmp_path: Path, dialogues: l
     assert one[list(new)].equals(other[list(new)])
 
 
-@pytest.mark.parametrize("version", [None, 1, MatchingEnv.instrument + 1])
+@pytest.mark.parametrize("version", [None, 1, MatchingEnv.annotator_version + 1])
 def test_load_annotates_lines_of_other_versions_again(
     tmp_path: Path, dialogues: list[dict[str, Any]], version: int | None
 ) -> None:
     """By all that read logs: what stands in such a line was counted by another rule."""
     wrong = {"questions": ["open"], "seeking": True, "informative": [[0, 0]], "question_value": 9.0}
     turns = [[{**turn, **wrong} for turn in d["turns"]] for d in dialogues]
-    other = [{**d, "turns": each, "instrument": version} for d, each in zip(dialogues, turns, strict=True)]
+    other = [{**d, "turns": each, "annotator_version": version} for d, each in zip(dialogues, turns, strict=True)]
     write(tmp_path / "new" / "a.jsonl", dialogues)
     write(tmp_path / "other" / "a.jsonl", other)
     one, again = (load([tmp_path / name]).frame for name in ("new", "other"))
     assert one.drop(columns=["offset"]).equals(again.drop(columns=["offset"]))
     assert [d.turns for d in read_log(tmp_path / "new")] == [d.turns for d in read_log(tmp_path / "other")]
-    assert {d.instrument for d in read_log(tmp_path / "other")} == {MatchingEnv.instrument}
+    assert {d.annotator_version for d in read_log(tmp_path / "other")} == {MatchingEnv.annotator_version}
 
 
 def test_lines_by_this_version_are_taken_as_they_are(tmp_path: Path, dialogues: list[dict[str, Any]]) -> None:
@@ -216,7 +216,7 @@ def test_a_line_of_a_format_that_is_not_known_is_foreign(
 ) -> None:
     path = write(tmp_path / "a.jsonl", [{**dialogues[0], "format": version}, dialogues[1]])
     assert load([tmp_path]).files[0].foreign == 1
-    with pytest.raises(DataError, match="reads format 3"):
+    with pytest.raises(DataError, match="reads formats 3 to 4"):
         list(read_log(path))
 
 

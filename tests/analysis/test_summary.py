@@ -34,8 +34,8 @@ def results(frame: pd.DataFrame) -> dict:
 def test_report_with_forced_evaluations_has_decoding_baseline(log_dir: Path, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     boards = [synthetic.make_board(rng, 3) for _ in range(6)]
-    put = [("tiny", 1), ("tiny", 3), ("another", 3)]
-    for model, number in put:
+    forced = [("tiny", 1), ("tiny", 3), ("another", 3)]
+    for model, number in forced:
         with DialogueLog(tmp_path / f"{model}_forced{number}.jsonl") as log:
             for i, board in enumerate(boards):
                 names = {"id": f"e{i}", "game_id": f"g{i}", "run": f"{model}_forced{number}", "phase": "eval"}
@@ -45,8 +45,8 @@ def test_report_with_forced_evaluations_has_decoding_baseline(log_dir: Path, tmp
     frame = load([log_dir, tmp_path]).frame
     found = baseline.of_frame(frame)
     cells = frame[(frame["mode"] != "free") & (frame["policy"] == "tiny")].groupby("run", observed=True)
-    assert [point["questions"] for point in found["put"]] == sorted(cells["questions"].mean())
-    assert {point["reward"] for point in found["put"]} == set(cells["reward"].mean())
+    assert [point["questions"] for point in found["forced"]] == sorted(cells["questions"].mean())
+    assert {point["reward"] for point in found["forced"]} == set(cells["reward"].mean())
     last = frame[(frame["phase"] == "eval") & (frame["step"] == 24) & (frame["arm"] == "shy") & ~frame["failed"]]
     rewards = last.groupby("run", observed=True)["reward"].mean()
     assert [point["reward"] for point in found["trained"]["shy"]] == pytest.approx(list(rewards))
@@ -55,7 +55,7 @@ def test_report_with_forced_evaluations_has_decoding_baseline(log_dir: Path, tmp
     drawn = baseline_figure.of_report({**arms, "baseline": found})
     assert drawn is not None and drawn.axes[0].get_legend() is not None
     without = baseline.of_frame(load([log_dir]).frame)
-    assert without["put"] == [] and baseline_figure.of_report({**arms, "baseline": without}) is None
+    assert without["forced"] == [] and baseline_figure.of_report({**arms, "baseline": without}) is None
 
 
 def test_curves_hold_every_dialogue_once(results: dict, frame: pd.DataFrame) -> None:

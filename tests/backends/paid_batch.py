@@ -6,23 +6,23 @@ from dataclasses import replace
 from typing import Any
 
 from slim_rl.config import Config
-from slim_rl.dialogue.payment import by_token, payment_of
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
+from slim_rl.dialogue.training_reward import by_token, make_training_reward
 from slim_rl.games.matching import MatchingEnv
 from slim_rl.measured import Gain
 
 STEP = 3
 CONTROLS: dict[str, dict[str, Any]] = {
     "game": {},
-    "priced": {"payment": "price", "payment_args": {"price": 0.05}},
-    "drawn": {"payment": "price", "payment_args": {"price": [0.0, 0.02, 0.05, 0.1]}},
-    "agreed": {"payment": "agreed"},
-    "shuffled": {"payment": "shuffled"},
-    "shuffled_all": {"payment": "shuffled", "payment_args": {"zeros": True, "price": 0.05}},
-    "turn": {"payment": "turn_credit"},
-    "turn_priced": {"payment": "turn_credit", "payment_args": {"price": 0.05}},
-    "turn_near": {"payment": "turn_credit", "payment_args": {"decay": 0.5, "of": "shuffled"}, "scale_rewards": False},
-    "expected": {"payment": "expected_credit", "payment_args": {"decay": 0.5, "price": 0.05}},
+    "priced": {"reward": "price", "reward_args": {"price": 0.05}},
+    "drawn": {"reward": "price", "reward_args": {"price": [0.0, 0.02, 0.05, 0.1]}},
+    "agreed": {"reward": "agreed"},
+    "shuffled": {"reward": "shuffled"},
+    "shuffled_all": {"reward": "shuffled", "reward_args": {"zeros": True, "price": 0.05}},
+    "turn": {"reward": "turn_credit"},
+    "turn_priced": {"reward": "turn_credit", "reward_args": {"price": 0.05}},
+    "turn_near": {"reward": "turn_credit", "reward_args": {"decay": 0.5, "of": "shuffled"}, "scale_rewards": False},
+    "expected": {"reward": "expected_credit", "reward_args": {"decay": 0.5, "price": 0.05}},
 }
 BY_TURN = [name for name in CONTROLS if name.startswith(("turn", "expected"))]
 BY_DIALOGUE = [name for name in CONTROLS if name not in BY_TURN]
@@ -63,7 +63,7 @@ def _dialogue(number: int, reward: float | None, questions: int) -> Dialogue:
     turns.append(Turn("[propose]", 0, "policy", {"kind": "propose"}, span=(len(mask), len(mask) + 4), questions=[]))
     mask += [1] * 4
     dialogue = Dialogue(f"train-{STEP}/g{number // 4}/0/{number % 4}", f"g{number // 4}", 0, number, {}, {}, {})
-    dialogue.environment, dialogue.instrument = f"{__name__}.Known", Known.instrument
+    dialogue.environment, dialogue.annotator_version = f"{__name__}.Known", Known.annotator_version
     dialogue.step, dialogue.group, dialogue.turns, dialogue.reward = STEP, f"{number // 4}", turns, reward
     dialogue.stop_reason = {None: StopReason.PARTNER_FAILED, 0.0: StopReason.DIALOGUE_TOKENS}.get(
         reward, StopReason.AGREED
@@ -75,12 +75,12 @@ def _dialogue(number: int, reward: float | None, questions: int) -> Dialogue:
 
 def paid(config: Config) -> list[float | None]:
     """What the batch is paid."""
-    return payment_of(config)(dialogues(), STEP).rewards
+    return make_training_reward(config)(dialogues(), STEP).rewards
 
 
 def token_advantages(config: Config) -> list[list[float]]:
     """With credit by the turn: the advantage of each token of the responses."""
-    found = payment_of(config)(dialogues(), STEP).advantages
+    found = make_training_reward(config)(dialogues(), STEP).advantages
     assert found is not None
     return [by_token(d, turns, len(d.response_ids)) for d, turns in zip(dialogues(), found, strict=True)]
 

@@ -45,7 +45,7 @@ import torch  # noqa: E402
 
 from slim_rl.backends.slime.arguments import TURN_ADVANTAGES  # noqa: E402
 from slim_rl.config import parse_config  # noqa: E402
-from slim_rl.dialogue.payment import payment_of  # noqa: E402
+from slim_rl.dialogue.training_reward import make_training_reward  # noqa: E402
 from tests.backends.paid_batch import CONTROLS, dialogues, paid, run, samples, token_advantages  # noqa: E402
 from tests.backends.slime_setup import make_args  # noqa: E402
 
@@ -66,7 +66,7 @@ def check(control: str, folder: Path) -> None:
     config = parse_config(run(control))
     args = make_args(
         folder, 0, folder, run(control), kl_coef=0, use_rollout_logprobs=False, use_opd=False, normalize_advantages=False,
-        custom_advantage_function_path=TURN_ADVANTAGES if payment_of(config).by_turn else None, global_batch_size=8,
+        custom_advantage_function_path=TURN_ADVANTAGES if make_training_reward(config).by_turn else None, global_batch_size=8,
         use_dynamic_batch_size=True, max_tokens_per_gpu=1000, balance_data=False, balance_by_flops=False, micro_batch_size=1,
         gamma=1.0, grpo_std_normalization=config.train.scale_rewards,
     )  # fmt: skip
@@ -76,7 +76,7 @@ def check(control: str, folder: Path) -> None:
     batch["rollout_log_probs"] = [torch.as_tensor(row) for row in batch["rollout_log_probs"]]
     batch["loss_masks"] = [torch.as_tensor(row) for row in batch["loss_masks"]]
     loss.compute_advantages_and_returns(args, batch)
-    expected = token_advantages(config) if payment_of(config).by_turn else None
+    expected = token_advantages(config) if make_training_reward(config).by_turn else None
     for place, row in enumerate(batch["partition"]):
         mask, found = batch["loss_masks"][place], batch["advantages"][place]
         assert len(mask) == len(found)

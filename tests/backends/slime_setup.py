@@ -63,7 +63,7 @@ def make_args(
         "partner": {"kind": "shy", "accept_fraction": 0.0},
         "limits": {"turn_tokens": 200},
         "log": {"dir": str(tmp_path / "logs")},
-        "slime": {"engine_patience": 2.0},
+        "slime": {"engine_retry_seconds": 2.0},
     }
     for key, value in (slim_rl or {}).items():
         merged = key != "game" or "environment" not in (slim_rl or {})  # another game has its own settings

@@ -64,8 +64,8 @@ def test_what_training_pays_and_for_what_is_in_the_card(played: list[Dialogue]) 
     plain = card(played)
     assert "credit" not in plain and "forced" not in plain
     paid = {
-        "payment": "expected_credit",
-        "payment_args": {"price": 0.004},
+        "reward": "expected_credit",
+        "reward_args": {"price": 0.004},
         "exploring_starts": 0.25,
         "exploring_steps": 28,
     }

@@ -249,7 +249,7 @@ def test_games_grow_old_with_the_weights_and_the_metric_says_so(
 
 
 def test_a_group_without_enough_played_games_is_replaced(tokenizer, tokenizer_dir, tmp_path) -> None:
-    config = {"slime": {"engine_patience": 0.0, "min_survivors": 1.0}, "train": {"stop_failures": 1.0}}
+    config = {"slime": {"engine_retry_seconds": 0.0, "min_survivors": 1.0}, "train": {"stop_failures": 1.0}}
     from tests.fakes.sglang_server import Faults
 
     with serve(tokenizer, faults=Faults(error=0.05)) as server:

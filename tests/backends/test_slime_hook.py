@@ -202,7 +202,7 @@ def test_a_new_start_keeps_what_slime_gave(tokenizer, tokenizer_dir, tmp_path) -
         (sample,) = make_group(1)
         vars(sample).update(given)
         played = run(args, generate(args, sample, sampling_params(args)))
-    dead = make_args(tokenizer_dir, 9, tmp_path, {"slime": {"engine_patience": 0.0}})
+    dead = make_args(tokenizer_dir, 9, tmp_path, {"slime": {"engine_retry_seconds": 0.0}})
     (sample,) = make_group(1)
     vars(sample).update(given)
     failed = run(dead, generate(dead, sample, sampling_params(dead)))
@@ -217,7 +217,7 @@ def test_hook_forced_question_has_engine_logprobs(server, tokenizer, tokenizer_d
     [sample] = run(args, play_group(args, make_group(1)))
     check_invariant(sample)
     first, _, second, *_ = record(sample).turns
-    assert first.put and first.seeking and not second.put
+    assert first.forced and first.seeking and not second.forced
     scoring, *sampling = server.requests
     start = len(sample.tokens) - sample.response_length
     end = start + first.span[1]
@@ -228,11 +228,11 @@ def test_hook_forced_question_has_engine_logprobs(server, tokenizer, tokenizer_d
     assert all(call["sampling_params"]["max_new_tokens"] > 0 for call in sampling)
     # the groups dealt before a game tell its step: this one's share is 0
     [later] = run(args, play_group(args, make_group(1, game=1, first=4)))
-    assert not any(turn.put for turn in record(later).turns)
+    assert not any(turn.forced for turn in record(later).turns)
     # nor is anything put in evaluation
     [held_out] = group = make_group(1)
     run(args, generate(args, held_out, sampling_params(args), evaluation=True))
-    assert not any(turn.put for turn in record(group[0]).turns)
+    assert not any(turn.forced for turn in record(group[0]).turns)
 
 
 def test_hook_engine_with_mismatched_logprobs_fails_the_game(tokenizer, tokenizer_dir, tmp_path) -> None:
@@ -240,7 +240,7 @@ def test_hook_engine_with_mismatched_logprobs_fails_the_game(tokenizer, tokenize
         def _scored(self, ids, rng):
             return super()._scored(ids, rng)[:-2]
 
-    explores = {"train": {"exploring_starts": 1.0}, "slime": {"engine_patience": 0.1}}
+    explores = {"train": {"exploring_starts": 1.0}, "slime": {"engine_retry_seconds": 0.1}}
     with Confused(slime_setup.Talker(tokenizer)) as server:
         args = make_args(tokenizer_dir, server.port, tmp_path, explores)
         [sample] = run(args, play_group(args, make_group(1)))

@@ -90,7 +90,7 @@ def named_fields() -> set[str]:
         ({}, {}, Faults()),
         ({"partner": {"kind": "self"}}, {}, Faults()),
         ({}, {"rollout_top_p": 0.9, "use_rollout_routing_replay": True}, Faults()),
-        ({"slime": {"engine_patience": 0.1}}, {}, Faults(error=1.0)),
+        ({"slime": {"engine_retry_seconds": 0.1}}, {}, Faults(error=1.0)),
     ],
     ids=["played", "selfplay", "replay", "failed"],
 )

@@ -19,7 +19,7 @@ __all__ = ["server"]  # a fixture
 
 def test_engine_faults_are_tried_again_and_leave_no_trace(tokenizer, tokenizer_dir, tmp_path) -> None:
     with serve(tokenizer, faults=Faults(error=0.1, abort=0.1, garbage=0.05)) as server:
-        args = make_args(tokenizer_dir, server.port, tmp_path, {"slime": {"engine_patience": 60}})
+        args = make_args(tokenizer_dir, server.port, tmp_path, {"slime": {"engine_retry_seconds": 60}})
         samples = run(args, play_group(args, make_group(8)))
         assert {sample.status for sample in samples} == {Status.COMPLETED}
         assert len(server.requests) > 8 * 4
@@ -44,7 +44,7 @@ def test_a_turn_cut_short_is_the_policys_own_and_ends_the_game(tokenizer, tokeni
 )
 def test_a_dead_engine_fails_the_sample_and_nothing_else(tokenizer, tokenizer_dir, tmp_path, faults, more) -> None:
     with serve(tokenizer, faults=faults) as server:
-        args = make_args(tokenizer_dir, server.port, tmp_path, {"slime": {"engine_patience": 0.1}}, **more)
+        args = make_args(tokenizer_dir, server.port, tmp_path, {"slime": {"engine_retry_seconds": 0.1}}, **more)
         samples = run(args, play_group(args, make_group(2)))
     for sample in samples:
         assert sample.status == Status.FAILED
@@ -66,7 +66,7 @@ async def play_over_slimes_client(args: Any, group: list[Sample]) -> list[Any]:
 
 def test_requests_may_go_over_slimes_own_client(tokenizer, tokenizer_dir, tmp_path) -> None:
     with serve(tokenizer, faults=Faults(error=0.2)) as server:
-        args = make_args(tokenizer_dir, server.port, tmp_path, {"slime": {"engine_patience": 60}})
+        args = make_args(tokenizer_dir, server.port, tmp_path, {"slime": {"engine_retry_seconds": 60}})
         samples = run(args, play_over_slimes_client(args, make_group(2)))
     assert {sample.status for sample in samples} == {Status.COMPLETED}
 
@@ -82,7 +82,7 @@ def test_a_refused_request_is_not_made_again(server, tokenizer_dir, tmp_path, pl
 
 
 def test_an_unreachable_engine_fails_the_sample(tokenizer_dir, tmp_path) -> None:
-    args = make_args(tokenizer_dir, 9, tmp_path, {"slime": {"engine_patience": 0.1}})
+    args = make_args(tokenizer_dir, 9, tmp_path, {"slime": {"engine_retry_seconds": 0.1}})
     [sample] = run(args, play_group(args, make_group(1)))
     assert sample.status == Status.FAILED
 
@@ -102,7 +102,7 @@ class BrokenGame(slime_setup.MatchingEnv):
 
 
 def test_a_failed_sample_that_comes_back_is_played_anew(server, tokenizer_dir, tmp_path) -> None:
-    dead = make_args(tokenizer_dir, 9, tmp_path, {"slime": {"engine_patience": 0.1}})
+    dead = make_args(tokenizer_dir, 9, tmp_path, {"slime": {"engine_retry_seconds": 0.1}})
     [sample] = run(dead, play_group(dead, make_group(1)))
     args = make_args(tokenizer_dir, server.port, tmp_path)
     [sample] = run(args, play_group(args, [sample]))
@@ -143,7 +143,7 @@ def test_hook_failed_partner_keeps_its_cost(server, tokenizer_dir, tmp_path) -> 
 
 
 def test_failed_selfplay_is_a_list_too(tokenizer_dir, tmp_path) -> None:
-    args = make_args(tokenizer_dir, 9, tmp_path, {"partner": {"kind": "self"}, "slime": {"engine_patience": 0.1}})
+    args = make_args(tokenizer_dir, 9, tmp_path, {"partner": {"kind": "self"}, "slime": {"engine_retry_seconds": 0.1}})
     [[first, second]] = run(args, play_group(args, make_group(1)))
     assert first.rollout_id == second.rollout_id is not None
     for sample in (first, second):

@@ -36,7 +36,7 @@ def play_some(tokenizer: Any, tokenizer_dir: Path, tmp_path: Path, evaluation: b
     with serve(tokenizer) as server:
         args = make_args(tokenizer_dir, server.port, tmp_path, config)
         samples = run(args, play(args, make_group(3), evaluation))
-    dead = make_args(tokenizer_dir, 9, tmp_path, {"slime": {"engine_patience": 0.05}})
+    dead = make_args(tokenizer_dir, 9, tmp_path, {"slime": {"engine_retry_seconds": 0.05}})
     samples += run(dead, play(dead, make_group(1, first=3), evaluation))
     return args, samples
 
@@ -124,7 +124,7 @@ def test_an_evaluation_has_the_number_of_steps_trained_before_it(
 
 
 def test_a_rollout_of_failures_stops_the_run_once_it_is_logged(tokenizer_dir, tmp_path) -> None:
-    args = make_args(tokenizer_dir, 9, tmp_path, {"slime": {"engine_patience": 0.05}})
+    args = make_args(tokenizer_dir, 9, tmp_path, {"slime": {"engine_retry_seconds": 0.05}})
     samples = run(args, play(args, make_group(2)))
     with pytest.raises(SlimError, match="2 of 2 dialogues failed"):
         log_rollout(0, args, samples, {}, 1.0)
@@ -132,7 +132,7 @@ def test_a_rollout_of_failures_stops_the_run_once_it_is_logged(tokenizer_dir, tm
 
 
 def test_evaluation_in_which_every_game_failed_stops_the_run(tokenizer_dir, tmp_path) -> None:
-    args = make_args(tokenizer_dir, 9, tmp_path, {"slime": {"engine_patience": 0.05}})
+    args = make_args(tokenizer_dir, 9, tmp_path, {"slime": {"engine_retry_seconds": 0.05}})
     samples = run(args, play(args, make_group(2), evaluation=True))
     results = {"rewards": [sample.reward for sample in samples], "samples": samples}
     with pytest.raises(RunStopped, match="Nothing was measured in held_out: 2 of 2 dialogues failed"):

@@ -129,10 +129,10 @@ def test_other_callbacks_are_told_as_before(transformers: Any) -> None:
 
 
 def test_verl_numbers_a_step_as_the_log_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    payment = pytest.importorskip("slim_rl.backends.verl.payment")
+    training_reward = pytest.importorskip("slim_rl.backends.verl.training_reward")
     told: list[Any] = []
-    logged = payment.by_played_step(lambda self, data, step: told.append((step, data)))
+    logged = training_reward.by_played_step(lambda self, data, step: told.append((step, data)))
     logged(None, {"dialogue/reward": 0.5, "val-core/x": 0.7}, 3)
     logged(None, {"val-core/x": 0.1}, 0)
     assert told == [(2, {"dialogue/reward": 0.5}), (3, {"val-core/x": 0.7}), (0, {"val-core/x": 0.1})]
-    assert payment.Tracking.log.__wrapped__ is not None, "verl's own trackers are told so"
+    assert training_reward.Tracking.log.__wrapped__ is not None, "verl's own trackers are told so"

@@ -39,7 +39,7 @@ def test_dialogue_credit_keeps_trl_advantages(folder) -> None:
 def test_expected_credit_without_gains_is_the_dialogue_advantage(folder, scale: str) -> None:
     same = f"train.scale_rewards={scale}", "environment=tests.backends.flat.Flat"
     plain = advantages(folder, f"flat-plain-{scale}", *same, unreliable=True)
-    shaped = advantages(folder, f"flat-shaped-{scale}", *same, "train.payment=turn_credit", unreliable=True)
+    shaped = advantages(folder, f"flat-shaped-{scale}", *same, "train.reward=turn_credit", unreliable=True)
     assert torch.equal(plain["completion_ids"], shaped["completion_ids"])
     mask = (plain["completion_mask"] * plain["tool_mask"]).float()
     assert mask.sum() > 0 and plain["advantages"].abs().sum() > 0
@@ -48,7 +48,7 @@ def test_expected_credit_without_gains_is_the_dialogue_advantage(folder, scale: 
 
 def test_each_turn_has_the_reward_to_come_less_the_state_value(folder) -> None:
     more = "train.games_per_step=24"  # of few of them the start asks
-    found = advantages(folder, "shaped", more, "train.payment=turn_credit", "train.scale_rewards=false")["advantages"]
+    found = advantages(folder, "shaped", more, "train.reward=turn_credit", "train.scale_rewards=false")["advantages"]
     lines = list(read_log(folder / "shaped.jsonl"))
     several = 0
     for start in range(0, len(lines), 4):
@@ -67,15 +67,15 @@ def test_each_turn_has_the_reward_to_come_less_the_state_value(folder) -> None:
 
 def test_a_run_with_it_trains_to_its_end(folder) -> None:
     result = local.train(
-        make_config(folder, "by-turn", "train={payment: turn_credit, payment_args: {decay: 0.5}}", "train.steps=2")
+        make_config(folder, "by-turn", "train={reward: turn_credit, reward_args: {decay: 0.5}}", "train.steps=2")
     )
     assert len(list(read_log(result.log_dir / "train.jsonl"))) == 2 * 8
 
 
 def test_expected_credit_without_state_values_is_refused_first(tmp_path) -> None:
     game = {"environment": "examples.secret_number.SecretNumber", "output_dir": str(tmp_path / "runs")}
-    config = parse_config(game, ["train.payment=turn_credit"])
+    config = parse_config(game, ["train.reward=turn_credit"])
     for start in (local.train, check):
-        with pytest.raises(ConfigError, match=r"train\.payment is turn_credit"):
+        with pytest.raises(ConfigError, match=r"train\.reward is turn_credit"):
             start(config)
     assert not (tmp_path / "runs").exists()

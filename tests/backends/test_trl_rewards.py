@@ -12,16 +12,16 @@ from slim_rl.dialogue.log import read_log
 from tests.backends.test_trl import make_config
 
 
-@pytest.mark.parametrize("payment", ["price", "agreed", "shuffled"])
-def test_a_run_logs_the_games_reward_and_beside_it_what_was_paid(folder, payment: str) -> None:
-    arguments = {"price": "{price: 0.05}", "agreed": "{}", "shuffled": "{zeros: true}"}[payment]
-    change = f"train={{payment: {payment}, payment_args: {arguments}}}"
-    result = local.train(make_config(folder, payment, change, "train.steps=2", "train.eval_games=0"))
+@pytest.mark.parametrize("reward", ["price", "agreed", "shuffled"])
+def test_a_run_logs_the_games_reward_and_beside_it_what_was_paid(folder, reward: str) -> None:
+    arguments = {"price": "{price: 0.05}", "agreed": "{}", "shuffled": "{zeros: true}"}[reward]
+    change = f"train={{reward: {reward}, reward_args: {arguments}}}"
+    result = local.train(make_config(folder, reward, change, "train.steps=2", "train.eval_games=0"))
     metrics = [json.loads(line) for line in (result.run_dir / "metrics.jsonl").read_text().splitlines()]
     for step, line in enumerate(metrics):
         dialogues = [d for d in read_log(result.log_dir / "train.jsonl") if d.step == step]
         assert line["reward"] == pytest.approx(sum(d.reward or 0 for d in dialogues) / len(dialogues))
-        if payment == "price":
-            assert line["reward_paid"] == pytest.approx(line["reward"] - 0.05 * line["questions"], abs=1e-6)
-        elif payment == "agreed":
-            assert line["reward_paid"] == pytest.approx(line["agreed"])
+        if reward == "price":
+            assert line["train_reward"] == pytest.approx(line["reward"] - 0.05 * line["questions"], abs=1e-6)
+        elif reward == "agreed":
+            assert line["train_reward"] == pytest.approx(line["agreed"])

@@ -130,22 +130,22 @@ ALONE = {"environment": "slim_rl.games.matching.planning.PlanningEnv", "verl": {
     ("settings", "message"),
     [
         (
-            {"train": {"payment": "turn_credit"}, "verl": {"adv_estimator": "gae"}},
+            {"train": {"reward": "turn_credit"}, "verl": {"adv_estimator": "gae"}},
             "in place of what verl.adv_estimator=gae",
         ),
         (
-            {"train": {"payment": "turn_credit", "kl_coef": 0.1}, "verl": {"kl": "reward"}},
+            {"train": {"reward": "turn_credit", "kl_coef": 0.1}, "verl": {"kl": "reward"}},
             "in place of what verl.kl=reward",
         ),
         (
             {
-                "train": {"payment": "turn_credit"},
+                "train": {"reward": "turn_credit"},
                 "environment": "examples.treasure.Treasure",
                 "partner": {"kind": "honest"},
             },
             "state_values",
         ),
-        ({**ALONE, "train": {"payment": "shuffled"}}, "single_turn"),
+        ({**ALONE, "train": {"reward": "shuffled"}}, "single_turn"),
         ({**ALONE, "train": {"exploring_starts": 0.5}}, "PlanningEnv does not say what to ask"),
         ({"train": {"lr_schedule": "linear"}}, "linear"),
         ({"train": {"lora": {"dropout": 0.1}}}, "dropout is 0.1, which verl does not have"),
@@ -188,10 +188,10 @@ def test_verl_keys_that_contradict_the_config_are_reported(
 @pytest.mark.parametrize(
     ("settings", "estimator"),
     [
-        ({"train": {"payment": "shuffled"}}, "grpo"),
-        ({"train": {"payment": "turn_credit", "payment_args": {"decay": 0.5}}}, "turn_credit"),
+        ({"train": {"reward": "shuffled"}}, "grpo"),
+        ({"train": {"reward": "turn_credit", "reward_args": {"decay": 0.5}}}, "turn_credit"),
         (
-            {"train": {"payment": "price", "payment_args": {"price": 0.1}}, "partner": {"kind": "self"}},
+            {"train": {"reward": "price", "reward_args": {"price": 0.1}}, "partner": {"kind": "self"}},
             "grpo_played",
         ),  # the seats of a game are paid apart
         ({"partner": {"kind": "self"}}, "grpo"),
@@ -200,7 +200,7 @@ def test_verl_keys_that_contradict_the_config_are_reported(
 def test_each_control_has_an_estimator_of_train_reward(settings: dict[str, Any], estimator: str) -> None:
     verl = compose(build_overrides(parse_config(settings)))
     assert verl.algorithm.adv_estimator == estimator
-    assert verl.algorithm.lam == 1.0, "a payment's own decay is no key of verl's"
+    assert verl.algorithm.lam == 1.0, "a training reward's decay is no key of verl's"
 
 
 def test_a_group_of_one_needs_a_critic() -> None:

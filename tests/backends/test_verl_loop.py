@@ -54,14 +54,14 @@ def test_a_question_that_is_put_is_trained_on(runs: Any, rows: Any, tokenizer: A
         {"seed": 3, "train": {"games_per_step": 2, "group_size": 4, "exploring_starts": 1.0, "exploring_steps": 8}}
     )  # the rows' step is verl's fifth
     outputs = play(verl, Server(tokenizer, speak), rows, n=8)
-    put = [dialogue for dialogue in logs(config) if dialogue.turns[0].put]
+    put = [dialogue for dialogue in logs(config) if dialogue.turns[0].forced]
     assert 2 <= len(put) <= 14, "of 16 dialogues some half"
     for (output,) in outputs.values():
         first, _, second, *_ = output.extra_fields["dialogue"]["turns"]
         start, end = first["span"]
         assert output.response_mask[start:end] == [1] * (end - start)
-        assert any(output.response_logprobs[start:end]) != first["put"]
-        assert not second["put"]
+        assert any(output.response_logprobs[start:end]) != first["forced"]
+        assert not second["forced"]
 
 
 def test_a_prompt_that_verl_cannot_hold_is_told_of(runs: Any, rows: Any, tokenizer: Any, caplog: Any) -> None:

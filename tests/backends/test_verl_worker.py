@@ -21,9 +21,9 @@ from verl.trainer.ppo.v1 import PPOTrainer
 import slim_rl.backends.verl.plugin
 import slim_rl.backends.verl.stop  # noqa: F401  (as verl's trainer imports both)
 from slim_rl.config import Config
-from slim_rl.dialogue.payment import by_token, payment_of
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.tracked import batch_metrics
+from slim_rl.dialogue.training_reward import by_token, make_training_reward
 from tests.backends.verl_setup import Server, checkpoint, make_run
 from tests.paths import ROOT
 
@@ -134,14 +134,14 @@ def test_a_step_of_self_play_reaches_the_advantages(cluster: Any, tokenizer: Any
             for key, advantage, mask, score in zip(whole.keys, *(data[name].unbind() for name in fields), strict=True)
         }
         by_turn = pay_again(
-            config, verl, whole, 1, tmp_path / "turn.yaml", payment="turn_credit", payment_args={"decay": 0.5}
+            config, verl, whole, 1, tmp_path / "turn.yaml", reward="turn_credit", reward_args={"decay": 0.5}
         )
-        shuffling = with_train(config, payment="shuffled", payment_args={"zeros": True, "price": 0.25})
+        shuffling = with_train(config, reward="shuffled", reward_args={"zeros": True, "price": 0.25})
         # A shuffle may happen to leave all as it was: the first that does not.
         step = next(step for step in range(1, 100) if moves(shuffling, by_turn[1], step))
         shuffled = pay_again(
-            config, verl, whole, step, tmp_path / "shuffled.yaml", payment="shuffled",
-            payment_args={"zeros": True, "price": 0.25},
+            config, verl, whole, step, tmp_path / "shuffled.yaml", reward="shuffled",
+            reward_args={"zeros": True, "price": 0.25},
         )  # fmt: skip
     finally:
         tq.close()
@@ -198,12 +198,12 @@ def with_train(config: Config, **train: Any) -> Config:
 
 def moves(config: Config, dialogues: list[Dialogue], step: int) -> bool:
     """Whether a dialogue is paid another's reward at this step."""
-    payment = payment_of(config)
-    return payment(dialogues, step).rewards != [payment.reward(dialogue) for dialogue in dialogues]
+    training_reward = make_training_reward(config)
+    return training_reward(dialogues, step).rewards != [training_reward.reward(dialogue) for dialogue in dialogues]
 
 
 def check_shuffled(config: Config, dialogues: list[Dialogue], rows: list[Any], step: int) -> None:
-    paid = payment_of(config)(dialogues, step).rewards
+    paid = make_training_reward(config)(dialogues, step).rewards
     assert [sum(rewards) for rewards, _, _ in rows] == pytest.approx(paid)
     for dialogue, (_, mask, advantages) in zip(dialogues, rows, strict=True):
         group = [reward for other, reward in zip(dialogues, paid, strict=True) if other.group == dialogue.group]
@@ -213,7 +213,7 @@ def check_shuffled(config: Config, dialogues: list[Dialogue], rows: list[Any], s
 
 
 def check_by_turn(config: Config, dialogues: list[Dialogue], rows: list[Any]) -> None:
-    found = payment_of(config)(dialogues, 1).advantages
+    found = make_training_reward(config)(dialogues, 1).advantages
     assert found is not None
     for dialogue, values, (_, _, advantages) in zip(dialogues, found, rows, strict=True):
         assert advantages == pytest.approx(by_token(dialogue, values, len(advantages)), abs=1e-5)

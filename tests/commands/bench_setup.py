@@ -20,14 +20,14 @@ SUITE = {
     "game": {"n": 3, "p_observed": 0.2, "p_observed_2": 0.9, "hardness": 0, "scales": False, "max_turns": 20},
     "data": {"num_eval": 6, "seed": 7},
     "partner": {"kind": "shy", "accept_fraction": 0, "args": {"max_pairs": 1}},
-    "arms": {"free": {}, "priced": {"train.payment": "price", "train.payment_args": {"price": [0.02]}}},
+    "arms": {"free": {}, "priced": {"train.reward": "price", "train.reward_args": {"price": [0.02]}}},
 }
 
 
 class NewInstrument(MatchingEnv):
     """The game once its annotator has changed."""
 
-    instrument: ClassVar[int] = MatchingEnv.instrument + 1
+    annotator_version: ClassVar[int] = MatchingEnv.annotator_version + 1
 
 
 def run(*words: object) -> None:

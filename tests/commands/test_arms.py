@@ -18,7 +18,7 @@ from slim_rl.commands.lab.arms import Run, conclusion, in_order, numbered, plan,
 from slim_rl.config import load_config
 from slim_rl.dialogue.factory import make_partner
 from slim_rl.dialogue.log import DialogueLog
-from slim_rl.dialogue.payment import payment_of
+from slim_rl.dialogue.training_reward import make_training_reward
 from slim_rl.errors import ConfigError, SlimError
 from tests.analysis.synthetic import make_board
 from tests.analysis.synthetic import make_dialogue as made_up
@@ -40,7 +40,7 @@ def test_arms_cross_seeds_and_differ_in_own_keys_only() -> None:
         assert config.data == base.data and config.game == base.game and config.limits == base.limits
     kinds = {run.arm: load_config(CONFIG, run.overrides) for run in runs}
     assert kinds["mute"].partner.kind == "mute" and kinds["forthcoming"].partner.kind == "forthcoming"
-    assert kinds["shuffled_reward"].train.payment == "shuffled" and kinds["frozen_policy"].train.frozen
+    assert kinds["shuffled_reward"].train.reward == "shuffled" and kinds["frozen_policy"].train.frozen
 
 
 def test_an_unknown_arm_is_named_before_anything_runs() -> None:
@@ -115,9 +115,14 @@ def test_experiment_arms_play_the_same_games() -> None:
         assert (config.game == base.game) == (arm != "open_book")
     assert configs["open_book"].game.open_book and configs["open_book"].partner == base.partner
     assert [configs[f"dose_{dose}"].partner.args["answers"] for dose in (25, 50, 75)] == [0.25, 0.5, 0.75]
-    assert configs["agreement_only"].train.payment == "agreed" and configs["shaping"].train.payment == "turn_credit"
-    assert configs["shuffled_all"].train.payment_args["zeros"] and payment_of(configs["price_3"]).question_price == 0.03
-    assert payment_of(configs["shaping_near"]).decay == 0 and all(payment_of(config) for config in configs.values())
+    assert configs["agreement_only"].train.reward == "agreed" and configs["shaping"].train.reward == "turn_credit"
+    assert (
+        configs["shuffled_all"].train.reward_args["zeros"]
+        and make_training_reward(configs["price_3"]).question_price == 0.03
+    )
+    assert make_training_reward(configs["shaping_near"]).decay == 0 and all(
+        make_training_reward(config) for config in configs.values()
+    )
     assert len({config.model_dump_json(exclude={"name", "arm"}) for config in configs.values()}) == len(runs)
 
 
@@ -128,8 +133,10 @@ def test_the_arms_on_what_is_asked_about_are_planned() -> None:
     configs = {arm: load_config(ASKING, run.overrides) for arm, run in runs.items()}
     base = load_config(ASKING)
     assert configs["expected"].changed(name="", arm="", seed=0, log=base.log) == base.changed(name="", arm="", seed=0)
-    assert {arm for arm, config in configs.items() if not payment_of(config).by_turn} == {*configs} - {"expected"}
-    assert {payment_of(config).question_price for config in configs.values()} == {0.004}
+    assert {arm for arm, config in configs.items() if not make_training_reward(config).by_turn} == {*configs} - {
+        "expected"
+    }
+    assert {make_training_reward(config).question_price for config in configs.values()} == {0.004}
 
 
 @pytest.mark.parametrize(("config", "arms"), [(CONFIG, ARMS), (ASKING, ASKING_ARMS)])

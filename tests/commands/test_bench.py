@@ -16,7 +16,7 @@ import yaml
 
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.log import read_log
-from slim_rl.dialogue.payment import payment_of
+from slim_rl.dialogue.training_reward import make_training_reward
 from slim_rl.games.matching import MatchingEnv
 from slim_rl.lab.bench.suites import CANARY, load_suites
 from slim_rl.policies import load_tokenizer
@@ -64,12 +64,12 @@ def test_deals_and_versions_are_the_same_whenever_they_are_made(suites: Path) ->
         {"game": {**SUITE["game"], "max_turns": 22}},  # type: ignore[dict-item]
         {
             "arms": {
-                name: {"train.payment": "price", "train.payment_args": {"price": price}}
+                name: {"train.reward": "price", "train.reward_args": {"price": price}}
                 for name, price in (("free", 0.01), ("priced", 0.03))
             }
         },
     ],
-    ids=["instrument", "words", "deals", "number", "seed", "partner", "another partner", "rules", "price"],
+    ids=["annotator version", "words", "deals", "number", "seed", "partner", "another partner", "rules", "price"],
 )
 def test_whatever_a_figure_depends_on_changes_the_version(tmp_path: Path, suites: Path, changes: Any) -> None:
     assert not set(versions(written(tmp_path / "changed", **changes))) & set(versions(suites))
@@ -90,7 +90,7 @@ def test_bench_suites_hold_canary_and_question_cost() -> None:
     assert all(CANARY in path.read_text(encoding="utf-8") for path in (ROOT / "configs" / "bench").glob("*.yaml"))
     for name, suite in found.items():
         assert suite.price == (0.02 if name.endswith("priced") else 0.0)
-        assert payment_of(suite.config).told_price(suite.rows[0].game_id) == (suite.price or None)
+        assert make_training_reward(suite.config).told_price(suite.rows[0].game_id) == (suite.price or None)
 
 
 @pytest.mark.parametrize(

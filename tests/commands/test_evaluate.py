@@ -276,7 +276,7 @@ def test_a_folder_is_evaluated_into_by_one_process_at_a_time(config, tmp_path) -
         {"seed": 1},
         {"partner": {"args": {"wordings": 2}}},
         {"limits": {"turn_tokens": 7}},
-        {"train": {"payment": "price", "payment_args": {"price": 0.1}}},
+        {"train": {"reward": "price", "reward_args": {"price": 0.1}}},
     ],
     ids=lambda change: next(iter(change)),
 )

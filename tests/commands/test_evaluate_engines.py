@@ -190,8 +190,8 @@ def test_scripted_policies_are_floor_and_ceiling_of_one_table(config: Path, tmp_
     pd.testing.assert_frame_equal(rows, pd.DataFrame(numbers["cells"]), check_dtype=False)
     found = rows.set_index(["cell", "measure"])["value"]
     assert found["ideal_shy_free", "reward"] == pytest.approx(reward["ideal"] / 20)
-    assert found["ideal_shy_free", "promise_rank"] > 0.7 and found["ideal_shy_free", "redundant"] == 0
-    assert 0.4 < found["forced2_shy_free", "promise_rank"] < 0.6 and ("solo_shy_free", "promise_rank") not in found
+    assert found["ideal_shy_free", "question_rank"] > 0.7 and found["ideal_shy_free", "redundant"] == 0
+    assert 0.4 < found["forced2_shy_free", "question_rank"] < 0.6 and ("solo_shy_free", "question_rank") not in found
     assert found["solo_shy_free", "unknown"] == found["ideal_shy_free", "unknown"] > 0
     assert found["solo_shy_free", "lost"] > found["ideal_shy_free", "lost"]
     run("evaluate", str(config), "--policy", "solo", "--mode", "forced:2", "--games", "20", "--output", str(out))

@@ -41,7 +41,7 @@ def synthetic_line() -> dict[str, Any]:
     config = parse_config({"game": {"n": 3}, "partner": {"kind": "mute"}})
     game = next(iter(generate_games(1, config.game, seed=1)))
     worker = RolloutWorker(config, None, make_partner(config))
-    (dialogue,) = asyncio.run(worker.play(worker.episode(GameRow(game.id, 0, game.to_dict(), []), "x")))
+    (dialogue,) = asyncio.run(worker.play(worker.spec(GameRow(game.id, 0, game.to_dict(), []), "x")))
     return dialogue.to_dict()
 
 

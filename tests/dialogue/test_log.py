@@ -69,11 +69,11 @@ class Sets(MeasuredEnvironment):
 
 def test_log_omits_labels_that_are_not_json(make_dialogue: MakeDialogue, tmp_path: Path) -> None:
     dialogue = make_dialogue("[message] Hi.")
-    dialogue.environment, dialogue.instrument = f"{__name__}.Sets", None
+    dialogue.environment, dialogue.annotator_version = f"{__name__}.Sets", None
     with DialogueLog(tmp_path / "log.jsonl") as log, pytest.warns(SlimWarning, match="not annotated; .*set"):
         log.append(dialogue)
     line = json.loads((tmp_path / "log.jsonl").read_bytes())
-    assert line["columns"] == {} and line["instrument"] is None
+    assert line["columns"] == {} and line["annotator_version"] is None
     assert {turn["questions"] for turn in line["turns"]} == {None}
 
 
@@ -151,7 +151,7 @@ def test_a_line_with_other_values_is_named(
 def test_a_newer_format_is_refused(make_dialogue: MakeDialogue, tmp_path: Path) -> None:
     line = make_dialogue(*SAID).to_dict(tokens=False) | {"format": 99}
     (tmp_path / "log.jsonl").write_bytes(encode(line) + b"\n")
-    with pytest.raises(DataError, match="format=99, but this slim_rl reads format 3"):
+    with pytest.raises(DataError, match="format=99, but this slim_rl reads formats 3 to 4"):
         list(read_log(tmp_path))
 
 

@@ -39,13 +39,13 @@ def test_questions_pairs_answers_and_worth(make_dialogue: MakeDialogue) -> None:
     assert first.gain == pytest.approx(50 / 230, abs=1e-5)
     assert first.regret is not None
     assert reply.questions == []
-    assert reply.told == [(0, 1)]
+    assert reply.stated == [(0, 1)]
     assert reply.question_value is None
     assert second.pairs == [(1, 0), (2, 0)]
     assert second.question_value == pytest.approx(30 / 230, abs=1e-5)
     assert second.informative == [(1, 0)]
     assert again.informative == []
-    assert both.told == [(1, 0)]
+    assert both.stated == [(1, 0)]
     assert again.question_value == 0.0
     assert plan.questions == accept.questions == []
 
@@ -81,15 +81,15 @@ def test_which_pairs_were_asked_about(make_dialogue: MakeDialogue) -> None:
     )
     annotate(dialogue)
     first, _, second, reply, again, *_ = dialogue.turns
-    assert (first.promise_rank, second.promise_rank) == (0.5, 0.125), "at first all six promise the same"
-    assert again.promise_rank is reply.promise_rank is None
+    assert (first.question_rank, second.question_rank) == (0.5, 0.125), "at first all six promise the same"
+    assert again.question_rank is reply.question_rank is None
     assert (first.redundant, second.redundant, again.redundant) == ([], [], [(0, 1)])
     assert [turn.unknown for turn in dialogue.turns[::2]] == [6, 5, 4, 4] and reply.unknown is None
     row = measures(dialogue)
-    assert (row["promise_rank"], row["redundant"], row["unknown"]) == (0.3125, 1 / 3, 6)
+    assert (row["question_rank"], row["redundant"], row["unknown"]) == (0.3125, 1 / 3, 6)
     silent = make_dialogue("[propose]\nBLEU: Ava", "[accept]")
     annotate(silent)
-    assert math.isnan(float(measures(silent)["promise_rank"])) and math.isnan(float(measures(silent)["redundant"]))
+    assert math.isnan(float(measures(silent)["question_rank"])) and math.isnan(float(measures(silent)["redundant"]))
 
 
 def test_a_log_line_measures_as_its_dialogue(make_dialogue: MakeDialogue) -> None:
@@ -113,7 +113,7 @@ def test_what_was_told_unasked_makes_no_informative_pair(make_dialogue: MakeDial
         "[message] Hello!", "[message] Ava Li on Electra: 180.", "[message] What is Ava on Electra?", "[message] 180"
     )
     annotate(dialogue)
-    assert dialogue.turns[1].told == [(0, 1)]
+    assert dialogue.turns[1].stated == [(0, 1)]
     assert dialogue.turns[2].question_value == 0.0
     assert measures(dialogue)["informative_pairs"] == 0
     assert measures(dialogue)["pairs_asked"] == 1

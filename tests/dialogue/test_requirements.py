@@ -13,19 +13,19 @@ ALONE = {"environment": "examples.secret_number.SecretNumber"}
 
 @pytest.mark.parametrize("credit", ["turn_credit", "expected_credit"])
 def test_expected_credit_without_state_values_is_refused(credit: str) -> None:
-    check_training(parse_config({}, [f"train.payment={credit}"]))
-    with pytest.raises(ConfigError, match=rf"train\.payment is {credit}"):
-        check_training(parse_config(ALONE, [f"train.payment={credit}"]))
+    check_training(parse_config({}, [f"train.reward={credit}"]))
+    with pytest.raises(ConfigError, match=rf"train\.reward is {credit}"):
+        check_training(parse_config(ALONE, [f"train.reward={credit}"]))
 
 
 @pytest.mark.parametrize("price", ["0.1", "[0, 0.1]"])
 def test_a_price_is_refused_where_no_turn_is_known_to_ask(price: str) -> None:
-    check_training(parse_config({}, [f"train={{payment: price, payment_args: {{price: {price}}}}}"]))
+    check_training(parse_config({}, [f"train={{reward: price, reward_args: {{price: {price}}}}}"]))
     check_training(parse_config(ALONE))
     with pytest.raises(
-        ConfigError, match=r"train\.payment_args\.price is set, but SecretNumber does not say which turns ask"
+        ConfigError, match=r"train\.reward_args\.price is set, but SecretNumber does not say which turns ask"
     ):
-        check_training(parse_config(ALONE, [f"train={{payment: price, payment_args: {{price: {price}}}}}"]))
+        check_training(parse_config(ALONE, [f"train={{reward: price, reward_args: {{price: {price}}}}}"]))
 
 
 def test_what_cannot_be_put_is_refused_before_the_run() -> None:

@@ -70,7 +70,7 @@ def played(game: str) -> Dialogue:
     config = config_of(game)
     worker = RolloutWorker(config, None, Words("go"))
     row = GameRow.of(worker.environment(), "g", {"seed": 1})
-    (dialogue,) = asyncio.run(worker.play(worker.episode(row, "test")))
+    (dialogue,) = asyncio.run(worker.play(worker.spec(row, "test")))
     return dialogue
 
 
@@ -107,7 +107,7 @@ def test_one_seat_game_replies_are_in_the_exports() -> None:
 def test_two_seat_game_turns_hold_no_observation() -> None:
     worker = RolloutWorker(config_of("Twice", partner={"kind": f"{__name__}.Go"}), None, Says("go"))
     row = GameRow.of(worker.environment(), "g", {"seed": 1})
-    (dialogue,) = asyncio.run(worker.play(worker.episode(row, "test")))
+    (dialogue,) = asyncio.run(worker.play(worker.spec(row, "test")))
     assert {turn.observation for turn in dialogue.turns} == {None}
 
 

@@ -54,7 +54,7 @@ def worker(kind: str) -> RolloutWorker:
 
 def played(by: RolloutWorker, **more: Any) -> Dialogue:
     row = GameRow(GAME.id, 0, GAME.to_dict(), [])
-    (dialogue,) = asyncio.run(by.play(by.episode(row, "test"), **({"policy": MutePartner()} | more)))
+    (dialogue,) = asyncio.run(by.play(by.spec(row, "test"), **({"policy": MutePartner()} | more)))
     return dialogue
 
 
@@ -93,7 +93,7 @@ def test_drawn_question_cost_reaches_policy_and_log_only() -> None:
 
     def dialogue(price: str) -> Dialogue:
         config = parse_config(
-            {"partner": {"kind": f"{__name__}.Rude"}}, [f"train={{payment: price, payment_args: {{price: {price}}}}}"]
+            {"partner": {"kind": f"{__name__}.Rude"}}, [f"train={{reward: price, reward_args: {{price: {price}}}}}"]
         )
         return played(RolloutWorker(config, None), policy=Reader())
 

@@ -41,7 +41,7 @@ def play(config: Config, tokenizer: Any, turns: list[str], state: dict[str, Any]
     chat = Chat(tokenizer)
     config = config.model_copy(update={"limits": Limits()})  # the example's own are a tiny model's
     worker = RolloutWorker(config, chat, Script(chat, turns))
-    (dialogue,) = asyncio.run(worker.play(worker.episode(row(state, seat), "test")))
+    (dialogue,) = asyncio.run(worker.play(worker.spec(row(state, seat), "test")))
     annotate(dialogue)
     return dialogue
 
@@ -134,7 +134,7 @@ def test_questions_worth_asking_tell_something_each() -> None:
         for question in Treasure.questions_worth_asking(state, 0, 9, seed):
             assert Treasure.asks(question)
             (line,) = lines_named(question)
-            assert belief.promise(line) > 0
+            assert belief.expected_value(line) > 0
             belief.update(line, state["treasure"][line[0]] == line[1])
         assert belief.expected() == belief.expected(state["treasure"]) == 1.0
         assert len(Treasure.questions_worth_asking(state, 0, 1, seed)) == 1
@@ -146,7 +146,7 @@ def test_asking_pays() -> None:
     assert mean == {"random": pytest.approx(1 / 3), "one_question": pytest.approx(1 / 2)}
     curve = Treasure.frontier(games, 4)["greedy"]
     means = curve.rewards.mean(axis=0).tolist()
-    assert curve.hoped[:, 0] == pytest.approx(1 / 6) and (curve.stops(0.0) <= 4).all()
+    assert curve.expected_gain[:, 0] == pytest.approx(1 / 6) and (curve.stops(0.0) <= 4).all()
     assert means[:2] == pytest.approx([1 / 3, 1 / 2]) and means[-1] == 1.0 and means == sorted(means)
     assert Treasure.references([])["random"]["rewards"] == ()
 
@@ -232,7 +232,7 @@ def test_self_play_gives_each_seat_its_own_dialogue(tmp_path: Path, tokenizer: A
     policy = Script(chat, ["Row B?", "Yes.", "5"])
     config = config_in(tmp_path, "treasure", "partner.kind=self", "limits.turn_tokens=64")
     worker = RolloutWorker(config, chat, policy)
-    seeker, guide = asyncio.run(worker.play(worker.episode(row(CENTRE), "test")))
+    seeker, guide = asyncio.run(worker.play(worker.spec(row(CENTRE), "test")))
     assert seeker.reward == guide.reward == 1.0
     assert "row B, column Y" in guide.prompt[-1]["content"] and "row B, column Y" not in str(seeker.prompt)
 

@@ -12,9 +12,11 @@ CASES: dict[str, dict[str, Any]] = {
     "partner": {},
     "limits": {"rollout_max_response_len": 120},
     "turn_tokens": {"slim_rl": {"limits": {"turn_tokens": 12}}},
-    "failing": {"slim_rl": {"slime": {"engine_patience": 0.0, "min_survivors": 0.0}, "train": {"stop_failures": 1.0}}},
+    "failing": {
+        "slim_rl": {"slime": {"engine_retry_seconds": 0.0, "min_survivors": 0.0}, "train": {"stop_failures": 1.0}}
+    },
     "selfplay": {"slim_rl": {"partner": {"kind": "self"}}},
-    "put": {"slim_rl": {"train": {"exploring_starts": 1.0}}},
+    "forced": {"slim_rl": {"train": {"exploring_starts": 1.0}}},
 }
 OF_SLIME = {
     "custom_generate_function_path": "slim_rl.rollout.generate", "rollout_global_dataset": True, "group_rm": False,

@@ -51,7 +51,7 @@ def test_every_game_that_checks_its_partner_is_audited() -> None:
     config = load_config("guess_who_local", ["partner.kind=mute", "data.eval=null"])
     players = measured(environment_class(config.environment)).scripted_players(config.game, (2,))
     worker = RolloutWorker(config, None, next(each.player for each in players if each.questions == 2))
-    episodes = [worker.episode(row, "audit") for row in deal(config, "eval", 5)]
+    episodes = [worker.spec(row, "audit") for row in deal(config, "eval", 5)]
     played = asyncio.run(worker.play_all(episodes))
     (audit,), skipped = audits(dialogue for (dialogue,) in played)
     assert audit.name == "mute" and audit.dialogues == 5 and skipped == 0

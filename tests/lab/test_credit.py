@@ -10,8 +10,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from slim_rl.config import Config, parse_config
-from slim_rl.dialogue.payment import by_token, payment_of
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
+from slim_rl.dialogue.training_reward import by_token, make_training_reward
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.optimum import best_assignment
@@ -34,7 +34,7 @@ _VALUES = st.lists(_SHARE, min_size=1, max_size=6)
 
 
 def turns_of(config: Config, dialogue: Dialogue, reward: float) -> list[float]:
-    made = payment_of(config)
+    made = make_training_reward(config)
     assert isinstance(made, TurnCredit)
     return made.turns(dialogue, reward)
 
@@ -59,7 +59,7 @@ def test_question_cost_is_subtracted_from_its_turn() -> None:
     dialogue = Dialogue("d", "g", 0, 0, {}, {}, {}, turns=turns, reward=0.9)
 
     def given(reward: float, **arguments: Any) -> list[float]:
-        train = {"payment": "turn_credit", "payment_args": {"price": 0.05, **arguments}}
+        train = {"reward": "turn_credit", "reward_args": {"price": 0.05, **arguments}}
         return turns_of(
             parse_config({"environment": "tests.backends.paid_batch.Known", "train": train}), dialogue, reward
         )
@@ -106,7 +106,7 @@ def test_question_credit_is_expected_not_realised_gain(seed: int, price: float) 
     """Compared with what a question drawn at random promises. Asked about again a pair promises nothing; a plan that is not agreed on is paid
     what it earned above its promise.
     """
-    overrides = [f"train={{payment: expected_credit, payment_args: {{decay: 0, price: {price}}}}}"]
+    overrides = [f"train={{reward: expected_credit, reward_args: {{decay: 0, price: {price}}}}}"]
     config = parse_config({"game": {"n": 3, "scales": False, "p_observed_2": 1.0, "hardness": 0}}, overrides)
     (game,) = generate_games(1, config.game, seed)
     pairs = [(r, p) for r in range(3) for p in range(3) if not game.mask(0)[r][p]]
@@ -114,10 +114,10 @@ def test_question_credit_is_expected_not_realised_gain(seed: int, price: float) 
     dialogue = answered(game, [pairs[0], pairs[0]])
     turns = turns_of(config, dialogue, (dialogue.reward or 0.0) - 2 * price)
     knows = Knowledge(game, 0)
-    promised, usual = knows.promise[pairs[0]], knows.promise.sum() / len(pairs)
+    promised, baseline = knows.expected_value[pairs[0]], knows.expected_value.sum() / len(pairs)
     knows.update([pairs[0]])
-    left = knows.promise.sum() / max(1, len(pairs) - 1)
-    assert turns[:2] == pytest.approx([promised - price - usual, -price - left])
+    left = knows.expected_value.sum() / max(1, len(pairs) - 1)
+    assert turns[:2] == pytest.approx([promised - price - baseline, -price - left])
     assert turns[2] == pytest.approx(dialogue.reward - state_values(dialogue)[2] - left)
 
 
@@ -128,7 +128,7 @@ def test_a_question_without_an_answer_is_paid_nothing() -> None:
     pairs = [(r, p) for r in range(3) for p in range(3) if not game.mask(0)[r][p]]
     dialogue = answered(game, pairs[:1])
     (question, _) = expected_gains(dialogue)
-    assert question.expected == Knowledge(game, 0).promise[pairs[0]] > 0
+    assert question.expected == Knowledge(game, 0).expected_value[pairs[0]] > 0
     names = " and ".join(game.roster.pair(pair) for pair in pairs[:3])
     dialogue.turns[0].text, dialogue.turns[1].text = f"[message] What are {names}?", "[message] Ask me about one pair."
     annotate(dialogue)
@@ -158,7 +158,7 @@ def test_expected_gains_unanswered_pair_credits_nothing(
     pairs = dict(zip("abck", [*unknown[:3], known], strict=True))
     words = {name: game.roster.pair(pair) for name, pair in pairs.items()}
     words |= {f"v{name}": str(game.table[r][p]) for name, (r, p) in pairs.items()}
-    dialogue, turns, hoped = answered(game, []), [], []
+    dialogue, turns, expected_gain = answered(game, []), [], []
     for message, reply in zip(asked, replies, strict=True):
         turns.append(Turn(f"[message] {message.format(**words)}", 0, "policy", {"kind": "message"}))
         turns.append(Turn(f"[message] {reply.format(**words)}", 1, "partner", {"kind": "message"}))
@@ -166,23 +166,23 @@ def test_expected_gains_unanswered_pair_credits_nothing(
     annotate(dialogue)
     knows = Knowledge(game, 0)
     for name in credited:
-        hoped.append(knows.promise[pairs[name]] if name else 0.0)
+        expected_gain.append(knows.expected_value[pairs[name]] if name else 0.0)
         knows.update([pairs[name]] if name else [])
-    assert [gain.expected for gain in expected_gains(dialogue)][:-1] == pytest.approx(hoped)
-    assert max(hoped) > 0 or credited == [""]
+    assert [gain.expected for gain in expected_gains(dialogue)][:-1] == pytest.approx(expected_gain)
+    assert max(expected_gain) > 0 or credited == [""]
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10_000), st.permutations(range(3)))
 def test_plan_credit_is_expected_not_realised_score(seed: int, plan: list[int]) -> None:
     """The best plan by what was known nothing, another one what it was expected to earn less; a plan that was not agreed on what it got."""
-    overrides = ["train={payment: expected_credit, payment_args: {decay: 0}}"]
+    overrides = ["train={reward: expected_credit, reward_args: {decay: 0}}"]
     config = parse_config({"game": {"n": 3, "scales": False, "p_observed_2": 1.0, "hardness": 0}}, overrides)
     (game,) = generate_games(1, config.game, seed)
     values = [[game.table[r][p] if game.mask(0)[r][p] else 50 for p in range(3)] for r in range(3)]
     best, most = best_assignment(values)
     dialogue = answered(game, [])
-    usual = expected_gains(dialogue)[0].usual
+    baseline = expected_gains(dialogue)[0].baseline
     for proposed, less in (best, 0.0), (plan, most - sum(values[r][plan[r]] for r in range(3))):
         dialogue.turns[-1].action = {"kind": "propose", "assignment": list(proposed)}
         dialogue.stop_reason, dialogue.reward = (
@@ -190,10 +190,10 @@ def test_plan_credit_is_expected_not_realised_score(seed: int, plan: list[int]) 
             game.score(tuple(proposed)) / game.best_assignment_reward,
         )
         assert turns_of(config, dialogue, dialogue.reward) == pytest.approx(
-            [-less / game.best_assignment_reward - usual]
+            [-less / game.best_assignment_reward - baseline]
         )
     dialogue.stop_reason, dialogue.reward = StopReason.MAX_TURNS, 0.0
-    assert turns_of(config, dialogue, 0.0) == pytest.approx([-most / game.best_assignment_reward - usual])
+    assert turns_of(config, dialogue, 0.0) == pytest.approx([-most / game.best_assignment_reward - baseline])
 
 
 @settings(max_examples=50, deadline=None)
@@ -207,7 +207,7 @@ def test_credit_subtracts_the_baseline_of_each_turn(rows: list[tuple[float, floa
 
 def test_expected_credit_equals_realised_credit_on_average() -> None:
     """Over what a pair's score may be, 0 to 100, in points: shares are of the best, which the score may move."""
-    config = parse_config({"game": {"n": 3, "scales": False, "hardness": 0}}, ["train.payment=turn_credit"])
+    config = parse_config({"game": {"n": 3, "scales": False, "hardness": 0}}, ["train.reward=turn_credit"])
     (game,) = generate_games(1, config.game.changed(p_observed_2=1.0), 3)
     pair = next((r, p) for r in range(3) for p in range(3) if not game.mask(0)[r][p])
     found = []
@@ -218,7 +218,7 @@ def test_expected_credit_equals_realised_credit_on_average() -> None:
         best = int(best_assignment(table)[1])
         dialogue = answered(replace(game, table=tuple(map(tuple, table)), best_assignment_reward=best), [pair])
         found.append(best * turns_of(config, dialogue, dialogue.reward or 0.0)[0])
-    promised = game.best_assignment_reward * Knowledge(game, 0).promise[pair]
+    promised = game.best_assignment_reward * Knowledge(game, 0).expected_value[pair]
     assert sum(found) / len(found) == pytest.approx(promised, abs=0.1)
 
 

@@ -57,7 +57,7 @@ def worker(tokenizer: Any, *overrides: str) -> RolloutWorker:
 
 def play(by: RolloutWorker, turns: list[Any], **episode: Any) -> tuple[Dialogue, Script]:
     policy = Script(by.chat, turns)
-    (dialogue,) = asyncio.run(by.play(by.episode(ROW, "test", **episode), policy=policy))
+    (dialogue,) = asyncio.run(by.play(by.spec(ROW, "test", **episode), policy=policy))
     annotate(dialogue)
     return dialogue, policy
 
@@ -67,8 +67,8 @@ def test_a_first_question_is_put_and_learned_from(tokenizer: Any) -> None:
     dialogue, policy = play(by, ["[message] What is Ava Li on BLEU?", PLAN, PLAN, PLAN], step=0)
     first, second, *_ = [turn for turn in dialogue.turns if turn.role == "policy"]
     asked = MatchingEnv.questions_worth_asking(GAME.to_dict(), 0, 1, dialogue.seed)
-    assert first.put and [first.text] == asked and first.seeking
-    assert not second.put and second.text == "[message] What is Ava Li on BLEU?"
+    assert first.forced and [first.text] == asked and first.seeking
+    assert not second.forced and second.text == "[message] What is Ava Li on BLEU?"
     # learned from as its own words; the policy finds it, and its answer, in what it reads
     assert first.span is not None
     start, end = first.span
@@ -77,32 +77,34 @@ def test_a_first_question_is_put_and_learned_from(tokenizer: Any) -> None:
     whole = dialogue.prompt_ids + dialogue.response_ids
     assert all(whole[: len(ids)] == ids for ids in policy.inputs)
     assert len(policy.inputs[0]) > len(dialogue.prompt_ids) + end
-    assert measures(dialogue)["questions_put"] == 1 and measures(dialogue)["questions"] == 2
+    assert measures(dialogue)["questions_forced"] == 1 and measures(dialogue)["questions"] == 2
     assert dialogue.policy == policy.identity, "it is the policy's dialogue, not an intervention of evaluation's"
-    assert [turn.put for turn in Dialogue.from_dict(dialogue.to_dict()).turns] == [turn.put for turn in dialogue.turns]
+    assert [turn.forced for turn in Dialogue.from_dict(dialogue.to_dict()).turns] == [
+        turn.forced for turn in dialogue.turns
+    ]
 
 
 @pytest.mark.parametrize("episode", [{"step": 10}, {"step": 0, "phase": "eval"}, {"dealt": 10}])
 def test_nothing_is_put_afterwards_or_in_evaluation(tokenizer: Any, episode: dict[str, Any]) -> None:
     dialogue, policy = play(worker(tokenizer), [PLAN] * 9, **episode)
-    assert policy.inputs and not any(turn.put for turn in dialogue.turns)
+    assert policy.inputs and not any(turn.forced for turn in dialogue.turns)
 
 
 def test_the_step_may_be_told_by_the_games_dealt(tokenizer: Any) -> None:
     dialogue, _ = play(worker(tokenizer), [PLAN] * 9, dealt=0)
-    assert dialogue.turns[0].put and dialogue.step is None
+    assert dialogue.turns[0].forced and dialogue.step is None
 
 
 def test_a_question_is_put_within_the_limits_of_a_turn(tokenizer: Any) -> None:
     """As what the policy says itself is cut: a trainer's batch holds no more."""
     dialogue, policy = play(worker(tokenizer, "limits.turn_tokens=5"), [PLAN], step=0)
     assert (dialogue.stop_reason, policy.inputs) == (StopReason.TURN_TOKENS, [])
-    assert dialogue.turns[0].put and len(dialogue.response_ids) == 5 and dialogue.loss_mask == [1] * 5
+    assert dialogue.turns[0].forced and len(dialogue.response_ids) == 5 and dialogue.loss_mask == [1] * 5
     goes_on, _ = play(worker(tokenizer, "limits.turn_tokens=5", "limits.truncated_turn=continue"), [PLAN] * 9, step=0)
-    assert goes_on.turns[0].put and len(goes_on.turns) > 1
+    assert goes_on.turns[0].forced and len(goes_on.turns) > 1
 
 
 def test_nothing_is_put_where_nothing_is_trained(tokenizer: Any) -> None:
     """As where a person plays, or what a config pays is measured: there is no step."""
     dialogue, _ = play(worker(tokenizer), [PLAN] * 9)
-    assert not any(turn.put for turn in dialogue.turns)
+    assert not any(turn.forced for turn in dialogue.turns)

@@ -89,7 +89,7 @@ def test_it_asks_what_trying_every_question_finds_best(n: int) -> None:
                 uses = plans[:, cell[0]] == cell[1]
                 gains[tuple(cell)] = np.maximum.reduce(scores[:, None] + uses[:, None] * (answers - 50.0)).mean()
             best = gains.max()
-            assert curve.hoped[0, k] == pytest.approx(
+            assert curve.expected_gain[0, k] == pytest.approx(
                 chance * (best - scores.max()) / game.best_assignment_reward, abs=1e-4
             )
             if np.sum(gains > best - 0.05) > 1:
@@ -138,7 +138,7 @@ def test_a_game_is_asked_about_alike_whatever_is_asked_beside_it(seed: int) -> N
     three, four = _games(3, 3), _games(4, 2)
     mixed = Frontier(*frontier([four[0], *three, four[1]], [1, 0, 1, 0, 0], 5, "random", seed))
     alone = frontier([three[1]], [1], 5, "random", seed)
-    assert (mixed.rewards[2] == alone.rewards[0]).all() and (mixed.hoped[2] == alone.hoped[0]).all()
+    assert (mixed.rewards[2] == alone.rewards[0]).all() and (mixed.expected_gain[2] == alone.expected_gain[0]).all()
 
 
 def test_free_questions_are_all_asked_and_dear_ones_never() -> None:

@@ -13,8 +13,8 @@ from examples.treasure import Treasure
 from slim_rl.backends import say_at_the_start
 from slim_rl.config import Config, load_config, parse_config
 from slim_rl.dialogue.partner import PartnerFailure
-from slim_rl.dialogue.payment import payment_of
 from slim_rl.dialogue.record import Turn
+from slim_rl.dialogue.training_reward import make_training_reward
 from slim_rl.environment import MATCHING, View
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.games.matching.partners.chat import MatchingChatPartner
@@ -43,7 +43,7 @@ GAMES = {
 }
 DIALOP = {
     "game": {"hardness": 1.25, "p_observed": 0.4, "scales": True, "max_proposals": None},
-    "partner": {"kind": "shy", "doubts": True},
+    "partner": {"kind": "shy", "explain_rejections": True},
 }
 
 
@@ -59,7 +59,7 @@ def room(config: Config) -> int:
 def played(config: Config) -> tuple[Any, ...]:
     """All that incentives depend on."""
     game, partner = config.game.model_dump(exclude={"rules", "max_errors"}), config.partner
-    return game, partner.accept_fraction, partner.doubts
+    return game, partner.accept_fraction, partner.explain_rejections
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -80,7 +80,7 @@ def test_every_shipped_config_rewards_only_asking(name: str) -> None:
 def test_the_asking_recipe_pays_for_asking_and_for_choosing() -> None:
     """On paper, at its own price, with as many questions as its turns leave room for."""
     config = config_of("asking_local")
-    most, price = room(config), payment_of(config).question_price
+    most, price = room(config), make_training_reward(config).question_price
     found = {each.name: each for each in priced(config, 300, [price], most)}
     rule = "one number of questions for all"
     greedy, random = found[f"greedy, {rule}"], found[f"random, {rule}"]

@@ -104,14 +104,14 @@ async def test_a_proposal_is_noted_with_its_worth(server: OpenAIServer) -> None:
 
 async def test_doubts_are_named_only_where_the_config_says_so(server: OpenAIServer) -> None:
     silent = partner_of(server)
-    doubting = silent.from_config(PartnerConfig(kind="openai", doubts=True, openai=silent.config))
+    doubting = silent.from_config(PartnerConfig(kind="openai", explain_rejections=True, openai=silent.config))
     for partner, names in ((silent, False), (doubting, True)):
         note = partner.messages(view_after(GOOD_PLAN))[-1]["content"]
         assert ("You doubt Daniel Nguyen on Electra" in note) == names
         assert ("you may name the one or two assignments you doubt" in partner.prompt) == names
         assert ("[reject] I doubt Noah Wilson on BLEU." in partner.prompt) == names
         assert ("[reject] I think we can do better." in partner.prompt) != names
-        assert "{" not in partner.prompt and partner.identity["doubts"] is names
+        assert "{" not in partner.prompt and partner.identity["explain_rejections"] is names
 
 
 @pytest.mark.parametrize(

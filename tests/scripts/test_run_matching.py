@@ -150,7 +150,7 @@ def test_dry_run_writes_nothing(cluster: Cluster, model: Path, small: Path) -> N
         ([], "MODEL is not set"),
         (["--model", "./nowhere"], "MODEL './nowhere' is not a folder here"),
         (["--model", "MODEL", "--set", "partner.kind=rude"], "partner.kind"),
-        (["--model", "MODEL", "--set", "train.payment=turn_credit", "--use-opd"], "leave one out"),
+        (["--model", "MODEL", "--set", "train.reward=turn_credit", "--use-opd"], "leave one out"),
         (["--model", "MODEL", "--set", "train.loss=constant"], "slime does not have"),
         (["--model", "MODEL", "--tp", "3"], "it must divide its 8 query groups"),
         (["--model", "MODEL", "--num-gpus", "6", "--tp", "4"], "does not divide the 6 GPUs of a node that train"),

@@ -29,7 +29,7 @@ from slim_rl.backends.slime.cluster import find_checkouts
 from slim_rl.backends.slime.launch import plan, read_config
 from slim_rl.backends.slime.settings import read_settings
 from slim_rl.config import parse_config
-from slim_rl.dialogue.payment import payment_of
+from slim_rl.dialogue.training_reward import make_training_reward
 from slim_rl.rollout import normalize_rewards
 from tests.backends.paid_batch import made_samples
 
@@ -125,7 +125,7 @@ def _gradients(args: Namespace, cells: dict[str, tuple[dict[str, Any], str]], ra
     for args.slim_rl, batch in cells.values():
         config = parse_config(args.slim_rl)
         samples = made_samples(torch.load(batch, weights_only=False), config.selfplay)
-        args.custom_advantage_function_path = TURN_ADVANTAGES if payment_of(config).by_turn else None
+        args.custom_advantage_function_path = TURN_ADVANTAGES if make_training_reward(config).by_turn else None
         manager = object.__new__(RolloutManager.__ray_metadata__.modified_class)
         manager.args, manager.custom_reward_post_process_func = args, normalize_rewards
         manager.custom_convert_samples_to_train_data_func = None

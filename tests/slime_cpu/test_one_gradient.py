@@ -27,11 +27,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from examples.grpo_by_hand import Batch, logprobs, loss, make_batch
 from slim_rl.config import Config, parse_config
-from slim_rl.dialogue.payment import payment_of
 from slim_rl.dialogue.record import Dialogue
+from slim_rl.dialogue.training_reward import make_training_reward
 from tests.backends import paid_batch
 from tests.backends.paid_batch import CONTROLS, STEP, run, token_advantages
-from tests.backends.test_payment import loop_of
+from tests.backends.test_training_reward import loop_of
 from tests.examples.test_grpo_by_hand import groups_of, shaken
 from tests.paths import ROOT
 
@@ -117,11 +117,11 @@ def gradient(model: Any, value: Tensor) -> Gradient:
 
 
 def by_hand(model: Any, reference: Any, dialogues: list[Dialogue], config: Config) -> Gradient:
-    paid = payment_of(config)(dialogues, STEP).rewards
+    paid = make_training_reward(config)(dialogues, STEP).rewards
     for dialogue, reward in zip(dialogues, paid, strict=True):
         dialogue.reward = reward
     batch = make_batch(groups_of(dialogues), config)
-    if payment_of(config).by_turn:
+    if make_training_reward(config).by_turn:
         rows = [pair for pair in zip(dialogues, token_advantages(config), strict=True) if not pair[0].failed]
         turns = torch.zeros(batch.ids.shape)
         for row, (dialogue, tokens) in zip(turns, rows, strict=True):
@@ -139,12 +139,14 @@ def by_trl(state: Any, dialogues: list[Dialogue], config: Config, folder: Path) 
     from slim_rl.dialogue.worker import RolloutWorker
     from slim_rl.policies.transformers import load_policy
 
-    class Given(Rollouts):
+    class FixedRollouts(Rollouts):
         def _play(self, prompts: Any, step: int, rank: int) -> list[Dialogue]:
             return dialogues
 
     policy, chat = load_policy(config.policy)
-    rollouts = Given(RolloutWorker(config, chat, policy), policy, load_rows(config), DialogueLog(folder / "trl.jsonl"))
+    rollouts = FixedRollouts(
+        RolloutWorker(config, chat, policy), policy, load_rows(config), DialogueLog(folder / "trl.jsonl")
+    )
     trainer = make_trainer(config, policy.model, chat.tokenizer, rollouts, folder / "trl")
     trainer.model.load_state_dict(state)
     trainer.model.train()
@@ -165,13 +167,13 @@ def by_verl(model: Any, reference: Any, dialogues: list[Dialogue], config: Confi
 
     from slim_rl.backends.verl.compose import compose
     from slim_rl.backends.verl.launch import build_overrides
-    from slim_rl.backends.verl.payment import token_rewards
     from slim_rl.backends.verl.plugin import turn_credit  # noqa: F401  (registers itself)
+    from slim_rl.backends.verl.training_reward import token_rewards
 
     verl, played = compose(build_overrides(config)), [dialogue for dialogue in dialogues if not dialogue.failed]
     loop, engine = loop_of(config), SimpleNamespace(seconds=0.0, preempted=-1, versions=[])
     rows = [loop._output(dialogue, engine).as_dict() for dialogue in played]
-    if payment_of(config).takes_the_step:
+    if make_training_reward(config).takes_the_step:
         told = token_rewards(played, [len(dialogue.response_ids) for dialogue in played], config, STEP)
         rows = [row | {"rm_scores": torch.tensor(tokens)} for row, tokens in zip(rows, told, strict=True)]
 

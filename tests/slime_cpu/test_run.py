@@ -38,7 +38,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
 
 def start(run: Run, name: str) -> Started:
     """The same command each time."""
-    changes = ["train.save_every=25", "train.stop_failures=0.2", "slime.engine_patience=4"]
+    changes = ["train.save_every=25", "train.stop_failures=0.2", "slime.engine_retry_seconds=4"]
     return run.start(run.folder.parent / f"{name}.log", *changes, own=OWN)
 
 

@@ -58,7 +58,7 @@ def log_dir(folder: Path, tokenizer: Any) -> Path:
     worker, row = RolloutWorker(config, chat, Asks(chat, opens)), load_rows(config)[0]
     with DialogueLog(folder / "logs" / "train.jsonl") as log:
         for step in range(3):
-            for dialogue in asyncio.run(worker.play(worker.episode(row, str(step), step=step))):
+            for dialogue in asyncio.run(worker.play(worker.spec(row, str(step), step=step))):
                 log.append(dialogue)
     return folder / "logs"
 

@@ -27,7 +27,7 @@ def test_a_partner_is_played_and_logged_by_its_short_name(tokenizer: Any, tmp_pa
         }
     )
     worker = RolloutWorker(config, chat, Asks(chat))
-    (dialogue,) = asyncio.run(worker.play(worker.episode(load_rows(config)[0], "story")))
+    (dialogue,) = asyncio.run(worker.play(worker.spec(load_rows(config)[0], "story")))
     with DialogueLog(tmp_path / "log" / "log.jsonl") as log:
         log.append(dialogue)
     (row,) = load([tmp_path / "log"]).frame.itertuples()

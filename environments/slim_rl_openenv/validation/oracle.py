@@ -41,7 +41,7 @@ def players(games: Games) -> dict[str, Any]:
 def words(games: Games, seed: int, player: Any) -> list[str]:
     """What a player says in the game of a seed."""
     (row,) = games.deal("train", 1, seed)
-    (dialogue,) = asyncio.run(games.worker.play(games.worker.episode(row, "oracle"), policy=player))
+    (dialogue,) = asyncio.run(games.worker.play(games.worker.spec(row, "oracle"), policy=player))
     return [turn.text for turn in dialogue.turns if turn.role == "policy"]
 
 

@@ -20,7 +20,7 @@ from slim_rl.backends.slime.settings import Settings, whole
 from slim_rl.config import Config
 from slim_rl.config.trainers import disjoint, values
 from slim_rl.dialogue.dealing import games_files
-from slim_rl.dialogue.payment import payment_of
+from slim_rl.dialogue.training_reward import make_training_reward
 from slim_rl.errors import ConfigError
 
 CONTEXT_TOKENS = 8192  # where the config sets no limit: a response, and the prompt (about 1k tokens) beside it
@@ -171,7 +171,7 @@ def _of(job: Job, given: Flags) -> Arguments:
         "--save": folder,
         # Megatron refuses other steps or another learning rate than the checkpoint's unless it is told that they are meant.
         "--override-opt-param-scheduler": job.last is not None,
-        "--custom-advantage-function-path": TURN_ADVANTAGES if payment_of(config).by_turn else None,
+        "--custom-advantage-function-path": TURN_ADVANTAGES if make_training_reward(config).by_turn else None,
         "--custom-config-path": folder / "config.yaml",
         "--prompt-data": config.data.train,
         "--global-batch-size": config.train.dialogues * config.seats_trained,  # one update a step: on-policy

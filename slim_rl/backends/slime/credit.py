@@ -13,8 +13,8 @@ from typing import Any
 
 from slime.utils.types import Sample
 
-from slim_rl.dialogue.payment import by_token
 from slim_rl.dialogue.record import Dialogue
+from slim_rl.dialogue.training_reward import by_token
 
 _CARRIED = "teacher_log_probs"
 
@@ -28,5 +28,5 @@ def carry_advantages(
 
 
 def use_turn_advantages(args: Namespace, rollout_data: dict[str, Any]) -> None:
-    """slime's ``--custom-advantage-function-path``, where the payment gives turns their own advantages."""
+    """slime's ``--custom-advantage-function-path``, where the training reward gives turns their own advantages."""
     rollout_data["advantages"] = rollout_data["returns"] = rollout_data.pop(_CARRIED)

@@ -70,11 +70,11 @@ async def generate(
     # slime's index is unique among a run's samples, those of one game included; the step is told by the log functions
     group = row.game_id if evaluation else f"{sample.group_index}"
     dealt = None if evaluation else (sample.group_index or 0) // args.rollout_batch_size
-    episode = process.worker.episode(row, f"{phase}/{sample.index}", phase=phase, group=group, dealt=dealt)
-    samples = _seats(sample, process.worker.ids(episode))
+    spec = process.worker.spec(row, f"{phase}/{sample.index}", phase=phase, group=group, dealt=dealt)
+    samples = _seats(sample, process.worker.ids(spec))
     policy = SlimePolicy(args, process, sampling_params, samples)
     dialogues = await process.worker.play(
-        episode,
+        spec,
         policy=policy,
         partner=_interruptible(process.worker.partner, policy.state),
         limits=process.limits(args, policy.sampling["max_new_tokens"], evaluation),

@@ -38,8 +38,8 @@ from slim_rl.backends.trackers import check_trackers
 from slim_rl.config import ROOT_KEY, Config, parse_config, read_yaml
 from slim_rl.config.trainers import shortened
 from slim_rl.dialogue.dealing import ensure_games
-from slim_rl.dialogue.payment import payment_of
 from slim_rl.dialogue.requirements import check_training
+from slim_rl.dialogue.training_reward import make_training_reward
 from slim_rl.errors import ConfigError, SlimError, as_sentence
 from slim_rl.processes import interruptible, signals_end_the_run
 from slim_rl.runs import check_same, claimed
@@ -186,9 +186,9 @@ def plan(
     """
     check(config)
     given = parse_flags(own)
-    if payment_of(config).by_turn and "--use-opd" in given:
+    if make_training_reward(config).by_turn and "--use-opd" in given:
         raise ConfigError(
-            f"train.payment={config.train.payment} gives advantages to turns, which take the place in slime that --use-opd needs for its teacher's: leave one out."
+            f"train.reward={config.train.reward} gives advantages to turns, which take the place in slime that --use-opd needs for its teacher's: leave one out."
         )
     if config.train.exploring_starts and (flags := [flag for flag in _OF_SAMPLING if flag in given]):
         raise ConfigError(

@@ -22,9 +22,9 @@ from slim_rl.backends.slime.setup import config_of
 from slim_rl.config import Config
 from slim_rl.dialogue.failures import Failures, nothing_measured
 from slim_rl.dialogue.log import DialogueLog
-from slim_rl.dialogue.payment import payment_of
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.tracked import TRACKED, batch_metrics
+from slim_rl.dialogue.training_reward import make_training_reward
 from slim_rl.errors import RunStopped
 
 
@@ -101,10 +101,10 @@ def _measure(dialogues: Sequence[Dialogue], ended: Failures) -> dict[str, float]
 
 
 def _paid(dialogues: Sequence[Dialogue], config: Config) -> dict[str, float]:
-    """`reward_paid`, where that is something else than the game's reward. No shuffling moves this mean."""
-    payment = payment_of(config)
-    paid = [reward for dialogue in dialogues if (reward := payment.reward(dialogue)) is not None]
-    return {"reward_paid": fmean(paid)} if paid and not payment.as_game else {}
+    """`train_reward`, where that is something else than the game's reward. No shuffling moves this mean."""
+    training_reward = make_training_reward(config)
+    paid = [reward for dialogue in dialogues if (reward := training_reward.reward(dialogue)) is not None]
+    return {"train_reward": fmean(paid)} if paid and not training_reward.as_game else {}
 
 
 def _age(samples: Sequence[Sample]) -> dict[str, float]:

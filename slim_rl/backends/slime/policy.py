@@ -39,7 +39,7 @@ class SlimePolicy:
         self.args, self.samples = args, samples
         self.metas: dict[str, list[dict[str, Any]]] = {key: [] for key in samples}
         self.state = GenerateState(args)
-        self.post, self.patience = process.post, process.config.slime.engine_patience
+        self.post, self.patience = process.post, process.config.slime.engine_retry_seconds
         stops = {*(sampling_params.get("stop_token_ids") or ()), *process.chat.stop_ids}
         self.sampling = {**sampling_params, "stop_token_ids": sorted(stops)}
         self.url = f"http://{args.sglang_router_ip}:{args.sglang_router_port}/generate"
@@ -54,11 +54,11 @@ class SlimePolicy:
         body = request(input_ids, self._sampling(key, len(input_ids)), max_tokens)
         return await self._turn(body, read, key)
 
-    async def put(self, input_ids: list[int], said: Sampled, key: str) -> Sampled:
+    async def score_forced(self, input_ids: list[int], forced: Sampled, key: str) -> Sampled:
         """A turn that is put for the policy (`dialogue.interventions`). The engine tells its logprobs, which slime's importance weights
         are made of: with 0.0 for them next to nothing would be learned from it.
         """
-        return await self._turn(scoring(input_ids, said.ids), partial(read_scored, put=said), key)
+        return await self._turn(scoring(input_ids, forced.ids), partial(read_scored, forced=forced), key)
 
     async def _turn(self, body: dict[str, Any], read: Read, key: str) -> Sampled:
         sample = self.samples[key]

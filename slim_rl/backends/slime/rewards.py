@@ -1,4 +1,4 @@
-"""What a game is paid (see `dialogue.payment`), and what that is compared with. A failed game does not influence it:
+"""What a game is paid (see `dialogue.training_reward`), and what that is compared with. A failed game does not influence it:
 
 it is in no group's mean or deviation, its advantage is 0, and a group with too few played games is dropped
 
@@ -22,8 +22,8 @@ from slim_rl.backends.slime.hook import RECORD
 from slim_rl.backends.slime.setup import config_of
 from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.log import annotate
-from slim_rl.dialogue.payment import payment_of
 from slim_rl.dialogue.record import Dialogue
+from slim_rl.dialogue.training_reward import make_training_reward
 from slim_rl.errors import RunStopped
 
 _GROUPED = ("grpo", "gspo", "cispo", "reinforce_plus_plus_baseline")  # estimators that slime compares within a group
@@ -42,15 +42,15 @@ def failed(sample: Sample) -> bool:
 
 def normalize_rewards(args: Namespace, samples: Sequence[Sample]) -> tuple[list[float], list[float]]:
     """slime's ``--custom-reward-post-process-path``: what the games are paid, and slime's own normalisation of it, over the played
-    games of each group and seat. Where the payment gives turns their own advantages, the samples carry them from here on.
+    games of each group and seat. Where the training reward gives turns their own advantages, the samples carry them from here on.
 
     Returns:
-        (raw, normalised) payments, in the samples' order. The raw payment of a failed game, which slime only averages for its
+        (raw, normalised) training rewards, in the samples' order. The raw one of a failed game, which slime only averages for its
         metrics, is the mean of its group's played games, so that it moves no average; normalised it is 0.0.
     """
     config, dialogues = config_of(args), [dialogue_of(sample) for sample in samples]
     step = next((dialogue.step for dialogue in dialogues if dialogue.step is not None), 0)
-    given = payment_of(config)(dialogues, step)
+    given = make_training_reward(config)(dialogues, step)
     paid = given.rewards
     if given.advantages is not None:
         carry_advantages(samples, dialogues, given.advantages)
@@ -104,8 +104,8 @@ def keep_usable_groups(args: Namespace, samples: Sequence[Any], **_: Any) -> Dyn
             for playing in GenerateState(args).pendings:
                 playing.cancel()
             raise
-    payment = payment_of(config)
-    rewards = [paid for dialogue in group if (paid := payment.reward(dialogue)) is not None]
+    training_reward = make_training_reward(config)
+    rewards = [paid for dialogue in group if (paid := training_reward.reward(dialogue)) is not None]
     if len(rewards) < config.slime.min_survivors * len(group):
         return DynamicFilterOutput(keep=False, reason="too_few_played", keep_when_insufficient=True)
     if config.slime.drop_equal_rewards and (not rewards or max(rewards) - min(rewards) < _SAME):

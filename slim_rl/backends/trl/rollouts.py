@@ -21,11 +21,11 @@ from trl import GRPOTrainer
 
 from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.log import DialogueLog
-from slim_rl.dialogue.payment import Given, by_token
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.tracked import batch_metrics
-from slim_rl.dialogue.worker import Episode, RolloutWorker
+from slim_rl.dialogue.training_reward import StepRewards, by_token
+from slim_rl.dialogue.worker import DialogueSpec, RolloutWorker
 from slim_rl.policies.transformers import TransformersPolicy
 from slim_rl.seeds import seed_of
 
@@ -41,7 +41,7 @@ class Rollouts:
         self.rows = {row.name: row for row in rows}
         self.metrics: dict[str, float] = {}
         self.dialogues: list[Dialogue] = []  # of the last step
-        self.given = Given([])  # to them
+        self.given = StepRewards([])  # to them
 
     def names(self) -> list[str]:
         """Names of all rows, shuffled; under self-play each game has its two seats, side by side."""
@@ -73,33 +73,36 @@ class Rollouts:
 
     def turn_advantages(self, width: int, device: Any) -> torch.Tensor | None:
         """Returns each turn's advantage at its tokens, 0 elsewhere: (dialogues of this process, width), in place of TRL's one per dialogue.
-        None: the payment gives turns none.
+        None: the training reward gives turns none.
         """
         if self.given.advantages is None:
             return None
         pairs = zip(self.dialogues, self.given.advantages, strict=True)
         return torch.tensor([by_token(dialogue, turns, width) for dialogue, turns in pairs], device=device)
 
-    def _given(self, dialogues: list[Dialogue], step: int, rank: int) -> Given:
+    def _given(self, dialogues: list[Dialogue], step: int, rank: int) -> StepRewards:
         """Returns what this process's dialogues are given, by those of all processes where the whole step decides."""
-        payment = self.worker.payment
-        if not payment.whole_step and not payment.by_turn:
-            return payment(dialogues, step)
-        given, own = payment(gather_object(dialogues), step), slice(rank * len(dialogues), (rank + 1) * len(dialogues))
-        return Given(given.rewards[own], None if given.advantages is None else given.advantages[own])
+        training_reward = self.worker.training_reward
+        if not training_reward.whole_step and not training_reward.by_turn:
+            return training_reward(dialogues, step)
+        given, own = (
+            training_reward(gather_object(dialogues), step),
+            slice(rank * len(dialogues), (rank + 1) * len(dialogues)),
+        )
+        return StepRewards(given.rewards[own], None if given.advantages is None else given.advantages[own])
 
     def _play(self, prompts: Sequence[str], step: int, rank: int) -> list[Dialogue]:
         """One dialogue a prompt, in their order. Under self-play one episode fills the prompts of both its seats."""
         # A group that torchrun deals to two processes is numbered through: the second's dialogues are others than the first's.
         seen = Counter({prompts[0]: rank * len(prompts) % self.config.train.group_size})
         wanted: list[str] = []
-        episodes: dict[str, Episode] = {}
+        specs: dict[str, DialogueSpec] = {}
         for name in prompts:
-            episode = self.worker.episode(self._row(name), str(step), seen[name], step=step)
+            spec = self.worker.spec(self._row(name), str(step), seen[name], step=step)
             seen[name] += 1
-            episodes.setdefault(episode.id, episode)
-            wanted.append(f"{episode.id}/{name.rpartition('/')[2]}" if self.worker.selfplay else episode.id)
-        results = asyncio.run(self.worker.play_all(list(episodes.values())))
+            specs.setdefault(spec.id, spec)
+            wanted.append(f"{spec.id}/{name.rpartition('/')[2]}" if self.worker.selfplay else spec.id)
+        results = asyncio.run(self.worker.play_all(list(specs.values())))
         played = {dialogue.id: dialogue for dialogues in results for dialogue in dialogues}
         return [played[id] for id in wanted]
 

@@ -40,7 +40,7 @@ class TrimmedGRPOTrainer(GRPOTrainer):
 
     _buffered_inputs: list[dict[str, Any]] | None  # TRL's: the step's micro-batches
     _finite: bool | torch.Tensor = True  # whether all of the step's losses are
-    turn_advantages: Callable[[int, Any], torch.Tensor | None] | None = None  # of a payment that gives some
+    turn_advantages: Callable[[int, Any], torch.Tensor | None] | None = None  # of a training reward that gives some
     shares_prompts = False  # whether `scoring` computes the log-probabilities
     _scored: torch.Tensor | None = (
         None  # the policy's own tokens of the micro-batch being learned: (rows, completion tokens)
@@ -145,7 +145,7 @@ class TrimmedGRPOTrainer(GRPOTrainer):
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         metrics = self._metrics["train"]
         if GAME_REWARD in metrics:  # what TRL calls the reward is what was paid
-            metrics["reward_paid"], metrics["reward"] = metrics["reward"], metrics.pop(GAME_REWARD)
+            metrics["train_reward"], metrics["reward"] = metrics["reward"], metrics.pop(GAME_REWARD)
         super().log(logs, start_time)
 
     @property
@@ -166,12 +166,12 @@ class TrimmedGRPOTrainer(GRPOTrainer):
 
 
 def reward_function(rollouts: Rollouts) -> Callable[..., list[float | None]]:
-    """Returns TRL's reward function, which passes on the payment's rewards.
+    """Returns TRL's reward function, which passes on the training rewards.
 
     In the step's metrics `reward` is the game's, whatever is
-    given, and `reward_paid` what was given.
+    given, and `train_reward` what was given.
     """
-    otherwise = not rollouts.worker.payment.as_game
+    otherwise = not rollouts.worker.training_reward.as_game
 
     def game(*, given: list[float | None], log_metric: Any, **_: Any) -> list[float | None]:
         for name, value in rollouts.metrics.items():
@@ -202,7 +202,7 @@ def make_trainer(config: Config, model: Any, tokenizer: Any, rollouts: Rollouts,
     trainer.remove_callback(PrinterCallback)  # it prints the whole dictionary; ours prints a line
     trainer.add_callback(StepLine(run_dir, rollouts.policy))
     trainer.add_callback(MarkWhole(train.keep_checkpoints))
-    name_measures(trainer.callback_handler.callbacks, lambda: {*rollouts.metrics, "reward_paid"})
+    name_measures(trainer.callback_handler.callbacks, lambda: {*rollouts.metrics, "train_reward"})
     for callback in trainer.callback_handler.callbacks:
         if isinstance(callback, TensorBoardCallback) and callback.logging_dir is None:  # no TENSORBOARD_LOGGING_DIR
             callback.logging_dir = str(run_dir / "tensorboard")

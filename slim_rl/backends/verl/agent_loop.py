@@ -30,10 +30,10 @@ from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.log import DialogueLog, annotate_beside
 from slim_rl.dialogue.measures import measures
 from slim_rl.dialogue.parquet import read_game_state
-from slim_rl.dialogue.payment import payment_of
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.tracked import tracked
+from slim_rl.dialogue.training_reward import make_training_reward
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.files import write_atomically
 
@@ -110,8 +110,8 @@ class DialogueLoop(AgentLoopBase):
         session = row.get("session_id", 0)
         if step is not None:  # verl counts its steps from 1
             step = int(step) - (split == "train")
-        episode = self.process.worker.episode(game, scope, session, phase=split, step=step, group=str(row["uid"]))
-        return await self.process.worker.play(episode, policy=policy, limits=self._limits())
+        spec = self.process.worker.spec(game, scope, session, phase=split, step=step, group=str(row["uid"]))
+        return await self.process.worker.play(spec, policy=policy, limits=self._limits())
 
     def _policy(self, sampling_params: Mapping[str, Any]) -> ServerPolicy:
         identity = {
@@ -157,7 +157,7 @@ class DialogueLoop(AgentLoopBase):
             response_ids=dialogue.response_ids,
             response_mask=dialogue.loss_mask,
             response_logprobs=dialogue.logprobs,
-            reward_score=payment_of(self.process.config).reward(dialogue)
+            reward_score=make_training_reward(self.process.config).reward(dialogue)
             if dialogue.phase == "train"
             else dialogue.reward,
             num_turns=len(dialogue.turns),

@@ -34,8 +34,8 @@ from slim_rl.config.named import same
 from slim_rl.config.trainers import KEYS, disjoint, lookup, shortened
 from slim_rl.config.trainers import values as table_values
 from slim_rl.dialogue.dealing import games_files
-from slim_rl.dialogue.payment import payment_of
 from slim_rl.dialogue.requirements import check_training
+from slim_rl.dialogue.training_reward import make_training_reward
 from slim_rl.environment import STARTED_IN, environment_class
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.files import write_atomically
@@ -181,25 +181,27 @@ def build_overrides(config: Config, extra: Sequence[str] = ()) -> Overrides:
 
 def _estimator(config: Config) -> dict[str, Any]:
     """The estimator of advantages, where turns or seats have their own advantages: verl's GRPO would give both that of one."""
-    payment = payment_of(config)
-    if payment.by_turn:
+    training_reward = make_training_reward(config)
+    if training_reward.by_turn:
         return {"adv_estimator": TURN_CREDIT}
-    seats_differ = config.selfplay and payment.takes_the_step
+    seats_differ = config.selfplay and training_reward.takes_the_step
     return {"adv_estimator": PLAYED} if seats_differ and config.verl.adv_estimator == "grpo" else {}
 
 
 def check(config: Config) -> None:
     """Raises ConfigError if verl cannot do what the config asks for."""
     check_training(config)
-    train, payment = config.train, payment_of(config)
-    if payment.by_turn and (config.verl.adv_estimator != "grpo" or (train.kl_coef and config.verl.kl == "reward")):
+    train, training_reward = config.train, make_training_reward(config)
+    if training_reward.by_turn and (
+        config.verl.adv_estimator != "grpo" or (train.kl_coef and config.verl.kl == "reward")
+    ):
         asked = (
             f"verl.adv_estimator={config.verl.adv_estimator}"
             if config.verl.adv_estimator != "grpo"
             else "verl.kl=reward"
         )
         raise ConfigError(
-            f"train.payment={train.payment} gives turns their own advantages, in place of what {asked} would make of rewards; leave one out."
+            f"train.reward={train.reward} gives turns their own advantages, in place of what {asked} would make of rewards; leave one out."
         )
     if train.lora is not None and train.lora.dropout:
         raise ConfigError(f"train.lora.dropout is {train.lora.dropout:g}, which verl does not have; set it to 0.")
@@ -208,9 +210,11 @@ def check(config: Config) -> None:
             f"verl.reference_model is {config.verl.reference_model}, but with train.lora verl takes the policy without its adapters as the "
             "reference; leave one of the two out."
         )
-    if config.verl.mode == "single_turn" and (not payment.as_game or payment.takes_the_step or train.exploring_starts):
+    if config.verl.mode == "single_turn" and (
+        not training_reward.as_game or training_reward.takes_the_step or train.exploring_starts
+    ):
         raise ConfigError(
-            "verl.mode is single_turn, which plays no dialogues, so train.payment and train.exploring_starts "
+            "verl.mode is single_turn, which plays no dialogues, so train.reward and train.exploring_starts "
             "would have no effect; set verl.mode to multi_turn, or leave them at their defaults."
         )
     if config.train.lr_schedule in ("linear", "wsd"):

@@ -2,7 +2,7 @@
 (actor_rollout_ref.model.external_lib).
 
 - `grpo_played`: verl's GRPO over the rows that were played, for self-play whose seats are paid differently (see `launch`).
-- `turn_credit`: advantages of single turns, as the run's payment gives them (see `payment`).
+- `turn_credit`: advantages of single turns, as the run's training reward gives them (see `training_reward`).
 - a separate reference model: verl 0.9.1 builds the reference from the policy's checkpoint.
 """
 
@@ -49,7 +49,7 @@ def grpo_played(
 def turn_credit(
     token_level_rewards: torch.Tensor, response_mask: torch.Tensor, **_: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The advantages of single turns, which stand at their tokens in the rewards' place already (see `payment`).
+    """The advantages of single turns, which stand at their tokens in the rewards' place already (see `training_reward`).
 
     Args:
         token_level_rewards, response_mask: (rows, response length).

@@ -20,7 +20,7 @@ from typing import Any
 from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
-from slim_rl.backends.verl import payment  # noqa: F401  (it too has a part in the trainer's process)
+from slim_rl.backends.verl import training_reward  # noqa: F401  (it too has a part in the trainer's process)
 from slim_rl.backends.verl.names import STOP_MARK
 from slim_rl.errors import Diverged, RunStopped
 

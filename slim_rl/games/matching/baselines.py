@@ -31,8 +31,8 @@ class Ideal(Asker):
         if number >= len(game.unseen):
             return None
         pair, points = best_question(view)
-        hoped = self.chances[view.seat] * points
-        if hoped <= 0 or (self.price and hoped < self.price * best_score(view)):
+        expected_gain = self.chances[view.seat] * points
+        if expected_gain <= 0 or (self.price and expected_gain < self.price * best_score(view)):
             return None
         return f"What is {game.roster.pair(pair)}?"
 

@@ -55,7 +55,7 @@ class QuestioningPlayer:
 
     Args:
         messages: the chance of 0, 1, 2, ... messages before the first proposal.
-        kinds, thinks, about_plan, minds_price: as in `PlayerSettings`. What it thinks before every turn holds what it asked in vain too.
+        kinds, thinks, ask_about_plan_share, cost_aware_share: as in `PlayerSettings`. What it thinks before every turn holds what it asked in vain too.
 
     Examples:
         One question about a pair, then a proposal; or a proposal at once, just as often:
@@ -69,11 +69,11 @@ class QuestioningPlayer:
         messages: Sequence[float] = MESSAGES,
         kinds: Mapping[Any, float] = KINDS,
         thinks: Literal["plan", "turn"] = "plan",
-        about_plan: float = 0.0,
-        minds_price: float = 0.0,
+        ask_about_plan_share: float = 0.0,
+        cost_aware_share: float = 0.0,
     ) -> None:
         self.messages, self.kinds, self.thinks = messages, kinds, thinks
-        self.about_plan, self.minds_price = about_plan, minds_price
+        self.ask_about_plan_share, self.cost_aware_share = ask_about_plan_share, cost_aware_share
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -97,7 +97,7 @@ class QuestioningPlayer:
             return "[accept]"
         rng = random.Random(view.seed)
         planned = rng.choices(range(len(self.messages)), self.messages)[0]
-        aims, minds = rng.random() < self.about_plan, rng.random() < self.minds_price
+        aims, minds = rng.random() < self.ask_about_plan_share, rng.random() < self.cost_aware_share
         turn_rng = random.Random(f"{view.seed}/{len(view.history)}")
         if len(view.own) < planned and game.turns_left > 2 and (message := self._message(view, aims, minds, turn_rng)):
             return f"[message] {message}"
@@ -141,7 +141,10 @@ def curriculum(config: Config) -> Curriculum:
     that a score can be.
     """
     settings = config.warmstart
-    habits = {"about_plan": settings.player.about_plan, "minds_price": settings.player.minds_price}
+    habits = {
+        "ask_about_plan_share": settings.player.ask_about_plan_share,
+        "cost_aware_share": settings.player.cost_aware_share,
+    }
     shares, kinds, thinks = settings.partners or PARTNERS, settings.player.kinds, settings.player.thinks
     asking = QuestioningPlayer((0.0, *settings.messages[1:]), {"pair": 1.0}, thinks)
     seen = QuestioningPlayer((1.0,), thinks=thinks)

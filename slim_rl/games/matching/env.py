@@ -51,7 +51,9 @@ class MatchingEnv(MeasuredEnvironment):
     tags: ClassVar[tuple[str, ...]] = ("message", "propose", "accept", "reject")
     undealt: ClassVar[tuple[str, ...]] = ("max_errors", "open_book", "planner", "show_known")
     question_kinds: ClassVar[Mapping[str, str]] = KINDS
-    instrument = 6  # raised when the same dialogue would get other annotations; 1 stands for all logs that name none
+    annotator_version = (
+        6  # raised when the same dialogue would get other annotations; 1 stands for all logs that name none
+    )
     Settings = MatchingSettings
     PlayerSettings = PlayerSettings
     partners: ClassVar[Mapping[str, str]] = {

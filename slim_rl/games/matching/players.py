@@ -24,7 +24,7 @@ from slim_rl.games.matching.beliefs import expected_scores, heard
 from slim_rl.games.matching.generate import VALUES
 from slim_rl.games.matching.instance import UNSEEN_VALUE
 from slim_rl.games.matching.optimum import Assignment, best_assignment
-from slim_rl.games.matching.questions.value import promises
+from slim_rl.games.matching.questions.value import expected_values
 from slim_rl.games.matching.reading.masking import mask
 from slim_rl.games.matching.reading.pairing import named_pairs
 from slim_rl.games.matching.roster import Pair, Roster
@@ -131,7 +131,7 @@ def best_question(view: View) -> tuple[Pair, float]:
     game: MatchingView = view.private
     asked = heard(view).asked
     values = beliefs(view)
-    promised = promises(values[None], np.array([best_assignment(values)[0]]))[0]
+    promised = expected_values(values[None], np.array([best_assignment(values)[0]]))[0]
     open_pairs = (pair for pair in _shuffled(tuple(game.unseen), view.seed) if pair not in asked)
     best = max(open_pairs, key=lambda pair: promised[pair])
     return best, float(promised[best])

@@ -80,11 +80,11 @@ class PlayerSettings(Section):
 
     kinds: dict[Literal["pair", "open", "tell"], NonNegativeFloat] = Field(dict(KINDS), min_length=1)
     """what a message is; pair: a question about a pair that is not seen; open: about more; tell: it tells a score"""
-    about_plan: float = Field(0.0, ge=0, le=1)
+    ask_about_plan_share: float = Field(0.0, ge=0, le=1)
     """share of its games in which its questions are about pairs of its best plan so far"""
-    minds_price: float = Field(0.0, ge=0, le=1)
+    cost_aware_share: float = Field(0.0, ge=0, le=1)
     """share of its games in which it asks only while the best question promises more than the price that it is told
-    (a list in `train.payment_args.price`)"""
+    (a list in `train.reward_args.price`)"""
     thinks: Literal["plan", "turn"] = "plan"
     """when it writes its table, with the scores that it was told, as a thought; plan: before a plan that it computes itself; turn: before every
     turn"""

@@ -265,7 +265,7 @@ async def _replay(
 ) -> list[Dialogue]:
     out = []
     for row, entry in pairs:
-        (dialogue,) = await worker.play(worker.episode(row, SCOPE, phase="eval"), policy=_Recorded(entry))
+        (dialogue,) = await worker.play(worker.spec(row, SCOPE, phase="eval"), policy=_Recorded(entry))
         if wrong := _difference(dialogue, entry):
             raise DataError(f"{where}: the dialogue of game {row.name} does not follow from the rules: {wrong}.")
         annotate(dialogue)

@@ -23,8 +23,8 @@ from slim_rl import bundled
 from slim_rl.config import PARTNERS, Config, load_config
 from slim_rl.dialogue.dealing import deal
 from slim_rl.dialogue.factory import make_partner
-from slim_rl.dialogue.payment import payment_of, price_sentence
 from slim_rl.dialogue.rows import GameRow
+from slim_rl.dialogue.training_reward import make_training_reward, price_sentence
 from slim_rl.environment import environment_class
 from slim_rl.errors import ConfigError, did_you_mean
 from slim_rl.lab.askers import Askers
@@ -54,18 +54,18 @@ class Suite:
     @property
     def price(self) -> float:
         """Of a question. A list of one is told to the policy, as a list is everywhere."""
-        prices = payment_of(self.dealt).question_price
+        prices = make_training_reward(self.dealt).question_price
         if not isinstance(prices, tuple):
             return prices
         if len(prices) > 1:
             raise ConfigError(
-                f"The suite {self.name} has {len(prices)} prices in train.payment_args.price: give it one, as [{prices[0]:g}]."
+                f"The suite {self.name} has {len(prices)} prices in train.reward_args.price: give it one, as [{prices[0]:g}]."
             )
         return prices[0]
 
     @property
     def _told(self) -> bool:
-        return isinstance(payment_of(self.dealt).question_price, tuple)
+        return isinstance(make_training_reward(self.dealt).question_price, tuple)
 
     @cached_property
     def rows(self) -> list[GameRow]:
@@ -79,7 +79,7 @@ class Suite:
         decides = {
             "canary": CANARY,
             "environment": self.dealt.environment,
-            "instrument": measured(environment_class(self.dealt.environment)).instrument,
+            "annotator_version": measured(environment_class(self.dealt.environment)).annotator_version,
             "game": self.dealt.game_settings,
             "partner": partner.identity if partner else None,
             "price": [self.price, *([price_sentence(self.price)] if self._told else [])],

@@ -25,8 +25,8 @@ def of_plays(plays: Plays) -> Points:
     frame = plays.held_out
     own = frame[frame["condition"] == HELD_OUT]
     before = frame[(frame["arm"] == plays.arms[0]) & (frame["when"] == "before")]
-    put = before[before["condition"].str.fullmatch(r"forced_\d+")]
-    return _points(put, "condition", before[before["condition"] == HELD_OUT], own[own["when"] == "after"])
+    forced = before[before["condition"].str.fullmatch(r"forced_\d+")]
+    return _points(forced, "condition", before[before["condition"] == HELD_OUT], own[own["when"] == "after"])
 
 
 def of_frame(frame: pd.DataFrame) -> Points:
@@ -38,16 +38,16 @@ def of_frame(frame: pd.DataFrame) -> Points:
     runs = played[played["run"].isin(trained)]
     sides = ends(runs, trained)
     before = sides[sides["when"] == "before"]
-    put = played[
+    forced = played[
         (played["mode"] != "free") & played["policy"].isin(set(before["policy"])) & ~played.index.isin(runs.index)
     ]
-    return _points(put, "run", before, sides[sides["when"] == "after"])
+    return _points(forced, "run", before, sides[sides["when"] == "after"])
 
 
-def _points(put: pd.DataFrame, cell: str, start: pd.DataFrame, after: pd.DataFrame) -> Points:
+def _points(forced: pd.DataFrame, cell: str, start: pd.DataFrame, after: pd.DataFrame) -> Points:
     means = {str(arm): rows.groupby("run")[_NUMBERS].mean() for arm, rows in after.groupby("arm")}
     return {
-        "put": put.groupby(cell)[_NUMBERS].mean().sort_values("questions").to_dict(orient="records"),
+        "forced": forced.groupby(cell)[_NUMBERS].mean().sort_values("questions").to_dict(orient="records"),
         "start": start[_NUMBERS].mean().to_dict() if len(start) else {},
         "trained": {arm: runs.to_dict(orient="records") for arm, runs in means.items()},
     }

@@ -26,9 +26,9 @@ def draw(ax: Axes, points: Points, palette: Mapping[str, str], x: str, price: fl
     def at(some: list[dict[str, float]]) -> tuple[list[float], list[float]]:
         return [one[x] for one in some], [one["reward"] - price * one["questions"] for one in some]
 
-    if points["put"]:
-        put = sorted(points["put"], key=lambda one: one[x])
-        ax.plot(*at(put), "o--", color=SOFT, markersize=4, label="the start, questions put for it")
+    if points["forced"]:
+        forced = sorted(points["forced"], key=lambda one: one[x])
+        ax.plot(*at(forced), "o--", color=SOFT, markersize=4, label="the start, questions put for it")
     if points["start"]:
         ax.plot(*at([points["start"]]), "o", color=INK, markerfacecolor="white", label="the start", zorder=3)
     shown = [arm for arm in palette if points["trained"].get(arm)]
@@ -40,7 +40,7 @@ def draw(ax: Axes, points: Points, palette: Mapping[str, str], x: str, price: fl
 def of_report(results: Mapping[str, Any]) -> Figure | None:
     """The figure of a report, from `summary`'s numbers; None where nothing was put for a start."""
     points = results["baseline"]
-    if not points["put"] or not points["trained"]:
+    if not points["forced"] or not points["trained"]:
         return None
     palette = {arm: colour for arm, colour in colours(results["arms"]).items() if arm in points["trained"]}
     return alone(points, palette)
@@ -59,4 +59,4 @@ def alone(points: Points, palette: Mapping[str, str]) -> Figure:
 def reach(points: Points, palette: Mapping[str, str]) -> float:
     """The most questions of any point that is drawn."""
     runs = [run for arm in palette for run in points["trained"].get(arm, [])]
-    return float(np.max([one["questions"] for one in [*points["put"], points["start"], *runs] if one], initial=0.0))
+    return float(np.max([one["questions"] for one in [*points["forced"], points["start"], *runs] if one], initial=0.0))

@@ -164,7 +164,7 @@ def _forced(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
 def _baseline(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
     """What the start earns where questions are put for it, beside what its trained runs earn with those they ask themselves."""
     points, arm = baseline.of_plays(plays), plays.arms[0]
-    if not points["put"] or arm not in points["trained"]:
+    if not points["forced"] or arm not in points["trained"]:
         return None
     return baseline_figure.alone(points, {arm: colours(plays.arms)[arm]})
 

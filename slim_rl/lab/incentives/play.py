@@ -71,9 +71,9 @@ def measure(
     worker = RolloutWorker(config, None)
     played: dict[str, list[Dialogue]] = {}
     for player in players:
-        episodes = [worker.episode(row, "incentives") for row in rows]  # the same draws for every player
+        specs = [worker.spec(row, "incentives") for row in rows]  # the same draws for every player
         worker.policy = player.player
-        played[player.name] = [dialogue for (dialogue,) in asyncio.run(worker.play_all(episodes))]
+        played[player.name] = [dialogue for (dialogue,) in asyncio.run(worker.play_all(specs))]
         if worker.stopped:
             raise SlimError(worker.stopped)
     return Incentives(tuple(_lines(players, played, everyone)), partner)

@@ -33,7 +33,7 @@ from slim_rl.dialogue.dealing import load_rows
 from slim_rl.dialogue.partner import Partner
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow
-from slim_rl.dialogue.worker import Episode, RolloutWorker
+from slim_rl.dialogue.worker import DialogueSpec, RolloutWorker
 from slim_rl.environment import as_dict, environment_class
 from slim_rl.errors import ConfigError
 from slim_rl.lab.warmstart.optimizer import MuonWithAdamW
@@ -188,8 +188,10 @@ def _demonstrations(config: Config, games: Iterable[Dealt], chat: Chat, lesson: 
             assert worker.partner is not None
             player, opposite = worker.partner, lesson.player
         row = GameRow(dealt[0], seat, as_dict(dealt[1]), [])
-        episode = Episode(row, f"demonstration/{index}", seed_of(config.seed, "demonstration", index), "demonstration")
-        (dialogue,) = await worker.play(episode, policy=player, partner=opposite)
+        spec = DialogueSpec(
+            row, f"demonstration/{index}", seed_of(config.seed, "demonstration", index), "demonstration"
+        )
+        (dialogue,) = await worker.play(spec, policy=player, partner=opposite)
         return dialogue
 
     async def play_some(some: list[tuple[int, Dealt]]) -> list[Dialogue]:

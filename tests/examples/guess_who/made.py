@@ -43,6 +43,6 @@ def play(tokenizer: Any, turns: list[str], partner: str = "shy", **settings: Any
     chat = Chat(tokenizer)
     worker = RolloutWorker(config(partner, **settings), chat, Script(chat, turns))
     row = GameRow.of(GuessWhoEnv(), "g", STATE, 0)
-    (dialogue,) = asyncio.run(worker.play(worker.episode(row, "test")))
+    (dialogue,) = asyncio.run(worker.play(worker.spec(row, "test")))
     annotate(dialogue)
     return dialogue

@@ -28,7 +28,7 @@ def test_turns_are_labelled_and_valued(tokenizer: Any) -> None:
     assert character.question_value == 0.5 and character.informative == [("character", "Mara")]
     assert [turn.state_value for turn in (trait, again, character, guess)] == [0.25, 0.5, 0.5, 1.0]
     assert GuessWhoEnv.state_values(dialogue) == [0.25, 0.5, 0.5, 1.0]
-    assert (trait.promise_rank, again.promise_rank, character.promise_rank) == (6.5 / 7, None, 0.5), "by bits"
+    assert (trait.question_rank, again.question_rank, character.question_rank) == (6.5 / 7, None, 0.5), "by bits"
     assert again.redundant == again.pairs and trait.redundant == character.redundant == []
     assert guess.best_known == 1.0 and trait.best_known is None
     assert dialogue.columns == {"board": 4, "left": 1, "bits": 2.0, "bits_told": 2.0}

@@ -30,7 +30,7 @@ def local(folder: Path, *overrides: str) -> Config:
 
 def played(config: Config, player: Any) -> list[Dialogue]:
     worker = RolloutWorker(config, None, player)
-    episodes = [worker.episode(row, "test") for row in load_rows(config, "eval")]
+    episodes = [worker.spec(row, "test") for row in load_rows(config, "eval")]
     found = [dialogue for (dialogue,) in asyncio.run(worker.play_all(episodes))]
     for dialogue in found:
         annotate(dialogue)

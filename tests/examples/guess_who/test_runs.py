@@ -43,7 +43,7 @@ async def test_a_chat_model_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         config = local(tmp_path, "partner.kind=openai", f"partner.openai.base_url={server.url}", "game.rules=full")
         worker = RolloutWorker(config, None, Asker(4, best=True))
         rows = load_rows(config, "eval")[:4]
-        played = [await worker.play(worker.episode(row, "test")) for row in rows]
+        played = [await worker.play(worker.spec(row, "test")) for row in rows]
     for (dialogue,) in played:
         annotate(dialogue)
         assert dialogue.stop_reason is StopReason.FINISHED, dialogue.failure

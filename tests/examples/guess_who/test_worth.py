@@ -23,15 +23,18 @@ GLASSES, HAT, RED = ("trait", "glasses"), ("trait", "hat"), ("trait", "red hair"
 def test_bits_and_promise_are_counted_over_who_is_left() -> None:
     suspects = Suspects(GameBoard.from_dict(STATE))
     assert suspects.chance == 1 / 4 and suspects.names == ["Mara", "Kira", "Yuri", "Rosa"]
-    assert suspects.bits(GLASSES) == 1.0 and suspects.promise(GLASSES) == 1 / 4
-    assert suspects.bits(HAT) == pytest.approx(0.25 * 2 + 0.75 * math.log2(4 / 3)) and suspects.promise(HAT) == 1 / 4
-    assert suspects.bits(RED) == suspects.promise(RED) == 0.0
+    assert suspects.bits(GLASSES) == 1.0 and suspects.expected_value(GLASSES) == 1 / 4
+    assert (
+        suspects.bits(HAT) == pytest.approx(0.25 * 2 + 0.75 * math.log2(4 / 3))
+        and suspects.expected_value(HAT) == 1 / 4
+    )
+    assert suspects.bits(RED) == suspects.expected_value(RED) == 0.0
     suspects.update(GLASSES, True)
-    assert suspects.names == ["Mara", "Kira"] and suspects.promise(("character", "Mara")) == 1 / 2
+    assert suspects.names == ["Mara", "Kira"] and suspects.expected_value(("character", "Mara")) == 1 / 2
     suspects.update(RED, True)
     assert suspects.names == ["Mara", "Kira"], "nobody would be left: not believed"
     suspects.update(HAT, True)
-    assert (suspects.chance, suspects.true_chance, suspects.best_promise) == (1.0, 0.0, 0.0)
+    assert (suspects.chance, suspects.true_chance, suspects.best_expected_value) == (1.0, 0.0, 0.0)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -46,7 +49,7 @@ def test_the_promise_is_the_expected_change_of_the_chance_to_win(seed: int) -> N
             suspects = Suspects(game)
             suspects.update(first, game.truth(first))
             before = suspects.chance
-            promised += suspects.promise(question) / 6
+            promised += suspects.expected_value(question) / 6
             suspects.update(question, game.truth(question))
             changes.append(suspects.chance - before)
         assert sum(changes) / 6 == pytest.approx(promised)
@@ -84,8 +87,8 @@ def test_askers_on_paper_rise_to_the_truth_in_their_order() -> None:
 def test_asker_expects_what_it_gains_and_stops_at_its_cost() -> None:
     games = [(GameBoard(GameBoard.from_dict(STATE).characters, name).to_dict(), 0) for name in STATE["characters"]]
     greedy = Frontier(*frontier(games, 4)["greedy"])
-    assert greedy.hoped[:, 0] == pytest.approx(3 / 8), "two questions take the chance from 1/4 to 1: 3/8 each"
-    assert greedy.hoped[:, 1] == pytest.approx(1 / 2) and (greedy.hoped[:, 2] == -math.inf).all()
+    assert greedy.expected_gain[:, 0] == pytest.approx(3 / 8), "two questions take the chance from 1/4 to 1: 3/8 each"
+    assert greedy.expected_gain[:, 1] == pytest.approx(1 / 2) and (greedy.expected_gain[:, 2] == -math.inf).all()
     assert greedy.rewards.mean(axis=0).tolist() == [0.25, 0.5, 1.0, 1.0, 1.0]
     assert greedy.stops(0.37).tolist() == [2] * 4 and greedy.stops(0.38).tolist() == [0] * 4
     assert frontier([], 4) == {} and frontier([(STATE, 1)], 2)["greedy"].rewards.tolist() == [[1.0, 1.0, 1.0]]

@@ -222,7 +222,7 @@ def test_a_cut_demonstration_is_refused(tmp_path: Path, limits: dict[str, Any], 
 @pytest.mark.parametrize(("price", "asks"), [(None, True), (0.0, True), (1e-6, True), (0.5, False)])
 def test_one_who_minds_the_price_asks_only_what_promises_more(price: float | None, asks: bool) -> None:
     view = MatchingView(0, Roster.default(3), ((None, 20, 70), (10, None, None), (50, 40, None)), 1.0, None, 12)
-    player = QuestioningPlayer((0.0, 0.0, 1.0), {"pair": 1.0}, minds_price=1.0)
+    player = QuestioningPlayer((0.0, 0.0, 1.0), {"pair": 1.0}, cost_aware_share=1.0)
     assert player.action(View(0, "", "", (), view, 1, price)).startswith("[message]") == asks
     assert (
         QuestioningPlayer((0.0, 1.0), {"pair": 1.0}).action(View(0, "", "", (), view, 1, price)).startswith("[message]")

@@ -223,7 +223,7 @@ def test_a_price_changes_no_game(tmp_path: Path) -> None:
         "data.num_eval=3",
     ]
     deals = [
-        load_rows(parse_config({}, [*files, f"train={{payment: price, payment_args: {{price: {price}}}}}"]), "eval")
+        load_rows(parse_config({}, [*files, f"train={{reward: price, reward_args: {{price: {price}}}}}"]), "eval")
         for price in (0, [0.02])
     ]
     assert [row.game_state for row in deals[0]] == [row.game_state for row in deals[1]]

@@ -98,7 +98,7 @@ def test_trying_plans_replaces_asking_under_dialop_rules_only() -> None:
 def test_doubts_that_a_rejection_names_are_planned_by() -> None:
     minding, tried = "solo plans, minding doubts", "solo plans, one by one"
     settings = DIALOP.model_copy(update={"max_proposals": 2})
-    earned = rewards(ShyPartner(doubts=True), settings, (minding, tried), 40)
+    earned = rewards(ShyPartner(explain_rejections=True), settings, (minding, tried), 40)
     assert earned[minding] > earned[tried] + 0.1
 
 

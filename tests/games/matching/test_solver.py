@@ -203,7 +203,7 @@ def test_a_player_asks_about_the_best_plan_where_it_is_told_to() -> None:
     for seed, own_state in enumerate(generate_games(20, GAME, seed=4)):
         asked: list[tuple[int, int]] = []
         env = MatchingEnv(planner="solver", show_known="plan")
-        player = Reader((0.0, 0.0, 0.0, 0.0, 1.0), {"pair": 1.0}, about_plan=1.0)
+        player = Reader((0.0, 0.0, 0.0, 0.0, 1.0), {"pair": 1.0}, ask_about_plan_share=1.0)
         asyncio.run(
             play_dialogue(env, player, ShyPartner(0.0), None, Limits(), game_state=own_state, id="d", seed=seed)
         )

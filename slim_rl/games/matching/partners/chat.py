@@ -38,7 +38,9 @@ class MatchingChatPartner(OpenAIPartner):
         return resources.files(__package__) / "shy_prompt.md"
 
     def placeholders(self) -> dict[str, str]:
-        rejecting, rejection = (_NAMES_DOUBTS, "I doubt Noah Wilson on BLEU.") if self.doubts else (_NAMES_NONE, BETTER)
+        rejecting, rejection = (
+            (_NAMES_DOUBTS, "I doubt Noah Wilson on BLEU.") if self.explain_rejections else (_NAMES_NONE, BETTER)
+        )
         percent = f"{100 * self.accept_fraction:g}"
         return {"accept_percent": percent, "when_rejecting": rejecting, "rejection": rejection}
 
@@ -46,7 +48,7 @@ class MatchingChatPartner(OpenAIPartner):
     def identity(self) -> dict[str, Any]:
         return super().identity | {
             "accept_fraction": self.accept_fraction,
-            "doubts": self.doubts,
+            "explain_rejections": self.explain_rejections,
             "note_plan_worth": self.config.note_plan_worth,
         }
 
@@ -66,7 +68,7 @@ class MatchingChatPartner(OpenAIPartner):
             return RESPOND
         verdict = judge(game, action.assignment, self.accept_fraction)
         share = f"{100 * verdict.value / verdict.best:.0f}%" if verdict.best else "100%"
-        doubted = verdict.doubts if self.doubts else ()
+        doubted = verdict.doubts if self.explain_rejections else ()
         doubts = ", ".join(map(game.roster.pair, doubted))
         return (
             f"{RESPOND}\n(Note, for you alone: to you this plan is worth {share} of your best plan, so you "

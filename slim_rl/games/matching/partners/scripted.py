@@ -75,7 +75,7 @@ class ScriptedPartner(ABC):
     Attributes:
         accept_fraction: accept a plan worth this share of the partner's own best plan; 0 accepts every full plan.
         max_pairs: the most pairs that one message may ask about.
-        doubts: a rejection names the assignments that the partner doubts. That is information which was not asked for.
+        explain_rejections: a rejection names the assignments that the partner doubts. That is information which was not asked for.
         wordings: in how many ways it says a score, and that it has none, 1 to 8; which it takes for a pair is drawn from the
             dialogue's seed.
     """
@@ -83,7 +83,7 @@ class ScriptedPartner(ABC):
     kind: ClassVar[str]
     accept_fraction: float = 0.75
     max_pairs: int = 2
-    doubts: bool = False
+    explain_rejections: bool = False
     wordings: int = 1
 
     def __post_init__(self) -> None:
@@ -95,8 +95,10 @@ class ScriptedPartner(ABC):
             raise ConfigError(
                 f"partner.args.max_pairs is {self.max_pairs!r}, but a message may ask about 1 pair or a larger whole number of them."
             )
-        if type(self.doubts) is not bool:
-            raise ConfigError(f"partner.args.doubts is {self.doubts!r}, but it is true or false.")
+        if type(self.explain_rejections) is not bool:
+            raise ConfigError(
+                f"partner.args.explain_rejections is {self.explain_rejections!r}, but it is true or false."
+            )
         check_chance("accept_fraction", self.accept_fraction, "a share")
 
     @property
@@ -135,8 +137,8 @@ class ScriptedPartner(ABC):
         """The reply to a message."""
 
     def objection(self, game: MatchingView, plan: Assignment, verdict: Verdict) -> str:
-        """Why a plan is rejected; with `doubts`, the assignments below expectation, without scores."""
-        if not self.doubts or not verdict.doubts:
+        """Why a plan is rejected; with `explain_rejections`, the assignments below expectation, without scores."""
+        if not self.explain_rejections or not verdict.doubts:
             return BETTER
         return f"I doubt {listed([game.roster.pair(pair) for pair in verdict.doubts])}."
 

@@ -70,7 +70,7 @@ class YokedPartner(ScriptedPartner):
         except DataError as error:
             raise DataError(f"{self.path}: {dialogue.id} is not of the matching game ({error})") from error
         schedule = tuple(
-            tuple((r, p) for r, p in turn.told or () if shown[r][p] is not None)
+            tuple((r, p) for r, p in turn.stated or () if shown[r][p] is not None)
             for turn in dialogue.turns
             if turn.role == "partner" and turn.error is None and (turn.action or {}).get("kind") == "message"
         )

@@ -5,7 +5,7 @@ What a message asks is told by `reading.reader`. A message asks too about what i
 A question is answered, or not, by the other seat's next valid turn. What a seat is told without asking it knows from then on,
 but credits to no question.
 
-When the same dialogue would get other annotations, `MatchingEnv.instrument` is raised.
+When the same dialogue would get other annotations, `MatchingEnv.annotator_version` is raised.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def annotate(dialogue: Dialogue) -> None:
         kind = turn.action.get("kind", "message")
         words = turn.text if kind in _SPEECH else ""
         if kind == "reject" and roster is not None:
-            turn.doubted = list(named_pairs(mask(words, roster)))
+            turn.named_in_rejection = list(named_pairs(mask(words, roster)))
         for seat in seats - {turn.seat}:
             _reply(waiting.pop(seat, None), turn, words, knows.get(seat), state)
         previous = next((said for seat, said in reversed(spoken) if seat != turn.seat), "")
@@ -88,10 +88,10 @@ def annotate(dialogue: Dialogue) -> None:
 
 def _clear(turn: Turn) -> None:
     turn.questions, turn.pairs, turn.learnable, turn.informative = [], [], [], []
-    turn.told, turn.uncounted, turn.doubted, turn.redundant = [], [], [], []
+    turn.stated, turn.volunteered, turn.named_in_rejection, turn.redundant = [], [], [], []
     turn.seeking = False
     turn.malformed = turn.unread = turn.answered = turn.question_value = turn.gain = turn.regret = None
-    turn.promise_rank = turn.unknown = turn.state_value = turn.best_known = None
+    turn.question_rank = turn.unknown = turn.state_value = turn.best_known = None
 
 
 def _proposes(turn: Turn) -> bool:
@@ -104,15 +104,15 @@ def _reply(
     """`turn` replies with `words` to what was `said`, if anything was, by the seat that has this `knowledge`."""
     roster = state.roster if state is not None else None
     pairs = said.reading.asked if said is not None else ()
-    turn.told = told(pairs, words, roster) if words and roster is not None else []
-    heard = _informs(said, turn, words, state) if turn.told else []
+    turn.stated = told(pairs, words, roster) if words and roster is not None else []
+    heard = _informs(said, turn, words, state) if turn.stated else []
     if said is None:
         if knowledge is not None:
             knowledge.update(heard)
         return
     question = said.turn
-    if turn.told and roster is not None:
-        more = answered(pairs, turn.told, said.words, said.previous, words, roster)
+    if turn.stated and roster is not None:
+        more = answered(pairs, turn.stated, said.words, said.previous, words, roster)
         pairs = (*pairs, *more)
         question.pairs, question.seeking = list(pairs), said.reading.seeking or bool(more)
         kinds = {*said.reading.kinds, *(["pair"] if more else [])}
@@ -121,13 +121,13 @@ def _reply(
     question.informative = [pair for pair in new if pair in pairs]
     question.learnable = (question.learnable or []) + [p for p in question.informative if p not in said.reading.asked]
     if knowledge is not None and "open" not in (question.questions or ()):
-        question.uncounted = [pair for pair in turn.told if knowledge.informative(pair) and pair not in pairs]
+        question.volunteered = [pair for pair in turn.stated if knowledge.informative(pair) and pair not in pairs]
     if not question.seeking:
         if knowledge is not None:
             knowledge.update(heard)
         return
     found = answers(pairs, words, roster) if pairs and words and roster is not None else {}
-    question.answered = bool(found) if pairs else bool(turn.told) or (bool(words) and denies_score(words, roster))
+    question.answered = bool(found) if pairs else bool(turn.stated) or (bool(words) and denies_score(words, roster))
     if knowledge is not None and roster is not None:
         missing = [pair for pair, answer in found.items() if answer == "none"]
         kept = refused([pair for pair in pairs if pair not in found], words, roster)
@@ -153,5 +153,5 @@ def _credit(question: Turn, worth: Worth) -> None:
     question.question_value = round(worth.value, 6)
     question.gain = round(worth.gain, 6)
     question.regret = round(worth.regret, 6) if worth.regret is not None else None
-    question.promise_rank = round(worth.rank, 6) if worth.rank is not None else None
+    question.question_rank = round(worth.rank, 6) if worth.rank is not None else None
     question.redundant = list(worth.redundant)

@@ -38,11 +38,11 @@ def expected_gains(dialogue: Dialogue) -> list[Gain]:
     """
     turns, out, before = sum(turn.role == "policy" for turn in dialogue.turns), list[Gain](), set[Pair]()
     for _, knowledge, answered in _before_turns(dialogue):
-        promised = max((float(knowledge.promise[pair]) for pair in answered - before), default=0.0)
+        promised = max((float(knowledge.expected_value[pair]) for pair in answered - before), default=0.0)
         last = len(out) == turns - 1
         left = [pair for pair in map(tuple, np.argwhere(~knowledge.known).tolist()) if pair not in before]
-        usual = fmean(float(knowledge.promise[pair]) for pair in left) if left else 0.0
-        out.append(Gain(_of_agreement(dialogue, knowledge) if last else promised, usual))
+        baseline = fmean(float(knowledge.expected_value[pair]) for pair in left) if left else 0.0
+        out.append(Gain(_of_agreement(dialogue, knowledge) if last else promised, baseline))
         before |= answered
     return out
 
@@ -67,7 +67,7 @@ def _before_turns(dialogue: Dialogue) -> Iterator[tuple[Turn, Knowledge, set[Pai
             reply = next((later for later in dialogue.turns[number + 1 :] if later.error is None), None)
             replied = reply is not None and reply.role != "policy" and turn.error is None
             yield turn, knowledge, _answered(turn, reply, state) if replied and reply is not None else set()
-        elif turn.told:
+        elif turn.stated:
             said = (asking.pairs or (), asking.text) if asking is not None else ((), "")
             knowledge.update(informs(*said, turn.text, state.displayed(turn.seat), state.roster))
             asking = None

@@ -87,7 +87,7 @@ class Knowledge:
         self._values = np.where(self.known, self._table, UNSEEN_VALUE)
         self._plan, self._expected = best_assignment(self._values)
         self._true = total(self._table, self._plan)
-        self._promise: Floats | None = None
+        self._expected_value: Floats | None = None
 
     @property
     def expected(self) -> float:
@@ -99,14 +99,14 @@ class Knowledge:
         return total(self._values, plan) / self._best
 
     @property
-    def promise(self) -> Floats:
+    def expected_value(self) -> Floats:
         """The promise of asking about each cell, (n, n), as a share of the best score; 0 for a cell that the asker knows, or was
         refused.
         """
-        if self._promise is None:
-            promised = self._chance * promises(self._values[None], np.array([self._plan]))[0]
-            self._promise = np.where(self.known | self._refused, 0.0, promised) / self._best
-        return self._promise
+        if self._expected_value is None:
+            promised = self._chance * expected_values(self._values[None], np.array([self._plan]))[0]
+            self._expected_value = np.where(self.known | self._refused, 0.0, promised) / self._best
+        return self._expected_value
 
     @property
     def unknown(self) -> int:
@@ -142,19 +142,19 @@ class Knowledge:
         """The worth of a question about `pairs` that was answered, denied or refused so; the asker has heard it then."""
         regret = rank = None
         if pairs:
-            regret = max(0.0, float(self.promise.max() - max(self.promise[pair] for pair in pairs)))
+            regret = max(0.0, float(self.expected_value.max() - max(self.expected_value[pair] for pair in pairs)))
         redundant = tuple(pair for pair in pairs if self.known[pair] or self._asked[pair])
         for pair in pairs:
             self._asked[pair] = True
         if len(pairs) == 1 and not redundant:
-            rank = standing(float(self.promise[pairs[0]]), self.promise[~self.known & ~self._asked])
+            rank = standing(float(self.expected_value[pairs[0]]), self.expected_value[~self.known & ~self._asked])
         value, gain = self.update(told, missing)
         for pair in refused:
-            self._refused[pair], self._promise = True, None
+            self._refused[pair], self._expected_value = True, None
         return Worth(value, gain, regret, rank, redundant)
 
 
-def promises(values: Floats, plans: NDArray[np.intp]) -> Floats:
+def expected_values(values: Floats, plans: NDArray[np.intp]) -> Floats:
     """What learning each cell is expected to add to the best expected score, if it now counts 50; in points. Exact.
 
     Args:
@@ -179,8 +179,8 @@ def promises(values: Floats, plans: NDArray[np.intp]) -> Floats:
     threshold = UNSEEN_VALUE + cycle
     threshold[:, rows, rows] = UNSEEN_VALUE - cycle.min(axis=2)
     low = np.clip(threshold, 0.0, _TOP)
-    hoped = (_TOP - low) ** 2 / (2 * _TOP) + (low - np.minimum(threshold, low))  # E[max(x - threshold, 0)]
-    worth = hoped - np.maximum(UNSEEN_VALUE - threshold, 0.0)
+    expected_gain = (_TOP - low) ** 2 / (2 * _TOP) + (low - np.minimum(threshold, low))  # E[max(x - threshold, 0)]
+    worth = expected_gain - np.maximum(UNSEEN_VALUE - threshold, 0.0)
     out = np.empty_like(worth)
     np.put_along_axis(out, plans[:, None, :].repeat(n, axis=1), worth, axis=2)
     return out
@@ -199,13 +199,13 @@ def frontier(
         seats: the asker's, in each game.
         strategy: "greedy" asks about the cell of the highest promise, "random" about any.
     """
-    rewards, hoped = np.empty((len(games), most + 1)), np.empty((len(games), most + 1))
+    rewards, expected_gain = np.empty((len(games), most + 1)), np.empty((len(games), most + 1))
     for size in sorted({game.n for game in games}):
         these = [i for i, game in enumerate(games) if game.n == size]
-        rewards[these], hoped[these] = _asked(
+        rewards[these], expected_gain[these] = _asked(
             [games[i] for i in these], [seats[i] for i in these], most, strategy, seed
         )
-    return rewards, hoped
+    return rewards, expected_gain
 
 
 def _asked(
@@ -220,7 +220,7 @@ def _asked(
     best = np.array([game.best_assignment_reward for game in games], dtype=float)
     draws = [np.random.default_rng([seed, zlib.crc32(table.tobytes())]) for table in tables]
     count, n, _ = tables.shape
-    rewards, hoped = np.empty((count, most + 1)), np.full((count, most + 1), -np.inf)
+    rewards, expected_gain = np.empty((count, most + 1)), np.full((count, most + 1), -np.inf)
     left = np.arange(count)  # the games in which there is something to ask
     for k in range(most + 1):
         values = np.where(known[left], tables[left], UNSEEN_VALUE)
@@ -234,15 +234,19 @@ def _asked(
         if not len(left):
             break
         unknown = ~known[left]
-        promise = np.where(unknown, promises(values, plans), 0.0) * (chance[left] / best[left])[:, None, None]
+        expected_value = (
+            np.where(unknown, expected_values(values, plans), 0.0) * (chance[left] / best[left])[:, None, None]
+        )
         noise = np.array([draws[i].random((n, n)) for i in left])  # a random choice, or the choice among equals
-        liking = noise if strategy == "random" else promise + 1e-9 * noise
-        hoped[left, k] = (
-            promise.max(axis=(1, 2)) if strategy == "greedy" else promise.sum(axis=(1, 2)) / unknown.sum(axis=(1, 2))
+        liking = noise if strategy == "random" else expected_value + 1e-9 * noise
+        expected_gain[left, k] = (
+            expected_value.max(axis=(1, 2))
+            if strategy == "greedy"
+            else expected_value.sum(axis=(1, 2)) / unknown.sum(axis=(1, 2))
         )
         choice = np.where(unknown, liking, -np.inf).reshape(len(left), n * n).argmax(axis=1)
         known.reshape(count, n * n)[left, choice] = True
-    return rewards, hoped
+    return rewards, expected_gain
 
 
 def informative_questions(game_state: Mapping[str, Any], seat: int, number: int, seed: int) -> list[str]:

@@ -178,7 +178,7 @@ def test_opens_vaguely(kind: type[ScriptedPartner]) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_accepts_the_best_plan_and_rejects_the_worst(kind: type[ScriptedPartner]) -> None:
-    best = Match(kind(doubts=True), LARGE)
+    best = Match(kind(explain_rejections=True), LARGE)
     assert best.say(format_proposal(LARGE.best(), LARGE.roster)) == "[accept]"
     assert best.env.get_normalized_reward() == 1.0
     shown = LARGE.displayed(1)
@@ -187,7 +187,7 @@ def test_accepts_the_best_plan_and_rejects_the_worst(kind: type[ScriptedPartner]
         key=lambda plan: sum(50 * LARGE.scale2 if (v := shown[r][p]) is None else v for r, p in enumerate(plan)),
     )
     assert Match(kind(), LARGE).say(format_proposal(worst, LARGE.roster)) == "[reject] I think we can do better."
-    reply = Match(kind(doubts=True), LARGE).say(format_proposal(worst, LARGE.roster))
+    reply = Match(kind(explain_rejections=True), LARGE).say(format_proposal(worst, LARGE.roster))
     assert reply is not None
     assert reply.startswith("[reject] ")
     assert not re.search(r"\d", reply)
@@ -227,7 +227,7 @@ def test_an_objection_without_doubts_is_still_true() -> None:
     diagonal = tuple(tuple(r == p for p in range(3)) for r in range(3))
     state = GameState(table, diagonal, diagonal, 1.0, 1.0, 297, SMALL.roster)
     plan = format_proposal((1, 2, 0), state.roster)
-    assert Match(ShyPartner(doubts=True), state).say(plan) == "[reject] I think we can do better."
+    assert Match(ShyPartner(explain_rejections=True), state).say(plan) == "[reject] I think we can do better."
 
 
 def test_same_view_same_reply_and_seeds_differ() -> None:

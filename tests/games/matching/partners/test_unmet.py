@@ -119,7 +119,7 @@ def test_partner_wordings_exclude_the_unmet_ones() -> None:
         ({"wordings": 1.5}, r"partner\.args\.wordings is 1\.5"),
         ({"max_pairs": 0}, r"partner\.args\.max_pairs is 0, but a message may ask about 1 pair"),
         ({"max_pairs": "two"}, r"partner\.args\.max_pairs is 'two'"),
-        ({"doubts": "maybe"}, r"partner\.args\.doubts is 'maybe', but it is true or false"),
+        ({"explain_rejections": "maybe"}, r"partner\.args\.explain_rejections is 'maybe', but it is true or false"),
         ({"accept_fraction": 3}, r"partner\.args\.accept_fraction is 3, but a share lies between 0 and 1"),
         ({"answers": None}, r"partner\.args\.answers is None, but a chance lies between 0 and 1"),
     ],

@@ -73,7 +73,7 @@ def test_unless_it_is_answered() -> None:
     dialogue = play([worded("What is {a} on on {x}?")], Lenient())
     assert dialogue.turns[0].malformed and dialogue.turns[0].questions == ["pair"]
     row = measures(dialogue)
-    assert (row["questions"], row["informative_pairs"], row["told_uncounted"]) == (1, 1, 0)
+    assert (row["questions"], row["informative_pairs"], row["pairs_volunteered"]) == (1, 1, 0)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_who_tells_whatever_is_said_makes_no_question_of_it(said: str) -> None:
     dialogue = play([worded(said)], ForthcomingPartner())
     row = measures(dialogue)
     assert (row["questions"], row["pairs_asked"], row["informative_pairs"]) == (0, 0, 0)
-    assert row["told_uncounted"] == len(learnable(GAME)) > 0
+    assert row["pairs_volunteered"] == len(learnable(GAME)) > 0
 
 
 # Words that no rule takes for a question, and a partner that answers them: (message, reply, pairs that were asked for)
@@ -112,7 +112,7 @@ def test_message_answered_with_a_score_is_a_question(said: str, reply: str, aske
     dialogue = play([said.format(**words)], Answers())
     row = measures(dialogue)
     assert (row["questions"], row["pairs_asked"], row["informative_pairs"]) == (asked, asked, asked)
-    assert row["told_uncounted"] == (0 if asked else len(dialogue.turns[1].told or ()))
+    assert row["pairs_volunteered"] == (0 if asked else len(dialogue.turns[1].stated or ()))
     assert (dialogue.turns[0].question_value is not None) == bool(asked)
 
 
@@ -140,7 +140,7 @@ def test_forbidden_questions_are_those_the_partner_answers() -> None:
 def test_a_refused_pair_promises_nothing() -> None:
     """A partner that keeps a score to itself will keep it: to ask again is not the best question for ever."""
     knowledge = Knowledge(GAME, 0)
-    best = max(learnable(GAME), key=lambda pair: knowledge.promise[pair])
+    best = max(learnable(GAME), key=lambda pair: knowledge.expected_value[pair])
     name, paper = GAME.roster.reviewers[best[0]], GAME.roster.short_papers[best[1]]
     asks = f"What is {name} on {paper}?"
     dialogue = play([asks, asks], ShyPartner(answers=0.0))
@@ -153,18 +153,18 @@ def test_a_vague_reply_refuses_nothing() -> None:
     assert dialogue.turns[0].regret == dialogue.turns[2].regret
 
 
-@pytest.mark.parametrize("doubts", [False, True])
-def test_what_a_rejection_names_is_counted_as_told(doubts: bool) -> None:
+@pytest.mark.parametrize("explains", [False, True])
+def test_what_a_rejection_names_is_counted_as_told(explains: bool) -> None:
     game = next(generate_games(1, MatchingSettings(p_observed_2=0.9), seed=3))
     worst = min((tuple(random.Random(i).sample(range(8), 8)) for i in range(50)), key=game.score)
-    partner = ShyPartner(accept_fraction=1.0, doubts=doubts)
+    partner = ShyPartner(accept_fraction=1.0, explain_rejections=explains)
     dialogue = play([format_proposal(worst, game.roster), "Hm."], partner, game)
     row = measures(dialogue)
     named = sum(
         f"{r} on {p}" in dialogue.turns[-1].text for r in game.roster.reviewers for p in game.roster.short_papers
     )
-    assert (row["stop_reason"], row["doubts_told"]) == ("rejected", named)
-    assert (named > 0) == doubts and row["informative_pairs"] == 0
+    assert (row["stop_reason"], row["pairs_named_in_rejections"]) == ("rejected", named)
+    assert (named > 0) == explains and row["informative_pairs"] == 0
 
 
 @pytest.mark.parametrize(

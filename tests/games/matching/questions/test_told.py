@@ -19,11 +19,11 @@ def test_every_wording_that_the_partner_answers_is_a_question() -> None:
     for wording in ALL:
         dialogue = play([worded(wording)], ShyPartner(max_pairs=MANY))
         question, reply = dialogue.turns
-        told = set(reply.told or ())
+        told = set(reply.stated or ())
         assert told <= set(question.pairs or ()), wording
         assert bool(told) <= bool(question.seeking), wording
         row = measures(dialogue)
-        assert row["told_uncounted"] == 0, wording
+        assert row["pairs_volunteered"] == 0, wording
         assert row["informative_pairs"] == len(told & set(learnable(GAME))), wording
         answered += bool(told)
     assert answered >= 60
@@ -36,7 +36,7 @@ def test_nine_comparisons_are_nine_questions() -> None:
         f"Compare {names[a]} on {papers[x]} with {names[b]} on {papers[y]}" for (a, x), (b, y) in pairwise(pairs[:10])
     ]
     row = measures(play(said, ShyPartner()))
-    assert (row["questions"], row["told_uncounted"]) == (9, 0)
+    assert (row["questions"], row["pairs_volunteered"]) == (9, 0)
     assert row["informative_pairs"] == 10
 
 
@@ -83,8 +83,8 @@ ENDS = (
 @given(draw.tuples(*map(draw.sampled_from, (OPENINGS, VERBS, FORMS, ENDS))), draw.integers(0, 12))
 def test_every_combination_that_is_answered_is_a_question(parts: tuple[str, ...], at: int) -> None:
     dialogue = play([worded("".join(parts), at=at)], ShyPartner(max_pairs=MANY))
-    assert measures(dialogue)["told_uncounted"] == 0
-    assert set(dialogue.turns[1].told or ()) <= set(dialogue.turns[0].pairs or ())
+    assert measures(dialogue)["pairs_volunteered"] == 0
+    assert set(dialogue.turns[1].stated or ()) <= set(dialogue.turns[0].pairs or ())
 
 
 @settings(deadline=None, max_examples=100)
@@ -96,6 +96,6 @@ def test_so_it_is_in_whole_dialogues_with_any_shy_partner(said: list[tuple[str, 
     messages = [worded("".join(parts), at=3 * number) for number, parts in enumerate(said)]
     dialogue = play(messages, ShyPartner(max_pairs=4, answers=0.7), seed=seed)
     row = measures(dialogue)
-    told = {pair for turn in dialogue.turns for pair in turn.told or () if turn.role == "partner"}
-    assert row["told_uncounted"] == 0
+    told = {pair for turn in dialogue.turns for pair in turn.stated or () if turn.role == "partner"}
+    assert row["pairs_volunteered"] == 0
     assert row["informative_pairs"] == len(told & set(learnable(GAME)))

@@ -17,7 +17,7 @@ from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.optimum import score_of_best
 from slim_rl.games.matching.questions.annotate import annotate
 from slim_rl.games.matching.questions.gains import state_values
-from slim_rl.games.matching.questions.value import Knowledge, promises
+from slim_rl.games.matching.questions.value import Knowledge, expected_values
 from slim_rl.games.matching.questions.value import frontier as arrays
 from slim_rl.games.matching.settings import MatchingSettings
 from slim_rl.lab.frontier import Frontier
@@ -50,7 +50,7 @@ def test_promises_are_exact(n: int) -> None:
     for _ in range(6):
         known = rng.random((n, n)) < 0.5
         values = np.where(known, rng.integers(0, 100, (n, n)), 50).astype(float)
-        got = promises(values[None], np.array([best(values)[1]]))[0]
+        got = expected_values(values[None], np.array([best(values)[1]]))[0]
         for r, p in np.argwhere(~known):
             assert got[r, p] == pytest.approx(brute_promise(values, (r, p)), abs=0.01)
             assert got[r, p] >= 0
@@ -87,9 +87,9 @@ def test_question_value_is_the_change_in_expected_score(game: GameState) -> None
 def test_regret_is_against_the_best_promise(game: GameState) -> None:
     asker = Knowledge(game, 0)
     cells = [(r, p) for r in range(3) for p in range(3)]
-    top = max(cells, key=lambda cell: asker.promise[cell])
+    top = max(cells, key=lambda cell: asker.expected_value[cell])
     assert asker.ask([top], []).regret == 0.0
-    assert asker.ask([(0, 0)], []).regret == pytest.approx(asker.promise[top])  # it sees that cell itself
+    assert asker.ask([(0, 0)], []).regret == pytest.approx(asker.expected_value[top])  # it sees that cell itself
     assert asker.ask([(0, 0), top], []).regret == 0.0
     assert asker.ask([], [(0, 1)]).regret is None
 
@@ -102,11 +102,11 @@ def test_question_rank_is_by_expected_value_of_information(game: GameState) -> N
 
     unknown = [(r, p) for r in range(3) for p in range(3) if r != p and (r, p) != (0, 1)]
     ranks = {cell: asker().ask([cell], []).rank for cell in unknown}
-    promise = asker().promise
+    expected_value = asker().expected_value
     for cell in unknown:
-        others = [promise[other] for other in unknown if other != cell]
-        ties = sum(abs(each - promise[cell]) < 1e-9 for each in others)
-        assert ranks[cell] == (sum(each < promise[cell] - 1e-9 for each in others) + ties / 2) / 4
+        others = [expected_value[other] for other in unknown if other != cell]
+        ties = sum(abs(each - expected_value[cell]) < 1e-9 for each in others)
+        assert ranks[cell] == (sum(each < expected_value[cell] - 1e-9 for each in others) + ties / 2) / 4
     assert sum(rank or 0 for rank in ranks.values()) / 5 == pytest.approx(0.5) and len(set(ranks.values())) > 1
 
 
@@ -127,9 +127,9 @@ def test_known_or_repeated_question_is_redundant_and_unranked(game: GameState) -
 
 def test_what_neither_player_sees_counts_50_and_is_asked_once(game: GameState) -> None:
     asker = Knowledge(game, 0)
-    assert asker.promise[0, 2] > 0
+    assert asker.expected_value[0, 2] > 0
     assert asker.ask([(0, 2)], [], [(0, 2)]).value == 0.0
-    assert asker.promise[0, 2] == 0.0
+    assert asker.expected_value[0, 2] == 0.0
     assert asker.update([(1, 2)]) == (0.0, 0.0)  # the partner cannot know it, whatever it says
     assert asker.update([], [(0, 1)]) == (0.0, 0.0)  # it does see that one
 
@@ -142,19 +142,19 @@ def test_expected_value_is_weighted_by_chance_of_sight(game: GameState) -> None:
     seen = 2 / 9  # the share of its table that the partner sees
     for r, p in np.argwhere(~known):
         brought = seen * brute_promise(values, (r, p)) + (1 - seen) * 0.0
-        assert asker.promise[r, p] == pytest.approx(brought / 230, abs=1e-4)
+        assert asker.expected_value[r, p] == pytest.approx(brought / 230, abs=1e-4)
 
 
 def test_a_refused_pair_promises_nothing_and_may_still_be_told(game: GameState) -> None:
     asker = Knowledge(game, 0)
     cells = [(r, p) for r in range(3) for p in range(3)]
-    top = max(cells, key=lambda cell: asker.promise[cell])
-    before = asker.promise.copy()
+    top = max(cells, key=lambda cell: asker.expected_value[cell])
+    before = asker.expected_value.copy()
     assert asker.ask([top], [], refused=[top]).regret == 0.0
-    assert asker.promise[top] == 0.0 and not asker.known[top]
-    assert all(asker.promise[cell] == before[cell] for cell in cells if cell != top)
+    assert asker.expected_value[top] == 0.0 and not asker.known[top]
+    assert all(asker.expected_value[cell] == before[cell] for cell in cells if cell != top)
     again = asker.ask([top], [])
-    assert again.regret == pytest.approx(asker.promise.max()) and again.regret > 0
+    assert again.regret == pytest.approx(asker.expected_value.max()) and again.regret > 0
     assert asker.ask([(0, 1)], [(0, 1)], refused=[]).value != 0.0
 
 
@@ -189,7 +189,7 @@ def test_frontier_is_the_same_for_a_seed(game: GameState) -> None:
         return frontier(GAMES[:99], SEATS[:99], 3, "random", seed).rewards.tolist()
 
     assert of(1) == of(1) != of(2)
-    assert frontier([game], [0], 2).rewards.shape == frontier([game], [0], 2).hoped.shape == (1, 3)
+    assert frontier([game], [0], 2).rewards.shape == frontier([game], [0], 2).expected_gain.shape == (1, 3)
     assert frontier([], [], 2).rewards.shape == (0, 3)
 
 

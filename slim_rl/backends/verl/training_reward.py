@@ -24,9 +24,9 @@ from verl.utils.tracking import Tracking
 
 from slim_rl.backends.step_line import played_step
 from slim_rl.config import Config, load_config
-from slim_rl.dialogue.payment import by_token, payment_of
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.tracked import TRACKED, batch_metrics
+from slim_rl.dialogue.training_reward import by_token, make_training_reward
 
 _config = functools.cache(load_config)
 
@@ -42,11 +42,11 @@ def pay(trainer: Any, batch: Any, metrics: dict[str, Any]) -> None:
     data = tq.kv_batch_get(**where, select_fields=["extra_fields", "response_mask"])
     dialogues = [Dialogue.from_dict(extra["dialogue"]) for extra in data.pop("extra_fields").tolist()]
     metrics |= {f"{TRACKED}{name}": value for name, value in batch_metrics(dialogues).items()}
-    payment = payment_of(config)
-    if not payment.as_game:
-        paid = [reward for dialogue in dialogues if (reward := payment.reward(dialogue)) is not None]
-        metrics |= {f"{TRACKED}reward_paid": fmean(paid)} if paid else {}
-    if not payment.takes_the_step:
+    training_reward = make_training_reward(config)
+    if not training_reward.as_game:
+        paid = [reward for dialogue in dialogues if (reward := training_reward.reward(dialogue)) is not None]
+        metrics |= {f"{TRACKED}train_reward": fmean(paid)} if paid else {}
+    if not training_reward.takes_the_step:
         return
     lengths = [len(mask) for mask in data["response_mask"].unbind()]
     scores = [torch.tensor(row) for row in token_rewards(dialogues, lengths, config, trainer.global_steps - 1)]
@@ -65,7 +65,7 @@ def token_rewards(
     """
     order = sorted(range(len(dialogues)), key=lambda row: dialogues[row].id)
     ordered = [dialogues[row] for row in order]
-    given = payment_of(config)(ordered, step)
+    given = make_training_reward(config)(ordered, step)
     out = [[0.0] * length for length in lengths]
     for place, row in enumerate(order):
         if given.advantages is None:
@@ -75,7 +75,7 @@ def token_rewards(
     return out
 
 
-def after_payment(compute: Any) -> Any:
+def after_training_reward(compute: Any) -> Any:
     """verl's `_compute_advantage`, once the step is paid."""
 
     @functools.wraps(compute)
@@ -103,4 +103,4 @@ def by_played_step(log: Any) -> Any:
 
 
 Tracking.log = by_played_step(Tracking.log)
-PPOTrainer._compute_advantage = after_payment(PPOTrainer._compute_advantage)
+PPOTrainer._compute_advantage = after_training_reward(PPOTrainer._compute_advantage)

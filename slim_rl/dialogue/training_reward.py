@@ -1,13 +1,13 @@
-"""Hook for what training gives the dialogues of a step, the same for every trainer; `train.payment` names it.
+"""Hook for what training gives the dialogues of a step, the same for every trainer; `train.reward` names it.
 
-    payment(dialogues, step) -> Given(rewards, advantages)
+    training_reward(dialogues, step) -> StepRewards(rewards, advantages)
 
 Invariants:
     The log keeps the game's reward, whatever is given.
     A failed dialogue has the reward None, which keeps it out of every baseline.
     The same dialogues in the same order and step get the same from any trainer and in any process.
 
-A payment of your own is a subclass, by its dotted path. It overrides `reward` where a dialogue's reward depends on that dialogue alone, and
+A custom one is a subclass of `TrainingReward`, named by its dotted path. It overrides `reward` where a dialogue's reward depends on that dialogue alone, and
 `__call__` where it needs the whole step (`whole_step`) or gives each turn its own advantage (`by_turn`). Dialogues are annotated, and have
 their tokens where TRL or slime trains.
 """
@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from slim_rl.config import PAYMENTS, Config
+from slim_rl.config import TRAINING_REWARDS, Config
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.environment import load_object
 from slim_rl.errors import ConfigError
@@ -25,7 +25,7 @@ from slim_rl.seeds import seed_of
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class StepRewards:
     """Rewards, and advantages of turns, of the dialogues of a step, in their order.
 
     Attributes:
@@ -37,11 +37,11 @@ class Given:
     advantages: list[list[float]] | None = None
 
 
-class Payment:
-    """Payment of the game's reward.
+class TrainingReward:
+    """Reward that training gives a dialogue: the game's own.
 
     Args:
-        config: the run's config; further arguments are those of `train.payment_args`.
+        config: the run's config; further arguments are those of `train.reward_args`.
 
     Attributes:
         whole_step: whether a dialogue's reward depends on the other dialogues of its step.
@@ -58,16 +58,16 @@ class Payment:
     def __init__(self, config: Config) -> None:
         self.config = config
 
-    def __call__(self, dialogues: Sequence[Dialogue], step: int) -> Given:
+    def __call__(self, dialogues: Sequence[Dialogue], step: int) -> StepRewards:
         """Returns what the annotated dialogues of a training step are given; the first step is 0."""
-        return Given([self.reward(dialogue) for dialogue in dialogues])
+        return StepRewards([self.reward(dialogue) for dialogue in dialogues])
 
     def reward(self, dialogue: Dialogue) -> float | None:
         """Returns the reward of one dialogue by itself; None if it failed."""
         return dialogue.reward
 
     def check(self) -> None:
-        """Raises ConfigError if the config's game says too little for this payment."""
+        """Raises ConfigError if the config's game does not say what this training reward needs."""
 
     def description(self) -> str:
         """Returns what a model's card says of it after the algorithm, from '; ' on; empty for the game's reward."""
@@ -90,14 +90,16 @@ class Payment:
         return self.whole_step or self.by_turn or (self.config.selfplay and not self.as_game)
 
 
-def payment_of(config: Config) -> Payment:
-    """Returns the payment that `train.payment` names, with its arguments. Raises ConfigError if it cannot be made."""
-    name, arguments = config.train.payment, config.train.payment_args
-    made = load_object(PAYMENTS.get(name, name), "train.payment", "slim_rl.dialogue.payment.Payment")
+def make_training_reward(config: Config) -> TrainingReward:
+    """Returns the training reward that `train.reward` names, with its arguments. Raises ConfigError if it cannot be made."""
+    name, arguments = config.train.reward, config.train.reward_args
+    made = load_object(
+        TRAINING_REWARDS.get(name, name), "train.reward", "slim_rl.dialogue.training_reward.TrainingReward"
+    )
     try:
         return made(config, **arguments)  # type: ignore[no-any-return]
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"train.payment_args={arguments} does not suit train.payment={name}: {error}.") from error
+        raise ConfigError(f"train.reward_args={arguments} does not suit train.reward={name}: {error}.") from error
 
 
 def by_token(dialogue: Dialogue, turns: Sequence[float], length: int) -> list[float]:

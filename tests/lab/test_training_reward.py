@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from slim_rl.config import Config, parse_config
-from slim_rl.dialogue.payment import Given, Payment, payment_of
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
+from slim_rl.dialogue.training_reward import StepRewards, TrainingReward, make_training_reward
 from slim_rl.errors import ConfigError
-from slim_rl.lab.payments import permutation, shuffled
+from slim_rl.lab.training_rewards import permutation, shuffled
 
 
 def played(reward: float | None, stop_reason: StopReason, questions: int = 0) -> Dialogue:
@@ -22,28 +22,28 @@ def played(reward: float | None, stop_reason: StopReason, questions: int = 0) ->
     return Dialogue("d", "g", 0, 0, {}, {}, {}, turns=turns, reward=reward, stop_reason=stop_reason)
 
 
-def config_of(payment: str, **arguments: Any) -> Config:
-    return parse_config({"train": {"payment": payment, "payment_args": arguments}})
+def config_of(training_reward: str, **arguments: Any) -> Config:
+    return parse_config({"train": {"reward": training_reward, "reward_args": arguments}})
 
 
-def payment(payment: str, **arguments: Any) -> Payment:
-    return payment_of(config_of(payment, **arguments))
+def training_reward(training_reward: str, **arguments: Any) -> TrainingReward:
+    return make_training_reward(config_of(training_reward, **arguments))
 
 
 def test_the_games_reward_is_paid_as_it_is() -> None:
-    assert payment("game").reward(played(0.7, StopReason.AGREED, 3)) == 0.7
-    assert payment("game").reward(played(None, StopReason.PARTNER_FAILED)) is None
+    assert training_reward("game").reward(played(0.7, StopReason.AGREED, 3)) == 0.7
+    assert training_reward("game").reward(played(None, StopReason.PARTNER_FAILED)) is None
 
 
 def test_for_agreement_alone_every_agreement_is_paid_alike() -> None:
-    given = payment("agreed").reward
+    given = training_reward("agreed").reward
     assert given(played(0.4, StopReason.AGREED)) == given(played(1.0, StopReason.AGREED)) == 1.0
     assert given(played(0.0, StopReason.MAX_TURNS)) == given(played(0.0, StopReason.POLICY_ERRORS)) == 0
     assert given(played(None, StopReason.DEADLINE)) is None
 
 
 def test_each_question_of_the_policys_costs_its_price() -> None:
-    given = payment("price", price=0.05).reward
+    given = training_reward("price", price=0.05).reward
     assert given(played(0.7, StopReason.AGREED, 0)) == 0.7
     assert given(played(0.7, StopReason.AGREED, 3)) == pytest.approx(0.55)
     assert given(played(0.0, StopReason.MAX_TURNS, 2)) == pytest.approx(-0.1)
@@ -51,33 +51,33 @@ def test_each_question_of_the_policys_costs_its_price() -> None:
 
 
 def test_price_drawn_per_game_applies_to_its_dialogues() -> None:
-    drawn = payment("price", price=[0.0, 0.01, 0.05])
+    drawn = training_reward("price", price=[0.0, 0.01, 0.05])
     games = [replace(played(0.7, StopReason.AGREED, 2), game_id=f"game {number}") for number in range(300)]
     costs = [round((0.7 - (drawn.reward(game) or 0.0)) / 2, 6) for game in games]
     assert all(60 < costs.count(price) < 140 for price in (0.0, 0.01, 0.05))
     assert costs == [drawn.price_of(game.game_id) for game in reversed(games)][::-1], "whatever was drawn before"
-    assert not drawn.as_game and payment("price", price=[0.0]).as_game
-    assert payment("price", price=0.05).told_price("game 1") is None
-    assert payment("price", price=[0.05]).told_price("game 1") == 0.05
+    assert not drawn.as_game and training_reward("price", price=[0.0]).as_game
+    assert training_reward("price", price=0.05).told_price("game 1") is None
+    assert training_reward("price", price=[0.05]).told_price("game 1") == 0.05
 
 
 @pytest.mark.parametrize(
     ("name", "arguments", "said"),
     [
-        *(("price", {"price": wrong}, r"train\.payment_args\.price is .*: give a number of 0 or more")
+        *(("price", {"price": wrong}, r"train\.reward_args\.price is .*: give a number of 0 or more")
           for wrong in (-0.1, [], [0.1, -0.1], "dear", float("inf"))),
-        ("turn_credit", {"decay": 2}, r"train\.payment_args\.decay is 2: give a number from 0 to 1"),
-        ("agreed", {"zeros": True}, r"does not suit train\.payment=agreed: .*unexpected keyword argument 'zeros'"),
-        ("slim_rl.lab.payments.Paid", {}, r"train\.payment: slim_rl\.lab\.payments\.Paid cannot be imported"),
+        ("turn_credit", {"decay": 2}, r"train\.reward_args\.decay is 2: give a number from 0 to 1"),
+        ("agreed", {"zeros": True}, r"does not suit train\.reward=agreed: .*unexpected keyword argument 'zeros'"),
+        ("slim_rl.lab.training_rewards.Paid", {}, r"train\.reward: slim_rl\.lab\.training_rewards\.Paid cannot be imported"),
     ],
 )  # fmt: skip
-def test_payment_that_cannot_be_made_is_one_sentence(name: str, arguments: dict[str, Any], said: str) -> None:
+def test_training_reward_that_cannot_be_made_is_one_sentence(name: str, arguments: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        payment(name, **arguments)
+        training_reward(name, **arguments)
 
 
-class Brief(Payment):
-    """A payment of one's own: turns are dear, and the whole step's best is given to all."""
+class Brief(TrainingReward):
+    """A custom training reward: turns cost, and the whole step's best is given to all."""
 
     whole_step, as_game = True, False
 
@@ -88,14 +88,14 @@ class Brief(Payment):
     def reward(self, dialogue: Dialogue) -> float | None:
         return None if dialogue.reward is None else dialogue.reward - self.cost * len(dialogue.turns)
 
-    def __call__(self, dialogues: Sequence[Dialogue], step: int) -> Given:
+    def __call__(self, dialogues: Sequence[Dialogue], step: int) -> StepRewards:
         rewards = [self.reward(dialogue) for dialogue in dialogues]
         best = max(reward for reward in rewards if reward is not None)
-        return Given([None if reward is None else best for reward in rewards])
+        return StepRewards([None if reward is None else best for reward in rewards])
 
 
-def test_payment_by_a_dotted_path_gives_what_it_says() -> None:
-    made = payment(f"{__name__}.Brief", cost=0.05)
+def test_training_reward_by_a_dotted_path_gives_what_it_says() -> None:
+    made = training_reward(f"{__name__}.Brief", cost=0.05)
     assert made.takes_the_step and not made.as_game
     assert made(batch(), 0).rewards == [0.85, 0.85, None, *[0.85] * 5]
 
@@ -131,17 +131,17 @@ def batch() -> list[Dialogue]:
 
 def test_a_step_is_shuffled_alike_whenever_it_is_shuffled_again() -> None:
     config = config_of("shuffled").changed(seed=3)
-    given = payment_of(config)
+    given = make_training_reward(config)
     found = [given(batch(), step).rewards for step in range(10)]
     assert found == [given(batch(), step).rewards for step in range(10)]
     assert len({tuple(paid) for paid in found}) > 5, "each step in its own way"
-    other = payment_of(config.changed(seed=4))
+    other = make_training_reward(config.changed(seed=4))
     assert found != [other(batch(), step).rewards for step in range(10)]
-    assert payment("game")(batch(), 0).rewards == [dialogue.reward for dialogue in batch()]
+    assert training_reward("game")(batch(), 0).rewards == [dialogue.reward for dialogue in batch()]
 
 
 def test_what_is_shuffled_is_what_is_paid() -> None:
-    given = payment("shuffled", zeros=True, price=0.1)
+    given = training_reward("shuffled", zeros=True, price=0.1)
     asked = [played(0.6, StopReason.AGREED, questions) for questions in range(4)]
     assert sorted(given(asked, 0).rewards) == pytest.approx([0.3, 0.4, 0.5, 0.6])  # type: ignore[type-var]
 

@@ -14,16 +14,16 @@ from typing import Any
 import pytest
 
 from slim_rl.config import Config, parse_config
-from slim_rl.dialogue.payment import payment_of
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.tracked import tracked
+from slim_rl.dialogue.training_reward import make_training_reward
 from tests.backends.paid_batch import BY_DIALOGUE, CONTROLS, STEP, dialogues, paid, run, samples, token_advantages
 from tests.fakes.upstream import NO_MEGATRON, NO_SLIME, megatrons, slimes
 from tests.paths import ROOT
 
 
 def compared(paid: list[float | None], config: Config, epsilon: float) -> list[float]:
-    """What GRPO makes of payments; 0 for a failed dialogue."""
+    """What GRPO makes of training rewards; 0 for a failed dialogue."""
     out: list[float] = []
     for group in (paid[:4], paid[4:]):
         played = [reward for reward in group if reward is not None]
@@ -63,7 +63,7 @@ def test_trl_compares_what_is_paid(control: str, tmp_path: Path, model: Path) ->
     from slim_rl.dialogue.worker import RolloutWorker
     from slim_rl.policies.transformers import TransformersPolicy, load_model
 
-    class Given(Rollouts):
+    class FixedRollouts(Rollouts):
         def _play(self, prompts: Any, step: int, rank: int) -> list[Dialogue]:
             return dialogues()
 
@@ -73,7 +73,7 @@ def test_trl_compares_what_is_paid(control: str, tmp_path: Path, model: Path) ->
     chat = Chat(tokenizer)
     policy = TransformersPolicy(weights, chat.stop_ids, pad_id=tokenizer.pad_token_id)
     log = DialogueLog(tmp_path / "train.jsonl")
-    rollouts = Given(RolloutWorker(config, chat, policy), policy, load_rows(config), log)
+    rollouts = FixedRollouts(RolloutWorker(config, chat, policy), policy, load_rows(config), log)
     trainer = make_trainer(config, weights, tokenizer, rollouts, tmp_path / "run")
     trainer.state.global_step = STEP
     trainer.model.train()
@@ -136,7 +136,7 @@ def test_slime_tells_what_was_paid_beside_the_games_reward() -> None:
 
     priced = parse_config(run("priced"))
     played = [reward for reward in paid(priced) if reward is not None]
-    assert _paid(dialogues(), priced) == {"reward_paid": pytest.approx(fmean(played))}
+    assert _paid(dialogues(), priced) == {"train_reward": pytest.approx(fmean(played))}
     assert _paid(dialogues(), parse_config(run("game"))) == _paid(dialogues(), parse_config(run("shuffled"))) == {}
 
 
@@ -172,8 +172,8 @@ def test_verl_compares_what_is_paid(control: str) -> None:
 
     from slim_rl.backends.verl.compose import compose
     from slim_rl.backends.verl.launch import build_overrides
-    from slim_rl.backends.verl.payment import token_rewards
     from slim_rl.backends.verl.plugin import turn_credit  # noqa: F401  (registers itself)
+    from slim_rl.backends.verl.training_reward import token_rewards
 
     config = parse_config(run(control))
     verl = compose(build_overrides(config))
@@ -182,7 +182,7 @@ def test_verl_compares_what_is_paid(control: str) -> None:
     loop = loop_of(config)
     policy: Any = SimpleNamespace(seconds=0.0, preempted=-1, versions=[])
     rows = [loop._output(dialogue, policy).as_dict() for dialogue in batch]
-    if payment_of(config).takes_the_step:
+    if make_training_reward(config).takes_the_step:
         told = token_rewards(batch, [len(dialogue.response_ids) for dialogue in batch], config, STEP)
         rows = [row | {"rm_scores": torch.tensor(tokens)} for row, tokens in zip(rows, told, strict=True)]
     expected = paid(config)

@@ -1,4 +1,4 @@
-"""Payments of experiments (`train.payment`): a question cost, and controls in which a better plan is not what training rewards.
+"""Training rewards of experiments (`train.reward`): a question cost, and controls in which a better plan is not what training rewards.
 
     price         the game's reward, less what each question costs
     agreed        1 for any agreement, else 0, less what each question costs
@@ -18,8 +18,8 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from slim_rl.config import Config
 from slim_rl.dialogue.measures import measures
-from slim_rl.dialogue.payment import Given, Payment
 from slim_rl.dialogue.record import Dialogue, StopReason
+from slim_rl.dialogue.training_reward import StepRewards, TrainingReward
 from slim_rl.environment import environment_class
 from slim_rl.errors import ConfigError
 from slim_rl.measured import says
@@ -29,8 +29,8 @@ _Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _PRICE: TypeAdapter[Any] = TypeAdapter(_Price | Annotated[tuple[_Price, ...], Field(min_length=1)])
 
 
-class Priced(Payment):
-    """Payment of the game's reward less a question cost for each turn that seeks information.
+class Priced(TrainingReward):
+    """Reward of the game's reward less a question cost for each turn that seeks information.
 
     Args:
         price: question cost, as a share of the highest reward; a list: for each game one of these is drawn, and the policy reads it.
@@ -42,7 +42,7 @@ class Priced(Payment):
             self.question_price = _PRICE.validate_python(price)
         except ValidationError as error:
             raise ConfigError(
-                f"train.payment_args.price is {price}: give a number of 0 or more, or a list of such, for example 0.01."
+                f"train.reward_args.price is {price}: give a number of 0 or more, or a list of such, for example 0.01."
             ) from error
         self.as_game = not np.any(self.question_price)
 
@@ -61,7 +61,7 @@ class Priced(Payment):
         game = environment_class(self.config.environment)
         if np.any(self.question_price) and not says(game, "annotate"):
             raise ConfigError(
-                f"train.payment_args.price is set, but {game.__name__} does not say which turns ask, so that nothing would be charged: "
+                f"train.reward_args.price is set, but {game.__name__} does not say which turns ask, so that nothing would be charged: "
                 "give it a classmethod annotate(dialogue), or leave the price out."
             )
 
@@ -73,7 +73,7 @@ class Priced(Payment):
 
 
 class Agreed(Priced):
-    """Payment of 1 for any agreement, else 0 (a control)."""
+    """Reward of 1 for any agreement, else 0 (a control)."""
 
     def __init__(self, config: Config, price: float | Sequence[float] = 0.0) -> None:
         super().__init__(config, price)
@@ -87,7 +87,7 @@ class Agreed(Priced):
 
 
 class Shuffled(Priced):
-    """Payment of rewards permuted within their groups (a control).
+    """Reward of rewards permuted within their groups (a control).
 
     A game that ended without agreement keeps its 0, so that the arm still learns to play by the rules: without it the policy falls apart
     within a few steps. What is taken away is that a better plan has a higher reward. With `zeros` the rules are not rewarded either, and
@@ -100,9 +100,9 @@ class Shuffled(Priced):
         super().__init__(config, price)
         self.zeros = zeros
 
-    def __call__(self, dialogues: Sequence[Dialogue], step: int) -> Given:
+    def __call__(self, dialogues: Sequence[Dialogue], step: int) -> StepRewards:
         rewards, groups = [self.reward(dialogue) for dialogue in dialogues], [dialogue.group for dialogue in dialogues]
-        return Given(shuffled(rewards, groups, seed_of(self.config.seed, "shuffle", step), zeros=self.zeros))
+        return StepRewards(shuffled(rewards, groups, seed_of(self.config.seed, "shuffle", step), zeros=self.zeros))
 
     def description(self) -> str:
         which = "rewards, zeros too, shuffled" if self.zeros else "rewards shuffled"
