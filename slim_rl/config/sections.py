@@ -372,6 +372,8 @@ class WarmstartConfig(Section):
     """demonstrate the partner's seat too, for self-play"""
     games: int = Field(16_000, ge=1)
     """number of demonstrations"""
+    group_size: int = Field(1, ge=1)
+    """demonstrations per game; with adapters the prompt that they share is computed once"""
     messages: list[NonNegativeFloat] = Field(
         [0.88, 0.015, 0.015, 0.015, 0.015, 0.015, 0.015, 0.015, 0.015], min_length=2
     )
@@ -391,6 +393,10 @@ class WarmstartConfig(Section):
     """demonstrations per step and process"""
     learning_rate: float = Field(2e-3, gt=0)
     """peak learning rate"""
+    warmup_steps: int | None = Field(None, ge=0)
+    """steps over which the rate rises from 0; null: a tenth of all steps, at most 50"""
+    order: Literal["length", "random"] = "length"
+    """batches of demonstrations; length: of like length; random: of any length, those of one game together"""
     hidden_size: int = Field(128, ge=32, multiple_of=32)
     """hidden size of a new model"""
     layers: int = Field(4, ge=1)

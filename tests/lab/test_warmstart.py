@@ -9,14 +9,26 @@ import pytest
 pytest.importorskip("trl")
 import torch
 from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from slim_rl.backends.trl.scoring import add_scoring
 from slim_rl.config import load_config
+from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.partner import PartnerFailure
 from slim_rl.dialogue.record import Turn
 from slim_rl.environment import View
 from slim_rl.errors import ConfigError
 from slim_rl.games.matching.partners.scripted import ScriptedPartner
-from slim_rl.lab.warmstart.train import warmstart
+from slim_rl.lab.warmstart.train import (
+    _curriculum,
+    _fresh_games,
+    _in_random_order,
+    _lessons,
+    _rows_to_learn,
+    _scored_batch,
+    _warmup_steps,
+    warmstart,
+)
 from tests.paths import ROOT
 
 
@@ -26,6 +38,8 @@ def test_warmstart_by_adapters_merges_them(tmp_path: Path) -> None:
         f"warmstart.start={ROOT}/data/warmstart",
         "warmstart.games=32",
         "warmstart.batch_size=2",
+        "warmstart.group_size=2",
+        "warmstart.order=random",
         "train.lora={r: 2}",
     ]
     warmstart(load_config("matching_local", changes), tmp_path / "model")
@@ -51,3 +65,55 @@ def test_a_demonstration_that_failed_is_refused_with_its_failure(
     ):
         warmstart(load_config("matching_local", changes), tmp_path / "model")
     assert not (tmp_path / "model").exists()
+
+
+def test_adapters_scored_batch_has_the_plain_loss() -> None:
+    model = AutoModelForCausalLM.from_pretrained(ROOT / "data" / "warmstart", dtype=torch.float32).eval()
+    torch.manual_seed(0)
+    prompts = [torch.randint(5, 600, (length,)).tolist() for length in (9, 6)]
+    rows = []
+    for prompt, length in ((prompts[0], 4), (prompts[0], 7), (prompts[1], 5), (prompts[1], 2)):
+        reply = torch.randint(5, 600, (length,)).tolist()
+        labels = [-100] * len(prompt) + [reply[0], *(-100 for _ in reply[1:-1]), reply[-1]]
+        rows.append({"input_ids": prompt + reply, "labels": labels})
+    add_scoring(model.requires_grad_(False), temperature=1.0)
+    batch = _scored_batch(rows)
+    logprobs, _ = model(**batch)
+    plain = sum(
+        torch.nn.functional.cross_entropy(
+            model(input_ids=torch.tensor([row["input_ids"]])).logits[0, :-1],
+            torch.tensor(row["labels"][1:]),
+            reduction="sum",
+        )
+        for row in rows
+    )
+    assert batch["scored"].sum() == 8
+    torch.testing.assert_close(-logprobs.sum(), plain, rtol=1e-5, atol=1e-5)
+
+
+def test_group_size_repeats_each_game_with_other_draws(tmp_path: Path) -> None:
+    changes = [
+        f"data.train={tmp_path}/games.jsonl",
+        "data.num_train=4",
+        "data.eval=null",
+        "warmstart.lessons={asked: 6}",
+    ]
+    changes += ["warmstart.games=9", "warmstart.group_size=4", "warmstart.messages=[0.5, 0.5]"]
+    config = load_config("matching_local", changes)
+    chat = Chat(AutoTokenizer.from_pretrained(ROOT / "data" / "warmstart"))
+    lessons = _lessons(config, _curriculum(config))
+    rows = list(_rows_to_learn(config, lessons, _fresh_games(config, 5, 1), chat))
+    end = chat.tokenizer.encode("<|im_end|>")[0]
+    boards = [tuple(row["input_ids"][: row["input_ids"].index(end)]) for row in rows]
+    sizes = [boards.count(board) for board in dict.fromkeys(boards)]
+    assert sizes == [4, 4, 1, 4, 2]
+    assert len({tuple(row["input_ids"]) for row in rows}) > 5
+    shuffled = _in_random_order(rows, 4, seed=0)
+    assert shuffled != rows and sorted(map(repr, shuffled)) == sorted(map(repr, rows))
+
+
+@pytest.mark.parametrize(("given", "steps"), [(None, 20), (7, 7)])
+def test_warmup_follows_steps_unless_given(given: int | None, steps: int) -> None:
+    settings = load_config("matching_local", [f"warmstart.warmup_steps={given or 'null'}"]).warmstart
+    assert _warmup_steps(settings.changed(batch_size=4), 800, 1) == steps
+    assert _warmup_steps(settings.changed(batch_size=8, warmup_steps=None), 8000, 2) == 50, "as when it was fixed"

@@ -17,7 +17,7 @@ from slim_rl.games.matching.actions import Action, ActionError, parse_action
 from slim_rl.games.matching.beliefs import Heard, expected_scores, known_lines
 from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.optimum import Assignment, best_assignment
-from slim_rl.games.matching.prompt import KNOWN, RESPOND, Shown, has_scales, state_description
+from slim_rl.games.matching.prompt import KNOWN, RESPOND, Shown, has_scales, short_rules, state_description
 from slim_rl.games.matching.prompt import rules as rules_text
 from slim_rl.games.matching.questions.annotate import annotate
 from slim_rl.games.matching.questions.asked import seeks_information
@@ -86,7 +86,7 @@ class MatchingEnv(MeasuredEnvironment):
         max_proposals: int | None = 1,
         planner: Literal["player", "solver"] = "player",
         show_known: bool | Literal["plan"] = False,
-        rules: Literal["full", "none"] = "full",
+        rules: Literal["full", "short", "none"] = "full",
         open_book: bool = False,
     ) -> None:
         self.max_turns = max_turns
@@ -191,6 +191,12 @@ class MatchingEnv(MeasuredEnvironment):
             solver=self.planner == "solver",
             marked=self._marks_plan,
         )
+
+    def prompt(self, seat: int = 0) -> list[dict[str, str]]:
+        if self.rules != "short":
+            return super().prompt(seat)
+        rules, state = super().prompt(seat)
+        return [rules | {"content": short_rules(self.planner == "solver")}, state]
 
     def get_state_description(self, seat: int = 0) -> str:
         return state_description(self.game.roster, seat, self._shown(seat), self._plan_shown(seat))

@@ -64,6 +64,20 @@ def rules(
     )
 
 
+def short_rules(solver: bool = False) -> str:
+    """Returns the aim of the game and what the policy can do, in about 40 tokens.
+
+    Args:
+        solver: `[propose]` alone is a whole plan.
+    """
+    plan = "the best plan you know." if solver else "a plan: a line for every paper, with its reviewer."
+    return (
+        "Assign papers to reviewers for the highest total score.\n"
+        "[message] asks your partner for a score that you do not see (?).\n"
+        f"[propose] proposes {plan}"
+    )
+
+
 def state_description(roster: Roster, seat: int, shown: Shown, plan: Assignment | None = None) -> str:
     """What `seat` was dealt: one line a reviewer, with the papers' scores that it is shown; with the pairs of `plan` marked."""
     lines = table_lines(roster, shown, plan)

@@ -48,8 +48,9 @@ class MatchingSettings(Section):
     show_known: bool | Literal["plan"] = False
     """before each of its turns a player reads its table again, with the scores that it was told, and "-" where it asked
     but was told none; plan: "*" also marks the best plan by that table"""
-    rules: Literal["full", "none"] = "full"
-    """full: the policy is told the rules; none: for a model that was taught them by demonstrations"""
+    rules: Literal["full", "short", "none"] = "full"
+    """what the policy reads of the rules; short: the aim and the actions, about 40 tokens; none: for a model that was
+    taught them by demonstrations"""
     open_book: bool = False
     """players also read the other's scores, so that there is nothing to ask (control); scripted
     partners and the measures of questions still follow the original deal"""

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import random
 import re
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,9 @@ from peft import get_peft_model
 from tqdm import tqdm
 from transformers import DataCollatorForSeq2Seq, Qwen3Config, Qwen3ForCausalLM, Trainer, TrainingArguments
 
+from slim_rl.backends.trl.scoring import add_scoring, suits
 from slim_rl.config import Config, Limits
+from slim_rl.config.sections import WarmstartConfig
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.dealing import load_rows
 from slim_rl.dialogue.partner import Partner
@@ -42,8 +45,10 @@ from slim_rl.measured import Curriculum, Lesson, measured
 from slim_rl.policies import check_model_folder
 from slim_rl.policies.lora import check_adapters, lora_config
 from slim_rl.policies.transformers import load_model, save_model
+from slim_rl.ranks import run_size
 from slim_rl.seeds import seed_of
 
+_WARMUP_STEPS, _WARMUP_SHARE = 50, 0.1
 Dealt = tuple[str, Any]  # a game's id and its state
 
 
@@ -64,17 +69,17 @@ def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
             num_train_epochs=settings.epochs,
             per_device_train_batch_size=settings.batch_size,
             lr_scheduler_type="cosine",
-            warmup_steps=50,
+            warmup_steps=_warmup_steps(settings, sum(count for _, count in lessons), run_size()),
             logging_steps=50,
             save_strategy="no",
             report_to="none",
             seed=config.seed,
             use_cpu=not torch.cuda.is_available(),
-            train_sampling_strategy="group_by_length",
+            train_sampling_strategy="group_by_length" if settings.order == "length" else "sequential",
             dataloader_pin_memory=False,
             ddp_find_unused_parameters=False,
         )
-        number = sum(count for lesson, count in lessons if lesson.deals is None)
+        number = sum(-(-count // settings.group_size) for lesson, count in lessons if lesson.deals is None)
         games = list(_shown(_fresh_games(config, number, workers), number, "dealing"))
         if settings.start:
             model, tokenizer = load_model(config.policy.changed(model=settings.start))
@@ -86,8 +91,13 @@ def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
             )
             model = tiny_qwen3(len(tokenizer), settings.hidden_size, settings.layers, tokenizer)
         optimizer: torch.optim.Optimizer
+        collate: Callable[[Any], Any] = DataCollatorForSeq2Seq(tokenizer, label_pad_token_id=-100)
+        kind = Trainer
         if settings.start and config.train.lora:
             model = get_peft_model(model, lora_config(config.train.lora))
+            if suits(model.get_base_model()):
+                add_scoring(model.get_base_model(), temperature=1.0)
+                collate, kind = _scored_batch, _ScoringTrainer
             optimizer = torch.optim.AdamW(
                 model.parameters(), settings.learning_rate, betas=(0.9, 0.98), weight_decay=0.0
             )
@@ -96,11 +106,13 @@ def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
         chat = Chat(tokenizer)
         total = sum(count for _, count in lessons)
         rows = list(_shown(_rows_to_learn(config, lessons, games, chat), total, "playing"))
-        trainer = Trainer(
+        if settings.order == "random":
+            rows = _in_random_order(rows, settings.group_size, config.seed)
+        trainer = kind(
             model=model,
             args=arguments,
             train_dataset=Dataset.from_list(rows),
-            data_collator=DataCollatorForSeq2Seq(tokenizer, label_pad_token_id=-100),
+            data_collator=collate,
             optimizers=(optimizer, None),
         )
         trainer.train()
@@ -108,6 +120,44 @@ def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
             # Half the size on disk; a run loads it as float32 again.
             save_model(trainer.accelerator.unwrap_model(trainer.model).to(torch.bfloat16), tokenizer, output)
     return output
+
+
+def _warmup_steps(settings: WarmstartConfig, demonstrations: int, processes: int) -> int:
+    """Returns the steps over which the learning rate rises, by default a share of all steps that are trained."""
+    if settings.warmup_steps is not None:
+        return settings.warmup_steps
+    steps = settings.epochs * demonstrations / (settings.batch_size * processes)
+    return min(_WARMUP_STEPS, math.ceil(_WARMUP_SHARE * steps))
+
+
+class _ScoringTrainer(Trainer):
+    """Trainer of adapters: dialogues of one game read its prompt once, and the output layer sees only what is learned."""
+
+    def compute_loss(self, model: Any, inputs: dict[str, Any], *_: Any, **__: Any) -> torch.Tensor:  # type: ignore[override]
+        logprobs, _entropies = model(**inputs)
+        return -logprobs.sum() / inputs["scored"].sum()  # type: ignore[no-any-return]
+
+
+def _scored_batch(rows: Sequence[Mapping[str, list[int]]]) -> dict[str, torch.Tensor]:
+    """Returns a batch as `scoring` reads it, split at the first token that is learned; padding is masked."""
+    starts = [next(place for place, label in enumerate(row["labels"]) if label != -100) for row in rows]
+    start = max(starts)
+    width = start + max(len(row["labels"]) - own for row, own in zip(rows, starts, strict=True))
+    ids, mask = torch.zeros(2, len(rows), width, dtype=torch.long)
+    scored = torch.zeros(len(rows), width - start, dtype=torch.bool)
+    for index, (row, own) in enumerate(zip(rows, starts, strict=True)):
+        end = start + len(row["labels"]) - own
+        ids[index, start - own : end] = torch.tensor(row["input_ids"])
+        mask[index, start - own : end] = 1
+        scored[index, : end - start] = torch.tensor(row["labels"][own:]) != -100
+    return {"input_ids": ids, "attention_mask": mask, "scored": scored}
+
+
+def _in_random_order(rows: Sequence[Any], group_size: int, seed: int) -> list[Any]:
+    """Returns the rows, those of one game together."""
+    groups = [rows[first : first + group_size] for first in range(0, len(rows), group_size)]
+    random.Random(seed).shuffle(groups)
+    return [row for group in groups for row in group]
 
 
 def tiny_qwen3(vocab: int, hidden: int, layers: int, tokenizer: Any) -> Qwen3ForCausalLM:
@@ -166,10 +216,12 @@ def _fresh_games(config: Config, number: int, workers: int) -> Iterator[Dealt]:
 def _rows_to_learn(
     config: Config, lessons: Iterable[tuple[Lesson, int]], games: Iterable[Dealt], chat: Chat
 ) -> Iterator[dict[str, list[int]]]:
-    left = iter(games)
+    left, group_size = iter(games), config.warmstart.group_size
     for lesson, number in lessons:
-        dealt = itertools.islice(left, number) if lesson.deals is None else lesson.deals(number)
-        for dialogue in _demonstrations(config, dealt, chat, lesson):
+        groups = -(-number // group_size)
+        dealt = itertools.islice(left, groups) if lesson.deals is None else lesson.deals(groups)
+        repeated = itertools.islice((game for game in dealt for _ in range(group_size)), number)
+        for dialogue in _demonstrations(config, repeated, chat, lesson):
             yield _labels(_check_whole(dialogue, chat, config.limits), lesson.opening)
 
 
