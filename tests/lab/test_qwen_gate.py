@@ -32,7 +32,10 @@ def played(number: int, *messages: str, agreed: bool = True) -> Dialogue:
     """Returns a dialogue with these messages of the policy, each answered."""
     turns = []
     for text in messages:
-        turns += [Turn(text, 0, "policy", {"kind": "message"}), Turn("[message] I do not know.", 1, "partner", {"kind": "message"})]
+        turns += [
+            Turn(text, 0, "policy", {"kind": "message"}),
+            Turn("[message] I do not know.", 1, "partner", {"kind": "message"}),
+        ]
     turns.append(Turn("[propose]", 0, "policy", {"kind": "propose", "assignment": [0, 1]}))
     reason = StopReason.AGREED if agreed else StopReason.MAX_TURNS
     dialogue = Dialogue(

@@ -55,7 +55,7 @@ def test_lab_run_plans_what_the_makefile_ran(folder: str, monkeypatch: Any, caps
 
 
 def test_every_experiment_of_the_makefile_is_a_folder() -> None:
-    assert len(PLANS) == 12
+    assert len(PLANS) == 13
     folders = {str(path.parent.relative_to(ROOT)) for path in (ROOT / "analysis").rglob("experiment.yaml")}
     assert folders == set(PLANS)
 

