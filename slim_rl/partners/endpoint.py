@@ -20,7 +20,6 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakValueDictionary
 
 from slim_rl.config import LEAST_CONCURRENCY, OpenAIConfig
 from slim_rl.dialogue.partner import PartnerFailure, Usage
@@ -65,6 +64,7 @@ class _Loop:
 
     client: Any
     slots: asyncio.Semaphore
+    probing: asyncio.Lock  # one call at a time asks an endpoint that is down
     requests: RateLimit
     tokens: RateLimit
 
@@ -87,8 +87,6 @@ class Endpoint:
         self.breaker = Breaker(self.url, config)
         self.warned: dict[str, str] = {}  # topic -> the sentence that `warn_once` has logged
         self._loops = PerLoop(self._make, lambda here: here.client.close())
-        # by loop and request, while an answer is awaited
-        self._asking: WeakValueDictionary[tuple[asyncio.AbstractEventLoop, str], asyncio.Lock] = WeakValueDictionary()
         self._random = random.Random()  # for waits alone
 
     @property
@@ -140,21 +138,20 @@ class Endpoint:
         return Completion(**text, usage=usage, thought=answer.get("thought"), refusal=answer.get("refusal"))
 
     async def _answer(self, body: dict[str, Any], seed: int) -> tuple[dict[str, Any], Usage]:
-        """Returns the cassette's answer, asked for if it has none. Equal requests at the same time are asked once."""
+        """Returns the cassette's answer, asked for if it has none."""
         if self.cassette is None:
             return await self._ask_until_answered(body)
         key = request_key(body, seed)
-        async with self._asking.setdefault((asyncio.get_running_loop(), key), asyncio.Lock()):
-            self.cassette.flush()
-            if (recorded := self.cassette.get(key)) is not None:
-                self.dialect.recall(recorded.get("refused") or ())
-                return recorded, Usage(model=recorded.get("model"))
-            if self.replays:
-                raise PartnerFailure(
-                    f"The cassette {self.cassette.path} has no answer to request {key}. Record it with cassette_mode=auto."
-                )
-            answer, usage = await self._ask_until_answered(body)
-            return self.cassette.keep(key, body, seed, answer), usage
+        self.cassette.flush()
+        if (recorded := self.cassette.get(key)) is not None:
+            self.dialect.recall(recorded.get("refused") or ())
+            return recorded, Usage(model=recorded.get("model"))
+        if self.replays:
+            raise PartnerFailure(
+                f"The cassette {self.cassette.path} has no answer to request {key}. Record it with cassette_mode=auto."
+            )
+        answer, usage = await self._ask_until_answered(body)
+        return self.cassette.keep(key, body, seed, answer), usage
 
     async def _ask_until_answered(self, body: dict[str, Any]) -> tuple[dict[str, Any], Usage]:
         """Returns an answer and what the call took. Raises PartnerFailure."""
@@ -162,18 +159,18 @@ class Endpoint:
         left, faults, usage = config.turn_seconds, 0, Usage()
         while True:
             # Queueing is not the endpoint's slowness: only what follows counts against the turn.
-            async with self._admitted(call, body) as client:
+            async with self._admitted(body) as client:
                 started, sent = time.monotonic(), self.dialect.fit(body)
                 outcome = await self._request(client, sent, min(config.request_seconds, left))
                 seconds = time.monotonic() - started
                 usage += self._count(outcome, body)
                 if not isinstance(outcome, Fault):
-                    self.breaker.alive(call, answered=True)
+                    self.breaker.alive(started, answered=True)
                     if remark := self.dialect.remark(config.model):
                         self.warn_once(remark)
                     refused = [name for name in body if name not in sent]
                     return outcome | ({"refused": refused} if refused else {}), usage
-                self._report(outcome, call)
+                self._report(outcome, call, started)
             if outcome.kind == "parameter":
                 self.dialect.recall(outcome.parameters)
                 continue
@@ -193,25 +190,26 @@ class Endpoint:
             await asyncio.sleep(wait)
 
     @contextlib.asynccontextmanager
-    async def _admitted(self, call: object, body: dict[str, Any]) -> AsyncIterator[Any]:
+    async def _admitted(self, body: dict[str, Any]) -> AsyncIterator[Any]:
         """Yields the client after a wait for a free slot, the endpoint and the rate limits. Raises PartnerFailure if calls have stopped."""
         here = await self._loops.here()
-        async with here.slots:
-            while (wait := self.breaker.admit(call)) > 0:  # noqa: ASYNC110 - an event would belong to one loop
-                await asyncio.sleep(wait * self._random.uniform(1.0, 1.1))  # so that another call may probe next time
-            try:
-                await here.requests.take()
-                await here.tokens.take(guess_input(body) + REPLY_TOKENS)
-                if self.breaker.stopped:
-                    raise PartnerFailure(self.breaker.stopped, StopReason.OUTAGE)
-                if refusal := self.spend.refusal():
-                    self.warn_once(refusal, "budget")
-                    # Without a budget it is the disk that stops the run.
-                    budget = self.config.budget_usd is not None
-                    raise PartnerFailure(refusal, StopReason.BUDGET if budget else StopReason.OUTAGE)
-                yield here.client
-            finally:
-                self.breaker.release(call)
+        async with here.slots, contextlib.AsyncExitStack() as stack:
+            if self.breaker.is_open:  # one call at a time asks, first come, first served
+                await stack.enter_async_context(here.probing)
+                while (wait := self.breaker.wait()) > 0:  # noqa: ASYNC110 - an event would belong to one loop
+                    await asyncio.sleep(wait)
+                if not self.breaker.is_open:
+                    await stack.aclose()
+            await here.requests.take()
+            await here.tokens.take(guess_input(body) + REPLY_TOKENS)
+            if self.breaker.stopped:
+                raise PartnerFailure(self.breaker.stopped, StopReason.OUTAGE)
+            if refusal := self.spend.refusal():
+                self.warn_once(refusal, "budget")
+                # Without a budget it is the disk that stops the run.
+                reason = StopReason.OUTAGE if self.config.budget_usd is None else StopReason.BUDGET
+                raise PartnerFailure(refusal, reason)
+            yield here.client
 
     async def _request(self, client: Any, body: dict[str, Any], seconds: float) -> dict[str, Any] | Fault:
         """Sends one request. Leaves no exception behind: one of the client's holds the request, and with it the key."""
@@ -224,18 +222,17 @@ class Endpoint:
         except Exception as error:
             return fault_of(error, body, self.config, self.secrets, self.breaker.ever_answered)
 
-    def _report(self, fault: Fault, call: object) -> None:
+    def _report(self, fault: Fault, call: object, sent: float) -> None:
         """Reports a fault to the breaker."""
-        pause = fault.retry_after
-        if pause is not None and pause >= self.config.turn_seconds:
+        if fault.retry_after is not None and fault.retry_after >= self.config.turn_seconds:
             # The whole account has to wait, longer than a turn can: no game need fail for that.
-            self.breaker.open(f"asks for a pause of {pause:.0f} s", fault.why, pause)
+            self.breaker.open(f"asks for a pause of {fault.retry_after:.0f} s", fault.why, fault.retry_after)
         elif fault.kind in ("down", "wrong"):
-            self.breaker.failure(fault.why, call, answered=fault.kind == "wrong")
+            self.breaker.failure(fault.why, call, sent, answered=fault.kind == "wrong")
         elif fault.kind in ("refused", "account"):
-            self.breaker.refused(fault.why, call, surely=fault.kind == "account")
+            self.breaker.refused(fault.why, call, sent, surely=fault.kind == "account")
         elif fault.kind != "own":
-            self.breaker.alive(call)
+            self.breaker.alive(sent)
 
     def _backoff(self, retries: int, fault: Fault) -> float:
         """Returns seconds to wait: full jitter under a doubling ceiling, and a little more than the endpoint asks for."""
@@ -278,4 +275,4 @@ class Endpoint:
             )
         slots = asyncio.Semaphore(min(wanted, room))
         requests, tokens = RateLimit(config.requests_per_minute), RateLimit(config.tokens_per_minute)
-        return _Loop(make_client(self.address, config), slots, requests, tokens)
+        return _Loop(make_client(self.address, config), slots, asyncio.Lock(), requests, tokens)

@@ -22,7 +22,7 @@ import re
 import socket
 import ssl
 import time
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -42,60 +42,47 @@ class Row(NamedTuple):
 
     Attributes:
         kind: what is done; unknown: "request" once the endpoint has answered any request, before that "refused".
-        status: HTTP statuses, or codes within a response of status 200; 0 if there is none.
-        pattern: regular expression in what the endpoint reports.
+        pattern: regular expression in "STATUS BODY"; the status may be the code within a response of status 200, 0 without one.
         hint: what a person should check.
     """
 
     kind: Kind | Literal["unknown"]
-    status: Container[int]
-    pattern: str = ""
+    pattern: str
     hint: str = ""
 
 
-ANY = range(1000)
-MONEY = "the account has no money left"
-KEY = "is the key in ${key} right?"
-MODEL = "is the model {model} right, and may this key use it?"
 TABLE = (
-    Row("account", {402}, hint=MONEY),
     Row(
         "account",
-        ANY,
-        r"insufficient[_ ](quota|balance|credits?|funds)|exceeded_current_quota|billing_(hard_limit|not_active)|"
+        r"^402|insufficient[_ ](quota|balance|credits?|funds)|exceeded_current_quota|billing_(hard_limit|not_active)|"
         r"requires more credits|credit balance is too low|out of credits",
-        MONEY,
+        "the account has no money left",
     ),
-    Row("account", {401}, hint=KEY),
     Row(
         "account",
-        ANY,
-        r"(invalid|incorrect|expired|missing|no)[_ ]api[_ ]?key|api[_ ]?key (is |was )?(not valid|not found|invalid|expired)",
-        KEY,
+        r"^401|(invalid|incorrect|expired|missing|no)[_ ]api[_ ]?key|"
+        r"api[_ ]?key (is |was )?(not valid|not found|invalid|expired)",
+        "is the key in ${key} right?",
     ),
-    Row("busy", {429}),
-    Row("busy", ANY, r"rate[_ -]?limit|too[_ ]many[_ ]requests|tokens per (minute|day|hour)|\(TPM\)"),
+    Row("busy", r"^429|rate[_ -]?limit|too[_ ]many[_ ]requests|tokens per (minute|day|hour)|\(TPM\)"),
     Row(
         "request",
-        {0, 400, 403, 413, 422, 451, 500},
+        r"^(413|451)|^(0|400|403|422|500) .*("
         r"context[_ ](length|window|size)|maximum context|too many (input )?tokens|(prompt|input) is too (long|large)|"
-        r"content[_ ](filter|policy|management)|ResponsibleAI|data_inspection|moderation|flagged|\bsafety\b",
+        r"content[_ ](filter|policy|management)|ResponsibleAI|data_inspection|moderation|flagged|\bsafety\b)",
     ),
-    Row("request", {413, 451}),
-    Row("parameter", {0, 400, 404, 422, 501}),  # if `refused_parameters` finds one
+    Row("parameter", r"^(0|400|404|422|501) "),  # if `refused_parameters` finds one
     Row(
         "refused",
-        {0, 400, 422},
-        r"model[_ ]not[_ ](found|exist)|(invalid|unknown|unsupported) model|not a valid model|"
-        r"model\b.{0,100}\b(not (found|exist|available|supported)|decommissioned|deprecated)|\"param\": ?\"model",
-        MODEL,
+        r"^40[34]|^(0|400|422) .*(model[_ ]not[_ ](found|exist)|(invalid|unknown|unsupported) model|not a valid model|"
+        r"model\b.{0,100}\b(not (found|exist|available|supported)|decommissioned|deprecated)|\"param\": ?\"model)",
+        "is the model {model} right, and may this key use it?",
     ),
-    Row("refused", {403, 404}, hint=MODEL),
-    Row("refused", range(300, 400), hint="it answers from another address: is partner.openai.base_url right?"),
-    Row("refused", {405, 410}, hint="is partner.openai.base_url right?"),
-    Row("wrong", {0, 409, 500, 501, 505}),
-    Row("down", {408, 425, *range(500, 600)}),
-    Row("unknown", ANY, hint="does the endpoint know every parameter of the request?"),
+    Row("refused", r"^3", "it answers from another address: is partner.openai.base_url right?"),
+    Row("refused", r"^(405|410)", "is partner.openai.base_url right?"),
+    Row("wrong", r"^(0|409|500|501|505) "),
+    Row("down", r"^(408|425|5)"),
+    Row("unknown", "", "does the endpoint know every parameter of the request?"),
 )
 
 
@@ -176,7 +163,7 @@ def _without_response(error: Exception, secrets: Secrets) -> Fault:
 
 
 def _fits(row: Row, status: int, content: str) -> bool:
-    return status in row.status and re.search(row.pattern, content[:20_000], re.IGNORECASE | re.DOTALL) is not None
+    return re.search(row.pattern, f"{status} {content[:20_000]}", re.IGNORECASE | re.DOTALL) is not None
 
 
 def error_in(content: str) -> dict[str, Any]:

@@ -110,10 +110,10 @@ def test_failures_at_one_moment_are_no_outage() -> None:
     clock = Clock()
     one = breaker(clock)
     for _ in range(50):
-        one.failure("timeout", object())
+        one.failure("timeout", object(), clock.now)
     assert not one.is_open
     clock.now += 2.0
-    one.failure("timeout", object())
+    one.failure("timeout", object(), clock.now)
     assert one.is_open
 
 
@@ -122,49 +122,43 @@ def test_an_answer_in_between_is_no_outage() -> None:
     one = breaker(clock)
     for _ in range(50):
         clock.now += 1.0
-        one.failure("timeout", object())
-        one.failure("timeout", object())
-        one.alive(answered=True)
+        one.failure("timeout", object(), clock.now)
+        one.failure("timeout", object(), clock.now)
+        one.alive(clock.now, answered=True)
     assert not one.is_open
 
 
-def test_one_probe_at_a_time_finds_out(caplog: pytest.LogCaptureFixture) -> None:
+def test_breaker_failed_probe_is_followed_by_a_pause(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
     one = breaker(clock)
-    one.open("fell", "why", 10.0)
-    calls = [object() for _ in range(3)]
-    assert all(0 < one.admit(call) <= 10 for call in calls)
+    one.open("fell", "why")
+    assert one.wait() == 10.0
     clock.now += 10.0
-    assert one.admit(calls[0]) == 0.0
-    assert one.admit(calls[1]) > 0.0
-    one.failure("still down", calls[0])
-    one.release(calls[0])
-    assert one.admit(calls[1]) > 0.0, "a failed probe is followed by a pause"
+    assert one.wait() == 0.0
+    one.failure("still down", object(), clock.now)
+    assert one.wait() == 10.0
     clock.now += 10.0
-    assert one.admit(calls[1]) == 0.0
-    one.alive(answered=True)
-    one.release(calls[1])
-    assert one.admit(calls[2]) == 0.0
+    assert one.wait() == 0.0
+    one.alive(clock.now, answered=True)
+    assert not one.is_open and one.wait() == 0.0
     assert [record.levelno for record in caplog.records] == [logging.WARNING] * 2
 
 
-def test_another_call_that_ends_does_not_free_the_probe() -> None:
+def test_breaker_failure_sent_before_the_outage_delays_no_probe() -> None:
     clock = Clock()
     one = breaker(clock)
-    one.open("fell", "why", 0.0)
-    prober, late = object(), object()
-    assert one.admit(prober) == 0.0
-    one.failure("old call, timed out", late)
-    one.release(late)
-    assert one.admit(object()) > 0.0
+    one.open("fell", "why")
+    clock.now += 9.0
+    one.failure("timeout", object(), 99.0)
+    assert one.wait() == 1.0
 
 
 def test_it_stops_for_good_in_the_end() -> None:
     clock = Clock()
     one = breaker(clock)
-    one.open("fell", "no route", 10.0)
+    one.open("fell", "no route")
     clock.now += 60.0
-    assert one.admit(object()) == 0.0
+    assert one.wait() == 0.0
     assert one.stopped == (
         "The partner's endpoint http://here has not answered for 60 s (no route). Fix it and resume the run."
     )
@@ -173,10 +167,10 @@ def test_it_stops_for_good_in_the_end() -> None:
 def test_a_refusal_is_final_only_before_the_first_answer() -> None:
     clock = Clock()
     fresh, used = breaker(clock), breaker(clock)
-    fresh.refused("wrong key", object())
+    fresh.refused("wrong key", object(), clock.now)
     assert fresh.stopped is not None
-    used.alive(answered=True)
-    used.refused("wrong key", object())
+    used.alive(clock.now, answered=True)
+    used.refused("wrong key", object(), clock.now)
     assert used.stopped is None and not used.is_open
 
 
@@ -185,9 +179,9 @@ def test_one_calls_failures_are_no_outage_however_many() -> None:
     one, poisoned, other = breaker(clock), object(), object()
     for _ in range(50):
         clock.now += 1.0
-        one.failure("HTTP 503", poisoned)
+        one.failure("HTTP 503", poisoned, clock.now)
     assert not one.is_open
-    one.failure("HTTP 503", other)
+    one.failure("HTTP 503", other, clock.now)
     assert one.is_open
 
 
@@ -196,9 +190,9 @@ def test_wrong_answers_are_an_outage_only_over_many_calls() -> None:
     one = breaker(clock, failures=4)
     for call in ("a", "b", "c") * 5:
         clock.now += 1.0
-        one.failure("HTTP 500", call, answered=True)
+        one.failure("HTTP 500", call, clock.now, answered=True)
     assert not one.is_open
-    one.failure("HTTP 500", "d", answered=True)
+    one.failure("HTTP 500", "d", clock.now, answered=True)
     assert one.is_open
 
 
@@ -206,11 +200,11 @@ def test_a_pause_is_over_with_the_outage_it_was_asked_for_in() -> None:
     clock = Clock()
     one = breaker(clock)
     one.open("asks for a pause", "busy", 3600.0)
-    assert one.admit(object()) == 10.0, "no call sleeps through the pause whole"
-    one.alive(answered=True)
-    one.open("fell", "why", 10.0)
+    assert one.wait() == 10.0, "no call sleeps through the pause whole"
+    one.alive(99.0, answered=True)
+    one.open("fell", "why")
     clock.now += 10.0
-    assert one.admit(object()) == 0.0
+    assert one.wait() == 0.0
 
 
 def test_a_pause_leaves_time_for_a_probe() -> None:
@@ -218,28 +212,28 @@ def test_a_pause_leaves_time_for_a_probe() -> None:
     one = breaker(clock)
     one.open("asks for a pause", "busy", 1e12)
     clock.now += 29.0
-    assert one.admit(object()) > 0.0
+    assert one.wait() > 0.0
     clock.now += 1.0
-    assert one.admit(object()) == 0.0
+    assert one.wait() == 0.0
 
 
 def test_an_answer_from_before_a_refusal_does_not_end_it(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
-    one, early, probe = breaker(clock), object(), object()
-    one.alive(early, answered=True)
-    one.refused("key revoked", object(), surely=True)
-    one.alive(early, answered=True)
+    one = breaker(clock)
+    one.alive(clock.now, answered=True)
+    one.refused("key revoked", object(), clock.now, surely=True)
+    one.alive(99.0, answered=True)
     assert one.is_open
     clock.now += 10.0
-    assert one.admit(probe) == 0.0
-    one.alive(probe, answered=True)
+    one.alive(clock.now, answered=True)
     assert not one.is_open and len(caplog.records) == 2
 
 
 def test_a_busy_endpoint_has_not_answered_yet() -> None:
-    one = breaker(Clock())
-    one.alive()
-    one.refused("wrong key", object())
+    clock = Clock()
+    one = breaker(clock)
+    one.alive(clock.now)
+    one.refused("wrong key", object(), clock.now)
     assert one.stopped is not None
 
 
