@@ -63,7 +63,7 @@ COMMANDS = {
     "analyze": ["analyze", "logs", "--output", "plots"],
     "audit": ["lab", "audit", "logs"],
     "results": ["lab", "results", "experiment.yaml", "--output", "page"],
-    "replay": [
+    "yoked": [
         *(
             "lab",
             "incentives",
@@ -74,7 +74,7 @@ COMMANDS = {
             "1",
             "--live",
         ),
-        *("--set", "partner.kind=replay", "--set", "partner.replay=logs"),
+        *("--set", "partner.kind=yoked", "--set", "partner.replay=logs"),
     ],
 }
 

@@ -36,7 +36,7 @@ class PartnerConfig(Section):
     """The player that the policy plays with."""
 
     kind: str = "shy"
-    """a scripted partner of the game (shy, forthcoming, mute, erring, rephrased, yoked), openai, replay, self
+    """a scripted partner of the game (shy, forthcoming, mute, erring, rephrased, yoked), openai, self
     (self-play: both seats are the policy), or the dotted path of a partner of your own"""
     accept_fraction: float = Field(0.75, ge=0, le=1)
     """the partner accepts a plan that is worth at least this share of its own best plan"""
@@ -45,8 +45,7 @@ class PartnerConfig(Section):
     args: dict[str, Any] = Field(default_factory=dict)
     """further keyword arguments of the partner's constructor, scripted or your own"""
     replay: Path | None = None
-    """with kind replay: the dialogue log whose partner's turns are repeated; with kind yoked (matching game): the log whose
-    partner's scores are told at the same turns, whatever the policy says"""
+    """dialogue log of kind yoked (matching game): its partner's scores are told at the same turns, whatever the policy says"""
     openai: OpenAIConfig = OpenAIConfig()
 
 
