@@ -30,13 +30,12 @@ def logged() -> set[str]:
     names |= {measure.name for measure in MEASURES.values() if measure.needs}  # of annotated dialogues
     names |= {"cost_usd", "partner_retries", "partner_cached"}  # of a partner behind an endpoint
     names |= {"train_reward"}  # where a control rewards something else
-    names |= {"pairs_volunteered", "pairs_named_in_rejections"}
     names |= {"staleness_mean", "staleness_max", "mixed_weights"}  # of a fully asynchronous run
     names |= {f"stop/{reason.value}" for reason in StopReason}
     return names | {f"partner_seconds_{quantile}" for quantile in ("p50", "p95")}
 
 
-def test_every_metric_of_the_table_is_logged() -> None:
+def test_metrics_table_names_logged_metrics() -> None:
     _, _, table = WATCH.partition("| metric | read it as |\n")
     named = [
         name
@@ -47,7 +46,7 @@ def test_every_metric_of_the_table_is_logged() -> None:
     assert set(named) <= logged()
 
 
-def test_every_flag_is_one() -> None:
+def test_printed_flags_are_known() -> None:
     own = [line for line in TEXT.splitlines() if "run_matching.sh" in line or line.startswith("| ")]
     flags = set(re.findall(r"(?<![\w-])--[a-z0-9-]+", "\n".join(own)))
     assert flags <= known_flags() | OURS | {
@@ -59,6 +58,6 @@ def test_every_flag_is_one() -> None:
     }  # the last is an example of a wrong one
 
 
-def test_every_metric_to_look_at_is_logged() -> None:
+def test_metrics_in_text_are_logged() -> None:
     ours = set(re.findall(r"`(?:eval/matching/)?dialogue/([\w/]+)`", WATCH + TEXT))
     assert len(ours) > 6 and ours <= logged()
