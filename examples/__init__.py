@@ -1,1 +1,1 @@
-"""Worked examples: games of your own (docs/own_game.md)."""
+"""Worked examples: games of your own (docs/tutorials/custom-environment.md)."""

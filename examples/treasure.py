@@ -1,4 +1,4 @@
-"""A second game for two, with its own partner: find the treasure, and see that asking pays (docs/own_game.md).
+"""A second game for two, with its own partner: find the treasure, and see that asking pays (docs/reference/environment-api.md).
 
 The seeker (seat 0) digs once: half the reward is for the right row, half for the right column. It sees nothing of the treasure;
 the guide (seat 1) knows the cell. A message with a number digs there, unless it asks: whatever has a question mark, or a number right after "row" or

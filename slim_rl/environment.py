@@ -109,7 +109,7 @@ class Board:
 
 
 class BaseEnvironment(ABC):
-    """A turn-based text game. Subclass it to train on a game of your own (docs/own_game.md and `examples/`).
+    """A turn-based text game. Subclass it to train on a game of your own (docs/reference/environment-api.md and `examples/`).
 
     `info` of `step` holds: ``seat`` (author), ``action`` (a JSON-able dict, or None if malformed), ``error`` (a sentence, or
     None), and once done ``end``: why the game ended, one of ``agreed``, ``finished``, ``rejected``, ``max_turns``,

@@ -20,7 +20,7 @@ def check_methods(made: type, key: str) -> None:
     missing = sorted(getattr(made, "__abstractmethods__", ()))
     wrong = [*([f"it has no {', '.join(missing)}"] if missing else []), *_wrong(made)]
     if wrong:
-        raise ConfigError(f"{key}: {'; '.join(wrong)}. Correct the class (docs/own_game.md).")
+        raise ConfigError(f"{key}: {'; '.join(wrong)}. Correct the class (docs/reference/environment-api.md).")
 
 
 def _wrong(made: type) -> Iterator[str]:

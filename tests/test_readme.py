@@ -1,4 +1,4 @@
-"""The quick start of docs/api.md runs as it stands, the commands of README and guides are there, and `slim_rl`'s names, without their
+"""The quick start of docs/reference/python-api.md runs as it stands, the commands of README and guides are there, and `slim_rl`'s names, without their
 weight."""
 
 from __future__ import annotations
@@ -31,8 +31,12 @@ def python(code: str, folder: Path) -> str:
 
 
 def programs() -> list[str]:
-    """The quick start of docs/api.md, and its program that trains."""
-    return re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "api.md").read_text(encoding="utf-8"), re.M | re.S)
+    """The quick start of docs/reference/python-api.md, and its program that trains."""
+    return re.findall(
+        r"^```python\n(.*?)^```",
+        (ROOT / "docs" / "reference" / "python-api.md").read_text(encoding="utf-8"),
+        re.M | re.S,
+    )
 
 
 def commands() -> list[tuple[str, str]]:
@@ -148,3 +152,21 @@ def test_readme_has_at_most_110_lines_one_picture_and_the_hook() -> None:
         "make test",
     ):
         assert wanted in screen
+
+
+def contributing() -> str:
+    return (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+
+
+def test_contributing_names_only_files_that_exist() -> None:
+    named = set(re.findall(r"`([\w./-]+(?:\.py|\.yaml|\.toml|/))`", contributing()))
+    assert len(named) > 40
+    for name in named:
+        beside = ("/" not in name and any(ROOT.glob(f"slim_rl/**/{name}"))) or any(ROOT.glob(f"examples/**/{name}"))
+        assert "NAME" in name or beside or any((ROOT / folder / name).exists() for folder in ("", "slim_rl")), name
+
+
+def test_walk_from_row_to_gradient_names_ten_files() -> None:
+    walk = contributing().partition("## From one row to its gradient")[2].partition("\n\nThen")[0]
+    files = set(re.findall(r"`(\w+/[\w/]+\.py)`", walk))
+    assert {"backends/slime/hook.py", "dialogue/loop.py", "games/matching/env.py"} <= files and len(files) == 10

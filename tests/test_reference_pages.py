@@ -1,4 +1,4 @@
-"""Generated reference pages hold what the code has: commands and metrics."""
+"""Reference pages hold what the code has: commands, metrics, fields of a log line, stop reasons."""
 
 from __future__ import annotations
 
@@ -41,3 +41,15 @@ def test_metrics_page_has_every_metric_of_a_step() -> None:
     assert {"stop/{}", "failure/{}", "cost_usd", "partner_seconds_p50"} <= logged
     measures = {name for name in logged if name not in BATCH and not name.startswith("questions/")}
     assert measures <= set(MEASURES)
+
+
+def columns(page: str) -> set[str]:
+    """The names in the first column of a page's tables."""
+    lines = re.findall(r"^\| ([^|]*) \|", (REFERENCE / page).read_text(encoding="utf-8"), re.M)
+    return {name for line in lines for name in re.findall(r"`(\w+)`", line)}
+
+
+def test_log_format_page_has_every_key_and_reason() -> None:
+    reasons = {reason.value for reason in StopReason}
+    keys = {*Dialogue.__dataclass_fields__, *Turn.__dataclass_fields__} - {"cut"}
+    assert columns("log-format.md") == keys | reasons | {"format"}

@@ -200,7 +200,7 @@ def check_mode(config: Config, mode: str) -> None:
     game = environment_class(config.environment)
     if needed and not says(game, needed):
         raise ConfigError(
-            f"--mode {mode}: {game.__name__} does not say {what}; give it a classmethod {needed} (docs/own_game.md), or leave the mode out."
+            f"--mode {mode}: {game.__name__} does not say {what}; give it a classmethod {needed} (docs/reference/environment-api.md), or leave the mode out."
         )
 
 

@@ -101,7 +101,7 @@ class Config(Section):
     output_dir: Path = Path("runs")
     """parent folder of the runs; on slime a run's folder is NAME-MODEL-ARM, unless SAVE_DIR is set"""
     environment: str = MATCHING
-    """dotted path of the game, a BaseEnvironment; may be your own (docs/own_game.md)"""
+    """dotted path of the game, a BaseEnvironment; may be your own (docs/reference/environment-api.md)"""
     game: SerializeAsAny[Any] = Field(None, validate_default=True)
     """the game's own settings"""
     data: DataConfig = DataConfig()

@@ -1,5 +1,5 @@
-"""The sections of a config: their keys, defaults, bounds and meanings. docs/config.md and configs/matching.yaml are written from
-them (`slim_rl.reference`).
+"""The sections of a config: their keys, defaults, bounds and meanings. docs/reference/config.md and configs/matching.yaml are written from
+them (`tools/reference_pages`).
 """
 
 from __future__ import annotations

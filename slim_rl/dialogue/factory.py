@@ -51,11 +51,11 @@ def make_partner(config: Config) -> Partner | None:
     lacks = [name for name in ("identity", "act") if not hasattr(partner, name)]
     if lacks:
         raise ConfigError(
-            f"partner.kind: {kind} has no {' and no '.join(lacks)}; a partner has both (docs/own_game.md)."
+            f"partner.kind: {kind} has no {' and no '.join(lacks)}; a partner has both (docs/reference/environment-api.md)."
         )
     if not takes(partner.act, 1) or (inspect.isroutine(partner.act) and not inspect.iscoroutinefunction(partner.act)):
         raise ConfigError(
-            f"partner.kind: {kind}.act must be async act(view) -> Turn. Correct the class (docs/own_game.md)."
+            f"partner.kind: {kind}.act must be async act(view) -> Turn. Correct the class (docs/reference/environment-api.md)."
         )
     return partner
 

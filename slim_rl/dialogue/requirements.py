@@ -24,7 +24,7 @@ def check_training(config: Config) -> None:
     if train.exploring_starts and not says(game, "questions_worth_asking"):
         raise ConfigError(
             f"train.exploring_starts is set, but {game.__name__} does not say what to ask: give it a classmethod questions_worth_asking "
-            "(docs/own_game.md), or set train.exploring_starts to 0."
+            "(docs/reference/environment-api.md), or set train.exploring_starts to 0."
         )
     if train.exploring_starts and config.selfplay:
         raise ConfigError(

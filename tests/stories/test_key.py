@@ -51,18 +51,25 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(folder: Path, *words: str) -> str:
-    env = os.environ | {"PYTHONPATH": str(folder), "NUM_GPUS": "8", "OPENAI_API_KEY": "sk-fake"}
+    env = os.environ | {
+        "PYTHONPATH": f"{folder}{os.pathsep}{ROOT / 'tools'}",
+        "NUM_GPUS": "8",
+        "OPENAI_API_KEY": "sk-fake",
+    }
     done = subprocess.run([sys.executable, *words], cwd=folder, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def test_both_written_files_have_it(copied: Path) -> None:
-    run(copied, "-m", "slim_rl.reference")
-    page, recipe = ((copied / path).read_text(encoding="utf-8") for path in ("docs/config.md", "configs/matching.yaml"))
+    run(copied, "-m", "reference_pages")
+    page, recipe = (
+        (copied / path).read_text(encoding="utf-8") for path in ("docs/reference/config.md", "configs/matching.yaml")
+    )
     told = "sample among so many of the likeliest tokens"
-    (row,) = (line for line in page.splitlines() if line.startswith("| `top_k` |"))
-    assert told in row and row.endswith("| `--rollout-top-k` | `top_k` | `actor_rollout_ref.rollout.top_k` |")
+    entry = page.partition("\n### `policy.top_k`\n")[2].partition("\n### ")[0]
+    assert told in entry
+    assert "Sets slime `--rollout-top-k`; TRL `top_k`; verl `actor_rollout_ref.rollout.top_k`." in entry
     assert f"  top_k: -1                    # {told}; -1: all of them [--rollout-top-k]" in recipe
 
 

@@ -1,10 +1,15 @@
-"""Reference pages of the documentation that are generated from the code: the command line and the metrics.
+"""Reference pages that are generated from the code, and configs/matching.yaml.
 
 PYTHONPATH=tools python -m reference_pages     writes them, in a checkout
 """
 
 from __future__ import annotations
 
-from reference_pages import commands, metrics
+from reference_pages import commands, config, metrics
 
-PAGES = {"docs/reference/cli.md": commands.page, "docs/reference/metrics.md": metrics.page}
+PAGES = {
+    "docs/reference/config.md": config.page,
+    "docs/reference/cli.md": commands.page,
+    "docs/reference/metrics.md": metrics.page,
+    "configs/matching.yaml": config.recipe,
+}

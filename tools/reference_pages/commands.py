@@ -10,7 +10,7 @@ _HEAD = f"""\
 # Command line
 
 `--help` after a command prints the same. A config is a YAML file, or the name of one that the package contains, such as `matching_local`.
-Every command that takes `--set` changes keys of the config: `--set train.steps=50` ([config keys](../config.md)).
+Every command that takes `--set` changes keys of the config: `--set train.steps=50` ([config keys](config.md)).
 
 {GENERATED}
 """

@@ -1,8 +1,4 @@
-"""What is written from the sections of a config, and never by hand: the page of all keys, and configs/matching.yaml, which has every
-key that a run on slime reads beside its meaning.
-
-    python -m slim_rl.reference     writes both, in a checkout
-"""
+"""Page of the config's keys, and configs/matching.yaml: every key that a run on slime reads, with its meaning."""
 
 from __future__ import annotations
 
@@ -18,10 +14,10 @@ import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from reference_pages.tables import GENERATED
 from slim_rl.config import ROOT_KEY, ChatPolicyConfig, Config
-from slim_rl.config.named import Key, Names
+from slim_rl.config.named import Key
 from slim_rl.config.trainers import KEYS
-from slim_rl.files import write_atomically
 
 _TABLE = {key.name: key for key in KEYS}
 
@@ -71,15 +67,16 @@ LEFT_OUT = {
 }
 _COLUMN, _WIDTH = 33, 130  # where a comment begins and ends
 
-_INTRODUCTION = """\
-# All keys
+_INTRODUCTION = f"""\
+# Config keys
 
-One config works for all three trainers. A file lists what differs from the defaults below, under one top-level key `slim_rl`. On the
-command line, change a key by `--set train.steps=50`, and several of a section by `--set 'train={steps: 50, save_every: 10}'`.
-The last three columns are the key's names in each trainer: slime's flags, fields of TRL's `GRPOConfig`, verl's own keys. Give any other
-flag of slime after the command, and any other key of verl under `verl.overrides`.
+A config is a YAML file with one top-level key, `slim_rl`. It lists what differs from the defaults below, and works for all three trainers. On the command line, change
+one key with `--set train.steps=50`, or several of a section with `--set 'train={{steps: 50, save_every: 10}}'`.
 
-This page is generated: `python -m slim_rl.reference`.
+A key that sets an option of a trainer names it: a flag of slime, a field of TRL's `GRPOConfig`, a key of verl. For any other option of a trainer, add slime's flag after the command, or use
+`trl.overrides` or `verl.overrides`.
+
+{GENERATED}
 """
 
 _HEAD = f"""\
@@ -88,29 +85,28 @@ _HEAD = f"""\
 # One key, {ROOT_KEY}, holds everything: this file is what slime's --custom-config-path is given. Every key that slime's runs read is
 # listed, with slime's flag in brackets, and with its default if the value here differs. A key that is left out has its default; an
 # unknown key is an error. Change a key for one run with --set partner.openai.budget_usd=50. Paths are relative to the folder where
-# the run is started. This file is generated (python -m slim_rl.reference): for a config of your own, copy it or list only what
-# differs.
+# the run is started. This file is generated (reference_pages in tools/). For a custom config, copy it or list only
+# what differs.
 
 {ROOT_KEY}:"""
 
 
 def page() -> str:
-    """The page of all keys: every section of the default config, walked as deep as it goes, beside the table's names."""
+    """Returns the page of keys: every section of the default config, a heading per key."""
     parts = [_INTRODUCTION]
     for section, model, rows in _sections(Config(), ""):
-        parts += _table(f"`{section}`" if section else "The run", section, model, rows)
+        parts.append(f"## {f'`{section}`' if section else 'The run'}\n\n{_about(model)}\n")
+        parts += [_entry(_key(section, name), info, value) for name, info, value in rows]
     return "\n".join(parts).rstrip() + "\n"
 
 
-def _table(heading: str, section: str, model: BaseModel, rows: list[_Row]) -> list[str]:
-    lines = [f"## {heading}\n\n{_about(model)}\n"]
-    lines.append("| key | default | meaning | slime | TRL | verl |\n|---|---|---|---|---|---|")
-    for name, info, value in rows:
-        key = _key(section, name)
-        meaning = "; ".join(filter(None, [_described(info), key.note]))
-        cells = [f"`{name}`", _shown(value), meaning, *(_codes(names) for names in (key.slime, key.trl, key.verl))]
-        lines.append("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |")
-    return [*lines, ""]
+def _entry(key: Key, info: FieldInfo, value: Any) -> str:
+    """Returns the heading, meaning, default and trainers' names of a key."""
+    text = "; ".join(filter(None, [_described(info), key.note])).replace("\n", " ")
+    names = [("slime", key.slime), ("TRL", key.trl), ("verl", key.verl)]
+    trainers = "; ".join(f"{trainer} {', '.join(f'`{name}`' for name in given)}" for trainer, given in names if given)
+    default = f"Default {_shown(value)}." + (f" Sets {trainers}." if trainers else "")
+    return f"### `{key.name}`\n\n{text}.\n\n{default}\n"
 
 
 def recipe() -> str:
@@ -206,23 +202,6 @@ def _optional_section(info: FieldInfo) -> BaseModel | None:
 def _shown(value: Any) -> str:
     """A default, as one writes it in YAML; of a mapping that is long, its keys."""
     if isinstance(value, Mapping) and len(str(value)) > 60:
-        return "has " + ", ".join(f"`{name}`" for name in value)
+        return ", ".join(f"`{name}`" for name in value)
     text = json.dumps(value, default=str, ensure_ascii=False).strip('"') or '""'
     return f"`{text}`"
-
-
-def _codes(names: Names) -> str:
-    return "<br>".join(f"`{name}`" for name in names)
-
-
-WRITTEN = {"docs/config.md": page, "configs/matching.yaml": recipe}
-
-
-def main(root: Path = Path()) -> None:
-    """Writes both files in the checkout at `root`."""
-    for path, text in WRITTEN.items():
-        write_atomically(root / path, text())
-
-
-if __name__ == "__main__":
-    main()
