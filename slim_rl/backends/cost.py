@@ -14,7 +14,7 @@ from slim_rl.config import Config, OpenAIConfig
 from slim_rl.dialogue.dealing import games_files
 from slim_rl.dialogue.factory import costs_money
 from slim_rl.formats import count
-from slim_rl.partners.spend import cost_usd, price_of, spent_usd
+from slim_rl.partners.spend import spent_usd
 
 NOW, LATER = 5, 10  # the partner's turns a game
 
@@ -86,7 +86,7 @@ def estimate_cost(config: OpenAIConfig, num_dialogues: int, partner_turns: float
         ``usd_uncached`` (if the provider caches nothing). Cached is what an earlier request began with: the system prompt, and
         for all but a game's first call the whole call before.
     """
-    price = price_of(config.model, config.prices)
+    price = config.price
     calls = num_dialogues * partner_turns
     # Call k of a game (from 0) reads the system prompt, the table, k exchanges, and the words it answers.
     exchange = TURN_TOKENS + REPLY_TOKENS
@@ -101,8 +101,8 @@ def estimate_cost(config: OpenAIConfig, num_dialogues: int, partner_turns: float
         "input_tokens": counts[0],
         "cached_tokens": counts[1],
         "output_tokens": counts[2],
-        "usd": cost_usd(price, *counts) if price else None,
-        "usd_uncached": cost_usd(price, counts[0], 0, counts[2]) if price else None,
+        "usd": price.cost_usd(*counts) if price else None,
+        "usd_uncached": price.cost_usd(counts[0], 0, counts[2]) if price else None,
     }
 
 

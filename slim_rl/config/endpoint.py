@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
@@ -21,6 +22,11 @@ class Price(Section):
     """prompt tokens the provider had cached"""
     output: float = Field(0.0, ge=0)
     """tokens of the reply"""
+
+    def cost_usd(self, input_tokens: int, cached_tokens: int, output_tokens: int) -> float:
+        """Returns US dollars; cached tokens are part of the input tokens."""
+        fresh = input_tokens - cached_tokens
+        return (fresh * self.input + cached_tokens * self.cached + output_tokens * self.output) / 1e6
 
 
 _PRICES = {
@@ -56,6 +62,8 @@ _REFUSED = {
     "api_key": "a key is read from the environment alone (api_key_env)",
 }  # fmt: skip
 
+
+_FIXED_HEADERS = {"accept-encoding", "content-type", "content-length", "host"}  # set by the client
 
 LEAST_CONCURRENCY, MOST_CONCURRENCY = 64, 1024  # of requests to an endpoint, where the config names no number
 
@@ -145,6 +153,41 @@ class OpenAIConfig(Section):
     """sqlite file that keeps every exchange"""
     cassette_mode: Literal["auto", "record", "replay"] = "auto"
     """auto: ask the endpoint only what the cassette does not hold; record: ask everything again; replay: ask nothing"""
+
+    @property
+    def price(self) -> Price | None:
+        """Price of the model, or of the model that it is a dated snapshot of; None if neither has one."""
+        name = hosted.entry_of(self.model, self.prices)
+        return self.prices[name] if name is not None else None
+
+    @field_validator("base_url")
+    @classmethod
+    def _check_base_url(cls, url: str | None) -> str | None:
+        try:
+            parts = urlsplit(url or "https://api.openai.com")
+            _ = parts.port, (parts.hostname or "").encode("idna")
+            usable = (
+                parts.scheme in ("http", "https")
+                and bool(parts.hostname)
+                and not parts.query
+                and "@" not in parts.netloc
+            )
+        except ValueError:
+            usable = False
+        if not usable:
+            raise ValueError(
+                "must be like http://localhost:8000/v1: http or https, a host, no query (set query), no password (set headers)"
+            )
+        return url
+
+    @field_validator("headers")
+    @classmethod
+    def _check_headers(cls, headers: dict[str, str]) -> dict[str, str]:
+        for name, value in headers.items():
+            sendable = (name + value).isascii() and (name + value).isprintable()
+            if not sendable or not name.replace("-", "a").isidentifier() or name.lower() in _FIXED_HEADERS:
+                raise ValueError(f"{name!r} cannot be sent: remove or correct it")
+        return headers
 
     @field_validator("extra")
     @classmethod

@@ -38,17 +38,11 @@ class UnreadableError(ValueError):
 
 
 class ReportedError(ValueError):
-    """Error within a response of status 200.
+    """Error within a response of status 200: the response's body, and whether half a reply came with it."""
 
-    Attributes:
-        status: its code if that is an HTTP status, else 0.
-        content: the response's body.
-        billed: True if half a reply came with it.
-    """
-
-    def __init__(self, status: int, content: str, billed: bool) -> None:
-        super().__init__(status)
-        self.status, self.content, self.billed = status, content, billed
+    def __init__(self, content: str, billed: bool) -> None:
+        super().__init__()
+        self.content, self.billed = content, billed
 
 
 def read_answer(content: str, body: Mapping[str, Any], config: OpenAIConfig, secrets: Secrets) -> dict[str, Any]:
@@ -95,15 +89,10 @@ def _raise_reported(data: Any, content: str) -> None:
     """Raises ReportedError if the response reports an error, whatever else it holds."""
     data = data[0] if isinstance(data, list) and data else data
     choice = next(iter(data.get("choices") or ()), None)
-    ended = _FINISH.get(str((choice or {}).get("finish_reason")).lower()) == "error"
     error = data.get("error") or (choice or {}).get("error")
-    if error is None and choice is None and any(data.get(name) for name in ("message", "detail")):
-        error = data
-    if not error and not ended:
-        return
-    code = error.get("code") if isinstance(error, dict) else data.get("code")
-    status = int(code) if isinstance(code, int | str) and str(code).isdecimal() and 300 <= int(code) < 600 else 0
-    raise ReportedError(status, content, billed=choice is not None)
+    ended = _FINISH.get(str((choice or {}).get("finish_reason")).lower()) == "error"
+    if error or ended or (choice is None and any(data.get(name) for name in ("message", "detail"))):
+        raise ReportedError(content, billed=choice is not None)
 
 
 def _parts(content: Any, kind: str = "text") -> list[tuple[str, str]]:

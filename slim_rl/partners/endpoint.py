@@ -33,7 +33,7 @@ from slim_rl.partners.client import address_of, make_client, open_files
 from slim_rl.partners.dialect import Dialect
 from slim_rl.partners.faults import Fault, fault_of
 from slim_rl.partners.limiter import RateLimit
-from slim_rl.partners.spend import Spend, check_budget, cost_usd, price_of
+from slim_rl.partners.spend import Spend, check_budget
 
 log = logging.getLogger("slim_rl.partners")
 
@@ -77,7 +77,6 @@ class Endpoint:
         self.config, self.replays = config, config.cassette_mode == "replay"
         self.address = address_of(config, called=not self.replays)
         self.url, self.secrets = self.address.url, self.address.secrets
-        self.price = price_of(config.model, config.prices)
         self.spend, self.dialect = Spend(config.budget_usd), Dialect()
         self.cassette = Cassette(config.cassette, config.cassette_mode) if config.cassette else None
         if self.replays and self.cassette is None:
@@ -257,8 +256,8 @@ class Endpoint:
                 "without saying so. Give the server a longer context.",
                 "cut",
             )
-        estimated, cost = int(tokens["estimated"]), cost_usd(self.price, *counts)
-        usage = Usage(int(answered), *counts, cost, model=tokens.get("model"), estimated=estimated)
+        cost = self.config.price.cost_usd(*counts) if self.config.price else 0.0
+        usage = Usage(int(answered), *counts, cost, model=tokens.get("model"), estimated=int(tokens["estimated"]))
         self.spend.add(usage)
         return usage
 

@@ -121,13 +121,15 @@ def fault_of(
 
     headers: Mapping[str, str] = {}
     if isinstance(error, ReportedError):
-        status, content, billed = error.status, error.content, error.billed
+        status, content, billed = 0, error.content, error.billed
     elif isinstance(error, openai.APIStatusError):
         status, content, headers, billed = error.status_code, error.response.text, error.response.headers, False
     else:
         return _without_response(error, secrets)
     reported = error_in(content)
-    code = str(reported.get("code") or "")
+    code = str(reported["code"] or "")
+    if status == 0 and code.isdecimal() and 300 <= int(code[:4]) < 600:
+        status = int(code)
     parameters, key = refused_parameters(reported, body)
     row = next(row for row in TABLE if _fits(row, status, content) and (row.kind != "parameter" or parameters))
     kind = "unknown" if row.kind == "parameter" and key else row.kind
@@ -173,14 +175,14 @@ def error_in(content: str) -> dict[str, Any]:
         data = json.loads(content)
     data = data[0] if isinstance(data, list) and data else data
     if not isinstance(data, dict):
-        return {"message": content.strip() or "no reason is given"}
+        return {"code": None, "message": content.strip() or "no reason is given"}
     choices = data.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
     inner = data.get("error") or (choice.get("error") if isinstance(choice, dict) else None) or data
     error = inner if isinstance(inner, dict) else {"message": inner}
     texts = (error.get("message"), data.get("detail"), data.get("message"))
     message = next((text for text in texts if isinstance(text, str) and text), content.strip())
-    return {**error, "message": message, "detail": data.get("detail")}
+    return {"code": data.get("code"), **error, "message": message, "detail": data.get("detail")}
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

@@ -13,12 +13,10 @@ import json
 import math
 import os
 import secrets
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from slim_rl.config import OpenAIConfig, Price
-from slim_rl.config.hosted import entry_of
+from slim_rl.config import OpenAIConfig
 from slim_rl.dialogue.partner import Usage
 from slim_rl.errors import ConfigError, DataError
 from slim_rl.files import host_name, read_object, write_atomically
@@ -26,23 +24,9 @@ from slim_rl.files import host_name, read_object, write_atomically
 FOLDER = "spend"  # in the run's folder
 
 
-def price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
-    """Returns the price of `model`, or of the model that it is a dated snapshot of; None if neither has one."""
-    name = entry_of(model, prices)
-    return prices[name] if name is not None else None
-
-
-def cost_usd(price: Price | None, input_tokens: int, cached_tokens: int, output_tokens: int) -> float:
-    """Returns US dollars; cached tokens are part of the input tokens. 0.0 without a price."""
-    if price is None:
-        return 0.0
-    fresh = input_tokens - cached_tokens
-    return (fresh * price.input + cached_tokens * price.cached + output_tokens * price.output) / 1e6
-
-
 def check_budget(config: OpenAIConfig) -> None:
     """Checks that the model has a price if there is a budget. Raises ConfigError."""
-    if config.budget_usd is not None and price_of(config.model, config.prices) is None:
+    if config.budget_usd is not None and config.price is None:
         raise ConfigError(
             f"partner.openai.budget_usd is set, but partner.openai.prices has no entry for {config.model!r}. Add its price."
         )

@@ -19,7 +19,6 @@ from slim_rl.dialogue.partner import PartnerFailure
 from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.partners.cassette import request_key
-from slim_rl.partners.spend import price_of
 from slim_rl.policies.openai_chat import ChatPolicy
 from tests.dialogue.players import Script
 from tests.fakes.openai_server import OpenAIServer, Step
@@ -160,7 +159,7 @@ async def test_replayed_words_are_cut_as_live_ones_are(server: OpenAIServer, tmp
 async def test_successor_setting_makes_a_working_partner(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
     line = hosted.SUCCESSORS[model]
-    assert f"{line}\n" in (ROOT / "docs" / "partners.md").read_text(encoding="utf-8")
+    assert f"{line}\n" in (ROOT / "docs" / "how-to" / "partners.md").read_text(encoding="utf-8")
     changes = shlex.split(line.replace("--set", ""))
     config = load_config(ROOT / "configs" / "matching.yaml", changes)
     assert config.partner.openai.model == model
@@ -190,5 +189,5 @@ def test_a_price_is_a_models_own_and_not_its_familys() -> None:
 
 def test_the_built_in_prices_can_be_replaced() -> None:
     config = partner_config(None, model="gpt-5-pro", prices={"gpt-5-pro": {"input": 15, "output": 120}}).openai
-    assert price_of(config.model, config.prices) == Price(input=15, output=120)
-    assert price_of("gpt-5", partner_config(None).openai.prices) == Price(input=1.25, cached=0.125, output=10.0)
+    assert config.price == Price(input=15, output=120)
+    assert partner_config(None, model="gpt-5").openai.price == Price(input=1.25, cached=0.125, output=10.0)

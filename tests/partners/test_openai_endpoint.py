@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
 import pytest
+from pydantic import ValidationError
 
 from slim_rl.config import Price
 from slim_rl.dialogue.partner import PartnerFailure
@@ -254,7 +255,7 @@ def test_a_missing_key_is_said_before_anything_starts(monkeypatch: pytest.Monkey
     "url", ["localhost:8000/v1", "http:///v1", "https://host/v1?api-version=1", "http://me:pw@h/v1"]
 )
 def test_a_url_that_cannot_be_used_is_said(url: str) -> None:
-    with pytest.raises(ConfigError, match="base_url must be like"):
+    with pytest.raises(ValidationError, match="must be like http"):
         OpenAIPartner(partner_config(url))
 
 

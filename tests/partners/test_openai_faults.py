@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from slim_rl.dialogue.partner import PartnerFailure
 from slim_rl.dialogue.record import StopReason, Turn
@@ -219,7 +220,7 @@ def test_a_malformed_key_is_said_before_anything_starts(monkeypatch: pytest.Monk
     "url", ["http://localhost:99999/v1", "http://localhost:x/v1", f"http://{'a' * 70}.org/v1", "http://[1/v1"]
 )
 def test_an_impossible_address_is_said(url: str) -> None:
-    with pytest.raises(ConfigError, match="base_url must be like"):
+    with pytest.raises(ValidationError, match="must be like http"):
         OpenAIPartner(partner_config(url))
 
 

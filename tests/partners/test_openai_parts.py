@@ -16,7 +16,7 @@ from slim_rl.config import OpenAIConfig, Price
 from slim_rl.dialogue.partner import Usage
 from slim_rl.partners.breaker import Breaker
 from slim_rl.partners.limiter import RateLimit
-from slim_rl.partners.spend import Spend, cost_usd, price_of
+from slim_rl.partners.spend import Spend
 from tests.partners.openai_setup import spend_elsewhere
 
 
@@ -239,15 +239,19 @@ def test_a_busy_endpoint_has_not_answered_yet() -> None:
 
 # --- money
 
-PRICES = OpenAIConfig().prices
+
+def price_of(model: str) -> Price | None:
+    return OpenAIConfig(model=model).price
 
 
 def test_gpt_41_prices() -> None:
-    price = price_of("gpt-4.1-2025-04-14", PRICES)
-    assert cost_usd(price, 1_000_000, 400_000, 100_000) == pytest.approx(0.6 * 2.0 + 0.4 * 0.5 + 0.1 * 8.0)
-    assert price_of("gpt-4.1-mini-2025-04-14", PRICES) == Price(input=0.40, cached=0.10, output=1.60)
-    assert price_of("gpt-4.1-nano", PRICES) == Price(input=0.10, cached=0.025, output=0.40)
-    assert price_of("Qwen/Qwen3-32B", PRICES) is None and cost_usd(None, 10, 0, 10) == 0.0
+    price = price_of("gpt-4.1-2025-04-14")
+    assert price is not None and price.cost_usd(1_000_000, 400_000, 100_000) == pytest.approx(
+        0.6 * 2.0 + 0.4 * 0.5 + 0.1 * 8.0
+    )
+    assert price_of("gpt-4.1-mini-2025-04-14") == Price(input=0.40, cached=0.10, output=1.60)
+    assert price_of("gpt-4.1-nano") == Price(input=0.10, cached=0.025, output=0.40)
+    assert price_of("Qwen/Qwen3-32B") is None
 
 
 def test_usages_add_up() -> None:
