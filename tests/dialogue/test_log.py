@@ -38,6 +38,12 @@ def test_a_line_comes_back_as_it_went(make_dialogue: MakeDialogue, tmp_path: Pat
     assert line["tokens"] == {"prompt": 0, "response": 2, "policy": 1}
 
 
+def test_log_failed_and_unrewarded_dialogues_have_lines(make_dialogue: MakeDialogue, tmp_path: Path) -> None:
+    kinds = {"failed": None, "lost": 0.0, "won": 1.0}
+    write(tmp_path / "log.jsonl", *(make_dialogue(*SAID, id=id, reward=reward) for id, reward in kinds.items()))
+    assert {dialogue.id: dialogue.reward for dialogue in read_log(tmp_path)} == kinds
+
+
 def test_tokens_are_kept_on_request(make_dialogue: MakeDialogue, tmp_path: Path) -> None:
     dialogue = make_dialogue(*SAID, response_ids=[1, 2], loss_mask=[1, 0], logprobs=[-0.5, 0.0])
     with DialogueLog(tmp_path / "log.jsonl", tokens=True) as log:

@@ -1,0 +1,156 @@
+"""Ten deliberate faults, and the tests that notice each.
+
+    python -m tests.breakages              breaks a copy of the tree in each way, and prints which tests fail
+    python -m tests.breakages mask kl      only these
+    python -m tests.breakages --all-tests  with every test but those of verl's workers and slime's stack, which takes long
+
+A fault that no test notices is an exit status of 1. `test_breakages.py` checks that each fault still applies to today's code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.paths import ROOT
+
+
+class Fault(NamedTuple):
+    """One fault: a replacement that the file holds exactly once, and fast tests that are to fail by it."""
+
+    file: str
+    before: str
+    after: str
+    tests: tuple[str, ...]
+
+
+FAULTS = {
+    "mask": Fault(  # the first sampled token of each turn is not learned
+        "slim_rl/dialogue/token_player.py",
+        "self.loss_mask += [1] * len(ids)",
+        "self.loss_mask += [0, *[1] * (len(ids) - 1)]",
+        ("tests/dialogue/test_loop.py::test_a_game_is_played_to_agreement",),
+    ),
+    "liar": Fault(  # a partner that tells each score one too high
+        "slim_rl/games/matching/partners/scripted.py",
+        "        return game[pair]\n",
+        "        return None if game[pair] is None else game[pair] + 1\n",
+        ("tests/games/matching/partners/test_scripted.py",),
+    ),
+    "baseline": Fault(  # a failed game counts as a game of reward 0
+        "slim_rl/dialogue/training_reward.py",
+        "        return dialogue.reward\n",
+        "        return dialogue.reward or 0.0\n",
+        (
+            "tests/backends/test_slime_rewards.py::test_failed_games_never_shift_a_baseline",
+            "tests/lab/test_training_reward.py",
+        ),
+    ),
+    "flag": Fault(  # a flag of slime's that is no longer given
+        "slim_rl/config/sections.py",
+        '                "--kl-loss-coef": lambda coef: coef or None,\n',
+        "",
+        (
+            "tests/test_keys.py::test_no_key_and_no_name_stands_twice",
+            "tests/goldens/test_goldens.py::test_figures_after_any_change_are_the_goldens[flags]",
+        ),
+    ),
+    "question": Fault(  # a question that is not counted
+        "slim_rl/games/matching/questions/annotate.py",
+        "list(reading.asked), reading.seeking\n",
+        "list(reading.asked), False\n",
+        ("tests/games/matching/questions/test_replies.py",),
+    ),
+    "resume": Fault(  # a run that starts over instead of resuming
+        "slim_rl/backends/trl/callbacks.py",
+        "    return whole[max(whole)] if whole else None\n",
+        "    return None\n",
+        ("tests/test_doors.py::test_checkpoint_of_equal_size_and_other_content_is_not_used",),
+    ),
+    "price": Fault(  # each question costs twice its price
+        "slim_rl/lab/training_rewards.py",
+        "(price * float(",
+        "(2 * price * float(",
+        ("tests/lab/test_training_reward.py",),
+    ),
+    "log": Fault(  # dialogues without a reward are not logged
+        "slim_rl/dialogue/log.py",
+        "            super().append(dialogue.to_dict(tokens=self.tokens))\n",
+        "            if dialogue.reward is not None:\n                super().append(dialogue.to_dict(tokens=self.tokens))\n",
+        ("tests/dialogue/test_log.py::test_log_failed_and_unrewarded_dialogues_have_lines",),
+    ),
+    "kl": Fault(  # the policy is rewarded for leaving the initial policy
+        "slim_rl/config/sections.py",
+        '{"beta": same,',
+        '{"beta": lambda coef: -coef,',
+        (
+            "tests/goldens/test_goldens.py::test_figures_after_any_change_are_the_goldens[flags]",
+            "tests/backends/test_trl_gradient.py::test_kl_gradient_is_that_of_the_kl_not_its_estimate",
+        ),
+    ),
+    "seat": Fault(  # self-play gives each seat the other's dialogue
+        "slim_rl/dialogue/loop.py",
+        "    return first, second\n",
+        "    return second, first\n",
+        ("tests/dialogue/test_loop.py::test_selfplay_gives_each_seat_its_own_view",),
+    ),
+}
+EVERYTHING = ("-m", "not verl and not slime", "tests")
+
+
+def applied(fault: Fault, root: Path) -> str:
+    """Returns the broken file's text. Raises ValueError unless the fault fits the file in exactly one place."""
+    text = (root / fault.file).read_text(encoding="utf-8")
+    if text.count(fault.before) != 1:
+        raise ValueError(
+            f"{fault.file} has {fault.before!r} {text.count(fault.before)} times; adapt tests/breakages.py."
+        )
+    return text.replace(fault.before, fault.after)
+
+
+def red(root: Path, tests: tuple[str, ...]) -> list[str]:
+    """Returns the tests that fail or cannot be run in a tree."""
+    command = [sys.executable, "-m", "pytest", "-q", "--no-header", "--tb=no", "-rfE", "-p", "no:cacheprovider", *tests]
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
+    if done.returncode not in (0, 1):
+        raise RuntimeError(
+            f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+        )
+    return re.findall(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.M)
+
+
+def main() -> int:
+    """Runs the faults that are named, or all; returns the exit status."""
+    parser = argparse.ArgumentParser(description="Break a copy of the tree on purpose and list the tests that fail.")
+    parser.add_argument("faults", nargs="*", choices=[[], *FAULTS], default=[])
+    parser.add_argument("--all-tests", action="store_true", help="run every test per fault")
+    options = parser.parse_args()
+    unnoticed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / ROOT.name
+        ignored = shutil.ignore_patterns(".git", ".venv*", "build", "runs", "logs", "plots", "*_cache", "__pycache__")
+        shutil.copytree(ROOT, copy, ignore=ignored, symlinks=True)
+        for place, beside in ((copy / "build", ROOT / "build"), (copy.parent / "shared", ROOT.parent / "shared")):
+            if beside.exists():  # slime's sources, and those unpacked
+                place.symlink_to(beside)
+        for name in options.faults or FAULTS:
+            fault = FAULTS[name]
+            file, whole = copy / fault.file, (copy / fault.file).read_text(encoding="utf-8")
+            file.write_text(applied(fault, copy), encoding="utf-8")
+            failing = red(copy, EVERYTHING if options.all_tests else fault.tests)
+            file.write_text(whole, encoding="utf-8")
+            unnoticed += not failing
+            print(f"{name:9} {len(failing):3} red: {', '.join(failing[:3]) or 'NOT NOTICED'}", flush=True)
+    return min(unnoticed, 1)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
