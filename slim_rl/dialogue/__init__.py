@@ -1,1 +1,1 @@
-"""Dialogues: chat-template token boundaries, the turn loop, the record."""
+"""Dialogues: token boundaries of a chat template, the turn loop, the record, measures, rewards and the worker."""

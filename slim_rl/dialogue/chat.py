@@ -1,14 +1,16 @@
-"""A chat template as token boundaries: text is encoded once, piece by piece, and nothing is ever decoded and encoded again.
+"""Token boundaries of a chat template.
 
-    prompt_ids(messages)              what the policy reads before its first turn
-    turn_ids(sampled, observation)    what stands between a sampled turn and the next one
-    decode(sampled)                   what the policy said
+    prompt_ids(messages)              input before the policy's first turn
+    turn_ids(sampled, observation)    tokens between a sampled turn and the next one
+    decode(sampled)                   text and thought of a sampled turn
 
-A template without a system role (Gemma 2's, Mistral's) has the rules at the start of the first message, as `folded` writes it.
+Invariants:
+    Text is encoded once, piece by piece, and nothing is decoded and encoded again.
+    The policy's next input is the previous input + the sampled tokens + `turn_ids`, even if the template would rewrite earlier
+    turns, as Qwen3's does with thoughts.
+    Control tokens come from the template alone: a message that spells ``<|im_end|>`` is encoded as those letters.
 
-so that the policy's next input is always the previous input + what it sampled + `turn_ids`, also where a template would rewrite
-earlier turns, as Qwen3's does with thoughts. Control tokens come from the template alone: a message that spells ``<|im_end|>`` is
-encoded as those letters.
+A template without a system role (Gemma 2's, Mistral's) gets the rules at the start of the first message (`folded`).
 """
 
 from __future__ import annotations
@@ -88,7 +90,7 @@ class Chat:
         self._check()
 
     def prompt_ids(self, messages: Messages) -> list[int]:
-        """Token ids of the opening messages, up to where the policy speaks."""
+        """Returns the token ids of the opening messages and of the template's opening of the policy's turn."""
         messages = self.folded(messages)
         frame = self._frame(tuple(message["role"] for message in messages))
         pieces: list[tuple[str, bool]] = [(frame[0], True)]
@@ -97,9 +99,7 @@ class Chat:
         return self._encode(pieces)
 
     def folded(self, messages: Messages) -> Messages:
-        """Returns the messages as the template takes them: a system message before the first message of a user, in one with it, where
-        the template has no such role.
-        """
+        """Returns the messages in the roles that the template has; without a system role, the rules begin the first user message."""
         if not self._folds or not messages or messages[0]["role"] != "system":
             return messages
         rules, *others = messages
@@ -107,16 +107,19 @@ class Chat:
         return [first | {"content": f"{rules['content']}\n\n{first['content']}".rstrip()}, *rest]
 
     def turn_ids(self, sampled: Sequence[int], observation: str) -> list[int]:
-        """Token ids that stand between the sampled turn and the next: its end token if it has none, then the observation as
-        a user message, then the template's opening of the next assistant turn. None of them is the policy's.
+        """Returns the token ids between a sampled turn and the next; none of them is the policy's.
+
+        They are an end token if the turn was cut without one, the observation as a user message, and the template's opening of the
+        next assistant turn.
         """
         missing_end = [] if sampled and sampled[-1] == self.end_id else [self.end_id]
         pieces = [(self._before_observation, True), (observation, False), (self._after_observation, True)]
         return missing_end + self._encode(pieces, self._end)
 
     def said_ids(self, text: str, thought: str | None = None) -> list[int]:
-        """A turn as the policy would have sampled it, end token included: for teaching, and for scripted policies. A thought that the
-        template has begun is closed, empty if there is none.
+        """Returns the tokens of a turn as a policy would sample it, end token included, for demonstrations and scripted policies.
+
+        A thought that the template has opened is closed, empty if `thought` is None.
         """
         if thought is None and self._begins_thought:
             thought = ""
@@ -131,13 +134,13 @@ class Chat:
         return [*self._encode(pieces), self.end_id]
 
     def decode(self, sampled: Sequence[int]) -> tuple[str, str | None]:
-        """What the policy said, and what it thought before (None if it did not). A thought that never ends leaves nothing said."""
+        """Returns the text of a sampled turn and its thought (None without one). After an unclosed thought the text is empty."""
         return split_thought(
             self._text([index for index in sampled if index not in self._unsaid]), self._begins_thought
         )
 
     def render(self, messages: Messages, add_generation_prompt: bool = True) -> str:
-        """The template's own rendering, as text. Raises ConfigError for a template that cannot be rendered."""
+        """Returns the template's own rendering as text. Raises ConfigError if the template fails."""
         try:
             rendered = self.tokenizer.apply_chat_template(
                 list(self.folded(messages)),
@@ -147,7 +150,7 @@ class Chat:
                 enable_thinking=self.thinking,
             )
         except Exception as error:
-            # a template is a program of somebody else's: what the sandbox forbids, what it raises itself
+            # a template is a program: the sandbox forbids some of it, and it may raise anything
             reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             raise ConfigError(
                 f"The chat template of {self._name} cannot be rendered ({reason}); correct it, or use another model's tokenizer."
@@ -155,7 +158,7 @@ class Chat:
         return str(rendered)
 
     def _frame(self, roles: tuple[str, ...]) -> list[str]:
-        """The template's text around messages of these roles: one piece before, between and after them."""
+        """Returns the template's text around messages of these roles: one piece before, between and after them."""
         if roles not in self._frames:
             markers = [f"slimMARKER{index}mark" for index in range(len(roles))]
             pieces, rest = [], self.render([{"role": r, "content": m} for r, m in zip(roles, markers, strict=True)])
@@ -171,8 +174,10 @@ class Chat:
         return self._frames[roles]
 
     def _encode(self, pieces: Sequence[tuple[str, bool]], after: str = "") -> list[int]:
-        """Encodes (text, from_template) pieces that follow the control token `after`. Only the template's control tokens become
-        control tokens; what stands between two of them is encoded as one text, as if the whole had been rendered first.
+        """Returns the token ids of (text, from_template) pieces that follow the control token `after`.
+
+        Only the template's control tokens become control tokens. The text between two of them is encoded in one piece, as if all
+        had been rendered first.
         """
         ids: list[int] = []
         run: list[str] = []
@@ -198,8 +203,9 @@ class Chat:
         return ids
 
     def _is_text(self, text: str, index: int, written: str) -> bool:
-        """Whether a token is one that the model makes of plain text anyway, and does nothing but say it: white space, or what the
-        template has not `written`. Gemma's tokenizer lists such, several line ends and HTML's tags.
+        """Returns True if an added token only spells its text: white space, or text that the template has not `written`.
+
+        Gemma's tokenizer lists such tokens: runs of line ends, and HTML's tags.
         """
         harmless = not text.strip(f"{_WORD_BEGINS} \n\t\r") or text not in written
         return harmless and self._plain_ids(text) == [index]
@@ -217,42 +223,42 @@ class Chat:
             )
         opening = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello: 1, 2?\nÄ 你好 🙂"}]
         prompt = self.prompt_ids(opening)
-        told, rendered = self._text(prompt), self.render(opening)
+        decoded, rendered = self._text(prompt), self.render(opening)
         if self._strips_before or self._strips_after:
-            told, rendered = ("".join(text.split()) for text in (told, rendered))
-        if told != rendered:
-            raise ConfigError(f"The tokenizer {self._name} does not give back its own chat template's text.")
+            decoded, rendered = ("".join(text.split()) for text in (decoded, rendered))
+        if decoded != rendered:
+            raise ConfigError(f"The tokenizer {self._name} does not decode to its own chat template's text.")
 
     def _text(self, ids: Sequence[int]) -> str:
         return str(self.tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
 
 def _template_of(tokenizer: Any, name: str) -> str:
-    """Returns the chat template: of several with names, the one called default. Raises ConfigError if there is none."""
-    found = getattr(tokenizer, "chat_template", None)
-    if isinstance(found, list | tuple):  # as tokenizer_config.json has them
-        found = {each["name"]: each["template"] for each in found}
-    if isinstance(found, dict):
-        found = found.get("default") or (next(iter(found.values())) if len(found) == 1 else None)
-    if not found:
+    """Returns the chat template; of several named ones the default. Raises ConfigError if there is none."""
+    template = getattr(tokenizer, "chat_template", None)
+    if isinstance(template, list | tuple):  # the form of tokenizer_config.json
+        template = {each["name"]: each["template"] for each in template}
+    if isinstance(template, dict):
+        template = template.get("default") or (next(iter(template.values())) if len(template) == 1 else None)
+    if not template:
         raise ConfigError(
             f"The tokenizer {name} has no chat template, or several and none called default; use an instruct model's tokenizer."
         )
-    return str(found)
+    return str(template)
 
 
 def split_thought(text: str, opened: bool = False) -> tuple[str, str | None]:
-    """What a turn says, and what was thought before (None if nothing). `opened`: the template has begun the thought already."""
-    thought, closed, said = text.rpartition(THINK_CLOSE)
+    """Returns a turn's text and its thought (None without one). `opened`: the template has opened the thought already."""
+    thought, closed, speech = text.rpartition(THINK_CLOSE)
     if closed:
-        return said.strip(), thought.replace(THINK_OPEN, "", 1).strip()
+        return speech.strip(), thought.replace(THINK_OPEN, "", 1).strip()
     if opened or THINK_OPEN in text:
         return "", text.replace(THINK_OPEN, "", 1).strip()
     return text.strip(), None
 
 
 def _without_added_tokens(tokenizer: Any) -> Any:
-    """A copy of the tokenizer's model that knows no added tokens: any text is just text to it."""
+    """Returns a copy of the tokenizer's model without added tokens, which encodes any text as plain text."""
     from tokenizers import Tokenizer
 
     data = json.loads(tokenizer.backend_tokenizer.to_str())

@@ -1,9 +1,10 @@
-"""The games of a run: dealt once, written to the files that the config names, and read again by every process.
+"""Games of a run: generated once, written to the files that the config names, and read by every process.
 
-No two rows of a file, nor of a train and an eval file, hold the same game, told by its id: a game of few deals that are drawn by number
-(`BaseEnvironment.sample_state`) has some of them again. Each row says what it was dealt from (`spec`), so that
-a file of other games than the config asks for is refused and never trained on by mistake. A file of the right games that has
-fewer of them than the config asks for is used as far as it goes.
+Invariants:
+    No two rows of a file, nor of the train and eval files, hold the same game (the same id).
+    Each row names the settings that it was generated from (`spec`); a file of other settings is refused.
+
+A file with fewer games than the config asks for is used as it is.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from slim_rl.dialogue.rows import GameRow, Split, is_bare, read_rows, write_rows
 from slim_rl.environment import BaseEnvironment, environment_class
 from slim_rl.errors import ConfigError, DataError, SlimWarning
 
-_ROUNDS = 100  # times more games are drawn where some were dealt before
-_EVAL_START = 2**31  # in the spec of eval rows, which are numbered from here on
-MAKE = "slim-rl generate CONFIG --overwrite"  # makes a config's files again
+_ROUNDS = 100  # rounds of drawing more games in place of repeated ones
+_EVAL_START = 2**31  # first number of the eval games
+MAKE = "slim-rl generate CONFIG --overwrite"  # writes a config's files again
 
 
 def games_files(config: Config) -> dict[Split, tuple[Path, int]]:
-    """The splits that the config has: their files, and how many games it asks of them."""
+    """Returns the file of each split of the config, and the number of games it asks for."""
     data = config.data
     files: dict[Split, tuple[Path, int]] = {"train": (data.train, data.num_train)}
     if data.eval is not None and data.num_eval:
@@ -39,7 +40,7 @@ def games_files(config: Config) -> dict[Split, tuple[Path, int]]:
 
 
 def load_rows(config: Config, split: Split = "train", workers: int = 1) -> list[GameRow]:
-    """The games of one split, dealt and written first where their file is missing. Empty if the config has no such split.
+    """Returns the games of one split, and writes their file first if it is missing. Empty if the config has no such split.
 
     Raises:
         DataError: a file that exists cannot be used (`existing_rows`), or shares a game with the other split's.
@@ -64,7 +65,10 @@ def load_rows(config: Config, split: Split = "train", workers: int = 1) -> list[
 
 
 def ensure_games(config: Config, workers: int = 1, *, overwrite: bool = False) -> tuple[Path, Path | None]:
-    """The train and eval files of `config.data`, made if missing, or, with `overwrite`, made again. Raises as `load_rows` does."""
+    """Writes the train and eval files of `config.data` if missing, or again with `overwrite`, and returns them.
+
+    Raises what `load_rows` raises.
+    """
     files = games_files(config)
     if overwrite:
         taken = {row.game_id for row in _make(config, "train", (), workers)}
@@ -77,14 +81,14 @@ def ensure_games(config: Config, workers: int = 1, *, overwrite: bool = False) -
 
 
 def existing_rows(config: Config, split: Split, taken: Collection[str] | None = None) -> list[GameRow]:
-    """The rows of a split's file, once it is sure that they are those the config asks for.
+    """Returns the rows of a split's file after checking that the config asks for them.
 
     Args:
-        taken: ids of the other split's games; None to read them from its file.
+        taken: ids of the other split's games; None: read from its file.
 
     Raises:
-        DataError: the file cannot be read, was dealt from another specification, has fewer games than a step of training plays,
-            or shares a game with the other split's.
+        DataError: the file cannot be read, was generated from other settings, has fewer games than a training step plays, or shares
+            a game with the other split.
     """
     path, number = games_files(config)[split]
     rows = read_rows(path, make_environment(config), seats_of(config))
@@ -94,13 +98,13 @@ def existing_rows(config: Config, split: Split, taken: Collection[str] | None = 
         for key, value in (row.spec or {}).items():
             if spec.get(key) != value:
                 raise DataError(
-                    f"{path} was made with {key} = {value!r} where the config says {spec.get(key)!r}: name files after their deal "
+                    f"{path} was made with {key}={value!r}, but the config has {key}={spec.get(key)!r}: name another file "
                     f"({_named_after(config, key, spec.get(key))}), or make it again with `{MAKE}`."
                 )
     step = config.train.games_per_step
     if split == "train" and len(rows) < min(number, step):
         raise DataError(
-            f"{path} has {len(rows)} games where the config asks for {number}, and one step of training plays {step}: "
+            f"{path} has {len(rows)} games, but data.num_train is {number} and one training step plays {step}: "
             f"make it again with `{MAKE}`, or lower train.games_per_step."
         )
     shared = {row.game_id for row in rows}.intersection(_ids_of_other(config, split) if taken is None else taken)
@@ -113,7 +117,7 @@ def existing_rows(config: Config, split: Split, taken: Collection[str] | None = 
 
 
 def _named_after(config: Config, key: str, value: Any) -> str:
-    """Returns the changes by which a config's games files are named after the value of one of their keys."""
+    """Returns the options that name a config's games files after the value of one key."""
     text = re.sub(r"[^\w.-]+", "-", str(value))[:20].strip("-")
     files = {split: path for split, (path, _) in games_files(config).items()}
     named = {split: path.with_stem(f"{path.stem}-{key}{text}") for split, path in files.items()}
@@ -121,7 +125,7 @@ def _named_after(config: Config, key: str, value: Any) -> str:
 
 
 def shortage(config: Config, split: Split, rows: list[GameRow]) -> str | None:
-    """A sentence if a split has fewer games than the config asks for. A file from elsewhere has as many as it has."""
+    """Returns a warning if a split has fewer games than the config asks for; None otherwise, and for a custom file."""
     path, number = games_files(config)[split]
     if len(rows) >= number or all(row.spec is None for row in rows):
         return None
@@ -132,7 +136,7 @@ def shortage(config: Config, split: Split, rows: list[GameRow]) -> str | None:
 
 
 def _ids_of_other(config: Config, split: Split) -> set[str]:
-    """The games of the other split, if its file is there."""
+    """Returns the ids of the other split's games; empty without its file."""
     file = games_files(config).get("eval" if split == "train" else "train")
     return {row.game_id for row in read_rows(file[0])} if file and file[0].exists() else set()
 
@@ -146,7 +150,7 @@ def _make(config: Config, split: Split, taken: Collection[str], workers: int) ->
 def deal(
     config: Config, split: Split, number: int, taken: Collection[str] = (), workers: int = 1, name: str = "games"
 ) -> Iterator[GameRow]:
-    """`number` rows of distinct games, none of them of the ids `taken`. With `data.seat` both, every other one for either seat."""
+    """Yields `number` rows of distinct games without the ids `taken`; with `data.seat` both, the seats alternate."""
     env, seats, spec = make_environment(config), seats_of(config), _spec(config, split)
     games = _distinct(type(env), config, split, number, taken, workers)
     for index, (game_id, state) in enumerate(
@@ -158,7 +162,7 @@ def deal(
 def _distinct(
     made: type[BaseEnvironment], config: Config, split: Split, number: int, taken: Collection[str], workers: int
 ) -> Iterator[tuple[str, Any]]:
-    """Games from number 0 on, without the repeated ones."""
+    """Yields games from number 0 on, without repeated ones."""
     seen, first, missing = set(taken), 0, number
     for _ in range(_ROUNDS):
         numbers = range(first, first + missing)
@@ -173,27 +177,27 @@ def _distinct(
             return
         first = numbers.stop
     raise ConfigError(
-        f"The config's games repeat: of {number} wanted, {missing} cannot be dealt without repetition; ask for fewer."
+        f"The config's games repeat: {missing} of {number} cannot be generated without repetition; ask for fewer games."
     )
 
 
 def seats_of(config: Config) -> tuple[int, ...]:
-    """Returns the policy's seats, which its rows have in turn."""
+    """Returns the policy's seats, over which the rows alternate."""
     return (0, 1) if config.data.seat == "both" else (config.data.seat,)
 
 
 def _check_whole(path: Path, config: Config) -> None:
-    """Raises DataError for a file of game states alone on slime, which reads prompt and metadata from the file itself."""
+    """Raises DataError if slime, which reads prompts from the file, would read a file of game states alone."""
     number, row = next(iter(jsonl.read(path)))
     if config.train.backend == "slime" and is_bare(row):
         raise DataError(
-            f"{path}, line {number} is a game state alone, but slime reads the prompt from the file. Make whole rows of them: slim-rl generate "
+            f"{path}, line {number} is a game state alone, but slime reads the prompt from the file. Add prompts to it: slim-rl generate "
             f"CONFIG --games {path} --output NEW.jsonl."
         )
 
 
 def _spec(config: Config, split: Split) -> dict[str, Any]:
-    """All that the rows of a file depend on, but for their number."""
+    """Returns all settings that the rows of a file depend on, except their number."""
     settings = config.game_settings
     for name in environment_class(config.environment).undealt:  # arms that differ in them play the same file
         settings.pop(name, None)

@@ -1,8 +1,11 @@
-"""Dialogues in the formats of others: a pure function each, from dialogues to JSON-able values.
+"""Conversions of dialogues to formats of other tools, as JSON-able values.
 
-    a file says what the log says, once, and nothing else: what the log has not (token ids, a date of its own) is left out
+    session_trace    session traces of the Hugging Face Hub
+    trajectory       trajectories (ATIF) of Harbor
+    eval_log         evaluation logs of inspect_ai
 
-Session traces are of the Hugging Face Hub, trajectories (ATIF) of Harbor, evaluation logs of inspect_ai. None of their packages is needed.
+A file holds the facts of the log and nothing else: token ids or dates that the log lacks are left out. None of the tools'
+packages is needed.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ ATIF = "ATIF-v1.7"
 
 
 def session_trace(dialogue: Dialogue) -> list[dict[str, Any]]:
-    """The lines of a session trace: its header, then a message each."""
+    """Returns the lines of a session trace: its header, then one message per line."""
     header = {"type": "session", "harness": HARNESS, "id": name(dialogue), "name": title(dialogue), **facts(dialogue)}
     lines = []
     for message in messages(dialogue):
@@ -32,9 +35,11 @@ def session_trace(dialogue: Dialogue) -> list[dict[str, Any]]:
 
 
 def trajectory(dialogue: Dialogue) -> dict[str, Any]:
-    """An ATIF trajectory. Its agent is the policy; the other seat is its user."""
+    """Returns an ATIF trajectory. Its agent is the policy; the other seat is its user."""
     sources = {"system": "system", "assistant": "agent"}
-    steps = [{"source": sources.get(said["role"], "user"), "message": said["content"]} for said in dialogue.prompt]
+    steps = [
+        {"source": sources.get(message["role"], "user"), "message": message["content"]} for message in dialogue.prompt
+    ]
     steps += [_step(dialogue, turn) for turn in _after_prompt(dialogue)]
     total = {}
     if dialogue.tokens or dialogue.response_ids:
@@ -49,7 +54,7 @@ def trajectory(dialogue: Dialogue) -> dict[str, Any]:
 
 
 def eval_log(dialogues: Sequence[Dialogue], created: datetime) -> dict[str, Any]:
-    """An inspect_ai evaluation log of dialogues of one run and phase, a sample each; the scorer is the game's reward."""
+    """Returns an inspect_ai evaluation log of dialogues of one run and phase, one sample each, scored by the game's reward."""
     first = dialogues[0]
     task, date = "/".join(filter(None, (first.run, first.arm, first.phase))), created.isoformat()
     digest = hashlib.sha256("\n".join(map(name, dialogues)).encode()).hexdigest()
@@ -104,7 +109,7 @@ def _sample(dialogue: Dialogue) -> dict[str, Any]:
 
 
 def _for_inspect(message: dict[str, str], later: bool = False) -> dict[str, Any]:
-    """A message for `inspect view`, which shows all system messages at the top: a `later` one, a refusal, is said as a user's."""
+    """Returns a message for `inspect view`. A `later` system message, a refusal, becomes the user's, since all system ones stand first."""
     plain = {"role": message["role"], "content": message["content"]}
     if later and message["role"] == "system":
         return {"role": "user", "content": f"Refused: {message['content']}"}
@@ -115,23 +120,23 @@ def _for_inspect(message: dict[str, str], later: bool = False) -> dict[str, Any]
 
 
 def messages(dialogue: Dialogue) -> list[dict[str, str]]:
-    """What was said as chat messages: the policy's as the assistant's, with its `thought`; why the game refused one as the system's."""
-    said = [{"role": message["role"], "content": message["content"]} for message in dialogue.prompt]
+    """Returns a dialogue as chat messages: the policy is the assistant, and refusals of the game are the system's."""
+    chat = [{"role": message["role"], "content": message["content"]} for message in dialogue.prompt]
     for turn in _after_prompt(dialogue):
         thought = {"thought": turn.thought} if turn.thought else {}
-        said.append({"role": "assistant" if turn.role == "policy" else "user", "content": turn.text, **thought})
+        chat.append({"role": "assistant" if turn.role == "policy" else "user", "content": turn.text, **thought})
         if turn.error:
-            said.append({"role": "system", "content": turn.error})
+            chat.append({"role": "system", "content": turn.error})
         if turn.observation:
-            said.append({"role": "user", "content": turn.observation})
-    return said
+            chat.append({"role": "user", "content": turn.observation})
+    return chat
 
 
 def _after_prompt(dialogue: Dialogue) -> list[Turn]:
-    """The turns without the one that the prompt ends with: what the other seat said before the policy first spoke."""
+    """Returns the turns without the one that ends the prompt: the other seat's last before the policy's first."""
     first = next((number for number, turn in enumerate(dialogue.turns) if turn.role == "policy"), 0)
-    heard = max((number for number in range(first) if dialogue.turns[number].error is None), default=None)
-    return [turn for number, turn in enumerate(dialogue.turns) if number != heard]
+    opening = max((number for number in range(first) if dialogue.turns[number].error is None), default=None)
+    return [turn for number, turn in enumerate(dialogue.turns) if number != opening]
 
 
 def _step(dialogue: Dialogue, turn: Turn) -> dict[str, Any]:
@@ -146,7 +151,7 @@ def _step(dialogue: Dialogue, turn: Turn) -> dict[str, Any]:
 
 
 def _metrics(dialogue: Dialogue, start: int, end: int) -> dict[str, Any]:
-    """What was sampled between two places of the response, and what it was sampled from; numbers alone if the log has no tokens."""
+    """Returns the tokens sampled at [start, end) of the response and their input; counts alone if the log has no tokens."""
     if not dialogue.response_ids:
         return {"completion_tokens": end - start}
     read = dialogue.prompt_ids + dialogue.response_ids[:start]
@@ -160,23 +165,25 @@ def _metrics(dialogue: Dialogue, start: int, end: int) -> dict[str, Any]:
 
 
 def name(dialogue: Dialogue) -> str:
-    """What tells a dialogue from all others of its log."""
+    """Returns a name that identifies a dialogue in its log."""
     step = None if dialogue.step is None else f"step {dialogue.step}"
     return "/".join(part for part in (dialogue.run, dialogue.arm, dialogue.phase, step, dialogue.id) if part)
 
 
 def title(dialogue: Dialogue) -> str:
+    """Returns a title: game, reward and stop reason."""
     ended = "failed" if dialogue.reward is None else f"reward {dialogue.reward:.3f}"
     return f"{dialogue.game_id}, {ended} ({dialogue.stop_reason})"
 
 
 def model(dialogue: Dialogue) -> str:
+    """Returns the policy's name, from its identity."""
     known = (dialogue.policy.get(key) for key in ("model", "path", "name", "kind", "engine"))
     return str(next((value for value in known if value), "policy"))
 
 
 def facts(dialogue: Dialogue) -> dict[str, Any]:
-    """Where the dialogue came from and how it ended."""
+    """Returns the dialogue's origin and end."""
     return {
         "environment": dialogue.environment,
         "game_id": dialogue.game_id,

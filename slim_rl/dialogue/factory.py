@@ -1,7 +1,7 @@
-"""Makes the environment and the partner that a config names, and imports them only then.
+"""Factories of the environment and the partner that a config names, imported only when they are made.
 
-A partner's class is made by its `from_config(partner_config, make_env)`, if it has that classmethod; else it is called with
-`partner.args`, and with `partner.accept_fraction`, `partner.explain_rejections` and `partner.replay` if its constructor takes them.
+A partner is made by its class's `from_config(partner_config, make_env)`, if there is one. Otherwise its constructor gets
+`partner.args`, and those of `partner.accept_fraction`, `partner.explain_rejections` and `partner.replay` that it takes.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from slim_rl.signatures import takes
 
 
 def make_environment(config: Config) -> BaseEnvironment:
-    """A fresh environment of the run's game.
+    """Returns a new environment of the run's game.
 
-    Its constructor is given the settings of the `game` section: all of them, or, where the game has a `Settings` model, those
-    that it takes. Raises ConfigError if the arguments do not suit it.
+    Its constructor gets the settings of the `game` section: all of them, or, if the game has a `Settings` model, those that it
+    takes. Raises ConfigError if the constructor refuses them.
     """
     made = environment_class(config.environment)
     game: Any = config.game
@@ -37,11 +37,10 @@ def make_environment(config: Config) -> BaseEnvironment:
 
 
 def make_partner(config: Config) -> Partner | None:
-    """The partner that the config names, or None where the policy is alone: in self-play, and in a game for one. One object
-    serves all dialogues of a process.
+    """Returns the partner that the config names; None in self-play and in one-seat games. One object serves a whole process.
 
     Raises:
-        ConfigError: a key that the partner needs is missing, or its arguments do not suit it.
+        ConfigError: the partner lacks a key, or refuses its arguments.
         DataError: the log to replay cannot be used.
     """
     game, kind = environment_class(config.environment), config.partner.kind
@@ -51,11 +50,11 @@ def make_partner(config: Config) -> Partner | None:
     lacks = [name for name in ("identity", "act") if not hasattr(partner, name)]
     if lacks:
         raise ConfigError(
-            f"partner.kind: {kind} has no {' and no '.join(lacks)}; a partner has both (docs/reference/environment-api.md)."
+            f"partner.kind={kind} lacks {' and '.join(lacks)}. Add it to the class (docs/reference/environment-api.md)."
         )
     if not takes(partner.act, 1) or (inspect.isroutine(partner.act) and not inspect.iscoroutinefunction(partner.act)):
         raise ConfigError(
-            f"partner.kind: {kind}.act must be async act(view) -> Turn. Correct the class (docs/reference/environment-api.md)."
+            f"partner.kind={kind}: its act must be async act(view) -> Turn. Correct the class (docs/reference/environment-api.md)."
         )
     return partner
 
@@ -72,45 +71,47 @@ def _made(config: Config, kind: str) -> Partner:
         return made(**(shared | config.partner.args))  # type: ignore[no-any-return]
     except TypeError as error:
         raise ConfigError(
-            f"partner.args do not suit the partner {kind}: {error}; set them to what it takes (--set partner.args={{}}: nothing)."
+            f"partner.args={config.partner.args} does not suit partner.kind={kind}: {error}. Set the arguments that it takes, or {{}}."
         ) from error
 
 
 def partner_class(config: Config, kind: str) -> Any:
-    """The class of the partner of that name, or dotted path, in the config's game. Raises ConfigError if there is none."""
+    """Returns the partner class of a name in the config's game, or of a dotted path. Raises ConfigError if there is none."""
     return load_object(_named(config).get(kind, kind), "partner.kind", "examples.treasure.HonestPartner")
 
 
 def costs_money(config: Config) -> bool:
-    """Whether the config's partner is behind an endpoint that may be paid for, by whatever name it goes (`dialogue.partner.Partner`)."""
+    """Returns True if the config's partner may cost money: its class has `keep_spend` (`dialogue.partner.Partner`)."""
     kind = config.partner.kind
     alone = kind == SELF or environment_class(config.environment).seats == 1
     return not alone and hasattr(partner_class(config, kind), "keep_spend")
 
 
 def _named(config: Config) -> dict[str, str]:
-    """The partners that have a name -> their dotted paths."""
+    """Returns the dotted path of each partner with a short name."""
     return {**PARTNERS, **environment_class(config.environment).partners}
 
 
 def partner_name(config: Config, partner: Partner) -> str:
-    """The `kind` that dialogues with the config's partner record: the name it goes by, as a subclass may say its parent's. One that
-    goes by a dotted path says itself what it is, where that is not the name of another partner.
+    """Returns the `kind` that dialogues with the config's partner record.
+
+    It is the short name in the config. A partner named by a dotted path is recorded by the kind in its own identity, unless another
+    partner has that name: a subclass may have inherited it.
     """
     named, kind = _named(config), config.partner.kind
-    says = partner.identity.get("kind")
-    if kind in named or not says:
+    claim = partner.identity.get("kind")
+    if kind in named or not claim:
         return kind
-    anothers = says in named and partner_class(config, says) is not type(partner)
-    return kind if anothers else str(says)
+    anothers = claim in named and partner_class(config, claim) is not type(partner)
+    return kind if anothers else str(claim)
 
 
 def _taken(made: Any, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments that the constructor takes."""
+    """Returns the arguments that the constructor takes."""
     takes = _parameters(made)
     return {name: value for name, value in arguments.items() if name in takes}
 
 
-@cache  # for it is asked of every game that is dealt
+@cache  # called for every game
 def _parameters(made: Any) -> frozenset[str]:
     return frozenset(inspect.signature(made).parameters)

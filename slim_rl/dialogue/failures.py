@@ -1,6 +1,6 @@
-"""Counts the dialogues that failed, and stops a run when there are too many of them.
+"""Count of failed dialogues, which stops a run when there are too many.
 
-A game that the trainer aborted is not a failure and is not counted.
+A dialogue that the trainer aborted does not count.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ log = logging.getLogger(__name__)
 
 
 class Failures:
-    """Dialogues that ended, since the last `clear`.
+    """Counts of the dialogues that ended since the last `clear`.
 
     Attributes:
-        count: how many.
-        reasons: stop reasons of those that failed.
-        cost_usd: of the partner's calls; None while nothing is known of a cost.
-        stopped: why the partner takes no more calls, if some dialogue failed for that; None otherwise.
+        count: number of dialogues.
+        reasons: stop reasons of the failed ones.
+        cost_usd: US dollars for the partner's calls; None without any known cost.
+        stopped: failure of a dialogue that ended because the partner takes no more calls; None otherwise.
     """
 
     def __init__(self, dialogues: Iterable[Dialogue] = ()) -> None:
@@ -35,7 +35,7 @@ class Failures:
 
     @classmethod
     def of_all(cls, parts: Iterable[Failures]) -> Failures:
-        """The sum of what several processes counted."""
+        """Returns the sum of the counts of several processes."""
         whole = cls()
         for part in parts:
             whole.count += part.count
@@ -47,6 +47,7 @@ class Failures:
         return whole
 
     def clear(self) -> None:
+        """Sets all counts to zero."""
         self.count = 0
         self.reasons: Counter[str] = Counter()
         self.cost_usd: float | None = None
@@ -54,6 +55,7 @@ class Failures:
         self._causes: Counter[str] = Counter()
 
     def add(self, dialogue: Dialogue) -> None:
+        """Counts a dialogue that ended."""
         if dialogue.stop_reason is None or dialogue.stop_reason is StopReason.ABORTED:
             return
         self.count += 1
@@ -71,12 +73,11 @@ class Failures:
         return self.reasons.total() / self.count if self.count else 0.0
 
     def check(self, config: Config) -> None:
-        """To be asked before the step's dialogues are trained on.
+        """Checks, before a step's dialogues are trained on, that the run can continue.
 
         Raises:
-            RunStopped: the partner takes no more calls, and some dialogue failed for that. Which ones it met is no accident: those that ask
-                most are the last to end; so none of the step is trained on, and it is played again. Or more than
-                `train.stop_failures` of the dialogues failed: what is left is nothing to train on.
+            RunStopped: a dialogue failed because the partner takes no more calls, or more than `train.stop_failures` of the dialogues
+                failed. The step is not trained on, since dialogues with many questions end last and fail most often.
         """
         if self.stopped is not None:
             raise RunStopped(f"Training stops: {self.stopped}")
@@ -93,13 +94,13 @@ class Failures:
 
     @property
     def summary(self) -> str:
-        """How many failed, and the commonest causes."""
+        """Returns the number of failed dialogues and their most common causes, as text."""
         most = "; ".join(f"{count} × {cause}" for cause, count in self._causes.most_common(3))
         return f"{self.reasons.total()} of {self.count} dialogues failed ({self.failed_share:.0%}): {most}".rstrip(".")
 
 
 def nothing_measured(played: Mapping[str, Sequence[Dialogue]]) -> str:
-    """Returns a sentence on the evaluations, by name, in which every dialogue failed; empty if there are none."""
+    """Returns a sentence that names the evaluations without any dialogue that did not fail; empty without such evaluations."""
     lost = {name: Failures(those) for name, those in played.items() if those and all(each.failed for each in those)}
     causes = Failures.of_all(lost.values()).summary
     return (
@@ -110,6 +111,6 @@ def nothing_measured(played: Mapping[str, Sequence[Dialogue]]) -> str:
 
 
 def check_measured(played: Mapping[str, Sequence[Dialogue]]) -> None:
-    """Raises SlimError if every dialogue of some evaluation failed."""
+    """Raises SlimError if every dialogue of an evaluation failed."""
     if sentence := nothing_measured(played):
         raise SlimError(sentence)

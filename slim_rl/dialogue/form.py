@@ -1,6 +1,6 @@
-"""Form of a log line: what every reader may rely on, checked once when a line is read (`check_form`).
+"""Form of a log line, checked once when a line is read (`check_form`), on which every reader relies.
 
-Keys that are not named here may hold anything; a line of an older format lacks some.
+Keys that are not named here may hold anything; old lines lack some.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ _LINE = TypeAdapter(_Line)
 
 
 def check_form(data: Any) -> None:
-    """Checks a line's data. Raises ValueError, with one sentence that names the key and its value."""
+    """Checks the data of a line. Raises ValueError with a sentence that names the key and its value."""
     try:
         _LINE.validate_python(data)
     except ValidationError as error:

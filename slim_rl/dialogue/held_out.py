@@ -1,6 +1,7 @@
-"""Held-out games, played with a policy that is not being trained.
+"""Evaluation on held-out games.
 
-Two policies evaluated with the same seed play the same games with the same partner's seeds, so they can be compared in pairs.
+Two policies evaluated with the same seed play the same games with the same seeds of the partner, so that they can be compared
+in pairs.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from slim_rl.dialogue.worker import DialogueSpec, RolloutWorker
 from slim_rl.errors import SlimError
 from slim_rl.ranks import own_rank
 
-SCOPE = "eval"  # of ids and seeds, the same for every run and step: every evaluation of a seed is dealt the same games
+SCOPE = "eval"  # scope of ids and seeds, equal for all runs and steps: each evaluation of a seed plays the same games
 
 
 def play_held_out(
@@ -34,18 +35,19 @@ def play_held_out(
     earlier: Iterable[Dialogue] | None = None,
     title: str = "held-out games",
 ) -> list[Dialogue]:
-    """Plays each row; returns the rows' dialogues, those of an earlier try included. Each dialogue is logged as it ends, and one of an
-    earlier try is not played again, unless it failed.
+    """Plays each row and returns the dialogues, those of an earlier try included.
+
+    Each dialogue is logged when it ends. A dialogue of an earlier try is played again only if it failed.
 
     Args:
-        step: the training step that the policy is of; None where it is not known.
-        trials: dialogues a row.
-        policy: gives each episode its own player (an intervention).
-        earlier: what was played before, if that is not what is in `log`.
-        title: of the progress bar.
+        step: training step of the policy; None if unknown.
+        trials: dialogues per row.
+        policy: function from a dialogue's spec to its player (an intervention); None: the worker's policy.
+        earlier: dialogues played before; None: those in `log`.
+        title: title of the progress bar.
 
     Raises:
-        SlimError: the partner takes no more games (its endpoint is down, or its budget spent); what was played is logged.
+        SlimError: the partner takes no more games (its endpoint is down, or its budget spent). Finished dialogues are logged.
     """
     specs = [worker.spec(row, SCOPE, trial, phase="eval", step=step) for trial in range(trials) for row in rows]
     if earlier is None:
@@ -68,5 +70,5 @@ def play_held_out(
         ) as bar:
             asyncio.run(worker.play_all(left, policy=policy, max_live=max_live, done=keep))
     if worker.stopped:
-        raise SlimError(f"{worker.stopped} What was played is in {log}; the same command plays the rest.")
+        raise SlimError(f"{worker.stopped} Finished dialogues are in {log}; the same command plays the rest.")
     return [done[name] for spec in specs for name in worker.ids(spec) if name in done]

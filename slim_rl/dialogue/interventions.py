@@ -1,8 +1,10 @@
-"""What a policy does when its questions are put for it, or forbidden: a policy with tokens (`sample`), or one that plays by text (`act`).
+"""Interventions on a policy's questions, for policies with tokens (`sample`) and policies by text (`act`).
 
-    a turn that the policy did not sample is marked (`Turn.forced`); its logprobs are 0.0 unless the policy's engine can tell them
+    AskFirst    forces questions: evaluation's `--mode forced:K`, and training with exploring starts (`lab.exploring`)
+    NeverAsk    forbids questions: evaluation's `--mode forbidden`
 
-One object serves one dialogue. Evaluation has both; training puts a first question where it explores (`exploring`).
+A turn that the policy did not sample is marked (`Turn.forced`). Its logprobs are 0.0 unless the policy's engine can score it.
+One object serves one dialogue.
 """
 
 from __future__ import annotations
@@ -22,12 +24,12 @@ TRIES, INSTEAD = 16, "Let me think."
 
 
 class Intervention:
-    """What the two have in common.
+    """Policy whose turns an intervention may replace.
 
     Args:
         policy: a `dialogue.policy.Policy`, or a `dialogue.partner.Partner` in its seat.
-        chat: the token boundaries of a policy with tokens.
-        name: of the intervention, in the dialogues' records; "": it stands in none.
+        chat: token boundaries of a policy with tokens; None for a policy by text.
+        name: name of the intervention in the dialogues' records; "": not recorded.
     """
 
     def __init__(self, policy: Any, chat: Chat | None, name: str) -> None:
@@ -35,10 +37,11 @@ class Intervention:
 
     @property
     def identity(self) -> dict[str, Any]:
+        """Returns the policy's identity, with the intervention's name."""
         return {**self.policy.identity, **({"intervention": self.name} if self.name else {})}
 
-    def _said(self, text: str, max_tokens: int) -> Sampled:
-        """A turn that is not the policy's own, cut where its own would be."""
+    def _forced(self, text: str, max_tokens: int) -> Sampled:
+        """Returns a forced turn, cut at the same length as a sampled one."""
         assert self.chat is not None
         whole = self.chat.said_ids(text)
         ids = whole[:max_tokens]
@@ -46,8 +49,11 @@ class Intervention:
 
 
 class AskFirst(Intervention):
-    """Its first turns are the given questions; then the policy continues by itself, and finds them among its own words. `name`: by default
-    forced:K, for so many questions.
+    """Policy whose first K turns are forced questions, and which then continues with them in its own history.
+
+    Args:
+        questions: the forced turns, in order.
+        name: name of the intervention; None: forced:K.
     """
 
     def __init__(self, policy: Any, chat: Chat | None, questions: Sequence[str], name: str | None = None) -> None:
@@ -59,10 +65,10 @@ class AskFirst(Intervention):
         if not self._left:
             sampled: Sampled = await self.policy.sample(input_ids, max_tokens, key)
             return sampled
-        said = self._said(self._left.pop(0), max_tokens)
-        if score := getattr(self.policy, "score_forced", None):  # slime's, which keeps the dialogue's tokens itself
-            said = await score(input_ids, said, key)
-        return said
+        forced = self._forced(self._left.pop(0), max_tokens)
+        if score := getattr(self.policy, "score_forced", None):  # slime's policy returns their logprobs
+            forced = await score(input_ids, forced, key)
+        return forced
 
     async def act(self, view: View) -> Turn:
         """See `dialogue.partner.Partner`."""
@@ -73,11 +79,11 @@ class AskFirst(Intervention):
 
 
 class NeverAsk(Intervention):
-    """Draws each turn again until it seeks no information: the policy's own distribution, given that it does not ask.
+    """Policy whose turns are drawn again until they seek no information: its own distribution, given that it does not ask.
 
     Args:
-        asks: whether a message seeks information.
-        instead: what it says after `TRIES` draws, an action of the game.
+        asks: function that returns True if a message seeks information.
+        instead: action of the game that it plays after `TRIES` draws.
     """
 
     def __init__(
@@ -95,10 +101,10 @@ class NeverAsk(Intervention):
             sampled: Sampled = await self.policy.sample(input_ids, max_tokens, again)
             if not self.asks(self.chat.decode(sampled.ids)[0]):
                 return sampled
-        return self._said(self.instead, max_tokens)
+        return self._forced(self.instead, max_tokens)
 
     async def act(self, view: View) -> Turn:
-        """See `dialogue.partner.Partner`. Each further draw is asked for with another seed."""
+        """See `dialogue.partner.Partner`. Each further draw has another seed."""
         usage = Usage()
         for redraw in range(TRIES):
             seed = seed_of(view.seed, redraw) if redraw else view.seed

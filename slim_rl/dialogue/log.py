@@ -1,9 +1,9 @@
-"""The dialogue log: one JSON line a dialogue, annotated, appended whole (see `jsonl`). One process writes a file.
+"""Dialogue log: one JSON line per dialogue, annotated, in whole lines (see `jsonl`). One process writes a file.
 
-A line that is not annotated, or by another version of its game's annotator, is annotated when it is read.
+A line without annotations, or with those of another version of the game's annotator, is annotated when it is read.
 
-A run that resumes at step k plays the steps from k on again: open the log with `from_step=k`, which removes their earlier lines.
-Where that is not possible the reader does it: of two lines of one dialogue the later one counts.
+A run that resumes at step k plays the steps from k on again. `from_step=k` removes their earlier lines; otherwise the last line of
+a dialogue counts.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from slim_rl.measured import measured
 
 
 class DialogueLog(jsonl.Appender):
-    """An open log file. Use it in a `with` statement, or `close` it. What wrote it stands in its folder (`provenance`).
+    """Open log file, with the code's version in its folder (`provenance`). Use it in a `with` statement, or `close` it.
 
     Args:
-        path: the file; it and its folders are made if missing.
-        from_step: drop the lines of training steps from this one on (a run resumes there). Lines of other phases stay.
-        tokens: write token ids, masks and logprobs too.
+        path: file, made with its folders if missing.
+        from_step: step at which a run resumes: lines of training steps from it on are removed; None: all lines stay.
+        tokens: whether to write token ids, masks and logprobs too.
 
     Raises:
         DataError: the file cannot be written, or `from_step` is given and a line before its last cannot be read.
@@ -50,7 +50,7 @@ class DialogueLog(jsonl.Appender):
         """Writes the dialogue's line, annotated.
 
         Raises:
-            DataError: the disk would not take it, or it holds what is no JSON.
+            DataError: the file cannot be written, or the dialogue holds something that is not JSON.
         """
         if dialogue.annotator_version is None:
             annotate(dialogue)
@@ -58,15 +58,16 @@ class DialogueLog(jsonl.Appender):
             super().append(dialogue.to_dict(tokens=self.tokens))
         except TypeError as error:
             raise DataError(
-                f"{dialogue.id} cannot be logged ({error}): an action of {dialogue.environment}, its state, or what a player says it is "
-                "(`identity`) is not JSON; give dicts, lists, strings and numbers."
+                f"{dialogue.id} cannot be logged ({error}): an action or state of {dialogue.environment}, or a player's `identity`, is not "
+                "JSON. Use dicts, lists, strings and numbers there."
             ) from error
 
 
 def annotate(dialogue: Dialogue, again: bool = True) -> None:
-    """Fills in what the turns ask and tell, as the dialogue's own game reads them. Never raises.
+    """Fills in the annotations of a dialogue's turns, by its game's annotator. Never raises.
 
-    Without `again` only what is not annotated, or by another version of the game's annotator, if that game is at hand.
+    Args:
+        again: whether to annotate a dialogue that has the annotations of the annotator's version already.
     """
     game = game_of(dialogue.environment)
     if game is None:
@@ -83,17 +84,15 @@ def annotate(dialogue: Dialogue, again: bool = True) -> None:
         made.annotate(dialogue)
         jsonl.encode([dialogue.columns, *([getattr(turn, name) for name in ANNOTATIONS] for turn in dialogue.turns)])
         dialogue.annotator_version = made.annotator_version
-    except Exception as error:  # a dialogue is worth more than its labels
-        # None is counted by half of its labels, or kept from the log by one that is no JSON.
+    except Exception as error:  # a faulty annotator must not cost a dialogue: log it without annotations
         dialogue.columns = {}
         for turn in dialogue.turns:
-            for name in ANNOTATIONS:
-                setattr(turn, name, None)
+            turn.clear_annotations()
         warnings.warn(f"{dialogue.id}: not annotated; {type(error).__name__}: {error}", SlimWarning, stacklevel=2)
 
 
 async def annotate_beside(dialogues: Iterable[Dialogue]) -> None:
-    """Annotates dialogues while others are played on this event loop, which one on an 8×8 board would hold up for some 10 ms."""
+    """Annotates dialogues in a thread; on an 8×8 board one would block this event loop for about 10 ms."""
     loop = asyncio.get_running_loop()
     for dialogue in dialogues:
         await loop.run_in_executor(_BESIDE, annotate, dialogue)
@@ -103,13 +102,12 @@ _BESIDE = ThreadPoolExecutor(1, "annotate")  # with more threads the event loop 
 
 
 def read_log(*paths: str | Path) -> Iterator[Dialogue]:
-    """The dialogues of log files, or of every *.jsonl in folders and below, in order, each file once; of repeated dialogues the last. Each
-    is annotated as its game annotates now.
+    """Yields the dialogues of log files, or of every *.jsonl below folders, in order, with current annotations.
 
-    Dialogues are one if folder, run, arm, phase, step and id are. A torn last line is left out, with a warning.
+    Of lines with equal folder, run, arm, phase, step and id the last counts. An incomplete last line is left out, with a warning.
 
     Raises:
-        DataError: there is no such path, a folder has no *.jsonl, or a line (named by file and number) is not a dialogue's.
+        DataError: a path does not exist, a folder has no *.jsonl, or a line (named by file and number) is not a dialogue's.
     """
     files = log_files(*paths)
     folders = [file.resolve().parent for file in files]
@@ -131,7 +129,7 @@ def read_log(*paths: str | Path) -> Iterator[Dialogue]:
 
 
 def of_line(data: dict[str, Any]) -> Dialogue:
-    """Returns a line's dialogue, annotated as its game annotates now. Raises ValueError if it has not a dialogue's form."""
+    """Returns the dialogue of a line, with current annotations. Raises ValueError if the line has another form."""
     data = current_line(data)
     check_form(data)
     dialogue = Dialogue.from_dict(data)
@@ -140,22 +138,23 @@ def of_line(data: dict[str, Any]) -> Dialogue:
 
 
 def log_files(*paths: str | Path) -> list[Path]:
-    """The files of logs: a file itself, or every *.jsonl at or below a folder; each once. Raises DataError if a path does not exist, or
-    if there is none at all.
+    """Returns the files themselves and every *.jsonl below the folders, each once.
+
+    Raises DataError if a path does not exist, or if there is no file.
     """
-    found: dict[Path, Path] = {}
+    files: dict[Path, Path] = {}
     for path in map(Path, paths):
         if not path.exists():
             raise DataError(
                 f"There is no dialogue log {path}; give a *.jsonl file, or the folder that a run wrote it to."
             )
         for file in sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]:
-            if file.is_file() or file == path:  # not a link to nothing, nor a folder of that name
-                found.setdefault(file.resolve(), file)
-    if not found:
+            if file.is_file() or file == path:  # neither a broken link nor a folder of that name
+                files.setdefault(file.resolve(), file)
+    if not files:
         where = ", ".join(map(str, paths))
         raise DataError(f"There is no *.jsonl in {where}; give the folder that a run wrote its dialogue log to.")
-    return list(found.values())
+    return list(files.values())
 
 
 def _key(folder: Path, data: dict[str, Any]) -> tuple[Any, ...]:

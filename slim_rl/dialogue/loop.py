@@ -1,9 +1,8 @@
-"""Plays one game and keeps its tokens. The policy's input is always prompt_ids + response_ids so far, and grows only at its end:
+"""Turn loop of one game, free of frameworks and async: thousands of dialogues run on one event loop.
 
-    every engine call's input_ids is a prefix of the final prompt_ids + response_ids
-
-An observation is written only when the policy is about to speak again, so a response ends with the policy's own tokens.
-Framework-free and async: thousands of dialogues run side by side on one event loop.
+Invariants:
+    Every engine call's input_ids is a prefix of the final prompt_ids + response_ids.
+    A response ends with tokens of the policy: an observation is written only when the policy speaks again.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from slim_rl.dialogue.training_reward import price_sentence
 from slim_rl.environment import BaseEnvironment, Utterance, View, as_dict, reset_to, step_of
 
 _END = {end.value: end for end in (StopReason.AGREED, StopReason.FINISHED, StopReason.REJECTED, StopReason.MAX_TURNS)}
-_ROUNDING = 1e-6  # by which a sum of floats may pass the end of its range
-_ERRORS = "errors"  # too many refused actions: whose they are makes the stop reason
+_ROUNDING = 1e-6  # tolerance for a sum of floats beyond the end of its range
+_ERRORS = "errors"  # too many refused actions: their author decides the stop reason
 
 
 Player = Policy | Partner
@@ -45,15 +44,15 @@ async def play_dialogue(
     seed: int = 0,
     price: float | None = None,
 ) -> Dialogue:
-    """Plays `game_state` with the policy on `seat` and the partner on the other one.
+    """Plays `game_state` with the policy on `seat` and the partner on the other seat.
 
     Args:
-        policy: the engine that samples for what is trained, or a text player in its place.
-        partner: None for a one-seat game.
-        chat: the token boundaries, by which a text player's words too are written as tokens. None: the policy plays by text alone.
-        id: names the dialogue; also the policy's routing key.
-        seed: goes into the players' views.
-        price: of a question, which the policy is told with what it is dealt; None: it is told none.
+        policy: engine that samples for the trained policy, or a text player in its place.
+        partner: the other player; None for a one-seat game.
+        chat: token boundaries, also for the text of a text player; None: the policy plays by text alone.
+        id: name of the dialogue and routing key of the policy.
+        seed: seed in the players' views.
+        price: question cost that the policy reads with its state; None: it reads none.
 
     Returns:
         The dialogue. A failure of the partner or the engine is its stop reason, with reward None; it is never raised.
@@ -80,8 +79,9 @@ async def play_selfplay(
     seed: int = 0,
     price: float | None = None,
 ) -> tuple[Dialogue, Dialogue]:
-    """Plays `game_state` with the policy on both seats. Returns one dialogue a seat, each with its own view and tokens; ids and
-    routing keys end in ``/0`` and ``/1``. Reward and stop reason are shared.
+    """Plays `game_state` with the policy on both seats and returns one dialogue per seat, with its own view and tokens.
+
+    Ids and routing keys end in ``/0`` and ``/1``. Reward and stop reason are shared.
     """
     game = _Game(env, limits, game_state, seed, price)
     for seat in (0, 1):
@@ -92,14 +92,14 @@ async def play_selfplay(
 
 
 class _Game:
-    """One game being played: the environment, the players, and the record of what was said. Deals the game when it is made."""
+    """Running game: environment, players and turns so far. Its environment is reset when it is made."""
 
     def __init__(self, env: BaseEnvironment, limits: Limits, game_state: Any, seed: int, price: float | None) -> None:
         self.env, self.limits, self.seed, self.price = env, limits, seed, price
         self.game_state = as_dict(game_state)
         self.players: dict[int, Any] = {}
         self._prompts: dict[int, list[dict[str, str]]] = {}  # of the policy's seats
-        self._opened: dict[int, list[dict[str, str]]] = {}  # what the policy read before its first turn
+        self._opened: dict[int, list[dict[str, str]]] = {}  # messages before the policy's first turn
         self.turns: list[Turn] = []
         self.stop_reason: StopReason | None = None
         self.failure: str | None = None
@@ -110,20 +110,21 @@ class _Game:
         self._dealt = [(env.get_prompt_prefix(seat), env.get_state_description(seat)) for seat in range(env.seats)]
 
     def seat_policy(self, seat: int, policy: Any, chat: Chat | None, key: str) -> None:
-        """Gives the policy a seat, with the price of a question in its opening messages, if there is one."""
+        """Seats the policy, with the question cost in its opening messages if there is one."""
         if chat is None and not hasattr(policy, "act"):
             raise ValueError("a policy with tokens needs a chat template")
         self.players[seat] = policy if chat is None else TokenPlayer(policy, chat, self.limits, key)
         prompt = self.env.prompt(seat)
         if self.price is not None:
-            told = f"\n{price_sentence(self.price)}"
+            cost = f"\n{price_sentence(self.price)}"
             rules, state = self._dealt[seat]
-            self._dealt[seat] = rules, state + told
+            self._dealt[seat] = rules, state + cost
             *before, last = prompt
-            prompt = [*before, {**last, "content": last["content"] + told}]
+            prompt = [*before, {**last, "content": last["content"] + cost}]
         self._prompts[seat] = prompt
 
     def view(self, seat: int) -> View:
+        """Returns all that a seat's player may know."""
         rules, state = self._dealt[seat]
         # an engine reads tokens alone
         private = (
@@ -148,15 +149,15 @@ class _Game:
         self.env.close()
 
     def _earn(self) -> None:
-        """Takes the game's reward. With one that is no number, or outside the game's range, the dialogue has failed."""
+        """Reads the game's reward. The dialogue fails if the reward is not finite, or outside the game's range."""
         reward, (low, high) = float(self.env.get_normalized_reward()), self.env.reward_range
         if isfinite(reward) and low - _ROUNDING <= reward <= high + _ROUNDING:
             self.reward = reward
             return
         game, self.stop_reason = type(self.env).__name__, StopReason.BROKEN
         self.failure = (
-            f"{game}.get_normalized_reward gave {reward}; it must be a finite number from {low:g} to {high:g}, or {game}.reward_range "
-            "another range."
+            f"{game}.get_normalized_reward returned {reward}, outside {game}.reward_range ({low:g} to {high:g}); return a finite number in "
+            "it, or widen the range."
         )
 
     async def _turn(self) -> None:
@@ -170,11 +171,11 @@ class _Game:
             async with asyncio.timeout(most) as clock:
                 turn: Turn = await self.players[author].act(view)
         except TimeoutError:
-            if not clock.expired():  # a timeout, but not ours: a fault
+            if not clock.expired():  # another timeout, inside the player: a fault
                 raise
             raise DialogueOver(StopReason.DEADLINE, f"a turn of the policy took longer than {most:g} s") from None
         except PartnerFailure as failure:
-            if failure.usage is not None and failure.usage.input_tokens:  # what was paid for is in the record
+            if failure.usage is not None and failure.usage.input_tokens:  # the record keeps every call that cost money
                 lost = Turn("", error=failure.failure, thought=failure.thought, usage=failure.usage)
                 self._keep(lost, author, began)
             ours = own and failure.reason in (StopReason.PARTNER_FAILED, StopReason.OUTAGE)
@@ -192,7 +193,7 @@ class _Game:
         self.turns.append(turn)
 
     def _step(self, turn: Turn) -> None:
-        """Gives the game a turn, and the seats what they may see of it."""
+        """Passes a turn to the game, and to the seats what each may see of it."""
         author = turn.seat
         observation, done, info = step_of(self.env, turn.text)
         turn.action, turn.error = info.get("action"), info.get("error")
@@ -201,16 +202,16 @@ class _Game:
             and (turn.error is None or self.env.seats == 1)
             and observation not in ("", turn.error)
         ):
-            turn.observation = observation  # the game answers: no turn of the other seat holds these words
+            turn.observation = observation  # the game answers: no turn of the other seat has this text
         for seat, history in self._history.items():
             if turn.error is None or seat == author:
-                told = observation if seat == self.env.turn else ""
-                history.append(Utterance(author, turn.text, turn.error, told))
+                visible = observation if seat == self.env.turn else ""
+                history.append(Utterance(author, turn.text, turn.error, visible))
         if done:
             self._end(info.get("end", StopReason.FINISHED.value), author)
 
     def _end(self, end: Any, author: int) -> None:
-        """The game's own end. One that no game can have says nothing of how it was played: then the dialogue has failed."""
+        """Sets the stop reason by the game's own end; an unknown end fails the dialogue."""
         if end == _ERRORS:
             self.stop_reason = StopReason.POLICY_ERRORS if author in self._prompts else StopReason.PARTNER_ERRORS
         elif end in _END:
@@ -218,12 +219,10 @@ class _Game:
         else:
             self.stop_reason = StopReason.BROKEN
             known = ", ".join((*_END, _ERRORS))
-            self.failure = (
-                f"{type(self.env).__name__}.step ended the game with end = {end!r}; it must be one of {known}."
-            )
+            self.failure = f"{type(self.env).__name__}.step ended the game with end={end!r}; return one of {known}."
 
     def dialogue(self, seat: int, id: str, game_id: str, partner: dict[str, Any]) -> Dialogue:
-        """The record as `seat` lived it."""
+        """Returns the record from the policy seat `seat`."""
         own = self.players[seat]
         turns = [
             replace(

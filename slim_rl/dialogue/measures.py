@@ -1,11 +1,12 @@
-"""What is measured of a dialogue: each measure once, with how it is computed, what it is called and where it is shown.
+"""Table of measures of a dialogue: name, computation, title, unit and the places that show each.
 
-    step line, trackers, terminal tables, report, page of an experiment and model card read `MEASURES`, and keep no list of
-    measures: a new measure is one entry in it
+Invariants:
+    Every place that shows measures reads `MEASURES`: step line, trackers, terminal tables, report, experiment page and model card.
+    A new measure is one entry of that table.
 
-Measures count the annotations of a dialogue's turns (see `record.Turn`), of any game, and add none: a turn without annotations asks
-nothing. All counts are of the policy's turns. `questions` are those that seek information, here and everywhere; `questions_any`
-are questions of any kind. The kinds are the game's own (`MeasuredEnvironment.question_kinds`): each is counted as `questions/<kind>`.
+Measures count the annotations of the policy's turns (see `record.Turn`) and add none. A turn without annotations asks nothing.
+`questions` seek information; `questions_any` are of any kind. Each kind that the game names (`MeasuredEnvironment.question_kinds`)
+is counted as `questions/<kind>`.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ NAN = math.nan
 
 
 class Played:
-    """A dialogue as measures are computed from it. `played["words"]` is another measure of it, computed once.
+    """Dialogue that measures are computed from. `played["words"]` is another measure of it, computed once.
 
     Attributes:
         own: the policy's turns.
-        valid: those of them that the game took.
-        asking: those of them that ask anything.
+        valid: the policy's turns that the game accepted.
+        asking: the policy's turns that ask anything.
     """
 
     __slots__ = ("_known", "asking", "dialogue", "own", "valid")
@@ -53,25 +54,25 @@ class Played:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One number of a dialogue.
+    """One number per dialogue.
 
     Attributes:
-        name: its name in logs' frames, trackers and files of contrasts.
-        title: for tables and axes.
-        of: computes it. NaN where there is nothing to measure, such as a share of nothing.
-        unit: of the number, for axes; "%" is shown as per cent.
-        better: whether more or less of it is better, which colours a change; "" if neither is.
-        shown: where it is shown: "step", the line of each training step, or "step end", the last of it, if there is room; "tracker",
-            of all backends; "table", that commands end with; "card", of a trained model; "report"; "first screen" of the report;
-            "experiment", in its tables and with a figure, or "experiment table", in its tables alone.
-        role: "primary" measures are the hypothesis' own and make up the family that p values are corrected in; "secondary"
-            ones are shown with their intervals, uncorrected.
-        bounded: its values lie in [0, 1], and so do the intervals of their mean.
-        signed: its values may be negative; of others the intervals of their mean end at zero.
-        ceiling: no value lies above, nor does an interval of their mean.
-        needs: annotations, of which a game must fill in one for this to be measured; "": none.
-        short: for narrow tables, where the title is long.
-        brief: for the step line, where the name is long.
+        name: name in frames of logs, trackers and contrasts.
+        title: heading of tables and axes.
+        of: function of a dialogue; NaN if there is nothing to measure, such as a share of nothing.
+        unit: unit for axes; "%" for a share shown in per cent.
+        better: direction of an improvement, which colours a change; "" for neither.
+        shown: places that show it: "step" (line of each training step), "step end" (end of that line, if there is room),
+            "tracker" (all backends), "table" (printed by commands), "card" (model card), "report", "first screen" (of the report),
+            "experiment" (table and figure), "experiment table" (table only).
+        role: "primary" for measures of the hypothesis, whose p values are corrected as one family; "secondary" for measures with
+            uncorrected intervals.
+        bounded: whether values, and intervals of their mean, lie in [0, 1].
+        signed: whether values may be negative; intervals of the mean of other measures end at zero.
+        ceiling: upper bound of the values and of intervals of their mean.
+        needs: annotations, one of which the game must fill in; "": none.
+        short: heading for narrow tables; "": the title.
+        brief: name on the step line; "": the name.
     """
 
     name: str
@@ -90,17 +91,17 @@ class Measure:
 
     @property
     def share(self) -> bool:
-        """Whether it is shown as per cent."""
+        """Returns True if the measure is shown in per cent."""
         return self.unit == "%"
 
     @property
     def about(self) -> dict[str, Any]:
-        """What pages and figures show of it beside its numbers."""
+        """Returns what pages and figures show next to its numbers."""
         return {"title": self.title, "unit": self.unit, "share": self.share, "better": self.better, "role": self.role}
 
     @property
     def heading(self) -> str:
-        """Its title, or its short form where it has one."""
+        """Returns the short heading, or the title if there is none."""
         return self.short or self.title
 
 
@@ -113,11 +114,11 @@ def _asked(played: Played) -> list[set[tuple[Any, ...]]]:
 
 
 def _over_questions(name: Literal["regret", "question_rank"]) -> Callable[[Played], float]:
-    """The mean of an annotation over the questions that have it."""
+    """Returns a function for the mean of an annotation over the questions that have it."""
 
     def mean(played: Played) -> float:
-        found = [value for turn in played.asking if (value := getattr(turn, name)) is not None]
-        return _share(sum(found), len(found))
+        values = [value for turn in played.asking if (value := getattr(turn, name)) is not None]
+        return _share(sum(values), len(values))
 
     return mean
 
@@ -144,7 +145,7 @@ def _malformed(played: Played) -> list[bool]:
 _VALUED = "question_value gain state_value"
 _ALL: tuple[Place, ...] = ("step", "tracker", "table", "card", "first screen", "report")
 
-# In the order in which they are shown. A share or rate of nothing, and the reward of a failed dialogue, is NaN.
+# In display order. A share or rate of nothing is NaN, and so is the reward of a failed dialogue.
 _TABLE = (
     Measure("reward", "reward", lambda d: NAN if d.dialogue.reward is None else d.dialogue.reward,
             "of the best score", "up", (*_ALL, "experiment"), role="primary", bounded=True),
@@ -250,18 +251,19 @@ RENAMED = {  # names in older contrasts and results -> today's
 
 
 def shown_in(*places: Place) -> list[Measure]:
-    """The measures that are shown in one of the places, in their order."""
+    """Returns the measures shown in one of the places, in display order."""
     return [measure for measure in MEASURES.values() if not set(places).isdisjoint(measure.shown)]
 
 
 def measures(dialogue: Dialogue | Mapping[str, Any]) -> dict[str, float | str]:
-    """The measures of an annotated dialogue, or of its log line, by name; `questions/<kind>`, turns of each kind of question, those
-    of the game's kinds that there are none of included; and its `stop_reason`.
+    """Returns the measures of an annotated dialogue, or of its log line, by name.
+
+    Among them are `stop_reason` and, for each kind of question of the game, `questions/<kind>`: the turns that ask one.
 
     Examples:
         >>> line = {"id": "7#0", "game_id": "7", "seat": 0, "seed": 1, "game_state": {}, "policy": {}, "partner": {}}
-        >>> found = measures(line | {"reward": 0.9, "stop_reason": "agreed"})
-        >>> found["reward"], found["agreed"], found["questions"], found["questions/pair"], found["stop_reason"]
+        >>> row = measures(line | {"reward": 0.9, "stop_reason": "agreed"})
+        >>> row["reward"], row["agreed"], row["questions"], row["questions/pair"], row["stop_reason"]
         (0.9, 1.0, 0, 0, 'agreed')
     """
     if not isinstance(dialogue, Dialogue):
@@ -278,17 +280,22 @@ def measures(dialogue: Dialogue | Mapping[str, Any]) -> dict[str, float | str]:
 
 
 def annotated(dialogue: Dialogue) -> str:
-    """Returns the annotations that some turn of a dialogue has, with commas between them."""
+    """Returns the annotations that any turn of a dialogue has, joined by commas."""
     return ",".join(name for name in _NEEDED if any(getattr(turn, name) is not None for turn in dialogue.turns))
 
 
-def not_measured(environment: str, found: Iterable[str]) -> list[str]:
-    """Returns the measures that a game does not measure. `found`: `annotated` of its dialogues."""
-    there = {name for names in set(found) for name in names.split(",")}
-    if says(game_of(environment), "annotate"):  # which may leave alone what asks nothing
-        there |= {"questions", "seeking"}
-    return [measure.name for measure in _TABLE if measure.needs and there.isdisjoint(measure.needs.split())]
+def not_measured(environment: str, annotations: Iterable[str]) -> list[str]:
+    """Returns the measures that a game does not measure.
+
+    Args:
+        annotations: `annotated` of its dialogues.
+    """
+    present = {name for names in set(annotations) for name in names.split(",")}
+    if says(game_of(environment), "annotate"):  # an annotator may skip turns that ask nothing
+        present |= {"questions", "seeking"}
+    return [measure.name for measure in _TABLE if measure.needs and present.isdisjoint(measure.needs.split())]
 
 
 def reason_of(dialogue: Dialogue) -> str:
+    """Returns the stop reason as text; "unknown" if there is none."""
     return dialogue.stop_reason.value if dialogue.stop_reason is not None else "unknown"

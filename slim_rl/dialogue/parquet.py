@@ -1,6 +1,6 @@
-"""Games as parquet: the columns of verl's RLHFDataset.
+"""Games as parquet, with the columns of verl's RLHFDataset.
 
-The game is JSON text in `extra_info` (`read_game_state`), since a column of unlike games has no Arrow type.
+The game is JSON text in `extra_info` (`read_game_state`), since games of different shapes have no common Arrow type.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from slim_rl.environment import BaseEnvironment
 from slim_rl.errors import DataError
 from slim_rl.files import replacing
 
-DATA_SOURCE = "slim_rl"  # what the data_source of every parquet row begins with: verl tells data sets apart by it
+DATA_SOURCE = "slim_rl"  # start of data_source in every row, by which verl distinguishes data sets
 
 
 def write_parquet(rows: Iterable[GameRow], path: str | Path, env: BaseEnvironment, split: Split = "train") -> int:
-    """Writes the columns data_source, prompt, reward_model and extra_info; returns how many rows."""
+    """Writes the columns data_source, prompt, reward_model and extra_info; returns the number of rows."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -49,7 +49,7 @@ def write_parquet(rows: Iterable[GameRow], path: str | Path, env: BaseEnvironmen
 
 
 def read_game_state(extra_info: Mapping[str, Any]) -> dict[str, Any]:
-    """The game of a parquet row. Raises DataError if there is none."""
+    """Returns the game of a parquet row. Raises DataError if there is none."""
     state = extra_info.get("game_state")
     if not state:
         raise DataError("A row of verl's data has no extra_info.game_state; make the file with slim-rl generate.")

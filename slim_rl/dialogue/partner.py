@@ -1,7 +1,8 @@
-"""A player by text: the partner, a person, a chat model, a script. It is given one seat's `View` and returns that seat's next turn.
+"""Players by text: a partner, a person, a chat model or a script, which gets one seat's `View` and returns its next turn.
 
-A player keeps nothing between calls that belongs to a dialogue: the view holds it all. So one player serves every dialogue of
-a process at once, and a turn depends on the view (its seed included) alone.
+Invariants:
+    A player keeps no state of a dialogue between calls: the view holds all of it. One player serves all dialogues of a process.
+    A turn depends on the view alone, its seed included.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ from slim_rl.environment import View
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a partner's API calls took, from the API's own usage field where it can be believed.
+    """Cost of a player's API calls, from the API's own usage field if that is plausible.
 
     Attributes:
-        calls: requests that were answered.
+        calls: number of answered requests.
         input_tokens, cached_tokens, output_tokens: tokens; cached ones are part of the input ones.
-        cost_usd: in US dollars, by the price table; 0.0 where no price is known.
-        retries: requests that had to be made again.
-        malformed: replies that were not a valid action and were asked again.
-        model: the snapshot that answered, as the API names it.
-        asides: replies with words outside their action, which the other player does not hear.
-        estimated: answers whose tokens the API did not tell, or told wrongly, and that were estimated from the text.
+        cost_usd: US dollars according to the price table; 0.0 without a known price.
+        retries: number of repeated requests.
+        malformed: number of invalid replies that were requested again.
+        model: the API's name of the model that answered; None without one.
+        asides: number of replies with text outside their action, which the other player does not read.
+        estimated: number of answers whose tokens are estimated from the text, since the API's count is missing or wrong.
     """
 
     calls: int = 0
@@ -40,13 +41,19 @@ class Usage:
     asides: int = 0
 
     def __add__(self, other: Usage) -> Usage:
-        """The sum of both; the later model's name stands."""
+        """Returns the sum of both, with the later model's name."""
         sums = {name: value + getattr(other, name) for name, value in asdict(self).items() if name != "model"}
         return Usage(**sums, model=other.model or self.model)
 
 
 class PartnerFailure(DialogueOver):
-    """The partner has no reply, after all retries. The message says why. `usage`: what it took all the same; `thought`: what it thought."""
+    """Exception for a missing reply after all retries.
+
+    Args:
+        message: the cause.
+        usage: cost of the calls; None without any.
+        thought: reasoning that came without a reply; None without any.
+    """
 
     def __init__(
         self,
@@ -60,16 +67,16 @@ class PartnerFailure(DialogueOver):
 
 
 class Partner(Protocol):
-    """Whoever sits opposite the policy.
+    """Player of the seat opposite the policy.
 
-    A partner that can come to its end for good (its endpoint is down, its budget spent) also has an attribute `stopped`: None, or
-    one sentence on why no new game should be started. One that costs money also has a method `keep_spend(folder)`: it keeps what it
-    spends in the run's folder, and counts what it finds there.
+    Optional members:
+        stopped: None, or a sentence on why no new game should start (the endpoint is down, the budget spent).
+        keep_spend(folder): keeps what it spends in the run's folder and counts what is there; for partners that cost money.
     """
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Kind, model and settings, JSON-able, without secrets: goes into every dialogue record (its kind: `factory.partner_name`)."""
+        """Returns kind, model and settings for the dialogue records, JSON-able and without secrets (kind: `factory.partner_name`)."""
 
     async def act(self, view: View) -> Turn:
-        """The next action of `view.seat`. Raises PartnerFailure when there is none."""
+        """Returns the next action of `view.seat`. Raises PartnerFailure if there is none."""

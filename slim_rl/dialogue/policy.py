@@ -1,4 +1,4 @@
-"""Who is trained: the policy's protocol. Token ids in, sampled token ids and their logprobs out; text never crosses it."""
+"""Protocol of the trained policy: token ids in, sampled token ids and their logprobs out, and no text."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class Sampled:
     """One sampled turn.
 
     Attributes:
-        ids: sampled token ids, the end-of-turn token included when it was sampled.
+        ids: sampled token ids, the end-of-turn token included if it was sampled.
         logprobs: log-probability of each id under the sampling distribution; as long as `ids`.
-        finish: "stop" (an end token was sampled), "length" (cut at max_tokens) or "abort" (the engine was told to stop).
-        meta: what else the engine returned, for backends that keep it (slime's meta_info).
-        forced: whether it was not sampled, but put for the policy (`interventions`).
+        finish: "stop" (an end token was sampled), "length" (cut at max_tokens) or "abort" (the engine was stopped).
+        meta: further output of the engine, for backends that keep it (slime's meta_info).
+        forced: whether an intervention wrote it in place of the policy (`interventions`).
     """
 
     ids: list[int]
@@ -28,23 +28,25 @@ class Sampled:
 
 
 class PolicyFailure(DialogueOver):
-    """The engine gave no tokens, after all retries. The message says why."""
+    """Exception for an engine that gave no tokens, after all retries; the message is the cause."""
 
     def __init__(self, message: str, reason: StopReason = StopReason.ENGINE_FAILED) -> None:
         super().__init__(reason, message)
 
 
 class Policy(Protocol):
-    """An engine that samples the policy's next turn."""
+    """Engine that samples the policy's next turn."""
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Model and sampling settings, JSON-able: goes into every dialogue record."""
+        """Returns model and sampling settings for the dialogue records, JSON-able."""
 
     async def sample(self, input_ids: list[int], max_tokens: int, key: str) -> Sampled:
         """Samples at most `max_tokens` tokens after `input_ids`.
 
-        `key` names the dialogue, so that an engine behind a router can stay on the worker that holds its prefix.
-        `input_ids` belongs to the caller and grows in place between turns: read it, do not keep or change it.
-        Raises PolicyFailure when the engine gives no tokens.
+        Raises PolicyFailure if the engine gives no tokens.
+
+        Args:
+            input_ids: the caller's list, which grows between turns; an engine must neither keep nor change it.
+            key: name of the dialogue, by which a router can stay on the worker that holds its prefix.
         """

@@ -1,10 +1,10 @@
-"""The Dialogue record. The token invariant holds for every one of them:
+"""Record of one dialogue.
 
+Invariants:
     len(loss_mask) == len(logprobs) == len(response_ids)
     loss_mask[i] == 1  <=>  response_ids[i] was sampled by the policy (its end-of-turn token included), or forced on it (`Turn.forced`)
     logprobs[i] == 0.0 where loss_mask[i] == 0
-
-It survives JSON: `Dialogue.from_dict(json.loads(json.dumps(d.to_dict())))` equals `d`.
+    Dialogue.from_dict(json.loads(json.dumps(d.to_dict()))) == d
 """
 
 from __future__ import annotations
@@ -20,29 +20,30 @@ READABLE = (3, FORMAT)  # formats that `current_line` reads
 
 
 class StopReason(StrEnum):
-    """Why a dialogue ended. A dialogue with one of the failures says nothing about the policy: it has no reward (None)."""
+    """Reason why a dialogue ended. A failed dialogue shows nothing about the policy and has no reward (None)."""
 
     # the game was played
     AGREED = "agreed"  # a full proposal was accepted; reward is its score over the best
-    FINISHED = "finished"  # a game of another kind came to its own end
+    FINISHED = "finished"  # another game ended by its own rules
     REJECTED = "rejected"  # the last plan that a player may propose was rejected; reward 0
     MAX_TURNS = "max_turns"  # no agreement within the game's turns; reward 0
     POLICY_ERRORS = "policy_errors"  # the policy made too many malformed actions in a row; reward 0
-    TURN_TOKENS = "turn_tokens"  # a policy turn was cut at the tokens a turn may have; reward 0
+    TURN_TOKENS = "turn_tokens"  # a policy turn was cut at limits.turn_tokens; reward 0
     DIALOGUE_TOKENS = "dialogue_tokens"  # the policy's tokens for the whole dialogue are used up; reward 0
     CONTEXT_LENGTH = "context_length"  # the next turn does not fit the context; reward 0
     # failures, from here on
     PARTNER_ERRORS = "partner_errors"  # the partner made too many malformed actions in a row
-    PARTNER_FAILED = "partner_failed"  # the partner gave no reply at all, retries included
-    ENGINE_FAILED = "engine_failed"  # the policy's engine gave no tokens, retries included
-    DEADLINE = "deadline"  # a turn of the policy took longer than it may
+    PARTNER_FAILED = "partner_failed"  # the partner gave no reply, after all retries
+    ENGINE_FAILED = "engine_failed"  # the policy's engine gave no tokens, after all retries
+    DEADLINE = "deadline"  # a turn of the policy took longer than limits.turn_seconds
     BUDGET = "budget"  # the money for partner calls is spent
-    OUTAGE = "outage"  # the partner's endpoint is down for good, or refuses: no more calls are made
-    ABORTED = "aborted"  # the trainer called the dialogue off
-    BROKEN = "broken"  # something in the program broke that should not have; the log has the traceback
+    OUTAGE = "outage"  # the partner's endpoint is down, or refuses: no more calls are made
+    ABORTED = "aborted"  # the trainer cancelled the dialogue
+    BROKEN = "broken"  # an unexpected exception; its traceback is in the program's log
 
     @property
     def is_failure(self) -> bool:
+        """Returns True if a dialogue that ended so has no reward."""
         return self in _FAILURES
 
 
@@ -50,7 +51,7 @@ _FAILURES = frozenset(list(StopReason)[list(StopReason).index(StopReason.PARTNER
 
 
 class DialogueOver(Exception):
-    """A dialogue ends here, for a reason that is not the game's. `failure`: what went wrong, if something did."""
+    """Exception that ends a dialogue outside the game's rules. `failure`: what went wrong; None if nothing did."""
 
     def __init__(self, reason: StopReason, failure: str | None = None) -> None:
         super().__init__(failure or reason.value)
@@ -59,42 +60,42 @@ class DialogueOver(Exception):
 
 @dataclass(slots=True)
 class Turn:
-    """One action tried by one seat. A player returns it with its words; the loop fills in the rest.
+    """One attempted action of one seat. A player returns it with its text; the loop fills in the rest.
 
     Attributes:
-        text: what the game was given (a policy's thoughts taken off), such as "[message] What is Ava Li on BLEU?".
-        seat: its author.
-        role: "policy" or "partner", as this dialogue's owner sees it.
-        action: what the game made of it, or None if malformed. For the matching game ``{"kind": ..., "assignment": ...}``.
-        error: why the game refused it; of a partner that gave no reply, though it was paid for, why there is none (the text is empty).
-        thought: what the policy thought before it spoke, if it thinks aloud.
+        text: input of the game, without a policy's thoughts, such as "[message] What is Ava Li on BLEU?".
+        seat: seat of the author.
+        role: "policy" or "partner", as seen from the dialogue's seat.
+        action: the game's reading of it; None if malformed. For the matching game ``{"kind": ..., "assignment": ...}``.
+        error: reason why the game refused it; or why a partner whose call cost money gave no reply (the text is empty).
+        thought: the author's reasoning before the text; None without any.
         span: [start, end) of its tokens in response_ids; None for a partner.
         seconds: time taken to produce the turn.
-        usage: what API calls took, if there were any: a player's `dialogue.partner.Usage`, in the record as a dict.
+        usage: `dialogue.partner.Usage` of API calls, a dict in the record; None without calls.
         forced: whether an intervention wrote it in place of a policy with tokens (`interventions`).
         cut: the limit that cut it short, as a player returns it; None in the record.
-        observation: what the game itself answered its author, as in a one-seat game; None where the other seat answers.
+        observation: the game's own answer to the author, as in a one-seat game; None if the other seat answers.
 
     Annotations, filled in by the game's annotator when the dialogue is logged, and None before:
-        questions: the kinds of question it asks, such as "pair" and "check"; empty if it asks nothing.
-        seeking: whether it seeks information, as opposed to agreement or to talk about the game itself.
-        pairs: what it asks about; for the matching game (reviewer, paper) indices.
-        learnable: those of `pairs` that it asks about for the first time, and that the other seat knows and its author does not.
-        informative: those of `pairs` whose value the reply told, and that its author neither saw nor had been told.
-        volunteered: what else the reply told that was new to its author, though no question of the turn is counted for it.
+        questions: kinds of question it asks, such as "pair" and "check"; empty if it asks nothing.
+        seeking: whether it seeks information, rather than agreement or talk about the game itself.
+        pairs: items it asks about; in the matching game (reviewer, paper) indices.
+        learnable: pairs asked about for the first time that the other seat knows and the author does not.
+        informative: pairs whose value the reply stated, and which the author did not know.
+        volunteered: pairs new to the author that the reply stated although no question about them is counted.
         unread: whether the game's reader could not read its words; None if it did not try.
-        malformed: whether its words are not a sentence; None if it was not judged.
-        proposes: whether it tries to propose, be it refused; None in a game without proposals.
-        stated: those whose value it states.
-        named_in_rejection: those that it names in rejecting a plan, which tells something of them too.
-        answered: whether the other seat's next turn answered what was asked; None if no information was asked for.
-        redundant: those of `pairs` that it seeks although its author knew them or had sought them before.
-        question_value, gain, regret: of the question, as shares of the best score; None if it asks for no information.
-        question_rank: where what it asks about stands among all that could have been asked about instead, not known and not sought
-            before, by what each was expected to bring: 0 below all of them, 1 above, ties half. None but for a question about one such.
-        unknown: before a policy's turn, how many pairs of the board it does not know; None in a game without such a board.
-        state_value: before a policy's turn, the score expected of the best action by what it then knows, as a share of the best.
-        best_known: on the policy's last turn, what the best plan by all it then knew scores, as a share of the best; else None.
+        malformed: whether its words are not a sentence; None if not judged.
+        proposes: whether it is a proposal, valid or refused; None in a game without proposals.
+        stated: pairs whose value it states.
+        named_in_rejection: pairs that it names when it rejects a plan, which reveals something about them too.
+        answered: whether the other seat's next turn answered it; None if it seeks no information.
+        redundant: pairs that it seeks although the author knew them or had asked about them before.
+        question_value, gain, regret: worth of the question as shares of the best score; None if it seeks no information.
+        question_rank: rank of the pair asked about among all unknown pairs not asked about before, by expected value: 0 below all
+            others, 1 above, ties half. None unless it asks about exactly one such pair.
+        unknown: pairs of the board that the policy does not know before this turn of its own; None without such a board.
+        state_value: expected score of the best action given what the policy knows before this turn, as a share of the best.
+        best_known: on the policy's last turn, score of the best plan given all it knew, as a share of the best; else None.
     """
 
     text: str
@@ -138,14 +139,15 @@ class Turn:
 
 @dataclass(slots=True)
 class Dialogue:
-    """One dialogue as its policy seat lived it: turns, tokens, reward, and where it came from.
+    """Record of one dialogue from one policy seat: turns, tokens, reward and origin.
 
-    `prompt_ids`, `response_ids`, `loss_mask` and `logprobs` are what a trainer needs; `to_dict(tokens=False)` leaves them out,
-    which is the form of a log line, and counts them in `tokens` (prompt, response, policy). A policy that plays by text alone
-    leaves them empty. `columns` is what the game's annotator says of the whole dialogue: names, and a number, word or truth value each.
-    `annotator_version` is the version of the annotator that its turns are annotated by (`MeasuredEnvironment.annotator_version`);
-    None before, and where the game could not be loaded. `settings` are the run's (`config.learned`): what tells its arm and seed; empty in
-    older logs. `price` is what a question cost in it, where the policy was told.
+    Attributes:
+        prompt_ids, response_ids, loss_mask, logprobs: a trainer's input; empty for a policy that plays by text alone.
+        tokens: their counts (prompt, response, policy), in a log line without them.
+        columns: the annotator's facts about the whole dialogue: name -> number, word or truth value.
+        annotator_version: version of the game's annotator (`MeasuredEnvironment.annotator_version`); None if not annotated.
+        settings: the run's settings (`config.learned`), which identify its arm and seed; empty in old logs.
+        price: question cost in this game, if the policy reads it; None otherwise.
     """
 
     id: str
@@ -179,15 +181,16 @@ class Dialogue:
 
     @property
     def failed(self) -> bool:
+        """Returns True if the dialogue ended by a failure, without a reward."""
         return self.stop_reason is not None and self.stop_reason.is_failure
 
     def to_dict(self, tokens: bool = True) -> dict[str, Any]:
-        """A JSON-able dict, which shares its inner values with the dialogue; without the four token lists if `tokens` is False."""
+        """Returns a JSON-able dict that shares its inner values; without the four token lists if `tokens` is False."""
         data = {name: getattr(self, name) for name in _DIALOGUE_FIELDS if tokens or name not in _TOKEN_LISTS}
         data["turns"] = [{name: getattr(turn, name) for name in _TURN_FIELDS} for turn in self.turns]
         data["stop_reason"] = self.stop_reason.value if self.stop_reason else None
         data["format"] = FORMAT
-        if not tokens and (self.prompt_ids or self.response_ids):  # else what was counted when they were left out stays
+        if not tokens and (self.prompt_ids or self.response_ids):  # else the counts of the line it was read from stay
             data["tokens"] = {
                 "prompt": len(self.prompt_ids),
                 "response": len(self.response_ids),
@@ -197,7 +200,7 @@ class Dialogue:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Dialogue:
-        """Reads what `to_dict` wrote, in format 3 too; unknown keys are ignored. A line that lacks an annotation counts as not annotated."""
+        """Reads a dict of `to_dict`, of format 3 too, and ignores unknown keys. A line that lacks an annotation is not annotated."""
         data = current_line(data)
         values = {key: value for key, value in data.items() if key in _DIALOGUE_FIELDS}
         turns = data.get("turns", [])
@@ -211,7 +214,7 @@ class Dialogue:
 _TOKEN_LISTS = ("prompt_ids", "response_ids", "loss_mask", "logprobs")
 _DIALOGUE_FIELDS = tuple(f.name for f in fields(Dialogue))
 _TURN_FIELDS = tuple(f.name for f in fields(Turn) if f.name != "cut")
-# The fields of a turn that its game's annotator fills in: those after what was said and how
+# The fields of a turn that its game's annotator fills in
 ANNOTATIONS = frozenset(_TURN_FIELDS[_TURN_FIELDS.index("questions") :])
 _PAIRS = ("pairs", "learnable", "informative", "volunteered", "redundant", "stated", "named_in_rejection")
 # Names in format 3 -> today's

@@ -1,4 +1,4 @@
-"""What training with a config needs its game to say: a refusal each, before anything is started."""
+"""Checks of what training needs from the config's game, before anything starts."""
 
 from __future__ import annotations
 
@@ -11,23 +11,21 @@ from slim_rl.measured import says
 
 
 def check_training(config: Config) -> None:
-    """Raises ConfigError if training needs what the config's game does not say, puts questions in self-play, or is to be evaluated on no
-    games.
-    """
+    """Raises ConfigError if the game lacks a member that training needs, or a key needs games or seats that are missing."""
     game, train = environment_class(config.environment), config.train
     if train.eval_every and ("eval" not in games_files(config) or (train.backend == "trl" and not train.eval_games)):
         raise ConfigError(
-            f"train.eval_every is {train.eval_every}, but there are no held-out games to play: name a file in data.eval, with data.num_eval "
-            "and train.eval_games above 0, or leave train.eval_every at 0."
+            f"train.eval_every={train.eval_every} needs held-out games: set data.eval, with data.num_eval and train.eval_games above 0, "
+            "or set train.eval_every=0."
         )
     make_training_reward(config).check()
     if train.exploring_starts and not says(game, "questions_worth_asking"):
         raise ConfigError(
-            f"train.exploring_starts is set, but {game.__name__} does not say what to ask: give it a classmethod questions_worth_asking "
-            "(docs/reference/environment-api.md), or set train.exploring_starts to 0."
+            f"train.exploring_starts={train.exploring_starts:g} needs {game.__name__}.questions_worth_asking: add that classmethod "
+            "(docs/reference/environment-api.md), or set train.exploring_starts=0."
         )
     if train.exploring_starts and config.selfplay:
         raise ConfigError(
-            "train.exploring_starts puts a question for one seat, and in self-play both are the policy's: name another partner.kind, or set "
-            "train.exploring_starts to 0."
+            f"train.exploring_starts={train.exploring_starts:g} forces questions on one seat, but partner.kind=self has both: set another "
+            "partner.kind, or train.exploring_starts=0."
         )

@@ -1,7 +1,7 @@
-"""Games on disk: one JSON line a game, which holds all that a trainer's hook needs to deal it.
+"""Games file: one JSON line per game, with all that a trainer's hook needs to play it. It is written atomically.
 
-A file appears whole or not at all. slime reads it with ``--input-key prompt --metadata-key metadata``; verl's form of it is made by
-`dialogue.parquet`. The prompt is there for such readers: a dialogue is opened with the environment's own.
+slime reads it with ``--input-key prompt --metadata-key metadata``; `dialogue.parquet` writes verl's form. The prompt is for such
+readers: a dialogue opens with the environment's own.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ Split = Literal["train", "eval"]
 
 @dataclass(frozen=True, slots=True)
 class GameRow:
-    """One game as one seat is to play it.
+    """One game from the policy's seat.
 
     Attributes:
-        game_id: names the game.
-        seat: the policy's.
-        game_state: what `BaseEnvironment.reset` deals; JSON-able.
+        game_id: name of the game.
+        seat: the policy's seat.
+        game_state: initial state for `BaseEnvironment.reset`; JSON-able.
         prompt: the seat's opening chat messages.
-        solution: what is known of the best outcome (`BaseEnvironment.solution`).
-        spec: what the file was dealt from (see `dealing`); None for games from elsewhere.
+        solution: facts about the best outcome (`BaseEnvironment.solution`).
+        spec: settings that the file was generated from (see `dealing`); None for custom games.
     """
 
     game_id: str
@@ -42,18 +42,19 @@ class GameRow:
 
     @property
     def name(self) -> str:
+        """Returns the name of the game and seat."""
         return f"{self.game_id}/{self.seat}"
 
     @classmethod
     def of(
         cls, env: BaseEnvironment, game_id: str, game_state: Any, seat: int = 0, spec: dict[str, Any] | None = None
     ) -> GameRow:
-        """The row of a game, which `env` is dealt for it."""
+        """Returns the row of a game, to which `env` is reset."""
         reset_to(env, game_state)
         return cls(game_id, seat, as_dict(game_state), env.prompt(seat), env.solution(), spec)
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON form. `metadata` repeats what slime would otherwise drop."""
+        """Returns the JSON form. `metadata` repeats what slime would otherwise drop."""
         row: dict[str, Any] = {
             "prompt": self.prompt,
             "game_state": self.game_state,
@@ -65,7 +66,7 @@ class GameRow:
 
     @classmethod
     def from_dict(cls, row: Mapping[str, Any]) -> GameRow:
-        """Reads `to_dict`'s form. Raises DataError, with all that is wrong, if something is missing or malformed."""
+        """Reads the form of `to_dict`. Raises DataError, with all faults, if something is missing or malformed."""
         if not isinstance(row, Mapping):
             raise DataError(f"a row must be a mapping, but is {type(row).__name__}.")
         missing = [key for key in _NEEDED if row.get(key) is None]
@@ -82,7 +83,7 @@ class GameRow:
 
     @classmethod
     def bare(cls, row: Mapping[str, Any], seat: int) -> GameRow:
-        """Reads a game of a user's own: a game state, with `game_id` and `seat` if it names them; it has no prompt yet."""
+        """Reads a custom game: a game state, with `game_id` and `seat` if it has them, and without a prompt."""
         state = {key: value for key, value in row.items() if key not in ("game_id", "seat")}
         seat = row.get("seat", seat)
         if seat not in (0, 1):
@@ -92,7 +93,7 @@ class GameRow:
 
 
 def is_bare(row: Any) -> bool:
-    """Returns True for a row that is a game state and no more, as a user writes it."""
+    """Returns True if a row is a game state alone, without prompt and metadata."""
     return isinstance(row, Mapping) and bool(row) and not {"prompt", "game_state", "metadata"} & row.keys()
 
 
@@ -100,19 +101,19 @@ _NEEDED = ("prompt", "game_state", "game_id", "metadata")
 
 
 def write_rows(rows: Iterable[GameRow], path: str | Path) -> int:
-    """Writes JSON lines, replacing `path` only once all are written; returns how many. Raises DataError if it cannot."""
+    """Writes JSON lines atomically; returns their number. Raises DataError if the file cannot be written."""
     return jsonl.write(path, (row.to_dict() for row in rows))
 
 
 def read_rows(path: str | Path, env: BaseEnvironment | None = None, seats: Sequence[int] = (0,)) -> list[GameRow]:
-    """Reads a file of `write_rows`, or of game states alone, each of which `env` then makes a whole row.
+    """Reads a file of `write_rows`, or of game states alone, which `env` completes.
 
     Args:
-        env: deals each game once, so that a broken one is found here.
-        seats: the policy's seats, in turn, in rows that name none.
+        env: environment that is reset to each game, so that a faulty game is found here; None: no check.
+        seats: seats of the policy, alternating, in rows without a seat.
 
     Raises:
-        DataError: there is no such file, it is empty, or a row is bad; the message names the line and all that is wrong there.
+        DataError: the file is missing or empty, or a row is faulty; the message names the line and all its faults.
     """
     rows: list[GameRow] = []
     for number, data in jsonl.read(path, "games file", "make it with `slim-rl generate`"):

@@ -1,6 +1,9 @@
-"""The policy's seat by tokens. One list, `ids`, holds prompt and response, and only ever grows at its end: every engine call is given it.
+"""Player of the policy's seat by tokens.
 
-Its turns are sampled by an engine (`policy.Policy`), or a text player's words are written as if they had been sampled, with logprob 0.
+Invariants:
+    One list, `ids`, holds prompt and response and only grows at its end. Every engine call reads it.
+
+Its turns are sampled by an engine (`policy.Policy`), or are a text player's, written as tokens with logprob 0.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from slim_rl.environment import View
 
 
 def opening(prompt: Sequence[dict[str, str]], view: View) -> list[dict[str, str]]:
-    """The messages a policy reads before its first turn. If the other one opened, its words follow the state."""
+    """Returns the messages before a policy's first turn; if the other seat opened the game, its text follows the state."""
     if not view.history:
         return list(prompt)
     *before, last = prompt
@@ -27,13 +30,13 @@ def opening(prompt: Sequence[dict[str, str]], view: View) -> list[dict[str, str]
 
 @dataclass
 class TokenPlayer:
-    """A player whose tokens are kept.
+    """Player whose turns are recorded as tokens.
 
     Attributes:
-        player: the engine that samples, or a text player whose words are written as tokens.
+        player: engine that samples, or a text player.
         key: routing key of the engine's calls.
         ids: prompt and response token ids.
-        loss_mask, logprobs: of the response; as long as it.
+        loss_mask, logprobs: lists as long as the response.
     """
 
     player: Policy | Partner
@@ -48,11 +51,11 @@ class TokenPlayer:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Who plays, JSON-able."""
+        """Returns the player's identity, JSON-able."""
         return self.player.identity
 
     async def act(self, view: View) -> Turn:
-        """Its next turn. Raises DialogueOver when there is none."""
+        """Returns the next turn. Raises DialogueOver if there is none."""
         self._observe(view)
         if not hasattr(self.player, "sample"):
             turn = await self.player.act(view)
@@ -65,15 +68,15 @@ class TokenPlayer:
             return turn
         allowed, limit = self._allowance()
         sampled = await self.player.sample(self.ids, allowed, self.key)
-        if sampled.finish == "abort":  # leaves no trace: what is recorded are whole turns
-            raise DialogueOver(StopReason.ABORTED, "the engine was told to stop")
+        if sampled.finish == "abort":  # not recorded: the record holds complete turns alone
+            raise DialogueOver(StopReason.ABORTED, "the engine was stopped")
         span = self._add(sampled.ids, sampled.logprobs)
         text, thought = self.chat.decode(sampled.ids)
         cut = limit if sampled.finish == "length" else None
         return Turn(text, thought=thought, span=span, forced=sampled.forced, cut=cut)
 
     def _observe(self, view: View) -> None:
-        """Writes what happened since its last turn. The first time, that is the prompt."""
+        """Appends the observation since the last turn; before the first turn, the prompt."""
         if not self.ids:
             self.ids = self.chat.prompt_ids(opening(view.prompt, view))
             self.prompt_length = len(self.ids)
@@ -88,7 +91,7 @@ class TokenPlayer:
         self.logprobs += [0.0] * len(delta)
 
     def _add(self, ids: list[int], logprobs: list[float]) -> tuple[int, int]:
-        """Appends its own turn; returns its [start, end) in the response."""
+        """Appends a turn of the policy; returns its [start, end) in the response."""
         if len(ids) != len(logprobs):
             raise DialogueOver(
                 StopReason.ENGINE_FAILED, f"the engine gave {len(ids)} tokens but {len(logprobs)} logprobs"
@@ -101,7 +104,7 @@ class TokenPlayer:
         return self._last_span
 
     def _allowance(self) -> tuple[int, StopReason]:
-        """Tokens the next turn may have, and the limit that sets it."""
+        """Returns the maximum tokens of the next turn, and the limit that sets it."""
         allowed, limit = self.limits.turn_tokens, StopReason.TURN_TOKENS
         for reason, most in self._budgets():
             left = most - len(self.ids)
@@ -112,7 +115,7 @@ class TokenPlayer:
         return allowed, limit
 
     def _budgets(self) -> list[tuple[StopReason, int]]:
-        """The limits on prompt and response together."""
+        """Returns the limits on prompt and response together, with their stop reasons."""
         budgets = []
         if self.limits.dialogue_tokens is not None:
             budgets.append((StopReason.DIALOGUE_TOKENS, self.prompt_length + self.limits.dialogue_tokens))

@@ -1,4 +1,4 @@
-"""What a tracker is given of a training step's dialogues, whoever trains: their measures as flat numbers."""
+"""Metrics of a training step's dialogues for a tracker, the same for every trainer."""
 
 from __future__ import annotations
 
@@ -14,22 +14,24 @@ from slim_rl.dialogue.record import Dialogue
 from slim_rl.environment import game_of
 from slim_rl.measured import measured
 
-TRACKED = "dialogue/"  # begins the name of each of `batch_metrics` in a tracker, whoever trains
+TRACKED = "dialogue/"  # prefix of the names of `batch_metrics` in a tracker
 
 
 def tracked(environment: str) -> list[str]:
-    """The names of what a tracker is given of each dialogue of a game."""
+    """Returns the names of the measures that a tracker gets of a game's dialogues."""
     kinds = measured(game_of(environment)).question_kinds
     return [*(measure.name for measure in shown_in("tracker")), *(OF_KIND + kind for kind in kinds)]
 
 
 def batch_metrics(dialogues: Sequence[Dialogue]) -> dict[str, float]:
-    """One training step's annotated dialogues as flat metrics for a tracker, under the names of `measures`.
+    """Returns flat metrics of one training step's annotated dialogues, under the names of `measures`.
 
-    Means over the dialogues that did not fail, each share of nothing left out: the measures shown in a tracker, and those of each kind
-    of question; turns_p50, turns_p95. Over all: failed (share), stop/<reason> (shares), failure/<reason> (counts),
-    partner_seconds_p50, partner_seconds_p95 (a partner's turn). Only where the partner is behind an endpoint: cost_usd (total),
-    partner_retries (requests made again, a call), partner_cached (share of its input tokens that the provider had cached).
+    Over the dialogues that did not fail:
+        means of the measures shown in a tracker and of each kind of question, without NaN; turns_p50, turns_p95.
+    Over all dialogues:
+        failed (share), stop/<reason> (shares), failure/<reason> (counts), partner_seconds_p50, partner_seconds_p95 (per turn).
+    Only if the partner is behind an endpoint:
+        cost_usd (total), partner_retries (repeated requests per call), partner_cached (share of input tokens cached by the provider).
     """
     if not dialogues:
         return {}

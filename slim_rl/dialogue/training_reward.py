@@ -1,15 +1,15 @@
-"""Hook for what training gives the dialogues of a step, the same for every trainer; `train.reward` names it.
+"""Hook for the rewards and advantages of a step's dialogues, the same for every trainer; `train.reward` names it.
 
     training_reward(dialogues, step) -> StepRewards(rewards, advantages)
 
 Invariants:
-    The log keeps the game's reward, whatever is given.
+    The log keeps the game's reward.
     A failed dialogue has the reward None, which keeps it out of every baseline.
-    The same dialogues in the same order and step get the same from any trainer and in any process.
+    Equal dialogues in equal order and step get equal rewards from any trainer and in any process.
 
-A custom one is a subclass of `TrainingReward`, named by its dotted path. It overrides `reward` where a dialogue's reward depends on that dialogue alone, and
-`__call__` where it needs the whole step (`whole_step`) or gives each turn its own advantage (`by_turn`). Dialogues are annotated, and have
-their tokens where TRL or slime trains.
+A custom training reward is a subclass of `TrainingReward`, named by its dotted path. It overrides `reward` if a dialogue's reward
+depends on that dialogue alone, and `__call__` if it needs the whole step (`whole_step`) or gives each turn its own advantage
+(`by_turn`). Dialogues are annotated, and have their tokens under TRL and slime.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from slim_rl.seeds import seed_of
 
 @dataclass(frozen=True, slots=True)
 class StepRewards:
-    """Rewards, and advantages of turns, of the dialogues of a step, in their order.
+    """Rewards of a step's dialogues and, optionally, advantages of their turns, in the dialogues' order.
 
     Attributes:
         rewards: reward per dialogue, which the trainer compares within a group; None if the dialogue failed.
-        advantages: advantage of each policy turn per dialogue, empty if it failed; None: the trainer's own, by the rewards.
+        advantages: advantages of the policy's turns per dialogue, empty if it failed; None: the trainer computes them from rewards.
     """
 
     rewards: list[float | None]
@@ -59,39 +59,40 @@ class TrainingReward:
         self.config = config
 
     def __call__(self, dialogues: Sequence[Dialogue], step: int) -> StepRewards:
-        """Returns what the annotated dialogues of a training step are given; the first step is 0."""
+        """Returns the rewards of a training step's annotated dialogues; the first step is 0."""
         return StepRewards([self.reward(dialogue) for dialogue in dialogues])
 
     def reward(self, dialogue: Dialogue) -> float | None:
-        """Returns the reward of one dialogue by itself; None if it failed."""
+        """Returns the reward of one dialogue; None if it failed."""
         return dialogue.reward
 
     def check(self) -> None:
         """Raises ConfigError if the config's game does not say what this training reward needs."""
 
     def description(self) -> str:
-        """Returns what a model's card says of it after the algorithm, from '; ' on; empty for the game's reward."""
+        """Returns text for the model card, beginning with '; '; empty for the game's reward."""
         return ""
 
     def price_of(self, game_id: str) -> float:
-        """Returns the question cost in a game. Of several it is the one drawn for this game, the same in every run and process."""
+        """Returns the question cost in a game; of several, the one drawn for it, equal in every run and process."""
         prices = self.question_price
         return prices[seed_of("price", game_id) % len(prices)] if isinstance(prices, tuple) else prices
 
-    def told_price(self, game_id: str) -> float | None:
-        """Returns the question cost in a game if the policy reads it: where it is drawn."""
+    def visible_price(self, game_id: str) -> float | None:
+        """Returns the question cost in a game if the policy reads it (it is drawn per game); None otherwise."""
         return self.price_of(game_id) if isinstance(self.question_price, tuple) else None
 
     @property
     def takes_the_step(self) -> bool:
-        """Returns True if a trainer must have the rewards or advantages once a step is played, and not per dialogue: where the whole step
-        decides, and where turns, or the seats of a game, differ.
+        """Returns True if a trainer needs the rewards or advantages of a whole step at once, and not per dialogue.
+
+        That is so if they depend on the whole step, or differ between turns or between the seats of a game.
         """
         return self.whole_step or self.by_turn or (self.config.selfplay and not self.as_game)
 
 
 def make_training_reward(config: Config) -> TrainingReward:
-    """Returns the training reward that `train.reward` names, with its arguments. Raises ConfigError if it cannot be made."""
+    """Returns the training reward that `train.reward` and `train.reward_args` name. Raises ConfigError if it cannot be made."""
     name, arguments = config.train.reward, config.train.reward_args
     made = load_object(
         TRAINING_REWARDS.get(name, name), "train.reward", "slim_rl.dialogue.training_reward.TrainingReward"
@@ -99,15 +100,17 @@ def make_training_reward(config: Config) -> TrainingReward:
     try:
         return made(config, **arguments)  # type: ignore[no-any-return]
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"train.reward_args={arguments} does not suit train.reward={name}: {error}.") from error
+        raise ConfigError(
+            f"train.reward_args={arguments} does not suit train.reward={name}: {error}. Set the arguments that it takes."
+        ) from error
 
 
 def by_token(dialogue: Dialogue, turns: Sequence[float], length: int) -> list[float]:
-    """Returns each policy turn's number at the turn's tokens, 0 elsewhere.
+    """Returns one number per token of the response: that of its policy turn, 0 elsewhere.
 
     Args:
         turns: number per turn; empty for a failed dialogue.
-        length: tokens of the response, as the trainer has it.
+        length: number of tokens of the trainer's response.
     """
     out = [0.0] * length
     spans = [turn.span for turn in dialogue.turns if turn.role == "policy"]
@@ -118,5 +121,5 @@ def by_token(dialogue: Dialogue, turns: Sequence[float], length: int) -> list[fl
 
 
 def price_sentence(price: float) -> str:
-    """Returns what the policy reads of a question cost, with what it is dealt."""
+    """Returns the sentence on the question cost that the policy reads."""
     return f"Each question costs {100 * price:g}% of the highest reward."

@@ -1,10 +1,10 @@
-"""The rollout worker: built once a process from a `Config`, it turns rows of a games file into dialogues.
+"""Rollout worker: built once per process from a `Config`, it turns rows of a games file into dialogues.
 
-    every dialogue of this project, in training and evaluation alike, is named, seeded, grouped, played and stamped here
-
-`spec` says which dialogue is to be played: its id, its seed and its group follow from the row, the scope (a training step, or
-"eval") and its number among the dialogues of that row, so that any process plays the same dialogue again. `play` plays it. What
-breaks in one game is a failed dialogue (`BROKEN`) and no other game notices.
+Invariants:
+    Every dialogue, in training and evaluation, is named, seeded, grouped, played and stamped here.
+    Id, seed and group of a dialogue follow from its row, its scope (a training step, or "eval") and its number among the dialogues
+    of that row, so that any process plays the same dialogue again.
+    An exception in one game is a failed dialogue (`BROKEN`) and does not affect other games.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ EXPLORING = "slim_rl.lab.exploring.exploring"  # the policy of a training dialog
 
 @dataclass(frozen=True, slots=True)
 class DialogueSpec:
-    """One dialogue to be played; under self-play one for each seat.
+    """Specification of one dialogue to play; under self-play of one per seat.
 
     Attributes:
-        id: names the dialogue in the run; under self-play the seats' ids end in ``/0`` and ``/1``.
-        seed: of all that is drawn in it.
-        group: names the dialogues that its reward is compared with.
+        id: name of the dialogue in the run; under self-play the seats' ids end in ``/0`` and ``/1``.
+        seed: seed of all random draws in it.
+        group: name of the group whose rewards are compared.
         phase: "train" or "eval".
-        step: the training step; None where the trainer tells it later, or nothing is trained.
-        dealt: the training step by the games dealt before it, where `step` is None and the trainer tells that much.
+        step: training step; None if the trainer sets it later, or nothing is trained.
+        dealt: training step estimated from the games played before it, if `step` is None; None if unknown.
     """
 
     row: GameRow
@@ -56,15 +56,15 @@ class DialogueSpec:
 
 
 class RolloutWorker:
-    """Plays the dialogues of one process.
+    """Player of all dialogues of one process.
 
     Args:
-        chat: the token boundaries; None if the policy plays by text alone.
-        policy: who plays, unless `play` is given another.
-        partner: the partner, if not the one that the config names.
+        chat: token boundaries; None if the policy plays by text alone.
+        policy: default policy of `play`.
+        partner: partner in place of the config's; None: the config's.
 
     Attributes:
-        partner: None in self-play and in a game for one.
+        partner: the partner; None in self-play and in one-seat games.
 
     Raises:
         SlimError: the config's partner cannot be made.
@@ -83,19 +83,20 @@ class RolloutWorker:
         self.selfplay = config.selfplay
         self.partner = partner if partner is not None else make_partner(config)
         self._settings = learned_settings(config)
-        self._kinds: dict[Any, str] = {}  # what the config's partner calls itself, and its name
+        self._kinds: dict[Any, str] = {}  # kind in the identity of the config's partner -> its name
         if partner is None and self.partner is not None:
             self._kinds[self.partner.identity.get("kind")] = partner_name(config, self.partner)
 
     @property
     def stopped(self) -> str | None:
-        """Why no new game should be started: the partner, or a policy by text, takes no more (its endpoint is down, its budget
-        spent). None: start it.
+        """Returns why no new game should start; None if one may.
+
+        The partner, or a policy by text, may take no more games: its endpoint is down, or its budget spent.
         """
         return next(filter(None, (getattr(player, "stopped", None) for player in self._speakers)), None)
 
     def keep_spend(self, folder: Path) -> None:
-        """Has whoever costs money keep what it spends in the run's folder, where its budget outlives restarts."""
+        """Makes players that cost money keep their spending in the run's folder, so that budgets outlive restarts."""
         for player in self._speakers:
             keep = getattr(player, "keep_spend", None)
             if keep is not None:
@@ -103,11 +104,11 @@ class RolloutWorker:
 
     @property
     def _speakers(self) -> tuple[Any, ...]:
-        """Who may call an endpoint: the partner, and a policy by text."""
+        """Returns the players that may call an endpoint: the partner, and a policy by text."""
         return self.partner, self.policy if self.chat is None else None
 
     def environment(self) -> BaseEnvironment:
-        """A fresh environment of the run's game."""
+        """Returns a new environment of the run's game."""
         return make_environment(self.config)
 
     def spec(
@@ -121,20 +122,18 @@ class RolloutWorker:
         group: str | None = None,
         dealt: int | None = None,
     ) -> DialogueSpec:
-        """The dialogue numbered `number` of a row.
+        """Returns the specification of dialogue `number` of a row. Under self-play the rows of a game's two seats share one.
 
         Args:
-            scope: goes before its id, and into its seed: what tells the times apart that a row is played.
-            group: the trainer's own name of the group; by default scope and row.
-
-        Under self-play the rows of a game's two seats have one dialogue.
+            scope: prefix of the id and part of the seed; it distinguishes the times that a row is played.
+            group: the trainer's name of the group; None: scope and row.
         """
         which = row.game_id if self.selfplay else row.name
         seed = seed_of(self.config.seed, scope, which, number)
         return DialogueSpec(row, f"{scope}/{which}/{number}", seed, group or f"{scope}/{which}", phase, step, dealt)
 
     def ids(self, spec: DialogueSpec) -> list[str]:
-        """The ids of an episode's dialogues."""
+        """Returns the ids of the dialogues of a specification."""
         return [f"{spec.id}/{seat}" for seat in (0, 1)] if self.selfplay else [spec.id]
 
     async def play(
@@ -145,21 +144,21 @@ class RolloutWorker:
         partner: Partner | None = None,
         limits: Limits | None = None,
     ) -> list[Dialogue]:
-        """Plays an episode in a new environment.
+        """Plays one dialogue, or both of self-play, in a new environment.
 
         Args:
-            policy, partner: in place of the worker's.
-            limits: narrower ones than the config's (`Limits.within`).
+            policy, partner: players in place of the worker's; None: the worker's.
+            limits: limits in place of the config's, narrower (`Limits.within`); None: the config's.
 
         Returns:
-            One dialogue, or under self-play those of seats 0 and 1.
+            One dialogue; under self-play those of seats 0 and 1.
 
         Raises:
-            SlimError: the config or the row cannot be used. Whatever else goes wrong is a failed dialogue.
+            SlimError: the config or the row cannot be used. Any other exception is a failed dialogue.
         """
         policy = policy or self.policy
         if policy is None:
-            raise ValueError("the worker was given no policy")
+            raise ValueError("play needs a policy: the worker has none")
         try:
             dialogues = await self._play(spec, policy, partner or self.partner, limits)
         except SlimError:
@@ -177,12 +176,12 @@ class RolloutWorker:
         max_live: int | None = None,
         done: Callable[[Dialogue], None] | None = None,
     ) -> list[list[Dialogue]]:
-        """Plays episodes side by side on one event loop; one list an episode, in their order.
+        """Plays dialogues concurrently on one event loop; returns one list per specification, in their order.
 
         Args:
-            policy: gives each episode its own player.
-            max_live: dialogues played at once; all of them by default.
-            done: called with each dialogue as it ends, in the order they end.
+            policy: function from a specification to its player; None: the worker's policy.
+            max_live: maximum of dialogues played at once; None: all of them.
+            done: function called with each dialogue when it ends; None: no call.
         """
         gate = asyncio.Semaphore(max_live or len(specs) or 1)
         caller = asyncio.current_task()
@@ -190,7 +189,7 @@ class RolloutWorker:
 
         async def play(spec: DialogueSpec) -> list[Dialogue]:
             async with gate:
-                # scripted players never wait: the loop would play all games before it ends the caller
+                # scripted players never wait: without this the loop would play all games before it cancels the caller
                 if caller.cancelling():
                     raise asyncio.CancelledError
                 dialogues = await self.play(spec, policy=policy(spec) if policy else None)
@@ -203,7 +202,7 @@ class RolloutWorker:
             async with asyncio.TaskGroup() as tasks:
                 running = [tasks.create_task(play(spec)) for spec in specs]
         except BaseExceptionGroup as group:
-            # of one cause, such as a full disk: the others were cancelled, or met it too
+            # one cause, such as a full disk: the others were cancelled, or met it too
             raise group.exceptions[0] from None
         return [task.result() for task in running]
 
@@ -216,7 +215,7 @@ class RolloutWorker:
             "id": spec.id,
             "game_id": row.game_id,
             "seed": spec.seed,
-            "price": self.training_reward.told_price(row.game_id),
+            "price": self.training_reward.visible_price(row.game_id),
         }
         chat = self.chat
         if not self.selfplay:

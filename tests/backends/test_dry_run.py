@@ -19,15 +19,15 @@ BACKENDS = [
 REFUSED = {
     "missing model": ("policy.model=./nope", "policy.model './nope' is not a folder here"),
     "no model in folder": ("policy.model=empty", "holds no model's config.json"),
-    "other board": ("game.n=4", "small.jsonl was made with n = 3 where the config says 4"),
+    "other board": ("game.n=4", "small.jsonl was made with n=3, but the config has n=4"),
     "few games": ("train.games_per_step=9", "too few for a step of train.games_per_step=9"),
     "few games to make": (
         "data={train: new.jsonl, num_train: 1}",
         "new.jsonl has 1 game, too few for a step",
     ),
     "no key": ("partner.kind=openai", "No key for https://api.openai.com/v1"),
-    "partner's arguments": ("partner.args={foo: 1}", "partner.args do not suit the partner shy"),
-    "no log to replay": ("partner.kind=yoked", "partner.replay is not set"),
+    "partner's arguments": ("partner.args={foo: 1}", "does not suit partner.kind=shy"),
+    "no log to replay": ("partner.kind=replay", "partner.replay is not set"),
     "no prompt": ("partner={kind: openai, openai: {base_url: 'http://localhost:9', prompt: none.md}}", "none.md"),
     "no cassette": (
         "partner={kind: openai, openai: {cassette: none.sqlite, cassette_mode: replay}}",

@@ -79,7 +79,7 @@ def test_a_broken_model_is_not_sampled_from(folder: Path, tmp_path: Path) -> Non
 def test_nan_reward_fails_its_dialogue(folder: Path, monkeypatch: pytest.MonkeyPatch, reward: float) -> None:
     monkeypatch.setattr(MatchingEnv, "get_normalized_reward", lambda self: reward)
     config = make_config(folder, f"reward-{reward}", "train.eval_games=0")
-    with pytest.raises(RunStopped, match=rf"MatchingEnv\.get_normalized_reward gave {reward}; it must be a finite"):
+    with pytest.raises(RunStopped, match=rf"MatchingEnv\.get_normalized_reward returned {reward}, outside"):
         local.train(config)
     logged = list(read_log(config.log.dir / config.name / "train.jsonl"))
     assert logged and all(dialogue.failed and dialogue.reward is None for dialogue in logged)

@@ -90,7 +90,7 @@ def test_bench_suites_hold_canary_and_question_cost() -> None:
     assert all(CANARY in path.read_text(encoding="utf-8") for path in (ROOT / "configs" / "bench").glob("*.yaml"))
     for name, suite in found.items():
         assert suite.price == (0.02 if name.endswith("priced") else 0.0)
-        assert make_training_reward(suite.config).told_price(suite.rows[0].game_id) == (suite.price or None)
+        assert make_training_reward(suite.config).visible_price(suite.rows[0].game_id) == (suite.price or None)
 
 
 @pytest.mark.parametrize(

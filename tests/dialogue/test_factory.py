@@ -28,7 +28,7 @@ def partner(name: str, **args: Any) -> Any:
 
 def test_a_partner_of_ones_own_is_an_identity_and_a_reply() -> None:
     assert isinstance(partner("Named"), Named)
-    with pytest.raises(ConfigError, match=r"partner\.kind: .*Nameless has no identity; a partner has both"):
+    with pytest.raises(ConfigError, match=r"partner\.kind=.*Nameless lacks identity\. Add it"):
         partner("Nameless")
 
 

@@ -154,8 +154,8 @@ def test_missing_files_are_made_and_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"data": {"seed": 1}}, "seed = 0 where the config says 1"),
-        ({"game": {"n": 4}}, "n = 3 where the config says 4"),
+        ({"data": {"seed": 1}}, "seed=0, but the config has seed=1"),
+        ({"game": {"n": 4}}, "n=3, but the config has n=4"),
         ({"game": {"scales": False}}, "scales = True"),
         ({"data": {"seat": "both"}}, "seat = 0"),
     ],

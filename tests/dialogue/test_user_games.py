@@ -141,8 +141,8 @@ class Rounded(Oracle):
 def test_reward_outside_the_range_fails_the_dialogue(game: str) -> None:
     dialogue = played(game)
     assert (dialogue.reward, dialogue.stop_reason) == (None, StopReason.BROKEN)
-    assert f"{game}.get_normalized_reward gave" in str(dialogue.failure)
-    assert "from 0 to 1, or" in str(dialogue.failure) and f"{game}.reward_range" in str(dialogue.failure)
+    assert f"{game}.get_normalized_reward returned" in str(dialogue.failure)
+    assert f"outside {game}.reward_range (0 to 1)" in str(dialogue.failure)
 
 
 @pytest.mark.parametrize(("game", "reward"), [("Declared", 10.0), ("Rounded", 1.0)])

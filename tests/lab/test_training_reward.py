@@ -57,8 +57,8 @@ def test_price_drawn_per_game_applies_to_its_dialogues() -> None:
     assert all(60 < costs.count(price) < 140 for price in (0.0, 0.01, 0.05))
     assert costs == [drawn.price_of(game.game_id) for game in reversed(games)][::-1], "whatever was drawn before"
     assert not drawn.as_game and training_reward("price", price=[0.0]).as_game
-    assert training_reward("price", price=0.05).told_price("game 1") is None
-    assert training_reward("price", price=[0.05]).told_price("game 1") == 0.05
+    assert training_reward("price", price=0.05).visible_price("game 1") is None
+    assert training_reward("price", price=[0.05]).visible_price("game 1") == 0.05
 
 
 @pytest.mark.parametrize(
