@@ -23,6 +23,7 @@ from typing import Any
 
 from slim_rl import jsonl
 from slim_rl.config import ROOT_KEY, Config, parse_config, read_yaml
+from slim_rl.config.section import current_keys
 from slim_rl.config.trainers import MAY_CHANGE, lookup
 from slim_rl.errors import ConfigError
 from slim_rl.files import disk_errors, sweep
@@ -258,13 +259,13 @@ def log_folder_of(folder: Path, config: Config) -> Path:
 
 
 def configuration(path: Path) -> dict[str, Any] | None:
-    """What is under our key; None if the file is not one of ours."""
+    """Returns the configuration in a file, with today's keys; None if the file holds none."""
     try:
         data = read_yaml(path)
     except ConfigError:
         return None
-    found = data.get(ROOT_KEY) if isinstance(data, dict) else None
-    return found if isinstance(found, dict) else None
+    section = data.get(ROOT_KEY) if isinstance(data, dict) else None
+    return current_keys(section) if isinstance(section, dict) else None
 
 
 def _differences(a: Any, b: Any, prefix: str = "") -> set[str]:

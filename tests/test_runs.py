@@ -345,3 +345,17 @@ def test_a_pipe_is_not_replaced(tmp_path: Path) -> None:
         with pytest.raises(DataError, match="is a device or a pipe, not a file that can be replaced; name a file"):
             write_atomically(path, "games")
     assert pipe.is_fifo() and (tmp_path / "link").is_symlink() and (tmp_path / "out").is_symlink()
+
+
+def test_run_of_former_keys_continues_with_equal_values(tmp_path: Path) -> None:
+    """A config.yaml written before the keys were renamed holds the same values under their former names."""
+    config = make_config(tmp_path, "partner.explain_rejections=true", "train.reward=agreed")
+    folder = started(config)
+    path = folder.path / "config.yaml"
+    text = path.read_text(encoding="utf-8").replace("explain_rejections:", "doubts:").replace(" reward:", " payment:")
+    text = text.replace("train.reward:", "train.payment:")
+    path.write_text(text.replace("reward_args:", "payment_args:").replace("engine_retry_seconds:", "engine_patience:"))
+    assert "doubts: true" in text and "payment: agreed" in text
+    check_same(path, config)
+    with pytest.raises(ConfigError, match=r"other values of train\.reward;"):
+        check_same(path, config.changed(train={"reward": "game"}))

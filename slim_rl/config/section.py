@@ -10,19 +10,24 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 from slim_rl.errors import ConfigError, nearest
 
-# Names of other trainers and of earlier programs -> today's key
+# Keys of earlier versions -> today's, with the same values
+MOVED = {
+    "partner.doubts": "partner.explain_rejections",
+    "slime.engine_patience": "slime.engine_retry_seconds",
+    "train.payment": "train.reward",
+    "train.payment_args": "train.reward_args",
+    "warmstart.player.minds_price": "warmstart.player.cost_aware_share",
+    "warmstart.player.about_plan": "warmstart.player.ask_about_plan_share",
+}
+# Names of other trainers and of earlier versions -> today's key
 FORMER = {
+    **{former.rpartition(".")[2]: key for former, key in MOVED.items()},
     **dict.fromkeys(("num_epochs", "epochs", "num_train_epochs", "max_steps", "num_steps"), "train.steps"),
     **dict.fromkeys(("keep_last_n", "save_total_limit", "keep_last"), "train.keep_checkpoints"),
     **dict.fromkeys(("output_dir", "out_dir", "save_dir"), "output_dir"),
     "question_price": "train.reward_args.price, with train.reward: price",
     "credit": "train.reward, with turn_credit or expected_credit",
     "credit_lambda": "train.reward_args.decay, with train.reward: turn_credit",
-    "payment": "train.reward",
-    "doubts": "partner.explain_rejections",
-    "engine_patience": "slime.engine_retry_seconds",
-    "minds_price": "warmstart.player.cost_aware_share",
-    "about_plan": "warmstart.player.ask_about_plan_share",
     **dict.fromkeys(("lr",), "train.learning_rate"),
     **dict.fromkeys(("batch_size", "train_batch_size"), "train.games_per_step"),
     **dict.fromkeys(("num_generations", "n_samples_per_prompt"), "train.group_size"),
@@ -68,6 +73,23 @@ class Section(BaseModel):
         return self.model_copy(
             update={name: value.absolute() for name, value in self if isinstance(value, Section | Path)}
         )
+
+
+def current_key(name: str) -> str:
+    """Returns today's name of a dotted key of an earlier version."""
+    for former, key in MOVED.items():
+        if name == former or name.startswith(f"{former}."):
+            return key + name[len(former) :]
+    return name
+
+
+def current_keys(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Returns a nested configuration of an earlier version with today's keys."""
+    renamed = {}
+    for name, value in data.items():
+        key = current_key(current_key(f"{prefix}{name}").removeprefix(prefix))  # an arm's keys are dotted names
+        renamed[key] = current_keys(value, f"{prefix}{key}.") if isinstance(value, Mapping) else value
+    return renamed
 
 
 def meant(name: str, known: Sequence[str], prefix: str = "") -> str:

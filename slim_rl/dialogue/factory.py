@@ -71,7 +71,7 @@ def _made(config: Config, kind: str) -> Partner:
         return made(**(shared | config.partner.args))  # type: ignore[no-any-return]
     except TypeError as error:
         raise ConfigError(
-            f"partner.args={config.partner.args} does not suit partner.kind={kind}: {error}. Set the arguments that it takes, or {{}}."
+            f"partner.args={config.partner.args} does not suit partner.kind={kind}: {error}. Set what it takes, or --set partner.args={{}}."
         ) from error
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
+from slim_rl.config.section import current_key
 from slim_rl.environment import MATCHING
 
 FORMAT = 4  # of a log line; raised when a reader of the old one would misread the new
@@ -226,7 +227,6 @@ _TURN_NAMES = {
     "doubted": "named_in_rejection",
     "promise_rank": "question_rank",
 }
-_SETTING_NAMES = {"partner.doubts": "partner.explain_rejections", "train.payment": "train.reward"}
 
 
 def current_line(data: dict[str, Any]) -> dict[str, Any]:
@@ -240,13 +240,8 @@ def current_line(data: dict[str, Any]) -> dict[str, Any]:
             for turn in turns
         ]
     if isinstance(settings := line.get("settings"), dict):
-        line["settings"] = {_setting_name(name): value for name, value in settings.items()}
+        line["settings"] = {current_key(name): value for name, value in settings.items()}
     return {**line, "format": FORMAT}
-
-
-def _setting_name(name: str) -> str:
-    moved = name.replace("train.payment_args.", "train.reward_args.")
-    return _SETTING_NAMES.get(moved, moved)
 
 
 def _turn(data: dict[str, Any]) -> Turn:

@@ -33,5 +33,5 @@ def test_a_partner_of_ones_own_is_an_identity_and_a_reply() -> None:
 
 
 def test_partner_args_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"Named\(\) takes no arguments; .*--set partner\.args=\{\}"):
+    with pytest.raises(ConfigError, match=r"Named\(\) takes no arguments\. .*--set partner\.args=\{\}"):
         partner("Named", max_pairs=1)

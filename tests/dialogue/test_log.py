@@ -88,7 +88,7 @@ def test_an_action_that_is_no_json_is_said_in_a_sentence(make_dialogue: MakeDial
     dialogue.turns[0].action = {"cells": {1, 2}}
     with (
         DialogueLog(tmp_path / "log.jsonl") as log,
-        pytest.raises(DataError, match=r"cannot be logged \(.*set.*\): an action of .* is not JSON"),
+        pytest.raises(DataError, match=r"cannot be logged \(.*set.*\): an action or state of .* is not JSON"),
     ):
         log.append(dialogue)
 

@@ -260,5 +260,5 @@ class Blind:
 
 @pytest.mark.parametrize("kind", ["Sync", "Blind"])
 def test_partner_with_another_reply_is_one_sentence(kind: str) -> None:
-    with pytest.raises(ConfigError, match=rf"{kind}.act must be async act\(view\)"):
+    with pytest.raises(ConfigError, match=rf"{kind}: its act must be async act\(view\)"):
         make_partner(config_of("Twice", partner={"kind": f"{__name__}.{kind}"}))
