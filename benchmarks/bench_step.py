@@ -18,8 +18,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parents[1]
 
@@ -30,9 +32,9 @@ class Side:
 
     checkout: Path
     model: str
-    seconds: list[float]
-    questions: list[float]
-    tokens: list[float]
+    seconds: list[float] = field(default_factory=list)
+    questions: list[float] = field(default_factory=list)
+    tokens: list[float] = field(default_factory=list)
 
 
 def main() -> None:
@@ -43,9 +45,9 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    sides = [Side(HERE, options.model, [], [], [])]
+    sides = [Side(HERE, options.model)]
     if options.other:
-        sides.append(Side(options.other.resolve(), options.other_model, [], [], []))
+        sides.append(Side(options.other.resolve(), options.other_model))
     for round_number in range(options.rounds):
         for side in sides:
             train(side, options.steps, seed=round_number)
@@ -59,8 +61,21 @@ def main() -> None:
         print(f"steps a second, {sides[0].checkout.name} to {sides[1].checkout.name}: {other / here:.2f}")
 
 
-def train(side: Side, steps: int, seed: int) -> None:
-    """Adds what all steps but the first, which holds the start, show."""
+def train(
+    side: Side,
+    steps: int,
+    seed: int,
+    config: str = "matching_local",
+    more: Mapping[str, Any] | None = None,
+    program: Sequence[str] = ("-m", "slim_rl.cli"),
+) -> None:
+    """Adds what all steps except the first show, which has the start of the process.
+
+    Args:
+        config: name of the config, in the side's own checkout.
+        more: further keys of the config, and their values.
+        program: words of Python that run `slim-rl`.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         changes = [
             f"policy.model={side.model}",
@@ -72,12 +87,13 @@ def train(side: Side, steps: int, seed: int) -> None:
             "train.eval_games=0",
             f"output_dir={scratch}/runs",
             f"log.dir={scratch}/logs",
+            *(f"{key}={value}" for key, value in (more or {}).items()),
         ]
         words = [word for change in changes for word in ("--set", change)]
-        metrics = Path(scratch) / "runs" / "matching_local" / "metrics.jsonl"
+        metrics = Path(scratch) / "runs" / config / "metrics.jsonl"
         ended: list[float] = []  # the times at which a step's line appeared
         with subprocess.Popen(
-            [sys.executable, "-m", "slim_rl.cli", "train", "configs/matching_local.yaml", *words],
+            [sys.executable, *program, "train", f"configs/{config}.yaml", *words],
             cwd=side.checkout,
             env=os.environ | {"PYTHONPATH": str(side.checkout), "OMP_NUM_THREADS": "1"},
             stdout=subprocess.DEVNULL,

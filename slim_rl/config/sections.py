@@ -113,7 +113,7 @@ class PolicyConfig(Section):
     top_p: Annotated[float, named("--rollout-top-p", "top_p", f"{ROLLOUT}.top_p")] = Field(1.0, gt=0, le=1)
     """of sampling; below 1 slime must replay the truncation, and TRL's gradient ignores it"""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """of the weights (TRL)"""
+    """of the weights (TRL); a processor without bfloat16 instructions computes in float32, and a line says so"""
     openai: ChatPolicyConfig = ChatPolicyConfig()
 
 

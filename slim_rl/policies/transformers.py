@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +34,7 @@ from slim_rl.config import PolicyConfig
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.policy import PolicyFailure, Sampled
 from slim_rl.dialogue.record import StopReason
-from slim_rl.errors import Diverged
+from slim_rl.errors import Diverged, SlimWarning
 from slim_rl.files import disk_errors, replacing_folder
 from slim_rl.policies import check_model_folder, check_model_name, unreadable
 from slim_rl.policies.batching.attention import share_keys
@@ -191,8 +192,15 @@ def load_model(config: PolicyConfig) -> tuple[PreTrainedModel, Any]:
     """The model and tokenizer of `config.model` (a folder or hub name). Raises ConfigError if they cannot be loaded."""
     name = bundled.model(config.model)
     check_model_name(name)
-    dtype = getattr(torch, config.dtype)
     device = "cuda" if torch.cuda.is_available() else "cpu"
+    dtype = getattr(torch, config.dtype)
+    if dtype is torch.bfloat16 and device == "cpu" and not _computes_bfloat16():
+        warnings.warn(
+            "policy.dtype=bfloat16, but this processor has no instructions for it; the weights are float32.",
+            SlimWarning,
+            stacklevel=2,
+        )
+        dtype = torch.float32
     _hide_bars()
     where = "folder" if Path(name).exists() else "reachable hub name"
     refused = f"policy.model '{config.model}' is not a {where} with a model and tokenizer"
@@ -209,6 +217,11 @@ def load_model(config: PolicyConfig) -> tuple[PreTrainedModel, Any]:
     # torch copies a frozen weight for every row of an input that is not contiguous, as hidden states of a turn's last tokens are.
     model.get_output_embeddings().register_forward_pre_hook(lambda _, inputs: (inputs[0].contiguous(),))
     return model, tokenizer
+
+
+def _computes_bfloat16() -> bool:
+    """Returns True if the processor multiplies in bfloat16; elsewhere it is emulated, and slower than float32."""
+    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
 def _hide_bars() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("trl")
 import torch
+from trl import GRPOTrainer
 
 from slim_rl.backends.trl.micro_batches import by_length, mark_idle, trim
 from tests.backends.test_trl import batch, make_config, make_rollouts
@@ -99,6 +100,25 @@ def test_gradient_is_unchanged_by_skipping_zero_advantages(folder) -> None:
     mark_idle(nothing)
     gradient(nothing)
     assert len(computed) == 4, "a step's last micro-batch is computed in any case: that is where processes add up"
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("regularised", [False, True])
+def test_rewards_equal_but_for_rounding_are_no_signal(
+    scaled: bool, regularised: bool, folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = [f"train.scale_rewards={scaled}", f"train.kl_coef={0.1 * regularised}"]
+    trainer, _ = make_rollouts(make_config(folder, f"rounding-{scaled}-{regularised}", *changes), folder)
+    size = trainer.num_generations
+    rewards = torch.tensor([0.9] * (size - 1) + [0.9000004] + [0.9] * (size - 1) + [0.90001])
+    groups = rewards.reshape(2, size)
+    advantages = groups - groups.mean(1, keepdim=True)
+    advantages = advantages / (groups.std(1, keepdim=True) + 1e-4) if scaled else advantages
+    given = {"completion_ids": torch.zeros(2 * size, 3), "advantages": advantages.reshape(-1)}
+    monkeypatch.setattr(GRPOTrainer, "_generate_and_score_completions", lambda *_: dict(given))
+    equal, different = trainer._generate_and_score_completions([])["advantages"].reshape(2, size)
+    assert torch.equal(different, advantages[1]), "a real difference stays as it is"
+    assert bool(equal.any()) is regularised, "a KL computes every dialogue, so that nothing is skipped"
 
 
 def test_kl_gradient_is_that_of_the_kl_not_its_estimate(folder) -> None:

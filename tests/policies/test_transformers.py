@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 
 import pytest
 
@@ -12,8 +13,10 @@ from transformers import Qwen3ForCausalLM  # noqa: E402
 from slim_rl.config import PolicyConfig  # noqa: E402
 from slim_rl.dialogue.policy import PolicyFailure, Sampled  # noqa: E402
 from slim_rl.dialogue.record import StopReason  # noqa: E402
+from slim_rl.errors import SlimWarning  # noqa: E402
 from slim_rl.policies.transformers import TransformersPolicy, load_model  # noqa: E402
 from tests.fakes.models import SHAPE, tiny_qwen3  # noqa: E402
+from tests.paths import ROOT  # noqa: E402
 
 STOP = 3
 
@@ -214,3 +217,17 @@ def test_turn_end_that_pads_too_is_trained(tokenizer, tmp_path) -> None:
     model, _ = load_model(PolicyConfig(model=str(tmp_path)))
     model(torch.tensor([[5, end, 6, 7]])).logits[:, 1:].log_softmax(-1)[..., 8].sum().backward()
     assert model.get_input_embeddings().weight.grad[end].abs().sum() > 0
+
+
+@pytest.mark.parametrize("has_it", [True, False])
+def test_bfloat16_needs_a_processor_that_has_it(has_it: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: has_it)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    config = PolicyConfig(model=str(ROOT / "data" / "warmstart"), dtype="bfloat16")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model, _ = load_model(config)
+    assert next(model.parameters()).dtype is (torch.bfloat16 if has_it else torch.float32)
+    said = [str(each.message) for each in caught if issubclass(each.category, SlimWarning)]
+    assert len(said) == (0 if has_it else 1) and all("policy.dtype=bfloat16" in each for each in said)

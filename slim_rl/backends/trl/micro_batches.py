@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from accelerate.utils import gather_object
 
+_SAME_REWARD = 1e-6
 IDLE = "idle"  # the key of a micro-batch that would change nothing
 
 
@@ -41,6 +43,19 @@ def by_length(batches: Sequence[dict[str, Any]], together: bool = False) -> list
             for batch, indices in zip(sorted_batches, chosen, strict=True):
                 batch[name] = [listed[index] for index in indices.tolist()]
     return sorted_batches
+
+
+def without_rounding(advantages: torch.Tensor, group_size: int, scaled: bool) -> torch.Tensor:
+    """Returns the advantages, 0 in groups whose rewards differ by 1e-6 at most: they are equal but for rounding.
+
+    Args:
+        advantages: (rows,), the rows of a group side by side.
+        group_size: rows per group; a process that has a part of a group sees that part alone.
+        scaled: whether they are divided by the group's standard deviation plus 1e-4, as TRL does.
+    """
+    groups = advantages.reshape(-1, math.gcd(len(advantages), group_size))
+    level = groups.abs().amax(1, keepdim=True) <= (_SAME_REWARD / 1e-4 if scaled else _SAME_REWARD)
+    return groups.masked_fill(level, 0.0).reshape(-1)
 
 
 def mark_idle(batches: Sequence[dict[str, Any]]) -> None:

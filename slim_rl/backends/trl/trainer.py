@@ -16,7 +16,7 @@ from trl import GRPOTrainer
 
 from slim_rl.backends.trl.arguments import grpo_arguments
 from slim_rl.backends.trl.callbacks import ROOM, MarkWhole, StepLine, is_whole
-from slim_rl.backends.trl.micro_batches import IDLE, by_length, mark_idle, trim
+from slim_rl.backends.trl.micro_batches import IDLE, by_length, mark_idle, trim, without_rounding
 from slim_rl.backends.trl.rollouts import Rollouts
 from slim_rl.backends.trl.scoring import add_scoring, suits
 from slim_rl.backends.trl.trackers import name_measures
@@ -60,6 +60,9 @@ class TrimmedGRPOTrainer(GRPOTrainer):
         ids = output["completion_ids"]
         if self.turn_advantages and (found := self.turn_advantages(ids.shape[1], ids.device)) is not None:
             output["advantages"] = found
+        elif not self._regularised:  # otherwise every dialogue is computed
+            scaled = self.scale_rewards != "none"
+            output["advantages"] = without_rounding(output["advantages"], self.num_generations, scaled)
         return output
 
     def _get_per_token_logps_and_entropies(
