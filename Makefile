@@ -32,7 +32,7 @@ run: $(VENV)/local
 ## the same by slime, Megatron-LM, Ray and SGLang on a CPU (docs/explanation/what-has-been-verified.md)
 run-slime: $(SLIME)/installed
 	PYTHONPATH=tools $(SLIME)/bin/python -m slime_cpu configs/matching_local.yaml --set name=matching_slime --set policy.top_p=1 \
-	    --set train.steps=$(or $(STEPS),50) --set train.save_every=10 --save-dir runs/matching_slime
+	    --set train.steps=$(or $(STEPS),50) --set train.save_every=10
 	$(SLIME)/bin/slim-rl analyze --log-dir runs/matching_slime/logs --output-dir plots/slime
 	@echo "Open plots/slime/report.html in a browser; the model is in runs/matching_slime/model."
 

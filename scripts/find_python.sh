@@ -14,4 +14,5 @@ if ! has_packages "$PYTHON"; then
     echo "slim-rl: $PYTHON lacks packages that slim_rl needs: $PYTHON -m pip install $what, or set PYTHON to one that has them." >&2
     exit 1
 fi
+case $PYTHON in /*) ;; */*) PYTHON=$PWD/$PYTHON ;; esac
 export PYTHON

@@ -1,18 +1,241 @@
+<<<<<<< HEAD
 #!/usr/bin/env bash
 # Trains a policy on the matching game with slime (GRPO), on one node or several. docs/how-to/slime-launch.md walks through it.
+=======
+#!/bin/bash
+# Trains a policy on the matching game with slime (GRPO), on one node or several. docs/how-to/slime-launch.md walks through it.
+>>>>>>> 90ecf83 (Launch slime by a script in slime's own form)
 #
-#   MODEL=Qwen/Qwen3-4B scripts/run_matching.sh                  one node, all its GPUs
-#   scripts/run_matching.sh --model DIR --partner shy --dry-run  print the command; needs neither slime nor a GPU
-#   scripts/run_matching.sh --model DIR --lr 2e-6                any flag of slime's wins over the one set here
-#   scripts/run_matching.sh --help                               the settings: each is a variable (NUM_GPUS=4) or a flag
+#   MODEL=Qwen/Qwen3-4B scripts/run_matching.sh                   one node, all its GPUs
+#   MODEL=... scripts/run_matching.sh --set partner.kind=shy      --set changes a key of the config (repeatable)
+#   MODEL=... scripts/run_matching.sh --lr 2e-6                   any flag of slime's: it comes last, so it wins
+#   MODEL=... scripts/run_matching.sh --dry-run                   print the command; needs neither slime nor a GPU
 #
-# The same as: slim-rl train configs/matching.yaml --backend slime -- ...
-# Besides the settings: PYTHON (python3, or .venv's), ROUTER_POLICY, RAY_ADDRESS (a cluster to join), RAY_PORT, MASTER_ADDR, and W&B's own
-# WANDB_API_KEY (switches it on), WANDB_PROJECT, WANDB_GROUP, WANDB_MODE, WANDB_BASE_URL.
+# Variables, with their defaults:
+#   MODEL                       a Hugging Face checkpoint folder, or a name on the hub
+#   MODEL_SCRIPT                MODEL's architecture: a file such as slime's scripts/models/qwen3-4B.sh (found by MODEL's name)
+#   TORCH_DIST                  MODEL in Megatron's format, for the families that slime cannot read directly
+#   CONFIG                      configs/matching.yaml
+#   SAVE_DIR                    runs/CONFIG-MODEL, the run's folder: the same command resumes from its last checkpoint
+#   NUM_NODES, NUM_GPUS         1, and the GPUs per node that nvidia-smi lists
+#   TP, ENGINE_GPUS             1 and 1: GPUs per copy of the training weights, and per SGLang engine
+#   ASYNC                       0: play, then train; 1: play the next step's games while training; full: games never wait for a step
+#   COLOCATE, ROLLOUT_GPUS      1: training and inference take turns on all GPUs (0 with ASYNC); 0: ROLLOUT_GPUS (half) play
+#   SLIME_DIR, MEGATRON_DIR     found from their Python packages, Megatron-LM also beside slime
+#   RAY_ADDRESS                 a Ray cluster to join; otherwise one that runs here, or a head started at MASTER_ADDR:RAY_PORT
+#   PYTHON, ROUTER_POLICY, and W&B's own variables (WANDB_API_KEY switches it on)
 set -euo pipefail
 
-repository=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
-. "$repository/scripts/find_python.sh"
-export PYTHONPATH="$repository${PYTHONPATH:+:$PYTHONPATH}"
-export CONFIG=${CONFIG:-$repository/configs/matching.yaml}
-exec "$PYTHON" -m slim_rl.backends.slime.launch "$@"
+die() {
+    echo "slim-rl: $1" >&2
+    exit 1
+}
+REPOSITORY=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
+. "$REPOSITORY/scripts/find_python.sh"
+export PYTHONPATH="$REPOSITORY${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
+
+DRY_RUN=() SETS=() OWN_ARGS=()
+while (($#)); do
+    case $1 in
+    -h | --help) sed -n '/^set/q; s/^#!.*//; s/^# \{0,1\}//p' "$0" && exit ;;
+    --dry-run) DRY_RUN=(--dry-run) ;;
+    --set=*) SETS+=("$1") ;;
+    --set) SETS+=("--set=${2-}") && shift ;;
+    *) OWN_ARGS+=("$1") ;;
+    esac
+    shift
+done
+
+[[ ${MODEL:-} ]] || die "MODEL is not set: give a checkpoint folder or a name on the hub, such as MODEL=Qwen/Qwen3-4B."
+CONFIG=${CONFIG:-$REPOSITORY/configs/matching.yaml}
+SAVE_DIR=$(realpath -ms "${SAVE_DIR:-runs/$(basename "$CONFIG" .yaml)-$(basename "$MODEL")}")
+export MODEL SAVE_DIR
+
+# ------------------------------------------------------------------------------------------------------------------ GPUs
+if [[ ! ${NUM_GPUS:-} ]]; then
+    NUM_GPUS=$(nvidia-smi -L 2>/dev/null | grep -c ^GPU) || NUM_GPUS=8 # for a dry run without a GPU
+fi
+NUM_NODES=${NUM_NODES:-1} TP=${TP:-1} ENGINE_GPUS=${ENGINE_GPUS:-1} RAY_PORT=${RAY_PORT:-6379}
+whole() { # a number is checked before the shell computes with it
+    [[ ${!1} =~ ^[123456789][0123456789]{0,4}$ ]] || die "$1 is '${!1}'; it must be a whole number of at least 1."
+}
+for name in NUM_NODES NUM_GPUS TP ENGINE_GPUS RAY_PORT; do whole "$name"; done
+case ${ASYNC:=0} in
+0) ENTRY=train.py COLOCATE=${COLOCATE:-1} ;;
+1 | full) ENTRY=train_async.py COLOCATE=${COLOCATE:-0} ;;
+*) die "ASYNC is '$ASYNC'; it must be 0, 1 or full." ;;
+esac
+case $ASYNC$COLOCATE in
+01)
+    GPU_ARGS=(--colocate --actor-num-nodes "$NUM_NODES" --actor-num-gpus-per-node "$NUM_GPUS")
+    ;;
+*0)
+    ROLLOUT_GPUS=${ROLLOUT_GPUS:-$((NUM_NODES * NUM_GPUS / 2))}
+    whole ROLLOUT_GPUS
+    ((LEFT = NUM_NODES * NUM_GPUS - ROLLOUT_GPUS, ACTOR_NODES = LEFT < NUM_GPUS ? 1 : LEFT / NUM_GPUS))
+    ((LEFT > 0 && LEFT % ACTOR_NODES == 0 && LEFT / ACTOR_NODES <= NUM_GPUS)) || die "ROLLOUT_GPUS=$ROLLOUT_GPUS leaves $LEFT of \
+$((NUM_NODES * NUM_GPUS)) GPUs for training, which takes whole nodes of $NUM_GPUS or a part of one. Choose another ROLLOUT_GPUS."
+    GPU_ARGS=(--actor-num-nodes "$ACTOR_NODES" --actor-num-gpus-per-node $((LEFT / ACTOR_NODES)) --rollout-num-gpus "$ROLLOUT_GPUS")
+    ;;
+*1) die "ASYNC=$ASYNC plays while it trains and cannot share GPUs: set COLOCATE=0." ;;
+*) die "COLOCATE is '$COLOCATE'; it must be 0 or 1." ;;
+esac
+GPU_ARGS+=(--num-gpus-per-node "$NUM_GPUS")
+
+# ----------------------------------------------------------------------------------------------------------------- flags
+found=$("$PYTHON" -P -m slim_rl.backends.slime.checkouts)
+{ read -r SLIME_DIR && read -r MEGATRON_DIR; } <<<"$found" || true
+export SLIME_DIR MEGATRON_DIR
+
+MODEL_ARGS=()
+if [[ $SLIME_DIR ]]; then
+    name=$(basename "$MODEL") && name=${name/#Qwen/qwen} && name=${name/#Llama-/llama}
+    scripts=$SLIME_DIR/scripts/models
+    for script in "${MODEL_SCRIPT:-$scripts/$name.sh}" "${MODEL_SCRIPT:-$scripts/${name%-Instruct}.sh}"; do
+        [[ ! -f $script ]] || break
+    done
+    [[ -f $script ]] || die "$script does not exist. Set MODEL_SCRIPT to the script of MODEL's architecture, such as one in $scripts."
+    source "$script"
+elif [[ ! ${DRY_RUN[*]} ]]; then
+    die "slime is not found: set SLIME_DIR to its checkout, the folder that has train.py."
+fi
+
+CKPT_ARGS=(
+    --load "$SAVE_DIR"
+    --save "$SAVE_DIR"
+)
+# Megatron refuses to resume with other steps or another learning rate unless told that they are meant
+if [[ -e $SAVE_DIR/latest_checkpointed_iteration.txt ]]; then CKPT_ARGS+=(--override-opt-param-scheduler); fi
+
+ROLLOUT_ARGS=(
+    --custom-generate-function-path slim_rl.rollout.generate # plays a dialogue
+    --input-key prompt                                        # chat messages; the hook writes the template's tokens
+    --metadata-key metadata                                   # holds the game
+    --rollout-shuffle
+    --balance-data       # dialogues differ in length, GPUs should not
+    --use-fault-tolerance # restarts an engine that hangs; its dialogues are played again
+    --dynamic-sampling-filter-path slim_rl.rollout.keep_usable_groups # drops groups with too many failed games
+    --custom-rollout-log-function-path slim_rl.rollout.log_rollout
+    --custom-eval-rollout-log-function-path slim_rl.rollout.log_eval_rollout
+)
+if [[ $ASYNC == full ]]; then ROLLOUT_ARGS+=(--rollout-function-path slim_rl.rollout.generate_fully_async); fi
+
+GRPO_ARGS=(
+    --advantage-estimator grpo
+    --custom-reward-post-process-path slim_rl.rollout.normalize_rewards # baselines without failed games
+    --entropy-coef 0.0
+    --use-tis # SGLang samples and Megatron recomputes the logprobs: importance weights correct the difference
+)
+
+OPTIMIZER_ARGS=(
+    --optimizer adam
+    # --optimizer-cpu-offload --overlap-cpu-optimizer-d2h-h2d --use-precision-aware-optimizer   # Adam's states on the host
+)
+
+PERF_ARGS=(
+    --tensor-model-parallel-size "$TP"
+    --pipeline-model-parallel-size 1
+    --context-parallel-size 1
+    --recompute-granularity full # dialogues are long, and memory limits the batch
+    --recompute-method uniform
+    --recompute-num-layers 1
+    --use-dynamic-batch-size
+)
+if [[ $TP != 1 ]]; then PERF_ARGS+=(--sequence-parallel); fi
+
+SGLANG_ARGS=(
+    --rollout-num-gpus-per-engine "$ENGINE_GPUS"
+    --sglang-mem-fraction-static $([[ $COLOCATE == 1 ]] && echo 0.7 || echo 0.85) # colocated, Megatron keeps a part
+)
+
+MISC_ARGS=(
+    --attention-dropout 0.0 # Megatron's default of 0.1 would make training differ from sampling
+    --hidden-dropout 0.0
+    --accumulate-allreduce-grads-in-fp32
+    --attention-softmax-in-fp32
+    --attention-backend flash
+)
+
+# What depends on the config, one flag per line. This checks everything first; then it writes SAVE_DIR/config.yaml and missing games.
+config_flags=$("$PYTHON" -P -m slim_rl train "$CONFIG" --backend slime --print-flags "${DRY_RUN[@]}" "${SETS[@]}" -- \
+    "${GPU_ARGS[@]}" "${PERF_ARGS[@]}" "${ROLLOUT_ARGS[@]}" "${SGLANG_ARGS[@]}" "${OWN_ARGS[@]}")
+[[ $config_flags ]] || exit 0 # trained
+config_words=$(xargs printf '%s\n' <<<"$config_flags")
+mapfile -t CONFIG_ARGS <<<"$config_words"
+
+COMMAND=(
+    "$PYTHON" -P -m slim_rl.backends.slime.driver "${SLIME_DIR:-\$SLIME_DIR}/$ENTRY" # slime's script, with checks around it
+    "${GPU_ARGS[@]}"
+    "${MODEL_ARGS[@]}"
+    "${CKPT_ARGS[@]}"
+    "${ROLLOUT_ARGS[@]}"
+    "${GRPO_ARGS[@]}"
+    "${OPTIMIZER_ARGS[@]}"
+    "${PERF_ARGS[@]}"
+    "${SGLANG_ARGS[@]}"
+    "${MISC_ARGS[@]}"
+    "${CONFIG_ARGS[@]}"
+    "${OWN_ARGS[@]}"
+)
+if [[ ${DRY_RUN[*]} ]]; then
+    [[ $SLIME_DIR ]] || echo "# slime is not found here: set SLIME_DIR to add the flags of the model's architecture"
+    for word in "${COMMAND[@]}"; do
+        case $word in
+        --*) printf ' \\\n    %q' "$word" ;;
+        *) printf ' %q' "$word" ;;
+        esac
+    done | sed '1s/^ //'
+    echo
+    exit
+fi
+
+# ------------------------------------------------------------------------------------------------------------------- Ray
+command -v ray >/dev/null || die "Ray is not installed: use slime's container, or pip install 'ray[default]'."
+RUNTIME_ENV=$(mktemp --suffix=.json) # keys travel in a file of mode 0600: any user can read a command line
+JOB=$(basename "$SAVE_DIR")-$(date +%Y%m%d-%H%M%S)-$$ FOLLOWER='' HEAD=''
+finish() { # stops what was started here, in order; other jobs and clusters keep running
+    local code=$?
+    trap '' INT TERM HUP
+    if [[ $FOLLOWER ]]; then
+        echo "slim-rl: stopping the job $JOB; the same command resumes it." >&2
+        timeout 60 ray job stop "$JOB" &>/dev/null || true
+        kill "$FOLLOWER" 2>/dev/null && wait "$FOLLOWER" || true
+    fi
+    if [[ $HEAD ]]; then kill "$HEAD" 2>/dev/null && wait "$HEAD" || true; fi
+    rm -f "$RUNTIME_ENV"
+    exit "$code"
+}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+"$PYTHON" -P -m slim_rl.backends.slime.checkouts "$SAVE_DIR/config.yaml" >"$RUNTIME_ENV"
+
+if [[ ${RAY_AUTH_TOKEN:-} || -e ~/.ray/auth_token ]]; then export RAY_AUTH_MODE=${RAY_AUTH_MODE:-token}; fi
+if [[ ${RAY_ADDRESS:-} ]]; then
+    echo "slim-rl: joining the Ray cluster at $RAY_ADDRESS" >&2
+elif timeout 60 ray status &>/dev/null; then
+    echo "slim-rl: using the Ray cluster that runs on this machine" >&2
+    export RAY_ADDRESS=auto
+else
+    if ((NUM_NODES > 1)); then MASTER_ADDR=${MASTER_ADDR:-$(hostname -I | cut -d' ' -f1)}; fi
+    MASTER_ADDR=${MASTER_ADDR:-127.0.0.1}
+    ray start --head --block --node-ip-address "$MASTER_ADDR" --port "$RAY_PORT" --num-gpus "$NUM_GPUS" \
+        --dashboard-agent-listen-port 0 --disable-usage-stats &>"$SAVE_DIR/ray.log" &
+    HEAD=$!
+    export RAY_ADDRESS=$MASTER_ADDR:$RAY_PORT
+    until timeout 60 ray job submit --no-wait -- true &>/dev/null; do # it takes jobs last
+        kill -0 "$HEAD" 2>/dev/null || { HEAD='' && die "Ray's head did not start; see $SAVE_DIR/ray.log."; }
+        ((SECONDS < 300)) || die "Ray's head accepts no jobs (is ray[default] installed?); see $SAVE_DIR/ray.log."
+        sleep 1
+    done
+    ((NUM_NODES == 1)) || echo "slim-rl: on each of the other $((NUM_NODES - 1)) nodes run now: \
+ray start --address=$RAY_ADDRESS --num-gpus=$NUM_GPUS --block" >&2
+fi
+
+echo "slim-rl: starting the job $JOB; everything is in $SAVE_DIR" >&2
+ray job submit --submission-id "$JOB" --runtime-env "$RUNTIME_ENV" -- "${COMMAND[@]}" &
+FOLLOWER=$!
+code=0
+wait "$FOLLOWER" || code=$?
+FOLLOWER=''
+exit "$code"

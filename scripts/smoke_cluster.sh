@@ -3,9 +3,9 @@
 # checkpoint and resumed, exported, and 50 held-out games; at the end a table of what was measured. No key, no cost.
 #
 #   scripts/smoke_cluster.sh                                     into runs/smoke-DATE
-#   SMOKE_DIR=/shared/smoke MODEL=Qwen/Qwen3-4B scripts/smoke_cluster.sh --num-gpus 4
+#   SMOKE_DIR=/shared/smoke MODEL=Qwen/Qwen3-4B NUM_GPUS=4 scripts/smoke_cluster.sh
 #
-# Settings and slime's flags are those of scripts/run_matching.sh, which it calls. Also ENGINE (sglang, vllm or transformers plays the
+# Variables and slime's flags are those of scripts/run_matching.sh, which it runs. Also ENGINE (sglang, vllm or transformers plays the
 # exported model), GAMES (50), CONFIG (configs/matching_offline.yaml) and PYTHON (python3, or .venv's).
 set -euo pipefail
 

@@ -5,7 +5,7 @@ Invariants:
     The log's folder has one owner, a run or an evaluation; it is refused to any other, so that no log is emptied or counted as another's.
     One process at a time works on a run: both folders are locked meanwhile (torchrun's processes are one run, and rank 0 locks).
     Only files that a run itself writes are ever removed, from a folder that is the run's, once the new run is known to work.
-    On a cluster the launch claims and locks the run's folder, which has the log in it, while the job runs (`claimed`).
+    On a cluster the launch claims the run's folder, which has the log in it (`claimed`), and it is locked while the job runs.
     A log of held-out games has beside it what it was played by, and counts for nothing else (`claim_log`).
 """
 
@@ -17,7 +17,7 @@ import re
 import shutil
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -164,9 +164,14 @@ def evaluating(folder: Path) -> Iterator[None]:
         yield
 
 
+def locked(folder: Path, name: str) -> AbstractContextManager[None]:
+    """Locks the folder of a run on a cluster. Raises SlimError as `claimed` does."""
+    return held(folder / MARKER, "run's folder", (f"The run '{name}' in {folder}", _ANOTHER_FOLDER))
+
+
 @contextmanager
 def claimed(folder: Path, config: Config, prepare: Callable[[], object], **others: Any) -> Iterator[None]:
-    """Locks and claims the folder of a run on a cluster while its job runs.
+    """Locks the folder of a run on a cluster within the block, and writes the configuration there.
 
     Args:
         prepare: what is to be made, and may be refused, before the configuration is written.
@@ -175,8 +180,7 @@ def claimed(folder: Path, config: Config, prepare: Callable[[], object], **other
     Raises:
         SlimError: another start works on the run, or it began with another configuration; or the disk would not take it.
     """
-    use = f"The run '{config.name}' in {folder}", _ANOTHER_FOLDER
-    with held(folder / MARKER, "run's folder", use):
+    with locked(folder, config.name):
         check_same(folder / "config.yaml", config)
         prepare()
         with disk_errors("run's folder", folder):

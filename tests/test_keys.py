@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib
 import json
 import shlex
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from slim_rl.backends.slime.layout import parse_flags
+from slim_rl.backends import Request
+from slim_rl.backends.slime.flags import parse_flags
 from slim_rl.config import Config, load_config, parse_config
 from slim_rl.config.named import Key
 from slim_rl.config.trainers import KEYS, Trainer, lookup, shortened, values
@@ -89,29 +89,24 @@ def overrides(chosen: dict[str, Any]) -> list[str]:
     return [f"{name}={json.dumps(value)}" for name, value in chosen.items()]
 
 
-def slime_dry_run(
-    folder: Path, chosen: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> dict[str, list[str]]:
-    """The flags of the command that slime's launcher prints."""
-    from slim_rl.backends.slime.launch import launch
+def slime_flags(folder: Path, chosen: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
+    """Returns the flags that the launch script gets for its config."""
+    from slim_rl.backends.slime.launch import print_flags
 
     monkeypatch.chdir(folder)
-    monkeypatch.setenv("NUM_GPUS", "8")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-fake")
     chosen["policy.model"] = str(write_model(folder, "Qwen3-0.6B"))
-    capsys.readouterr()
-    monkeypatch.delitem(sys.modules, "slime", raising=False)  # what other tests have imported is no installation
-    assert launch(["--dry-run", *(word for each in overrides(chosen) for word in ("--set", each))]) == 0
-    command = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("#")]
-    words = shlex.split("\n".join(command).replace("\\\n", " "))
-    return parse_flags(words[words.index("--colocate") :])
+    changes = [*overrides(chosen), "train.backend=slime"]
+    config = load_config("matching", changes)
+    request = Request(
+        Path("matching"), changes, config, ("--actor-num-gpus-per-node", "8"), dry_run=True, print_flags=True
+    )
+    return parse_flags([word for line in print_flags(request) for word in shlex.split(line)])
 
 
-def test_every_key_of_the_table_is_in_slimes_dry_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_key_of_the_table_is_in_slimes_flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = unusual("slime")
-    flags = slime_dry_run(tmp_path, chosen, monkeypatch, capsys)
+    flags = slime_flags(tmp_path, chosen, monkeypatch)
     for flag, value in expected("slime", chosen).items():
         shown = None if value is None or value is False else [] if value is True else [str(value)]
         assert flags.get(flag) == shown, flag
@@ -147,14 +142,14 @@ def test_every_key_of_the_table_is_in_what_verl_composes() -> None:
 
 @pytest.mark.parametrize("trainer", ["slime", "trl", "verl"])
 def test_a_key_that_a_launcher_sets_too_is_refused_by_its_name(
-    trainer: Trainer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    trainer: Trainer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = {"slime": "--entropy-coef", "trl": "logging_steps", "verl": "trainer.total_epochs"}[trainer]
+    name = {"slime": "--max-tokens-per-gpu", "trl": "logging_steps", "verl": "trainer.total_epochs"}[trainer]
     row = Key("train.clip_ratio", **{trainer: {name: lambda clip: clip}})
     monkeypatch.setattr("slim_rl.config.trainers.KEYS", (*KEYS, row))
     with pytest.raises((ValueError, TypeError), match=name):
         if trainer == "slime":
-            slime_dry_run(tmp_path, {}, monkeypatch, capsys)
+            slime_flags(tmp_path, {}, monkeypatch)
         elif trainer == "verl":
             importlib.import_module("slim_rl.backends.verl.launch").build_overrides(Config())
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from slim_rl.backends.slime.settings import Settings
+
 from slim_rl.dialogue.measures import MEASURES
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.tracked import batch_metrics

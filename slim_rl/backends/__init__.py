@@ -39,6 +39,7 @@ class Request:
         extra: words that are the trainer's own.
         fresh: start over instead of resuming.
         dry_run: check everything and print what would run.
+        print_flags: print slime's flags that depend on the config, for its launch script.
     """
 
     path: Path
@@ -47,6 +48,7 @@ class Request:
     extra: Sequence[str] = ()
     fresh: bool = False
     dry_run: bool = False
+    print_flags: bool = False
 
     def no_fresh(self) -> None:
         """Raises ConfigError if the run is to start over, which a cluster's trainer does under a new name only."""
@@ -116,7 +118,7 @@ def train(config: Config | str | Path, *, fresh: bool = False) -> Result | None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "config.yaml"
         config.write(path)
-        return start(Request(path, (), load_config(path), own_folder(config), fresh=fresh))
+        return start(Request(path, (), load_config(path), fresh=fresh))
 
 
 def check(config: Config) -> None:
@@ -134,11 +136,6 @@ def log_folder(config: Config) -> Path:
     from slim_rl.runs import log_folder_of
 
     return log_folder_of(config.run_dir.absolute(), config)
-
-
-def own_folder(config: Config) -> list[str]:
-    """Words for the trainer by which a run is kept in `config.run_dir`, where it would choose another folder."""
-    return ["--save-dir", str(config.run_dir)] if config.train.backend == "slime" else []
 
 
 def _launcher(config: Config) -> Any:

@@ -20,6 +20,10 @@ def command(
     backend: Backend = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="start over instead of resuming")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print what would run, and stop")] = False,
+    print_flags: Annotated[
+        bool,
+        typer.Option("--print-flags", help="slime: print the flags that depend on the config, for its launch script"),
+    ] = False,
     extra: Annotated[
         list[str] | None, typer.Argument(help="verl: its own key=value; slime, after --: its own flags")
     ] = None,
@@ -29,7 +33,8 @@ def command(
     settings = load_config(config, changes)
     told.register()
     with interruptible(backends.GO_ON):
-        result = backends.start(backends.Request(config, changes, settings, extra or (), fresh=fresh, dry_run=dry_run))
+        request = backends.Request(config, changes, settings, extra or (), fresh, dry_run, print_flags)
+        result = backends.start(request)
     if result is not None and own_rank() == 0:  # the first process reports
         report(result)
 

@@ -160,6 +160,7 @@ ARGUMENTS = {
     "update_weights_interval": 1,
     **dict.fromkeys(("use_critic", "release_train", "offload_rollout", "offload_train", "colocate"), False),
     "check_weight_update_equal": False,
+    "custom_config_path": "run/config.yaml",
     "stop": "",
     "diverges": "",
     "silent": "",

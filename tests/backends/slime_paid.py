@@ -43,7 +43,7 @@ import slime.backends.megatron_utils.loss as loss  # noqa: E402
 import slime.ray.rollout as rollout  # noqa: E402
 import torch  # noqa: E402
 
-from slim_rl.backends.slime.arguments import TURN_ADVANTAGES  # noqa: E402
+from slim_rl.backends.slime.flags import TURN_ADVANTAGES  # noqa: E402
 from slim_rl.config import parse_config  # noqa: E402
 from slim_rl.dialogue.training_reward import make_training_reward  # noqa: E402
 from tests.backends.paid_batch import CONTROLS, dialogues, paid, run, samples, token_advantages  # noqa: E402

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 
-from slim_rl.backends.slime.driver import _sentence
+from slim_rl.backends.slime.driver import _message
 from slim_rl.errors import RunStopped
 from tests.backends.slime_drive import SCRIPTS, TAKING_TURNS, drive
 from tests.fakes.upstream import NO_SLIME, slimes
@@ -27,7 +28,7 @@ def test_a_stopped_run_saves_the_step_it_trained_last(tmp_path: Path, script: Pa
     assert code == 1
     assert said.splitlines()[-1] == "slim-rl: Training stops: the budget is spent."
     trained = max(int(event.split()[1]) for event in events if event.startswith("actor.train"))
-    assert f"the {trained + 1} steps trained so far are saved; the same command goes on from there" in said
+    assert f"the {trained + 1} steps trained so far are saved; the same command resumes from there" in said
     assert trained == (4 if stop.startswith("generate") else int(stop.split()[1]))
     saved = [event for event in events if event.startswith("actor.save")]
     if trained == 5:  # slime itself had just saved it
@@ -126,13 +127,19 @@ def test_driver_resumed_run_samples_from_the_policy_first(slime: Path | None) ->
     ("flags", "words"),
     [
         (["--global-bath-size", "8"], "slime has no flag --global-bath-size and would ignore it; did you mean --global-batch-size?"),
-        (["--global-batch-size", "8", "--global-batch-size=16"], "--global-batch-size is given 2 times; slime takes the last"),
     ],
 )  # fmt: skip
 def test_driver_refuses_flags_unknown_to_slime(tmp_path: Path, flags: list[str], words: str) -> None:
     code, events, said = drive(tmp_path, SCRIPTS[0], *flags)
     assert code == 1 and words in said and not events
     assert drive(tmp_path, SCRIPTS[0], "--global-batch-size", "8")[0] == 0
+
+
+def test_a_folder_in_use_ends_the_job_before_it_trains(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    with FileLock(tmp_path / "run" / ".slim-rl-run.lock"):
+        code, events, said = drive(tmp_path, SCRIPTS[0])
+    assert code == 1 and not events and "The run 'run' in run is in use by another process" in said
 
 
 def test_another_error_is_slimes_business(tmp_path: Path) -> None:
@@ -144,4 +151,4 @@ def test_what_ray_makes_of_a_stop_is_a_stop() -> None:
     ray = pytest.importorskip("ray.exceptions")
     remote = ray.RayTaskError("log_rollout", "a remote traceback", RunStopped("Training stops: why."))
     error = remote.as_instanceof_cause()
-    assert isinstance(error, RunStopped) and _sentence(error) == "Training stops: why."
+    assert isinstance(error, RunStopped) and _message(error) == "Training stops: why."

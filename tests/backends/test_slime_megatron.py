@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from slim_rl.backends.slime.arguments import check_batch
+from slim_rl.backends.slime.flags import check_batch
 from slim_rl.config import load_config
 from slim_rl.config.trainers import values
 from slim_rl.errors import ConfigError

@@ -12,34 +12,32 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from slime_cpu import flags, run, sources
+from slime_cpu.environment import of_the_script
 from slime_cpu.progress import told
 
 from slim_rl.backends.checkpoints import read_model_config
+from slim_rl.backends.slime import flags as flags_of_slime
 from slim_rl.backends.slime.launch import missing
-from slim_rl.backends.slime.layout import find_architecture
-from slim_rl.backends.slime.settings import Settings
 from slim_rl.config import load_config
 from slim_rl.dialogue.log import DialogueLog
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.policies import servers
 from tests.backends.paid_batch import dialogues
-from tests.fakes.cluster import write_slime
 from tests.paths import ROOT
 
 SITE = ROOT / "tools" / "slime_cpu" / "site"
 
 
 @pytest.mark.parametrize("model", ["warmstart", "warmstart_selfplay"])
-def test_the_small_models_have_a_shape_of_their_own(model: str, tmp_path: Path) -> None:
-    shape = read_model_config(ROOT / "data" / model)
-    architecture, found = find_architecture(shape, write_slime(tmp_path))
-    assert found.startswith("slim_rl's qwen3-1M")
+def test_the_small_models_have_a_script_of_their_shape(model: str) -> None:
+    script = of_the_script(ROOT, ROOT)["MODEL_SCRIPT"]
+    printed = subprocess.check_output(["bash", "-euc", f'source {script} && echo "${{MODEL_ARGS[@]}}"'], text=True)
+    shape, architecture = read_model_config(ROOT / "data" / model), flags_of_slime.parse_flags(printed.split())
     assert architecture["--hidden-size"] == [str(shape["hidden_size"])]
+    assert architecture["--num-layers"] == [str(shape["num_hidden_layers"])]
     assert architecture["--vocab-size"] == [str(shape["vocab_size"])]
 
 
@@ -49,19 +47,18 @@ def test_missing_without_a_gpu_names_make_run_slime(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(
-    ("change", "settings", "told"),
+    ("change", "nodes", "told"),
     [
-        ("policy.top_p=0.9", {}, "add --set policy.top_p=1"),
-        ("policy.top_p=1", {"num_nodes": 2}, "leave NUM_NODES out"),
-        ("policy.top_p=1", {}, "`make run-slime` makes an environment that has it"),
+        ("policy.top_p=0.9", "1", "Add --set policy.top_p=1"),
+        ("policy.top_p=1", "2", "leave it out"),
+        ("policy.top_p=1", "1", "`make run-slime` makes an environment with them"),
     ],
 )
-def test_what_it_cannot_do_is_said_first(change: str, settings: dict[str, Any], told: str, monkeypatch: Any) -> None:
+def test_what_it_cannot_do_is_said_first(change: str, nodes: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [])  # where nothing is installed
+    monkeypatch.setenv("NUM_NODES", nodes)
     with pytest.raises(ConfigError, match=told):
-        run.adapted(
-            Settings.model_validate(settings), load_config(ROOT / "configs" / "matching_local.yaml", [change]), []
-        )
+        run.check(load_config(ROOT / "configs" / "matching_local.yaml", [change]))
 
 
 def test_megatron_and_sglang_compute_in_one_precision() -> None:
@@ -152,27 +149,38 @@ def stopped(folder: Path, monkeypatch: pytest.MonkeyPatch, kills: bool = False, 
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
     monkeypatch.syspath_prepend(folder)
-    monkeypatch.setenv("PYTHONPATH", f"{folder}:{SITE.parents[1]}:{ROOT}")
+    (folder / "megatron").mkdir(exist_ok=True)
+    for name in ("SLIME_DIR", "MEGATRON_DIR"):
+        monkeypatch.setenv(name, str(folder))
     monkeypatch.setenv("ENGINE", str(folder / "pid"))
     monkeypatch.setenv("KILLS", "1" if kills else "")
-    config = load_config(ROOT / "configs" / "matching_local.yaml", [f"log.dir={folder}/logs"])
-    job: Any = SimpleNamespace(config=config, folder=folder, entry="train.py")
+    path, changes = ROOT / "configs" / "matching_local.yaml", [f"data.train={folder}/games.jsonl", "data.num_train=40"]
+    changes += ["data.eval=null", "policy.top_p=1", "train.backend=slime"]
     with pytest.raises(SlimError) as said:
-        run._run(job, SimpleNamespace(slime=folder, megatron=folder), [], -1)  # type: ignore[arg-type]
+        run.train(path, load_config(path, changes), changes, [], folder / "run")
     return str(said.value)
 
 
 @pytest.mark.parametrize("killed", [True, False])
 def test_a_run_that_stops_says_if_sglang_is_gone(killed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gone = f"SGLang is gone: see {tmp_path}/sglang.log. " if killed else ""
+    gone = f"SGLang is gone: see {tmp_path}/run/sglang.log. " if killed else ""
     assert stopped(tmp_path, monkeypatch, killed) == f"{gone}Training stops: 32 of 32 dialogues failed."
 
 
 def test_nothing_is_trained_before_sglang_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    late = {"sglang/launch_server.py": "import time\ntime.sleep(3)\nraise SystemExit('no such model')"}
+    late = {
+        "sglang/launch_server.py": """
+import os, time
+from pathlib import Path
+while not (Path(os.environ["ENGINE"]).parent / "run" / "slime.log").exists():  # the job runs
+    time.sleep(0.1)
+time.sleep(3)
+raise SystemExit("no such model")
+"""
+    }
     said = stopped(tmp_path, monkeypatch, **late)
     assert said.startswith("The sglang server ended with exit code 1") and said.endswith("no such model")
-    assert "Training stops" not in (tmp_path / "slime.log").read_text(encoding="utf-8")
+    assert "Training stops" not in (tmp_path / "run" / "slime.log").read_text(encoding="utf-8")
 
 
 def test_absent_packages_import_but_cannot_be_called() -> None:

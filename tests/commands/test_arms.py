@@ -58,7 +58,7 @@ def test_the_controls_are_planned_for_a_cluster_too(
     one_rate = ["--set=train.lr_schedule=constant", "--set=train.lr_decay_steps=0"]  # verl has no other
     told = ["lab", "arms", str(CONFIG), "--arms", str(ARMS), "--backend", backend, "--seeds", "3", *one_rate, *options]
     with pytest.raises(SystemExit) as end:
-        main([*told, "--", "--num-gpus", "4"] if backend == "slime" else told)
+        main([*told, "--", "--lr", "2e-6"] if backend == "slime" else told)
     assert end.value.code == 0
     said = capsys.readouterr()
     lines = {line.partition(":")[0]: line for line in said.out.splitlines()}
@@ -66,7 +66,7 @@ def test_the_controls_are_planned_for_a_cluster_too(
     assert all(f"train.backend={backend}" in line for line in lines.values())
     shy, yoked = lines["matching_local-shy-s3"], lines["matching_local-yoked-s3"]
     if backend == "slime":
-        assert shy.endswith("-- --save-dir runs/matching_local-shy-s3 --num-gpus 4")
+        assert shy.endswith("-- --lr 2e-6")
     assert f'partner.replay="{Path.cwd()}/runs/matching_local-shy-s3/logs"' in yoked
     assert "This is the plan, and nothing is run: " in said.err, "a machine without a GPU"
 

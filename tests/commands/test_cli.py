@@ -107,7 +107,10 @@ def test_a_command_of_the_lab_is_found_by_its_name(slim_rl, words, meant) -> Non
     [
         (("train", "nowhere.yaml"), "Cannot read the config nowhere.yaml"),
         (("train", "configs/matching_local.yaml", "--set", "game.m=3"), "'game.m' is not a key"),
-        (("train", "configs/matching.yaml", "--backend", "slime", "--", "--num-gpus", "0"), "NUM_GPUS is '0'"),
+        (
+            ("train", "configs/matching.yaml", "--backend", "slime", "--print-flags", "--", "--num-gpus", "0"),
+            "--num-gpus is not a flag of slime's",
+        ),
         (("train", "configs/matching_local.yaml", "a=b"), "override for verl"),
         (("lab", "arms", "configs/matching_local.yaml", "--seeds", "a"), "whole numbers"),
         (("analyze", "--log-dir", "nowhere"), "nowhere"),
@@ -138,8 +141,17 @@ def test_a_command_of_the_lab_is_found_by_its_name(slim_rl, words, meant) -> Non
             f"'{MISSING}' is not a folder here",
         ),
         (
-            ("train", "configs/matching.yaml", "--backend", "slime", "--dry-run", "--", "--model", MISSING),
-            f"MODEL '{MISSING}'",
+            (
+                "train",
+                "configs/matching.yaml",
+                "--backend",
+                "slime",
+                "--print-flags",
+                "--dry-run",
+                "--set",
+                f"policy.model={MISSING}",
+            ),
+            f"policy.model '{MISSING}'",
         ),
         (("train", LOCAL, "--backend", "tlr"), "did you mean trl?"),
         (("lab", "arms", LOCAL, "--arm", "mut", "--dry-run"), "did you mean mute?"),

@@ -149,10 +149,12 @@ def test_model_is_held_against_slimes_scripts_and_the_gpus(tmp_path: Path, monke
         return examine(config, {"model": check_launch})[0]
 
     assert look("Qwen3-4B").status == "pass"
-    assert look("Qwen3-4B").found.startswith("Qwen3-4B is slime's qwen3-4b, 4.0B")
-    assert look("Qwen3-32B").status == "pass", "with Adam's states on the host"
-    unknown = look("Qwen3-4B", hidden_size=2561)
-    assert unknown.status == "fail" and "no model script" in unknown.found
+    assert look("Qwen3-4B").found == "Qwen3-4B, 4.0B parameters: about 49 GiB on each of 4 GPUs (TP=1)"
+    large = look("Qwen3-32B")
+    assert large.status == "warn" and "raise TP" in large.fix
+    (cluster.slime / "scripts" / "models" / "qwen3-4B.sh").unlink()
+    unknown = look("Qwen3-4B")
+    assert unknown.status == "fail" and "Set MODEL_SCRIPT" in unknown.found
 
 
 def test_slime_that_is_not_there_is_said_once(tmp_path: Path, config: dict[str, Any]) -> None:

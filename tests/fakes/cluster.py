@@ -47,14 +47,7 @@ case "$1 $2" in
 *) exit 2 ;;
 esac
 """
-# stands for the container's Python: the conversion needs Megatron, all else is real
-_PYTHON = r"""#!/usr/bin/env bash
-if [[ $1 == -m && $2 == torch.distributed.run ]]; then
-    printf 'convert %s\n' "$*" >> "$CLUSTER/calls"
-    while [[ $1 != --save ]]; do shift; done
-    mkdir -p "$2"; [[ -e $CLUSTER/full ]] && exit 1
-    echo release > "$2/latest_checkpointed_iteration.txt"; exit 0
-fi
+_PYTHON = """#!/usr/bin/env bash
 exec "$REAL_PYTHON" "$@"
 """
 _GPUS = r"""#!/usr/bin/env bash
@@ -62,25 +55,31 @@ case "$*" in *-L*) for gpu in 0 1 2 3; do echo "GPU $gpu: NVIDIA H100 80GB HBM3 
 *--query-gpu*) for gpu in 0 1 2 3; do echo "NVIDIA H100 80GB HBM3, 81559, ${USED:-4}"; done ;; esac
 """
 _TRAIN = """import json, os, sys, time
-words = sys.argv[1:]
-path = os.path.join(os.environ["CLUSTER"], "trained")
-with open(path + ".new", "w") as file:
-    json.dump({"entry": os.path.basename(sys.argv[0]), "words": words}, file)
-os.replace(path + ".new", path)
-steps = int(words[words.index("--num-rollout") + 1])
-time.sleep(60 if steps == 60 else 0)
-sys.exit(7 if steps == 7 else 0)
+from slime.utils.arguments import parse_args
+create_training_models = create_rollout_manager = None
+def train(args):
+    words = sys.argv[1:]
+    path = os.path.join(os.environ["CLUSTER"], "trained")
+    with open(path + ".new", "w") as file:
+        json.dump({"entry": os.path.basename(sys.argv[0]), "words": words}, file)
+    os.replace(path + ".new", path)
+    steps = int(args.num_rollout)
+    time.sleep(60 if steps == 60 else 0)
+    sys.exit(7 if steps == 7 else 0)
 """
 _ARGUMENTS = """import argparse
 from pathlib import Path
 
 def parse_args():
+    found = argparse.Namespace()
     for half in (0, 1):  # slime's two parsers: each knows its own flags and ignores the rest
         parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
         for flag in Path(__file__).with_name("flags").read_text().split():
             if flag.startswith("--sglang") == bool(half):
                 parser.add_argument(flag, nargs="*")
-        parser.parse_known_args()
+        for name, values in vars(parser.parse_known_args()[0]).items():
+            setattr(found, name, values[-1] if values else values)
+    return found
 """
 
 
@@ -99,11 +98,11 @@ def write_model(folder: Path, name: str, **changes: Any) -> Path:
 
 
 def write_slime(folder: Path) -> Path:
-    """slime's tree, of a version that cannot read a Hugging Face checkpoint by itself (see `Cluster.reads_checkpoints`)."""
+    """Writes slime's tree."""
     scripts = folder / "scripts" / "models"
     scripts.mkdir(parents=True)
     for name, shape in MODELS.items():
-        (scripts / f"{name.lower().removesuffix('-instruct')}.sh").write_text(_model_script(shape))
+        (scripts / f"{name.replace('Qwen', 'qwen').removesuffix('-Instruct')}.sh").write_text(_model_script(shape))
     package = folder / "slime" / "utils"
     package.mkdir(parents=True)
     (folder / "slime" / "__init__.py").touch()
@@ -164,10 +163,6 @@ class Cluster:
             "OPENAI_API_KEY": "sk-fake",
         }
         return cls(folder, slime, keep | own)
-
-    def reads_checkpoints(self) -> None:
-        """Makes slime one that reads Hugging Face checkpoints itself."""
-        (self.slime / "slime" / "backends" / "megatron_utils" / "hf_to_megatron").mkdir(parents=True)
 
     @property
     def calls(self) -> list[str]:

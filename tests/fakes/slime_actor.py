@@ -13,6 +13,7 @@ import gc
 import importlib
 import multiprocessing
 import sys
+import tempfile
 from argparse import Namespace
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -67,6 +68,9 @@ def _remote(*classes: type, **options: Any) -> Any:
     return made(*classes) if classes else made
 
 
+_PLACE = tempfile.TemporaryDirectory()  # of the run's folder
+
+
 class _Arguments(Namespace):
     """slime's arguments; a switch that is not named is off."""
 
@@ -88,6 +92,7 @@ def _arguments() -> _Arguments:
     )
     mode = {"update_weight_mode": "full", "update_weight_transport": "nccl", "train_backend": "megatron"}
     kept = {"use_kl_loss": True, "kl_coef": 0, "num_rollout": 7, "update_weights_interval": 1, "train_env_vars": {}}
+    kept["custom_config_path"] = f"{_PLACE.name}/run/config.yaml"
     return _Arguments(**one, **dict.fromkeys(none), **mode, **kept)
 
 

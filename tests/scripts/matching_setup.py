@@ -8,19 +8,21 @@ import os
 import shlex
 import subprocess
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from unittest.mock import patch
 
 import pytest
 import yaml
 
-from slim_rl.backends.slime.launch import main
-from slim_rl.backends.slime.layout import parse_flags
+from slim_rl.backends.slime.flags import parse_flags
+from slim_rl.cli import main
 from tests.fakes.cluster import Cluster, write_model
 from tests.paths import ROOT
 
 REPOSITORY = ROOT
 SCRIPT = REPOSITORY / "scripts" / "run_matching.sh"
+GIVEN = ("--actor-num-nodes", "1", "--actor-num-gpus-per-node", "4")
 SMALL = {
     "name": "small",
     "game": {"n": 3},
@@ -48,6 +50,7 @@ def small(tmp_path: Path) -> Path:
 
 
 def launch(cluster: Cluster, *words: object, **variables: object) -> subprocess.CompletedProcess[str]:
+    """Runs the script."""
     environment = cluster.environment | {key: str(value) for key, value in variables.items()}
     command = ["bash", str(SCRIPT), *map(str, words)]
     return subprocess.run(
@@ -56,23 +59,56 @@ def launch(cluster: Cluster, *words: object, **variables: object) -> subprocess.
 
 
 def dry_run(cluster: Cluster, *words: object, **variables: object) -> subprocess.CompletedProcess[str]:
-    """What `launch_here` gives with --dry-run."""
-    return launch_here(cluster, *words, "--dry-run", **variables)
+    """Runs the script with --dry-run."""
+    return launch(cluster, *words, "--dry-run", **variables)
 
 
-def launch_here(cluster: Cluster, *words: object, **variables: object) -> subprocess.CompletedProcess[str]:
-    """What `launch` gives, without its seconds of starting: the script's launcher, in this process."""
-    set_by_the_script = {"PYTHON": "python3", "CONFIG": str(ROOT / "configs" / "matching.yaml")}
-    environment = cluster.environment | set_by_the_script | {key: str(value) for key, value in variables.items()}
-    command, out, err = [*map(str, words)], io.StringIO(), io.StringIO()
+def print_flags(
+    cluster: Cluster, *words: object, given: Sequence[str] = GIVEN, dry: bool = True, **variables: object
+) -> subprocess.CompletedProcess[str]:
+    """Runs what the script asks for its config's flags, in this process.
+
+    Args:
+        words: `--set=key=value`.
+        given: flags of the script and of the user.
+    """
+    variables = {"CONFIG": ROOT / "configs" / "matching.yaml", "SAVE_DIR": cluster.folder / "run"} | variables
+    environment = cluster.environment | {key: str(value) for key, value in variables.items()}
+    command = [
+        "train",
+        environment["CONFIG"],
+        "--backend",
+        "slime",
+        "--print-flags",
+        *["--dry-run"] * dry,
+        *map(str, words),
+    ]
+    out, err, code = io.StringIO(), io.StringIO(), 0
     with (
         patch.dict(os.environ, environment, clear=True),
         contextlib.chdir(cluster.folder),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
     ):
-        code = main(command)
+        try:
+            main([*command, "--", *given])
+        except SystemExit as end:
+            code = int(end.code or 0)
     return subprocess.CompletedProcess(command, code, out.getvalue(), err.getvalue())
+
+
+def printed(done: subprocess.CompletedProcess[str]) -> dict[str, list[str]]:
+    """The flags that were printed."""
+    assert done.returncode == 0, done.stderr
+    return parse_flags([word for line in done.stdout.splitlines() for word in shlex.split(line)])
+
+
+def one_sentence(done: subprocess.CompletedProcess[str]) -> str:
+    """The message of a refusal."""
+    assert done.returncode == 1, done.stdout
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    return done.stderr.splitlines()[-1]
 
 
 def command_of(done: subprocess.CompletedProcess[str]) -> list[str]:
@@ -85,4 +121,4 @@ def flags_of(words: list[str]) -> dict[str, list[str]]:
     """flag -> values, with no flag standing twice."""
     repeated = [flag for flag, times in Counter(word for word in words if word.startswith("--")).items() if times > 1]
     assert not repeated
-    return parse_flags([word for word in words if not word.endswith((".py", "python3", "-m", "slime.driver"))])
+    return parse_flags(words)

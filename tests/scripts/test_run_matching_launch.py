@@ -6,24 +6,31 @@ import json
 import signal
 import stat
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
+import yaml
 from filelock import FileLock
 
+from slim_rl.backends.slime.checkouts import runtime_environment
+from slim_rl.backends.slime.flags import parse_flags
 from slim_rl.config import load_config
 from slim_rl.dialogue.rows import read_rows
-from slim_rl.files import host_name
 from tests.fakes.cluster import Cluster
+from tests.paths import ROOT
 from tests.scripts.matching_setup import (
     REPOSITORY,
     SCRIPT,
+    SMALL,
     cluster,
     flags_of,
     launch,
-    launch_here,
     model,
+    one_sentence,
+    print_flags,
+    printed,
     small,
 )
 
@@ -33,8 +40,8 @@ __all__ = ["cluster", "model", "small"]  # fixtures
 def test_launch_makes_what_is_missing_and_cleans_up(cluster: Cluster, model: Path, small: Path) -> None:
     run = cluster.folder / "run"
     secrets = {"OPENAI_API_KEY": "sk-secret", "MY_KEY": "mk-secret", "UNRELATED": "no-business"}
-    own_key = ["--set", "partner.openai.api_key_env=MY_KEY"]
-    done = launch(cluster, *own_key, MODEL=model, CONFIG=small, SAVE_DIR=run, PARTNER="mute", **secrets)
+    own = ["--set", "partner.openai.api_key_env=MY_KEY", "--set", "partner.kind=mute"]
+    done = launch(cluster, *own, MODEL=model, CONFIG=small, SAVE_DIR=run, **secrets)
     assert done.returncode == 0, done.stderr
 
     config = load_config(run / "config.yaml")
@@ -42,12 +49,10 @@ def test_launch_makes_what_is_missing_and_cleans_up(cluster: Cluster, model: Pat
     assert config.log.dir == run / "dialogues"
     assert len(config.data.train.read_text().splitlines()) == 6
     assert config.data.eval is not None and len(config.data.eval.read_text().splitlines()) == 2
-    converted = model.with_name("Qwen3-0.6B_torch_dist")
-    assert (converted / "latest_checkpointed_iteration.txt").read_text() == "release\n"
 
     flags = flags_of(cluster.trained["words"])
     assert flags["--load"] == flags["--save"] == [str(run)]
-    assert flags["--ref-load"] == [str(converted)]
+    assert flags["--ref-load"] == [str(model)]
     assert flags["--custom-config-path"] == [str(run / "config.yaml")]
 
     runtime = cluster.folder / "runtime"
@@ -64,11 +69,11 @@ def test_launch_makes_what_is_missing_and_cleans_up(cluster: Cluster, model: Pat
     assert not any(call.startswith(("job stop", "stop")) for call in cluster.calls), "it ended by itself"
 
 
-def test_launch_of_a_game_of_ones_own(cluster: Cluster, model: Path, tmp_path: Path) -> None:
+def test_launch_of_a_custom_game(cluster: Cluster, model: Path, tmp_path: Path) -> None:
     games, held_out = tmp_path / "train.jsonl", tmp_path / "eval.jsonl"
-    done = launch(
-        cluster, MODEL=model, CONFIG=REPOSITORY / "examples" / "secret_number.yaml", DATA=games, EVAL_DATA=held_out
-    )
+    config = REPOSITORY / "examples" / "secret_number.yaml"
+    own = ["--set", f"data.train={games}", "--set", f"data.eval={held_out}"]
+    done = launch(cluster, *own, MODEL=model, CONFIG=config)
     assert done.returncode == 0, done.stderr
     flags = flags_of(cluster.trained["words"])
     assert flags["--prompt-data"] == [str(games)]
@@ -78,46 +83,33 @@ def test_launch_of_a_game_of_ones_own(cluster: Cluster, model: Path, tmp_path: P
     assert len(rows) == 400
     assert set(rows[0].game_state) == {"share"}
     assert len(list(read_rows(held_out))) == 64
+    path = json.loads((cluster.folder / "runtime").read_text())["env_vars"]["PYTHONPATH"]
+    assert path.split(":")[0] == str(ROOT), "slime has a package named examples too"
 
 
 def test_second_start_goes_on(cluster: Cluster, model: Path, small: Path) -> None:
     run = cluster.folder / "run"
     assert launch(cluster, MODEL=model, CONFIG=small, SAVE_DIR=run).returncode == 0
+    assert "--override-opt-param-scheduler" not in cluster.trained["words"]
     games = (cluster.folder / "games.jsonl").stat().st_mtime_ns
     (run / "latest_checkpointed_iteration.txt").write_text("2")
-    assert launch(cluster, MODEL=model, CONFIG=small, SAVE_DIR=run, NUM_ROLLOUT=5).returncode == 0
+    again = launch(cluster, "--set=train.steps=5", MODEL=model, CONFIG=small, SAVE_DIR=run)
+    assert again.returncode == 0 and again.stderr.count(f"Resuming run from checkpoint 2 in {run}.") == 1
     flags = flags_of(cluster.trained["words"])
     assert (flags["--load"], flags["--num-rollout"]) == ([str(run)], ["5"])
-    assert sum(call.startswith("convert") for call in cluster.calls) == 1
+    assert "--override-opt-param-scheduler" in flags, "for other steps and another rate"
     assert (cluster.folder / "games.jsonl").stat().st_mtime_ns == games
 
 
-def test_failed_conversion_leaves_nothing(cluster: Cluster, model: Path, small: Path) -> None:
-    (cluster.folder / "full").touch()
-    done = launch(cluster, MODEL=model, CONFIG=small)
-    assert done.returncode == 1
-    assert "the conversion failed" in done.stderr
-    assert [path.name for path in model.parent.iterdir()] == [model.name]
-    assert not (cluster.folder / "trained").exists()
-
-
-def test_what_a_killed_conversion_left_is_removed_by_the_next(cluster: Cluster, model: Path, small: Path) -> None:
-    nobody = 2**22 + 1  # more than Linux gives out as a process's number
-    left = model.with_name(f".{model.name}_torch_dist.{host_name()}.{nobody}.tmp")
-    left.mkdir()
-    assert launch_here(cluster, MODEL=model, CONFIG=small).returncode == 0
-    assert sorted(path.name for path in model.parent.iterdir()) == [model.name, f"{model.name}_torch_dist"]
-
-
-def test_misspelt_flag_ends_the_run_before_it_costs_anything(cluster: Cluster, model: Path, small: Path) -> None:
+def test_a_misspelt_flag_ends_the_job_before_it_trains(cluster: Cluster, model: Path, small: Path) -> None:
     done = launch(cluster, "--learning-rat", "1", MODEL=model, CONFIG=small)
     assert done.returncode == 1
     assert "slime has no flag --learning-rat and would ignore it" in done.stderr
-    assert not any(call.startswith(("start", "job")) for call in cluster.calls)
+    assert not (cluster.folder / "trained").exists() and cluster.calls[-1] == "head stopped"
 
 
 def test_failed_job_hands_on_its_exit_code(cluster: Cluster, model: Path, small: Path) -> None:
-    assert launch(cluster, MODEL=model, CONFIG=small, NUM_ROLLOUT=7).returncode == 7
+    assert launch(cluster, "--set=train.steps=7", MODEL=model, CONFIG=small).returncode == 7
     assert cluster.calls[-1] == "head stopped"
 
 
@@ -138,8 +130,9 @@ def test_a_cluster_that_runs_is_joined_and_left_running(
 def test_interrupted_it_stops_its_job_and_its_head(
     cluster: Cluster, model: Path, small: Path, interruption: signal.Signals
 ) -> None:
-    environment = cluster.environment | {"MODEL": str(model), "CONFIG": str(small), "NUM_ROLLOUT": "60"}
-    process = subprocess.Popen(["bash", str(SCRIPT)], env=environment, cwd=cluster.folder, stderr=subprocess.DEVNULL)
+    environment = cluster.environment | {"MODEL": str(model), "CONFIG": str(small)}
+    command = ["bash", str(SCRIPT), "--set=train.steps=60"]
+    process = subprocess.Popen(command, env=environment, cwd=cluster.folder, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 200
     while not (cluster.folder / "trained").exists():
         assert process.poll() is None and time.monotonic() < deadline
@@ -152,62 +145,105 @@ def test_interrupted_it_stops_its_job_and_its_head(
     assert cluster.calls[-1] == "head stopped"
 
 
-def test_a_run_goes_on_under_its_own_config_alone(cluster: Cluster, model: Path, small: Path) -> None:
-    run = cluster.folder / "run"
-    config, plugin = run / "config.yaml", small.with_name("plugin.yaml")
-    plugin.write_text("tis_mode: truncate\n")
-    assert launch(cluster, "--custom-config-path", plugin, MODEL=model, CONFIG=small, SAVE_DIR=run).returncode == 0
-    (cluster.folder / "trained").unlink()
-    before, games = config.read_bytes(), cluster.folder / "games.jsonl"
-    for words, says in (
-        (["--set", "seed=1"], "began with other values of seed; give"),
-        (["--set", "data.train=bad.jsonl"], "began with other values of data.train; give"),
+def test_a_run_resumes_under_its_own_config_alone(cluster: Cluster, model: Path, small: Path) -> None:
+    run, beside = cluster.folder / "run", small.with_name("beside.yaml")
+    beside.write_text(yaml.safe_dump({"slim_rl": SMALL, "tis_mode": "truncate"}))
+    assert printed(print_flags(cluster, dry=False, MODEL=model, CONFIG=beside, SAVE_DIR=run))
+    config, games = run / "config.yaml", cluster.folder / "games.jsonl"
+    before = config.read_bytes()
+    assert set(yaml.safe_load(before)) == {"slim_rl", "tis_mode"}, "slime reads one file, for other plug-ins too"
+    for change, says in (
+        ("seed=1", "began with other values of seed; give"),
+        ("data.train=bad.jsonl", "began with other values of data.train; give"),
     ):
-        done = launch_here(cluster, *words, MODEL=model, CONFIG=small, SAVE_DIR=run)
-        assert done.returncode == 1 and says in done.stderr
-        assert done.stderr.strip().endswith("or remove that folder to start over.")
+        told = one_sentence(print_flags(cluster, f"--set={change}", dry=False, MODEL=model, CONFIG=small, SAVE_DIR=run))
+        assert says in told and told.endswith("or remove that folder to start over.")
     games.write_text("not a game\n")
-    done = launch_here(cluster, MODEL=model, CONFIG=small, SAVE_DIR=run, NUM_ROLLOUT=5)
-    assert done.returncode == 1 and "games.jsonl" in done.stderr
+    longer = "--set=train.steps=5"
+    assert "games.jsonl" in one_sentence(
+        print_flags(cluster, longer, dry=False, MODEL=model, CONFIG=small, SAVE_DIR=run)
+    )
     assert config.read_bytes() == before, "a start that is refused changes nothing"
-    assert not (cluster.folder / "trained").exists()
 
     games.unlink()
     moved = run.rename(cluster.folder / "moved")
-    again = launch_here(
-        cluster, "--custom-config-path", plugin, MODEL=model, CONFIG=small, SAVE_DIR=moved, NUM_ROLLOUT=5
-    )
-    assert again.returncode == 0, again.stderr
+    printed(print_flags(cluster, longer, dry=False, MODEL=model, CONFIG=beside, SAVE_DIR=moved))
     assert load_config(moved / "config.yaml").train.steps == 5
     assert "tis_mode: truncate" in (moved / "config.yaml").read_text()
 
 
-def test_run_keeps_the_log_of_the_config_it_was_given(cluster: Cluster, model: Path, small: Path) -> None:
+def test_a_run_keeps_its_log_in_its_own_folder(cluster: Cluster, model: Path, small: Path) -> None:
     first, second = cluster.folder / "first", cluster.folder / "second"
-    assert launch_here(cluster, MODEL=model, CONFIG=small, SAVE_DIR=first).returncode == 0
-    assert launch_here(cluster, MODEL=model, CONFIG=first / "config.yaml", SAVE_DIR=first).returncode == 0
-    done = launch_here(cluster, MODEL=model, CONFIG=first / "config.yaml", SAVE_DIR=second)
-    assert done.returncode == 1
-    assert f"log.dir is {first}/dialogues, but on slime a run keeps its log in its own folder, {second};" in done.stderr
-    inside = launch_here(cluster, "--set", "log.dir=said", MODEL=model, CONFIG=first / "config.yaml", SAVE_DIR=second)
-    assert inside.returncode == 0 and load_config(second / "config.yaml").log.dir == second / "said"
+    printed(print_flags(cluster, dry=False, MODEL=model, CONFIG=small, SAVE_DIR=first))
+    printed(print_flags(cluster, dry=False, MODEL=model, CONFIG=first / "config.yaml", SAVE_DIR=first))
+    told = one_sentence(print_flags(cluster, dry=False, MODEL=model, CONFIG=first / "config.yaml", SAVE_DIR=second))
+    assert f"log.dir is {first}/dialogues, but on slime a run keeps its log in its own folder, {second};" in told
+    own = "--set=log.dir=said"
+    printed(print_flags(cluster, own, dry=False, MODEL=model, CONFIG=first / "config.yaml", SAVE_DIR=second))
+    assert load_config(second / "config.yaml").log.dir == second / "said"
 
 
 def test_a_second_start_beside_a_running_one_is_refused(cluster: Cluster, model: Path, small: Path) -> None:
     run = cluster.folder / "run"
-    assert launch_here(cluster, MODEL=model, CONFIG=small, SAVE_DIR=run).returncode == 0
-    (cluster.folder / "trained").unlink()
+    printed(print_flags(cluster, dry=False, MODEL=model, CONFIG=small, SAVE_DIR=run))
     with FileLock(run / ".slim-rl-run.lock"):
-        done = launch_here(cluster, MODEL=model, CONFIG=small, SAVE_DIR=run)
-        assert done.returncode == 1 and f"The run 'run' in {run} is in use by process" in done.stderr
-    assert not (cluster.folder / "trained").exists()
+        told = one_sentence(print_flags(cluster, dry=False, MODEL=model, CONFIG=small, SAVE_DIR=run))
+        assert f"The run 'run' in {run} is in use by process" in told
+    printed(print_flags(cluster, dry=False, MODEL=model, CONFIG=small, SAVE_DIR=run))
 
 
 def test_a_trained_run_starts_nothing(cluster: Cluster, model: Path, small: Path) -> None:
     run = cluster.folder / "run"
     run.mkdir()
     (run / "latest_checkpointed_iteration.txt").write_text("2")
-    done = launch_here(cluster, MODEL=model, CONFIG=small, SAVE_DIR=run, ASYNC="full")
+    done = launch(cluster, MODEL=model, CONFIG=small, SAVE_DIR=run, ASYNC="full")
     assert done.returncode == 0 and "has a checkpoint of the last of its 3 steps" in done.stderr
-    assert "goes on" not in done.stderr
-    assert not any(call.startswith(("start", "job")) for call in cluster.calls)
+    assert "Resuming" not in done.stderr and cluster.calls == []
+
+
+def test_a_folder_that_cannot_be_made_is_one_sentence(cluster: Cluster, model: Path, small: Path) -> None:
+    (cluster.folder / "file").touch()
+    folder = cluster.folder / "file" / "run"
+    assert str(cluster.folder / "file") in one_sentence(
+        print_flags(cluster, dry=False, MODEL=model, CONFIG=small, SAVE_DIR=folder)
+    )
+
+
+def test_any_path_survives(cluster: Cluster, model: Path, small: Path) -> None:
+    name = "\N{CRAB} \U0001f980 a\u2028b\u0085c [x]: {y} 'z' a\\b"
+    folder = cluster.folder / name
+    done = launch(
+        cluster,
+        f"--set=data.train={json.dumps(f'{folder}/games.jsonl')}",
+        MODEL=model,
+        CONFIG=small,
+        SAVE_DIR=folder,
+    )
+    assert done.returncode == 0, done.stderr
+    config = load_config(folder / "config.yaml")
+    assert (config.name, config.data.train) == (name, folder / "games.jsonl")
+    flags = flags_of(cluster.trained["words"])
+    assert flags["--save"] == [str(folder)] and flags["--prompt-data"] == [str(folder / "games.jsonl")]
+
+
+def test_slim_rl_train_runs_the_script(cluster: Cluster, model: Path, small: Path) -> None:
+    def train(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "slim_rl", "train", str(small), "--backend", "slime", *words]
+        environment = cluster.environment | {"PYTHONPATH": str(ROOT), "PYTHON": "python3", "NUM_GPUS": "4"}
+        return subprocess.run(command, env=environment, cwd=cluster.folder, capture_output=True, text=True, check=False)
+
+    changes = ["--set", f"policy.model={model}", "--set", "train.steps=7"]
+    done = train(*changes, "--", "--lr", "2e-6")
+    assert done.returncode == 7, done.stderr
+    flags = parse_flags(cluster.trained["words"])
+    assert (flags["--lr"], flags["--save"]) == (["2e-6"], [str(cluster.folder / "runs" / "small")])
+    shown = train(*changes, "--dry-run", "--", "--lr", "2e-6")
+    assert shown.returncode == 0 and shown.stdout.endswith("    --lr 2e-6\n")
+
+
+def test_variables_of_the_job_are_those_it_needs(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    passed = {"https_proxy": "a", "HTTPS_PROXY": "b", "NO_PROXY": "c", "SGLANG_X": "d", "NCCL_NVLS_ENABLE": "0"}
+    for name, value in {**passed, "UNRELATED": "no-business"}.items():
+        monkeypatch.setenv(name, value)
+    variables = runtime_environment(small)["env_vars"]
+    assert passed.items() <= variables.items() and "UNRELATED" not in variables

@@ -8,7 +8,7 @@ import pytest
 
 from slim_rl.config import load_config
 from tests.fakes.cluster import Cluster
-from tests.scripts.matching_setup import cluster, launch, launch_here, model, small
+from tests.scripts.matching_setup import cluster, launch, model, print_flags, small
 
 __all__ = ["cluster", "model", "small"]  # fixtures
 
@@ -35,18 +35,25 @@ NO_CASSETTE = ["partner.openai.cassette=none.sqlite", "partner.openai.cassette_m
 def test_partner_problems_stop_the_launch_before_costs(
     cluster: Cluster, model: Path, small: Path, kind: str, changes: list[str], variables: dict[str, str], says: str
 ) -> None:
-    words = [word for change in changes for word in ("--set", change)]
+    words = [f"--set={change}" for change in (*changes, f"partner.kind={kind}")]
     run = cluster.folder / "run"
-    done = launch_here(cluster, *words, MODEL=model, CONFIG=small, PARTNER=kind, SAVE_DIR=run, **variables)
+    done = print_flags(cluster, *words, MODEL=model, CONFIG=small, dry=False, **variables)
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert says.format(folder=cluster.folder) in done.stderr.splitlines()[-1]
     assert cluster.calls == [] and not run.exists()
 
 
 def test_on_another_cluster_the_key_may_be_its_own(cluster: Cluster, model: Path, small: Path) -> None:
-    words = ["--set", "partner.openai.cassette=answers.sqlite", "--set", "partner.replay=logs"]
+    words = [
+        "--set",
+        "partner.openai.cassette=answers.sqlite",
+        "--set",
+        "partner.replay=logs",
+        "--set",
+        "partner.kind=openai",
+    ]
     run = cluster.folder / "run"
-    done = launch(cluster, *words, MODEL=model, CONFIG=small, PARTNER="openai", SAVE_DIR=run, **ELSEWHERE)
+    done = launch(cluster, *words, MODEL=model, CONFIG=small, SAVE_DIR=run, **ELSEWHERE)
     assert done.returncode == 0, done.stderr
     partner = load_config(run / "config.yaml").partner
     assert partner.openai.base_url is None

@@ -50,7 +50,6 @@ for name in os.listdir({str(ROOT / "data" / "warmstart")!r}):
 @pytest.fixture
 def cluster(tmp_path: Path) -> Cluster:
     cluster = Cluster.build(tmp_path / "node")
-    cluster.reads_checkpoints()
     (cluster.slime / "train.py").write_text(_TRAIN)
     (cluster.slime / "tools").mkdir()
     (cluster.slime / "tools" / "convert_torch_dist_to_hf.py").write_text(_TOOL)

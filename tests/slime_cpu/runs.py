@@ -53,8 +53,8 @@ class Run:
             "SLIM_RL_TEST": self.mark,
         }
 
-    def start(self, log: Path, *overrides: str, own: Sequence[str] = ()) -> Started:
-        """`own`: settings of the launch, and slime's own flags."""
+    def start(self, log: Path, *overrides: str, own: Sequence[str] = (), **variables: str) -> Started:
+        """Starts the run with slime's flags `own` and settings of the launch script."""
         changes = ["name=run", "policy.top_p=1", f"data.train={self.folder.parent}/games.jsonl", "data.num_train=200"]
         changes += ["data.eval=null", f"train.steps={STEPS}", "train.games_per_step=4"]
         changes += [f"train.group_size={DIALOGUES // 4}", f"train.learning_rate={RATE}", "train.lr_schedule=linear"]
@@ -62,9 +62,9 @@ class Run:
         openai = _PARTNER | {"base_url": self.partner.url}
         changes += [*(f"partner.openai.{key}={value}" for key, value in openai.items()), *overrides]
         words = ["configs/matching_local.yaml", *(f"--set={change}" for change in changes)]
-        words += [f"--save-dir={self.folder}", "--eval-interval=0"]
         words += ["--save-debug-rollout-data", f"{self.folder}/played/{{rollout_id}}.pt", *own]
-        options: dict[str, Any] = {"cwd": ROOT, "env": self.environment, "process_group": 0}
+        environment = self.environment | {"SAVE_DIR": str(self.folder), **variables}
+        options: dict[str, Any] = {"cwd": ROOT, "env": environment, "process_group": 0}
         with log.open("wb") as output:
             process = subprocess.Popen(
                 [str(PYTHON), "-m", "slime_cpu", *words], stdout=output, stderr=output, **options

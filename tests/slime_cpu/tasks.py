@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shlex
 import socket
+import subprocess
 import sys
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -23,12 +26,11 @@ from slime.backends.megatron_utils.update_weight.common import named_params_and_
 from slime.ray.rollout import RolloutManager
 from slime.utils.arguments import parse_args
 from slime_cpu import flags
+from slime_cpu.environment import of_the_script
 
-from slim_rl.backends.slime.arguments import TURN_ADVANTAGES, words
-from slim_rl.backends.slime.cluster import find_checkouts
-from slim_rl.backends.slime.launch import plan, read_config
-from slim_rl.backends.slime.settings import read_settings
-from slim_rl.config import parse_config
+from slim_rl.backends.slime.flags import TURN_ADVANTAGES, words
+from slim_rl.backends.slime.launch import SCRIPT
+from slim_rl.config import load_config, parse_config
 from slim_rl.dialogue.training_reward import make_training_reward
 from slim_rl.rollout import normalize_rewards
 from tests.backends.paid_batch import made_samples
@@ -38,21 +40,20 @@ _NO_ENGINE = {"--load-debug-rollout-data": "none"}  # slime then trains alone
 
 
 def arguments(folder: str, overrides: Sequence[str], own: Mapping[str, Any], ranks: int = 1) -> Namespace:
-    """slime's arguments of a run of `configs/matching_local.yaml` in `folder`, as our launch words them."""
-    asked = [
-        f"--save-dir={folder}",
-        f"--num-gpus={ranks + 1}",
-        "--rollout-gpus=1",
-        "--no-colocate",
-        "--eval-interval=0",
-    ]
-    settings, _, _ = read_settings(["--config=configs/matching_local.yaml", *asked], os.environ)
-    config, _ = read_config(settings, ["policy.top_p=1.0", f"data.train={folder}/games.jsonl", *overrides])
-    own_words = words({**flags.MEGATRON, **_NO_ENGINE, **own})
-    job, line, _ = plan(settings, config, find_checkouts(settings, False), own_words, ranks + 1, False)
-    job.folder.mkdir(parents=True, exist_ok=True)
-    job.config.write(job.folder / "config.yaml")
-    sys.argv = ["train.py", *line]
+    """Returns slime's arguments of a run of `configs/matching_local.yaml` in `folder`, by the launch script's dry run."""
+    config = load_config(
+        "configs/matching_local.yaml", [*overrides, "policy.top_p=1.0", f"data.train={folder}/games.jsonl"]
+    )
+    config = config.changed(name=Path(folder).name, data={"eval": None}, train={"backend": "slime"})
+    config.write(Path(folder) / "config.yaml")
+    variables = of_the_script(Path(os.environ["SLIME_DIR"]), Path(os.environ["MEGATRON_DIR"]))
+    variables |= {"CONFIG": f"{folder}/config.yaml", "MODEL": config.policy.model, "SAVE_DIR": folder}
+    variables |= {"NUM_GPUS": str(ranks + 1), "ROLLOUT_GPUS": "1", "PYTHON": sys.executable}
+    given = words({**flags.MEGATRON, **_NO_ENGINE, **own})
+    done = subprocess.run(
+        ["bash", str(SCRIPT), "--dry-run", *given], env=variables, stdout=subprocess.PIPE, text=True, check=True
+    )
+    sys.argv = shlex.split(done.stdout.replace("\\\n", " "))[4:]
     args: Namespace = parse_args()
     return args
 
@@ -140,8 +141,8 @@ def allocated(folder: str, model: str, architecture: Mapping[str, Any]) -> dict[
     Args:
         architecture: Megatron's flags of the model's.
     """
-    own = {"--hf-checkpoint": model, "--custom-megatron-init-path": None, **architecture}
-    args = arguments(folder, ["train.kl_coef=0"], own)
+    own = {"--custom-megatron-init-path": None, **architecture}
+    args = arguments(folder, ["train.kl_coef=0", f"policy.model={model}"], own)
     args.load = model
     actor = actor_of(args)
     for part in actor.model:

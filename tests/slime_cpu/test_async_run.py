@@ -38,7 +38,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Started, int, 
         changes = ["train.steps=20", "train.save_every=1", "game.max_proposals=null"]
         changes += ["train.learning_rate=1e-5"]  # small: old weights are nearly the new ones
         changes += ["partner.openai.outage_wait_minutes=2"]
-        started = run.start(folder / "said.log", *changes, own=["--async=full", "--sglang-dtype=bfloat16"])
+        started = run.start(folder / "said.log", *changes, own=["--sglang-dtype=bfloat16"], ASYNC="full")
         started.until(lambda: started.told(0))
         partner.down = True
         time.sleep(DOWN_SECONDS)

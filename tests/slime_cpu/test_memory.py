@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("torch")
 from slim_rl.backends.checkpoints import count_parameters, read_model_config
-from slim_rl.backends.slime.layout import training_bytes
+from slim_rl.backends.slime.doctor import training_bytes
 from tests.fakes.models import tiny_qwen3
 from tests.paths import ROOT
 

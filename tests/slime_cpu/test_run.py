@@ -58,7 +58,7 @@ def killed(run: Run) -> str:
 def test_a_run_whose_engine_is_killed_saves_what_it_has_trained(run: Run, killed: str) -> None:
     (sentence,) = [line for line in killed.splitlines() if "SGLang is gone" in line]
     assert f"see {run.folder}/sglang.log" in sentence and "Training stops: " in sentence
-    assert "the 2 steps trained so far are saved; the same command goes on from there" in sentence
+    assert "the 2 steps trained so far are saved; the same command resumes from there" in sentence
     assert last_whole(run.folder) == 1
     assert [len(step) for step in run.samples().values()] == [DIALOGUES, DIALOGUES]
 
@@ -79,7 +79,7 @@ def resumed(run: Run, killed: str) -> str:
 
 
 def test_resumed_run_trains_on_the_next_games(run: Run, resumed: str) -> None:
-    assert "goes on from checkpoint 1" in resumed
+    assert "Resuming run from checkpoint 1" in resumed
     measured = run.measured()
     assert measured["train/lr-pg_0"] == pytest.approx([RATE * (1 - (step + 1) / STEPS) for step in range(3)])
     assert measured["train/kl_loss"][2] > 0, "the actor has left the reference"

@@ -1,6 +1,6 @@
 """slime on a machine without a GPU: its unedited train.py, Megatron-LM, Ray, SGLang and its router, for a model of a million parameters.
 
-What cannot be there without a GPU is stood in for, each thing in a module of its own that says why:
+Components that need a GPU are replaced by CPU substitutes, each in a module that documents it:
 
     cuda          torch.cuda, as Megatron calls it
     accelerator   a CPU for slime's own registry of devices
@@ -9,11 +9,12 @@ What cannot be there without a GPU is stood in for, each thing in a module of it
     optimizer     torch's Adam, where Megatron's checkpoints know those of Transformer Engine and Apex
     absent        packages that are imported and never called
 
-`site/sitecustomize.py` installs them in every process that has `site` on its PYTHONPATH. All else here starts such processes:
+`site/sitecustomize.py` installs them in every process that has `site` on its PYTHONPATH. The other modules start such processes:
 
     sources       slime's and Megatron's sources: found, unpacked or cloned
+    run           a run by scripts/run_matching.sh: SGLang, the script, progress on the screen, the exported model
+    bin, job      the commands `ray` and `nvidia-smi` that the script calls
     driver        Ray, and slime's script in it
-    run           a run: its flags, its processes, its lines on the screen, its end
 
-It stands outside the package, and imports slim_rl as a user's own program would; nothing in slim_rl imports it.
+This package is outside slim_rl and imports it as a user's program would; nothing in slim_rl imports it.
 """

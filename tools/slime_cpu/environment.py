@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
-from slim_rl.backends.slime.cluster import PACKAGES
+from slim_rl.backends.slime.checkouts import Checkouts
 from slim_rl.processes import with_packages
 
 _TOOLS = Path(__file__).parents[1]
-_SITE = _TOOLS / "slime_cpu" / "site"
+_HERE = _TOOLS / "slime_cpu"
 _VARIABLES = {
     "TORCHDYNAMO_DISABLE": "1",  # compiling for a CPU takes longer than it saves
     "OMP_NUM_THREADS": "1",  # processes share the cores; SGLang with more threads is a hundred times slower on two
     "SGLANG_USE_CPU_ENGINE": "1",
-    "SLIME_HOST_IP": "127.0.0.1",  # where slime's router listens: nobody else's business
+    "SLIME_HOST_IP": "127.0.0.1",  # slime's router listens on this machine only
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
     "TOKENIZERS_PARALLELISM": "false",
-    "PYTHONDONTWRITEBYTECODE": "",  # they all import the same thousands of modules: one compiles them, for all runs
+    "PYTHONDONTWRITEBYTECODE": "",  # all processes import the same thousands of modules: one compiles them for all runs
 }
 
 
 def environment(slime: Path, megatron: Path) -> dict[str, str]:
-    """This process's, with the stand-ins in place and slime, Megatron and slim_rl to import."""
-    return with_packages([_SITE, _TOOLS, slime, megatron, PACKAGES]) | _VARIABLES
+    """Returns the environment in which the substitutes are installed, and slime, Megatron and slim_rl importable."""
+    ours = with_packages([_HERE / "site", _TOOLS])["PYTHONPATH"]
+    theirs = Checkouts(slime, megatron).environment()
+    return theirs | {"PYTHONPATH": f"{ours}{os.pathsep}{theirs['PYTHONPATH']}"} | _VARIABLES
+
+
+def of_the_script(slime: Path, megatron: Path) -> dict[str, str]:
+    """Returns the environment of scripts/run_matching.sh: the same, with the commands `ray` and `nvidia-smi` replaced."""
+    variables = environment(slime, megatron) | {"SLIME_DIR": str(slime), "MEGATRON_DIR": str(megatron), "COLOCATE": "0"}
+    variables.pop("CUDA_VISIBLE_DEVICES", None)
+    variables.setdefault("MODEL_SCRIPT", str(_HERE / "models" / "qwen3-1M.sh"))
+    return variables | {"PATH": f"{_HERE / 'bin'}{os.pathsep}{variables['PATH']}"}

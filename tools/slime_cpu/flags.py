@@ -1,4 +1,4 @@
-"""slime's flags for a machine without a GPU, beside those of every launch (`arguments`). A flag that the user gives takes their place."""
+"""slime's flags for a machine without a GPU, in addition to those of scripts/run_matching.sh. A flag that the user gives wins."""
 
 from __future__ import annotations
 
@@ -6,20 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from slim_rl.backends.slime.layout import Flags
+from slim_rl.backends.slime.flags import Flags
 from slim_rl.errors import ConfigError
 
-GPUS = 2  # as Ray counts them: one for training, one for playing, as slime lays a run out that shares none
+GPUS = 2  # as Ray counts them: one for training, one for playing (COLOCATE=0)
 ENGINE = "--rollout-external-engine-addrs"
 _CPU = __package__
 _FLOAT32 = "--custom-megatron-init-path"
-_FUSED = (
-    "gradient-accumulation",
-    "masked-softmax",
-    "rope",
-    "bias-dropout",
-    "bias-swiglu",
-)  # kernels that there are for GPUs only
+_FUSED = ("gradient-accumulation", "masked-softmax", "rope", "bias-dropout", "bias-swiglu")  # kernels for GPUs only
 
 MEGATRON: Mapping[str, Any] = {
     "--spec": [f"{_CPU}.layers", "layer_spec"],
@@ -33,21 +27,24 @@ MEGATRON: Mapping[str, Any] = {
 
 
 def precision(flags: Flags) -> str:
-    """That of Megatron and SGLang both. Raises ConfigError for one that is not float32 or bfloat16."""
+    """Returns the dtype that Megatron and SGLang share. Raises ConfigError unless it is float32 or bfloat16."""
     (asked,) = flags.get("--sglang-dtype") or ["float32"]
     if asked not in ("float32", "bfloat16"):
-        raise ConfigError(f"--sglang-dtype is {asked}: without a GPU it is float32 or bfloat16, for Megatron too.")
+        raise ConfigError(
+            f"--sglang-dtype is {asked}, but Megatron on a CPU computes in float32 or bfloat16; give one of these."
+        )
     return asked
 
 
 def megatron(flags: Flags) -> Mapping[str, Any]:
-    """Megatron's flags, beside those that the user gives."""
+    """Returns Megatron's flags for the precision that the user's flags ask for."""
     return {**MEGATRON, **({} if precision(flags) == "float32" else {_FLOAT32: None})}
 
 
 def engine(url: str, context: int | None, folder: Path) -> dict[str, Any]:
-    """For an SGLang server of our own, before which slime puts its router: new weights reach it by the disk, by way of the run's
-    folder, where NCCL would send them to a GPU.
+    """Returns the flags for a running SGLang server behind slime's router.
+
+    New weights reach it through the run's folder, since NCCL sends weights to GPUs only.
     """
     return {
         ENGINE: url.removeprefix("http://"),

@@ -1,23 +1,25 @@
-"""What runs where slime can be imported: its own parsers over the flags, before a run; then its own training script.
+"""slime's training script with checks around it, as the entry point of slime's Ray job.
 
-    python -m slim_rl.backends.slime.driver --check [slime's flags]
-    python -m slim_rl.backends.slime.driver SLIME_DIR/train.py [slime's flags]
+    python -P -m slim_rl.backends.slime.driver SLIME_DIR/train.py [slime's flags]
 
-    a flag that slime would ignore is an error: it parses a command line several times over, each parser ignoring what it does not know
-    no step that was paid for is lost when the run is stopped
-    a checkpoint is whole only with the place in the games where the next step begins, whatever is played meanwhile
-    the first rollouts are played by the policy, and not by the reference of its KL term
-    a policy that has diverged ends the run, and nothing is saved after it
+    a flag that slime would ignore ends the run before anything starts: slime parses a command line several times over, and each
+        parser ignores what it does not know
+    the run's folder is locked while the job runs
+    a stopped run saves the step it trained last
+    a checkpoint is complete only with the position in the games at which the next step begins
+    the policy plays the first rollouts of a resumed run, not the reference model of its KL term
+    a policy that has diverged ends the run, and nothing is saved after that
 
-slime saves every ``--save-interval`` steps, and whatever a rollout raises ends the run there and then. When the partner's budget
-is spent, or its endpoint or the engines stay down, the log functions raise `RunStopped` (see `metrics`) before the step in hand is trained
-on; and so does this where the engines do not answer. Then this saves the step trained last, by the same calls as the script, and ends
-with exit code 1. The script itself is slime's, unchanged: what it gets from `create_training_models` and `create_rollout_manager` is only
-watched.
+slime saves every ``--save-interval`` steps, and an error in a rollout ends its run at once. If the partner's budget is spent, or its
+endpoint or the engines stay down, the log functions raise `RunStopped` (see `metrics`) before the step in hand is trained on; so does
+this module if the engines do not answer. It then saves the step trained last, by the calls of slime's script, and ends with exit code 1.
+The script itself is unchanged: only what it gets from `create_training_models` and `create_rollout_manager` is wrapped.
 """
 
 from __future__ import annotations
 
+import argparse
+import difflib
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,25 +30,51 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from slim_rl.backends import say
-from slim_rl.backends.slime.parsers import flags_noted, known_flags, refused
-from slim_rl.errors import Diverged, RunStopped
+from slim_rl.errors import Diverged, RunStopped, SlimError
+from slim_rl.runs import locked
 
-# Megatron's words, before it takes a gradient into account (`check_for_nan_in_loss_and_grad`, which slime leaves on)
+# Megatron's messages, before it applies a gradient (`check_for_nan_in_loss_and_grad`, which slime leaves on)
 _NOT_FINITE = ("found NaN in local grad norm", "found Inf in local grad norm")
-
-
 # slime's arguments that load a second set of weights into the model: a reference, a teacher, the actor of an earlier step
 _SECOND_WEIGHTS = ("use_kl_loss", "kl_coef", "use_opd", "keep_old_actor")
-_OF_ENGINES = ("offload", "onload_weights", "onload_kv")  # calls of its rollout manager that the engines must answer
+_OF_ENGINES = ("offload", "onload_weights", "onload_kv")  # calls of the rollout manager that the engines must answer
+
+
+@contextmanager
+def flags_noted() -> Iterator[set[str]]:
+    """Yields the set that gets every flag of every parser that reads the command line within the block."""
+    known: set[str] = set()
+    parse = argparse.ArgumentParser.parse_known_args
+
+    def remembering(self: argparse.ArgumentParser, args: Any = None, namespace: Any = None) -> Any:
+        if args is None:  # not a parser that an import runs on other arguments
+            known.update(self._option_string_actions)
+        return parse(self, args, namespace)
+
+    argparse.ArgumentParser.parse_known_args = remembering  # type: ignore[method-assign]
+    try:
+        yield known
+    finally:
+        argparse.ArgumentParser.parse_known_args = parse  # type: ignore[method-assign]
+
+
+def unknown_flags(arguments: Sequence[str], known: set[str]) -> list[str]:
+    """Returns one sentence per flag that no parser of slime's has."""
+    found = []
+    for flag in dict.fromkeys(word.partition("=")[0] for word in arguments if word.startswith("--")):
+        if flag not in known:
+            near = difflib.get_close_matches(flag, known, n=1)
+            found.append(f"slime has no flag {flag} and would ignore it{f'; did you mean {near[0]}?' if near else ''}")
+    return found
 
 
 class TrainingScript:
     """slime's train.py or train_async.py, imported.
 
     Attributes:
-        trained: the step trained last; None before there is one.
-        saved: the step saved last.
-        places: of a rollout, the call that saves where in the games the next one begins.
+        trained: step trained last; None before the first.
+        saved: step saved last.
+        places: rollout -> the call that saves the position in the games at which the next rollout begins.
     """
 
     def __init__(self, script: Path) -> None:
@@ -59,15 +87,26 @@ class TrainingScript:
         self._watch()
 
     def run(self) -> int:
-        """Trains to the end. Returns the exit code: 1 if the run was stopped, or a flag is unknown or repeated."""
+        """Trains to the end. Returns the exit code: 1 if the run was stopped, is running elsewhere, or a flag is unknown."""
         with flags_noted() as known:
             args = self.module.parse_args()
-        if refused(sys.argv[1:], known):  # a launcher without a GPU could not ask slime's parsers
+        if unknown := unknown_flags(sys.argv[1:], known):
+            for sentence in unknown:
+                say(sentence)
             return 1
+        folder = Path(args.custom_config_path).parent
+        try:
+            with locked(folder, folder.name):
+                return self._train(args)
+        except SlimError as error:  # another job works in the folder
+            say(str(error))
+            return 1
+
+    def _train(self, args: Any) -> int:
         try:
             self.module.train(args)
-        except RunStopped as stop:  # out of one of Ray's actors: its error is an instance of the cause's class too
-            say(_sentence(stop))
+        except RunStopped as stop:  # from one of Ray's actors: its error is an instance of the cause's class too
+            say(_message(stop))
             self._save(args)
             self._end(args)
             return 1
@@ -107,8 +146,10 @@ class TrainingScript:
         module.create_rollout_manager = create_rollout_manager  # type: ignore[attr-defined]
 
     def _switch_to_the_actor(self, group: Any) -> None:
-        """Has the model hold the weights that are trained. slime loads those of a reference after them, and switches back only where it
-        offloads: else the first rollouts of a run that goes on would be played with the reference's (docs/upstream.md).
+        """Makes the model hold the weights that are trained.
+
+        slime loads those of a reference after them, and switches back only if it offloads. Otherwise the first rollouts of a resumed run
+        would be played with the reference's weights (docs/upstream.md).
         """
         args = group.args
         others = any(getattr(args, name, False) for name in _SECOND_WEIGHTS)
@@ -125,8 +166,8 @@ class TrainingScript:
             return train(rollout_id, *args, **kwargs)
 
         def save_model(rollout_id: int, *args: Any, **kwargs: Any) -> Any:
-            # Before the model: a checkpoint counts once Megatron has numbered it, and slime writes this after it. A run that ended in
-            # between would go on with the first games over again.
+            # Before the model: a checkpoint counts once Megatron has numbered it, and slime saves the position after it. A run that
+            # ended in between would resume with the first games again.
             if rollout_id in self.places:
                 self.module.ray.get(self.places[rollout_id])
             result = save(rollout_id, *args, **kwargs)
@@ -140,8 +181,9 @@ class TrainingScript:
         group.async_train, group.save_model, group.update_weights = async_train, save_model, update_weights
 
     def _generate(self, rollout_id: int) -> Any:
-        """A rollout, and right behind it its place in the games: before the next one, which slime may ask for while this one is trained on,
-        has drawn its own.
+        """Starts a rollout, and right after it the save of the position in the games.
+
+        slime may ask for the next rollout, which draws its own games, while this one is trained on.
         """
         played = self._manager.generate.remote(rollout_id)
         self.places[rollout_id] = self._manager.save.remote(rollout_id)
@@ -155,7 +197,7 @@ class TrainingScript:
 
     @contextmanager
     def _or_stop(self, why: str) -> Iterator[None]:
-        """What is raised here stops the run, once there is a step to save."""
+        """Turns an error within the block into RunStopped, once there is a step to save."""
         try:
             yield
         except Exception as error:
@@ -167,13 +209,13 @@ class TrainingScript:
         if self.trained is None:
             return
         if self.trained != self.saved:
-            if args.offload_rollout:  # the engines may hold the GPUs, which saving needs
-                with suppress(Exception):  # those that are gone hold nothing
+            if args.offload_rollout:  # the engines may hold the GPUs that saving needs
+                with suppress(Exception):  # engines that are gone hold nothing
                     self.module.ray.get(self._manager.offload.remote())
             for group in self._groups:
                 group.save_model(self.trained, force_sync=True)
         steps = self.trained + 1
-        print(f"slim-rl: the {steps} steps trained so far are saved; the same command goes on from there.", flush=True)
+        print(f"slim-rl: the {steps} steps trained so far are saved; the same command resumes from there.", flush=True)
 
     def _end(self, args: Any) -> None:
         self.module.ray.get(self._manager.dispose.remote())
@@ -181,7 +223,7 @@ class TrainingScript:
 
 
 class _Watched:
-    """slime's rollout manager, a Ray actor, as its script is given it: calls of these names go another way."""
+    """slime's rollout manager, a Ray actor, with calls of these names redirected."""
 
     def __init__(self, manager: Any, calls: Mapping[str, Callable[..., Any]]) -> None:
         self._manager = manager
@@ -192,7 +234,7 @@ class _Watched:
 
 
 def _load(script: Path) -> ModuleType:
-    """The script as a module, which does not train when it is imported."""
+    """Imports the script, which does not train on import."""
     spec = importlib.util.spec_from_file_location("slime_train", script)
     if spec is None or spec.loader is None:
         raise FileNotFoundError(script)
@@ -201,35 +243,33 @@ def _load(script: Path) -> ModuleType:
     return module
 
 
-def _sentence(stop: Exception) -> str:
-    """Its own words: Ray's text holds a remote traceback too."""
+def _message(stop: Exception) -> str:
+    """Returns the exception's message without Ray's remote traceback."""
     return str(getattr(stop, "cause", None) or stop)
 
 
 def _last_line(error: Exception) -> str:
-    """What a remote traceback ends with."""
+    """Returns the last line of a remote traceback."""
     return str(error).strip().rpartition("\n")[2] or type(error).__name__
 
 
 def _divergence(error: Exception) -> str | None:
-    """What of the policy is no finite number; None if the error is another."""
+    """Returns a message if the error means that weights or gradient are not finite, else None."""
     if isinstance(error, Diverged):
-        return _sentence(error)
+        return _message(error)
     return "The gradient is not a finite number." if any(words in str(error) for words in _NOT_FINITE) else None
 
 
-def main(words: Sequence[str] | None = None, ready: Callable[[], None] = lambda: None) -> int:
-    """Entry point. Returns 1 if a flag is unknown or repeated, or the run was stopped.
+def main(arguments: Sequence[str] | None = None, ready: Callable[[], None] = lambda: None) -> int:
+    """Runs slime's script. Returns 1 if a flag is unknown, or the run was stopped.
 
     Args:
-        words: of the command line; None: this process's.
-        ready: waits, once slime is imported, for what it needs to train.
+        arguments: the script and slime's flags; None: those of this process.
+        ready: waits, once slime is imported, for what training needs.
     """
-    script, *flags = sys.argv[1:] if words is None else words
-    if script == "--check":
-        return int(refused(flags, known_flags(flags)))
-    # as if Python had been given the script
-    sys.argv, sys.path[0] = [script, *flags], str(Path(script).parent)
+    script, *flags = sys.argv[1:] if arguments is None else arguments
+    sys.argv = [script, *flags]
+    sys.path.insert(0, str(Path(script).parent))  # as if Python had been given the script
     training = TrainingScript(Path(script))
     ready()
     return training.run()

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from pathlib import Path
 
 from slim_rl.backends.checkpoints import numbered, whole_ones
 from slim_rl.backends.export import convert
-from slim_rl.backends.slime.cluster import find_checkouts
-from slim_rl.backends.slime.settings import read_settings
+from slim_rl.backends.slime.checkouts import find_checkouts, need_slime
 from slim_rl.config import Config
 from slim_rl.errors import ConfigError, DataError, SlimError
 
@@ -48,10 +48,10 @@ def write(run: Path, config: Config, checkpoint: Path, folder: Path) -> None:
         raise ConfigError(
             f"The model that training started from, {base}, is not here; its tokenizer and config go into the export. Put it there."
         )
-    checkouts = find_checkouts(read_settings((), os.environ)[0], dry_run=False)
-    assert checkouts.slime is not None
-    tool = checkouts.slime / TOOL
+    checkouts = find_checkouts()
+    tool = need_slime(checkouts) / TOOL
     if not tool.is_file():
         raise SlimError(f"slime in {checkouts.slime} has no {TOOL}; use v0.3.1 or later.")
-    command = [checkouts.python, str(tool), "--input-dir", str(checkpoint.absolute()), "--output-dir", str(folder)]
-    convert([*command, "--force", "--origin-hf-dir", str(base.absolute())], checkouts.environment(config))
+    python = os.environ.get("PYTHON") or sys.executable
+    command = [python, "-P", str(tool), "--input-dir", str(checkpoint.absolute()), "--output-dir", str(folder)]
+    convert([*command, "--force", "--origin-hf-dir", str(base.absolute())], checkouts.environment())

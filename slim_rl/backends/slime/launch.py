@@ -1,60 +1,94 @@
-"""Starts slime: one config and a few settings of the machines become slime's command line, as a job of Ray's.
+"""Training with slime: `slim-rl train CONFIG --backend slime` runs scripts/run_matching.sh, which starts slime as a job of Ray's.
 
-    slim-rl train CONFIG --backend slime [--set key=value …] [-- settings and slime's own flags]
-    scripts/run_matching.sh [settings and slime's own flags]
-
-    settings (what the machines are)  ─►  config (what is trained)  ─►  layout (which GPUs)  ─►  arguments (slime's words)  ─►  the job
-
-Everything that can be wrong is checked first, in that order, and the partner is made once, to see that it can be. Then the run's
-missing games and config.yaml are written, and its folder is locked against a second start; the checkpoint is converted if slime cannot read it; slime's own parsers read the flags; a
-Ray cluster is joined or started, and the job is submitted. A dry run prints the command after the same checks; it needs neither slime
-nor a GPU.
+The script holds the flags and starts the processes. It gets the flags that depend on the config from `print_flags`, which first checks
+what can be wrong (config, model, games, partner, batch), and writes the run's config.yaml and missing games.
 """
 
 from __future__ import annotations
 
-import math
 import os
-import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from slim_rl import bundled
-from slim_rl.backends import GO_ON, Request, is_trained, say, say_at_the_start
-from slim_rl.backends.checkpoints import hub_name, locate_model, read_model_config
+from slim_rl.backends import Request, is_trained, say, say_at_the_start
+from slim_rl.backends.checkpoints import last_whole, locate_model, read_model_config
 from slim_rl.backends.cost import cost_report
 from slim_rl.backends.gpus import count_gpus
-from slim_rl.backends.ready import check_games, check_model, try_partner
-from slim_rl.backends.slime.arguments import Job, command_line
-from slim_rl.backends.slime.cluster import DRIVER, Checkouts, check_save_dir, find_checkouts, submit
-from slim_rl.backends.slime.layout import find_architecture, lay_out, parse_flags
-from slim_rl.backends.slime.settings import Settings, read_settings
+from slim_rl.backends.ready import check_environment, check_games, check_model, try_partner
+from slim_rl.backends.slime.flags import Flags, flags_of, lines, parse_flags, settled
 from slim_rl.backends.trackers import check_trackers
 from slim_rl.config import ROOT_KEY, Config, parse_config, read_yaml
 from slim_rl.config.trainers import shortened
 from slim_rl.dialogue.dealing import ensure_games
 from slim_rl.dialogue.requirements import check_training
 from slim_rl.dialogue.training_reward import make_training_reward
-from slim_rl.errors import ConfigError, SlimError, as_sentence
-from slim_rl.processes import interruptible, signals_end_the_run
+from slim_rl.errors import ConfigError, nearest
+from slim_rl.processes import running, signals_end_the_run
 from slim_rl.runs import check_same, claimed
+
+SCRIPT = bundled.ROOT / "scripts" / "run_matching.sh"
+SETTINGS = (  # variables that the script reads
+    *(
+        "CONFIG",
+        "MODEL",
+        "MODEL_SCRIPT",
+        "TORCH_DIST",
+        "SAVE_DIR",
+        "NUM_NODES",
+        "NUM_GPUS",
+        "ASYNC",
+        "COLOCATE",
+        "ROLLOUT_GPUS",
+    ),
+    *("TP", "ENGINE_GPUS", "SLIME_DIR", "MEGATRON_DIR", "ROUTER_POLICY", "RAY_ADDRESS", "RAY_PORT", "MASTER_ADDR"),
+)
+_SLIMES = ("--colocate", "--router-policy")  # slime's flags with the name of a setting
+TRACKERS = ("tensorboard", "wandb")  # of slime's
+_KEYS = {  # settings of release 0.1 -> keys of the config
+    "PARTNER": "partner.kind",
+    "DATA": "data.train",
+    "EVAL_DATA": "data.eval",
+    "NUM_ROLLOUT": "train.steps",
+    "SAVE_INTERVAL": "train.save_every",
+    "EVAL_INTERVAL": "train.eval_every",
+}
+_REFUSED = {
+    "--partial-rollout": "a dialogue that slime aborts is played again from its first turn; leave it out",
+    "--group-rm": "slime would overwrite the games' rewards with those of a reward model; leave it out",
+    "--num-steps-per-rollout": "--global-batch-size sets the updates per step; give that instead",
+    "--custom-config-path": "slime reads one such file, the run's; write the keys beside slim_rl in the config",
+    "--prompt-data": "the config's games are trained on; set data.train",
+    "--hf-checkpoint": "the policy is MODEL; set that",
+    **dict.fromkeys(("--save", "--load"), "the run's folder is SAVE_DIR; set that"),
+}
+_OF_SAMPLING = ("--rollout-temperature", "--rollout-top-p")  # slime's flags of two keys of the config
 
 
 def start(request: Request) -> None:
-    """`slim-rl train` with slime. Raises SystemExit with the job's exit code, unless it is 0."""
+    """Runs the script, or prints flags for it. Raises SystemExit with the script's exit code, unless it is 0."""
     request.no_fresh()
-    words = ["--config", str(request.path), *(f"--set={override}" for override in request.overrides), *request.extra]
-    if code := launch([*words, *(["--dry-run"] if request.dry_run else [])]):
+    if request.print_flags:
+        for line in print_flags(request):
+            print(line)
+        return
+    if not request.dry_run:
+        say_at_the_start(request.config)
+    options = [*(f"--set={override}" for override in request.overrides), *(["--dry-run"] if request.dry_run else [])]
+    usual = {
+        "MODEL": request.config.policy.model,
+        "SAVE_DIR": str(request.config.run_dir.absolute()),
+        "PYTHON": sys.executable,
+    }
+    given = {name: value for name, value in os.environ.items() if value}
+    command = ["bash", str(SCRIPT), *options, *request.extra]
+    with signals_end_the_run(), running(command, env=usual | given | {"CONFIG": str(request.path)}) as process:
+        code = process.wait()
+    if code:
         raise SystemExit(code)
-
-
-TRACKERS = ("tensorboard", "wandb")  # of slime's
-_OF_SAMPLING = ("--rollout-temperature", "--rollout-top-p")  # slime's flags for two keys of the config
 
 
 def check(config: Config) -> None:
@@ -62,8 +96,8 @@ def check(config: Config) -> None:
     check_training(config)
     if config.train.exploring_starts and (config.policy.temperature != 1 or config.policy.top_p != 1):
         raise ConfigError(
-            "train.exploring_starts puts questions whose logprobs SGLang tells for temperature 1 and the whole distribution alone; set "
-            "policy.temperature and policy.top_p to 1."
+            "train.exploring_starts needs the logprobs of forced questions, which SGLang returns for the unchanged distribution only. "
+            "Set policy.temperature and policy.top_p to 1."
         )
     if config.train.loss == "constant":
         raise ConfigError("train.loss is constant, which slime does not have; choose sequence or token.")
@@ -77,8 +111,8 @@ def check(config: Config) -> None:
         )
 
 
-def missing(words: Sequence[str]) -> str:
-    """What this machine lacks to start slime with these words. Raises ConfigError, as `read_settings` does."""
+def missing(words: object = ()) -> str:
+    """Returns what this machine lacks to start slime; empty if nothing."""
     if count_gpus() or os.environ.get("RAY_ADDRESS"):
         return ""
     return (
@@ -88,188 +122,113 @@ def missing(words: Sequence[str]) -> str:
     )
 
 
-def launch(words: Sequence[str], needs_model: bool = False) -> int:
-    """Launches, or prints, one run. Returns the job's exit code.
+def print_flags(request: Request) -> list[str]:
+    """Returns the flags that depend on the config, one per line; empty if the run is trained.
 
-    Args:
-        words: settings and slime's own flags, as on the command line of the script.
-        needs_model: MODEL must be given; otherwise the config's policy.model will do.
+    Unless it is a dry run, it writes the run's config.yaml and missing games. MODEL and SAVE_DIR come from the environment, and the
+    request's extra arguments are the flags that the script and the user give.
 
     Raises:
-        SlimError: something is wrong with what was asked for, or could not be started.
+        SlimError: something is wrong with the config, its model, games or partner, with a flag, or with the run's folder.
     """
-    settings, options, own = read_settings(words, os.environ)
-    if needs_model and not settings.model:
-        raise ConfigError(
-            "MODEL is not set: give a checkpoint folder or a name on the hub, such as MODEL=Qwen/Qwen3-4B."
-        )
-    gpus = count_gpus()
-    if not options.dry_run and (lacks := missing(words)):
+    _check_settings(os.environ)
+    given = parse_flags(request.extra)
+    check(request.config)
+    _check_given(request.config, given)
+    plugins = _plugins(request.path)
+    if not request.dry_run and (lacks := missing()):
         raise ConfigError(lacks)
-    checkouts = find_checkouts(settings, options.dry_run)
-    config, plugins = read_config(settings, options.overrides, options.plugins)
-    job, flags, about = plan(settings, config, checkouts, own, gpus, options.dry_run)
-    cost = cost_report(job.config, settings.evaluates_every(job.config.train.eval_every), job.folder)
-    saved = check_save_dir(job.folder, settings.num_nodes, options.dry_run)
-    before = "" if job.last is None or job.done else f"goes on from checkpoint {job.last} in {job.folder}"
-    check_same(job.folder / "config.yaml", job.config)
-    check_games(job.config)
-    try_partner(job.config)
-    for note in (about, saved, before, shortened(job.config), cost and f"partner: {cost}"):
+    model, unknown = _model(request.config, request.dry_run)
+    folder = Path(os.environ.get("SAVE_DIR") or request.config.run_dir).expanduser().absolute()
+    config = _of_folder(request.config, model, folder)
+    flags = flags_of(settled(config), folder, given)
+    last = last_whole(folder)
+    trained = last is not None and last + 1 >= config.train.steps
+    check_same(folder / "config.yaml", config)
+    check_games(config)
+    try_partner(config)
+    cost = cost_report(config, settled(config).train.eval_every, folder)
+    resumes = "" if last is None or trained else f"Resuming {config.name} from checkpoint {last} in {folder}."
+    for note in (unknown, resumes, shortened(config), cost and f"partner: {cost}"):
         if note:
             say(note)
-    if options.dry_run:
-        print(_shown(job, checkouts, flags, DRIVER))
-        return 0
-    if job.done and not {"--ckpt-step", "--start-rollout-id"} & parse_flags(own).keys():
-        say(is_trained(job.config, job.folder))
-        return 0
-    check_trackers(job.config)
-    say_at_the_start(job.config)
-    games = partial(ensure_games, job.config)
-    with signals_end_the_run(), claimed(job.folder, job.config, games, **plugins):
-        return submit(job, checkouts, flags, gpus)
+    if request.dry_run:
+        return lines(flags)
+    if trained and not {"--ckpt-step", "--start-rollout-id"} & given.keys():
+        say(is_trained(config, folder))
+        return []
+    check_trackers(settled(config))
+    with claimed(
+        folder, config, partial(ensure_games, config), **plugins
+    ):  # until then; the job locks the folder itself
+        return lines(flags)
 
 
-def read_config(
-    settings: Settings, overrides: Sequence[str], plugins: Sequence[Path] = ()
-) -> tuple[Config, dict[str, Any]]:
-    """The experiment, with what the settings change of it, and the keys of other plug-ins: those beside `slim_rl` in the config's
-    file and those of `plugins`.
-
-    Raises:
-        ConfigError: a file cannot be used, or the config asks for what slime cannot do.
-    """
-    data = _mapping(settings.config)
-    section, beside = (data.pop(ROOT_KEY), data) if ROOT_KEY in data else (data, {})
-    foreign: dict[str, Any] = {}
-    for path, keys in ((settings.config, beside), *((path, _mapping(path)) for path in plugins)):
-        for key in keys:
-            if key == ROOT_KEY:
-                raise ConfigError(f"{path} holds a '{ROOT_KEY}' section: that is the run's config; give it as CONFIG.")
-            if key in Config.model_fields:
-                raise ConfigError(
-                    f"{path}: '{key}' stands beside '{ROOT_KEY}', where it has no effect; move it into '{ROOT_KEY}' of the run's config."
-                )
-        foreign |= keys
-    given = {
-        "partner.kind": settings.partner,
-        "data.train": settings.data,
-        "data.eval": settings.eval_data,
-        "train.steps": settings.num_rollout,
-        "train.save_every": settings.save_interval,
-    }
-    own = ["train.backend=slime", *(_override(key, value) for key, value in given.items() if value)]
-    return parse_config(section, [*overrides, *own], source=str(settings.config)), foreign
+def _check_settings(environment: Mapping[str, str]) -> None:
+    """Raises ConfigError for a variable that would have no effect."""
+    check_environment(SETTINGS, environment)
+    for name, key in _KEYS.items():
+        if value := environment.get(name):
+            raise ConfigError(f"{name}={value} has no effect. Give --set {key}={value} instead.")
 
 
-def _override(key: str, value: str | int) -> str:
-    """A change of a key as on the command line; in quotes, on one line, any characters are safe."""
-    text = yaml.safe_dump(value, default_style='"', width=math.inf)
-    return f"{key}={text.strip()}"
-
-
-def _mapping(path: Path) -> dict[str, Any]:
-    data = read_yaml(bundled.config_file(path))
-    if data is not None and not isinstance(data, dict):
-        raise ConfigError(f"{path} must be a mapping, but is {type(data).__name__}.")
-    return data or {}
-
-
-def plan(
-    settings: Settings, config: Config, checkouts: Checkouts, own: Sequence[str], gpus: int, dry_run: bool
-) -> tuple[Job, list[str], str]:
-    """A run, its command line, and a sentence on the model where slime is at hand. All that can be wrong with it is checked here.
-
-    Raises:
-        SlimError: slime cannot train what the config asks for, or the GPUs cannot be divided so.
-    """
-    check(config)
-    given = parse_flags(own)
+def _check_given(config: Config, given: Flags) -> None:
+    """Raises ConfigError for a flag that would undo what a run needs."""
+    for flag in given:
+        name = flag.removeprefix("--").replace("-", "_").upper()
+        if name in _KEYS or (name in SETTINGS and flag not in _SLIMES):
+            instead = f"--set {_KEYS[name]}=..." if name in _KEYS else f"the variable {name}=..."
+            raise ConfigError(f"{flag} is not a flag of slime's; give {instead} instead.")
+        if nearest(flag, ["--dry-run"]):
+            raise ConfigError(f"{flag} is not a flag of slime's; did you mean --dry-run?")
+        if flag in _REFUSED:
+            raise ConfigError(f"{flag} is refused: {_REFUSED[flag]}.")
     if make_training_reward(config).by_turn and "--use-opd" in given:
         raise ConfigError(
-            f"train.reward={config.train.reward} gives advantages to turns, which take the place in slime that --use-opd needs for its teacher's: leave one out."
+            f"train.reward={config.train.reward} keeps the turns' advantages in the field that --use-opd needs for its teacher; leave "
+            "one out."
         )
     if config.train.exploring_starts and (flags := [flag for flag in _OF_SAMPLING if flag in given]):
         raise ConfigError(
             f"train.exploring_starts needs policy.temperature and policy.top_p of 1; leave {' and '.join(flags)} out."
         )
-    name = settings.model or config.policy.model
-    if settings.num_nodes > 1 and not Path(name).expanduser().is_dir():
+
+
+def _plugins(path: Path) -> dict[str, Any]:
+    """Returns the keys of slime's other plug-ins, which stand beside `slim_rl` in the config's file."""
+    data = read_yaml(bundled.config_file(path))
+    return {key: value for key, value in data.items() if key != ROOT_KEY} if ROOT_KEY in (data or {}) else {}
+
+
+def _model(config: Config, dry_run: bool) -> tuple[Path, str]:
+    """Returns the model's folder, downloaded if need be, and a note if a dry run could not look it up.
+
+    Raises:
+        SlimError: there is no such model, it brings its own code, or it is not a folder that several nodes see.
+    """
+    name, key = (os.environ.get("MODEL"), "MODEL") if os.environ.get("MODEL") else (config.policy.model, "policy.model")
+    assert name is not None
+    if os.environ.get("NUM_NODES", "1") not in ("", "1") and not Path(name).expanduser().is_dir():
         raise ConfigError(
-            f"MODEL {name} is not a folder here: with several nodes it must be a folder on a disk that all of them see."
+            f"{key}={name} is not a folder here. With several nodes it must be a folder on a disk that all of them see."
         )
     if name.startswith("Qwen") and "/" not in name and not Path(name).exists():
         name = f"Qwen/{name}"
-    unknown = check_model(name, "MODEL" if settings.model else "policy.model")
+    unknown = check_model(name, key)
     if dry_run and unknown:
-        model, shape, about = Path(name), {}, unknown
-    else:
-        model, about = locate_model(name, download=not dry_run), ""
-        shape = read_model_config(model)
-    hub = name if unknown else hub_name(model)
-    title = Path(hub or model).name
-    model_flags = None
-    if checkouts.slime is not None and shape:
-        model_flags, found = find_architecture(shape, checkouts.slime)
-        about = f"{title} is {found}"
-    layout = lay_out(settings, shape, title, gpus, "--expert-model-parallel-size" in given)
-    named = config.output_dir / f"{config.name}-{title}-{config.arm_name}"
-    folder = Path(settings.save_dir or named).expanduser().absolute()
-    start = model
-    if settings.torch_dist:
-        # absolute: the job has another working directory
-        start = Path(settings.torch_dist).expanduser().absolute()
-    elif shape and not checkouts.read_directly(model, shape):
-        # beside the checkpoint, as slime has it; but the hub's cache is not ours to write to
-        start = (config.output_dir.absolute() if hub else model.parent) / f"{title}_torch_dist"
-    job = Job(_own_config(config, model, folder), folder, start, model_flags, layout, settings)
-    return job, command_line(job, own), about
+        return Path(name), unknown
+    model = locate_model(name, download=not dry_run)
+    read_model_config(model)  # refuses code of the model's own
+    return model, ""
 
 
-def _own_config(config: Config, model: Path, folder: Path) -> Config:
-    """The config the hook reads: relative paths made absolute, the log beside the checkpoints, the run named.
+def _of_folder(config: Config, model: Path, folder: Path) -> Config:
+    """Returns the config that the job reads: absolute paths, the log in the run's folder, the name that of the folder.
 
     Raises:
-        ConfigError: the folder's name is none for a run.
+        ConfigError: the folder's name cannot be a run's name.
     """
     log = Path(os.path.normpath(folder / config.log.dir))
-    parse_config({"name": folder.name}, source=f"SAVE_DIR {folder}")  # as the job will read it
+    parse_config({"name": folder.name}, source=f"SAVE_DIR {folder}")
     config = config.from_anywhere().changed(log={"dir": log}, policy={"model": str(model)})
     return config.changed(name=folder.name, arm=config.arm_name)
-
-
-def _shown(job: Job, checkouts: Checkouts, flags: Sequence[str], driver: str) -> str:
-    """The command as one would type it: one flag a line."""
-    lines = []
-    if checkouts.slime is None:
-        lines.append(
-            "# slime is not found here: the flags of the model's architecture, which are in slime's scripts/models, are left out; "
-            "with SLIME_DIR the command is complete"
-        )
-    if not job.layout.parameters:
-        lines.append(
-            "# the model's config.json is not here: its architecture is left out, and TP and ENGINE_GPUS are not sized by it"
-        )
-    script = f"$SLIME_DIR/{job.entry}" if checkouts.slime is None else shlex.quote(f"{checkouts.slime}/{job.entry}")
-    command = f"{shlex.quote(checkouts.python)} -m {driver} {script}"
-    for word in flags:
-        command += f" \\\n    {shlex.quote(word)}" if word.startswith("--") else f" {shlex.quote(word)}"
-    return "\n".join([*lines, command])
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry point of scripts/run_matching.sh; an error is one sentence on stderr and exit code 1."""
-    try:
-        with interruptible(GO_ON):
-            return launch(sys.argv[1:] if arguments is None else arguments, needs_model=True)
-    except (SlimError, ModuleNotFoundError, OSError) as error:
-        sentence = as_sentence(error)
-        if sentence is None:
-            raise
-        say(sentence)
-        return 1
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

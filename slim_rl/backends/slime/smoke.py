@@ -1,7 +1,7 @@
 """The first ten minutes on a GPU node: train a few steps, stop in the middle, resume, export, evaluate; at the end a table of what was
 measured, in Markdown.
 
-    python -m slim_rl.backends.slime.smoke FOLDER [settings and slime's own flags]        (scripts/smoke_cluster.sh)
+    python -m slim_rl.backends.slime.smoke FOLDER [slime's flags]        (scripts/smoke_cluster.sh)
 
 Every stage is the command that a user would type, with its output in FOLDER/STAGE.log. A number that nothing reported is "not
 measured"; a stage that fails ends the smoke test, and the table still says how far it came.
@@ -22,12 +22,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 
-from slim_rl import bundled
 from slim_rl.backends.checkpoints import LAST_WHOLE, last_whole
 from slim_rl.backends.checks import GIB
 from slim_rl.backends.export import read_results, read_run
 from slim_rl.backends.gpus import find_gpus
-from slim_rl.backends.slime.cluster import PACKAGES
+from slim_rl.backends.slime.checkouts import PACKAGES
+from slim_rl.backends.slime.launch import SCRIPT
 from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.tracked import batch_metrics
 from slim_rl.errors import SlimError
@@ -65,7 +65,7 @@ class Smoke:
 
     Attributes:
         folder: logs, the run, the exported model, the evaluation.
-        words: settings and slime's own flags, for the launch.
+        words: flags of slime's, for the launch script.
         engine: what samples the exported checkpoint.
         games: held-out games it plays.
         limit: seconds that a stage may take.
@@ -104,15 +104,15 @@ class Smoke:
         keys = {
             "train.steps": STEPS,
             "train.save_every": 1,
+            "train.eval_every": STEPS + 1,
             "train.games_per_step": GAMES_PER_STEP,
             "data.train": self.folder / "games.jsonl",
             "data.eval": self.folder / "games_eval.jsonl",
             "data.num_train": STEPS * GAMES_PER_STEP,
             "data.num_eval": self.games,
         }
-        settings = ["--save-dir", str(self.run), "--eval-interval", "0", *self.words]
-        changes = [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]
-        return ["bash", str(bundled.ROOT / "scripts" / "run_matching.sh"), *changes, *settings]
+        changes = [f"--set={key}={value}" for key, value in keys.items()]
+        return ["bash", str(SCRIPT), *changes, "--skip-eval-before-train", *self.words]
 
     def train_and_stop(self) -> Stage:
         """Interrupted, as by Ctrl-C, once the first checkpoint is written."""
@@ -138,12 +138,13 @@ class Smoke:
         """Runs a command with its output in a log. Its stage is done if it ended well, or was stopped as it should."""
         say(f"{name}: {' '.join(command)}")
         stage, log = Stage(name), self.folder / f"{name}.log"
+        environment = with_packages([PACKAGES]) | {"SAVE_DIR": str(self.run)}
         self.stages.append(stage)
         began, stopped = time.monotonic(), False
         with (
             log.open("wb") as output,
             self._memory_watched(),
-            running(command, stdout=output, stderr=subprocess.STDOUT, env=with_packages([PACKAGES])) as process,
+            running(command, stdout=output, stderr=subprocess.STDOUT, env=environment) as process,
         ):
             while process.poll() is None and time.monotonic() - began < self.limit:
                 if not stopped and stop_when is not None and stop_when():

@@ -153,9 +153,8 @@ def plan(
             changes = tuple(_LOG.sub(partial(log_folder, seed=seed), change) for change in changes)
             run_config = load_config(config, changes)  # a wrong key in an arm is found before anything runs
             backends.check(run_config)
-            words = (*backends.own_folder(run_config), *extra)
             needs = tuple(f"{settings.name}-{other}-s{seed}" for other in needed)
-            runs.append(Run(run_config.name, arm, seed, changes, needs, words))
+            runs.append(Run(run_config.name, arm, seed, changes, needs, tuple(extra)))
     return in_order(runs)
 
 
