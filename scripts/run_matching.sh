@@ -1,10 +1,5 @@
-<<<<<<< HEAD
-#!/usr/bin/env bash
-# Trains a policy on the matching game with slime (GRPO), on one node or several. docs/how-to/slime-launch.md walks through it.
-=======
 #!/bin/bash
 # Trains a policy on the matching game with slime (GRPO), on one node or several. docs/how-to/slime-launch.md walks through it.
->>>>>>> 90ecf83 (Launch slime by a script in slime's own form)
 #
 #   MODEL=Qwen/Qwen3-4B scripts/run_matching.sh                   one node, all its GPUs
 #   MODEL=... scripts/run_matching.sh --set partner.kind=shy      --set changes a key of the config (repeatable)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-from slim_rl.backends.slime.settings import Settings
-
 from slim_rl.dialogue.measures import MEASURES
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.tracked import batch_metrics
@@ -15,12 +13,7 @@ from tests.paths import ROOT
 PAGES = {page.stem: page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "how-to").glob("*.md")}
 WATCH = PAGES["watch-a-run"]
 TEXT = "\n".join(PAGES[name] for name in PAGES if name.startswith("slime-") or name == "troubleshooting")
-OURS = {f"--{name.lower().replace('_', '-')}" for name in Settings.names()} | {
-    "--set",
-    "--dry-run",
-    "--help",
-    "--backend",
-}
+OURS = {"--set", "--dry-run", "--help", "--backend", "--print-flags"}
 
 
 def logged() -> set[str]:

@@ -308,7 +308,7 @@ class TrainConfig(Section):
         ),
     ] = Field(0, ge=0)
     """steps between evaluations on held-out games during training; 0: only before and after it on TRL; every save_every steps on verl;
-    every 10 on slime, where EVAL_INTERVAL of the launch wins over this"""
+    every 10 on slime"""
     eval_games: Annotated[int, named(may_change=True)] = Field(200, ge=0)
     """held-out games of an evaluation, before, during and after training, if data.eval names any (TRL; slime and verl play all of data.eval)"""
     eval_before: bool = True

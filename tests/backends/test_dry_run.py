@@ -73,7 +73,8 @@ def test_dry_run_of_what_cannot_start_fails(
 ) -> None:
     change, says = REFUSED[case]
     before = sorted(folder.rglob("*"))
-    assert run("train", "small.yaml", "--backend", backend, "--dry-run", "--set", change) == 1
+    how = ("--dry-run", "--print-flags") if backend == "slime" else ("--dry-run",)  # what its launch script asks for
+    assert run("train", "small.yaml", "--backend", backend, *how, "--set", change) == 1
     printed = capsys.readouterr()
     assert says in printed.err.splitlines()[-1], printed.err
     assert "Traceback" not in printed.err and sorted(folder.rglob("*")) == before
@@ -87,12 +88,13 @@ def test_trl_dry_run_of_a_model_without_a_tokenizer_fails(folder: Path, capsys: 
 
 @pytest.mark.parametrize("backend", BACKENDS[1:])
 def test_dry_run_offline_says_what_it_could_not_look_up(
-    folder: Path, backend: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    folder: Path, backend: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     words = ("train", "small.yaml", "--backend", backend, "--dry-run", "--set", "policy.model=nobody/Qwen3-4B")
     assert run(*words) == 0
-    printed = capsys.readouterr()
+    printed = capfd.readouterr()
     assert "could not be reached to look up nobody/Qwen3-4B" in printed.err and "nobody/Qwen3-4B" in printed.out
 
 
@@ -114,7 +116,7 @@ def test_environment_misspelt_setting_is_refused(
     folder: Path, variable: str, backend: str, near: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
     monkeypatch.setenv(variable, "4")
-    assert run("train", "small.yaml", "--backend", backend, "--dry-run") == 1
+    assert run("train", "small.yaml", "--backend", backend, "--dry-run", *["--print-flags"] * (backend == "slime")) == 1
     assert f"{variable} is not a setting; did you mean {near}?" in capsys.readouterr().err
 
 
