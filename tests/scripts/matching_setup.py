@@ -114,7 +114,7 @@ def one_sentence(done: subprocess.CompletedProcess[str]) -> str:
 def command_of(done: subprocess.CompletedProcess[str]) -> list[str]:
     """The words of a dry run's command."""
     assert done.returncode == 0, done.stderr
-    return shlex.split(done.stdout.replace("\\\n", " "))
+    return shlex.split(done.stdout.replace("\\\n", " "), comments=True)
 
 
 def flags_of(words: list[str]) -> dict[str, list[str]]:
