@@ -82,9 +82,9 @@ class Breaker:
             self.open(f"failed {len(self._row)} times in a row", why)
 
     def refused(self, why: str, call: object, sent: float, surely: bool = False) -> None:
-        """Records a refusal that only a person can change. Before the first answer the configuration is wrong, and the run stops.
+        """Records a refusal that only a person can change.
 
-        Later a key may be renewed: a refusal that `surely` concerns every call opens the breaker; any other is a failure.
+        Before the first answer the configuration is wrong, and the run stops. Later a key may be renewed: a refusal that `surely` concerns every call opens the breaker; any other is a failure.
         """
         if not self.ever_answered:
             self._why = why

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ipaddress
 import os
-import resource
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -100,9 +99,3 @@ def make_client(address: Address, config: OpenAIConfig) -> Any:
         # Half the processor time per request of the default client, and no slower pool with hundreds of requests.
         http_client=BoundedClient(follow_redirects=False, trust_env=not address.is_local),
     )
-
-
-def open_files() -> tuple[int, int]:
-    """Returns how many files this process may open, and how many requests fit: half, since a game may call an engine too."""
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return limit, 10**6 if limit == resource.RLIM_INFINITY else max(1, limit // 2 - 32)

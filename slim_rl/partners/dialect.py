@@ -1,6 +1,6 @@
-"""Request parameters that a model refuses: read from its endpoint's errors, and left out or renamed for the rest of the process.
+"""Request parameters that a model refuses.
 
-A request is addressed in a cassette as the config asks for it: only what is sent differs.
+They are read from its endpoint's errors, and left out or renamed for the rest of the process. A request is addressed in a cassette as the config asks for it: only what is sent differs.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Dialect:
 
 
 def refused_parameters(error: Mapping[str, Any], body: Mapping[str, Any]) -> tuple[tuple[str, ...], str]:
-    """Returns the request's parameters that an error names, and the key to set if not all of them can be learned."""
+    """Returns the request's parameters that an error names, and a hint unless all of them can be learned."""
     sendable = [name for name in body if name not in ("model", "messages")]
     text, param, detail = error["message"][:20_000], error.get("param"), error.get("detail")
     places = [place for place in detail if isinstance(place, dict)] if isinstance(detail, list) else []

@@ -16,6 +16,7 @@ import asyncio
 import contextlib
 import logging
 import random
+import resource
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ from slim_rl.event_loops import PerLoop
 from slim_rl.partners.answers import count_tokens, cut, guess_input, read_answer
 from slim_rl.partners.breaker import Breaker
 from slim_rl.partners.cassette import Cassette, request_key
-from slim_rl.partners.client import address_of, make_client, open_files
+from slim_rl.partners.client import address_of, make_client
 from slim_rl.partners.dialect import Dialect
 from slim_rl.partners.faults import Fault, fault_of
 from slim_rl.partners.limiter import RateLimit
@@ -116,7 +117,7 @@ class Endpoint:
             log.warning(sentence)
 
     async def ask(self, messages: list[dict[str, str]], seed: int) -> Completion:
-        """Returns the model's answer to `messages`. Raises PartnerFailure if there is none after all retries.
+        """Returns the model's answer to `messages`. Raises PartnerFailure if all retries fail.
 
         Args:
             seed: seed of the dialogue; sent with the request, and part of its address in the cassette.
@@ -190,7 +191,7 @@ class Endpoint:
 
     @contextlib.asynccontextmanager
     async def _admitted(self, body: dict[str, Any]) -> AsyncIterator[Any]:
-        """Yields the client after a wait for a free slot, the endpoint and the rate limits. Raises PartnerFailure if calls have stopped."""
+        """Yields the client once a slot, the endpoint and the rate limits are free. Raises PartnerFailure if calls have stopped."""
         here = await self._loops.here()
         async with here.slots, contextlib.AsyncExitStack() as stack:
             if self.breaker.is_open:  # one call at a time asks, first come, first served
@@ -264,14 +265,15 @@ class Endpoint:
     def _make(self) -> _Loop:
         """Returns the running loop's client and limits."""
         config = self.config
-        wanted = config.concurrency or LEAST_CONCURRENCY
-        limit, room = open_files()
+        wanted, (limit, _) = config.concurrency or LEAST_CONCURRENCY, resource.getrlimit(resource.RLIMIT_NOFILE)
+        # Half of the files that this process may open, since a game may call an engine too.
+        room = wanted if limit == resource.RLIM_INFINITY else max(1, limit // 2 - 32)
         if room < wanted:
             self.warn_once(
                 f"This process may open {limit} files: {room} requests are in flight at once, not {wanted} "
                 f"(partner.openai.concurrency). Raise the limit with `ulimit -n {2 * wanted + 1024}`.",
                 "files",
             )
-        slots = asyncio.Semaphore(min(wanted, room))
         requests, tokens = RateLimit(config.requests_per_minute), RateLimit(config.tokens_per_minute)
+        slots = asyncio.Semaphore(min(wanted, room))
         return _Loop(make_client(self.address, config), slots, asyncio.Lock(), requests, tokens)

@@ -1,11 +1,13 @@
-"""A chat model as the partner in any game for two, over any OpenAI-compatible endpoint. What it is sent follows from the view alone:
+"""Chat model as the partner in any game for two, over any OpenAI-compatible endpoint.
 
-    system     the game's rules, the partner's own, and how to tell the other player's words (`quoting`)
-    user       what its seat was dealt, and the other seat's words, quoted; what the game adds to them is below, unquoted
-    assistant  its own words; a refused action is followed by the error, as a user message
+Its messages follow from the view alone:
 
-Each request of a game begins with all of the one before it (a provider's prompt cache needs that), and the partner keeps nothing between
-calls. A malformed reply is asked again. A game with notes, or with its own form to check, has a subclass.
+    system     the game's rules, the partner's rules, and how to recognise the other player's text (`quoting`)
+    user       its seat's initial state, and the other seat's text, quoted; what the game adds to it is below, unquoted
+    assistant  its replies; a rejected one is followed by the error, as a user message
+
+Each request of a game begins with the whole previous one (a provider's prompt cache needs that), and the partner keeps nothing between
+calls. A malformed reply is asked again. A game with notes, or with a form of its actions to check, has a subclass.
 """
 
 from __future__ import annotations
@@ -30,15 +32,15 @@ from slim_rl.partners.quoting import QUOTED, one_line, quoted, sanitized
 
 Messages = list[dict[str, str]]
 
-LAYOUT = 2  # of the messages; raised when the same dialogue is sent in another form
+LAYOUT = 2  # version of the messages' form
 _VERSION = re.compile(r"\A<!-- version: (.+?) -->\s*")
 
 
 class OpenAIPartner:
-    """See the module's docstring. Raises ConfigError if its endpoint cannot be made, or its prompt cannot be read.
+    """See the module's docstring. Raises ConfigError if its endpoint or its prompt cannot be used.
 
     Args:
-        endpoint: what to ask; None: a new one.
+        endpoint: endpoint of the model; None: a new one.
     """
 
     def __init__(self, config: PartnerConfig, endpoint: Endpoint | None = None) -> None:
@@ -58,10 +60,10 @@ class OpenAIPartner:
 
     @classmethod
     def from_config(cls, config: PartnerConfig, make_env: Any = None) -> Self:
-        """Returns the partner of `config`. Those of one process that are configured alike share an endpoint."""
+        """Returns the partner of `config`. Partners of a process with the same settings share an endpoint."""
         return cls(config, _shared_endpoint(config.openai))
 
-    # --- what a game may say otherwise
+    # --- what a game may override
 
     @classmethod
     def default_prompt(cls) -> Traversable:
@@ -73,26 +75,26 @@ class OpenAIPartner:
         return {}
 
     def heard(self, view: View, index: int) -> str:
-        """Returns what the partner reads of utterance `index` of the history, one of the other seat's."""
+        """Returns the text that the partner reads of utterance `index`, one of the other seat's."""
         return view.history[index].text
 
     def note(self, view: View, index: int) -> str:
-        """Returns what the game adds below utterance `index`, for the partner alone. Nothing said later may change it."""
+        """Returns what the game adds below utterance `index`, for the partner alone. Later turns must not change it."""
         return ""
 
     def action_in(self, text: str, view: View) -> str:
-        """Returns the one action within a reply that has more words, such as thoughts."""
+        """Returns the one action within a reply that has more text, such as thoughts."""
         return text
 
     def complaint(self, text: str, view: View) -> str | None:
-        """Returns why a reply is not an action that can be taken, as a sentence for the model; None for one that can."""
+        """Returns why a reply is not a valid action, as a sentence for the model; None if it is valid."""
         return None
 
     # --- the partner
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Model as asked for, effective request parameters, and the prompt's version and hash; no secrets."""
+        """Requested model, effective request parameters, and the prompt's version and hash; no secrets."""
         return {"kind": "openai", **self.endpoint.identity, **self._identity}
 
     @property
@@ -102,16 +104,16 @@ class OpenAIPartner:
 
     @property
     def warnings(self) -> list[str]:
-        """What the endpoint has warned of so far, such as prompts that are cut."""
+        """Warnings of the endpoint so far, such as a prompt that was cut."""
         return list(self.endpoint.warned.values())
 
     @property
     def stopped(self) -> str | None:
-        """Sentence that says why no new game should be started (endpoint down for good, budget spent), or None."""
+        """Sentence that says why no new game should start (endpoint down for good, budget spent), or None."""
         return self.endpoint.stopped
 
     def keep_spend(self, folder: Path) -> None:
-        """Keeps what is spent in the run's `folder`, and counts what is kept there against the budget."""
+        """Writes spending to the run's `folder`, and counts what is there against the budget."""
         self.endpoint.spend.keep(folder)
 
     def messages(self, view: View) -> Messages:
@@ -122,9 +124,8 @@ class OpenAIPartner:
         ]
         for index, utterance in enumerate(view.history):
             if utterance.seat != view.seat:
-                note = self.note(view, index)
-                words = quoted(self.heard(view, index))
-                say(messages, "user", f"{words}\n{note}" if note else words)
+                text, note = quoted(self.heard(view, index)), self.note(view, index)
+                say(messages, "user", f"{text}\n{note}" if note else text)
                 continue
             say(messages, "assistant", sanitized(utterance.text))
             if utterance.error is not None:
@@ -132,10 +133,10 @@ class OpenAIPartner:
         return messages
 
     async def act(self, view: View) -> Turn:
-        """Returns the next action of `view.seat`, checked. A malformed one is asked again with the error.
+        """Returns the next action of `view.seat`, checked. A malformed reply is asked again with the error.
 
         Raises:
-            PartnerFailure: no answer (PARTNER_FAILED), none that is well-formed (PARTNER_ERRORS), no money (BUDGET), no endpoint (OUTAGE).
+            PartnerFailure: no answer (PARTNER_FAILED), no valid one (PARTNER_ERRORS), budget spent (BUDGET), endpoint down (OUTAGE).
         """
         messages = self.messages(view)
         usage = Usage()
@@ -150,18 +151,18 @@ class OpenAIPartner:
                 failure.thought = _joined(thoughts)
                 raise
             usage += completion.usage
-            text, thought = split_thought(completion.text)  # which is not for the other player to hear
-            said = self.action_in(text, view)
-            aside = len(said) < len(text)
+            text, thought = split_thought(completion.text)  # the other player does not see the thought
+            action = self.action_in(text, view)
+            aside = len(action) < len(text)
             thoughts += [completion.thought, completion.refusal and f"(It refused: {completion.refusal})", thought]
-            error = self._error(completion, said, view)
+            error = self._error(completion, action, view)
             if error is None:
-                thoughts += [text.replace(said, "", 1).strip()] if aside else []
+                thoughts += [text.replace(action, "", 1).strip()] if aside else []
                 usage = replace(usage, malformed=len(errors), asides=int(aside))
-                return Turn(said, usage=usage, thought=_joined(thoughts))
+                return Turn(action, usage=usage, thought=_joined(thoughts))
             errors.append(error)
-            if said:
-                say(messages, "assistant", sanitized(said))
+            if action:
+                say(messages, "assistant", sanitized(action))
             say(messages, "user", _error_message(error))
         raise PartnerFailure(
             f"{self.config.model} made {len(errors)} malformed replies in a row; the last error: {errors[-1]}",
@@ -177,21 +178,21 @@ class OpenAIPartner:
             "reply with one short action."
         )
 
-    def _error(self, completion: Completion, said: str, view: View) -> str | None:
-        """Returns what is wrong with a reply, as a sentence for the model; None for a valid action of the right kind."""
+    def _error(self, completion: Completion, action: str, view: View) -> str | None:
+        """Returns what is wrong with a reply, as a sentence for the model; None for a valid action."""
         if completion.finish_reason == "length":
-            cut_off = "Your reply was cut off because it was too long. Turn with one short action."
-            return cut_off if said else self._all_thought
+            cut_off = "Your reply was cut off because it was too long. Reply with one short action."
+            return cut_off if action else self._all_thought
         if completion.finish_reason == "content_filter":
-            return "Your reply was cut off by a content filter. Turn with one short action."
-        if completion.refusal and not said:
-            return f"You refused to answer: {one_line(completion.refusal)}. Turn with one action."
+            return "Your reply was cut off by a content filter. Reply with one short action."
+        if completion.refusal and not action:
+            return f"You refused to answer: {one_line(completion.refusal)}. Reply with one action."
         if completion.finish_reason == "tool_calls":
-            return "Your reply was a call of a tool, and there is none. Turn with one action."
-        if not said:
+            return "Your reply was a call of a tool, and there is none. Reply with one action."
+        if not action:
             thought = "only a thought" if completion.thought else "empty"
-            return f"Your reply was {thought}. Turn with one action."
-        return self.complaint(said, view)
+            return f"Your reply was {thought}. Reply with one action."
+        return self.complaint(action, view)
 
 
 def _joined(thoughts: list[str | None]) -> str | None:
@@ -203,14 +204,14 @@ def _error_message(error: str) -> str:
 
 
 def say(messages: Messages, role: str, content: str) -> None:
-    """Adds words to a chat. Those that follow others from the same side become one message with them."""
+    """Adds a message to a chat, or text to the last message if it has the same role."""
     if messages[-1]["role"] == role:
         content = f"{messages.pop()['content']}\n\n{content}"
     messages.append({"role": role, "content": content})
 
 
 def read_prompt(config: OpenAIConfig, default: Traversable | None) -> tuple[str, str]:
-    """Returns what the config's file of rules says, and its version. `default`: the file if it names none; None: there is none then."""
+    """Returns the text and version of the config's prompt file, or of `default` (None: no text)."""
     file = config.prompt or default
     if file is None:
         return "", ""
@@ -219,7 +220,7 @@ def read_prompt(config: OpenAIConfig, default: Traversable | None) -> tuple[str,
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise ConfigError(
-            f"Cannot read the partner's prompt {config.prompt}: {why}; correct partner.openai.prompt."
+            f"Cannot read the partner's prompt {config.prompt}: {why}. Correct partner.openai.prompt."
         ) from error
     version = _VERSION.match(text)
     return (text[version.end() :] if version else text).strip(), version[1] if version else ""
@@ -229,9 +230,8 @@ _SHARED: dict[str, Endpoint] = {}  # by their configuration
 
 
 def _shared_endpoint(config: OpenAIConfig) -> Endpoint:
-    """The endpoint of all partners that are configured alike. One that was given up goes with its run: the next run tries again."""
+    """Returns the endpoint of all partners with these settings; a new one after an outage that ended a run."""
     key = config.model_dump_json()
-    found = _SHARED.get(key)
-    if found is None or found.breaker.stopped:
-        found = _SHARED[key] = Endpoint(config)
-    return found
+    if key not in _SHARED or _SHARED[key].breaker.stopped:
+        _SHARED[key] = Endpoint(config)
+    return _SHARED[key]

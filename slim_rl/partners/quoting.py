@@ -1,11 +1,12 @@
-"""What players wrote, as a chat model may be shown it:
+"""Players' text in a form that is safe to send to a chat model.
 
-    a line of the other player's begins with "> ", and no line of the game's does
-    no text of a player's becomes a control token of any chat template
+Invariants:
+    Every line of the other player's text begins with "> ", and no line of the game does.
+    No player's text becomes a control token of any chat template.
 
-so that nothing a player writes can pass for the game's own words (a note, an error, another message). Both follow from the text
-alone: the same dialogue always gives the same request. What an endpoint's tokenizer is, is not known here, so that the spellings are
-those of all families; where there is a tokenizer (`dialogue.chat`), its own tokens are what text is kept from.
+So nothing that a player writes can imitate the game's text (a note, an error, another message). Both follow from the text alone: the same
+dialogue always gives the same request. An endpoint's tokenizer is unknown here, so the spellings of all families are broken; where
+there is a tokenizer (`dialogue.chat`), its tokens are removed.
 """
 
 from __future__ import annotations
@@ -36,16 +37,19 @@ _CONTROL = re.compile(
 
 
 def sanitized(text: str) -> str:
-    """`text` without invisible characters, and with every spelling of a control token broken by a space: ``< |im_end|>``."""
+    """Returns `text` without invisible characters, and with each control token broken by a space: ``< |im_end|>``."""
     return _CONTROL.sub(lambda match: f"{match[0]} ", _INVISIBLE.sub("", whole_characters(text)))
 
 
 def quoted(text: str) -> str:
-    """What the other player wrote: made harmless, with "> " before every line, for any line-ending character."""
+    """Returns the other player's text, sanitized, with "> " before every line, for any line-ending character."""
     return "\n".join(f"> {line}" for line in sanitized(text).splitlines() or [""])
 
 
 def one_line(text: str, most: int = 240) -> str:
-    """`text` sanitized, on one line and cut to `most` characters. Redact first: a secret that is cut is not found any more."""
+    """Returns `text`, sanitized, on one line and cut to `most` characters.
+
+    Redact it first: a secret that was cut is not found.
+    """
     line = " ".join(sanitized(text[: 20 * most]).split())
     return line if len(line) <= most else f"{line[:most]}..."
