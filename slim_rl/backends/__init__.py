@@ -58,7 +58,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Result:
-    """Where the results of a run on this machine are, and its held-out dialogues (empty if there were none)."""
+    """Folders of a run's results on this machine, and its held-out dialogues (empty if none were played)."""
 
     run_dir: Path
     log_dir: Path
@@ -70,7 +70,7 @@ GO_ON = "the same command goes on from the last checkpoint, or starts again wher
 
 
 def is_trained(config: Config, folder: Path) -> str:
-    """What a start of a run on a cluster says where all of its steps were made."""
+    """Returns the message of a launch on a cluster whose steps are all trained."""
     return (
         f"{config.name} is trained: {folder} has a checkpoint of the last of its {config.train.steps} steps; more of them prolong it "
         "(--set train.steps=...), and slim-rl export makes a model of it."
@@ -78,7 +78,7 @@ def is_trained(config: Config, folder: Path) -> str:
 
 
 def say(text: str) -> None:
-    """A line for the user."""
+    """Prints a line for the user."""
     print(f"slim-rl: {text}", file=sys.stderr, flush=True)
 
 
@@ -127,12 +127,12 @@ def check(config: Config) -> None:
 
 
 def missing(config: Config, extra: Sequence[str] = ()) -> str:
-    """A sentence on what this machine lacks for the config's backend, given these words of its own; empty if nothing."""
+    """Returns what this machine lacks for the config's backend, as a sentence; empty if nothing."""
     return str(_launcher(config).missing(extra))
 
 
 def log_folder(config: Config) -> Path:
-    """Where a run's dialogue logs are."""
+    """Returns the folder of a run's dialogue logs."""
     from slim_rl.runs import log_folder_of
 
     return log_folder_of(config.run_dir.absolute(), config)

@@ -1,8 +1,7 @@
-"""The card of a trained model (its README.md, in the form that model hubs read): what it is, how it is used, how and on what it was
-trained, its results, what made it, how it is cited, and the licence of the model it was trained from.
+"""Model card of a trained model: its README.md, in the form that model hubs read.
 
-The front matter's model-index holds the trained model's own results, each with its interval; those of the model that it starts from
-stand in a table of their own, row by row marked as such, and in no index.
+It holds the use, the training, the results, the citation, and the licence of the base model. The front matter's model-index has the
+trained model's results, each with its interval. The results of the initial policy stand in a table of their own.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ def model_card(
     before: Mapping[str, Sequence[Dialogue]] | None = None,
     made: Sequence[provenance.Entry] = (),
 ) -> str:
-    """The card of the model that `config` trains.
+    """Returns the card of the model that `config` trains.
 
     Args:
         step: updates made to it.
@@ -141,9 +140,7 @@ def model_card(
 
 
 def base_model(start: str) -> tuple[str, dict[str, Any]]:
-    """What to call the model that training started from, and what a card's front matter says of it: its hub name and its licence,
-    where they are known.
-    """
+    """Returns the base model's name, and its front matter: hub name and licence, if they are known."""
     path = Path(bundled.model(start))
     hub = hub_name(path) if path.exists() else start
     front = {"base_model": hub} if hub else {}  # which hubs link
@@ -225,7 +222,7 @@ def _row(name: str, dialogues: Sequence[Dialogue]) -> str:
 
 
 def _means(dialogues: Sequence[Dialogue]) -> Iterator[tuple[Measure, Estimate]]:
-    """The card's measures over the dialogues that did not fail."""
+    """Returns the card's measures over the dialogues that did not fail."""
     data = pd.DataFrame({"game_id": d.game_id, **measures(d)} for d in dialogues if not d.failed)
     absent = not_measured(dialogues[0].environment, map(annotated, dialogues)) if dialogues else []
     for measure in shown_in("card"):
@@ -266,7 +263,7 @@ def _interval(mean: Estimate) -> dict[str, Any]:
 
 
 def _use(config: Config, results: Mapping[str, Sequence[Dialogue]]) -> list[str]:
-    """How it is called, on what a player of a held-out game is told, where one was played."""
+    """Returns the example of a call, on the prompt of a held-out game if one was played."""
     told = next((d.prompt for dialogues in results.values() for d in dialogues if d.prompt), [_ANY])
     messages = "\n".join(["[", *(f"    {json.dumps(message, ensure_ascii=False)}," for message in told), "]"])
     policy, tokens = config.policy, config.limits.turn_tokens

@@ -16,7 +16,7 @@ _NEEDED = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attenti
 
 
 def locate_model(model: str, download: bool) -> Path:
-    """The checkpoint's folder: a local path unchanged, a hub name from the hub's cache.
+    """Returns the checkpoint's folder: a local path unchanged, or the hub cache's folder of a hub name.
 
     Args:
         model: a folder, ``owner/name``, or a bare Qwen name such as ``Qwen3-4B``.
@@ -44,7 +44,7 @@ def locate_model(model: str, download: bool) -> Path:
 
 
 def hub_name(folder: Path) -> str | None:
-    """OWNER/NAME of a snapshot in the hub's cache, beside which nothing should be written; None for any other folder."""
+    """Returns OWNER/NAME of a snapshot in the hub's cache, which must not be written to; None for any other folder."""
     repository = folder.parent.parent.name  # models--OWNER--NAME/snapshots/COMMIT
     if folder.parent.name != "snapshots" or not repository.startswith("models--"):
         return None
@@ -52,7 +52,11 @@ def hub_name(folder: Path) -> str | None:
 
 
 def read_model_config(model: str | Path) -> dict[str, Any]:
-    """The checkpoint's config.json, or the text part of a multimodal one. Raises DataError if it cannot be read."""
+    """Returns the checkpoint's config.json, or the text part of a multimodal one.
+
+    Raises:
+        DataError: the file cannot be read.
+    """
     path = Path(model) / "config.json"
     if not path.exists():
         raise DataError(f"Cannot read {path}: there is no such file; MODEL must be a Hugging Face checkpoint folder.")
@@ -82,13 +86,13 @@ def count_parameters(config: Mapping[str, Any]) -> int:
 
 
 def numbered(folder: Path, prefix: str) -> dict[int, Path]:
-    """The folders `folder`/`prefix`N by N."""
+    """Returns the folders `folder`/`prefix`N by N."""
     found = {path.name.removeprefix(prefix): path for path in folder.glob(f"{prefix}*") if path.is_dir()}
     return {int(number): path for number, path in found.items() if number.isascii() and number.isdigit()}
 
 
 def last_whole(folder: Path) -> int | None:
-    """The number of the last checkpoint that slime or verl has written to its end; None before there is one."""
+    """Returns the number of the last complete checkpoint of slime or verl; None if there is none."""
     try:
         return int((folder / LAST_WHOLE).read_text(encoding="ascii"))
     except (OSError, ValueError):
@@ -96,6 +100,6 @@ def last_whole(folder: Path) -> int | None:
 
 
 def whole_ones(folder: Path, prefix: str) -> dict[int, Path]:
-    """The checkpoints `folder`/`prefix`N of slime's or verl's by N, up to the last whole one: a later one was being written."""
+    """Returns the complete checkpoints `folder`/`prefix`N of slime or verl by N; a later one was still being written."""
     last = last_whole(folder)
     return {number: path for number, path in numbered(folder, prefix).items() if last is not None and number <= last}

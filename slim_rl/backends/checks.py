@@ -1,4 +1,4 @@
-"""Checks that hold for every backend. Each yields its lines of the table; what it raises is a failed line, and the others still run."""
+"""Checks of every backend. Each yields lines of the doctor's table; an exception is a failed line, and the other checks still run."""
 
 from __future__ import annotations
 
@@ -57,7 +57,10 @@ PACKAGES = {
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One line of the table: "fail" means that the run would not start or would be wasted, "warn" that it may disappoint."""
+    """One line of the doctor's table.
+
+    "fail": the run would not start, or would be wasted. "warn": it may disappoint.
+    """
 
     name: str
     status: Literal["pass", "warn", "fail"]
@@ -69,7 +72,7 @@ Examination = Callable[[Config], Iterable[Check]]
 
 
 def verdict(name: str, found: str, *, fail: str = "", warn: str = "") -> Check:
-    """A check by how to fix what is wrong, if anything is."""
+    """Returns a check that fails if there is something to fix."""
     return Check(name, "fail" if fail else "warn" if warn else "pass", found, fail or warn)
 
 
@@ -88,7 +91,7 @@ def examine(config: Config, examinations: Mapping[str, Examination]) -> list[Che
 
 
 def check_packages(config: Config) -> Iterator[Check]:
-    """What the backend and the trackers rest on is installed, in versions that were tried."""
+    """Checks that the packages of the backend and the trackers are installed, in tested versions."""
     groups = {config.train.backend, *config.train.report_to}
     if "slime" in groups:  # checkouts are found as the launch finds them
         sys.path += [os.environ[name] for name in ("SLIME_DIR", "MEGATRON_DIR") if os.environ.get(name)]
@@ -101,7 +104,7 @@ def check_packages(config: Config) -> Iterator[Check]:
 
 
 def installed_version(module: str) -> str:
-    """The version of an importable module, "unknown" for a checkout, empty if it is not there."""
+    """Returns the version of an importable module, "unknown" for a checkout, empty if it is missing."""
     try:
         return metadata.version(module)
     except metadata.PackageNotFoundError:
@@ -109,7 +112,7 @@ def installed_version(module: str) -> str:
 
 
 def check_tokenizer(config: Config) -> Iterator[Check]:
-    """The chat template against the token invariant, and the prompt against the context."""
+    """Checks the chat template against the token invariant, and the prompt's length against the context."""
     limits, model = config.limits, config.policy.model
     chat = Chat(load_tokenizer(model), config.policy.thinking)  # raises if the template breaks the invariant
     prompt = len(chat.prompt_ids(_dealt(config)[1].prompt(0)))
@@ -119,7 +122,7 @@ def check_tokenizer(config: Config) -> Iterator[Check]:
 
 
 def check_data(config: Config) -> Iterator[Check]:
-    """The games files that are there, by the rules of the run itself: readable, made from this config, and no game in both."""
+    """Checks the games files by the run's own rules: readable, made from this config, no game in both."""
     dealt: set[bytes] = set()
     for split, name in SPLITS.items():
         file = games_files(config).get(split)
@@ -138,7 +141,7 @@ def check_data(config: Config) -> Iterator[Check]:
 
 
 def check_partner(config: Config) -> Iterator[Check]:
-    """The partner answers one question."""
+    """Checks that the partner answers one question."""
     # no waiting for an endpoint that is down, and no answer from a cassette
     patience = {"max_retries": 1, "outage_wait_minutes": 0.0, "request_seconds": 30.0, "cassette": None}
     partner = make_partner(config.changed(partner={"openai": patience}))
@@ -161,7 +164,7 @@ def check_partner(config: Config) -> Iterator[Check]:
 
 
 def _judged(config: Config, row: GameRow, env: BaseEnvironment, asked: dict[str, Any], reply: str, found: str) -> Check:
-    """Whether a reply is an action of the game, and answers the question it was given. A named partner of the game may keep silent."""
+    """Judges whether a reply is an action of the game and answers the question. A scripted partner of the game may stay silent."""
     game = measured(type(env))
     info = env.step(reply)[2] if env.turn == 1 else {}
     error = info.get("error")
@@ -181,7 +184,7 @@ def _judged(config: Config, row: GameRow, env: BaseEnvironment, asked: dict[str,
 
 
 def _endpoint_checks(config: Config, partner: OpenAIPartner, seconds: float) -> Iterator[Check]:
-    """What the one call showed of the endpoint: whether it reads whole prompts, and how many requests it takes at once."""
+    """Yields what the one call showed of the endpoint: whether it reads whole prompts, and how many requests it serves at once."""
     if partner.warnings:
         fix = "See docs/how-to/partners.md, 'A local model'."
         yield verdict("partner's endpoint", " ".join(partner.warnings), warn=fix)
@@ -196,7 +199,10 @@ def _endpoint_checks(config: Config, partner: OpenAIPartner, seconds: float) -> 
 
 
 def check_model(config: Config) -> Iterator[Check]:
-    """The partner's endpoint has its model, and no end of it is known. A key or URL that cannot be used is `check_partner`'s to tell."""
+    """Checks that the partner's endpoint lists its model, and that the model has no known end of service.
+
+    `check_partner` reports a key or URL that cannot be used.
+    """
     openai = config.partner.openai
     if not costs_money(config) or openai.cassette_mode == "replay":
         return
@@ -215,7 +221,7 @@ def check_model(config: Config) -> Iterator[Check]:
 
 
 async def list_models(config: OpenAIConfig) -> tuple[str, list[str]]:
-    """The endpoint's URL and the models that it lists; none where it has no such list, or does not answer.
+    """Returns the endpoint's URL and the models that it lists; none if it has no list or does not answer.
 
     Raises:
         ConfigError: no key, or a URL that cannot be used.
@@ -251,7 +257,7 @@ def check_cost(config: Config, eval_interval: int = 0) -> Iterator[Check]:
 
 
 def check_tracker(config: Config) -> Iterator[Check]:
-    """A key for Weights & Biases, where `train.report_to` names it."""
+    """Checks for a Weights & Biases key if `train.report_to` names wandb."""
     if "wandb" in config.train.report_to:
         there = has_wandb_login()
         fix = "" if there else "Set WANDB_API_KEY, or WANDB_MODE=offline, or leave wandb out of train.report_to."
@@ -259,7 +265,7 @@ def check_tracker(config: Config) -> Iterator[Check]:
 
 
 def check_gpus(config: Config, wanted: int = 0, setting: str = "") -> Iterator[Check]:
-    """There are as many GPUs as the run will use, which `setting` says, and they are free."""
+    """Checks that the machine has as many free GPUs as `setting` asks for."""
     gpus = find_gpus()
     used = [gpu.used for gpu in gpus if gpu.used > 0.1 * gpu.total]
     found = f"0 of the {wanted} that are needed" if wanted else "none; training runs on the CPU"
@@ -272,7 +278,7 @@ def check_gpus(config: Config, wanted: int = 0, setting: str = "") -> Iterator[C
 
 
 def check_disk(config: Config, save_dir: str = "") -> Iterator[Check]:
-    """Room for the checkpoints where the run will be written: in `save_dir`, or in the config's folder of runs."""
+    """Checks the disk space for the checkpoints, in `save_dir` or the config's folder of runs."""
     place = Path(save_dir or config.output_dir).expanduser().absolute()
     folder = next(path for path in (place, *place.parents) if path.exists())
     parameters = count_parameters(read_model_config(locate_model(config.policy.model, download=False)))
@@ -287,7 +293,7 @@ def check_disk(config: Config, save_dir: str = "") -> Iterator[Check]:
 
 
 def _dealt(config: Config) -> tuple[GameRow, BaseEnvironment]:
-    """The run's first game, freshly dealt where there is no file yet, and an environment that it is dealt to."""
+    """Returns the run's first game and an environment reset to it; the game is generated if there is no file yet."""
     path = config.data.train
     row = read_rows(path)[0] if path.exists() else next(deal(config, "train", 1))
     env = make_environment(config)

@@ -1,7 +1,7 @@
-"""What a run's partner will cost, before it starts: training and held-out games, now and when the policy has learned to ask.
+"""Estimate of what a run's partner costs in dollars: training and held-out games, for the initial policy and for one that asks.
 
-A policy that has not been trained is answered about five times a game, one that has learned to ask ten times or more; and a
-provider may have cached the beginning of a request, or nothing. So there are four prices.
+A policy that has not been trained receives about five replies per game, one that has learned to ask ten or more. A provider may cache
+the beginning of a request, or nothing. Hence four estimates.
 """
 
 from __future__ import annotations
@@ -26,7 +26,11 @@ REPLY_TOKENS = 25
 
 
 def evaluation_dialogues(config: Config, eval_interval: int = 0) -> int:
-    """Held-out dialogues of the whole run, as each trainer plays them. `eval_interval`: slime's steps between evaluations."""
+    """Returns the number of held-out dialogues of the whole run, as each trainer plays them.
+
+    Args:
+        eval_interval: slime's steps between evaluations.
+    """
     rows, steps = held_out_rows(config), config.train.steps
     if config.train.backend == "trl":
         between = (steps - 1) // config.train.eval_every if config.train.eval_every else 0
@@ -40,7 +44,7 @@ def evaluation_dialogues(config: Config, eval_interval: int = 0) -> int:
 
 
 def cost_report(config: Config, eval_interval: int = 0, folder: Path | None = None) -> str | None:
-    """Some sentences on what the run will cost; None where no call is paid for, or the price is not known.
+    """Returns sentences on what the run will cost; None if calls are free or the price is unknown.
 
     Args:
         eval_interval: see `evaluation_dialogues`.
@@ -75,7 +79,7 @@ def _price(config: OpenAIConfig, dialogues: int, turns: int) -> str:
 
 
 def estimate_cost(config: OpenAIConfig, num_dialogues: int, partner_turns: float = 5.0) -> dict[str, Any]:
-    """What a run will take, before it starts.
+    """Estimates the calls, tokens and dollars of a run before it starts.
 
     Args:
         num_dialogues: games to be played.
@@ -119,6 +123,6 @@ def held_out_rows(config: Config) -> int:
 
 
 def in_words(estimate: Mapping[str, Any]) -> str:
-    """'7,000 calls, about $8.89', of an `estimate_cost`."""
+    """Formats an estimate: '7,000 calls, about $8.89'."""
     price = "at an unknown price" if estimate["usd"] is None else f"about ${estimate['usd']:,.2f}"
     return f"{count(estimate['calls'], 'call')}, {price}"

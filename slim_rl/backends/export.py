@@ -1,5 +1,4 @@
-"""A run's checkpoint as a Hugging Face model: weights, tokenizer, and a card that says what it is. The folder appears whole or not
-at all.
+"""Export of a run's checkpoint as a Hugging Face model: weights, tokenizer and model card. The folder appears atomically.
 
     backends/NAME/export.py   `checkpoints(run)`: step -> checkpoint, by the number in the checkpoint's own name
                               `write(run, config, checkpoint, folder)`: the model, into an empty folder
@@ -33,7 +32,7 @@ _WEIGHTS = ("*.safetensors", "*.bin")
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What was exported.
+    """Exported model.
 
     Attributes:
         backend: who trained it.
@@ -87,7 +86,11 @@ def export(
 
 
 def read_run(run: Path) -> Config:
-    """The configuration in a run's folder, where other plug-ins' keys may stand beside ours. Raises DataError if there is none."""
+    """Reads the config in a run's folder; keys of other plug-ins may stand next to `slim_rl`.
+
+    Raises:
+        DataError: the folder has no config.
+    """
     path = run / "config.yaml"
     data = configuration(path)
     if data is None:
@@ -98,7 +101,11 @@ def read_run(run: Path) -> Config:
 
 
 def read_results(paths: Sequence[Path]) -> dict[str, list[Dialogue]]:
-    """The dialogues of evaluation logs by the names of their files. Raises DataError for a path that is no log."""
+    """Reads the dialogues of evaluation logs, by file name.
+
+    Raises:
+        DataError: a path is no log.
+    """
     return {file.stem: list(read_log(file)) for file in log_files(*paths)} if paths else {}
 
 
@@ -113,7 +120,7 @@ def convert(command: Sequence[str], environment: Mapping[str, str] | None = None
 
 
 def _of_start(config: Config, dialogues: Sequence[Dialogue]) -> bool:
-    """Whether these were played by the model that training started from, and not by what became of it in training."""
+    """Returns True if the initial policy played these dialogues, and not a trained one."""
 
     def named(model: object) -> Path:
         return Path(bundled.model(str(model))).resolve()
@@ -122,7 +129,7 @@ def _of_start(config: Config, dialogues: Sequence[Dialogue]) -> bool:
 
 
 def own_results(config: Config, run: Path, steps: int) -> tuple[dict[str, list[Dialogue]], dict[str, list[Dialogue]]]:
-    """The run's own held-out dialogues: before training, and after so many steps."""
+    """Reads the run's own held-out dialogues: before training, and after the given number of steps."""
     log = log_folder_of(run, config) / ("eval.jsonl" if config.train.backend == "slime" else "")
     by_step: dict[int, dict[str, Dialogue]] = {}
     if log.is_file() or any(log.rglob("*.jsonl")):

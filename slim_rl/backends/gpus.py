@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Gpu(NamedTuple):
-    """One GPU; memory in bytes."""
+    """GPU with its memory in bytes."""
 
     name: str
     total: float
@@ -17,7 +17,7 @@ class Gpu(NamedTuple):
 
 
 def find_gpus() -> list[Gpu]:
-    """The GPUs that CUDA_VISIBLE_DEVICES leaves, if any."""
+    """Lists the GPUs that CUDA_VISIBLE_DEVICES leaves, if any."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible == "":
         return []
@@ -28,7 +28,7 @@ def find_gpus() -> list[Gpu]:
 
 
 def count_gpus() -> int:
-    """GPUs of this machine: as many as CUDA_VISIBLE_DEVICES names, or else as nvidia-smi lists."""
+    """Counts this machine's GPUs: those that CUDA_VISIBLE_DEVICES names, or else those that nvidia-smi lists."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         named = (gpu.strip() for gpu in visible.split(","))
@@ -39,12 +39,12 @@ def count_gpus() -> int:
 
 
 def has_nvlink() -> bool:
-    """Whether nvidia-smi's topology shows an NVLink (NV4, NV18, …)."""
+    """Returns True if nvidia-smi's topology shows an NVLink (NV4, NV18, …)."""
     return any(word[:2] == "NV" and word[2:].isdigit() for word in nvidia_smi("topo", "-m").split())
 
 
 def nvidia_smi(*words: str) -> str:
-    """What nvidia-smi prints; nothing where it is missing, fails or hangs."""
+    """Returns what nvidia-smi prints; empty if it is missing, fails or hangs."""
     try:
         done = subprocess.run(["nvidia-smi", *words], capture_output=True, text=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError):

@@ -1,4 +1,4 @@
-"""Checks that a start and a dry run make alike, whoever trains: the model, the games and the partner. Nothing is written."""
+"""Checks that a launch and a dry run share: the model, the games and the partner. Nothing is written."""
 
 from __future__ import annotations
 

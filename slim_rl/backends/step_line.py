@@ -1,4 +1,4 @@
-"""What a person is shown of a training step, whoever trains: one line."""
+"""Line that the terminal shows per training step, the same for every trainer."""
 
 from __future__ import annotations
 
@@ -18,8 +18,12 @@ def played_step(updates: int) -> int:
 
 
 def step_line(step: int, logs: Mapping[str, Any], width: int = 80, played: str = "") -> str:
-    """What a person is shown of a step, in a line of at most `width` characters: the first of what is worth knowing, as far as there
-    is room. The stop reasons are those that are not usual. Everything is in `metrics.jsonl`. `played`: what, where not the step's own games.
+    """Formats a step's main measures as one line of at most `width` characters.
+
+    Stop reasons are shown if they are unusual. All measures are in `metrics.jsonl`.
+
+    Args:
+        played: what was played, if not the step's own games.
     """
     first, last = (
         [f"{label} {logs[name]:{form}}" for name, label, form in some if logs.get(name) is not None]
@@ -37,7 +41,7 @@ def step_line(step: int, logs: Mapping[str, Any], width: int = 80, played: str =
 
 
 def _entries(place: Place) -> list[tuple[str, str, str]]:
-    """The measures shown there: name, name on the line, format."""
+    """Lists the measures of the line: name, short name, format."""
     return [
         (each.name, each.brief or each.name, ".0%" if each.share else ".3f" if each.bounded else ".2f")
         for each in shown_in(place)

@@ -1,4 +1,4 @@
-"""What TRL's trainer shows and writes while it runs: one progress bar, one line of metrics a step, checkpoints that are whole."""
+"""Callbacks of TRL's trainer: a progress bar, one line of metrics per step, atomic checkpoints."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ ROOM = "make room and run the same command: it continues from the last whole che
 
 
 class StepLine(TrainerCallback):
-    """Progress bar, a line per step, and `metrics.jsonl`: one JSON line per step, appended whole. A step has the number that its dialogues
-    have in the log. Under torchrun rank 0 writes them; TRL's numbers are those of all processes, tokens per second are rank 0's.
+    """Progress bar, a line per step, and `metrics.jsonl`: one JSON line per step, appended whole.
+
+    A step has the same number as in the dialogue log. Under torchrun rank 0 writes them; TRL's numbers are those of all processes, tokens
+    per second are rank 0's.
     """
 
     def __init__(self, run_dir: Path, policy: TransformersPolicy) -> None:
@@ -106,8 +108,10 @@ class HeldOut(TrainerCallback):
 
 
 class MarkWhole(TrainerCallback):
-    """Marks a checkpoint once all of it is written, and then alone removes those before the last `keep`. One without the mark is a
-    torn one and is not resumed from; nor is one that has lost anything of what the mark lists (a disk that failed).
+    """Marker of complete checkpoints.
+
+    A checkpoint is marked after all of it is written; only then those before the last `keep` are removed. A checkpoint without the mark,
+    or without a file that the mark lists (a disk that failed), is incomplete and is not resumed from.
     """
 
     def __init__(self, keep: int) -> None:
@@ -128,7 +132,7 @@ class MarkWhole(TrainerCallback):
 
 
 def last_whole_checkpoint(folder: Path, remove_torn: bool = True) -> Path | None:
-    """The newest complete checkpoint below `folder`; torn ones are removed, and nothing that a run does not write."""
+    """Returns the newest complete checkpoint below `folder`, and removes incomplete ones, but nothing that a run does not write."""
     whole = whole_checkpoints(folder, contents=True)
     for step, checkpoint in numbered(folder, "checkpoint-").items():
         if remove_torn and step not in whole:
@@ -137,7 +141,7 @@ def last_whole_checkpoint(folder: Path, remove_torn: bool = True) -> Path | None
 
 
 def is_whole(folder: Path, step: int) -> bool:
-    """Whether the checkpoint of `step` is there, complete."""
+    """Returns True if the checkpoint of `step` is complete."""
     return step in whole_checkpoints(folder)
 
 
@@ -160,7 +164,7 @@ def whole_checkpoints(folder: Path, contents: bool = False) -> dict[int, Path]:
 
 
 def _written(checkpoint: Path) -> dict[str, tuple[int, str]]:
-    """The size and the digest of each file."""
+    """Returns the size and the digest of each file."""
     files = (path for path in sorted(checkpoint.rglob("*")) if path.is_file() and path.name != _MARK)
     return {str(path.relative_to(checkpoint)): (path.stat().st_size, _digest(path)) for path in files}
 
@@ -171,7 +175,7 @@ def _digest(path: Path) -> str:
 
 
 def _lost(checkpoint: Path, contents: bool) -> str:
-    """Which file of a marked checkpoint is not as it was written; "" if none is."""
+    """Returns the file of a marked checkpoint that is not as it was written; empty if there is none."""
     try:
         for name, written in read_object(checkpoint / _MARK).items():
             size, digest = (written, None) if isinstance(written, int) else written  # of 0.1.0: sizes alone

@@ -1,6 +1,6 @@
-"""What a dry run with TRL says: how much would be played, how long it takes where an earlier run tells, and what is written where.
+"""Dry run with TRL: how much would be played, how long it takes by an earlier run, and what is written where.
 
-It writes one file, beside the run's folder and not in it: the whole config, and TRL's arguments.
+It writes one file, next to the run's folder: the whole config, and TRL's arguments.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _amounts(config: Config) -> Iterator[str]:
 
 
 def seconds_a_step(config: Config) -> float | None:
-    """What a step took in the run that is in this run's folder; None where there is none, or one of another size."""
+    """Returns the seconds per step of the run in this run's folder; None without one of the same size."""
     metrics = config.run_dir / "metrics.jsonl"
     if not metrics.exists() or not _same_size(config, config.run_dir / "config.yaml"):
         return None
@@ -56,7 +56,7 @@ def seconds_a_step(config: Config) -> float | None:
 
 
 def _same_size(config: Config, path: Path) -> bool:
-    """Whether the steps of the run of the configuration in `path` play the same model as often, by as many processes."""
+    """Returns True if the steps of the run whose config is at `path` play the same model as often, in as many processes."""
     try:
         earlier = parse_config(configuration(path) or {})
     except ConfigError:

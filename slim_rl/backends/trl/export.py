@@ -14,7 +14,7 @@ from slim_rl.policies.transformers import load_model
 
 
 def checkpoints(run: Path) -> dict[int, Path]:
-    """Whole checkpoints by step; the finished model by the steps of its run, where its last checkpoint was removed."""
+    """Returns the complete checkpoints by step; the finished model by its run's steps if its last checkpoint was removed."""
     found = whole_checkpoints(run / "checkpoints")
     model = run / "model"
     if not found and not numbered(run / "checkpoints", "checkpoint-") and (model / "config.json").exists():

@@ -25,7 +25,7 @@ def check(config: Config) -> None:
 
 
 def missing(words: Sequence[str]) -> str:
-    """What this machine lacks: nothing, TRL trains on any."""
+    """Returns what this machine lacks: nothing, since TRL trains on any."""
     return ""
 
 

@@ -59,8 +59,9 @@ def without_rounding(advantages: torch.Tensor, group_size: int, scaled: bool) ->
 
 
 def mark_idle(batches: Sequence[dict[str, Any]]) -> None:
-    """Says of each batch whether no dialogue of it has an advantage, in any process: TRL's loss gathers numbers from all of them, so
-    all compute a batch or none does.
+    """Marks each micro-batch in which no dialogue of any process has an advantage.
+
+    TRL's loss gathers numbers from all processes, so all of them compute a micro-batch or none does.
     """
     idle = [not batch["advantages"].any() for batch in batches]
     for batch, everywhere in zip(batches, zip(*gather_object([idle]), strict=True), strict=True):

@@ -72,8 +72,9 @@ class Rollouts:
         }
 
     def turn_advantages(self, width: int, device: Any) -> torch.Tensor | None:
-        """Returns each turn's advantage at its tokens, 0 elsewhere: (dialogues of this process, width), in place of TRL's one per dialogue.
-        None: the training reward gives turns none.
+        """Returns each turn's advantage at its tokens, 0 elsewhere, in place of TRL's one per dialogue.
+
+        The shape is (dialogues of this process, width). None: the training reward gives turns no advantages.
         """
         if self.given.advantages is None:
             return None
@@ -92,7 +93,7 @@ class Rollouts:
         return StepRewards(given.rewards[own], None if given.advantages is None else given.advantages[own])
 
     def _play(self, prompts: Sequence[str], step: int, rank: int) -> list[Dialogue]:
-        """One dialogue a prompt, in their order. Under self-play one episode fills the prompts of both its seats."""
+        """Plays one dialogue per prompt, in order. In self-play one dialogue fills the prompts of both its seats."""
         # A group that torchrun deals to two processes is numbered through: the second's dialogues are others than the first's.
         seen = Counter({prompts[0]: rank * len(prompts) % self.config.train.group_size})
         wanted: list[str] = []
@@ -112,7 +113,7 @@ class Rollouts:
 
 
 def loss_mask(dialogue: Dialogue) -> list[int]:
-    """The mask TRL is given, as long as the response: all zero for a failed dialogue, which teaches nothing."""
+    """Returns the mask for TRL, as long as the response: all zero for a failed dialogue."""
     if dialogue.failed or not dialogue.response_ids:
         return [0] * max(1, len(dialogue.response_ids))
     return dialogue.loss_mask

@@ -106,7 +106,7 @@ def _train(
     config, model_dir = folder.config, folder.path / "model"
 
     def evaluate(step: int) -> list[Dialogue]:
-        """The held-out dialogues of all processes, in rank 0."""
+        """Plays the held-out games in all processes; rank 0 returns the dialogues."""
         if not held_out:
             return []
         policy.reseed(seed_of(config.seed, SCOPE))
@@ -178,7 +178,7 @@ def _train(
 
 
 def _logged(folder: Path, name: str) -> list[Dialogue]:
-    """The dialogues of an evaluation that any process has logged; of repeated ones the last."""
+    """Reads the dialogues of an evaluation that any process has logged; of repeated ones the last."""
     files = sorted(folder.glob(f"{name}*.jsonl"))
     return list({dialogue.id: dialogue for file in files for dialogue in read_log(file)}.values())
 
@@ -202,7 +202,7 @@ def _held_out_rows(config: Config) -> list[GameRow]:
 
 
 def restore(start: Any, config: Config, checkpoint: Path) -> Any:
-    """The model of a checkpoint, which holds all weights, or the adapters of the model that was started from."""
+    """Loads the model of a checkpoint: all weights, or the adapters over the initial model."""
     if (checkpoint / "adapter_config.json").exists():
         from peft import PeftConfig, PeftModel
 

@@ -23,7 +23,7 @@ _RESCALED = ("final_logit_softcapping", "logit_scale", "output_multiplier", "lm_
 
 
 def suits(model: PreTrainedModel) -> bool:
-    """Returns True if the output layer is frozen, as with adapters, its logits are not rescaled, and all layers attend to everything.
+    """Returns True if the output layer is frozen, as with adapters, its logits are not rescaled, and attention is full.
 
     A model trained whole needs the output layer's gradient in any case, and keeps TRL's own computation to the last bit.
     """

@@ -1,5 +1,7 @@
-"""What trackers are told of a step that TRL trains: the measures of its dialogues as `dialogue/<name>`, as on every backend, those of
-held-out games as `eval/dialogue/<name>`, and the trainer's own numbers as transformers names them.
+"""Names of a TRL step's metrics in trackers.
+
+Measures of the dialogues are `dialogue/<name>`, as on every backend, those of held-out games `eval/dialogue/<name>`; the trainer's own
+numbers have transformers' names.
 """
 
 from __future__ import annotations
@@ -50,6 +52,6 @@ def _renamed(
 
 
 def _but_for_ours(logs: dict[str, Any]) -> dict[str, Any]:
-    """transformers' `rewrite_logs`, which would put train/ before every name."""
+    """Wraps transformers' `rewrite_logs`, which would put train/ before every name."""
     ours = {name: value for name, value in logs.items() if name.startswith((TRACKED, HELD_OUT))}
     return {**_prefixed({name: value for name, value in logs.items() if name not in ours}), **ours}

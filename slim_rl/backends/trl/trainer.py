@@ -114,7 +114,7 @@ class TrimmedGRPOTrainer(GRPOTrainer):
         return loss
 
     def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
-        """The last word before an update: one by a gradient that is not finite would break every weight."""
+        """Checks the gradient before the update: one that is not finite would break every weight."""
         norm = super()._get_grad_norm(model, grad_norm)
         finite = torch.as_tensor(norm, device=self.accelerator.device).isfinite() & self._finite
         self._finite = True
@@ -124,7 +124,7 @@ class TrimmedGRPOTrainer(GRPOTrainer):
 
     @torch.no_grad()
     def check_finite(self) -> None:
-        """Raises Diverged if the weights' norm, or what the model computes, is not finite: weights may be too large to compute with."""
+        """Raises Diverged if the weights' norm or the model's logits are not finite."""
         model = self.accelerator.unwrap_model(self.model)
         was_training = model.training
         output = model.eval()(input_ids=torch.arange(_PROBE, device=model.device)[None], use_cache=False)
@@ -185,7 +185,7 @@ def reward_function(rollouts: Rollouts) -> Callable[..., list[float | None]]:
 
 
 def make_trainer(config: Config, model: Any, tokenizer: Any, rollouts: Rollouts, run_dir: Path) -> TrimmedGRPOTrainer:
-    """TRL's trainer for this run. The dataset's prompts are row names; `rollouts` deals the games."""
+    """Builds TRL's trainer for this run. The dataset's prompts are row names; `rollouts` plays the games."""
     train = config.train
     arguments = grpo_arguments(config, run_dir)
     # `MarkWhole` sees to it: TRL would remove the last whole one before the new one is marked.

@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class Process:
-    """What all dialogues of one worker process share."""
+    """State that all dialogues of a worker process share."""
 
     config: Config
     chat: Chat
@@ -54,7 +54,7 @@ class Process:
 
 @functools.cache
 def process_of(path: str, tokenizer: Any) -> Process:
-    """What the dialogues of a run's config.yaml share in this process. Its log is its own file: one process, one writer."""
+    """Returns the shared state of a run in this process. Each process writes a log file of its own."""
     # Logs are read in the order of their names, and of a dialogue that a restarted run plays again the later line counts.
     started = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     config = load_config(path)
@@ -67,8 +67,9 @@ def process_of(path: str, tokenizer: Any) -> Process:
 
 
 class DialogueLoop(AgentLoopBase):
-    """Plays the row's game: the policy on the row's seat and the config's partner on the other, or, in self-play, the policy on
-    both; then each seat's view is a separate output.
+    """Agent loop that plays the row's game: the policy on the row's seat, the config's partner on the other.
+
+    In self-play the policy plays both, and each seat's view is a separate output.
 
     verl compares sessions by their last output and gives its advantage to the others. Since both seats share the game's reward,
     that is each seat's advantage over its own seat's baseline, exactly.
@@ -123,7 +124,7 @@ class DialogueLoop(AgentLoopBase):
         return ServerPolicy(self.server_manager, sampling_params, self.process.chat.stop_ids, identity)
 
     def _limits(self) -> Limits:
-        """The config's limits, within what verl's batch can hold."""
+        """Returns the config's limits, within the size of verl's batch."""
         rollout = self.rollout_config
         longest = int(rollout.prompt_length) + int(rollout.response_length)
         return self.process.config.limits.within(
@@ -131,7 +132,7 @@ class DialogueLoop(AgentLoopBase):
         )
 
     def _is_playable(self, dialogue: Dialogue) -> bool:
-        """Whether there is something to learn from: it did not fail, the policy spoke, and its prompt fits verl's."""
+        """Returns True if the dialogue can be trained on: it did not fail, the policy spoke, and its prompt fits verl's."""
         if dialogue.failed or not dialogue.response_ids:
             return False
         length, most = len(dialogue.prompt_ids), self.rollout_config.prompt_length
@@ -175,7 +176,7 @@ class DialogueLoop(AgentLoopBase):
 
 
 def _averaged(value: Any) -> float | None:
-    """A measure as verl averages it; None, a share of nothing, is left out."""
+    """Returns a measure as verl averages it; None, a share of nothing, is left out."""
     return None if math.isnan(value) else float(value)
 
 

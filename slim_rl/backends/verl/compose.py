@@ -24,7 +24,7 @@ _ADDED = ("slim_rl.", "ray_kwargs.ray_init.runtime_env.env_vars.", "data.apply_c
 
 @dataclass(frozen=True)
 class Overrides:
-    """What a run changes of verl's own config.
+    """Changes of a run to verl's config.
 
     Attributes:
         values: verl's dotted keys and their values; they go into a file.
@@ -35,7 +35,7 @@ class Overrides:
     extra: list[str] = field(default_factory=list)
 
     def yaml(self) -> str:
-        """The file for hydra: verl's own config, and these values over it."""
+        """Returns the file for hydra: verl's own config, and these values over it."""
         tree: dict[str, Any] = {
             "defaults": ["ppo_trainer", "_self_"],
             "hydra": {"searchpath": ["pkg://verl.trainer.config"]},
@@ -51,7 +51,7 @@ class Overrides:
 
 
 def compose(overrides: Overrides) -> Any:
-    """The DictConfig that `verl.trainer.main_ppo` would train with.
+    """Returns the DictConfig that `verl.trainer.main_ppo` would train with.
 
     Raises:
         ConfigError: verl is not installed, has no such key, or refuses a value.
@@ -102,7 +102,7 @@ def check_composed(config: Config, verl: Any) -> None:
 
 @functools.cache
 def _verls_own() -> Any:
-    """verl's config as verl ships it."""
+    """Returns verl's config as verl ships it."""
     import hydra
 
     with hydra.initialize_config_module("verl.trainer.config", version_base=None):
@@ -110,8 +110,9 @@ def _verls_own() -> Any:
 
 
 def _check_known(known: Any, key: str) -> None:
-    """Raises ConfigError for a key that is not one of verl's, which in a file hydra would take without a word; or for a group of them,
-    whose value would take the place of all that is set in it.
+    """Raises ConfigError for a key that verl does not have, or for a group of keys.
+
+    In a file hydra would accept an unknown key silently, and a group's value would replace everything set in the group.
     """
     if key.startswith(_ADDED):
         return

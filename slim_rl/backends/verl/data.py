@@ -31,8 +31,9 @@ def write_data(config: Config, run_dir: Path) -> None:
 
 
 def prompt_groups(config: Config, split: Split) -> list[GameRow]:
-    """The split's rows, with the prompt that the run's environment gives. Under self-play a game is one row, since one session
-    plays both of its seats.
+    """Returns the split's rows, each with the prompt of the run's environment.
+
+    In self-play a game is one row, since one session plays both of its seats.
     """
     rows = load_rows(config, split)
     if config.selfplay:

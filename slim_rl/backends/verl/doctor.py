@@ -1,4 +1,4 @@
-"""What a run on verl needs besides its packages: a config that verl takes, and what it loads by name. Nothing is started."""
+"""Checks of a run on verl: a config that verl accepts, and the classes that it loads by name. Nothing is started."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from slim_rl.config import Config
 
 
 def check_config(config: Config) -> Iterator[Check]:
-    """verl composes and validates its config, and loads what that names: our loop and our reward manager."""
+    """Checks that verl composes and validates its config, and loads our agent loop and reward manager."""
     composed = compose(build_overrides(with_models(config, os.environ)))
     check_composed(config, composed)
     found = f"{composed.algorithm.adv_estimator}, {config.verl.mode}, {config.verl.engine}"

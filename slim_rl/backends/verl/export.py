@@ -18,7 +18,7 @@ from slim_rl.processes import python_module
 
 
 def checkpoints(run: Path) -> dict[int, Path]:
-    """The actors of whole checkpoints by step."""
+    """Returns the actors of complete checkpoints by step."""
     steps = whole_ones(run / "checkpoints", "global_step_")
     return {step: path / "actor" for step, path in steps.items() if (path / "actor").is_dir()}
 

@@ -29,13 +29,13 @@ class Group:
 
 
 class Groups:
-    """The prompt groups being played in this process, by their uid; a group lives as long as a session holds it."""
+    """Prompt groups in play in this process, by their uid; a group lives as long as a session holds it."""
 
     def __init__(self) -> None:
         self._groups: WeakValueDictionary[str, Group] = WeakValueDictionary()
 
     async def enter(self, uid: str) -> Group:
-        """The group of a session that starts. Returns when the siblings created together with it have entered too."""
+        """Returns a starting session's group, once the siblings created together with it have entered too."""
         group = self._groups.get(uid)
         if group is None:
             group = self._groups[uid] = Group()

@@ -125,7 +125,7 @@ def _check_adapters(config: Config) -> None:
 
 
 def missing(words: Sequence[str]) -> str:
-    """What this machine lacks to start verl."""
+    """Returns what this machine lacks to start verl."""
     if find_spec("verl") is None:
         other = "Python 3.13 has no verl 0.9.1; use Python 3.11 or 3.12." if sys.version_info >= (3, 13) else ""
         return other or "verl is not installed here: pip install 'slim-rl[verl]'."
@@ -140,8 +140,10 @@ def _shown(value: Any) -> str:
 
 
 def with_models(config: Config, environment: Mapping[str, str]) -> Config:
-    """Returns the config with the models that the environment names, with the folder of one that comes with slim_rl, and with those of
-    `verl.overrides` that are keys of the config by another name as these.
+    """Returns the config with its models resolved.
+
+    They come from the environment variables, from a folder shipped with slim_rl, or from keys in `verl.overrides` that are the config's by
+    another name.
     """
     check_environment(MODELS, environment)
     if shared := {name: value for name, value in config.verl.overrides.items() if name in SHARED}:
@@ -157,12 +159,12 @@ def with_models(config: Config, environment: Mapping[str, str]) -> Config:
 
 
 def run_dir(config: Config) -> Path:
-    """The run's folder, absolute: config.yaml, data/ (the games as verl reads them), the dialogue log, checkpoints/."""
+    """Returns the run's absolute folder: config.yaml, data/ (the games as verl reads them), dialogue log, checkpoints/."""
     return config.run_dir.absolute()
 
 
 def build_overrides(config: Config, extra: Sequence[str] = ()) -> Overrides:
-    """verl's settings for a config: the table of keys, then what a dialogue needs, then `verl.overrides`.
+    """Returns verl's settings for a config: the table of keys, then what a dialogue needs, then `verl.overrides`.
 
     Raises:
         ConfigError: the config asks for what verl cannot do.
@@ -180,7 +182,7 @@ def build_overrides(config: Config, extra: Sequence[str] = ()) -> Overrides:
 
 
 def _estimator(config: Config) -> dict[str, Any]:
-    """The estimator of advantages, where turns or seats have their own advantages: verl's GRPO would give both that of one."""
+    """Returns the advantage estimator for turns or seats with their own advantages: verl's GRPO would give both the same."""
     training_reward = make_training_reward(config)
     if training_reward.by_turn:
         return {"adv_estimator": TURN_CREDIT}
@@ -325,8 +327,9 @@ def _sequence_tokens(config: Config) -> int:
 
 
 def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Splits bare key=value words into changes of slim_rl's config and verl's own. A key of verl's that is a key of the config by another
-    name becomes that one, so that whatever depends on it moves with it.
+    """Splits key=value arguments into changes of slim_rl's config and of verl's.
+
+    A key of verl's that is a key of the config by another name becomes that one, so that whatever depends on it changes too.
 
     Raises:
         ConfigError: a word is no key=value, or its key means one thing here and another to verl.

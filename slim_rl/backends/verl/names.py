@@ -1,4 +1,4 @@
-"""What the launcher and verl's processes must call alike."""
+"""Names that the launcher and verl's processes share."""
 
 STOP_MARK = "stopped"  # in the run's folder: why the partner takes no more calls; see `stop`
 # Set in the job's environment on every node; `plugin` reads it in the workers.

@@ -1,5 +1,4 @@
-"""What this package adds to verl's own registries, in every process that loads a model's config
-(actor_rollout_ref.model.external_lib).
+"""Additions to verl's registries, in every process that loads a model's config (actor_rollout_ref.model.external_lib).
 
 - `grpo_played`: verl's GRPO over the rows that were played, for self-play whose seats are paid differently (see `launch`).
 - `turn_credit`: advantages of single turns, as the run's training reward gives them (see `training_reward`).
@@ -26,7 +25,7 @@ from slim_rl.backends.verl.names import PLAYED, REFERENCE_VARIABLE, TURN_CREDIT
 def grpo_played(
     token_level_rewards: torch.Tensor, response_mask: torch.Tensor, index: np.ndarray, config: Any = None, **_: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """verl's GRPO advantages of the rows that have trainable tokens; 0 for the others and for a group's only one.
+    """Computes verl's GRPO advantages of the rows with trainable tokens; 0 for the others and for a group's only one.
 
     Args:
         token_level_rewards, response_mask: (rows, response length).
@@ -49,7 +48,7 @@ def grpo_played(
 def turn_credit(
     token_level_rewards: torch.Tensor, response_mask: torch.Tensor, **_: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The advantages of single turns, which stand at their tokens in the rewards' place already (see `training_reward`).
+    """Returns the advantages of single turns, which stand in place of the rewards (see `training_reward`).
 
     Args:
         token_level_rewards, response_mask: (rows, response length).
@@ -67,7 +66,7 @@ class ReferenceWorker(TrainingWorker):
 
 
 def with_reference(config: Any, path: str) -> Any:
-    """A copy of a TrainingWorkerConfig whose model is the checkpoint at `path`, everything else the policy's."""
+    """Copies a TrainingWorkerConfig with the checkpoint at `path` as its model."""
     model = config.model_config
     weights = replace(
         model,

@@ -1,4 +1,4 @@
-"""Ends a run of verl's whose partner takes no more calls (its budget is spent, its endpoint stays down), once it has saved.
+"""Stop of a verl run, after a save, once its partner accepts no more calls (budget spent, or endpoint down).
 
     a step that the stop met is not trained on; a checkpoint of the steps before it is there when the run ends
     a run that goes on from it plays that step's games first: none is left out
@@ -47,7 +47,7 @@ def look(trainer: Any) -> None:
 
 
 def before_the_draw(prepare: Any) -> Any:
-    """verl's `prepare_step`, which draws a step's games. Where its dataloader stands before is remembered for `look`."""
+    """Wraps verl's `prepare_step`, which draws a step's games, and remembers the dataloader's position before it."""
 
     @functools.wraps(prepare)
     def remembered(self: Any) -> Any:
@@ -58,7 +58,7 @@ def before_the_draw(prepare: Any) -> Any:
 
 
 def before_training(balance: Any) -> Any:
-    """verl's `_balance_batch`, the first thing done with a step's dialogues, after a look."""
+    """Wraps verl's `_balance_batch`, the first operation on a step's dialogues, and checks for a stop before it."""
 
     @functools.wraps(balance)
     def looked(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -69,7 +69,7 @@ def before_training(balance: Any) -> Any:
 
 
 def after_an_error(step_once: Any) -> Any:
-    """verl's `_step_once`; verl's own error (every dialogue of the step failed, say) is followed by a look."""
+    """Wraps verl's `_step_once`, and checks for a stop after verl's own error (for example if every dialogue failed)."""
 
     @functools.wraps(step_once)
     def looked(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -87,7 +87,7 @@ def after_an_error(step_once: Any) -> Any:
 
 
 def after_the_update(update: Any) -> Any:
-    """verl's `_update_actor`, after which its loss and gradient are known. Raises Diverged if they are no numbers."""
+    """Wraps verl's `_update_actor`, and raises Diverged if its loss or gradient is not finite."""
 
     @functools.wraps(update)
     def looked(self: Any, batch: Any, metrics: dict[str, Any]) -> Any:

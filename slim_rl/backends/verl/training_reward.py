@@ -1,6 +1,7 @@
-"""What verl's newer trainer is told of a step's dialogues: their measures, for its trackers, and what they are paid where it takes the
-whole step to know: for shuffled rewards, for advantages of single turns, and in self-play wherever the two seats are paid differently. Anything
-else the agent loop says at once.
+"""Training rewards and measures of a step's dialogues in verl's trainer.
+
+Rewards are written here if they need the whole step: shuffled rewards, advantages of single turns, self-play whose seats are rewarded
+differently. The agent loop gives all other rewards at once.
 
     rm_scores   what a row is paid, at its last token; where turns have their own advantages these, at each token
     uid         the group that a row is compared in: in self-play one a seat
@@ -32,7 +33,7 @@ _config = functools.cache(load_config)
 
 
 def pay(trainer: Any, batch: Any, metrics: dict[str, Any]) -> None:
-    """Adds the measures of a step's dialogues to its metrics, and writes what its rows are paid over what the agent loop said."""
+    """Adds the measures of a step's dialogues to its metrics, and overwrites the rewards of its rows."""
     path = (trainer.config.get("slim_rl") or {}).get("config")
     if not path:
         return
@@ -60,8 +61,9 @@ def pay(trainer: Any, batch: Any, metrics: dict[str, Any]) -> None:
 def token_rewards(
     dialogues: Sequence[Dialogue], lengths: Sequence[int], config: Config, step: int
 ) -> list[list[float]]:
-    """What stands at each token of the dialogues' responses, which have these lengths: the reward at the last one, or each turn's advantage
-    at its tokens. The first `step` is 0.
+    """Returns the rewards at each token of responses of these lengths; the first `step` is 0.
+
+    The reward stands at the last token, or each turn's advantage at the turn's tokens.
     """
     order = sorted(range(len(dialogues)), key=lambda row: dialogues[row].id)
     ordered = [dialogues[row] for row in order]
@@ -76,7 +78,7 @@ def token_rewards(
 
 
 def after_training_reward(compute: Any) -> Any:
-    """verl's `_compute_advantage`, once the step is paid."""
+    """Wraps verl's `_compute_advantage`, and sets the step's rewards before it."""
 
     @functools.wraps(compute)
     def computed(self: Any, batch: Any, metrics: dict[str, Any]) -> Any:
@@ -87,8 +89,9 @@ def after_training_reward(compute: Any) -> Any:
 
 
 def by_played_step(log: Any) -> Any:
-    """verl's `Tracking.log`, which counts a step's numbers by the updates after it; here they have the number that its dialogues have in
-    the log. Those of held-out games (verl's `val-...`) keep theirs: the updates before they were played.
+    """Wraps verl's `Tracking.log` so that a step has the same number as in the dialogue log.
+
+    verl counts the updates after it. Held-out games (verl's `val-...`) keep the number of updates before they were played.
     """
 
     @functools.wraps(log)
