@@ -241,3 +241,17 @@ def test_a_player_may_think_its_table_before_every_turn() -> None:
     assert len(thoughts) == 3 and all(thought and thought.startswith("Ava Li: BLEU") for thought in thoughts)
     known = [thought.count("?") for thought in thoughts if thought]
     assert known[0] > known[1] > known[2], "each question fills a cell, or marks it as asked in vain"
+
+
+@pytest.mark.parametrize("planner", ["solver", "player"])
+def test_short_rules_replace_only_the_policys_prompt(planner: str) -> None:
+    state = next(generate_games(1, GAME))
+    env, full = (MatchingEnv(planner=planner, rules=rules) for rules in ("short", "full"))  # type: ignore[arg-type]
+    for each in (env, full):
+        each.reset(state)
+    rules, table = env.prompt(0)
+    assert table == full.prompt(0)[1]
+    assert rules["role"] == "system" and len(rules["content"]) < 0.5 * len(full.prompt(0)[0]["content"])
+    assert {"[message]", "[propose]"} <= set(rules["content"].split())
+    assert ("a line for every paper" in rules["content"]) is (planner == "player"), "a solver's plan is not written out"
+    assert env.get_prompt_prefix(1) == full.get_prompt_prefix(1), "a chat partner reads all rules"
