@@ -19,13 +19,12 @@ from slim_rl.dialogue.record import Turn
 from slim_rl.environment import View
 from slim_rl.errors import ConfigError
 from slim_rl.games.matching.partners.scripted import ScriptedPartner
+from slim_rl.lab.warmstart.batches import in_random_order, scored_batch
 from slim_rl.lab.warmstart.train import (
     _curriculum,
     _fresh_games,
-    _in_random_order,
     _lessons,
     _rows_to_learn,
-    _scored_batch,
     _warmup_steps,
     warmstart,
 )
@@ -67,7 +66,7 @@ def test_a_demonstration_that_failed_is_refused_with_its_failure(
     assert not (tmp_path / "model").exists()
 
 
-def test_adapters_scored_batch_has_the_plain_loss() -> None:
+def test_adaptersscored_batch_has_the_plain_loss() -> None:
     model = AutoModelForCausalLM.from_pretrained(ROOT / "data" / "warmstart", dtype=torch.float32).eval()
     torch.manual_seed(0)
     prompts = [torch.randint(5, 600, (length,)).tolist() for length in (9, 6)]
@@ -77,7 +76,7 @@ def test_adapters_scored_batch_has_the_plain_loss() -> None:
         labels = [-100] * len(prompt) + [reply[0], *(-100 for _ in reply[1:-1]), reply[-1]]
         rows.append({"input_ids": prompt + reply, "labels": labels})
     add_scoring(model.requires_grad_(False), temperature=1.0)
-    batch = _scored_batch(rows)
+    batch = scored_batch(rows)
     logprobs, _ = model(**batch)
     plain = sum(
         torch.nn.functional.cross_entropy(
@@ -108,7 +107,7 @@ def test_group_size_repeats_each_game_with_other_draws(tmp_path: Path) -> None:
     sizes = [boards.count(board) for board in dict.fromkeys(boards)]
     assert sizes == [4, 4, 1, 4, 2]
     assert len({tuple(row["input_ids"]) for row in rows}) > 5
-    shuffled = _in_random_order(rows, 4, seed=0)
+    shuffled = in_random_order(rows, 4, seed=0)
     assert shuffled != rows and sorted(map(repr, shuffled)) == sorted(map(repr, rows))
 
 

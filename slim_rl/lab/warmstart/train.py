@@ -17,7 +17,7 @@ import math
 import random
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import DialogueSpec, RolloutWorker
 from slim_rl.environment import as_dict, environment_class
 from slim_rl.errors import ConfigError
+from slim_rl.lab.warmstart.batches import ScoringTrainer, in_random_order, scored_batch
 from slim_rl.lab.warmstart.optimizer import MuonWithAdamW
 from slim_rl.lab.warmstart.tokenizer import train_tokenizer
 from slim_rl.measured import Curriculum, Lesson, measured
@@ -97,7 +98,7 @@ def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
             model = get_peft_model(model, lora_config(config.train.lora))
             if suits(model.get_base_model()):
                 add_scoring(model.get_base_model(), temperature=1.0)
-                collate, kind = _scored_batch, _ScoringTrainer
+                collate, kind = scored_batch, ScoringTrainer
             optimizer = torch.optim.AdamW(
                 model.parameters(), settings.learning_rate, betas=(0.9, 0.98), weight_decay=0.0
             )
@@ -107,7 +108,7 @@ def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
         total = sum(count for _, count in lessons)
         rows = list(_shown(_rows_to_learn(config, lessons, games, chat), total, "playing"))
         if settings.order == "random":
-            rows = _in_random_order(rows, settings.group_size, config.seed)
+            rows = in_random_order(rows, settings.group_size, config.seed)
         trainer = kind(
             model=model,
             args=arguments,
@@ -128,36 +129,6 @@ def _warmup_steps(settings: WarmstartConfig, demonstrations: int, processes: int
         return settings.warmup_steps
     steps = settings.epochs * demonstrations / (settings.batch_size * processes)
     return min(_WARMUP_STEPS, math.ceil(_WARMUP_SHARE * steps))
-
-
-class _ScoringTrainer(Trainer):
-    """Trainer of adapters: dialogues of one game read its prompt once, and the output layer sees only what is learned."""
-
-    def compute_loss(self, model: Any, inputs: dict[str, Any], *_: Any, **__: Any) -> torch.Tensor:  # type: ignore[override]
-        logprobs, _entropies = model(**inputs)
-        return -logprobs.sum() / inputs["scored"].sum()  # type: ignore[no-any-return]
-
-
-def _scored_batch(rows: Sequence[Mapping[str, list[int]]]) -> dict[str, torch.Tensor]:
-    """Returns a batch as `scoring` reads it, split at the first token that is learned; padding is masked."""
-    starts = [next(place for place, label in enumerate(row["labels"]) if label != -100) for row in rows]
-    start = max(starts)
-    width = start + max(len(row["labels"]) - own for row, own in zip(rows, starts, strict=True))
-    ids, mask = torch.zeros(2, len(rows), width, dtype=torch.long)
-    scored = torch.zeros(len(rows), width - start, dtype=torch.bool)
-    for index, (row, own) in enumerate(zip(rows, starts, strict=True)):
-        end = start + len(row["labels"]) - own
-        ids[index, start - own : end] = torch.tensor(row["input_ids"])
-        mask[index, start - own : end] = 1
-        scored[index, : end - start] = torch.tensor(row["labels"][own:]) != -100
-    return {"input_ids": ids, "attention_mask": mask, "scored": scored}
-
-
-def _in_random_order(rows: Sequence[Any], group_size: int, seed: int) -> list[Any]:
-    """Returns the rows, those of one game together."""
-    groups = [rows[first : first + group_size] for first in range(0, len(rows), group_size)]
-    random.Random(seed).shuffle(groups)
-    return [row for group in groups for row in group]
 
 
 def tiny_qwen3(vocab: int, hidden: int, layers: int, tokenizer: Any) -> Qwen3ForCausalLM:

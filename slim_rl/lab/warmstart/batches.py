@@ -1,0 +1,40 @@
+"""Batches of demonstrations, and the trainer of adapters that reads them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from transformers import Trainer
+
+
+class ScoringTrainer(Trainer):
+    """Trainer of adapters: dialogues of one game read its prompt once, and the output layer sees only what is learned."""
+
+    def compute_loss(self, model: Any, inputs: dict[str, Any], *_: Any, **__: Any) -> torch.Tensor:  # type: ignore[override]
+        logprobs, _entropies = model(**inputs)
+        return -logprobs.sum() / inputs["scored"].sum()  # type: ignore[no-any-return]
+
+
+def scored_batch(rows: Sequence[Mapping[str, list[int]]]) -> dict[str, torch.Tensor]:
+    """Returns a batch as `scoring` reads it, split at the first token that is learned; padding is masked."""
+    starts = [next(place for place, label in enumerate(row["labels"]) if label != -100) for row in rows]
+    start = max(starts)
+    width = start + max(len(row["labels"]) - own for row, own in zip(rows, starts, strict=True))
+    ids, mask = torch.zeros(2, len(rows), width, dtype=torch.long)
+    scored = torch.zeros(len(rows), width - start, dtype=torch.bool)
+    for index, (row, own) in enumerate(zip(rows, starts, strict=True)):
+        end = start + len(row["labels"]) - own
+        ids[index, start - own : end] = torch.tensor(row["input_ids"])
+        mask[index, start - own : end] = 1
+        scored[index, : end - start] = torch.tensor(row["labels"][own:]) != -100
+    return {"input_ids": ids, "attention_mask": mask, "scored": scored}
+
+
+def in_random_order(rows: Sequence[Any], group_size: int, seed: int) -> list[Any]:
+    """Returns the rows, those of one game together."""
+    groups = [rows[first : first + group_size] for first in range(0, len(rows), group_size)]
+    random.Random(seed).shuffle(groups)
+    return [row for group in groups for row in group]
