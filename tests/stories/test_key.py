@@ -64,7 +64,7 @@ def test_both_written_files_have_it(copied: Path) -> None:
     told = "sample among so many of the likeliest tokens"
     entry = page.partition("\n### `policy.top_k`\n")[2].partition("\n### ")[0]
     assert told in entry
-    assert "Sets slime `--rollout-top-k`; TRL `top_k`; verl `actor_rollout_ref.rollout.top_k`." in entry
+    assert "- slime: `--rollout-top-k`\n- TRL: `top_k`\n- verl: `actor_rollout_ref.rollout.top_k`\n" in entry
     assert f"  top_k: -1                    # {told}; -1: all of them [--rollout-top-k]" in recipe
 
 

@@ -103,10 +103,11 @@ def page() -> str:
 def _entry(key: Key, info: FieldInfo, value: Any) -> str:
     """Returns the heading, meaning, default and trainers' names of a key."""
     text = "; ".join(filter(None, [_described(info), key.note])).replace("\n", " ")
+    meaning, *details = text.split("; ") if text.count("; ") > 1 else [text]
     names = [("slime", key.slime), ("TRL", key.trl), ("verl", key.verl)]
-    trainers = "; ".join(f"{trainer} {', '.join(f'`{name}`' for name in given)}" for trainer, given in names if given)
-    default = f"Default {_shown(value)}." + (f" Sets {trainers}." if trainers else "")
-    return f"### `{key.name}`\n\n{text}.\n\n{default}\n"
+    trainers = [f"- {trainer}: {', '.join(f'`{name}`' for name in given)}" for trainer, given in names if given]
+    blocks = [[f"{meaning}."], [f"- {detail}" for detail in details], [f"Default: {_shown(value)}"], trainers]
+    return "\n\n".join([f"### `{key.name}`", *("\n".join(lines) for lines in blocks if lines)]) + "\n"
 
 
 def recipe() -> str:
